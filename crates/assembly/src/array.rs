@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use braid_geometry::{Family, Geometry, Level, Shape, Slot};
 use braid_ondisk::{
-    Bitmap, BitmapError, BitmapKind, BitmapPlace, BitmapSuperblock, Bits, Features, Role,
-    Superblock,
+    Bitmap, BitmapError, BitmapKind, BitmapPlace, BitmapSuperblock, Bits, Features, LocklessMarks,
+    Role, Superblock,
 };
 
 use crate::candidates::Candidate;
@@ -94,6 +94,8 @@ pub struct AssembledBitmap {
     pub is_current: bool,
     /// Where members may differ: what any bitmap says that is believed; everything if none is.
     pub bits: Bits,
+    /// Of a lockless one: what all that are believed call unwritten, and what any of them wants synced: everything if none is believed.
+    pub marks: Option<LocklessMarks>,
 }
 
 /// What an array bears, as it stands.
@@ -435,9 +437,8 @@ fn bitmaps<'a>(roster: &'a Roster<'a>) -> impl Iterator<Item = &'a Bitmap> {
 fn bitmap_reason(roster: &Roster<'_>) -> Option<ReadOnlyReason> {
     names_bitmap(roster).then_some(())?;
     let other = bitmaps(roster).find_map(|bitmap| match bitmap.superblock.kind {
-        BitmapKind::Classic => None,
+        BitmapKind::Classic | BitmapKind::Lockless => None,
         BitmapKind::HostEndian => Some(ReadOnlyReason::BitmapKind("version 3")),
-        BitmapKind::Lockless => Some(ReadOnlyReason::BitmapKind("lockless")),
     });
     // Another kind than md has today may say what nobody should write over.
     let is_unknown = |one: &Candidate<'_>| {
@@ -479,8 +480,8 @@ fn anew(roster: &Roster<'_>, sectors: u64) -> Option<BitmapSuperblock> {
 fn bitmap(roster: &Roster<'_>, geometry: &Geometry) -> Option<AssembledBitmap> {
     let sectors = resync_sectors(geometry);
     names_bitmap(roster).then_some(())?;
-    let classic = bitmaps(roster).filter(|one| one.superblock.kind == BitmapKind::Classic);
-    let newest = classic.max_by_key(|bitmap| bitmap.superblock.events);
+    let kept = bitmaps(roster).filter(|one| one.superblock.kind != BitmapKind::HostEndian);
+    let newest = kept.max_by_key(|bitmap| bitmap.superblock.events);
     let superblock = match newest {
         // Of another size, it is one that was not resized with its array: md makes it anew.
         Some(newest) => BitmapSuperblock { sync_size_sectors: sectors, ..newest.superblock },
@@ -488,17 +489,50 @@ fn bitmap(roster: &Roster<'_>, geometry: &Geometry) -> Option<AssembledBitmap> {
     };
     let each = superblock.sectors_each();
     let none = Bits::none(sectors, each);
-    let believed = bitmaps(roster)
-        .filter(|bitmap| bitmap.is_current(roster.newest.events()) && bitmap.bits.is_alike(&none));
+    let believed = || {
+        let is_alike =
+            |one: &&Bitmap| one.superblock.kind == superblock.kind && one.bits.is_alike(&none);
+        let is_current = |one: &&Bitmap| one.is_current(roster.newest.events());
+        bitmaps(roster).filter(is_alike).filter(is_current)
+    };
     let mut bits = none.clone();
     let mut is_current = false;
-    for bitmap in believed {
+    for bitmap in believed() {
         bits.join(&bitmap.bits);
         is_current = true;
     }
     let is_current = spoiled(Bug::StaleBitmapBelieved, is_current, true);
     let bits = if is_current { bits } else { Bits::all(sectors, each) };
-    Some(AssembledBitmap { superblock, is_current, bits })
+    let is_lockless = superblock.kind == BitmapKind::Lockless;
+    let marks = || together(believed().filter_map(|one| one.marks.as_ref()), &bits);
+    let marks = is_lockless.then(marks);
+    Some(AssembledBitmap { superblock, is_current, bits, marks })
+}
+
+/// What several lockless bitmaps say beyond bits: what any of them calls written is. Where none is believed nobody knows what was never
+/// written, so that it has no parity: nothing is unwritten, and all is to be synced, also of an array that was stopped cleanly.
+fn together<'a, T>(
+    mut all: impl Iterator<Item = &'a (LocklessMarks, T)>,
+    bits: &Bits,
+) -> LocklessMarks
+where
+    T: 'a,
+{
+    let Some((first, _)) = all.next() else {
+        let none = LocklessMarks::clean(bits.sectors(), bits.sectors_each());
+        if planted(Bug::StaleMarksSynced) {
+            return none;
+        }
+        return LocklessMarks { unsynced: bits.clone(), ..none };
+    };
+    let mut marks = first.clone();
+    for (other, _) in all {
+        marks.unwritten.intersect(&other.unwritten);
+        marks.unsynced.join(&other.unsynced);
+    }
+    marks.unwritten.subtract(bits);
+    marks.unsynced.intersect(bits);
+    marks
 }
 
 fn occupants(roster: &Roster<'_>, geometry: &Geometry, slot_count: u16) -> Vec<Option<Occupant>> {

@@ -4,7 +4,7 @@ mod kit;
 
 use braid_assembly::AssembledBitmap;
 use braid_geometry::Level;
-use braid_ondisk::BitmapKind;
+use braid_ondisk::{Bitmap, BitmapKind};
 use kit::{EVENTS, add_bitmap, array, judge, superblock};
 
 /// Sets bits of one member's bitmap.
@@ -17,6 +17,22 @@ fn with_bitmaps(events: [u64; 3]) -> Vec<braid_assembly::ProbedMember> {
     let mut members = array(Level::Raid5, 3);
     for (member, events) in members.iter_mut().zip(events) {
         add_bitmap(std::slice::from_mut(member), BitmapKind::Classic, events);
+    }
+    members
+}
+
+/// The first member's bitmap is a lockless one, whose marks are these bytes; the others' have the same, each with its own change.
+fn with_marks(events: [u64; 3], marks: [&[(u64, u8)]; 3]) -> Vec<braid_assembly::ProbedMember> {
+    let mut members = array(Level::Raid5, 3);
+    for ((member, events), marks) in members.iter_mut().zip(events).zip(marks) {
+        add_bitmap(std::slice::from_mut(member), BitmapKind::Lockless, events);
+        let head = member.bitmap.as_ref().expect("it has one").as_ref().expect("a sound one");
+        let head = head.superblock;
+        let mut area = vec![1; usize::try_from(head.total_bytes()).expect("few")];
+        for (mark, byte) in marks {
+            area[1024 + usize::try_from(*mark).expect("few")] = *byte;
+        }
+        member.bitmap = Some(Bitmap::read(head, &area));
     }
     members
 }
@@ -80,4 +96,28 @@ fn a_bitmap_of_another_size_is_not_believed() {
     let size = superblock(&members[0]).array.member_size_sectors;
     assert!(!bitmap.is_current);
     assert_eq!((bitmap.bits.sectors(), bitmap.superblock.sync_size_sectors), (size, size));
+}
+
+#[test]
+fn what_any_lockless_bitmap_calls_written_is() {
+    let members = with_marks(
+        [EVENTS, EVENTS, EVENTS + 1],
+        [&[(0, 0), (1, 0), (2, 2), (3, 7)], &[(0, 0), (1, 3), (2, 2), (3, 0)], &[(0, 0), (2, 9)]],
+    );
+    let bitmap = together(&members);
+    assert!(bitmap.is_current);
+    let marks = bitmap.marks.expect("they are lockless");
+    let set = |bits: &braid_ondisk::Bits| bits.iter().collect::<Vec<_>>();
+    assert_eq!(set(&bitmap.bits), [1, 2]);
+    assert_eq!(set(&marks.unwritten), [0], "the third has no word of the others");
+    assert_eq!(set(&marks.unsynced), [1, 2], "a byte that no state has needs sync");
+}
+
+/// Nobody knows then what was never written, and has no parity: so all is to be synced, also after a clean stop.
+#[test]
+fn of_a_lockless_bitmap_that_is_not_believed_nothing_is_unwritten() {
+    let bitmap = together(&with_marks([EVENTS - 1; 3], [&[(0, 0)]; 3]));
+    let marks = bitmap.marks.expect("they are lockless");
+    assert!(!bitmap.is_current && marks.unwritten.is_empty());
+    assert_eq!(marks.unsynced.set_count(), bitmap.bits.count());
 }

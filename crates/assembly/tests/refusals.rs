@@ -412,7 +412,6 @@ fn a_bitmap_that_is_not_kept_makes_an_array_read_only() {
     };
     let unknown = Some(Err(BitmapError::VersionUnknown { version: 9 }));
     assert!(reason_with(unknown).ends_with("of a version that braid does not know"));
-    assert!(reason_with(kind(BitmapKind::Lockless)).ends_with("(lockless)"));
     assert!(reason_with(kind(BitmapKind::HostEndian)).ends_with("(version 3)"));
     let mut members = array(Level::Raid5, 3);
     add_bitmap(&mut members, BitmapKind::Classic, EVENTS);

@@ -164,7 +164,7 @@ pub fn opening<'a>(
         spares,
         events: assembled.newest.state.events,
         resync_offset: resync_offset(assembled),
-        bitmap: assembled.bitmap.as_ref().map(bitmap_setup),
+        bitmap: assembled.bitmap.as_ref().map(|bitmap| bitmap_setup(assembled, bitmap)),
         names_bitmap: names_bitmap(assembled),
         parity_logs,
         log_counts: assembled.newest.state.log_counts,
@@ -258,10 +258,16 @@ fn names_bitmap(assembled: &AssembledArray) -> Option<bool> {
     (names == assembled.bitmap.is_some()).then_some(names)
 }
 
-/// What is kept of the bitmap from here on.
-fn bitmap_setup(bitmap: &AssembledBitmap) -> BitmapSetup {
-    let AssembledBitmap { superblock, is_current, bits } = bitmap;
-    BitmapSetup { head: *superblock, says: bits.clone(), doubt: is_current.then(|| bits.clone()) }
+/// What is kept of the bitmap from here on. md does not count when it cleared marks of a lockless one; but of members that are all
+/// here none has missed anything until now.
+fn bitmap_setup(assembled: &AssembledArray, bitmap: &AssembledBitmap) -> BitmapSetup {
+    let AssembledBitmap { superblock, is_current, bits, marks } = bitmap;
+    let mut head = *superblock;
+    if marks.is_some() && assembled.degraded == 0 {
+        head.events_cleared = assembled.newest.state.events;
+    }
+    let (says, doubt) = (bits.clone(), is_current.then(|| bits.clone()));
+    BitmapSetup { head, says, doubt, marks: marks.clone() }
 }
 
 /// Where redundancy agrees up to; levels without redundancy have nothing to agree, and where a bitmap is believed that names nothing

@@ -514,7 +514,7 @@ fn what_is_said_of_an_old_bitmap_is_not_meant_for_the_new_one() {
     const SECTORS: u64 = 1024;
     let bitmap = |each_sectors: u32| BitmapSuperblock::new(SECTORS, each_sectors * 512, 8);
     let (head, none) = (bitmap(8), Bits::none(SECTORS, 8));
-    let bitmap_there = Some(BitmapSetup { head, says: none.clone(), doubt: None });
+    let bitmap_there = Some(BitmapSetup { head, says: none.clone(), doubt: None, marks: None });
     let mut array = Array::new(ArraySetup {
         bitmap: bitmap_there,
         names_bitmap: Some(true),

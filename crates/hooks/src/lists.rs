@@ -453,6 +453,22 @@ named! {
         MadeBitmapForgetsDoubt = "made-bitmap-forgets-doubt",
         /// Bitmap: one that was made says nothing of what is being written.
         MadeBitmapForgetsWrites = "made-bitmap-forgets-writes",
+        /// Lockless bitmap: parity that was never made to fit is modified.
+        UnsyncedModified = "unsynced-modified",
+        /// Lockless bitmap: where nobody wrote, what a member that sits out holds is made of parity, and parity is made to fit that.
+        UnsyncedGoneAround = "unsynced-gone-around",
+        /// Lockless bitmap: with the first write to it a run counts as synced.
+        FirstWriteSynced = "first-write-synced",
+        /// Lockless bitmap: a run that was never synced turns clean when nobody writes to it.
+        UnsyncedForgotten = "unsynced-forgotten",
+        /// Lockless bitmap: what was never synced is compared, and what differs is told.
+        UnsyncedCompared = "unsynced-compared",
+        /// Lockless bitmap: a recovery leaves out what was never synced, though clients have written there.
+        UnsyncedNotRecovered = "unsynced-not-recovered",
+        /// Lockless bitmap: a recovery makes what no client has written.
+        UnwrittenNotSkipped = "unwritten-not-skipped",
+        /// Lockless bitmap, assembly: where one was not kept, all counts as synced.
+        StaleMarksSynced = "stale-marks-synced",
         /// PPL, batch: a batch writes columns that no entry can name together.
         LogSaysGaps = "log-says-gaps",
         /// PPL, batch: an entry names the first column only of those that are written.
@@ -575,6 +591,14 @@ named! {
         MemberReturns = "member-returns",
         /// Bitmap: bits are cleared.
         BitsAreCleared = "bits-are-cleared",
+        /// Lockless bitmap: what no client had written is about to be.
+        UnwrittenIsWritten = "unwritten-is-written",
+        /// Lockless bitmap: what was written for the first time has been synced.
+        UnsyncedIsSynced = "unsynced-is-synced",
+        /// Lockless bitmap: a member comes, and what no client has written is not made for it.
+        UnwrittenNotRecovered = "unwritten-not-recovered",
+        /// Lockless bitmap: a resync leaves out what it cannot read.
+        LazyLeavesOut = "lazy-leaves-out",
         /// PPL: one batch cannot write all that is queued, as no entries can say it.
         LogCutsBatch = "log-cuts-batch",
         /// PPL: what several batches want logged goes together.

@@ -231,6 +231,23 @@ impl Bits {
         Some(sector.max(bit * self.sectors_each))
     }
 
+    /// The first sector at or behind `sector` that no bit that is set stands for; the end if there is none.
+    #[must_use]
+    pub fn next_clear_sector(&self, sector: u64) -> u64 {
+        let from = sector / self.sectors_each;
+        let clear = (from..self.count()).find(|bit| !self.is_set(*bit));
+        clear.map_or(self.sectors, |bit| self.sectors_of(bit).start).max(sector)
+    }
+
+    /// How many of the sectors from `start` on stand under bits that are set, or under bits that are not, as the first does.
+    #[must_use]
+    pub fn alike_sectors(&self, start: u64, sectors: u64) -> u64 {
+        let mut bits = self.of(&(start..start + sectors));
+        let Some(first) = bits.next() else { return sectors };
+        let other = bits.find(|bit| self.is_set(*bit) != self.is_set(first));
+        other.map_or(sectors, |bit| self.sectors_of(bit).start - start)
+    }
+
     /// Bytes of memory that a set for so many sectors takes, at most.
     #[must_use]
     pub fn memory_bytes(sectors: u64, sectors_each: u64) -> u64 {
@@ -316,6 +333,12 @@ mod tests {
             prop_assert_eq!(a.difference(&b), range);
             prop_assert_eq!(with(Bits::intersect).iter().collect::<BTreeSet<_>>(), &set_a & &set_b);
             for sector in 0..sectors {
+                let is_set = |sector: u64| a.is_set(sector / each);
+                let clear = (sector..sectors).find(|at| !is_set(*at)).unwrap_or(sectors);
+                prop_assert_eq!(a.next_clear_sector(sector), clear);
+                let left = sectors - sector;
+                let alike = (sector..sectors).take_while(|at| is_set(*at) == is_set(sector)).count();
+                prop_assert_eq!(a.alike_sectors(sector, left), alike as u64);
                 prop_assert!(a.sectors_of(a.of(&(sector..sector + 1)).start).contains(&sector));
             }
         }

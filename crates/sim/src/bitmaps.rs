@@ -2,6 +2,10 @@
 //!
 //! What bits do not name agrees, whatever ended the run: the checker of clean arrays looks at those sectors of dirty ones too.
 //!
+//! Where a lockless bitmap calls runs unwritten, members are made with other bytes than parity or copies would have, and what the array
+//! reads there may be anything ([`crate::model`]) until a client has written it. From then on a strip is held against parity again,
+//! synced or not.
+//!
 //! # Invariants
 //! - Where the bits of an array that was not stopped cleanly say nothing, copies are equal and parity fits
 //!   [check: random_worlds_hold_and_meet_every_kind_of_fault].
@@ -12,31 +16,75 @@ use braid_engine::array::{ArrayView, BitmapRecord, BitmapRefusal, MemberId, bitm
 use braid_engine::cause::{Asked, Cause};
 use braid_engine::effect::FaultKind;
 use braid_geometry::Geometry;
-use braid_ondisk::{BitmapSuperblock, Superblock};
+use braid_ondisk::{BitmapSuperblock, Bits, Superblock};
 use std::collections::BTreeSet;
 
 use crate::chances::Purpose;
-use crate::content::SECTOR;
+use crate::content::{SECTOR, places};
 use crate::create::Design;
 use crate::cut::Kind;
 use crate::disk::Disk;
 use crate::fault::{Fault, Mishap};
+use crate::model::{ANYTHING, Model};
 use crate::open;
+use crate::random::Random;
 use crate::world::World;
 
-/// Writes the bitmap of a member that was made whole, as md does: nothing is in doubt.
+/// Writes the bitmap of a member that was made whole, as md does: nothing is in doubt. `is_whole` says that everything was.
 pub(crate) fn renew(
     disk: &mut Disk,
     superblock: &Superblock,
-    design: &Design,
+    (design, is_whole): (&Design, bool),
     geometry: &Geometry,
 ) {
     let Some(offset_bytes) = superblock.bitmap_offset_bytes() else { return };
-    let (head, bits) = design.bitmap(resync_sectors(geometry)).expect("it has a bitmap");
+    let design = match design.lockless {
+        Some(_) if is_whole => Design { lockless: Some(0), ..*design },
+        _ => *design,
+    };
+    let (head, bits, marks) = design.bitmap(resync_sectors(geometry)).expect("it has a bitmap");
     let events = superblock.state.events;
     let head = BitmapSuperblock { events, events_cleared: events, ..head };
-    let area = head.area(&superblock.uuid_as_stored(), &bits, None);
+    let area = head.area(&superblock.uuid_as_stored(), &bits, marks.as_ref());
     disk.put(offset_bytes / SECTOR as u64, &area, true);
+}
+
+/// The sector in the unit of the bitmap under which a sector of the array stands: of each member, or of the array.
+fn strip_of(geometry: &Geometry, sector: u64) -> u64 {
+    match geometry {
+        Geometry::Stripe(_) => places(geometry, sector)[0].1.0,
+        Geometry::Mirror(_) | Geometry::Direct(_) => sector,
+    }
+}
+
+/// Members of a new array are not alike where nobody has written, and nobody knows what is there.
+pub(crate) fn scramble(
+    (disks, data_offset): (&mut [Disk], u64),
+    (design, geometry): (&Design, &Geometry),
+    model: &mut Model,
+) {
+    let Some((_, _, Some(marks))) = design.bitmap(resync_sectors(geometry)) else { return };
+    let unwritten = &marks.unwritten;
+    let is_unwritten = |strip: u64| unwritten.has_any(unwritten.of(&(strip..strip + 1)));
+    let mut random = Random::new(0x10c_c1e55);
+    let mut noise = || -> Vec<u8> { (0..SECTOR).map(|_| random.next() as u8).collect() };
+    for sector in
+        (0..geometry.capacity_sectors()).filter(|one| is_unwritten(strip_of(geometry, *one)))
+    {
+        model.settle(sector, ANYTHING);
+        if let Geometry::Mirror(_) = geometry {
+            for (slot, place) in places(geometry, sector) {
+                disks[slot.index()].put(data_offset + place.0, &noise(), true);
+            }
+        }
+    }
+    if let Geometry::Stripe(stripe) = geometry {
+        for strip in (0..stripe.used_sectors()).filter(|strip| is_unwritten(*strip)) {
+            for disk in &mut disks[..usize::from(geometry.slots())] {
+                disk.put(data_offset + strip, &noise(), true);
+            }
+        }
+    }
 }
 
 /// Sectors in doubt, as the checker of clean arrays counts them; none if all may be.
@@ -52,6 +100,26 @@ const FIRST_ORDINAL: u64 = 9000;
 const CHANGES_PERCENT: u64 = 12;
 
 impl World {
+    /// Sectors of which a lockless bitmap promises nothing, as the checker of clean arrays counts them: those of unwritten runs, and of
+    /// runs that were not synced where no client has written.
+    pub(crate) fn not_promised(&self, assembled: &AssembledArray) -> BTreeSet<u64> {
+        let Some(marks) = assembled.bitmap.as_ref().and_then(|one| one.marks.as_ref()) else {
+            return BTreeSet::new();
+        };
+        let strips = |bits: &Bits| -> BTreeSet<u64> {
+            bits.iter().flat_map(|bit| bits.sectors_of(bit)).collect()
+        };
+        let mut left_out = strips(&marks.unsynced);
+        let geometry = &self.geometry;
+        for sector in 0..geometry.capacity_sectors() {
+            if !self.model.may_be_anything(sector) {
+                left_out.remove(&strip_of(geometry, sector));
+            }
+        }
+        left_out.extend(strips(&marks.unwritten));
+        left_out
+    }
+
     /// A bit is open: every member that shards see has it.
     ///
     /// # Panics
@@ -67,8 +135,16 @@ impl World {
         {
             let side = &self.engine.machines.members[usize::from(id.0)];
             let disk = &self.disks[side.disk];
-            let found = open::bitmap(disk, &side.superblock);
-            let bits = found.and_then(Result::ok).map(|bitmap| bitmap.bits);
+            let found = open::bitmap(disk, &side.superblock).and_then(Result::ok);
+            let marks = found.as_ref().and_then(|bitmap| bitmap.marks.clone());
+            if let Some((marks, _)) = marks {
+                let unsynced = intent.unsynced.as_ref();
+                let is_unsynced = |bit: &u64| unsynced.is_some_and(|bits| bits.is_set(*bit));
+                let mut open = intent.open.iter().filter(is_unsynced);
+                let lacking = open.find(|bit| !marks.unsynced.is_set(*bit));
+                assert_eq!(lacking, None, "I3: disk {} does not say unsynced", side.disk);
+            }
+            let bits = found.map(|bitmap| bitmap.bits);
             let mut open = intent.open.iter();
             let has = |bit: u64| bits.as_ref().is_some_and(|bits| bits.is_set(bit));
             let lacking = open.find(|bit| !has(*bit));
@@ -133,7 +209,12 @@ impl World {
     pub(crate) fn forgets_bitmap(&mut self, assembled: &AssembledArray) -> bool {
         let events = assembled.newest.state.events;
         // One that is ahead would be reached by the first update, and be believed: nobody who does not keep it may do that.
-        let is_level = assembled.bitmap.as_ref().is_some_and(|one| one.superblock.events <= events);
+        let bitmap = assembled.bitmap.as_ref();
+        let is_level = bitmap.is_some_and(|one| one.superblock.events <= events);
+        // Whoever does not know lockless bitmaps does not run an array that has parity only in part.
+        let marks = bitmap.and_then(|one| one.marks.as_ref());
+        let is_made = marks.is_none_or(|one| one.unwritten.is_empty() && one.unsynced.is_empty());
+        let is_level = is_level && is_made;
         // Without it a dirty and degraded array is not started at all.
         let needs_it = assembled.dirty && assembled.degraded > 0;
         let forgets = is_level && !needs_it && self.chances.of(Purpose::Bitmaps, 2).chance(8);

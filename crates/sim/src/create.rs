@@ -14,14 +14,14 @@ use braid_assembly::resync_sectors;
 use braid_engine::array::{ParityLogRecord, parity_log_for};
 use braid_geometry::{Geometry, Level, Shape, default_layout};
 use braid_ondisk::{
-    ArrayFacts, BitmapSuperblock, Bits, DeviceFlags, LogPlace, NewSuperblock, NewV0,
-    OWN_LOG_HEAD_SECTORS, OwnLogPlace, PlacementRequest, PplPlace, Role, Superblock, Timestamp,
-    Version, placement,
+    ArrayFacts, BitmapKind, BitmapSuperblock, Bits, DeviceFlags, LocklessMarks, LogPlace,
+    NewSuperblock, NewV0, OWN_LOG_HEAD_SECTORS, OwnLogPlace, PlacementRequest, PplPlace, Role,
+    Superblock, Timestamp, Version, placement,
 };
 
 use crate::content::SECTOR;
 use crate::disk::Disk;
-use crate::random::Random;
+use crate::random::{Random, mix};
 
 /// When every array of the simulator was made.
 pub(crate) const MADE_AT_SECONDS: u64 = 1_700_000_000;
@@ -53,6 +53,8 @@ pub(crate) struct Design {
     pub(crate) has_bad_blocks: bool,
     /// Sectors that a bit of the write-intent bitmap stands for; 0 without one.
     pub(crate) bit_sectors: u32,
+    /// Its bitmap is a lockless one, and of so many percent of its marks no client has written anything.
+    pub(crate) lockless: Option<u8>,
     /// Sectors of a partial parity log; 0 without one.
     pub(crate) log_sectors: u16,
     /// The log is a ring.
@@ -111,6 +113,20 @@ impl Design {
         if has_both { design } else { self }
     }
 
+    /// Sometimes its bitmap is a lockless one.
+    pub(crate) fn with_lockless(self, random: &mut Random) -> Self {
+        let percent = *random.pick(&[0, 50, 100, 100]);
+        if self.bit_sectors == 0 || !random.chance(40) {
+            return self;
+        }
+        let design = Self { lockless: Some(percent), ..self };
+        let (head, ..) = design.bitmap(design.resync_sectors()).expect("it has a bitmap");
+        let place = self.superblock(0).bitmap_place().expect("it has a bitmap");
+        // No log of our own is made beside one.
+        let fits = head.area_sectors() <= place.room_sectors && self.log_sectors == 0;
+        if fits { design } else { self }
+    }
+
     /// Sometimes with a parity log: md's or our own on level 5, else our own.
     pub(crate) fn with_parity_log(self, random: &mut Random) -> Self {
         let has_parity = matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6);
@@ -138,7 +154,7 @@ impl Design {
     /// Where our own log goes on a disk with this superblock, if it is to have one and there is room.
     pub(crate) fn own_log(&self, superblock: &Superblock) -> Option<OwnLogPlace> {
         let bitmap = self.bitmap(self.resync_sectors());
-        let bitmap_sectors = bitmap.map_or(0, |(head, _)| head.area_sectors());
+        let bitmap_sectors = bitmap.map_or(0, |(head, ..)| head.area_sectors());
         let size_sectors = u32::from(self.log_sectors);
         let place = superblock.own_log_place(bitmap_sectors)?;
         let fits = place.size_sectors >= size_sectors;
@@ -161,14 +177,29 @@ impl Design {
     }
 
     /// Its bitmap as every member is made with it: nothing is in doubt.
-    pub(crate) fn bitmap(&self, sectors: u64) -> Option<(BitmapSuperblock, Bits)> {
+    pub(crate) fn bitmap(
+        &self,
+        sectors: u64,
+    ) -> Option<(BitmapSuperblock, Bits, Option<LocklessMarks>)> {
         let each = u64::from(self.bit_sectors);
+        if each == 0 {
+            return None;
+        }
         let head = BitmapSuperblock::new(sectors, self.bit_sectors * SECTOR as u32, 8);
-        (each > 0).then(|| (BitmapSuperblock { events: 1, ..head }, Bits::none(sectors, each)))
+        let head = BitmapSuperblock { events: 1, ..head };
+        let marks = self.lockless.map(|percent| {
+            let mut marks = LocklessMarks::clean(sectors, each);
+            let is_unwritten = |mark: &u64| mix(*mark) % 100 < u64::from(percent);
+            let unwritten = (0..marks.unwritten.count()).filter(is_unwritten);
+            unwritten.for_each(|mark| marks.unwritten.set(mark));
+            marks
+        });
+        let kind = if marks.is_some() { BitmapKind::Lockless } else { head.kind };
+        Some((BitmapSuperblock { kind, ..head }, Bits::none(sectors, each), marks))
     }
 
     /// Sectors that its bitmap is about.
-    fn resync_sectors(&self) -> u64 {
+    pub(crate) fn resync_sectors(&self) -> u64 {
         let (data_sectors, _) = self.sectors(0);
         let member_sectors = vec![data_sectors; usize::from(self.slots)];
         let shape = Shape {
@@ -316,8 +347,9 @@ impl Design {
             }
             disk.put(superblock.offset_bytes() / SECTOR as u64, &superblock.to_bytes(), true);
             if let Some(offset_bytes) = superblock.bitmap_offset_bytes() {
-                let (head, bits) = self.bitmap(self.resync_sectors()).expect("it has a bitmap");
-                let area = head.area(&superblock.uuid_as_stored(), &bits, None);
+                let sectors = self.resync_sectors();
+                let (head, bits, marks) = self.bitmap(sectors).expect("it has a bitmap");
+                let area = head.area(&superblock.uuid_as_stored(), &bits, marks.as_ref());
                 disk.put(offset_bytes / SECTOR as u64, &area, true);
             }
             self.put_empty_log(&mut disk, &superblock);
@@ -342,6 +374,7 @@ pub(crate) fn designs(rows: u64, chunk_sectors: u32, version: Version) -> Vec<De
         first_number: 0,
         has_bad_blocks: false,
         bit_sectors: 0,
+        lockless: None,
         log_sectors: 0,
         log_is_ring: false,
         log_is_own: false,
@@ -380,6 +413,7 @@ pub(crate) fn smallest() -> Design {
         first_number: 0,
         has_bad_blocks: false,
         bit_sectors: 0,
+        lockless: None,
         log_sectors: 0,
         log_is_ring: false,
         log_is_own: false,

@@ -89,11 +89,13 @@ impl World {
             data_offset,
             &first_content(geometry.capacity_sectors()),
         );
+        let mut model = Model::new(geometry.capacity_sectors());
+        bitmaps::scramble((&mut disks, data_offset), (design, &geometry), &mut model);
         bad_logs.write(&mut disks);
         let order = chances.order(Order::seeded(&mut random));
         let now = Instant(1_000_000_000);
         Self {
-            model: Model::new(geometry.capacity_sectors()),
+            model,
             metadata: Metadata::new(design),
             bad_logs,
             keeps_bits: true,
@@ -128,6 +130,9 @@ impl World {
         }
         if design.bit_sectors > 0 {
             self.tally.count("bitmaps");
+        }
+        if design.lockless.is_some() {
+            self.tally.count("bitmaps-lockless");
         }
         if design.log_sectors > 0 {
             self.tally.count("parity-logs");
@@ -515,7 +520,7 @@ impl World {
             self.bad_logs.renew((index, disk), &mut superblock, keeps_logs);
             self.keeps_bits = keeps_bitmaps;
             if keeps_bitmaps {
-                bitmaps::renew(disk, &superblock, &design, &self.geometry);
+                bitmaps::renew(disk, &superblock, (&design, true), &self.geometry);
             }
             if keeps_own_logs || !design.log_is_own {
                 design.put_empty_log(disk, &superblock);

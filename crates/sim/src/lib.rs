@@ -214,7 +214,8 @@ impl World {
                 let design = design.with_extras(&mut chances.of(Purpose::World, 2));
                 let design = design.with_bad_blocks(&mut chances.of(Purpose::BadBlocks, 0));
                 let design = design.with_parity_log(&mut chances.of(Purpose::ParityLogs, 0));
-                design.with_bitmap(&mut chances.of(Purpose::Bitmaps, 0))
+                let design = design.with_bitmap(&mut chances.of(Purpose::Bitmaps, 0));
+                design.with_lockless(&mut chances.of(Purpose::Bitmaps, 3))
             }
         };
         trace.note(

@@ -24,6 +24,13 @@ use std::collections::BTreeMap;
 use crate::content::{FIRST, SECTOR, Version, ZEROES, fill, version_of};
 use crate::random::fold;
 
+/// The version of a sector that no client has written where nobody promises anything: whatever is read is right, and may be something
+/// else the next time.
+pub(crate) const ANYTHING: Version = Version::MAX;
+
+/// Versions of what was read where anything may be read, and was kept: from here on.
+const FOUND: Version = 1 << 31;
+
 /// Not superseded.
 const CURRENT: u64 = u64::MAX;
 
@@ -73,6 +80,8 @@ pub(crate) struct Model {
     cells: Vec<Vec<Entry>>,
     /// Sectors that are made of two writes, by sector and version.
     merged: BTreeMap<(u64, Version), Box<[u8]>>,
+    /// How many versions were found.
+    found: Version,
 }
 
 /// Merged sectors kept before those that cannot be read any more are forgotten.
@@ -80,12 +89,13 @@ const MERGED_MAX: usize = 64;
 
 impl Clone for Model {
     fn clone(&self) -> Self {
-        Self { cells: self.cells.clone(), merged: self.merged.clone() }
+        Self { cells: self.cells.clone(), merged: self.merged.clone(), found: self.found }
     }
 
     /// Without new memory, when there is room.
     fn clone_from(&mut self, source: &Self) {
-        let Self { cells, merged } = source;
+        let Self { cells, merged, found } = source;
+        self.found = *found;
         self.cells.clone_from(cells);
         self.merged.clone_from(merged);
     }
@@ -93,7 +103,8 @@ impl Clone for Model {
 
 impl Model {
     pub(crate) fn new(sectors: u64) -> Self {
-        Self { cells: vec![vec![settled(FIRST)]; sectors as usize], merged: BTreeMap::new() }
+        let cells = vec![vec![settled(FIRST)]; sectors as usize];
+        Self { cells, merged: BTreeMap::new(), found: 0 }
     }
 
     /// The bytes of a version of a sector.
@@ -156,10 +167,11 @@ impl Model {
     ) {
         let mut bytes = [0; SECTOR];
         let readable = self.readable(sector, began);
-        let fits = readable.iter().any(|version| {
-            self.bytes_of(sector, *version, &mut bytes);
-            bytes[range.clone()] == *data
-        });
+        let fits = readable.contains(&ANYTHING)
+            || readable.iter().any(|version| {
+                self.bytes_of(sector, *version, &mut bytes);
+                bytes[range.clone()] == *data
+            });
         assert!(fits, "bytes {range:?} of sector {sector} read as none of {readable:?}");
     }
 
@@ -213,6 +225,27 @@ impl Model {
         cell.iter().any(|entry| entry.version == version && entry.superseded >= began)
     }
 
+    /// Whether nothing is promised of it.
+    pub(crate) fn may_be_anything(&self, sector: u64) -> bool {
+        let cell = &self.cells[sector as usize];
+        cell.iter().any(|entry| entry.version == ANYTHING && entry.superseded == CURRENT)
+    }
+
+    /// A version for what a sector was found to be, to be written again with other bytes beside: one that it has, or a new one.
+    pub(crate) fn name_of(&mut self, sector: u64, data: &[u8]) -> Version {
+        if let Some(version) = self.identify(sector, data) {
+            return version;
+        }
+        self.forget_merged();
+        let version = FOUND + self.found;
+        self.found += 1;
+        self.merged.insert((sector, version), data.into());
+        // It is kept as long as it may be asked for.
+        let is_over = Entry { superseded: 0, ..settled(version) };
+        self.cells[sector as usize].insert(0, is_over);
+        version
+    }
+
     /// Whether it may have been being written: it may be one of several versions, or zeroes may have been written over zeroes.
     pub(crate) fn is_unsure(&self, sector: u64) -> bool {
         let cell = &self.cells[sector as usize];
@@ -235,6 +268,9 @@ impl Model {
         (began, now): (u64, u64),
         (firmly, lasts): (bool, bool),
     ) {
+        if self.may_be_anything(sector) {
+            return; // What was found may be another thing the next time.
+        }
         let cell = &mut self.cells[sector as usize];
         let alone = |entry: &Entry| {
             entry.superseded != CURRENT || entry.answered.is_some_and(|at| at <= began)

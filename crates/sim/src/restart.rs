@@ -214,6 +214,7 @@ impl World {
                 self.tally.count("bits-at-a-start");
             }
             doubtful.extend(&self.taint.doubtful);
+            doubtful.extend(self.not_promised(assembled));
             let exempt = redundancy::Exempt { doubtful: &doubtful, logs: &self.bad_logs };
             let data_offset = self.taint.data_offset;
             redundancy::check_clean(assembled, &self.disks, presented, data_offset, &exempt);

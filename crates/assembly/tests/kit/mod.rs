@@ -8,8 +8,8 @@ use braid_assembly::{Assembly, Options, ProbedMember, Refusal, assemble};
 use braid_geometry::{Level, default_layout};
 use braid_ondisk::{
     ArrayFacts, Bitmap, BitmapKind, BitmapSuperblock, Bits, Claim, DeviceFlags, Features,
-    NewSuperblock, PlacementRequest, Probe, Role, Superblock, SuperblockError, SuperblockFault,
-    Timestamp, Version, placement,
+    LocklessMarks, NewSuperblock, PlacementRequest, Probe, Role, Superblock, SuperblockError,
+    SuperblockFault, Timestamp, Version, placement,
 };
 
 pub(crate) const DEVICE_BYTES: u64 = 16 << 20;
@@ -141,7 +141,16 @@ pub(crate) fn add_bitmap(members: &mut [ProbedMember], kind: BitmapKind, events:
         let head = BitmapSuperblock::new(sectors, 65_536, 0);
         let head = BitmapSuperblock { kind, events, events_cleared: events, ..head };
         let bits = Bits::none(sectors, head.sectors_each());
-        member.bitmap = Some(Ok(Bitmap { superblock: head, bits, marks: None }));
+        let area = match kind {
+            BitmapKind::Lockless => {
+                let marks = LocklessMarks::clean(sectors, head.sectors_each());
+                head.area(&[0; 16], &bits, Some(&marks))
+            }
+            // Its bits are not read.
+            BitmapKind::HostEndian => vec![0; usize::try_from(head.total_bytes()).expect("few")],
+            BitmapKind::Classic => head.area(&[0; 16], &bits, None),
+        };
+        member.bitmap = Some(Bitmap::read(head, &area));
     }
 }
 

@@ -450,9 +450,17 @@ impl Array {
                 assert!(is_further, "I7: what was in sync stays so");
                 let is_said = self.condition.on_disk == Activity::Clean;
                 self.condition.resync_offset = to;
+                if let Some(intent) = self.intent.as_mut().filter(|_| to == u64::MAX) {
+                    intent.is_resynced();
+                }
                 // Superblocks that say active say that all is to be resynced: the next that say clean tell.
                 self.condition.unpublished |= !is_said;
                 is_said
+            }
+            // Superblocks say nothing of it; the bitmap will.
+            Saved::Lazy { to, failed } => {
+                self.condition.unpublished |= self.intent_mut().is_synced(to, &failed);
+                false
             }
             Saved::Recovery(members, to) => {
                 let mut is_news = false;
@@ -558,7 +566,8 @@ impl Array {
             JobAction::Wait => {}
             JobAction::Begin => {
                 let progress = jobs.begin(now, &ground);
-                effects.push(ArrayEffect::Notice(Notice::JobBegan(progress)));
+                let is_told = !jobs.is_lazy();
+                effects.extend(is_told.then_some(ArrayEffect::Notice(Notice::JobBegan(progress))));
             }
             JobAction::Ask => {
                 let asked = jobs.ask(now, &ground);
@@ -566,8 +575,10 @@ impl Array {
             }
             JobAction::Save => jobs.save(),
             JobAction::End => {
+                let is_told = !jobs.is_lazy();
                 let (progress, end) = jobs.end(&ground);
-                effects.push(ArrayEffect::Notice(Notice::JobEnded { progress, end }));
+                let ended = Notice::JobEnded { progress, end };
+                effects.extend(is_told.then_some(ArrayEffect::Notice(ended)));
             }
         }
         self.jobs = jobs;
@@ -605,15 +616,22 @@ impl Array {
     }
 
     /// A member that was in this slot before holds what no bit of the bitmap names: that is not recovered. How many sectors that is.
+    /// Where a lockless bitmap says that no client has written, whatever a member holds is as good as anything, and parity is made to fit
+    /// it from the first write on: that is not recovered either.
     /// Shards are told right behind this: where they still write without it, bits are open by now.
     fn keep_what_it_holds(&mut self, member: MemberId, slot: Slot) -> u64 {
         let returns = self.returning.get(&member).filter(|returns| returns.slot == slot);
-        let Some((returns, intent)) = returns.zip(self.intent.as_ref()) else { return 0 };
-        let Some(says) = intent.missed_since(returns.events) else { return 0 };
-        let held = held_of(&self.geometry, slot, says);
-        let kept_sectors = held.sectors();
-        if kept_sectors > 0 {
-            reached(Mark::MemberReturns);
+        let Some(intent) = &self.intent else { return 0 };
+        let since = returns.map(|returns| returns.events);
+        let Some(lacked) = intent.lacked_since(since) else { return 0 };
+        let held = held_of(&self.geometry, slot, &lacked);
+        let returns = since.is_some_and(|events| intent.missed_since(events).is_some());
+        let kept_sectors = if returns { held.sectors() } else { 0 };
+        reached(match returns {
+            true => Mark::MemberReturns,
+            false => Mark::UnwrittenNotRecovered,
+        });
+        if !held.is_empty() {
             self.roster.holds_from_before(slot, held);
         }
         kept_sectors

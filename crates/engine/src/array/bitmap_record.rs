@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use braid_geometry::SECTOR_BYTES;
-use braid_ondisk::{BitmapSuperblock, Bits, Superblock};
+use braid_ondisk::{BitmapSuperblock, Bits, LocklessMarks, Superblock};
 
 /// Bitmaps are written in pieces of so many bytes, from their start.
 const WRITTEN_BYTES: u64 = 4096;
@@ -18,6 +18,8 @@ pub struct BitmapLook {
     pub bits: u64,
     /// Those whose sectors may differ between members, or are written now and then.
     pub bits_set: u64,
+    /// Of a lockless one: those whose sectors hold nothing that a client wrote.
+    pub unwritten: Option<u64>,
 }
 
 /// What a member's write-intent bitmap shall say, and what of it is news there.
@@ -27,6 +29,8 @@ pub struct BitmapRecord {
     pub head: BitmapSuperblock,
     /// All of its bits.
     pub bits: Arc<Bits>,
+    /// What a lockless one says beyond them.
+    pub marks: Option<Arc<LocklessMarks>>,
     /// The bits that differ from what the member's bitmap says lie in this range.
     pub changed: Range<u64>,
     /// The superblock differs.
@@ -45,7 +49,8 @@ pub fn bitmap_for(superblock: &Superblock, record: &BitmapRecord) -> (u64, Vec<u
     let at = superblock.device.super_offset_sectors;
     let offset = superblock.bitmap_offset().expect("it has room for a bitmap");
     let start = at.checked_add_signed(offset.into()).expect("it is on the device") * SECTOR_BYTES;
-    let area = record.head.area(&superblock.uuid_as_stored(), &record.bits, None);
+    let area =
+        record.head.area(&superblock.uuid_as_stored(), &record.bits, record.marks.as_deref());
     let sector = |bit: u64| record.head.sector_of(bit) * SECTOR_BYTES;
     let changed = &record.changed;
     let bits = (!changed.is_empty()).then(|| (sector(changed.start), sector(changed.end - 1)));

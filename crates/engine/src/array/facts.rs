@@ -155,6 +155,7 @@ impl Array {
             roster,
             resync_offset: condition.resync_offset,
             doubt: self.intent.as_ref().and_then(|intent| intent.doubt().map(|doubt| &**doubt)),
+            lazy: self.intent.as_ref().and_then(Intent::lazy),
             may_run: may_save && !condition.stopping,
             may_save,
             are_logs_settled,

@@ -183,7 +183,8 @@ impl Array {
         flushes.unflushed.extend(device_numbers.keys().copied());
         flushes.unflushed.extend(setup.replacements.iter().map(|one| one.member.id));
         let bad_logs = bad_logs(&setup);
-        let intent = setup.bitmap.map(|bitmap| Intent::new(BitmapId::default(), bitmap));
+        let intent = setup.bitmap;
+        let intent = intent.map(|one| Intent::new(BitmapId::default(), one, setup.resync_offset));
         let bitmap_change = BitmapChange::new(setup.names_bitmap);
         let log_counts = setup.log_counts;
         let parity_logs = setup.parity_logs.map(|logs| ParityLogs::new(logs, log_counts));
@@ -193,6 +194,12 @@ impl Array {
         for ReplacementSetup { slot, member } in setup.replacements {
             let number = member.device_number;
             roster.has_replacement(slot, view_of(member), number);
+        }
+        let recovering: Vec<Slot> = roster.recovering().map(|(slot, ..)| slot).collect();
+        for slot in recovering {
+            let lacked = intent.as_ref().and_then(|intent| intent.lacked_since(None));
+            let held = lacked.map(|lacked| held_of(&setup.geometry, slot, &lacked));
+            roster.holds_from_before(slot, held.unwrap_or_default());
         }
         // Levels without redundancy have no "active": a crash leaves nothing to make consistent.
         let has_intent = setup.geometry.level().family() != Family::Direct;
@@ -451,7 +458,9 @@ impl Array {
     /// As [`Self::handle_bitmap_request`] says.
     pub fn may_change_bitmap(&self, is_to_be_there: bool) -> Result<(), BitmapRefusal> {
         self.may_change_members()?;
-        let agrees = self.condition.resync_offset == u64::MAX;
+        // Nobody but a lockless bitmap knows where there is no parity yet.
+        let is_made = self.intent.as_ref().is_none_or(Intent::is_made);
+        let agrees = self.condition.resync_offset == u64::MAX && is_made;
         let is_whole = self.missing_count() == 0 && self.roster.recovering().next().is_none();
         match &self.intent {
             _ if !self.is_bitmap_settled() => Err(BitmapRefusal::Busy),
@@ -479,7 +488,8 @@ impl Array {
             let head = BitmapSuperblock { events_cleared, ..head };
             let Condition { on_disk, resync_offset, .. } = self.condition;
             let says = first_bits(&head, on_disk, resync_offset);
-            let mut intent = Intent::new(id, BitmapSetup { head, says, doubt: None });
+            let setup = BitmapSetup { head, says, doubt: None, marks: None };
+            let mut intent = Intent::new(id, setup, u64::MAX);
             if on_disk == Activity::Active {
                 intent.open_all();
             }

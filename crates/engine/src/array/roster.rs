@@ -444,8 +444,9 @@ impl Roster {
     /// The member in `slot`, which has just come, holds these ranges from before.
     pub(super) fn holds_from_before(&mut self, slot: Slot, held: MemberRanges) {
         let view = self.slots[usize::from(slot.0)].as_mut().expect("it has just come");
-        assert_eq!(view.recovered_sectors, 0, "it is to be recovered from its start");
-        view.ahead = Arc::new(held);
+        assert!(view.ahead.is_empty(), "it has just come");
+        let below = MemberRange { start: MemberSector(0), sectors: view.recovered_sectors };
+        view.ahead = Arc::new(if below.sectors > 0 { held.without(below) } else { held });
     }
 
     /// How many of the sectors from `start` on the member in a slot holds already.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use braid_geometry::{Geometry, Slot};
-use braid_ondisk::{BitmapSuperblock, Bits, LogPlace};
+use braid_ondisk::{BitmapSuperblock, Bits, LocklessMarks, LogPlace};
 
 use crate::ids::MemberId;
 use crate::ranges::BadBlocks;
@@ -68,6 +68,8 @@ pub struct BitmapSetup {
     pub says: Bits,
     /// Bits beyond the resync offset whose sectors are in doubt; none where bits are not believed.
     pub doubt: Option<Bits>,
+    /// What a lockless one says beyond bits.
+    pub marks: Option<LocklessMarks>,
 }
 
 /// The partial parity log of a member.

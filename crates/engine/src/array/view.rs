@@ -81,6 +81,9 @@ pub struct IntentView {
     pub open: Arc<Bits>,
     /// Grows when bits are taken back: [`crate::effect::Report::Drained`] says when nothing is under way any more that began before.
     pub revocation: u64,
+    /// Of a lockless bitmap: bits for sectors in which redundancy agrees only where a client has written. What a client wrote can be
+    /// solved for; parity is not modified, and where nobody wrote nothing is promised.
+    pub unsynced: Option<Arc<Bits>>,
 }
 
 /// The array at one epoch.
@@ -113,6 +116,20 @@ impl ArrayView {
     /// Whether redundancy agrees with the data in all of these sectors, in the unit of the resync offset.
     #[must_use]
     pub fn agrees(&self, sectors: Range<u64>) -> bool {
+        self.is_synced(&sectors) && self.may_solve(sectors)
+    }
+
+    /// Whether redundancy was made to agree in all of these sectors, also where no client has written: nearly always. Clients' writes
+    /// that were interrupted are another question.
+    #[must_use]
+    pub fn is_synced(&self, sectors: &Range<u64>) -> bool {
+        let unsynced = self.intent.as_ref().and_then(|intent| intent.unsynced.as_ref());
+        unsynced.is_none_or(|unsynced| !unsynced.has_any(unsynced.of(sectors)))
+    }
+
+    /// Whether redundancy agrees with what clients have written to these sectors.
+    #[must_use]
+    pub fn may_solve(&self, sectors: Range<u64>) -> bool {
         let beyond = self.resync_offset.max(sectors.start)..sectors.end;
         let is_out_of_doubt = |doubt: &Arc<Bits>| !doubt.has_any(doubt.of(&beyond));
         beyond.is_empty() || self.doubt.as_ref().is_some_and(is_out_of_doubt)

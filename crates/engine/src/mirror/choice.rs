@@ -64,12 +64,13 @@ impl Work {
     }
 }
 
-/// Whether all copies of an extent are alike: they were when the array was started, and no write was left half done.
+/// Whether all copies of an extent are alike in what clients have written: they were when the array was started, and no write was left
+/// half done. Where a lockless bitmap says that nobody has written, each copy is as good as another.
 fn copies_agree(common: &Common, extent: &Extent) -> bool {
     if planted(Bug::CopiesBelieved) {
         return true;
     }
     let start = extent.start().0;
     let sectors = start..start + u64::from(extent.sectors);
-    common.view.agrees(sectors) && common.view.gate != Gate::Broken
+    common.view.may_solve(sectors) && common.view.gate != Gate::Broken
 }

@@ -100,7 +100,7 @@ impl Stripes {
         let is_lost = |slot: &Slot| common.view.readable(*slot, band.start, sectors).is_none();
         let lost = (0..self.geometry.slots()).map(Slot).filter(is_lost).count();
         lost < usize::from(self.geometry.parity_slots())
-            && self.damage.parity_agrees(&common.view, band)
+            && self.damage.parity_solves(&common.view, band)
     }
 
     /// Answered writes that a later one covers need not be written: it takes over their dirty references.

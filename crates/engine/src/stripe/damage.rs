@@ -50,11 +50,17 @@ impl Damage {
         !self.inconsistent.is_empty()
     }
 
-    /// Whether parity may be believed for this band: redundancy is in sync there and no write was left half done (I7).
-    pub(super) fn parity_agrees(&self, view: &ArrayView, band: &Band) -> bool {
-        let agrees = view.agrees(band.start.0..band.end().0);
+    /// Whether parity may be believed for what clients have written to this band: redundancy is in sync there and no write was left
+    /// half done (I7).
+    pub(super) fn parity_solves(&self, view: &ArrayView, band: &Band) -> bool {
+        let agrees = view.may_solve(band.start.0..band.end().0);
         let agrees = spoiled(Bug::DirtyBelieved, agrees, true);
         agrees && !self.is_inconsistent(band.key)
+    }
+
+    /// Whether parity fits in all of this band, also where nobody wrote.
+    pub(super) fn parity_agrees(&self, view: &ArrayView, band: &Band) -> bool {
+        self.parity_solves(view, band) && is_synced(view, band)
     }
 
     /// Nearly always false.
@@ -86,6 +92,14 @@ impl Damage {
         }
         ranges.for_each(|range| self.lost.remove(range));
     }
+}
+
+/// Whether parity was made to fit in all of a band, if clients' writes to it were not interrupted.
+pub(super) fn is_synced(view: &ArrayView, band: &Band) -> bool {
+    if planted(Bug::UnsyncedModified) {
+        return true;
+    }
+    view.is_synced(&(band.start.0..band.end().0))
 }
 
 /// The sectors of the array that a piece is about.

@@ -1,8 +1,10 @@
 //! What a batch, and a read that needs the other members, know of one column; and what a plan is told of it.
 
 use braid_geometry::Slot;
+use braid_hooks::{Bug, spoiled};
 
 use super::band::Band;
+use super::damage::is_synced;
 use super::plan::ColumnFacts;
 use crate::array::ArrayView;
 use crate::sectors::{Extent, SectorSet};
@@ -33,8 +35,19 @@ impl Known<'_> {
     pub(super) fn facts(&self, is_left_out: bool) -> ColumnFacts {
         let wanted = if is_left_out { SectorSet::EMPTY } else { self.window };
         let extents = wanted.without(self.unreadable).extents();
+        let is_synced = is_synced(self.view, self.band);
+        let is_synced = spoiled(Bug::UnsyncedGoneAround, is_synced, true);
+        let readable = match is_synced {
+            true => extents.filter(|extent| self.is_readable(extent)).collect(),
+            // What is solved for where nobody wrote is not what the member holds: so no more of it than must be.
+            false => {
+                let sectors = extents.flat_map(|extent| extent.offset..extent.end());
+                let alone = sectors.map(|offset| Extent { offset, sectors: 1 });
+                alone.filter(|extent| self.is_readable(extent)).collect()
+            }
+        };
         ColumnFacts {
-            readable: extents.filter(|extent| self.is_readable(extent)).collect(),
+            readable,
             writable: self.view.member(self.slot).is_some(),
             loaded: self.valid.common(self.window),
             touched: self.touched.common(self.window),

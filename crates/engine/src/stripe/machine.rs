@@ -5,7 +5,7 @@ use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::band::{Attachment, Band, BandKey, Bands, Want};
 use super::batch::{Action, Around, Content, Effects, Phase, Stripe, decide, facts};
-use super::damage::{Damage, sectors_of};
+use super::damage::{Damage, is_synced, sectors_of};
 use super::epochs::DirtyEpochs;
 use super::in_flight::{CopyOut, IoOwner};
 use super::pool::Pool;
@@ -431,7 +431,8 @@ impl Stripes {
         Around {
             view: &common.view,
             clocks: &common.clocks,
-            parity_agrees: self.damage.parity_agrees(&common.view, band),
+            parity_agrees: self.damage.parity_solves(&common.view, band),
+            is_synced: is_synced(&common.view, band),
             admission: if is_between { admission() } else { Admission::Now },
             intent: stripe.has_intent(),
             read,

@@ -11,7 +11,8 @@
 //! column, if P and Q suffice to solve for them. The cheaper way wins, counted in sectors and requests, of which each is worth a
 //! block ([`crate::sectors`]); rcw on a tie: it needs no old
 //! parity, so it also heals parity that is wrong. rmw is never chosen where parity is not known to
-//! agree with the data. That every plan suffices is checked by brute force
+//! agree with the data; nor where it agrees with what clients have written and with nothing else, for then a write would be left without:
+//! such parity is solved from, which is right for what was written, and makes a choice for the rest. That every plan suffices is checked by brute force
 //! [check: every_plan_loads_enough].
 
 use braid_geometry::{RowMap, Slot};
@@ -58,6 +59,8 @@ pub(super) struct StripeFacts {
     pub(super) is_write: bool,
     /// Parity is known to agree with the data here.
     pub(super) parity_agrees: bool,
+    /// It is so where no client has written, too.
+    pub(super) is_synced: bool,
     /// The way to make parity that is taken if there are two, whatever it costs.
     pub(super) preferred: Option<Method>,
 }
@@ -293,6 +296,7 @@ fn rmw(facts: &StripeFacts) -> Option<Plan> {
     let window = facts.window;
     let usable = |column: &ColumnFacts| !column.writable || column.at_hand().contains(window);
     let possible = facts.parity_agrees
+        && facts.is_synced
         && facts.data.iter().all(|column| column.at_hand().contains(column.touched))
         && usable(&facts.p)
         && facts.q.as_ref().is_none_or(usable);
@@ -343,13 +347,13 @@ mod tests {
             let (p, q) = (self.column(window, false), self.column(window, false));
             let q = (self.next(2) == 1).then_some(q);
             let is_write = self.next(2) == 1;
-            let parity_agrees = self.next(2) == 1;
+            let (parity_agrees, is_synced) = (self.next(2) == 1, self.next(2) == 1);
             let preferred = match self.next(3) {
                 0 => None,
                 1 => Some(Method::Rcw),
                 _ => Some(Method::Rmw),
             };
-            StripeFacts { window, data, p, q, is_write, parity_agrees, preferred }
+            StripeFacts { window, data, p, q, is_write, parity_agrees, is_synced, preferred }
         }
     }
 
@@ -420,7 +424,7 @@ mod tests {
                 assert!(known.contains(needed), "{facts:?} {plan:?}");
             }
             if plan.method == Method::Rmw {
-                assert!(facts.parity_agrees);
+                assert!(facts.parity_agrees && facts.is_synced);
                 let enough = |column: &ColumnFacts, read: SectorSet| {
                     !column.writable || column.loaded.union(read).contains(facts.window)
                 };
@@ -457,6 +461,7 @@ mod tests {
             q: None,
             is_write: true,
             parity_agrees: true,
+            is_synced: true,
             preferred: None,
         }
     }

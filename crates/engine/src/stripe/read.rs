@@ -221,7 +221,7 @@ impl Stripes {
         let last = (start.0 + u64::from(sectors) - 1) / unit;
         let agrees = (start.0 / unit..=last)
             .all(|band| !self.damage.is_inconsistent(BandKey(band)))
-            && common.view.agrees(start.0 / unit * unit..(last + 1) * unit);
+            && common.view.may_solve(start.0 / unit * unit..(last + 1) * unit);
         let is_away = |slot: &Slot| {
             common.clocks.sits_out(*slot)
                 || common.view.readable(*slot, start, u64::from(sectors)).is_none()

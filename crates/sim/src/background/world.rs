@@ -1,5 +1,7 @@
 //! What the world asks of shards for no client, and what it makes of the results.
 
+use std::ops::Range;
+
 use braid_engine::array::{Gate, JobEnd, JobKind, JobProgress, MemberId};
 use braid_engine::effect::Report;
 use braid_engine::work::{Class, Difference, Found, Outcome, Task, Work, WorkId};
@@ -52,7 +54,9 @@ impl World {
         let start = stripe.row_start(row).0 + seed / 2 % bands * unit;
         let sectors = side.shard.block_sectors();
         // An array has one job at a time. What has read its band when a resync writes parity there would take data for rot.
-        if self.may_have_jobs && side.view.resync_offset != u64::MAX {
+        let band = start..start + u64::from(sectors);
+        let may_be_synced = side.view.resync_offset != u64::MAX || !side.view.is_synced(&band);
+        if self.may_have_jobs && may_be_synced {
             return;
         }
         // Where a disk lies a repair may be led astray, as docs/operating.md says; where none does it has nothing to write.
@@ -77,6 +81,7 @@ impl World {
         }
         let work = self.engine.background.asked.remove(&id).expect("work has one result");
         self.note("work-done", [id.0, work.start, u64::from(outcome == Outcome::Unreadable)]);
+        let sectors = work.start..work.start + u64::from(work.sectors);
         let difference = match outcome {
             Outcome::Compared(difference) => difference,
             Outcome::Checked { differing: 0, .. } => {
@@ -85,7 +90,7 @@ impl World {
             }
             Outcome::Checked { .. } => {
                 self.tally.count("bands-differ");
-                assert!(self.may_differ(shard), "parity of {work:?} is wrong");
+                assert!(self.may_differ(shard, &sectors), "parity of {work:?} is wrong");
                 return true;
             }
             Outcome::Unreadable => {
@@ -111,7 +116,10 @@ impl World {
         self.tally.count("bands-compared");
         if difference != Difference::default() {
             self.tally.count("bands-differ");
-            assert!(self.may_differ(shard), "parity of {work:?} is wrong: {difference:?}");
+            assert!(
+                self.may_differ(shard, &sectors),
+                "parity of {work:?} is wrong: {difference:?}"
+            );
         }
         true
     }
@@ -122,7 +130,13 @@ impl World {
         if id.0 < FIRST_ID {
             return false;
         }
-        assert!(self.may_differ(shard), "{id:?} found what is not there: {found:?}");
+        let (start, sectors) = match found {
+            Found::Rot { start, sectors, .. } | Found::Ambiguous { start, sectors, .. } => {
+                (start.0, u64::from(sectors))
+            }
+        };
+        let may_differ = self.may_differ(shard, &(start..start + sectors));
+        assert!(may_differ, "{id:?} found what is not there: {found:?}");
         true
     }
 
@@ -170,10 +184,10 @@ impl World {
         self.tally.count("member-recovered");
     }
 
-    /// Whether anything could have made parity of the band differ.
-    fn may_differ(&self, shard: usize) -> bool {
+    /// Whether anything could have made parity of these sectors differ, or nobody has made it.
+    fn may_differ(&self, shard: usize, sectors: &Range<u64>) -> bool {
         let view = &self.engine.machines.shards[shard].view;
-        let was_in_sync = view.resync_offset == u64::MAX;
+        let was_in_sync = view.resync_offset == u64::MAX && view.is_synced(sectors);
         let is_honest = self.taint.is_calm() && !self.engine.plan.lies;
         let lost_nothing = self.engine.lost.is_empty();
         let goes_on = matches!(view.gate, Gate::Open | Gate::Closed);

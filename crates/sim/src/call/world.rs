@@ -241,7 +241,7 @@ impl World {
         call.around[place..place + data.len()].copy_from_slice(data);
         if call.patching.is_some() {
             for (sector, data) in (range.0..).zip(data.chunks_exact(SECTOR)) {
-                let version = self.model.identify(sector, data).expect("just checked");
+                let version = self.model.name_of(sector, data);
                 call.bases.push((sector, version));
             }
         }

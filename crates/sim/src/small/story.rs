@@ -37,6 +37,7 @@ pub(super) fn designs() -> Vec<Design> {
         first_number: 0,
         has_bad_blocks: false,
         bit_sectors: 0,
+        lockless: None,
         log_sectors: 0,
         log_is_ring: false,
         log_is_own: false,

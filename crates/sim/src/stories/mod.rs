@@ -77,6 +77,7 @@ pub fn asked_for() {
     tests::failed_by_person(0);
     tests::tell_of_replacements();
     (0..40).for_each(tests::tell_of_bitmaps);
+    (0..40).for_each(tests::tell_of_lockless_bitmaps);
     (0..120).for_each(tests::tell_of_parity_logs);
     tests::tell_of_what_is_read();
     tests::tell_of_what_cannot_be_made();

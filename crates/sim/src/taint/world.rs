@@ -10,6 +10,7 @@ use crate::checker::redundancy::{self, Areas};
 use crate::content::{SECTOR, places};
 use crate::disk::Disk;
 use crate::lies::Change;
+use crate::model::ANYTHING;
 use crate::world::World;
 
 impl World {
@@ -75,7 +76,7 @@ impl World {
             let held = &self.engine.held;
             let is_held = |write: u64| held.is_held(write);
             let is_right = |one| self.model.may_be_stored(logical, one, &is_held);
-            is_polluted |= !version.is_some_and(is_right);
+            is_polluted |= !version.is_some_and(is_right) && !is_right(ANYTHING);
         }
         if is_polluted && self.taint.polluted.insert(logical) {
             self.tally.count("sectors-polluted");
@@ -258,6 +259,9 @@ impl World {
     /// Everything was written anew: `content` is what every member agrees on, right or wrong.
     pub(crate) fn agree_on(&mut self, content: &[u8]) {
         for (sector, data) in (0..).zip(content.chunks_exact(SECTOR)) {
+            if self.model.may_read(sector, ANYTHING, u64::MAX) {
+                continue;
+            }
             let version = self.model.identify(sector, data);
             match version.filter(|version| self.model.may_read(sector, *version, u64::MAX)) {
                 Some(version) => {

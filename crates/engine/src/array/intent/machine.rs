@@ -5,9 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
-use braid_ondisk::{BitmapSuperblock, Bits};
+use braid_ondisk::{BitmapSuperblock, Bits, LocklessMarks};
 
 use super::decide::{Facts, Sweep};
+use super::lockless::{Lockless, around};
 use crate::Instant;
 use crate::array::bitmap_record::{BitmapLook, BitmapRecord};
 use crate::array::setup::BitmapSetup;
@@ -35,6 +36,7 @@ pub(in super::super) struct Ground {
 #[derive(Debug)]
 struct Out {
     bits: Arc<Bits>,
+    marks: Option<Arc<LocklessMarks>>,
     head: BitmapSuperblock,
     missing: BTreeSet<MemberId>,
 }
@@ -76,11 +78,14 @@ pub(in super::super) struct Intent {
     /// How often bits were taken back from shards.
     revocation: u64,
     next_sweep: Option<Instant>,
+    /// What a lockless bitmap says beyond bits.
+    lockless: Option<Lockless>,
 }
 
 impl Intent {
-    pub(in super::super) fn new(id: BitmapId, setup: BitmapSetup) -> Self {
-        let BitmapSetup { head, says, doubt } = setup;
+    pub(in super::super) fn new(id: BitmapId, setup: BitmapSetup, resync_offset: u64) -> Self {
+        let BitmapSetup { head, says, doubt, marks } = setup;
+        let lockless = marks.map(|marks| Lockless::new(marks, &says, resync_offset));
         let none = Bits::none(says.sectors(), says.sectors_each());
         Self {
             id,
@@ -102,6 +107,7 @@ impl Intent {
             closing: none,
             revocation: 0,
             next_sweep: None,
+            lockless,
         }
     }
 
@@ -118,7 +124,10 @@ impl Intent {
     /// What shards are told of it.
     pub(in super::super) fn view(&self) -> IntentView {
         let (bitmap, revocation) = (self.id, self.revocation);
-        IntentView { bitmap, open: Arc::clone(&self.open), revocation }
+        let unsynced = self.lockless.as_ref().map(|lockless| Arc::clone(lockless.shown()));
+        // Nearly always, and nothing is looked up then.
+        let unsynced = unsynced.filter(|unsynced| !unsynced.is_empty());
+        IntentView { bitmap, open: Arc::clone(&self.open), revocation, unsynced }
     }
 
     /// Sectors that it takes on a member.
@@ -129,7 +138,52 @@ impl Intent {
     /// Bytes that a bit stands for, how many bits there are, and how many are set.
     pub(in super::super) fn look(&self) -> BitmapLook {
         let (bits, bits_set) = (self.says.count(), self.says.set_count());
-        BitmapLook { bit_bytes: u64::from(self.head.chunk_bytes), bits, bits_set }
+        let unwritten = self.lockless.as_ref().map(|lockless| lockless.unwritten().set_count());
+        BitmapLook { bit_bytes: u64::from(self.head.chunk_bytes), bits, bits_set, unwritten }
+    }
+
+    /// Whether redundancy was made to agree everywhere, but for what was being written: nothing is unwritten, nor unsynced.
+    pub(in super::super) fn is_made(&self) -> bool {
+        self.lockless.as_ref().is_none_or(|lockless| lockless.shown().is_empty())
+    }
+
+    /// Of a lockless bitmap: what is to be made to agree though no write was interrupted there, and what no comparison is about.
+    pub(in super::super) fn lazy(&self) -> Option<(&Bits, &Bits)> {
+        let lockless = self.lockless.as_ref()?;
+        Some((lockless.due(), lockless.shown()))
+    }
+
+    /// A resync of what is due has passed all sectors below `to`, but for those that it could not do; members are flushed. True if shards
+    /// are to hear of it.
+    pub(in super::super) fn is_synced(&mut self, to: u64, failed: &[Range<u64>]) -> bool {
+        let lockless = self.lockless.as_mut().expect("only a lockless bitmap has what is due");
+        let is_news = lockless.is_synced(to, failed);
+        self.is_stale |= is_news;
+        is_news
+    }
+
+    /// The resync after an interruption has ended; members are flushed.
+    pub(in super::super) fn is_resynced(&mut self) {
+        if let Some(lockless) = &mut self.lockless {
+            self.is_stale |= lockless.is_resynced();
+        }
+    }
+
+    /// Bits that stand for what a member that comes has to be given: all that it may have missed, where that is known, but nothing that
+    /// no client has written. None where that is everything.
+    pub(in super::super) fn lacked_since(&self, events: Option<u64>) -> Option<Bits> {
+        let missed = events.and_then(|events| self.missed_since(events)).cloned();
+        let Some(lockless) = &self.lockless else { return missed };
+        let all = || Bits::all(self.says.sectors(), self.says.sectors_each());
+        let mut lacked = missed.unwrap_or_else(all);
+        if planted(Bug::UnwrittenNotSkipped) {
+            return Some(lacked);
+        }
+        lacked.subtract(lockless.unwritten());
+        if planted(Bug::UnsyncedNotRecovered) {
+            lacked.subtract(lockless.unsynced());
+        }
+        Some(lacked)
     }
 
     /// Bits beyond the resync offset that are in doubt; none where all are.
@@ -176,7 +230,9 @@ impl Intent {
     /// Bits that stand for all that a member may lack which was in the array until this count of events; none if some of them may
     /// have been cleared since. Nothing is cleared while a member is away.
     pub(in super::super) fn missed_since(&self, events: u64) -> Option<&Bits> {
-        let knows = events >= self.head.events_cleared;
+        // md does not count for a lockless one, and writes 0.
+        let is_counted = self.lockless.is_none() || self.head.events_cleared > 0;
+        let knows = is_counted && events >= self.head.events_cleared;
         let knows = spoiled(Bug::ClearedSinceIgnored, knows, true);
         knows.then_some(&self.says)
     }
@@ -199,6 +255,9 @@ impl Intent {
                 continue; // The view that says so is on its way.
             }
             self.says.set(bit);
+            if let Some(lockless) = &mut self.lockless {
+                lockless.is_wanted(bit);
+            }
             if self.durable.is_set(bit) {
                 reached(Mark::BitOpensAgain);
                 let none = Bits::none(self.says.sectors(), self.says.sectors_each());
@@ -221,15 +280,20 @@ impl Intent {
         // A step back of superblocks is none here: a member that missed it has the higher count.
         head.events = self.head_written.events.max(ground.events);
         let bits = Arc::new(self.says.clone());
-        let changed = self.written.difference(&bits);
+        let mut changed = self.written.difference(&bits);
+        let news = self.lockless.as_mut().map(Lockless::write);
+        let marks = news.map(|(marks, news)| {
+            changed = around(changed.clone(), news);
+            marks
+        });
         let has_new_head = head != self.head_written;
         self.durable.intersect(&bits);
         self.is_stale = false;
         let imaged = &self.imaged;
         let record = |is_whole: bool| {
             let bits = Arc::clone(&bits);
-            let changed = changed.clone();
-            Arc::new(BitmapRecord { head, bits, changed, has_new_head, is_whole })
+            let (changed, marks) = (changed.clone(), marks.clone());
+            Arc::new(BitmapRecord { head, bits, marks, changed, has_new_head, is_whole })
         };
         let (part, whole) = (record(false), record(true));
         let image = |member: MemberId| match imaged.contains(&member) {
@@ -243,7 +307,7 @@ impl Intent {
         if planted(Bug::BitsOnFirstMember) {
             missing = missing.into_iter().take(1).collect();
         }
-        self.out = Some(Out { bits, head, missing });
+        self.out = Some(Out { bits, marks, head, missing });
         records
     }
 
@@ -266,9 +330,12 @@ impl Intent {
         if !out.missing.is_empty() {
             return;
         }
-        let Out { bits, head, .. } = self.out.take().expect("just seen");
+        let Out { bits, marks, head, .. } = self.out.take().expect("just seen");
         self.head_written = head;
         self.durable = Bits::clone(&bits);
+        if let Some((lockless, marks)) = self.lockless.as_mut().zip(marks) {
+            lockless.is_written(marks, &mut self.durable);
+        }
         self.written = bits;
         let mut granted = self.wanted.clone();
         granted.intersect(&self.durable);
@@ -313,6 +380,9 @@ impl Intent {
         self.sweep = Sweep::Asking;
         self.unanswered = shards;
         self.touched = self.empty();
+        if let Some(lockless) = &mut self.lockless {
+            lockless.gather();
+        }
     }
 
     fn empty(&self) -> Bits {
@@ -357,6 +427,12 @@ impl Intent {
         idle.subtract(&self.wanted);
         idle.subtract(&self.in_doubt(ground));
         idle.subtract(self.granted.as_ref().unwrap_or(&self.wanted));
+        if planted(Bug::UnsyncedForgotten) {
+            return idle;
+        }
+        if let Some(lockless) = &self.lockless {
+            idle.subtract(lockless.unsynced());
+        }
         idle
     }
 

@@ -19,6 +19,9 @@
 //! A member that comes gets the whole bitmap before any superblock says that it is in. Until superblocks name a bitmap that was made
 //! while the array runs, what it says holds nobody up ([`super::bitmap_change`]).
 //!
+//! A lockless bitmap has a byte for each bit, which says more: where no client has written, and where redundancy is to be made to agree
+//! yet ([`lockless`]). What shards and superblocks wait for is the same.
+//!
 //! # Invariants
 //! - I3: no member is written before its bit is durable on all members of the array, and the loss of those that did not take it
 //!   [check: the_table_is_total, a_bit_is_durable_before_its_sectors_are_written].
@@ -30,6 +33,7 @@
 //!   [check: what_is_in_doubt_keeps_its_bit].
 
 mod decide;
+mod lockless;
 mod machine;
 
 pub(super) use decide::{Action as IntentAction, decide as decide_intent};

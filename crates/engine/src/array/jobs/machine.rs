@@ -1,6 +1,7 @@
 //! The job that is there, what it asks for next, and what came of it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use braid_geometry::{Geometry, Level, LogicalSector, MemberSector, Slot};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
@@ -50,6 +51,9 @@ pub(in super::super) struct Ground<'a> {
     pub(in super::super) resync_offset: u64,
     /// What beyond that is in doubt; none where all is.
     pub(in super::super) doubt: Option<&'a Bits>,
+    /// Of a lockless bitmap: what is to be made to agree though no write was interrupted there; and that with what holds nothing
+    /// that a client wrote: redundancy need not agree there.
+    pub(in super::super) lazy: Option<(&'a Bits, &'a Bits)>,
     /// Members and superblocks may be written, and the array goes on.
     pub(in super::super) may_run: bool,
     /// What can be saved may be.
@@ -73,6 +77,7 @@ enum Axis {
 #[derive(Debug)]
 struct Choice {
     kind: JobKind,
+    is_lazy: bool,
     axis: Axis,
     from: u64,
     end: u64,
@@ -105,6 +110,10 @@ enum Saving {
 #[derive(Debug)]
 struct Job {
     kind: JobKind,
+    /// A resync of what was never made to agree, and no more. It is begun often, and not told of.
+    is_lazy: bool,
+    /// What such a one could not do: sectors in its own unit.
+    failed: Vec<Range<u64>>,
     axis: Axis,
     /// Sectors of a band.
     band_sectors: u32,
@@ -159,6 +168,13 @@ pub(in super::super) struct Unmade {
 pub(in super::super) enum Saved {
     /// Redundancy agrees below this; `u64::MAX` when everywhere.
     Resync(u64),
+    /// Below `to` it agrees wherever it was due, but for what could not be done.
+    Lazy {
+        /// Where the job is.
+        to: u64,
+        /// What it could not do so far.
+        failed: Vec<Range<u64>>,
+    },
     /// These members hold what they should below this; `u64::MAX` when everywhere.
     Recovery(SmallVec<[MemberId; 2]>, u64),
     /// The same of replacements.
@@ -235,7 +251,8 @@ impl Jobs {
         };
         if resync_offset != u64::MAX {
             let (from, targets) = (resync_offset, SmallVec::new());
-            let choice = Choice { kind: JobKind::Resync, axis, from, end, targets };
+            let (kind, is_lazy) = (JobKind::Resync, false);
+            let choice = Choice { kind, is_lazy, axis, from, end, targets };
             return may(JobKind::Resync).then_some(choice);
         }
         // What no shard knows yet is not asked for: nothing would be made of it.
@@ -249,7 +266,8 @@ impl Jobs {
                 Geometry::Stripe(_) => Axis::Bands,
                 Geometry::Mirror(_) | Geometry::Direct(_) => Axis::Member(slot),
             };
-            Some(Choice { kind, axis, from, end: geometry.used_sectors(slot), targets })
+            let end = geometry.used_sectors(slot);
+            Some(Choice { kind, is_lazy: false, axis, from, end, targets })
         };
         let known = |(_, member, _): &(Slot, MemberId, u64)| is_known(*member);
         let lacking: SmallVec<[_; 2]> = roster.recovering().filter(known).collect();
@@ -262,8 +280,21 @@ impl Jobs {
         if let Some(choice) = fills(JobKind::Replace, &lacking) {
             return may(JobKind::Replace).then_some(choice);
         }
+        let targets = SmallVec::new();
+        let is_checking = self.job.as_ref().is_some_and(|job| job.kind.is_check());
+        let due = ground.lazy.filter(|_| !is_checking && is_whole(roster));
+        if let Some(from) = due.and_then(|(due, _)| due.next_sector(0))
+            && may(JobKind::Resync)
+        {
+            return Some(Choice { kind: JobKind::Resync, is_lazy: true, axis, from, end, targets });
+        }
         let kind = self.wanted.filter(|_| roster.missing_count() == 0)?;
-        Some(Choice { kind, axis, from: 0, end, targets: SmallVec::new() })
+        Some(Choice { kind, is_lazy: false, axis, from: 0, end, targets })
+    }
+
+    /// Whether the job is one that is not told of.
+    pub(in super::super) fn is_lazy(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.is_lazy)
     }
 
     /// Whether a job is to begin.
@@ -285,6 +316,10 @@ impl Jobs {
             return Facts { is_due: self.is_due(ground), ..Facts::default() };
         };
         let is_still_wanted = match job.kind {
+            JobKind::Resync if job.is_lazy => {
+                let is_due = ground.lazy.is_some_and(|(due, _)| !due.is_empty());
+                is_whole(ground.roster) && (is_due || job.is_saved_whole)
+            }
             JobKind::Resync => ground.resync_offset != u64::MAX || job.is_saved_whole,
             JobKind::Recovery => job.targets.iter().any(|id| ground.roster.slot_of(*id).is_some()),
             JobKind::Replace => job.replaces(ground.roster),
@@ -336,7 +371,8 @@ impl Jobs {
 
     pub(in super::super) fn begin(&mut self, now: Instant, ground: &Ground<'_>) -> JobProgress {
         assert!(self.job.is_none(), "one job at a time");
-        let Choice { kind, axis, from, end, targets } = self.choice(ground).expect("one is due");
+        let choice = self.choice(ground).expect("one is due");
+        let Choice { kind, is_lazy, axis, from, end, targets } = choice;
         reached(match kind {
             JobKind::Resync => Mark::ResyncBegins,
             JobKind::Recovery => Mark::RecoveryBegins,
@@ -352,6 +388,8 @@ impl Jobs {
         };
         let mut job = Job {
             kind,
+            is_lazy,
+            failed: Vec::new(),
             axis,
             band_sectors: ground.work_sectors,
             cursor: Cursor::new(from, end),
@@ -453,6 +491,13 @@ impl Jobs {
         }
         let is_done = false;
         let is_done = spoiled(Bug::JobSkipsUndone, is_done, true);
+        // What a client wrote there can be made of parity: it must not be called lost because the rest does not agree.
+        if job.is_lazy && matches!(outcome, Outcome::Unmade { .. } | Outcome::Unreadable) {
+            reached(Mark::LazyLeavesOut);
+            job.failed.push(start..start + sectors);
+            job.cursor.is_done(start);
+            return None;
+        }
         match outcome {
             Outcome::Done { written } => {
                 job.written += u64::from(written);
@@ -566,7 +611,7 @@ impl Jobs {
 
     /// How far the job is, if it has passed another part of its way since this was asked.
     pub(in super::super) fn passed(&mut self) -> Option<JobProgress> {
-        let job = self.job.as_mut()?;
+        let job = self.job.as_mut().filter(|job| !job.is_lazy)?;
         let parts = job.parts();
         let is_news = parts > job.passed && parts < PARTS;
         job.passed = parts.max(job.passed);
@@ -624,6 +669,7 @@ impl Jobs {
         job.is_saved_whole = to == job.cursor.end();
         let to = if job.is_saved_whole { u64::MAX } else { to };
         match job.kind {
+            JobKind::Resync if job.is_lazy => Some(Saved::Lazy { to, failed: job.failed.clone() }),
             JobKind::Resync => Some(Saved::Resync(to)),
             JobKind::Recovery => Some(Saved::Recovery(job.targets.clone(), to)),
             JobKind::Replace => Some(Saved::Replacement(job.targets.clone(), to)),
@@ -753,6 +799,21 @@ impl Job {
     /// doubt, and a recovery over what all its members hold.
     fn passes_over(&self, ground: &Ground<'_>, start: u64) -> Option<u64> {
         let next = match (self.kind, ground.doubt) {
+            (JobKind::Resync, _) if self.is_lazy => {
+                let (due, _) = ground.lazy?;
+                due.next_sector(start).unwrap_or(u64::MAX)
+            }
+            (JobKind::Check | JobKind::Repair, _) => {
+                let (_, unsynced) = ground.lazy?;
+                let unit = if self.axis == Axis::Bands { u64::from(self.band_sectors) } else { 1 };
+                let end = (start + unit).min(self.cursor.end());
+                let is_apart = !unsynced.has_any(unsynced.of(&(start..end)));
+                let is_apart = spoiled(Bug::UnsyncedCompared, is_apart, true);
+                if is_apart {
+                    return None;
+                }
+                unsynced.next_clear_sector(start).next_multiple_of(unit).max(end)
+            }
             (JobKind::Resync, Some(doubt)) => doubt.next_sector(start).unwrap_or(u64::MAX),
             (JobKind::Recovery, _) => {
                 let (at, left) = (MemberSector(start), self.cursor.end() - start);
@@ -773,6 +834,14 @@ impl Job {
         let end = start + sectors;
         match (self.kind, self.axis, ground.doubt) {
             (_, Axis::Bands, _) => sectors,
+            (JobKind::Resync, ..) if self.is_lazy => match ground.lazy {
+                Some((due, _)) => due.alike_sectors(start, sectors),
+                None => sectors,
+            },
+            (JobKind::Check | JobKind::Repair, ..) => match ground.lazy {
+                Some((_, unsynced)) => unsynced.alike_sectors(start, sectors),
+                None => sectors,
+            },
             (JobKind::Resync, _, Some(doubt)) => {
                 let bits = doubt.of(&(start..end));
                 let first_clear = bits.clone().find(|bit| !doubt.is_set(*bit));
@@ -820,6 +889,11 @@ impl Job {
         let in_region = ground.regions.left_in_region(first);
         Some((first, sectors.min(work_sectors).min(in_region)))
     }
+}
+
+/// Whether no slot lacks its member, or anything of it.
+fn is_whole(roster: &Roster) -> bool {
+    roster.missing_count() == 0 && roster.recovering().next().is_none()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Folding a stripe and the array's view into the small values that decisions are made from.
 
 use braid_geometry::Slot;
+use braid_hooks::{Bug, spoiled};
 
 use super::super::known::Known;
 use super::super::plan::{Need, Plan, StripeFacts, plan};
@@ -18,6 +19,8 @@ pub(in super::super) struct Around<'a> {
     pub(in super::super) clocks: &'a Clocks,
     /// Parity is known to agree with the data of this band.
     pub(in super::super) parity_agrees: bool,
+    /// Parity fits where nobody wrote, too.
+    pub(in super::super) is_synced: bool,
     /// When it may begin, if it is between batches.
     pub(in super::super) admission: Admission,
     /// See [`Facts::intent`].
@@ -37,7 +40,10 @@ pub(in super::super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, O
             |is_left_out: &dyn Fn(Slot) -> bool| stripe_facts(stripe, around, is_left_out);
         let all = || plan(&stripe_facts(&|_| false));
         // Members that sit out are not read if it can be helped.
-        match around.clocks.is_any_out() {
+        // Where nobody wrote, a member that sits out holds other bytes than parity makes of it, and it is these that parity is to fit.
+        let may_go_around = around.is_synced;
+        let may_go_around = spoiled(Bug::UnsyncedGoneAround, may_go_around, true);
+        match around.clocks.is_any_out() && may_go_around {
             false => all(),
             true => plan(&stripe_facts(&|slot| around.clocks.sits_out(slot))).or_else(all),
         }
@@ -92,6 +98,7 @@ fn stripe_facts(
         is_write: true,
         preferred: batch.preferred,
         parity_agrees: around.parity_agrees,
+        is_synced: around.is_synced,
     }
 }
 

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::super::band::Band;
 use super::super::batch::Phase as BatchPhase;
+use super::super::damage::is_synced;
 use super::super::in_flight::{IoOwner, ReadIo, ReadIoKind};
 use super::super::known::Known;
 use super::super::plan::{
@@ -168,7 +169,8 @@ impl Read {
             q: self.map.q_slot().map(facts_of),
             is_write: false,
             preferred: None,
-            parity_agrees: around.damage.parity_agrees(&around.common.view, self.band()),
+            parity_agrees: around.damage.parity_solves(&around.common.view, self.band()),
+            is_synced: is_synced(&around.common.view, self.band()),
         }
     }
 
@@ -200,7 +202,7 @@ impl Read {
             None => return (facts, None),
             Some(Origin::Client(want)) => self.plan(around, &want),
             Some(Origin::Background(work)) => {
-                let sits_out = |slot: Slot| around.common.clocks.sits_out(slot);
+                let sits_out = |slot: Slot| self.is_gone_around(around, slot);
                 let facts = self.stripe_facts(around, |slot| work.task.fills() && sits_out(slot));
                 match work.task {
                     Task::Compare | Task::Repair => {
@@ -234,10 +236,17 @@ impl Read {
 
     /// Slots of which what is wanted can be copied as it is.
     fn copied(&self, around: &Around<'_>) -> SmallVec<[Slot; 2]> {
-        let sits_out = |slot: Slot| around.common.clocks.sits_out(slot);
-        let facts = self.stripe_facts(around, sits_out);
+        let facts = self.stripe_facts(around, |slot| self.is_gone_around(around, slot));
         let can_be = |slot: &Slot| plan_columns(&facts, &self.map, |one| one == *slot).is_some();
         self.work.targets.iter().map(|(slot, _)| *slot).filter(can_be).collect()
+    }
+
+    /// Whether background work that fills a member does without a column because its member sits out. Not where nobody wrote: there
+    /// it holds other bytes than parity makes of it, and whoever takes its place is to hold the same.
+    fn is_gone_around(&self, around: &Around<'_>, slot: Slot) -> bool {
+        let may_be = is_synced(&around.common.view, self.band());
+        let may_be = spoiled(Bug::UnsyncedGoneAround, may_be, true);
+        may_be && around.common.clocks.sits_out(slot)
     }
 
     fn is_target(&self, slot: Slot) -> bool {

@@ -22,6 +22,7 @@ mod flushes;
 mod healthy;
 mod jobs;
 mod limits;
+mod lockless;
 mod matrix;
 mod parity_log;
 mod replace;
@@ -38,6 +39,8 @@ pub(super) use bitmap::tell as tell_of_bitmaps;
 pub(super) use cache::replaced_while_a_flush_waits;
 #[cfg(braid_hooks)]
 pub(super) use jobs::failed_by_person;
+#[cfg(braid_hooks)]
+pub(super) use lockless::tell as tell_of_lockless_bitmaps;
 #[cfg(braid_hooks)]
 pub(super) use parity_log::tell as tell_of_parity_logs;
 #[cfg(braid_hooks)]

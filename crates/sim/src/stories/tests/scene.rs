@@ -154,7 +154,8 @@ impl Scene {
             let start = superblock.offset_bytes() / SECTOR as u64;
             world.disks[disk].put(start, &superblock.to_bytes(), true);
             world.metadata.told(disk, &superblock, true);
-            bitmaps::renew(&mut world.disks[disk], &superblock, &self.design, &world.geometry);
+            let design = (&self.design, false);
+            bitmaps::renew(&mut world.disks[disk], &superblock, design, &world.geometry);
             self.design.put_empty_log(&mut world.disks[disk], &superblock);
             if let Some((_, sectors)) = recovering {
                 let used = world.geometry.used_sectors(Slot(disk as u16));

@@ -33,6 +33,7 @@ fn geometry(level: Level, layout: u32, slots: u16) -> Geometry {
 fn ground<'a>(geometry: &'a Geometry, roster: &'a Roster, resync_offset: u64) -> Ground<'a> {
     let regions = Regions::new(geometry, 2);
     Ground {
+        lazy: None,
         geometry,
         regions,
         work_sectors: 128,
