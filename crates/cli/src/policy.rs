@@ -15,6 +15,8 @@ pub(crate) enum Policy {
     Resync,
     /// What a bitmap names is.
     Bitmap,
+    /// What a lockless bitmap names is, and nothing that no client has written.
+    Lockless,
     /// What partial parity logs name is, also with a member missing.
     Ppl,
     /// The same with our own logs, and a bitmap beside them.
@@ -22,9 +24,10 @@ pub(crate) enum Policy {
 }
 
 /// Their words; the second is what mdadm's `--bitmap` takes.
-const POLICIES: [(Policy, &[&str]); 4] = [
+const POLICIES: [(Policy, &[&str]); 5] = [
     (Policy::Resync, &["resync", "none"]),
     (Policy::Bitmap, &["bitmap", "internal"]),
+    (Policy::Lockless, &["llbitmap", "lockless"]),
     (Policy::Ppl, &["ppl"]),
     (Policy::Log, &["log"]),
 ];

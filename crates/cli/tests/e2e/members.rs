@@ -194,6 +194,51 @@ fn a_member_that_was_away_catches_up_with_what_the_bitmap_names() {
     }
 }
 
+/// No client has written most of it: nothing is made there for a member that comes, and nothing that was written is lost, from the first
+/// write on, when it is killed, and with any member missing.
+#[test]
+fn what_no_client_has_written_is_not_rebuilt_under_a_lockless_bitmap() {
+    needs!("nbdcopy");
+    for shape in [RAID_1, RAID_5, RAID_6, RAID_10] {
+        let array = Array::create_with("tank", shape, "32M", &["--consistency", "llbitmap"]);
+        let marks = || {
+            let ran = array.braid(&["examine"], &array.members[..1]);
+            let looked: Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
+            looked["members"][0]["bitmap"]["marks"].clone()
+        };
+        assert_eq!(marks()["clean"], 0);
+        let served = array.serve();
+        let news = random_bytes(2, 64 << 10);
+        let at = 5 << 20;
+        let mut client = Client::connect(&served.socket, Duration::from_secs(10));
+        client.write(at, &news);
+        client.flush();
+        drop(client);
+        assert!(marks()["need_sync"].as_u64() > Some(0), "{}", marks());
+        served.kill();
+        let served = array.serve();
+        let mut client = Client::connect(&served.socket, Duration::from_secs(10));
+        assert_eq!(client.read(at, news.len()).as_ref(), Some(&news));
+        wait_until("the resync to end", Duration::from_secs(60), || {
+            status(&array, "tank")["jobs"].as_array().is_some_and(Vec::is_empty)
+        });
+        done(&array, &["fail", "tank", text(&array.members[1])]);
+        assert_eq!(client.read(at, news.len()).as_ref(), Some(&news));
+        client.write(at + (1 << 20), &news);
+        let new = array.path("new.img");
+        std::fs::File::create(&new).and_then(|file| file.set_len(32 << 20)).expect("a file");
+        done(&array, &["add", "tank", text(&new)]);
+        wait_for_rebuild(&array);
+        let job = status(&array, "tank")["last_jobs"][0].clone();
+        assert!(job["written_sectors"].as_u64() <= Some(2 * 2048), "{job}");
+        done(&array, &["fail", "tank", text(&array.members[0])]);
+        assert_eq!(client.read(at, news.len()).as_ref(), Some(&news));
+        assert_eq!(client.read(at + (1 << 20), news.len()).as_ref(), Some(&news));
+        drop(client);
+        served.stop();
+    }
+}
+
 /// What was written without it is the array's, whatever the device says: it was used elsewhere meanwhile.
 #[test]
 fn a_member_that_ran_apart_keeps_nothing() {

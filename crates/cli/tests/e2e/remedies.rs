@@ -78,6 +78,7 @@ fn words_that_mean_nothing_are_refused_with_a_command_that_makes_the_array() {
         ("Instead", &["--level", "6", "--consistency", "ppl"]),
         ("Instead", &["--level", "1", "--consistency", "log"]),
         ("Instead", &["--level", "5", "--consistency", "log", "--metadata", "1.0"]),
+        ("Instead", &["--level", "5", "--consistency", "llbitmap", "--metadata", "1.0"]),
         ("Instead", &["--level", "1", "--bitmap-chunk", "3K"]),
         ("Instead", &["--level", "1", "--chunk", "64K"]),
         ("Instead", &["--level", "5", "--chunk", "96K"]),

@@ -108,6 +108,9 @@ pub struct Bitmap {
     pub bits: u64,
     /// Those that are set: what they stand for was written some seconds ago or less, is in doubt, or was missed by a member.
     pub bits_set: u64,
+    /// Of a lockless one: bits whose sectors hold nothing that a client wrote.
+    #[serde(default)]
+    pub unwritten: Option<u64>,
 }
 
 impl Array {

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use braid_assembly::{Choice, Options, ProbedMember, Verdict, assemble};
 use braid_engine::array::{ParityLogRecord, parity_log_for};
 use braid_member::{Member, create_file};
-use braid_ondisk::{Bits, Snippet, Superblock};
+use braid_ondisk::{BitmapKind, Bits, LocklessMarks, Snippet, Superblock};
 
 use super::opened::Source;
 use super::plan::{Plan, Seat, Sync};
@@ -256,7 +256,15 @@ fn metadata(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
             Sync::Pending => Bits::all(head.sync_size_sectors, head.sectors_each()),
             _ => Bits::none(head.sync_size_sectors, head.sectors_each()),
         };
-        Snippet { offset, bytes: head.area(&superblock.uuid_as_stored(), &bits, None) }
+        let (sectors, each) = (head.sync_size_sectors, head.sectors_each());
+        let is_lockless = head.kind == BitmapKind::Lockless;
+        // What members are said to hold is something; everything else is nothing yet.
+        let marks = is_lockless.then(|| match plan.args.assume_clean {
+            true => LocklessMarks::clean(sectors, each),
+            false => LocklessMarks::unwritten(sectors, each),
+        });
+        let bytes = head.area(&superblock.uuid_as_stored(), &bits, marks.as_ref());
+        Snippet { offset, bytes }
     });
     let own = Snippet { offset: superblock.offset_bytes(), bytes: superblock.to_bytes() };
     let log = plan.consistency.log_place(superblock).map(|place| {

@@ -53,6 +53,8 @@ pub(super) enum Sync {
     Assumed,
     /// Data areas are zeroed first.
     Zeroed,
+    /// No client has written anything, and it is made right where one does.
+    Unwritten,
     /// It is not: superblocks will say so.
     Pending,
 }
@@ -70,6 +72,7 @@ impl Sync {
             Self::NewFiles => "new-files",
             Self::Assumed => "assumed",
             Self::Zeroed => "zeroed",
+            Self::Unwritten => "unwritten",
             Self::Pending => "pending",
         }
     }
@@ -82,10 +85,14 @@ impl fmt::Display for Sync {
             Self::NewFiles => "in sync: all members are new files of zeroes",
             Self::Assumed => "assumed to be in sync (--assume-clean)",
             Self::Zeroed => "in sync: data areas are zeroed first (--zero)",
+            Self::Unwritten => "made right where something is written (lockless bitmap)",
             Self::Pending => "not in sync yet",
         })
     }
 }
+
+/// Sectors of a lockless bitmap at most, as mdadm has it.
+const LOCKLESS_SECTORS_MAX: u32 = 256;
 
 /// Sectors of the least partial parity log that md takes: a header, and 128 KiB.
 const PPL_SECTORS_MIN: u16 = 8 + 256;
@@ -101,6 +108,8 @@ pub(super) enum Consistency {
     NoRoom,
     /// What a bitmap names is.
     Bitmap(BitmapSuperblock),
+    /// What a lockless one names is.
+    Lockless(BitmapSuperblock),
     /// What the partial parity logs of members name is made right, whoever is missing.
     Ppl,
     /// The same with our own logs; beside them a bitmap, where it has room, so that who was away is caught up.
@@ -114,6 +123,7 @@ impl Consistency {
             Self::NoRedundancy => "none",
             Self::Resync | Self::NoRoom => "resync",
             Self::Bitmap(_) => "bitmap",
+            Self::Lockless(_) => "llbitmap",
             Self::Ppl => "ppl",
             Self::Log(..) => "log",
         }
@@ -121,7 +131,7 @@ impl Consistency {
 
     pub(super) fn bitmap(self) -> Option<BitmapSuperblock> {
         match self {
-            Self::Bitmap(bitmap) => Some(bitmap),
+            Self::Bitmap(bitmap) | Self::Lockless(bitmap) => Some(bitmap),
             Self::Log(_, bitmap) => bitmap,
             Self::NoRedundancy | Self::Resync | Self::NoRoom | Self::Ppl => None,
         }
@@ -163,6 +173,11 @@ impl fmt::Display for Consistency {
                 let each = format_size_exact(u64::from(bitmap.chunk_bytes));
                 let what = "after one, only what was being written is brought in sync";
                 write!(f, "{what} (bitmap, {each} per bit)")
+            }
+            Self::Lockless(bitmap) => {
+                let each = format_size_exact(u64::from(bitmap.chunk_bytes));
+                let what = "after one, only what was being written is brought in sync";
+                write!(f, "{what} (lockless bitmap, {each} per mark)")
             }
         }
     }
@@ -224,7 +239,7 @@ pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
     let (destroyed, kept) = destroy::split(&named, &kept);
     let geometry = geometry(args, &wanted, &roster, &places)?;
     check_missing(args, &geometry, &roster.missing)?;
-    let sync = sync(args, &geometry, &roster, &opened)?;
+    let sync = sync((args, &wanted), &geometry, &roster, &opened)?;
     let seats = opened.into_iter().zip(places).zip(&roster.slots);
     let seats = seats.map(|((opened, placement), &slot)| Seat {
         label: opened.label,
@@ -390,7 +405,7 @@ fn beyond(args: &Args, missing: &[u16], lost_max: u16) -> CliError {
 }
 
 fn sync(
-    args: &Args,
+    (args, wanted): (&Args, &Wanted),
     geometry: &Geometry,
     roster: &Roster,
     opened: &[Opened],
@@ -414,6 +429,9 @@ fn sync(
     }
     if args.zero {
         return Ok(Sync::Zeroed);
+    }
+    if wanted.consistency == Some(Policy::Lockless) {
+        return Ok(Sync::Unwritten);
     }
     if lost > 0 && geometry.level().family() == Family::Stripe {
         let mut zeroed = args.clone();
@@ -511,6 +529,9 @@ fn bitmap(
     let sectors = resync_sectors(geometry);
     let places: Option<Vec<BitmapPlace>> =
         superblocks.iter().map(Superblock::bitmap_place).collect();
+    if wanted.consistency == Some(Policy::Lockless) {
+        return lockless(args, (sectors, asked), (superblocks, &places.unwrap_or_default()));
+    }
     let chunk_bytes = |asked| {
         let fitting = places.iter().flatten().map(|place| place.chunk_bytes(sectors, asked));
         fitting.collect::<Option<Vec<u32>>>().and_then(|all| all.into_iter().max())
@@ -548,6 +569,28 @@ fn own_logs(
         ));
     }
     Ok(Consistency::Log(OwnLogPlace { size_sectors }, bitmap))
+}
+
+/// Has the superblocks name a lockless bitmap.
+fn lockless(
+    args: &Args,
+    (sectors, asked): (u64, Option<u32>),
+    (superblocks, places): (&mut [Superblock], &[BitmapPlace]),
+) -> Result<Consistency, CliError> {
+    let room = places.iter().map(|place| place.room_sectors).min().unwrap_or(0);
+    let room = u32::try_from(room).unwrap_or(u32::MAX).min(LOCKLESS_SECTORS_MAX);
+    let fitting = BitmapSuperblock::new_lockless(sectors, room);
+    let least = fitting.map(|head| head.chunk_bytes);
+    let with = |head: BitmapSuperblock| BitmapSuperblock {
+        chunk_bytes: asked.unwrap_or(head.chunk_bytes),
+        ..head
+    };
+    let fits = |head: &BitmapSuperblock| head.area_sectors() <= u64::from(room);
+    let Some(head) = fitting.map(with).filter(fits) else { return Err(no_room(args, least)) };
+    for (superblock, place) in superblocks.iter_mut().zip(places) {
+        superblock.set_bitmap(Some(place.offset_sectors));
+    }
+    Ok(Consistency::Lockless(head))
 }
 
 /// Has the superblocks name partial parity logs.

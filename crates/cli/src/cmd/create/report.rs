@@ -197,6 +197,12 @@ fn warnings(plan: &Plan) -> Vec<String> {
                 .to_string(),
         );
     }
+    if matches!(plan.consistency, Consistency::Lockless(_)) {
+        warnings.push(
+            "only Linux 6.18 and later can use an array with a lockless bitmap; earlier kernels refuse it"
+                .to_string(),
+        );
+    }
     warnings
 }
 

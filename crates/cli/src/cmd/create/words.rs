@@ -194,10 +194,18 @@ fn policy(args: &Args, level: Level) -> Result<Option<Policy>, CliError> {
     let Some(policy) = Policy::parse(word) else {
         let mut better = args.clone();
         better.consistency = Some("bitmap".to_owned());
-        let what = format!("unknown policy '{word}'. Policies: resync bitmap ppl log");
+        let what = format!("unknown policy '{word}'. Policies: resync bitmap llbitmap ppl log");
         let error = CliError::new(Code::Usage, what).about(word);
         return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
     };
+    if policy == Policy::Lockless && args.metadata != "1.2" {
+        let mut better = args.clone();
+        better.metadata = "1.2".to_owned();
+        let what = format!("metadata {} cannot have a lockless bitmap", args.metadata);
+        let error = CliError::new(Code::UnknownMetadata, what).about(word);
+        let error = error.because("mdadm makes them with 1.2 alone");
+        return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
+    }
     if policy == Policy::Ppl && level != Level::Raid5 && level.family() != Family::Direct {
         let mut better = args.clone();
         better.consistency = Some("bitmap".to_owned());

@@ -42,9 +42,15 @@ pub(super) fn array(array: &Array, word: &str, paint: Paint, manner: Manner) -> 
         }
     }
     line("layout", &shape(array));
-    if let Some(Bitmap { bit_bytes, bits, bits_set }) = array.bitmap {
+    if let Some(Bitmap { bit_bytes, bits, bits_set, unwritten }) = array.bitmap {
         let each = format_size_exact(bit_bytes);
-        line("bitmap", &format!("{bits_set} of {bits} bits set, one for {each}"));
+        let words = match unwritten {
+            None => format!("{bits_set} of {bits} bits set, one for {each}"),
+            Some(unwritten) => format!(
+                "lockless: {bits_set} of {bits} marks set, {unwritten} unwritten, one for {each}"
+            ),
+        };
+        line("bitmap", &words);
     }
     if array.settings.get("consistency") == Some(&"resync".into()) {
         line("bitmap", "none: all of it is resynced after a crash");

@@ -482,6 +482,12 @@ impl Intent {
 
     fn clear(&mut self, bits: &Bits, ground: &Ground) {
         self.says.subtract(bits);
+        if planted(Bug::UnsyncedForgotten)
+            && let Some(lockless) = &mut self.lockless
+        {
+            lockless.gather();
+            lockless.is_synced(u64::MAX, &[]);
+        }
         self.head.events_cleared = ground.events;
         self.is_stale = true;
     }

@@ -143,6 +143,7 @@ impl Facts {
                 bit_bytes: look.bit_bytes,
                 bits: look.bits,
                 bits_set: look.bits_set,
+                unwritten: look.unwritten,
             }),
             parity_logs: volume.parity_logs().map(|are_kept| match are_kept {
                 true => ParityLogs::Kept,

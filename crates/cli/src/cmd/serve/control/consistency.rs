@@ -82,7 +82,8 @@ impl Consistency {
     pub(super) fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
         match key {
             POLICY => {
-                let policy = Policy::parse(text).ok_or("it is 'bitmap' or 'resync'")?;
+                let policy = Policy::parse(text).filter(|one| *one != Policy::Lockless);
+                let policy = policy.ok_or("it is 'bitmap' or 'resync'")?;
                 self.policy = Some(policy);
             }
             CHUNK => {
@@ -110,7 +111,8 @@ impl Consistency {
             (Policy::Bitmap, Kept::Bitmap(bytes)) if is_asked(bytes) => return Ok(()),
             (policy, _) if policy == had && asked.is_none() => return Ok(()),
             (Policy::Resync, _) if asked.is_some() => return Err(refused.no_bitmap()),
-            (Policy::Ppl | Policy::Log, _) => {
+            // A lockless one is made with its array: its word is not taken here.
+            (Policy::Ppl | Policy::Log | Policy::Lockless, _) => {
                 let has_logs = matches!(kept, Kept::ParityLogs | Kept::OwnLogs(_));
                 return Err(refused.parity_logs(has_logs));
             }
