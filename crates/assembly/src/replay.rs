@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 use braid_geometry::{Family, Level, SECTOR_BYTES, Slot};
 use braid_hooks::{Bug, planted};
 use braid_ondisk::{
-    LogPlace, OwnLogPlace, PPL_HEADER_SECTORS, PplLog, PplLogError, PplPlace, Superblock,
+    BitmapKind, LogPlace, OwnLogPlace, PPL_HEADER_SECTORS, PplLog, PplLogError, PplPlace,
+    Superblock,
 };
 
 use crate::ProbedMember;
@@ -69,6 +70,14 @@ fn kept(roster: &Roster<'_>) -> Option<Kept> {
     let own = |one: &Candidate<'_>| one.member.own_log.as_ref()?.place.ok();
     let places = roster.active.iter().filter_map(|(_, candidate)| own(candidate));
     let smallest = places.min_by_key(|place| place.size_sectors)?;
+    // What was never synced has no parity that partial parity could be about. None of ours is made beside such a bitmap.
+    let is_lockless = |(_, one): &(u16, Candidate<'_>)| {
+        let bitmap = one.member.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
+        bitmap.is_some_and(|bitmap| bitmap.superblock.kind == BitmapKind::Lockless)
+    };
+    if roster.active.iter().any(is_lockless) {
+        return None;
+    }
     (level.family() == Family::Stripe).then_some(Kept::Own(smallest))
 }
 

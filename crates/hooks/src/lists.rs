@@ -459,8 +459,6 @@ named! {
         UnsyncedGoneAround = "unsynced-gone-around",
         /// Lockless bitmap: with the first write to it a run counts as synced.
         FirstWriteSynced = "first-write-synced",
-        /// Lockless bitmap: a run that was never synced turns clean when nobody writes to it.
-        UnsyncedForgotten = "unsynced-forgotten",
         /// Lockless bitmap: what was never synced is compared, and what differs is told.
         UnsyncedCompared = "unsynced-compared",
         /// Lockless bitmap: a recovery leaves out what was never synced, though clients have written there.

@@ -427,9 +427,6 @@ impl Intent {
         idle.subtract(&self.wanted);
         idle.subtract(&self.in_doubt(ground));
         idle.subtract(self.granted.as_ref().unwrap_or(&self.wanted));
-        if planted(Bug::UnsyncedForgotten) {
-            return idle;
-        }
         if let Some(lockless) = &self.lockless {
             idle.subtract(lockless.unsynced());
         }
@@ -482,12 +479,6 @@ impl Intent {
 
     fn clear(&mut self, bits: &Bits, ground: &Ground) {
         self.says.subtract(bits);
-        if planted(Bug::UnsyncedForgotten)
-            && let Some(lockless) = &mut self.lockless
-        {
-            lockless.gather();
-            lockless.is_synced(u64::MAX, &[]);
-        }
         self.head.events_cleared = ground.events;
         self.is_stale = true;
     }

@@ -110,7 +110,8 @@ fn a_crash_costs_nothing_that_nobody_wrote_or_is_named() {
                 cut_off(design, 5_200_000 + number, &mut row);
             }
             let Row { crashes, served, refused, named, all } = row;
-            let percent = if all > 0 { format!("{} %", named * 100 / all) } else { "-".to_owned() };
+            let percent = (named * 100).checked_div(all);
+            let percent = percent.map_or("-".to_owned(), |percent| format!("{percent} %"));
             println!("{policy:<8?} {level:<8?} {crashes:>8} {served:>8} {refused:>8}  {percent}");
             assert!(
                 !matches!(policy, Ppl | Log) || refused == 0,
