@@ -140,6 +140,7 @@ fn look(device: &Device) -> ProbedMember {
         bad_blocks: Ok(Vec::new()),
         bitmap: None,
         ppl: None,
+        own_log: None,
         journal: None,
     }
 }

@@ -2,15 +2,28 @@
 //! the area.
 //!
 //! With flag 1 signature and checksum are made right first: the fuzzer cannot guess a CRC. With flag 2 the area is a ring.
+//! With flag 4 it is the head of our own log, with its magic, UUID and checksum made right.
 #![no_main]
 
-use braid_ondisk::{PplLog, PplPlace, UnvalidatedPplHeader};
+use braid_ondisk::{OwnLogHead, PplLog, PplPlace, UnvalidatedPplHeader};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let Some((head, bytes)) = input.split_first_chunk::<17>() else { return };
     let uuid: &[u8; 16] = head.first_chunk().unwrap();
     let mut bytes = bytes.to_vec();
+    if head[16] & 4 != 0 && bytes.len() >= 4096 {
+        bytes[..8].copy_from_slice(b"braidlog");
+        bytes[12..16].fill(0);
+        bytes[16..32].copy_from_slice(uuid);
+        let checksum = crc32c::crc32c(&bytes[..4096]);
+        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+        let read = OwnLogHead::read(&bytes, uuid).expect("it has its magic");
+        if let Ok(head) = read {
+            assert_eq!(OwnLogHead::read(&head.to_bytes(uuid), uuid), Some(Ok(head)));
+        }
+        return;
+    }
     if head[16] & 1 != 0 {
         let area_bytes = bytes.len().next_multiple_of(4096).max(4096);
         bytes.resize(area_bytes, 0);
