@@ -1,8 +1,9 @@
-//! Partial parity logs (PPL): what is being written of a RAID-5, said durably before it is.
+//! Parity logs, md's (PPL, of a RAID-5) or our own (levels 4, 5 and 6): what is being written, said durably before it is.
 //!
 //! A crash in the middle of a write can leave parity that does not fit its data, and whoever is missing then cannot be made from it: the
 //! write hole. So before a band is written, the member that has its parity gets a record of what is being written and of the sum of the
-//! rest, the partial parity; [`crate::replay`] has the algebra. The format is md's (`braid_ondisk::ppl_log`): of a member's
+//! rest, the partial parity; [`crate::replay`] has the algebra. On RAID-6 the members
+//! with P and with Q get one each. The format is md's (`braid_ondisk::ppl_log`), also of our own (`braid_ondisk::own_log`): of a member's
 //! log only the newest record counts. So a new one is not begun before everything that the one before is about is on the
 //! members, flushed. What is asked for meanwhile, by all shards, goes together:
 //!
@@ -18,7 +19,7 @@
 //! # When they are kept
 //! An array whose logs can be read is believed to agree but for what they name. So as long as all or some of it is to be resynced, logs
 //! hold no record at all, and shards log nothing. They are made when the array turns active or clean and agrees everywhere: then no write is
-//! under way that is not logged.
+//! under way that is not logged. Of our own log superblocks say from then on, until they say clean, that it counts.
 //!
 //! # Invariants
 //! - I3: no band is written before its entries are durable, and the loss of a member that did not take them
