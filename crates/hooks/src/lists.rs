@@ -429,6 +429,8 @@ named! {
         DoubtSkipped = "doubt-skipped",
         /// Bitmap: one that was not kept is believed at a start.
         StaleBitmapBelieved = "stale-bitmap-believed",
+        /// Bitmap: one is made anew over one that is not believed, and its superblock says at once that it counts.
+        StaleBitmapMadeAtOnce = "stale-bitmap-made-at-once",
         /// Logs: what a member was recovered from is not flushed with it.
         JobFlushesOwnOnly = "job-flushes-own-only",
         /// Own log: superblocks do not say that it counts.
@@ -573,6 +575,8 @@ named! {
     enum Mark {
         /// Bitmap: one is made while the array runs.
         BitmapMade = "bitmap-made",
+        /// Bitmap: it was written over one that is not believed, and its superblock says stale still.
+        StaleBitmapMade = "stale-bitmap-made",
         /// Bitmap: one is given up while the array runs.
         BitmapGivenUp = "bitmap-given-up",
         /// Bitmap: a write waits for bits.

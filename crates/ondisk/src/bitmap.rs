@@ -405,6 +405,29 @@ impl BitmapSuperblock {
         bits: &Bits,
         marks: Option<&LocklessMarks>,
     ) -> Vec<u8> {
+        self.area_with(array_uuid, (bits, marks), 0)
+    }
+
+    /// The same while it is being made where something else was: its superblock says *stale*, so that nobody believes a part of it.
+    ///
+    /// # Panics
+    /// As [`Self::area`] does.
+    #[must_use]
+    pub fn area_in_the_making(
+        &self,
+        array_uuid: &[u8; 16],
+        bits: &Bits,
+        marks: Option<&LocklessMarks>,
+    ) -> Vec<u8> {
+        self.area_with(array_uuid, (bits, marks), STATE_STALE)
+    }
+
+    fn area_with(
+        &self,
+        array_uuid: &[u8; 16],
+        (bits, marks): (&Bits, Option<&LocklessMarks>),
+        says: u32,
+    ) -> Vec<u8> {
         let is_own =
             (bits.sectors(), bits.sectors_each()) == (self.sync_size_sectors, self.sectors_each());
         assert!(is_own && self.kind != BitmapKind::HostEndian, "the bits are of this bitmap");
@@ -420,7 +443,7 @@ impl BitmapSuperblock {
         raw.events = U64::new(self.events);
         raw.events_cleared = U64::new(self.events_cleared);
         raw.sync_size = U64::new(self.sync_size_sectors);
-        raw.state = U32::new(self.state & !flags);
+        raw.state = U32::new(self.state & !flags | says);
         raw.chunk_bytes = U32::new(u32::try_from(chunk).expect("as it was read"));
         raw.daemon_sleep = U32::new(self.daemon_sleep_seconds);
         raw.write_behind = U32::new(self.write_behind);
@@ -571,6 +594,9 @@ mod tests {
         assert!(!read.is_current(7), "the superblocks are older");
         let stale = BitmapSuperblock { state: STATE_STALE, ..head };
         assert!(!Bitmap { superblock: stale, ..read }.is_current(9));
+        let making = head.area_in_the_making(&UUID, &bits, None);
+        assert!(!Bitmap::read(validate(&making).unwrap(), &making).unwrap().is_current(9));
+        assert_eq!(making[512..], area[512..]);
     }
 
     fn lockless(sync_sectors: u64, chunk_bytes: u32) -> BitmapSuperblock {

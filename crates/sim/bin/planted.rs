@@ -95,6 +95,7 @@ const TOLD: &[Bug] = &[
     Bug::ReplayVoidsEarly,
     Bug::SaidOnce,
     Bug::SolvedUnchecked,
+    Bug::StaleBitmapMadeAtOnce,
     Bug::StaleMarksSynced,
     Bug::UnmadeForgotten,
     Bug::UnsyncedCompared,

@@ -152,9 +152,16 @@ impl World {
         }
     }
 
-    /// Those who keep bitmaps write them before superblocks; others leave them behind.
+    /// Those who keep bitmaps write them before superblocks.
     pub(crate) fn is_keeping_bits(&self) -> bool {
         self.engine.machines.array.bitmap().is_some()
+    }
+
+    /// Superblocks are written; whoever does not keep bitmaps leaves them behind by that.
+    pub(crate) fn bits_may_be_left_behind(&mut self) {
+        if !self.is_keeping_bits() {
+            self.keeps_bits.clear();
+        }
     }
 
     /// Adds to the plan of a run of about `steps` steps from `now` on that a person gives the bitmap up, or has one made, perhaps in the
@@ -195,13 +202,19 @@ impl World {
         changed
     }
 
-    /// Bits are believed at a start: whoever ran before has kept them.
+    /// Bits are believed at a start where whoever ran before has kept them, on a disk that is in the array.
     ///
     /// # Panics
     /// When they are not, and nobody wrote without keeping them.
-    pub(crate) fn check_bits_are_current(&mut self, assembled: &AssembledArray) {
+    pub(crate) fn check_bits_are_current(
+        &mut self,
+        assembled: &AssembledArray,
+        presented: &[usize],
+    ) {
         let is_current = assembled.bitmap.as_ref().is_none_or(|bitmap| bitmap.is_current);
-        assert!(is_current || !self.keeps_bits, "bits are not believed though they were kept");
+        let mut seated = assembled.slots.iter().flatten().map(|one| presented[one.member]);
+        let are_kept = seated.any(|disk| self.keeps_bits.contains(&disk));
+        assert!(is_current || !are_kept, "bits are not believed though they were kept");
         self.tally.count_many("bits-out-of-date", u64::from(!is_current));
     }
 

@@ -98,7 +98,7 @@ impl World {
             model,
             metadata: Metadata::new(design),
             bad_logs,
-            keeps_bits: true,
+            keeps_bits: (0..disks.len()).collect(),
             is_unsettled: false,
             taint: Taint::new(may_lie, disks.len(), (data_offset, superblock)),
             geometry,
@@ -344,7 +344,7 @@ impl World {
             }
             Event::Superblock { member, state } => {
                 let time = self.engine.machines.time_of(&state);
-                self.keeps_bits &= self.is_keeping_bits();
+                self.bits_may_be_left_behind();
                 let side = &mut self.engine.machines.members[usize::from(member.0)];
                 side.superblock_for(member, (&state, time));
                 let (disk, superblock) = (side.disk, side.superblock.clone());
@@ -506,6 +506,7 @@ impl World {
         let newest = found.filter_map(|probe| probe.newest().cloned());
         let newest = newest.max_by_key(|superblock| superblock.state.events);
         let bitmap = newest.map(|superblock| superblock.intent.bitmap_offset_sectors);
+        self.keeps_bits.clear();
         for (index, disk) in self.disks.iter_mut().enumerate() {
             // A superblock that is gone is written anew.
             disk.heal(self.taint.superblock.clone());
@@ -518,8 +519,8 @@ impl World {
                 superblock.set_bitmap(bitmap.flatten());
             }
             self.bad_logs.renew((index, disk), &mut superblock, keeps_logs);
-            self.keeps_bits = keeps_bitmaps;
             if keeps_bitmaps {
+                self.keeps_bits.insert(index);
                 bitmaps::renew(disk, &superblock, (&design, true), &self.geometry);
             }
             if keeps_own_logs || !design.log_is_own {

@@ -206,7 +206,7 @@ impl World {
     ) -> Result<Ready, NoStart> {
         let Decision { presented, .. } = decision;
         self.take_stock(assembled, presented);
-        self.check_bits_are_current(assembled);
+        self.check_bits_are_current(assembled, presented);
         let in_doubt =
             if assembled.dirty { bitmaps::in_doubt(assembled) } else { Some(BTreeSet::new()) };
         if let Some(mut doubtful) = in_doubt {
@@ -353,7 +353,7 @@ impl World {
         let start = superblock.offset_bytes() / SECTOR as u64;
         self.disks[disk].put(start, &superblock.to_bytes(), true);
         // Its bitmap counts less from now on, until the first update: if it is alone then, all of it is resynced.
-        self.keeps_bits = false;
+        self.keeps_bits.remove(&disk);
         self.metadata.told(disk, superblock, true);
     }
 

@@ -179,8 +179,8 @@ pub(crate) struct World {
     pub(crate) taint: Taint,
     pub(crate) metadata: Metadata,
     pub(crate) bad_logs: BadLogs,
-    /// Whoever wrote last has kept the bitmap.
-    pub(crate) keeps_bits: bool,
+    /// Disks whose bitmaps whoever wrote last has kept.
+    pub(crate) keeps_bits: BTreeSet<usize>,
     pub(crate) chances: Chances,
     pub(crate) clock: Clock,
     pub(crate) next_request: RequestId,
@@ -480,7 +480,7 @@ impl World {
         state: &braid_engine::array::SuperblockState,
     ) -> Result<(), Cause> {
         let time = self.engine.machines.time_of(state);
-        self.keeps_bits &= self.is_keeping_bits();
+        self.bits_may_be_left_behind();
         let side = &mut self.engine.machines.members[usize::from(member.0)];
         let index = side.disk;
         let (start, data) = side.superblock_for(member, (state, time));
@@ -494,7 +494,9 @@ impl World {
             let written = self.write_to(index, (start, &data), true).is_ok();
             let superblock = &self.engine.machines.members[usize::from(member.0)].superblock;
             self.metadata.told(index, superblock, written);
-            self.keeps_bits |= written && self.is_keeping_bits();
+            if written && self.is_keeping_bits() {
+                self.keeps_bits.insert(index);
+            }
             written
         };
         let clean = u64::from(state.resync_offset != 0);

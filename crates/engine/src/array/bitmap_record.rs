@@ -37,6 +37,8 @@ pub struct BitmapRecord {
     pub has_new_head: bool,
     /// It is not known what the member's bitmap says: all of it is to be written.
     pub is_whole: bool,
+    /// What members have there is not to be believed, and so is no part of this one: its superblock says *stale*.
+    pub is_in_the_making: bool,
 }
 
 /// What is to be written of a member's write-intent bitmap: the offset on the device, in bytes, and the bytes. What is near it and
@@ -49,8 +51,11 @@ pub fn bitmap_for(superblock: &Superblock, record: &BitmapRecord) -> (u64, Vec<u
     let at = superblock.device.super_offset_sectors;
     let offset = superblock.bitmap_offset().expect("it has room for a bitmap");
     let start = at.checked_add_signed(offset.into()).expect("it is on the device") * SECTOR_BYTES;
-    let area =
-        record.head.area(&superblock.uuid_as_stored(), &record.bits, record.marks.as_deref());
+    let (uuid, marks) = (superblock.uuid_as_stored(), record.marks.as_deref());
+    let area = match record.is_in_the_making {
+        true => record.head.area_in_the_making(&uuid, &record.bits, marks),
+        false => record.head.area(&uuid, &record.bits, marks),
+    };
     let sector = |bit: u64| record.head.sector_of(bit) * SECTOR_BYTES;
     let changed = &record.changed;
     let bits = (!changed.is_empty()).then(|| (sector(changed.start), sector(changed.end - 1)));

@@ -39,6 +39,19 @@ struct Out {
     marks: Option<Arc<LocklessMarks>>,
     head: BitmapSuperblock,
     missing: BTreeSet<MemberId>,
+    has_failed: bool,
+}
+
+/// What members have where the bitmap is to be. A write of several sectors may be cut short, and leave a new superblock before old bits:
+/// where the old ones are not to be believed, the superblock says *stale* until all bits are durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Something that is not believed.
+    Void,
+    /// The bitmap, whose superblock says *stale*.
+    Made,
+    /// The bitmap, as it was at some time since it was believed last.
+    Sound,
 }
 
 /// The bitmap of one array.
@@ -49,6 +62,7 @@ pub(in super::super) struct Intent {
     head: BitmapSuperblock,
     /// What it says on every member that is in `imaged`.
     head_written: BitmapSuperblock,
+    standing: Standing,
     /// What bits are to say.
     says: Bits,
     /// Bits that every member's bitmap has, durably, and that are not about to be cleared there.
@@ -91,6 +105,7 @@ impl Intent {
             id,
             head,
             head_written: head,
+            standing: if doubt.is_some() { Standing::Sound } else { Standing::Void },
             says,
             durable: none.clone(),
             wanted: none.clone(),
@@ -223,7 +238,9 @@ impl Intent {
         if planted(Bug::BitmapBehind) {
             return false;
         }
-        let is_behind = self.imaged.is_empty() || self.head_written.events < events;
+        let is_behind = self.imaged.is_empty()
+            || self.head_written.events < events
+            || self.standing != Standing::Sound;
         is_behind || members.any(|member| !self.imaged.contains(&member))
     }
 
@@ -286,14 +303,24 @@ impl Intent {
             changed = around(changed.clone(), news);
             marks
         });
-        let has_new_head = head != self.head_written;
+        let has_new_head = head != self.head_written || self.standing != Standing::Sound;
+        let is_in_the_making = self.standing == Standing::Void;
+        let is_in_the_making = spoiled(Bug::StaleBitmapMadeAtOnce, is_in_the_making, false);
         self.durable.intersect(&bits);
         self.is_stale = false;
         let imaged = &self.imaged;
         let record = |is_whole: bool| {
             let bits = Arc::clone(&bits);
             let (changed, marks) = (changed.clone(), marks.clone());
-            Arc::new(BitmapRecord { head, bits, marks, changed, has_new_head, is_whole })
+            Arc::new(BitmapRecord {
+                head,
+                bits,
+                marks,
+                changed,
+                has_new_head,
+                is_whole,
+                is_in_the_making,
+            })
         };
         let (part, whole) = (record(false), record(true));
         let image = |member: MemberId| match imaged.contains(&member) {
@@ -307,7 +334,7 @@ impl Intent {
         if planted(Bug::BitsOnFirstMember) {
             missing = missing.into_iter().take(1).collect();
         }
-        self.out = Some(Out { bits, marks, head, missing });
+        self.out = Some(Out { bits, marks, head, missing, has_failed: false });
         records
     }
 
@@ -326,17 +353,30 @@ impl Intent {
             self.imaged.insert(member);
         } else {
             self.imaged.remove(&member);
+            out.has_failed = true;
         }
         if !out.missing.is_empty() {
             return;
         }
-        let Out { bits, marks, head, .. } = self.out.take().expect("just seen");
+        let Out { bits, marks, head, has_failed, .. } = self.out.take().expect("just seen");
         self.head_written = head;
         self.durable = Bits::clone(&bits);
         if let Some((lockless, marks)) = self.lockless.as_mut().zip(marks) {
             lockless.is_written(marks, &mut self.durable);
         }
         self.written = bits;
+        self.standing = match self.standing {
+            Standing::Sound => Standing::Sound,
+            _ if has_failed => Standing::Void,
+            Standing::Void => Standing::Made,
+            Standing::Made => Standing::Sound,
+        };
+        if self.standing != Standing::Sound {
+            reached(Mark::StaleBitmapMade);
+            self.durable = self.empty();
+            self.is_stale = true;
+            return self.rest(now);
+        }
         let mut granted = self.wanted.clone();
         granted.intersect(&self.durable);
         self.wanted.subtract(&granted);

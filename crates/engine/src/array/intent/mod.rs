@@ -16,6 +16,9 @@
 //! # The bitmap and superblocks
 //! A bitmap counts events as superblocks do. One with fewer than its array has is not believed, by md or by us: whoever wrote
 //! since did not keep it. So before superblocks say a new count, the bitmap says it on every member ([`Intent::is_behind`]).
+//! One that is not believed is made anew in two writes: all bits under a superblock that says *stale*, and then the superblock alone. A
+//! write that is cut short may leave the first sector new and the others old, and what is old there has nothing in doubt
+//! [check: a_bitmap_that_is_made_over_a_stale_one_is_not_believed_by_halves].
 //! A member that comes gets the whole bitmap before any superblock says that it is in. Until superblocks name a bitmap that was made
 //! while the array runs, what it says holds nobody up ([`super::bitmap_change`]).
 //!

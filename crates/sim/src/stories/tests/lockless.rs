@@ -6,11 +6,14 @@ use braid_geometry::Slot;
 use braid_ondisk::{BitmapSuperblock, MarkState};
 
 use super::for_seeds;
+use super::parity_log::WRITES;
 use super::scene::{Scene, redundant_designs};
-use super::script::{Script, WRITE};
+use super::script::{Mix, Script, WRITE};
 use crate::content::SECTOR;
 use crate::create::Design;
 use crate::open;
+use crate::random::Random;
+use crate::schedule::Event;
 
 /// Longer than two sweeps and a rest: milliseconds.
 const LONG_MS: u64 = 20_000;
@@ -128,10 +131,7 @@ fn goes_on_unsynced(design: Design, seed: u64) {
         story.pass_time(LONG_MS);
         story.rest();
         assert!(story.stop());
-        let presented: Vec<usize> = (0..usize::from(design.slots)).collect();
-        let mut manner = Scene::new(design, seed).manner;
-        manner.jobs_paused = true;
-        story.world.open_as(&presented, manner);
+        goes_on(story, design, seed);
         several_writes(story);
     });
 }
@@ -196,26 +196,58 @@ fn a_check_leaves_out_what_was_never_made_to_agree() {
     for_designs(2, 5_150_000, a_check_finds_nothing);
 }
 
-/// Somebody ran the array and did not keep its bitmap, and stopped it cleanly: what has no parity is not known any more.
+/// Somebody ran the array and did not keep its bitmap: it says of long ago that nothing is in doubt.
+fn was_not_kept(story: &mut Script, design: &Design) {
+    for disk in 0..usize::from(design.slots) {
+        let superblock = story.world.superblock_on(disk).expect("it is a member");
+        let (head, bits, marks) = design.bitmap(design.resync_sectors()).expect("it has a bitmap");
+        let head = BitmapSuperblock { events: 0, ..head };
+        let area = head.area(&superblock.uuid_as_stored(), &bits, marks.as_ref());
+        let offset = superblock.bitmap_offset_bytes().expect("it has a bitmap");
+        story.world.disks[disk].put(offset / SECTOR as u64, &area, true);
+    }
+    story.world.keeps_bits.clear();
+}
+
+/// The array goes on with all disks, and no job does anything.
+fn goes_on(story: &mut Script, design: Design, seed: u64) {
+    let presented: Vec<usize> = (0..usize::from(design.slots)).collect();
+    let mut manner = Scene::new(design, seed).manner;
+    manner.jobs_paused = true;
+    story.world.open_as(&presented, manner);
+}
+
+/// What was stopped cleanly has no parity that is known any more.
 fn nobody_kept_it(design: Design, seed: u64) {
     check_every_loss(&design, seed, |story| {
         assert!(story.stop());
-        for disk in 0..usize::from(design.slots) {
-            let superblock = story.world.superblock_on(disk).expect("it is a member");
-            let (head, bits, marks) =
-                design.bitmap(design.resync_sectors()).expect("it has a bitmap");
-            let head = BitmapSuperblock { events: 0, ..head };
-            let area = head.area(&superblock.uuid_as_stored(), &bits, marks.as_ref());
-            let offset = superblock.bitmap_offset_bytes().expect("it has a bitmap");
-            story.world.disks[disk].put(offset / SECTOR as u64, &area, true);
-        }
-        story.world.keeps_bits = false;
-        let presented: Vec<usize> = (0..usize::from(design.slots)).collect();
-        let mut manner = Scene::new(design, seed).manner;
-        manner.jobs_paused = true;
-        story.world.open_as(&presented, manner);
+        was_not_kept(story, &design);
+        goes_on(story, design, seed);
         several_writes(story);
     });
+}
+
+/// After a crash nobody kept it; then it is made anew, and power is cut in the middle of that.
+fn is_made_anew_by_halves(design: Design, seed: u64) {
+    let design = Design { lockless: Some(0), ..design };
+    let mut random = Random::new(seed ^ 0x1ead);
+    let mut story = opened(design, seed, true);
+    let mix = Mix { in_flight_max: 4, ..WRITES };
+    story.begin_mix(&mix, 20 + random.below(60));
+    story.begins_anew();
+    story.world.crash(true);
+    was_not_kept(&mut story, &design);
+    goes_on(&mut story, design, seed);
+    story.hold(|event| matches!(event, Event::Bitmap { .. }));
+    story.issue(WRITE, 0, 1);
+    story.run_without_time();
+    story.release();
+    story.loses_power();
+}
+
+#[test]
+fn a_bitmap_that_is_made_over_a_stale_one_is_not_believed_by_halves() {
+    for_designs(20, 5_170_000, is_made_anew_by_halves);
 }
 
 #[test]
@@ -232,4 +264,5 @@ pub(in super::super) fn tell(seed: u64) {
     a_new_member_comes(design, seed);
     a_check_finds_nothing(design, seed);
     nobody_kept_it(design, seed);
+    is_made_anew_by_halves(design, seed);
 }

@@ -18,6 +18,7 @@ use crate::random::Random;
 enum Policy {
     Nothing,
     Bitmap,
+    Llbitmap,
     Ppl,
     Log,
 }
@@ -48,6 +49,7 @@ fn designs(level: Level, policy: Policy) -> Vec<Design> {
         match policy {
             Policy::Nothing => design,
             Policy::Bitmap => Design { bit_sectors: 8, ..design },
+            Policy::Llbitmap => Design { bit_sectors: 8, lockless: Some(60), ..design },
             Policy::Ppl => Design { log_sectors, log_is_ring: true, ..design },
             Policy::Log => Design { log_sectors, log_is_own: true, ..design },
         }
@@ -94,12 +96,12 @@ fn cut_off(design: Design, seed: u64, row: &mut Row) {
 
 #[test]
 fn a_crash_costs_nothing_that_nobody_wrote_or_is_named() {
-    use Policy::{Bitmap, Log, Nothing, Ppl};
+    use Policy::{Bitmap, Llbitmap, Log, Nothing, Ppl};
     println!(
         "{:<8} {:<8} {:>8} {:>8} {:>8}  of the array named",
         "policy", "level", "crashes", "served", "refused"
     );
-    for policy in [Nothing, Bitmap, Ppl, Log] {
+    for policy in [Nothing, Bitmap, Llbitmap, Ppl, Log] {
         for level in [Level::Raid4, Level::Raid5, Level::Raid6] {
             if policy == Ppl && level != Level::Raid5 {
                 continue;
