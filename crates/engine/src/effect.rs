@@ -167,6 +167,25 @@ pub enum Report {
         /// Which.
         bits: Arc<Bits>,
     },
+    /// A client has given up sectors of the array, and nothing was written to them since. Of a lockless bitmap, for which the marks of
+    /// which nothing else is left become unwritten.
+    Trimmed {
+        /// Of which bitmap.
+        bitmap: BitmapId,
+        /// The first.
+        start: LogicalSector,
+        /// How many.
+        sectors: u32,
+    },
+    /// A client writes where the array was told that sectors are given up.
+    WrittenAgain {
+        /// Of which bitmap.
+        bitmap: BitmapId,
+        /// The first mark.
+        from: u64,
+        /// Behind the last.
+        to: u64,
+    },
     /// Bits were taken back ([`crate::array::IntentView::revocation`]), and nothing is under way any more that began before.
     Drained {
         /// Of which bitmap.

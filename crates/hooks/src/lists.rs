@@ -467,6 +467,8 @@ named! {
         UnsyncedNotRecovered = "unsynced-not-recovered",
         /// Lockless bitmap: a recovery makes what no client has written.
         UnwrittenNotSkipped = "unwritten-not-skipped",
+        /// Lockless bitmap: what is written again after it was given up becomes unwritten.
+        TrimOutlivesWrite = "trim-outlives-write",
         /// Lockless bitmap, assembly: where one was not kept, all counts as synced.
         StaleMarksSynced = "stale-marks-synced",
         /// PPL, batch: a batch writes columns that no entry can name together.
@@ -575,6 +577,8 @@ named! {
     enum Mark {
         /// Bitmap: one is made while the array runs.
         BitmapMade = "bitmap-made",
+        /// Lockless bitmap: clients gave up all of a mark, and it is unwritten.
+        TrimmedIsUnwritten = "trimmed-is-unwritten",
         /// Bitmap: it was written over one that is not believed, and its superblock says stale still.
         StaleBitmapMade = "stale-bitmap-made",
         /// Bitmap: one is given up while the array runs.

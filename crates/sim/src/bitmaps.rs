@@ -242,6 +242,7 @@ impl World {
         record: &BitmapRecord,
     ) -> Result<(), Cause> {
         self.tally.count("bitmap-written");
+        self.check_unwritten(record);
         let (index, start, data) = self.new_bitmap(member, record);
         let ills = self.disks[index].ills;
         let written = if ills.superblocks_fail && !ills.gone {
@@ -266,8 +267,21 @@ impl World {
 
     /// Power is cut while a bitmap is written.
     pub(crate) fn tear_bitmap(&mut self, member: MemberId, record: &BitmapRecord) {
+        self.check_unwritten(record);
         let (index, start, data) = self.new_bitmap(member, record);
         self.disks[index].tear((start, &data), &mut self.chances.disks);
+    }
+
+    /// Of what is to be unwritten, no client needs anything; from now on it may be whatever it is.
+    fn check_unwritten(&mut self, record: &BitmapRecord) {
+        let Some(marks) = &record.marks else { return };
+        let unwritten = &marks.unwritten;
+        for sector in 0..self.geometry.capacity_sectors() {
+            let strip = strip_of(&self.geometry, sector);
+            if unwritten.has_any(unwritten.of(&(strip..strip + 1))) {
+                self.model.is_unwritten(sector);
+            }
+        }
     }
 
     fn new_bitmap(&self, member: MemberId, record: &BitmapRecord) -> (usize, u64, Vec<u8>) {

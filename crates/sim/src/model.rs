@@ -82,6 +82,8 @@ pub(crate) struct Model {
     merged: BTreeMap<(u64, Version), Box<[u8]>>,
     /// How many versions were found.
     found: Version,
+    /// Of each sector: when the last trim of it was answered, [`CURRENT`] before; none if it was written since.
+    given_up: Vec<Option<u64>>,
 }
 
 /// Merged sectors kept before those that cannot be read any more are forgotten.
@@ -89,13 +91,19 @@ const MERGED_MAX: usize = 64;
 
 impl Clone for Model {
     fn clone(&self) -> Self {
-        Self { cells: self.cells.clone(), merged: self.merged.clone(), found: self.found }
+        Self {
+            cells: self.cells.clone(),
+            merged: self.merged.clone(),
+            found: self.found,
+            given_up: self.given_up.clone(),
+        }
     }
 
     /// Without new memory, when there is room.
     fn clone_from(&mut self, source: &Self) {
-        let Self { cells, merged, found } = source;
+        let Self { cells, merged, found, given_up } = source;
         self.found = *found;
+        self.given_up.clone_from(given_up);
         self.cells.clone_from(cells);
         self.merged.clone_from(merged);
     }
@@ -104,7 +112,8 @@ impl Clone for Model {
 impl Model {
     pub(crate) fn new(sectors: u64) -> Self {
         let cells = vec![vec![settled(FIRST)]; sectors as usize];
-        Self { cells, merged: BTreeMap::new(), found: 0 }
+        let given_up = vec![None; sectors as usize];
+        Self { cells, merged: BTreeMap::new(), found: 0, given_up }
     }
 
     /// The bytes of a version of a sector.
@@ -225,6 +234,34 @@ impl Model {
         cell.iter().any(|entry| entry.version == version && entry.superseded >= began)
     }
 
+    /// A trim begins, or is answered.
+    pub(crate) fn gives_up(&mut self, (start, sectors): (u64, u64), answered: Option<u64>) {
+        let at = answered.unwrap_or(CURRENT);
+        self.given_up[start as usize..(start + sectors) as usize].fill(Some(at));
+    }
+
+    /// A write that began at this step was answered. Where a trim was under way nobody knows which was first.
+    pub(crate) fn needs_again(&mut self, (start, sectors): (u64, u64), began: u64) {
+        for given_up in &mut self.given_up[start as usize..(start + sectors) as usize] {
+            *given_up = given_up.filter(|answered| *answered > began);
+        }
+    }
+
+    /// The array says that nobody needs it.
+    ///
+    /// # Panics
+    /// When a client does.
+    pub(crate) fn is_unwritten(&mut self, sector: u64) {
+        if self.may_be_anything(sector) {
+            return;
+        }
+        let is_given_up = self.given_up[sector as usize].is_some();
+        assert!(is_given_up, "sector {sector} counts as unwritten, and a client needs it");
+        let cell = &mut self.cells[sector as usize];
+        cell.retain(|entry| entry.answered.is_none());
+        cell.push(settled(ANYTHING));
+    }
+
     /// Whether nothing is promised of it.
     pub(crate) fn may_be_anything(&self, sector: u64) -> bool {
         let cell = &self.cells[sector as usize];
@@ -319,7 +356,11 @@ impl Model {
     /// The process ended, the disks did not: what was in flight may or may not be there, nor what
     /// was answered and `is_held`.
     pub(crate) fn lose_process(&mut self, now: u64, is_held: &dyn Fn(u64) -> bool) {
-        for cell in &mut self.cells {
+        for (cell, given_up) in self.cells.iter_mut().zip(&mut self.given_up) {
+            if cell.iter().any(|entry| entry.answered.is_none()) {
+                // A trim may have been under way, or a write after it.
+                *given_up = given_up.filter(|answered| *answered == CURRENT).map(|_| now);
+            }
             cell.iter_mut().for_each(|entry| _ = entry.answered.get_or_insert(now));
             if has_held(cell, is_held) {
                 uncover(cell);

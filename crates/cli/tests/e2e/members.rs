@@ -239,6 +239,51 @@ fn what_no_client_has_written_is_not_rebuilt_under_a_lockless_bitmap() {
     }
 }
 
+/// Clients write much, and give nearly all of it up: what they gave up counts as unwritten when the array has been stopped, is not
+/// rebuilt, and can be written again.
+#[test]
+fn what_a_client_trims_is_unwritten_under_a_lockless_bitmap() {
+    needs!("qemu-io");
+    for shape in [RAID_1, RAID_5, RAID_6, RAID_10] {
+        let array = Array::create_with("tank", shape, "32M", &["--consistency", "llbitmap"]);
+        let unwritten = || {
+            let ran = array.braid(&["examine"], &array.members[..1]);
+            let looked: Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
+            looked["members"][0]["bitmap"]["marks"]["unwritten"].as_u64().expect("a count")
+        };
+        let before = unwritten();
+        let served = array.serve();
+        let qemu = |command: &str| {
+            crate::kit::ok("qemu-io", ["-f", "raw", "-d", "unmap", "-c", command, &served.uri]);
+        };
+        qemu("write -P 7 0 16M");
+        assert!(status(&array, "tank")["bitmap"]["unwritten"].as_u64() < Some(before));
+        // In parts that end anywhere.
+        qemu("discard 0 5000192");
+        qemu("discard 5000192 11776k");
+        qemu("write -P 9 3M 64k");
+        served.stop();
+        let written = before - unwritten();
+        assert!((1..=2).contains(&written), "{shape:?}: {written} marks of {before}");
+        let served = array.serve();
+        done(&array, &["fail", "tank", text(&array.members[1])]);
+        let new = array.path("new.img");
+        std::fs::File::create(&new).and_then(|file| file.set_len(32 << 20)).expect("a file");
+        done(&array, &["add", "tank", text(&new)]);
+        wait_for_rebuild(&array);
+        let job = status(&array, "tank")["last_jobs"][0].clone();
+        assert!(job["written_sectors"].as_u64() <= Some(2 * 2048), "{job}");
+        let qemu = |command: &str| {
+            crate::kit::ok("qemu-io", ["-f", "raw", "-c", command, &served.uri]);
+        };
+        qemu("write -P 8 6M 64k");
+        done(&array, &["fail", "tank", text(&array.members[0])]);
+        qemu("read -P 9 3M 64k");
+        qemu("read -P 8 6M 64k");
+        served.stop();
+    }
+}
+
 /// What was written without it is the array's, whatever the device says: it was used elsewhere meanwhile.
 #[test]
 fn a_member_that_ran_apart_keeps_nothing() {

@@ -299,6 +299,18 @@ impl Array {
                     intent.is_touched(shard, &bits);
                 }
             }
+            Report::Trimmed { bitmap, start, sectors } => {
+                let geometry = Arc::clone(&self.geometry);
+                if let Some(intent) = self.bitmap_named(bitmap) {
+                    intent.is_trimmed(&geometry, start, sectors);
+                }
+            }
+            Report::WrittenAgain { bitmap, from, to } => {
+                let geometry = Arc::clone(&self.geometry);
+                if let Some(intent) = self.bitmap_named(bitmap) {
+                    intent.is_written_again(&geometry, from..to);
+                }
+            }
             Report::WantLog { ticket, entries } => {
                 let roster = &self.roster;
                 let members = |slot| roster.members_of(slot);

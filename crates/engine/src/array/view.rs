@@ -81,6 +81,8 @@ pub struct IntentView {
     pub open: Arc<Bits>,
     /// Grows when bits are taken back: [`crate::effect::Report::Drained`] says when nothing is under way any more that began before.
     pub revocation: u64,
+    /// Its marks say where no client has written: what clients give up is of interest.
+    pub is_lockless: bool,
     /// Of a lockless bitmap: bits for sectors in which redundancy agrees only where a client has written. What a client wrote can be
     /// solved for; parity is not modified, and where nobody wrote nothing is promised.
     pub unsynced: Option<Arc<Bits>>,
@@ -199,7 +201,7 @@ impl ArrayView {
 
 /// Sectors of the array, in the unit in which md counts what is resynced: sectors of each member, or of the array on levels with
 /// copies. Of several chunks it is whole rows.
-fn resync_range(geometry: &Geometry, start: LogicalSector, sectors: u32) -> Range<u64> {
+pub(super) fn resync_range(geometry: &Geometry, start: LogicalSector, sectors: u32) -> Range<u64> {
     let sectors = u64::from(sectors);
     let Geometry::Stripe(stripe) = geometry else { return start.0..start.0 + sectors };
     let first = stripe.locate(start);
@@ -213,10 +215,64 @@ fn resync_range(geometry: &Geometry, start: LogicalSector, sectors: u32) -> Rang
     row..stripe.row_start(last.row).0 + chunk
 }
 
+/// All sectors of the array of which some are counted in this range: what [`resync_range`] gives for each part of them, and for no other,
+/// is in there.
+pub(super) fn sectors_of_resync(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
+    let mut found: Vec<Range<u64>> = Vec::new();
+    let Geometry::Stripe(stripe) = geometry else {
+        let end = range.end.min(geometry.capacity_sectors());
+        found.push(range.start.min(end)..end);
+        return found;
+    };
+    let (start, end) = (range.start, range.end.min(stripe.used_sectors()));
+    let chunk = u64::from(stripe.chunk_sectors());
+    let columns = u64::from(stripe.data_slots());
+    let mut at = start;
+    while at < end {
+        let (row, offset) = (at / chunk, at % chunk);
+        if offset == 0 && end - at >= chunk {
+            // Whole rows are one run.
+            let rows = (end - at) / chunk;
+            found.push(row * columns * chunk..(row + rows) * columns * chunk);
+            at += rows * chunk;
+            continue;
+        }
+        let sectors = (chunk - offset).min(end - at);
+        found.extend((0..columns).map(|column| {
+            let first = (row * columns + column) * chunk + offset;
+            first..first + sectors
+        }));
+        at += sectors;
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use braid_geometry::{Level, Shape};
+
+    #[test]
+    fn each_sector_of_the_array_is_in_the_ranges_of_one_mark() {
+        for (level, layout, slots) in [(Level::Raid5, 2, 4), (Level::Raid1, 0, 2)] {
+            let member_sectors = vec![1024; usize::from(slots)];
+            let shape = Shape { level, layout, chunk_sectors: 8, slots, member_sectors };
+            let geometry = Geometry::new(&shape).expect("a geometry");
+            for mark_sectors in [4, 8, 12, 64] {
+                let marks = 1024_u64.div_ceil(mark_sectors);
+                let mut seen = 0;
+                for mark in 0..marks {
+                    let range = mark * mark_sectors..((mark + 1) * mark_sectors).min(1024);
+                    for sector in sectors_of_resync(&geometry, &range).into_iter().flatten() {
+                        let counted = resync_range(&geometry, LogicalSector(sector), 1);
+                        assert!(range.start <= counted.start && counted.end <= range.end);
+                        seen += 1;
+                    }
+                }
+                assert_eq!(seen, geometry.capacity_sectors());
+            }
+        }
+    }
 
     #[test]
     fn what_is_written_is_counted_as_md_counts_what_is_resynced() {

@@ -10,7 +10,8 @@ use braid_ondisk::Bits;
 
 use super::clocks::Clocks;
 use super::pairs::{Ended, Pairs};
-use super::pieces::{PieceKey, Pieces};
+use super::pieces::{Extent, PieceKey, Pieces};
+use super::trims::Trims;
 use crate::Instant;
 use crate::array::{ArrayView, Gate, IntentView};
 use crate::computation::{Computation, ComputationId};
@@ -19,7 +20,7 @@ use crate::effect::{
     FaultKind, MemberFault, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report,
 };
 use crate::ids::{BitmapId, IoId, MemberId, RequestId, WorkId};
-use crate::request::{Fault, Piece};
+use crate::request::{Fault, Operation, Piece};
 use crate::work::Outcome;
 
 /// Computations whose memory is kept for later ones.
@@ -55,6 +56,8 @@ pub(crate) struct Common {
     wanted: Option<Bits>,
     /// Bits under which writes began since the array asked for them.
     touched: Option<Bits>,
+    /// What clients gave up, for a lockless bitmap.
+    trims: Trims,
     /// Bits were taken back, and the array does not know that what began before has ended.
     undrained: Option<(BitmapId, u64)>,
     /// Writes that cover what is not to be believed of their member: which, whose, and where.
@@ -84,6 +87,7 @@ impl Common {
             over_bad: Vec::new(),
             wanted: None,
             touched: None,
+            trims: Trims::default(),
             undrained: None,
         }
     }
@@ -303,7 +307,38 @@ impl Common {
                 self.touch(&bits);
             }
         }
-        self.pieces.begin(piece, has_intent)
+        let key = self.pieces.begin(piece, has_intent);
+        if piece.operation.is_write() {
+            self.note_trim(key, piece);
+        }
+        key
+    }
+
+    /// A trim begins, or a write that may be to what was trimmed.
+    fn note_trim(&mut self, key: PieceKey, piece: &Piece) {
+        let Some(intent) = self.view.intent.as_ref().filter(|intent| intent.is_lockless) else {
+            return;
+        };
+        if piece.operation == Operation::Trim {
+            return self.trims.begins(key, (piece.start, piece.sectors));
+        }
+        let bits = self.bits_of(piece).filter(|_| !self.trims.is_idle());
+        let (view, bitmap) = (&self.view, intent.bitmap);
+        if let Some(bits) = bits
+            && self.trims.writes(&bits, |(start, sectors)| view.bits_of(start, sectors))
+        {
+            self.report(Report::WrittenAgain { bitmap, from: bits.start, to: bits.end });
+        }
+    }
+
+    /// A client has given up what a trim that was answered is about.
+    fn is_trimmed(&mut self, (start, sectors): Extent) {
+        let Some(intent) = self.view.intent.as_ref().filter(|intent| intent.is_lockless) else {
+            return;
+        };
+        let Some(bits) = self.view.bits_of(start, sectors) else { return };
+        self.trims.tells(bits, || empty_like(&intent.open));
+        self.report(Report::Trimmed { bitmap: intent.bitmap, start, sectors });
     }
 
     /// Bits of the bitmap that stand for what a piece writes, if there is a bitmap.
@@ -381,11 +416,13 @@ impl Common {
     pub(crate) fn note_bits(&mut self, before: Option<&IntentView>) {
         let Some(intent) = self.view.intent.clone() else {
             (self.wanted, self.touched) = (None, None);
+            self.trims.forget();
             return;
         };
         let before = before.filter(|before| before.bitmap == intent.bitmap);
         if before.is_none() {
             (self.wanted, self.touched) = (None, None);
+            self.trims.forget();
         }
         if let Some(wanted) = &mut self.wanted {
             wanted.subtract(&intent.open);
@@ -414,6 +451,11 @@ impl Common {
     /// A part of `piece` is done; the piece is answered when it was the last.
     pub(crate) fn part_done(&mut self, piece: PieceKey, result: Result<(), Fault>) {
         if let Some(reply) = self.pieces.part_done(piece, result) {
+            if !self.trims.is_idle()
+                && let Some(extent) = self.trims.ended(piece, reply.result.is_ok())
+            {
+                self.is_trimmed(extent);
+            }
             self.last_write = self.now;
             if planted(Bug::PayloadReleasedEarly) && reply.keeps_payload {
                 self.releases.push_back(reply.request);

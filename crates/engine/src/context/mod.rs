@@ -6,6 +6,7 @@ mod clocks;
 mod common;
 mod pairs;
 mod pieces;
+mod trims;
 
 pub(crate) use clocks::{Clocks, PROBE_SECTORS};
 pub(crate) use common::Common;

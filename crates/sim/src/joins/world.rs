@@ -122,6 +122,8 @@ impl World {
         let wanted = Some(Wish { slot, replaces: false });
         let array = &mut self.engine.machines.array;
         let added = array.handle_member_added(now, newcomer, wanted);
+        // Refused or not: what is answered from now on does not say that it is in.
+        self.came.insert(id);
         if added.is_err() {
             // It takes no writes any more: the disk is none of the array's.
             self.tally.count("join-refused");
@@ -129,7 +131,6 @@ impl World {
         }
         self.tally.count("disk-joins");
         self.note("joins", [disk as u64, u64::from(id.0), 0]);
-        self.came.insert(id);
         self.drain_array();
     }
 }

@@ -77,6 +77,9 @@ impl World {
         let request = Request { id, operation, start: LogicalSector(start), sectors };
         let progress = Progress::default();
         let mut flight = Flight { request, progress, began, keep: false, call };
+        if operation == Operation::Trim {
+            self.model.gives_up((start, sectors), None);
+        }
         if let Some(payload) = payload {
             self.engine.payloads.insert(id, payload);
         }
@@ -111,6 +114,11 @@ impl World {
         self.engine.payloads.join(id);
         let Request { operation, start, sectors, .. } = flight.request;
         self.check_lost(&flight.request, flight.began, result);
+        if operation == Operation::Trim {
+            self.model.gives_up((start.0, sectors), Some(self.clock.step));
+        } else if operation.is_write() {
+            self.model.needs_again((start.0, sectors), flight.began);
+        }
         if operation.is_write() && result.is_ok() {
             self.superblocks_have_told();
             let shards = &self.engine.machines.shards;

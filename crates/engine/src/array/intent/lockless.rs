@@ -25,6 +25,8 @@ use std::sync::Arc;
 use braid_hooks::{Bug, Mark, planted, reached};
 use braid_ondisk::{Bits, LocklessMarks};
 
+use super::given_up::GivenUp;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Lockless {
@@ -41,6 +43,7 @@ pub(super) struct Lockless {
     shown: Arc<Bits>,
     /// Became unwritten since the bitmap that is being written was made.
     recalled: Bits,
+    given_up: GivenUp,
 }
 
 impl Lockless {
@@ -60,6 +63,7 @@ impl Lockless {
             written: Arc::new(LocklessMarks { unwritten: none.clone(), unsynced: none.clone() }),
             stuck: none.clone(),
             opened,
+            given_up: GivenUp::none_of(&none),
             recalled: none,
             shown: Arc::new(shown),
             marks,
@@ -135,8 +139,39 @@ impl Lockless {
         !opened.is_empty()
     }
 
+    /// A client needs a range of the array no more.
+    pub(super) fn gives_up(&mut self, range: Range<u64>) {
+        self.given_up.add(range);
+    }
+
+    /// All that this mark stands for in the array.
+    pub(super) fn look_at(&mut self, mark: u64, sectors: &[Range<u64>]) {
+        self.given_up.look_at(mark, sectors);
+    }
+
+    /// What of a mark was given up is needed after all.
+    pub(super) fn takes_back(&mut self, mark: u64, sectors: &[Range<u64>]) {
+        self.given_up.forget(mark, sectors);
+    }
+
+    /// Marks that no client needs.
+    pub(super) fn given_up(&self) -> &Bits {
+        self.given_up.marks()
+    }
+
+    /// These bits are cleared: nothing is under way there. Those that no client needs become unwritten, and are given.
+    pub(super) fn become_unwritten(&mut self, cleared: &Bits) -> Bits {
+        let mut marks = self.given_up.marks().clone();
+        marks.intersect(cleared);
+        for mark in marks.iter() {
+            reached(Mark::TrimmedIsUnwritten);
+            self.given_up.forget(mark, &[]);
+            self.is_trimmed(mark);
+        }
+        marks
+    }
+
     /// No client needs what is there any more, and nobody is about to write.
-    #[cfg(test)]
     fn is_trimmed(&mut self, bit: u64) {
         self.marks.unwritten.set(bit);
         self.marks.unsynced.clear(bit);

@@ -12,8 +12,9 @@ use super::lockless::{Lockless, around};
 use crate::Instant;
 use crate::array::bitmap_record::{BitmapLook, BitmapRecord};
 use crate::array::setup::BitmapSetup;
-use crate::array::view::IntentView;
+use crate::array::view::{IntentView, resync_range, sectors_of_resync};
 use crate::ids::{BitmapId, MemberId, ShardIndex};
+use braid_geometry::{Geometry, LogicalSector};
 
 /// What the bitmap looks at, and is not its own.
 #[derive(Clone, Copy, Debug)]
@@ -142,7 +143,8 @@ impl Intent {
         let unsynced = self.lockless.as_ref().map(|lockless| Arc::clone(lockless.shown()));
         // Nearly always, and nothing is looked up then.
         let unsynced = unsynced.filter(|unsynced| !unsynced.is_empty());
-        IntentView { bitmap, open: Arc::clone(&self.open), revocation, unsynced }
+        let is_lockless = self.lockless.is_some();
+        IntentView { bitmap, open: Arc::clone(&self.open), revocation, is_lockless, unsynced }
     }
 
     /// Sectors that it takes on a member.
@@ -283,6 +285,30 @@ impl Intent {
                 reached(Mark::BitIsWanted);
                 self.wanted.set(bit);
             }
+        }
+    }
+
+    /// A client has given up a range of the array.
+    pub(in super::super) fn is_trimmed(
+        &mut self,
+        geometry: &Geometry,
+        start: LogicalSector,
+        sectors: u32,
+    ) {
+        let Some(lockless) = &mut self.lockless else { return };
+        lockless.gives_up(start.0..start.0 + u64::from(sectors));
+        for mark in self.says.of(&resync_range(geometry, start, sectors)) {
+            let stands_for = sectors_of_resync(geometry, &self.says.sectors_of(mark));
+            lockless.look_at(mark, &stands_for);
+        }
+    }
+
+    /// A client writes under these marks, perhaps to what was given up.
+    pub(in super::super) fn is_written_again(&mut self, geometry: &Geometry, marks: Range<u64>) {
+        let Some(lockless) = &mut self.lockless else { return };
+        for mark in marks.start..marks.end.min(self.says.count()) {
+            let stands_for = sectors_of_resync(geometry, &self.says.sectors_of(mark));
+            lockless.takes_back(mark, &stands_for);
         }
     }
 
@@ -468,7 +494,10 @@ impl Intent {
         idle.subtract(&self.in_doubt(ground));
         idle.subtract(self.granted.as_ref().unwrap_or(&self.wanted));
         if let Some(lockless) = &self.lockless {
-            idle.subtract(lockless.unsynced());
+            // What nobody needs any more is not to be synced first.
+            let mut unsynced = lockless.unsynced().clone();
+            unsynced.subtract(lockless.given_up());
+            idle.subtract(&unsynced);
         }
         idle
     }
@@ -519,6 +548,10 @@ impl Intent {
 
     fn clear(&mut self, bits: &Bits, ground: &Ground) {
         self.says.subtract(bits);
+        if let Some(lockless) = &mut self.lockless {
+            // Whoever writes there waits for the mark that says so.
+            self.durable.subtract(&lockless.become_unwritten(bits));
+        }
         self.head.events_cleared = ground.events;
         self.is_stale = true;
     }

@@ -36,6 +36,7 @@
 //!   [check: what_is_in_doubt_keeps_its_bit].
 
 mod decide;
+mod given_up;
 mod lockless;
 mod machine;
 

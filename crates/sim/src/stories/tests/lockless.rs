@@ -2,6 +2,7 @@
 //! client has written is made for nobody.
 
 use braid_engine::array::{JobKind, JobRequest, Notice};
+use braid_engine::request::Operation;
 use braid_geometry::Slot;
 use braid_ondisk::{BitmapSuperblock, MarkState};
 
@@ -255,6 +256,83 @@ fn where_it_was_not_kept_nothing_counts_as_synced() {
     for_designs(1, 5_160_000, nobody_kept_it);
 }
 
+/// Clients write, give it up and write some of it again; in the end all that nobody needs is unwritten, and nothing else.
+fn is_given_up(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0x7e1f);
+    let mut story = opened(design, seed, random.chance(50));
+    let capacity = story.capacity();
+    wrote(&mut story, 0, capacity);
+    assert!(!marks(&story, 0).contains(&MarkState::Unwritten));
+    let mut at = 0;
+    while at < capacity {
+        let sectors = (1 + random.below(capacity)).min(capacity - at);
+        story.issue(Operation::Trim, at, sectors);
+        if random.chance(50) {
+            story.run_without_time();
+        }
+        at += sectors;
+    }
+    story.run_without_time();
+    let again = random.below(capacity);
+    if random.chance(70) {
+        wrote(&mut story, again, 1);
+    }
+    for _ in 0..random.below(4) {
+        story.pass_time(LONG_MS);
+        story.rest();
+    }
+    assert!(story.stop());
+    for disk in 0..usize::from(design.slots) {
+        let needed = written(&story, disk);
+        assert!(needed.len() <= 1, "{design:?}: disk {disk}: {:?}", marks(&story, disk));
+    }
+    goes_on(&mut story, design, seed);
+    several_writes(&mut story);
+    let disk = random.below(design.slots.into()) as usize;
+    story.fails_by_person(disk);
+    story.settle();
+    story.read_all();
+}
+
+#[test]
+fn what_clients_give_up_is_unwritten() {
+    for_designs(4, 5_180_000, is_given_up);
+}
+
+/// A client writes where it gave up, at any moment until the mark says so; then a member is lost.
+fn is_written_after_it_was_given_up(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0x7e20);
+    let mut story = opened(design, seed, random.chance(50));
+    let capacity = story.capacity();
+    wrote(&mut story, 0, capacity);
+    story.issue(Operation::Trim, 0, capacity);
+    match random.below(3) {
+        0 => {}
+        1 => story.run_without_time(),
+        _ => story.pass_time(random.below(LONG_MS)),
+    }
+    for _ in 0..random.below(30) {
+        story.step(false);
+    }
+    story.issue(WRITE, random.below(capacity), 1);
+    story.run_without_time();
+    for _ in 0..random.below(3) {
+        story.pass_time(LONG_MS);
+        story.rest();
+    }
+    assert!(story.stop());
+    goes_on(&mut story, design, seed);
+    let disk = random.below(design.slots.into()) as usize;
+    story.fails_by_person(disk);
+    story.settle();
+    story.read_all();
+}
+
+#[test]
+fn what_is_written_after_it_was_given_up_stays_written() {
+    for_designs(8, 5_190_000, is_written_after_it_was_given_up);
+}
+
 #[cfg(braid_hooks)]
 pub(in super::super) fn tell(seed: u64) {
     let all = designs();
@@ -265,4 +343,6 @@ pub(in super::super) fn tell(seed: u64) {
     a_check_finds_nothing(design, seed);
     nobody_kept_it(design, seed);
     is_made_anew_by_halves(design, seed);
+    is_given_up(design, seed);
+    is_written_after_it_was_given_up(design, seed);
 }
