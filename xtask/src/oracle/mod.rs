@@ -73,6 +73,9 @@ pub(crate) struct Options {
     /// Write-intent bitmaps alone, without the arrays
     #[arg(long, conflicts_with_all = ["only", "half", "proofs", "list"])]
     bitmaps: bool,
+    /// The crash matrix of md beside braid alone, with so many crashes of each policy on each level
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["only", "half", "proofs", "list", "bitmaps"])]
+    matrix: Option<usize>,
     /// The judge's own trial in full, which takes minutes more
     #[arg(long)]
     proofs: bool,
@@ -97,6 +100,7 @@ impl Options {
             boots: BOOTS_DEFAULT,
             folder: None,
             bitmaps: false,
+            matrix: None,
             proofs: false,
             list: false,
             make_fixtures: false,
@@ -143,6 +147,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if options.bitmaps {
         println!("{}", braid::run_bitmaps(&bench)?);
+        return Ok(());
+    }
+    if let Some(crashes) = options.matrix {
+        println!("{}", braid::run_matrix(&bench, crashes)?);
         return Ok(());
     }
     if options.proofs {

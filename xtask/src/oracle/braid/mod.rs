@@ -11,6 +11,7 @@
 //! replaying   md is killed while it writes a partial parity log; a member is withheld
 //! logging     braid is killed while it writes its own log; members are withheld, and md goes on in between
 //! journaling  md is killed while it writes with a journal, in either mode; members are withheld
+//! crashes     md is killed under each policy it has, on each level with parity; members are withheld (`--matrix`)
 //! places      where mdadm puts things on members of 20 GiB and 1 TiB
 //!   | array   braid as a library, in this process
 //!   | program braid as people run it: create, serve with nbdcopy, examine
@@ -22,6 +23,7 @@
 
 mod array;
 mod bitmaps;
+mod crashes;
 mod examining;
 mod handover;
 mod journaling;
@@ -95,6 +97,16 @@ pub(crate) fn run(bench: &Bench, made: &[Made], begun: Instant) -> Result<String
     told(&tally.line(&journaling::COUNTS));
     bitmaps::run(bench, &tally)?;
     told(&tally.line(&bitmaps::COUNTS));
+    crashes::run(bench, &program, ("bitmap-5", 1), &tally)?;
+    told(&tally.line(&crashes::COUNTS));
+    tally.close()
+}
+
+/// The crash matrix of md beside braid, with so many crashes of each kind.
+pub(crate) fn run_matrix(bench: &Bench, crashes: usize) -> Result<String> {
+    let (program, tally) = (Program::build()?, Tally::default());
+    crashes::run(bench, &program, ("", crashes), &tally)?;
+    println!("{}", tally.line(&crashes::COUNTS));
     tally.close()
 }
 

@@ -60,6 +60,13 @@ impl Program {
         self.serve(&["--read-only"], images, &command)
     }
 
+    /// The same, and what cannot be read is zeroes in the file.
+    pub(super) fn salvage(&self, images: &[PathBuf], target: &Path) -> Result<()> {
+        let command =
+            format!("qemu-img convert --salvage -q -f raw -O raw \"$uri\" '{}'", target.display());
+        self.serve(&["--read-only"], images, &command)
+    }
+
     /// Serves the array for one `nbdcopy` from a file to it.
     pub(super) fn copy_in(&self, images: &[PathBuf], source: &Path) -> Result<()> {
         let command = format!("nbdcopy --flush '{}' \"$uri\"", source.display());

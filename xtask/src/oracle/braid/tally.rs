@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 const ARRAYS_MIN: usize = 120;
 
 /// What is counted, in the order in which the closing line says it.
-const COUNTS: [&str; 43] = [
+const COUNTS: [&str; 46] = [
     "reads by braid, healthy",
     "reads by braid, with losses",
     "read over NBD",
@@ -57,6 +57,9 @@ const COUNTS: [&str; 43] = [
     "bitmaps that braid made on a running array and md took",
     "of them after a crash",
     "bitmaps that md made or removed and braid took",
+    "crashes of md under a policy",
+    "sectors that nobody wrote, wrong under md, by policy",
+    "sectors that nobody wrote, wrong under braid, by policy",
 ];
 
 #[derive(Default)]

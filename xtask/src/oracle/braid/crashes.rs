@@ -1,0 +1,232 @@
+//! The crash matrix beside md: each policy that md has, on each level with parity; md writes, QEMU is killed, and as many members are
+//! withheld as the level bears. Then md starts what is left, by force where it must, and braid reads it.
+//!
+//! ```text
+//!   md makes and fills ─▶ md is writing, killed ─▶ images without some members ─┬▶ md assembles, and reads
+//!                                                                               └▶ braid serve --read-only, and what cannot be read is counted
+//! ```
+//!
+//! What is counted is sectors that nobody was writing and that read as something else. The same matrix with braid writing is
+//! `cargo xtask crash-loop --matrix`, and in the simulator.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::super::drive::Member;
+use super::super::guest::{Case, Ending, Storm};
+use super::super::pattern::{self, BLOCK};
+use super::super::report::CaseReport;
+use super::super::suite::Bench;
+use super::array::copy;
+use super::present;
+use super::program::Program;
+use super::tally::Tally;
+
+/// Policies, with levels that have them.
+const POLICIES: [(&str, &[u8]); 4] =
+    [("resync", &[4, 5, 6]), ("bitmap", &[4, 5, 6]), ("ppl", &[5]), ("journal", &[4, 5, 6])];
+/// Sectors of a member.
+const MEMBER_SECTORS: u64 = 49_152;
+/// The streams that the array is filled with, and that the storm writes.
+const OLD: u64 = 91;
+const NEW: u64 = 92;
+/// What is told of it.
+pub(super) const COUNTS: [&str; 3] = [
+    "crashes of md under a policy",
+    "sectors that nobody wrote, wrong under md, by policy",
+    "sectors that nobody wrote, wrong under braid, by policy",
+];
+
+/// One policy on one level.
+#[derive(Clone, Copy)]
+struct Kind {
+    policy: &'static str,
+    level: u8,
+}
+
+impl Kind {
+    fn all() -> impl Iterator<Item = Self> {
+        let of_policy = |(policy, levels): (&'static str, &'static [u8])| {
+            levels.iter().map(move |level| Self { policy, level: *level })
+        };
+        POLICIES.into_iter().flat_map(of_policy)
+    }
+
+    fn name(self) -> String {
+        format!("{}-{}", self.policy, self.level)
+    }
+
+    /// Members with data; a journal's device is one more, and comes last.
+    fn slots(self) -> usize {
+        if self.level == 6 { 5 } else { 4 }
+    }
+
+    fn devices(self) -> usize {
+        self.slots() + usize::from(self.policy == "journal")
+    }
+
+    /// Slots that are withheld from this crash.
+    fn withheld(self, number: usize) -> Vec<usize> {
+        let first = number % self.slots();
+        match self.level {
+            6 => vec![first, (first + 1 + number / self.slots()) % self.slots()],
+            _ => vec![first],
+        }
+    }
+
+    fn create(self) -> String {
+        let words = match self.policy {
+            "resync" => "--bitmap=none".to_owned(),
+            "bitmap" => "--bitmap=internal --bitmap-chunk=64K".to_owned(),
+            "ppl" => "--consistency-policy=ppl".to_owned(),
+            _ => format!("--write-journal=$M{}", self.devices()),
+        };
+        format!(
+            "mdadm --create $A --run --metadata=1.2 --level={} --raid-devices={} --homehost=oracle --assume-clean --chunk=64 {words} {}\n\
+             agent fill $A {OLD}\nmdadm --stop $A\n",
+            self.level,
+            self.slots(),
+            names(self.slots())
+        )
+    }
+}
+
+/// `$M1 $M2 ...`
+fn names(count: usize) -> String {
+    (1..=count).map(|number| format!("$M{number}")).collect::<Vec<_>>().join(" ")
+}
+
+/// What is left of a crash.
+struct Left {
+    name: String,
+    kind: Kind,
+    images: Vec<PathBuf>,
+    /// Sectors that nobody wrote and that read wrong under braid; and those that cannot be read.
+    by_braid: (u64, u64),
+}
+
+/// So many crashes of each kind whose name has this in it, and a line for each.
+pub(super) fn run(
+    bench: &Bench,
+    program: &Program,
+    (only, crashes): (&str, usize),
+    tally: &Tally,
+) -> Result<()> {
+    let kinds: Vec<Kind> = Kind::all().filter(|kind| kind.name().contains(only)).collect();
+    let folder = bench.folder.join("crashes");
+    std::fs::remove_dir_all(&folder).ok();
+    let case = |kind: Kind| {
+        let members = vec![Member::zeros(MEMBER_SECTORS); kind.devices()];
+        Case { name: kind.name(), members, script: kind.create() }
+    };
+    let made = folder.join("made");
+    let report = bench.run(kinds.iter().copied().map(case).collect(), Ending::PowerOff, &made)?;
+    let mut left = Vec::new();
+    for kind in kinds.iter().copied() {
+        report.cases[&kind.name()].succeeded()?;
+        let image = |slot: usize| made.join(format!("{}/{slot}.img", kind.name()));
+        let images: Vec<PathBuf> = (0..kind.devices()).map(image).collect();
+        for number in 0..crashes {
+            left.push(crash(bench, program, (kind, number, &images), &folder)?);
+            tally.count("crashes of md under a policy", 1);
+        }
+    }
+    judged_by_md(bench, (&kinds, &left), &folder, tally)
+}
+
+/// md is writing when QEMU is killed; then braid reads what is left.
+fn crash(
+    bench: &Bench,
+    program: &Program,
+    (kind, number, made): (Kind, usize, &[PathBuf]),
+    folder: &Path,
+) -> Result<Left> {
+    let name = format!("{}-{number}", kind.name());
+    let images = copy(made, &folder.join(&name))?;
+    let script = format!(
+        "mdadm --assemble $A {}\nagent storm $A {NEW} </dev/null 3>&- &\n",
+        names(kind.devices())
+    );
+    let lasting = Duration::from_millis(2500 + 700 * (number as u64 % 5));
+    let storm = Storm { images: &images, writes_per_second: 150, script: &script, lasting };
+    bench.guest.storm(&storm, &folder.join(format!("{name}-guest")))?;
+    let images = present(&images, &kind.withheld(number));
+    let target = folder.join(format!("{name}.content"));
+    program.salvage(&images, &target).with_context(|| name.clone())?;
+    let by_braid = wrong_and_unread(&std::fs::read(&target)?);
+    std::fs::remove_file(&target)?;
+    Ok(Left { name, kind, images, by_braid })
+}
+
+/// Of sectors that nobody wrote: those that are wrong, and with all others those that could not be read, which are zeroes.
+fn wrong_and_unread(content: &[u8]) -> (u64, u64) {
+    let (wrong, _) = pattern::wrong(OLD, NEW, 0, content);
+    let (mut unread, mut of_them_untouched) = (0, 0);
+    for (block, bytes) in (0..).zip(content.chunks(BLOCK)) {
+        let sectors = bytes.chunks(pattern::SECTOR);
+        let zeroes = sectors.filter(|sector| sector.iter().all(|byte| *byte == 0)).count() as u64;
+        unread += zeroes;
+        of_them_untouched += if pattern::is_stormed(block) { 0 } else { zeroes };
+    }
+    (wrong - of_them_untouched, unread)
+}
+
+/// md starts each, and a line tells of each policy and level.
+fn judged_by_md(
+    bench: &Bench,
+    (kinds, left): (&[Kind], &[Left]),
+    folder: &Path,
+    tally: &Tally,
+) -> Result<()> {
+    let case = |left: &Left| {
+        let names = names(left.images.len());
+        let script = format!(
+            "mdadm --assemble --run $A {names} || mdadm --assemble --run --force $A {names}\n\
+             value wrong \"$(agent wrong $A {OLD} {NEW})\"\n"
+        );
+        let members =
+            left.images.iter().map(|image| Member::image(image)).collect::<Result<_>>()?;
+        Ok(Case { name: left.name.clone(), members, script })
+    };
+    let cases = left.iter().map(case).collect::<Result<Vec<_>>>()?;
+    let report = bench.run(cases, Ending::PowerOff, &folder.join("judged"))?;
+    println!(
+        "policy   level  crashes  md: crashes with wrong sectors, sectors  braid: wrong  I/O errors of"
+    );
+    for kind in kinds.iter().copied() {
+        let of_kind = left.iter().filter(|left| left.kind.name() == kind.name());
+        let (mut crashes, mut with_wrong, mut by_md, mut by_braid, mut unread) = (0, 0, 0, 0, 0);
+        for left in of_kind {
+            let wrong = untouched(&report.cases[&left.name]);
+            let wrong = tally.check(&left.name, wrong).unwrap_or(0);
+            crashes += 1;
+            with_wrong += usize::from(wrong > 0);
+            by_md += wrong;
+            by_braid += left.by_braid.0;
+            unread += left.by_braid.1;
+        }
+        let data = kind.slots() as u64 - if kind.level == 6 { 2 } else { 1 };
+        let all = crashes * data * MEMBER_SECTORS;
+        println!(
+            "{:<8} {:<6} {crashes:>7}  {with_wrong:>30}, {by_md:>7}  {by_braid:>12}  {unread:>8} of about {all} sectors",
+            kind.policy, kind.level
+        );
+        tally.count("sectors that nobody wrote, wrong under md, by policy", by_md);
+        let what = "sectors that nobody wrote, wrong under braid, by policy";
+        tally.count(what, usize::try_from(by_braid)?);
+        let fine = (by_braid == 0).then_some(()).with_context(|| format!("{by_braid} {what}"));
+        tally.check(&kind.name(), fine);
+    }
+    ensure!(!left.is_empty(), "no crash was made: the trial shows nothing");
+    Ok(())
+}
+
+/// Sectors that nobody wrote and that md reads wrong.
+fn untouched(case: &CaseReport) -> Result<usize> {
+    case.succeeded()?;
+    let words = case.value("wrong")?;
+    let first = words.split(' ').next().and_then(|word| word.parse().ok());
+    first.with_context(|| format!("md said {words}"))
+}
