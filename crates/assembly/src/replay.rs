@@ -7,6 +7,10 @@
 //! interrupted alike, so an array with logs that can be read is believed to fit but for what they name, as md believes it. Where
 //! `resync_offset` says how far a resync came, no log knows about what comes after.
 //!
+//! Logs may be made, or given up, while the array runs, and not all superblocks, or heads, be written yet. Whether it keeps md's the newest
+//! superblock says; our own if half of the members in slots have a head, or superblocks say that it counts. Either comes about
+//! and goes while superblocks say clean.
+//!
 //! Our own log counts only where superblocks say so ([`braid_ondisk::own_log`]): md writes without it. An update that was to say clean may
 //! have come to some members only; then the others still say that the log counts, and rightly.
 
@@ -56,20 +60,25 @@ pub struct AssembledParityLog {
 /// Which logs an array keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
-    /// md's.
-    Ppl,
+    /// md's, of so many sectors on the member whose superblock is newest.
+    Ppl(u16),
     /// Our own, with rings of at least so much.
     Own(OwnLogPlace),
 }
 
 fn kept(roster: &Roster<'_>) -> Option<Kept> {
     let level = roster.newest.superblock.array.level;
-    if has_ppl(roster) {
-        return (level == Level::Raid5).then_some(Kept::Ppl);
+    if let Some(place) = roster.newest.superblock.intent.ppl {
+        return (level == Level::Raid5).then_some(Kept::Ppl(place.size_sectors));
     }
     let own = |one: &Candidate<'_>| one.member.own_log.as_ref()?.place.ok();
-    let places = roster.active.iter().filter_map(|(_, candidate)| own(candidate));
-    let smallest = places.min_by_key(|place| place.size_sectors)?;
+    let places: Vec<OwnLogPlace> =
+        roster.active.iter().filter_map(|(_, candidate)| own(candidate)).collect();
+    let smallest = places.iter().copied().min_by_key(|place| place.size_sectors)?;
+    // A head may be of a log that the array has given up since its member went.
+    if 2 * places.len() < roster.active.len() && !log_counts(roster) {
+        return None;
+    }
     // What was never synced has no parity that partial parity could be about. None of ours is made beside such a bitmap.
     let is_lockless = |(_, one): &(u16, Candidate<'_>)| {
         let bitmap = one.member.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
@@ -84,7 +93,7 @@ fn kept(roster: &Roster<'_>) -> Option<Kept> {
 /// What a member's log of the kind says.
 fn log_of<'a>(kept: Kept, candidate: &'a Candidate<'_>) -> Result<&'a PplLog, PplLogError> {
     let (log, absent) = match kept {
-        Kept::Ppl => (candidate.member.ppl.as_ref(), PplLogError::Absent),
+        Kept::Ppl(_) => (candidate.member.ppl.as_ref(), PplLogError::Absent),
         Kept::Own(_) => {
             (candidate.member.own_log.as_ref().map(|own| &own.log), PplLogError::NoHead)
         }
@@ -92,9 +101,10 @@ fn log_of<'a>(kept: Kept, candidate: &'a Candidate<'_>) -> Result<&'a PplLog, Pp
     log.ok_or(absent)?.as_ref().map_err(|error| *error)
 }
 
-/// Where a member keeps such a log, if it has one that is apart from everything else and has room for a band.
-fn place(superblock: &Superblock) -> Option<PplPlace> {
-    let (start, place) = superblock.ppl_area()?;
+/// Where a member keeps such a log, or is to, if that is apart from everything else and has room for a band.
+fn place(superblock: &Superblock, size_sectors: u16) -> Option<PplPlace> {
+    let place = superblock.ppl_place_of(size_sectors)?;
+    let start = superblock.log_start_bytes(place.into())?;
     let end = start + place.used_bytes();
     let is_apart = |from: u64, length: u64| end <= from || from.saturating_add(length) <= start;
     let device = &superblock.device;
@@ -132,10 +142,10 @@ pub(crate) fn parity_logs(
 ) -> Option<BTreeMap<usize, AssembledParityLog>> {
     let kept = kept(roster)?;
     let place = |superblock: &Superblock, member: &ProbedMember| match kept {
-        Kept::Ppl => place(superblock).map(LogPlace::Ppl),
+        Kept::Ppl(size_sectors) => place(superblock, size_sectors).map(LogPlace::Ppl),
         Kept::Own(smallest) => own_place(superblock, member, smallest).map(LogPlace::Own),
     };
-    let is_believed = kept == Kept::Ppl || log_counts(roster);
+    let is_believed = matches!(kept, Kept::Ppl(_)) || log_counts(roster);
     let log = |candidate: &Candidate<'_>| {
         let newest = log_of(kept, candidate).ok().and_then(|log| log.newest.as_ref());
         let newest = newest.filter(|_| is_believed);
@@ -175,13 +185,13 @@ pub(crate) fn keeps_logs(roster: &Roster<'_>) -> bool {
 pub(crate) fn has_logs_that_count(roster: &Roster<'_>) -> bool {
     match kept(roster) {
         Some(Kept::Own(_)) => log_counts(roster),
-        Some(Kept::Ppl) | None => has_ppl(roster),
+        Some(Kept::Ppl(_)) | None => has_ppl(roster),
     }
 }
 
 /// Whether members have md's log.
 fn has_ppl(roster: &Roster<'_>) -> bool {
-    roster.active.iter().any(|(_, candidate)| candidate.superblock.intent.ppl.is_some())
+    roster.newest.superblock.intent.ppl.is_some()
 }
 
 /// What is to be replayed: nothing of an array that is clean, or has no log that counts.

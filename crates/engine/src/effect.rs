@@ -151,6 +151,11 @@ pub struct PieceReply {
 pub enum Report {
     /// A write waits for the gate.
     WantWrite,
+    /// The gate is closed by this view, and writes that began before wait for some that wait for it to open.
+    HeldUp {
+        /// Its epoch.
+        epoch: u64,
+    },
     /// A write waits for bits of the bitmap.
     WantBits {
         /// Of which.

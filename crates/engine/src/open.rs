@@ -326,9 +326,17 @@ pub fn levelling<'a>(
         let update = level_with(superblock, newest, level, update_time)?;
         let mut levelled = superblock.clone();
         levelled.apply(&update);
-        // Before the newest came to be, every member had the bitmap that it names.
+        // Before the newest came to be, every member had the bitmap that it names, or the log.
+        let log = assembled.parity_logs.as_ref().and_then(|logs| logs.get(&index));
+        let ppl = log.and_then(|log| log.place.ppl());
+        if newest.intent.ppl.is_none() {
+            levelled.name_ppl(None);
+        }
         if let Some(is_there) = names_bitmap(assembled) {
             levelled.name_bitmap(is_there);
+        }
+        if ppl.is_some() {
+            levelled.name_ppl(ppl);
         }
         // It has the log that the newest speaks of, as every member had before the newest came to be; or, where the newest was to
         // say clean, what its own log names is all that it is dirty for.

@@ -445,6 +445,16 @@ named! {
         LogAddsWrittenToQ = "log-adds-written-to-q",
         /// Own log, replay: Q stays as it is where P gives a column that is not there.
         ReplayLeavesQ = "replay-leaves-q",
+        /// Logs: they are made while writes are under way that began without them.
+        LogJoinsUndrained = "log-joins-undrained",
+        /// Logs: writes go without those that are to be given up before superblocks say so.
+        LogSkippedEarly = "log-skipped-early",
+        /// Logs: superblocks name those that are made before members have them.
+        LogNamedUnmade = "log-named-unmade",
+        /// Logs: heads of our own are left behind when it is given up.
+        LogHeadLeft = "log-head-left",
+        /// Logs: superblocks do not tell that md's were made, or given up.
+        PplUntold = "ppl-untold",
         /// Bitmap: what is said of one that was given up goes into the next.
         BitsOfAnotherBitmap = "bits-of-another-bitmap",
         /// Bitmap: superblocks do not tell that one was made, or given up.
@@ -583,6 +593,12 @@ named! {
         StaleBitmapMade = "stale-bitmap-made",
         /// Bitmap: one is given up while the array runs.
         BitmapGivenUp = "bitmap-given-up",
+        /// Logs: they are made while the array runs.
+        LogsMade = "logs-made",
+        /// Stripe: the gate is closed, and a write that does not wait for it waits for others that do.
+        HeldUpByGate = "held-up-by-gate",
+        /// Logs: they are given up while the array runs.
+        LogsGivenUp = "logs-given-up",
         /// Bitmap: a write waits for bits.
         WriteWaitsForBits = "write-waits-for-bits",
         /// Bitmap: a bit is asked for that is not durable.

@@ -116,6 +116,7 @@ fn kept(policy: Policy, superblock: &mut Superblock) -> Vec<(u64, Vec<u8>)> {
         generation: Some(1),
         entries: Vec::new(),
         is_whole: true,
+        is_end: false,
     };
     kept.push(parity_log_for(superblock, &record));
     kept

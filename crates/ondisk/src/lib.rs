@@ -54,7 +54,7 @@ pub use journal::{
 pub use journal_log::{
     JOURNAL_SEQUENCE_GAP, JournalArea, JournalEnd, JournalEntry, JournalLog, JournalLogError,
 };
-pub use log_place::{LogPlace, OwnLogPlace, PPL_HEADER_SECTORS};
+pub use log_place::{LOG_SECTORS_MIN, LogPlace, OwnLogPlace, PPL_HEADER_SECTORS};
 pub use marks::{LocklessMarks, MarkAction, MarkCounts, MarkState};
 pub use own_log::{OWN_LOG_HEAD_BYTES, OWN_LOG_HEAD_SECTORS, OwnLog, OwnLogHead, OwnLogHeadError};
 pub use placement::{Placement, PlacementError, PlacementRequest, placement};

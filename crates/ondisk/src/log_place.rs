@@ -7,6 +7,9 @@ use crate::ppl::{PPL_HEADER_BYTES, PplPlace};
 
 /// Sectors of a header.
 pub const PPL_HEADER_SECTORS: u64 = PPL_HEADER_BYTES as u64 / SECTOR_BYTES;
+/// Sectors that a log of either kind is made with at least: a header and 128 KiB.
+pub const LOG_SECTORS_MIN: u16 = 8 + 256;
+const _: () = assert!(LOG_SECTORS_MIN as u64 == PPL_HEADER_SECTORS + 256);
 /// Sectors from which on md uses an area as a ring: two headers with 128 KiB each.
 const RING_SECTORS_MIN: u64 = 2 * (PPL_HEADER_SECTORS + 256);
 
@@ -60,6 +63,15 @@ impl From<OwnLogPlace> for LogPlace {
 }
 
 impl LogPlace {
+    /// md's, if it is that.
+    #[must_use]
+    pub fn ppl(&self) -> Option<PplPlace> {
+        match self {
+            Self::Ppl(place) => Some(*place),
+            Self::Own(_) => None,
+        }
+    }
+
     /// Sectors that records may use.
     #[must_use]
     pub fn used_sectors(&self) -> u64 {

@@ -76,7 +76,7 @@ impl Superblock {
     #[must_use]
     pub fn log_start_bytes(&self, place: LogPlace) -> Option<u64> {
         match place {
-            LogPlace::Ppl(_) => self.ppl_area().map(|(start, _)| start),
+            LogPlace::Ppl(place) => self.ppl_start_bytes(place),
             LogPlace::Own(place) => {
                 let sectors = u64::from(place.size_sectors) + OWN_LOG_HEAD_SECTORS;
                 self.device.data_offset_sectors.checked_sub(sectors)?.checked_mul(SECTOR_BYTES)

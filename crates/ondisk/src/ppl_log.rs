@@ -43,9 +43,13 @@ impl Superblock {
     #[must_use]
     pub fn ppl_area(&self) -> Option<(u64, PplPlace)> {
         let place = self.intent.ppl?;
+        Some((self.ppl_start_bytes(place)?, place))
+    }
+
+    /// Where on the device a log at this place begins, in bytes, whether it is named or not. None if that would not be on it.
+    pub(crate) fn ppl_start_bytes(&self, place: PplPlace) -> Option<u64> {
         let sector = self.device.super_offset_sectors;
-        let sector = sector.checked_add_signed(i64::from(place.offset_sectors))?;
-        Some((sector.checked_mul(SECTOR_BYTES)?, place))
+        sector.checked_add_signed(i64::from(place.offset_sectors))?.checked_mul(SECTOR_BYTES)
     }
 }
 

@@ -57,6 +57,8 @@ const TOLD: &[Bug] = &[
     Bug::JournalUnsealed,
     Bug::KnownIgnored,
     Bug::LogHeadForgotten,
+    Bug::LogHeadLeft,
+    Bug::LogNamedUnmade,
     Bug::LogsUnawaited,
     Bug::LossReportedOnce,
     Bug::LossesOneByOne,

@@ -171,7 +171,14 @@ impl Design {
     pub(crate) fn put_empty_log(&self, disk: &mut Disk, superblock: &Superblock) {
         let Some(place) = self.log_place(superblock) else { return };
         let (generation, entries) = (Some(1), Vec::new());
-        let record = ParityLogRecord { place, sector: 0, generation, entries, is_whole: true };
+        let record = ParityLogRecord {
+            place,
+            sector: 0,
+            generation,
+            entries,
+            is_whole: true,
+            is_end: false,
+        };
         let (offset_bytes, area) = parity_log_for(superblock, &record);
         disk.put(offset_bytes / SECTOR as u64, &area, true);
     }

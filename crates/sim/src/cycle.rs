@@ -184,6 +184,7 @@ impl World {
         self.plan_background(times);
         self.plan_joins(times);
         self.plan_bitmap(times);
+        self.plan_log_changes(times);
         self.plan_allowances(times);
         self.trust();
         let moment = Moment::any(self);
@@ -500,12 +501,14 @@ impl World {
             is_replacement: false,
             role_of_this: Role::Spare,
         };
-        // A bitmap may have been made or given up, and some superblocks do not say so.
+        // A bitmap or a log may have been made or given up, and some superblocks do not say so.
         let found = self.disks.iter().enumerate();
         let found = found.map(|(index, disk)| open::probe_disk(disk, index).probe);
         let newest = found.filter_map(|probe| probe.newest().cloned());
         let newest = newest.max_by_key(|superblock| superblock.state.events);
-        let bitmap = newest.map(|superblock| superblock.intent.bitmap_offset_sectors);
+        let intent = newest.map(|superblock| superblock.intent);
+        let bitmap = intent.map(|intent| intent.bitmap_offset_sectors);
+        let ppl = intent.map(|intent| intent.ppl);
         self.keeps_bits.clear();
         for (index, disk) in self.disks.iter_mut().enumerate() {
             // A superblock that is gone is written anew.
@@ -515,6 +518,9 @@ impl World {
             let mut superblock = found.unwrap_or_else(|| design.superblock(index));
             let role_of_this = design.role(index);
             superblock.apply(&SuperblockUpdate { role_of_this, ..update.clone() });
+            if let Some(place) = ppl {
+                superblock.name_ppl(place);
+            }
             if bitmap.is_some_and(|offset| offset != superblock.intent.bitmap_offset_sectors) {
                 superblock.set_bitmap(bitmap.flatten());
             }

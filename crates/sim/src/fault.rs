@@ -61,6 +61,8 @@ pub(crate) enum Mishap {
     Tunes(Tuning),
     /// Nor this: a bitmap of so many sectors a bit is made, in the place of what there is; or that is given up.
     ChangesBitmap(Option<u32>),
+    /// Nor this: parity logs are given up, or made where there are none.
+    ChangesLogs,
     /// Nor this: an operator says when members sit out.
     Watches(SitOut),
     /// The disk answers nothing for a while, in a run of which nothing else is known to be wrong, and before it goes
@@ -102,6 +104,7 @@ impl Mishap {
             Self::FlushesLie => "flushes-lie",
             Self::Tunes(_) => "cache-tuned",
             Self::ChangesBitmap(_) => "bitmap-changed",
+            Self::ChangesLogs => "logs-changed",
             Self::Watches(_) => "members-watched",
             Self::Pauses => "disk-pauses",
             Self::GoesOn => "disk-goes-on",

@@ -47,6 +47,7 @@ mod held;
 pub mod histories;
 mod joins;
 mod lies;
+mod log_changes;
 mod lost;
 mod lying;
 #[cfg(test)]

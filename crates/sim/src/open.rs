@@ -192,7 +192,7 @@ fn parity_log(disk: &Disk, superblock: &Superblock) -> Option<Result<PplLog, Ppl
 }
 
 /// Our own parity log, if its head is there.
-fn own_log(disk: &Disk, superblock: &Superblock) -> Option<OwnLog> {
+pub(crate) fn own_log(disk: &Disk, superblock: &Superblock) -> Option<OwnLog> {
     let read = |start: u64, length_bytes: u64| -> Result<Vec<u8>, std::convert::Infallible> {
         let start = usize::try_from(start).expect("disks are in memory");
         Ok(disk.seen[start..start + length_bytes as usize].to_vec())

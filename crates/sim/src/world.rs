@@ -321,6 +321,10 @@ impl World {
             Mishap::AllowsLittle { seed } => self.allow_little(seed),
             Mishap::Compares { row, seed } => self.ask_for_comparison(row, seed),
             Mishap::ChangesBitmap(bit_sectors) => _ = self.changes_bitmap(bit_sectors),
+            Mishap::ChangesLogs => {
+                let makes = self.engine.machines.array.parity_logs().is_none();
+                _ = self.changes_logs(makes);
+            }
             Mishap::Tunes(tuning) => {
                 for side in &mut self.engine.machines.shards {
                     side.inbox.push_back(Message::Tuning(tuning));
@@ -480,6 +484,7 @@ impl World {
         state: &braid_engine::array::SuperblockState,
     ) -> Result<(), Cause> {
         let time = self.engine.machines.time_of(state);
+        self.check_log_is_there(member, state);
         self.bits_may_be_left_behind();
         let side = &mut self.engine.machines.members[usize::from(member.0)];
         let index = side.disk;

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use braid_geometry::{Family, MemberSector, Slot};
+use braid_ondisk::PplPlace;
 
 use super::decide::{Action, Activity, FlushPurpose, decide};
 use super::effect::{ArrayEffect, MetadataRecord, Notice};
@@ -69,6 +70,7 @@ impl Array {
                 Action::Record => {
                     assert!(self.roster.has_unrecorded(), "a loss is there to be recorded");
                     let wanted = self.condition.write_wanted;
+                    let wanted = wanted && self.log_change.is_settled();
                     let becomes = if wanted { Activity::Active } else { on_disk };
                     self.write_superblocks(becomes, Why::Devices);
                 }
@@ -175,6 +177,18 @@ impl Array {
                     self.condition.unpublished = true;
                 }
                 Action::ChangeBitmap => self.change_bitmap(),
+                Action::ChangeLogs => self.change_logs(),
+                Action::WipeLogs => {
+                    let targets: Vec<MemberId> = self.roster.superblock_targets(false).collect();
+                    let records = self.logs_mut().wipe_out(targets.into_iter());
+                    self.ask_for_logs(records);
+                }
+                Action::DropLogs => {
+                    assert!(self.log_change.is_left(), "no superblock names what is dropped");
+                    self.log_change.is_over();
+                    self.parity_logs = None;
+                    self.condition.unpublished = true;
+                }
                 Action::DropBitmap => {
                     self.bitmap_change.is_dropped();
                     self.intent = None;
@@ -207,6 +221,7 @@ impl Array {
         }
         self.condition.write_wanted = false;
         self.closing.unconfirmed = None;
+        self.closing.is_held_up = false;
         self.publish();
     }
 
@@ -245,6 +260,7 @@ impl Array {
             bad_blocks: self.bad_logs.written().collect(),
             log_counts: !clean && self.will_log_count(becomes),
             has_bitmap: self.bitmap_change.names(),
+            ppls: self.ppls_to_name(),
         });
         self.roster.update_begins();
         // With the table as it was, only the first sector changes, and that is written whole.
@@ -270,6 +286,12 @@ impl Array {
             changes,
             newcomers,
         });
+    }
+
+    /// Partial parity logs that superblocks are to name.
+    fn ppls_to_name(&self) -> Arc<[(MemberId, PplPlace)]> {
+        let logs = self.parity_logs.iter().filter(|_| !self.log_change.is_leaving());
+        logs.flat_map(ParityLogs::ppls).collect()
     }
 
     /// Whether our own log names all that may be in doubt from an update on.
@@ -391,6 +413,7 @@ impl Array {
         let is_moved = changes != self.condition.changes_recorded;
         self.condition.changes_recorded = changes;
         self.bitmap_change.is_said();
+        self.log_change.is_said();
         if !(losses.is_empty() && newcomers.is_empty()) {
             self.jobs.membership_changed();
         }
@@ -806,6 +829,7 @@ impl Array {
         assert_eq!(self.condition.on_disk, Activity::Active, "only an open gate is closed");
         assert!(self.closing.unconfirmed.is_none(), "and it is closed once");
         self.closing.idle = false;
+        self.closing.is_held_up = false;
         self.closing.unconfirmed = Some(self.all_shards());
         self.publish();
     }

@@ -11,6 +11,7 @@ use braid_hooks::{Bug, spoiled};
 
 use super::intent::IntentAction;
 use super::jobs::JobAction;
+use super::log_change::Changing;
 use super::parity_logs::LogAction;
 
 /// What durable superblocks say about writes.
@@ -124,6 +125,8 @@ pub(super) struct ArrayFacts {
     /// The round for clients' flushes that came before.
     pub(super) round: Round,
     pub(super) closing: Closing,
+    /// What shards still have under way waits for writes that wait for the gate.
+    pub(super) held_up: bool,
     /// No shard has had a write for a while.
     pub(super) idle: bool,
     pub(super) stopping: bool,
@@ -148,6 +151,8 @@ pub(super) struct ArrayFacts {
     pub(super) bitmap_change: bool,
     /// No superblock names the bitmap any more, and nobody is at work on it.
     pub(super) bitmap_left: bool,
+    /// Whether logs are to be made, or given up.
+    pub(super) log_change: Changing,
     /// What is to be done about partial parity logs ([`super::parity_logs`]).
     pub(super) parity_logs: LogAction,
     /// Members are writing them.
@@ -229,6 +234,12 @@ pub(super) enum Action {
     ClearBits,
     /// A sweep cannot go on.
     ForgetSweep,
+    /// Make logs, or give up those that there are: the next superblocks say so.
+    ChangeLogs,
+    /// Wipe out what is left to be found of logs that were given up.
+    WipeLogs,
+    /// Forget logs that no superblock names any more.
+    DropLogs,
     /// Make the partial parity logs of members that come.
     MakeLogs,
     /// Write records to partial parity logs.
@@ -258,8 +269,20 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
     // Flushes of clients do not count on what no superblock says yet.
     let to_record = unrecorded && may_write && on_disk != Activity::NotKept;
     let to_record_absent = facts.absent && may_write;
-    let turns_active = write_wanted && may_write && on_disk == Activity::Clean;
-    let may_be_clean = !write_wanted && !unrecorded && may_write && on_disk == Activity::Active;
+    // No write begins between the last one before a change of logs and that. Where the last ones wait for others that came since, these
+    // are let in, and then the gate is closed again.
+    let changes_logs = facts.log_change != Changing::No && may_write;
+    let changes_logs = spoiled(Bug::LogSkippedEarly, changes_logs, false);
+    let opens = write_wanted && (!changes_logs || facts.held_up && on_disk == Activity::Active);
+    let turns_active = opens && may_write && on_disk == Activity::Clean;
+    let may_be_clean =
+        (!write_wanted || changes_logs) && !unrecorded && may_write && on_disk == Activity::Active;
+    let makes_logs = facts.log_change == Changing::Wanted { makes: true };
+    let logs_wanted = makes_logs || facts.log_change == Changing::Wanted { makes: false };
+    let logs_wanted = logs_wanted && may_write && s_free;
+    let closes = changes_logs && may_be_clean;
+    let is_still = on_disk == Activity::Clean;
+    let is_still = spoiled(Bug::LogJoinsUndrained, is_still, is_still || makes_logs);
     let flushes = flush_wanted || round != Round::None;
     let job = facts.job != JobAction::Wait;
     // Superblocks say that it holds all.
@@ -301,7 +324,11 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
         (facts.stopped, Action::Wait),
         (s_free && to_record, Action::Record),
         (s_free && turns_active, Action::TurnActive),
-        (s_free && write_wanted, Action::OpenGate),
+        (s_free && opens, Action::OpenGate),
+        (logs_wanted && is_still, Action::ChangeLogs),
+        (logs_wanted && closes && closing == Closing::No, Action::CloseGate),
+        (facts.log_change == Changing::ToWipe && may_write, Action::WipeLogs),
+        (facts.log_change == Changing::Over && may_write, Action::DropLogs),
         (facts.bitmap_left && may_write, Action::DropBitmap),
         (s_free && facts.bitmap_change && may_write, Action::ChangeBitmap),
         (intends(IntentAction::Open), Action::OpenBits),
@@ -405,6 +432,7 @@ mod tests {
                                         flush_wanted: bit(6),
                                         round,
                                         closing,
+                                        held_up: false,
                                         idle: bit(7),
                                         stopping: bit(8),
                                         last_flush_done: bit(9),
@@ -420,6 +448,7 @@ mod tests {
                                         bitmap_out: superblocks == Superblocks::Behind,
                                         bitmap_change: false,
                                         bitmap_left: false,
+                                        log_change: Changing::No,
                                         parity_logs: LogAction::Wait,
                                         parity_logs_out: false,
                                         spare_fits: false,
@@ -480,6 +509,7 @@ mod tests {
                                 flush_wanted: bit(5),
                                 round: Round::None,
                                 closing,
+                                held_up: false,
                                 idle: false,
                                 stopping: bit(6),
                                 last_flush_done: false,
@@ -495,6 +525,7 @@ mod tests {
                                 bitmap_out: bit(7),
                                 bitmap_change: bit(8),
                                 bitmap_left: bit(9),
+                                log_change: Changing::No,
                                 parity_logs: LogAction::Wait,
                                 parity_logs_out: false,
                                 spare_fits: false,
@@ -557,6 +588,7 @@ mod tests {
                     flush_wanted: false,
                     round: Round::None,
                     closing,
+                    held_up: false,
                     idle: false,
                     stopping: bit(4),
                     last_flush_done: false,
@@ -572,6 +604,7 @@ mod tests {
                     bitmap_out: false,
                     bitmap_change: false,
                     bitmap_left: false,
+                    log_change: Changing::No,
                     parity_logs: LogAction::Wait,
                     parity_logs_out: false,
                     spare_fits: bit(8),
@@ -612,7 +645,8 @@ mod tests {
         match action {
             Action::TurnClean => {
                 assert_eq!(caches, Caches::Flushed(FlushPurpose::Last), "flushed: {facts:?}");
-                assert!(!facts.unrecorded && !facts.write_wanted, "and nothing came: {facts:?}");
+                let is_waiting = facts.write_wanted && facts.log_change == Changing::No;
+                assert!(!facts.unrecorded && !is_waiting, "and nothing came: {facts:?}");
             }
             Action::Answer => {
                 let is_told = !facts.unrecorded || writes == Writes::Broken;
@@ -695,7 +729,9 @@ mod tests {
             || facts.last_round == Round::UnderWay;
         let job = facts.has_job;
         // Nothing is asked for that could be done.
-        let nothing = !facts.write_wanted && !facts.flush_wanted && facts.round == Round::None;
+        // Nor is it before logs are changed, which somebody is at work on.
+        let is_waiting = facts.write_wanted && facts.log_change == Changing::No;
+        let nothing = !is_waiting && !facts.flush_wanted && facts.round == Round::None;
         member || shard || job || facts.stopped || nothing && !facts.stopping
     }
 
@@ -725,6 +761,60 @@ mod tests {
         });
     }
 
+    /// The facts about a change of logs, with those that they meet.
+    fn for_all_of_log_changes(mut check: impl FnMut(&ArrayFacts)) {
+        let stands = [
+            Changing::Wanted { makes: true },
+            Changing::Wanted { makes: false },
+            Changing::UnderWay,
+            Changing::ToWipe,
+            Changing::Over,
+        ];
+        for_all_of_bits(|facts| {
+            for (log_change, held_up) in
+                stands.into_iter().flat_map(|one| BOTH.map(|held_up| (one, held_up)))
+            {
+                let facts = ArrayFacts { held_up, ..*facts };
+                let facts =
+                    ArrayFacts { log_change, intent: IntentAction::Wait, unsaved: true, ..facts };
+                // What is under way is to be said, or members are at work.
+                let is_begun = !matches!(log_change, Changing::Wanted { .. });
+                let is_behind = facts.superblocks == Superblocks::Behind;
+                // Nothing is written while it goes on.
+                let is_rest = facts.on_disk == Activity::Clean && facts.closing == Closing::No;
+                let is_odd = is_begun && !is_rest
+                    || held_up && facts.closing != Closing::Draining
+                    || is_behind && !facts.bitmap_out;
+                if !is_odd {
+                    check(&facts);
+                }
+            }
+        });
+    }
+
+    /// Logs are made or given up however many want to write, and meanwhile no write begins.
+    #[test]
+    fn logs_are_changed_while_nothing_is_written() {
+        for_all_of_log_changes(|facts| {
+            let action = decide(facts);
+            if facts.writes != Writes::Allowed {
+                return;
+            }
+            let begins_writes = matches!(action, Action::TurnActive | Action::OpenGate);
+            assert!(!begins_writes || facts.held_up, "{facts:?}");
+            if action == Action::ChangeLogs {
+                assert_eq!(facts.on_disk, Activity::Clean, "{facts:?}");
+                assert_eq!(facts.superblocks, Superblocks::Free, "they say it next: {facts:?}");
+                assert!(!facts.unrecorded, "a loss first: {facts:?}");
+            }
+            let is_still = facts.superblocks == Superblocks::Free && facts.caches == Caches::Free;
+            let is_awaited = facts.closing == Closing::Draining || facts.bitmap_out;
+            if is_still && (!is_awaited || facts.held_up && facts.write_wanted) {
+                assert_ne!(action, Action::Wait, "something is done about it: {facts:?}");
+            }
+        });
+    }
+
     #[test]
     fn what_is_to_be_logged_is_not_forgotten() {
         for_all_of_logs(|facts| {
@@ -740,6 +830,7 @@ mod tests {
     fn the_table_keeps_its_promises() {
         for_all(check);
         for_all_of_logs(check);
+        for_all_of_log_changes(check);
         for_all_of_jobs(check);
         for_all_of_bits(check);
     }

@@ -7,6 +7,7 @@ use super::decide::{
 };
 use super::intent::{Intent, IntentAction, IntentGround, decide_intent};
 use super::jobs::{Ground, JobAction, decide_job};
+use super::log_change::{Changing, LogChange};
 use super::machine::{Array, Condition, Update};
 use super::parity_logs::{LogAction, News, ParityLogs, decide_log};
 use crate::Instant;
@@ -49,6 +50,7 @@ impl Array {
                 Some(shards) if shards.is_empty() => GateClosing::Drained,
                 Some(_) => GateClosing::Draining,
             },
+            held_up: closing.is_held_up && closing.unconfirmed.is_some(),
             idle: closing.idle && condition.on_disk == Activity::Active,
             stopping: condition.stopping,
             unsaved: condition.changes != condition.changes_recorded,
@@ -62,6 +64,7 @@ impl Array {
             bitmap_out: self.intent.as_ref().is_some_and(Intent::is_out),
             bitmap_change: self.bitmap_change.is_wanted(),
             bitmap_left: self.is_bitmap_left(),
+            log_change: self.log_changing(),
             parity_logs: self.log_action(),
             parity_logs_out: self.parity_logs.as_ref().is_some_and(ParityLogs::is_out),
             spare_fits: self.spare_fits(),
@@ -92,6 +95,22 @@ impl Array {
         self.bitmap_change.is_left() && !is_at_work
     }
 
+    fn log_changing(&self) -> Changing {
+        let logs = || self.parity_logs.as_ref().expect("logs are given up that there are");
+        match &self.log_change {
+            LogChange::Settled => Changing::No,
+            LogChange::Wanted(wish) => Changing::Wanted { makes: wish.is_some() },
+            LogChange::Made | LogChange::GivenUp => Changing::UnderWay,
+            LogChange::Left if logs().is_out() => Changing::UnderWay,
+            LogChange::Left => {
+                let targets = self.roster.superblock_targets(false);
+                let is_over = logs().are_wiped_out(targets);
+                let is_over = spoiled(Bug::LogHeadLeft, is_over, true);
+                if is_over { Changing::Over } else { Changing::ToWipe }
+            }
+        }
+    }
+
     fn log_action(&self) -> LogAction {
         let Some(logs) = &self.parity_logs else { return LogAction::Wait };
         let lacks = self.update.as_ref().is_some_and(|update| self.lacks_logs(update));
@@ -102,13 +121,18 @@ impl Array {
     fn lacks_logs(&self, update: &Update) -> bool {
         let targets = self.roster.superblock_targets(false);
         let lacks = |logs: &ParityLogs| logs.lacks(targets, self.news_of(update.becomes));
-        !update.has_begun && self.parity_logs.as_ref().is_some_and(lacks)
+        let is_waited_for = !update.has_begun && !self.log_change.is_leaving();
+        let is_made = self.log_change.is_made();
+        let is_waited_for = spoiled(Bug::LogNamedUnmade, is_waited_for, is_waited_for && !is_made);
+        is_waited_for && self.parity_logs.as_ref().is_some_and(lacks)
     }
 
     /// What an update is about, as far as parity logs go.
     pub(super) fn news_of(&self, becomes: Activity) -> News {
         let Condition { on_disk, resync_offset, .. } = self.condition;
         let was_drained = on_disk == Activity::Clean || becomes == Activity::Clean;
+        let is_made = self.log_change.is_made();
+        let was_drained = spoiled(Bug::LogJoinsUndrained, was_drained, was_drained || is_made);
         match was_drained {
             true => News::Drained { in_sync: resync_offset == u64::MAX },
             false => News::Other,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use braid_geometry::{Family, Geometry, Slot};
+use braid_geometry::{Family, Geometry, Level, Slot};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::bad_logs::BadLogs;
@@ -14,12 +14,15 @@ use super::effect::{ArrayEffect, MetadataArea, Notice};
 use super::event_count::Events;
 use super::intent::Intent;
 use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
+use super::log_change::LogChange;
 use super::parity_logs::ParityLogs;
-use super::refusals::{BitmapRefusal, MemberRefusal};
+use super::refusals::{BitmapRefusal, LogRefusal, MemberRefusal};
 use super::returns::held_of;
 use super::roster::{Roster, Wish};
 use super::set::Set;
-use super::setup::{ArraySetup, BitmapSetup, MemberSetup, ReplacementSetup, Returns, SpareSetup};
+use super::setup::{
+    ArraySetup, BitmapSetup, MemberSetup, ParityLogSetup, ReplacementSetup, Returns, SpareSetup,
+};
 use super::sitting_out::SittingOut;
 use super::update::{DeviceRole, SuperblockState};
 use super::view::MemberView;
@@ -29,7 +32,7 @@ use crate::effect::Report;
 use crate::ids::{BitmapId, MemberId, RequestId, ShardIndex};
 use crate::ranges::BadRange;
 use crate::request::Regions;
-use braid_ondisk::{BitmapSuperblock, OwnLogPlace};
+use braid_ondisk::{BitmapSuperblock, LogPlace, OwnLogPlace};
 
 /// The control machine of one array.
 #[derive(Debug)]
@@ -53,6 +56,7 @@ pub struct Array {
     /// The bitmap, if members have one.
     pub(super) intent: Option<Intent>,
     pub(super) bitmap_change: BitmapChange,
+    pub(super) log_change: LogChange,
     /// The partial parity logs, if members keep them.
     pub(super) parity_logs: Option<ParityLogs>,
     /// Members that wait, and were in the array before.
@@ -155,6 +159,8 @@ pub(super) struct Closing {
     pub(super) idle: bool,
     /// Shards that have not yet confirmed the closed gate, while it is being closed.
     pub(super) unconfirmed: Option<BTreeSet<ShardIndex>>,
+    /// A write that one of them has under way waits for others that wait for the gate.
+    pub(super) is_held_up: bool,
     /// The final flush of an array that keeps no intent is done.
     pub(super) last_flush_done: bool,
     /// The last round of writing back of a broken array has been asked for: it comes before the array
@@ -242,6 +248,7 @@ impl Array {
             bad_logs,
             intent,
             bitmap_change,
+            log_change: LogChange::Settled,
             parity_logs,
             returning: BTreeMap::new(),
             recovered: Vec::new(),
@@ -269,6 +276,10 @@ impl Array {
             Report::WantWrite => {
                 reached(Mark::GateAsked);
                 self.condition.write_wanted = true;
+            }
+            Report::HeldUp { epoch } => {
+                let is_newest = epoch == self.condition.epoch;
+                self.closing.is_held_up |= is_newest && self.closing.unconfirmed.is_some();
             }
             Report::MemberFailed { cause } => self.fail_member(cause),
             Report::Pace { member, pace } => {
@@ -400,11 +411,16 @@ impl Array {
             self.may_replace(member.map(|member| member.id).ok_or(MemberRefusal::NoMember)?)?;
             reached(Mark::ReplacementWanted);
         }
+        if !self.log_change.is_settled() {
+            return Err(MemberRefusal::Changing);
+        }
+        let has_place = self.parity_logs.is_none() || newcomer.parity_log.is_some();
+        assert!(has_place, "whoever comes has room for a log");
         reached(Mark::MemberAdded);
         let SpareSetup { id, device_number, bad_block_records, tears, returns, parity_log } =
             newcomer;
-        if let Some(logs) = &mut self.parity_logs {
-            logs.keep(id, parity_log.expect("whoever comes has room for a log"));
+        if let Some((logs, place)) = self.parity_logs.as_mut().zip(parity_log) {
+            logs.keep(id, place);
         }
         self.returning.extend(returns.map(|returns| (id, returns)));
         self.roster.join(id, device_number, wanted);
@@ -441,6 +457,12 @@ impl Array {
         Some((place, self.intent.as_ref().map_or(0, Intent::area_sectors)))
     }
 
+    /// Sectors that its bitmap takes on each member; 0 if it keeps none.
+    #[must_use]
+    pub fn bitmap_sectors(&self) -> u64 {
+        self.intent.as_ref().map_or(0, Intent::area_sectors)
+    }
+
     /// The bitmap of this name, unless it has been given up since: who waits for bits asks again for those of another.
     fn bitmap_named(&mut self, name: BitmapId) -> Option<&mut Intent> {
         let intent = self.intent.as_mut()?;
@@ -475,7 +497,7 @@ impl Array {
         let agrees = self.condition.resync_offset == u64::MAX && is_made;
         let is_whole = self.missing_count() == 0 && self.roster.recovering().next().is_none();
         match &self.intent {
-            _ if !self.is_bitmap_settled() => Err(BitmapRefusal::Busy),
+            _ if !self.is_bitmap_settled() || !self.are_logs_settled() => Err(BitmapRefusal::Busy),
             _ if self.parity_logs.is_some() => Err(BitmapRefusal::ParityLogs),
             None if !is_to_be_there => Err(BitmapRefusal::HasNone),
             Some(_) if !agrees => Err(BitmapRefusal::InDoubt),
@@ -507,6 +529,89 @@ impl Array {
             }
             self.intent = Some(intent);
             self.condition.unpublished = true;
+        }
+        self.condition.changes += 1;
+    }
+
+    /// A person wants parity logs made at these places, all of one kind and one for each member; or those given up which there are. It is
+    /// so when [`Self::are_logs_settled`] says so.
+    ///
+    /// # Errors
+    /// There are none to give up; the array takes no writes, keeps something else, or needs what it has: nothing is changed.
+    pub fn handle_log_request(
+        &mut self,
+        now: Instant,
+        wanted: Option<BTreeMap<MemberId, LogPlace>>,
+    ) -> Result<(), LogRefusal> {
+        let is_own = wanted.as_ref().map(|places| {
+            let ppls = places.values().filter(|place| place.ppl().is_some()).count();
+            assert!(ppls == 0 || ppls == places.len(), "logs are of one kind");
+            ppls == 0
+        });
+        self.may_change_logs(is_own)?;
+        if planted(Bug::LogSkippedEarly)
+            && wanted.is_none()
+            && let Some(logs) = &mut self.parity_logs
+        {
+            logs.are_off();
+            self.condition.unpublished = true;
+        }
+        self.log_change.want(wanted);
+        self.step(now);
+        Ok(())
+    }
+
+    /// Whether parity logs may be made, our own or md's; or given up.
+    ///
+    /// # Errors
+    /// As [`Self::handle_log_request`] says.
+    pub fn may_change_logs(&self, is_own: Option<bool>) -> Result<(), LogRefusal> {
+        self.may_change_members()?;
+        let level = self.geometry.level();
+        let has_level = match is_own {
+            Some(false) => level == Level::Raid5,
+            Some(true) | None => level.family() == Family::Stripe,
+        };
+        // Nobody but a lockless bitmap knows where there is no parity yet.
+        let is_made = self.intent.as_ref().is_none_or(Intent::is_made);
+        let bears_bitmap = match is_own {
+            Some(true) => self.intent.as_ref().is_none_or(|intent| !intent.is_lockless()),
+            Some(false) => self.intent.is_none(),
+            None => true,
+        };
+        let is_whole = self.missing_count() == 0 && self.roster.recovering().next().is_none();
+        match () {
+            () if !self.is_bitmap_settled() || !self.are_logs_settled() => Err(LogRefusal::Busy),
+            () if !has_level => Err(LogRefusal::Level),
+            () if self.condition.resync_offset != u64::MAX || !is_made => Err(LogRefusal::InDoubt),
+            () if !is_whole => Err(LogRefusal::Degraded),
+            () if is_own.is_none() && self.parity_logs.is_none() => Err(LogRefusal::HasNone),
+            () if is_own.is_some() && self.parity_logs.is_some() => Err(LogRefusal::HasLogs),
+            () if !bears_bitmap => Err(LogRefusal::Bitmap),
+            () => Ok(()),
+        }
+    }
+
+    /// Whether no parity logs are being made or given up.
+    #[must_use]
+    pub fn are_logs_settled(&self) -> bool {
+        self.log_change.is_settled()
+    }
+
+    /// Superblocks say clean: the next tell of logs, or of none. Where somebody came meanwhile who has no place for one it stays as it is.
+    pub(super) fn change_logs(&mut self) {
+        let is_still = self.condition.on_disk == Activity::Clean;
+        let is_still = spoiled(Bug::LogJoinsUndrained, is_still, true);
+        assert!(is_still, "I3: nothing is written that is not logged, or logged in part");
+        if let Some(places) = self.log_change.begin() {
+            reached(Mark::LogsMade);
+            if !self.roster.all().all(|member| places.contains_key(&member)) {
+                return self.log_change.is_over();
+            }
+            let log = |(member, place)| (member, ParityLogSetup { place, newest: None });
+            self.parity_logs = Some(ParityLogs::new(places.into_iter().map(log), false));
+        } else {
+            reached(Mark::LogsGivenUp);
         }
         self.condition.changes += 1;
     }

@@ -26,6 +26,7 @@ mod event_count;
 mod facts;
 mod intent;
 mod jobs;
+mod log_change;
 mod machine;
 mod parity_log_record;
 mod parity_logs;
@@ -46,7 +47,7 @@ pub use effect::{ArrayEffect, MetadataArea, MetadataRecord, Notice};
 pub use jobs::{JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, JobRequest, Passed};
 pub use machine::Array;
 pub use parity_log_record::{ParityLogRecord, parity_log_for};
-pub use refusals::{BitmapRefusal, MemberRefusal};
+pub use refusals::{BitmapRefusal, LogRefusal, MemberRefusal};
 pub use roster::Wish;
 pub use setup::{
     ArraySetup, BitmapSetup, MemberSetup, ParityLogSetup, ReplacementSetup, Returns, SpareSetup,

@@ -16,6 +16,8 @@ pub struct ParityLogRecord {
     pub entries: Vec<LoggedEntry>,
     /// What the area holds is of no use, and may look like records: all of it is written.
     pub is_whole: bool,
+    /// The array keeps no log any more: what says that there is one of our own is wiped out, and nothing else is written.
+    pub is_end: bool,
 }
 
 /// What is to be written of a member's partial parity log: the offset on the device, in bytes, and the bytes.
@@ -27,6 +29,9 @@ pub fn parity_log_for(superblock: &Superblock, record: &ParityLogRecord) -> (u64
     let place = record.place;
     let start = superblock.log_start_bytes(place).expect("it has a log");
     let key = superblock.log_key(place);
+    if record.is_end {
+        return (start + place.used_bytes(), vec![0; superblock.log_tail(place).len()]);
+    }
     let record_of = |generation| PplRecord::bytes_of(generation, &record.entries, &key);
     let mut bytes = record.generation.map(record_of).unwrap_or_default();
     if record.is_whole {

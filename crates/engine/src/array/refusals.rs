@@ -27,6 +27,9 @@ pub enum MemberRefusal {
     /// It was opened for reading, has lost too much, or is being stopped.
     #[error("the array takes no writes")]
     NoWrites,
+    /// Parity logs are being made or given up: whether who comes needs one is not decided.
+    #[error("what the array keeps for a crash is being changed")]
+    Changing,
 }
 
 /// Why a bitmap is neither made nor given up.
@@ -51,5 +54,34 @@ pub enum BitmapRefusal {
     Degraded,
     /// The last change is under way.
     #[error("its bitmap is being changed")]
+    Busy,
+}
+
+/// Why parity logs are neither made nor given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogRefusal {
+    /// The array takes no changes.
+    #[error(transparent)]
+    Array(#[from] MemberRefusal),
+    /// Logs of partial parity are of no use here, or md knows none of its own.
+    #[error("its level has no such logs")]
+    Level,
+    /// It keeps a bitmap, beside which such logs are not kept.
+    #[error("it keeps a bitmap, and not such logs beside it")]
+    Bitmap,
+    /// It has logs, which are to be given up first.
+    #[error("it keeps parity logs")]
+    HasLogs,
+    /// It has none.
+    #[error("it keeps no parity logs")]
+    HasNone,
+    /// Parity does not agree everywhere yet.
+    #[error("it is being resynced")]
+    InDoubt,
+    /// A member is out, or does not hold all yet.
+    #[error("a member is missing or being recovered")]
+    Degraded,
+    /// The last change is under way.
+    #[error("what it keeps is being changed")]
     Busy,
 }

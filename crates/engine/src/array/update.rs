@@ -8,7 +8,8 @@ use std::sync::Arc;
 use braid_geometry::Slot;
 use braid_hooks::{Bug, planted, spoiled};
 use braid_ondisk::{
-    BadBlockLog, BadRange, Features, Role, Superblock, SuperblockUpdate, Timestamp, Version,
+    BadBlockLog, BadRange, Features, PplPlace, Role, Superblock, SuperblockUpdate, Timestamp,
+    Version,
 };
 
 use crate::ids::MemberId;
@@ -44,6 +45,8 @@ pub struct SuperblockState {
     pub log_counts: bool,
     /// Whether there is a write-intent bitmap; none to leave what each says.
     pub has_bitmap: Option<bool>,
+    /// Where members have a partial parity log; nobody has one if this is empty.
+    pub ppls: Arc<[(MemberId, PplPlace)]>,
 }
 
 /// The times that updates carry.
@@ -126,8 +129,18 @@ pub fn apply_to(
     }
     let has_bitmap = state.has_bitmap;
     let has_bitmap = spoiled(Bug::BitmapUntold, has_bitmap, None);
+    // One takes the other's place.
+    let is_told = true;
+    let is_told = spoiled(Bug::PplUntold, is_told, false);
+    if state.ppls.is_empty() && is_told {
+        superblock.name_ppl(None);
+    }
     if let Some(is_there) = has_bitmap {
         superblock.name_bitmap(is_there);
+    }
+    let ppl = state.ppls.iter().find(|(id, _)| *id == member && is_told);
+    if let Some((_, place)) = ppl {
+        superblock.name_ppl(Some(*place));
     }
 }
 

@@ -16,7 +16,7 @@ use crate::array::{ArrayView, Gate};
 use crate::buffer::{BlockIndex, Buffer};
 use crate::computation::Computation;
 use crate::context::{Common, PieceKey};
-use crate::effect::{LogTicket, MemberIoDone, MemberOperation};
+use crate::effect::{LogTicket, MemberIoDone, MemberOperation, Report};
 use crate::ids::IoId;
 use crate::request::{Operation, Piece};
 use crate::slab::Slab;
@@ -42,6 +42,8 @@ pub(crate) struct Stripes {
     pub(super) lacking_intent: u32,
     /// Stripes whose answer waits for superblocks.
     pub(super) awaiting_record: u32,
+    /// The view of which it was said last that writes are held up ([`Report::HeldUp`]).
+    held_up_in: Option<u64>,
     pub(super) in_flight: Slab<IoOwner>,
     pub(super) copies: Slab<CopyOut>,
     /// Of the batch that is being looked at; kept for its memory.
@@ -86,6 +88,7 @@ impl Stripes {
             is_whole: false,
             lacking_intent: 0,
             awaiting_record: 0,
+            held_up_in: None,
             in_flight: Slab::default(),
             copies: Slab::default(),
             content: Content::default(),
@@ -352,8 +355,27 @@ impl Stripes {
             if !self.serve_reads(common)
                 && !self.scheduler.promote_first(&mut common.counters.cache)
             {
-                return;
+                return self.tell_if_held_up(common);
             }
+        }
+    }
+
+    /// While the gate is closed: what began before it was may stand in line for stripes that wait for it to open, or behind such work.
+    fn tell_if_held_up(&mut self, common: &mut Common) {
+        let epoch = common.view.epoch;
+        let may_be = common.view.gate == Gate::Closed && self.lacking_intent > 0;
+        if !may_be || common.pieces.writes() == 0 || self.held_up_in == Some(epoch) {
+            return;
+        }
+        let waits = |number| {
+            let stripe = self.pool.stripe(number);
+            stripe.phase() == Phase::Ready && !stripe.has_intent()
+        };
+        let mut in_use = self.pool.numbers().filter(|number| self.pool.is_in_use(*number));
+        if in_use.all(waits) {
+            reached(Mark::HeldUpByGate);
+            self.held_up_in = Some(epoch);
+            common.report(Report::HeldUp { epoch });
         }
     }
 

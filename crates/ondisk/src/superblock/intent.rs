@@ -144,6 +144,37 @@ impl Superblock {
         })
     }
 
+    /// Where a partial parity log of so many sectors is, if one is named, whatever its size; or where it would be. None if there is no
+    /// room for it.
+    #[must_use]
+    pub fn ppl_place_of(&self, size_sectors: u16) -> Option<PplPlace> {
+        let fits = |place: &PplPlace| place.size_sectors >= size_sectors;
+        let free = || self.ppl_place().filter(fits).map(|place| PplPlace { size_sectors, ..place });
+        self.intent.ppl.or_else(free)
+    }
+
+    /// Says that there is a partial parity log at this place, or that there is none; changes nothing if one is named and is to be.
+    ///
+    /// # Panics
+    /// As [`Self::set_ppl`] does.
+    pub fn name_ppl(&mut self, place: Option<PplPlace>) {
+        match place {
+            Some(place) if self.intent.ppl.is_none() => self.set_ppl(place),
+            None if self.intent.ppl.is_some() => self.forget_ppl(),
+            _ => {}
+        }
+    }
+
+    fn forget_ppl(&mut self) {
+        self.intent.ppl = None;
+        let features = self.state.features.without(Features::PPL);
+        self.state.features = features.without(Features::MULTIPLE_PPLS);
+        let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
+        head.identity.feature_map = U32::new(self.state.features.0);
+        head.shape.intent = [0; 4];
+        seal(&mut self.raw.0);
+    }
+
     /// Says that there is a partial parity log at this place.
     ///
     /// # Panics

@@ -71,6 +71,8 @@ impl World {
             self.engine.pending.iter().any(|event| event.waits_for().is_some_and(is_of_disk));
         let is_waiting = machines.array.spares().into_iter().any(is_of_disk);
         let may_write = machines.shards[0].view.gate != Gate::Broken;
+        // Nobody comes while logs are made or given up.
+        let may_write = may_write && machines.array.are_logs_settled();
         let is_plain = self.bad_logs.is_none() && self.engine.elevators.is_empty();
         // One that is withheld is said to be out with the first update.
         let is_known = self.out.contains(&disk);

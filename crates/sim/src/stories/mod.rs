@@ -79,6 +79,7 @@ pub fn asked_for() {
     (0..40).for_each(tests::tell_of_bitmaps);
     (0..40).for_each(tests::tell_of_lockless_bitmaps);
     (0..120).for_each(tests::tell_of_parity_logs);
+    (0..120).for_each(tests::tell_of_log_changes);
     tests::tell_of_what_is_read();
     tests::tell_of_what_cannot_be_made();
 }

@@ -271,7 +271,8 @@ fn metadata(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
         // A log that holds a record is believed to name all that may not fit. Until parity is right it holds none.
         let generation = (plan.sync != Sync::Pending).then_some(1);
         let (sector, entries) = (0, Vec::new());
-        let record = ParityLogRecord { place, sector, generation, entries, is_whole: true };
+        let record =
+            ParityLogRecord { place, sector, generation, entries, is_whole: true, is_end: false };
         let (offset, bytes) = parity_log_for(superblock, &record);
         Snippet { offset, bytes }
     });

@@ -164,6 +164,10 @@ impl Intent {
         self.lockless.as_ref().is_none_or(|lockless| lockless.shown().is_empty())
     }
 
+    pub(in super::super) fn is_lockless(&self) -> bool {
+        self.lockless.is_some()
+    }
+
     /// Of a lockless bitmap: what is to be made to agree though no write was interrupted there, and what no comparison is about.
     pub(in super::super) fn lazy(&self) -> Option<(&Bits, &Bits)> {
         let lockless = self.lockless.as_ref()?;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use braid_geometry::Slot;
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
-use braid_ondisk::{LogPlace, LoggedEntry, OwnLogPlace, PPL_ENTRIES_MAX, PPL_HEADER_SECTORS};
+use braid_ondisk::{
+    LogPlace, LoggedEntry, OwnLogPlace, PPL_ENTRIES_MAX, PPL_HEADER_SECTORS, PplPlace,
+};
 
 use super::decide::{Facts, Stage};
 use crate::array::parity_log_record::ParityLogRecord;
@@ -25,6 +27,8 @@ enum Holds {
     Nothing,
     /// Records of this array, and nothing that looks like one.
     Records,
+    /// Nothing says that there is a log.
+    NoLog,
 }
 
 /// The log of one member.
@@ -65,6 +69,7 @@ impl Log {
             generation,
             entries,
             is_whole: false,
+            is_end: false,
         })
     }
 }
@@ -139,6 +144,41 @@ impl ParityLogs {
         own.min_by_key(|place| place.size_sectors)
     }
 
+    /// Where members have md's.
+    pub(in super::super) fn ppls(&self) -> impl Iterator<Item = (MemberId, PplPlace)> {
+        self.logs.iter().filter_map(|(member, log)| Some((*member, log.place.ppl()?)))
+    }
+
+    /// Members of these whose head is to be wiped out, as the array keeps no log of our own any more.
+    fn with_head(&self, members: impl Iterator<Item = MemberId>) -> impl Iterator<Item = MemberId> {
+        let has_head =
+            |log: &Log| matches!(log.place, LogPlace::Own(_)) && log.holds != Holds::NoLog;
+        members.filter(move |member| self.logs.get(member).is_some_and(has_head))
+    }
+
+    /// Whether nothing of a log of our own is left to be found on these members.
+    pub(in super::super) fn are_wiped_out(&self, members: impl Iterator<Item = MemberId>) -> bool {
+        self.with_head(members).next().is_none()
+    }
+
+    /// What wipes out the heads of these members.
+    pub(in super::super) fn wipe_out(
+        &mut self,
+        members: impl Iterator<Item = MemberId>,
+    ) -> Vec<(MemberId, Arc<ParityLogRecord>)> {
+        assert!(!self.is_out() && self.live.is_empty(), "nothing is logged any more");
+        let due: Vec<MemberId> = self.with_head(members).collect();
+        let record = |member: &MemberId| {
+            let (place, sector, entries) = (self.logs[member].place, 0, Vec::new());
+            let (generation, is_whole, is_end) = (None, false, true);
+            let record = ParityLogRecord { place, sector, generation, entries, is_whole, is_end };
+            (*member, Arc::new(record))
+        };
+        let records = due.iter().map(record).collect();
+        self.blanks.extend(due.into_iter().map(|member| (member, Holds::NoLog)));
+        records
+    }
+
     /// A member may come that has room for a log.
     pub(in super::super) fn keep(&mut self, member: MemberId, place: LogPlace) {
         self.logs.insert(member, Log::new(ParityLogSetup { place, newest: None }));
@@ -165,6 +205,11 @@ impl ParityLogs {
     /// Whether shards are to have everything logged.
     pub(in super::super) fn is_on(&self) -> bool {
         self.is_on
+    }
+
+    /// Shards log nothing any more.
+    pub(in super::super) fn are_off(&mut self) {
+        self.is_on = false;
     }
 
     /// What an update of superblocks wants logs to hold before it.
@@ -251,7 +296,14 @@ impl ParityLogs {
                 let generation = (wanted == Holds::Records).then_some(log.generation);
                 let (sector, entries) = (0, Vec::new());
                 let place = log.place;
-                let record = ParityLogRecord { place, sector, generation, entries, is_whole: true };
+                let record = ParityLogRecord {
+                    place,
+                    sector,
+                    generation,
+                    entries,
+                    is_whole: true,
+                    is_end: false,
+                };
                 records.push((member, Arc::new(record)));
                 self.blanks.insert(member, wanted);
             }

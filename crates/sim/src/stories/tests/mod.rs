@@ -23,6 +23,7 @@ mod healthy;
 mod jobs;
 mod limits;
 mod lockless;
+mod log_change;
 mod matrix;
 mod parity_log;
 mod replace;
@@ -41,6 +42,8 @@ pub(super) use cache::replaced_while_a_flush_waits;
 pub(super) use jobs::failed_by_person;
 #[cfg(braid_hooks)]
 pub(super) use lockless::tell as tell_of_lockless_bitmaps;
+#[cfg(braid_hooks)]
+pub(super) use log_change::tell as tell_of_log_changes;
 #[cfg(braid_hooks)]
 pub(super) use parity_log::tell as tell_of_parity_logs;
 #[cfg(braid_hooks)]

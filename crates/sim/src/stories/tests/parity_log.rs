@@ -16,7 +16,7 @@ pub(super) const WRITES: Mix =
     Mix { reads: 5, writes: 80, zeroes: 5, trims: 2, flushes: 8, ..Mix::ALL };
 
 /// Levels with parity, of any layout, with a log of their own: one with room for a record, or for a few. RAID-5 with md's, too.
-fn designs() -> Vec<Design> {
+pub(super) fn designs() -> Vec<Design> {
     let has_parity = |design: &Design| {
         matches!(design.level, Level::Raid4 | Level::Raid5 | Level::Raid6) && design.slots > 2
     };
@@ -47,7 +47,7 @@ pub(super) fn some_disks(design: &Design, random: &mut Random) -> Vec<usize> {
     all
 }
 
-fn opened(design: Design, seed: u64) -> Script {
+pub(super) fn opened(design: Design, seed: u64) -> Script {
     let mut scene = Scene::new(design, seed);
     scene.manner.jobs_paused = false;
     scene.errors_allowed = false;
@@ -56,7 +56,7 @@ fn opened(design: Design, seed: u64) -> Script {
 
 /// The array is cut off, and started again without some disks, or with all; all that can be had of it is read. False if it may not be
 /// started so, as somebody was out already, or may be.
-fn starts_without(story: &mut Script, withheld: &[usize], may_fail: bool) -> bool {
+pub(super) fn starts_without(story: &mut Script, withheld: &[usize], may_fail: bool) -> bool {
     let power = story.random.chance(60);
     story.begins_anew();
     story.world.crash(power);

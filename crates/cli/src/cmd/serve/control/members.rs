@@ -392,5 +392,6 @@ fn code_of(refusal: MemberRefusal) -> Code {
         MemberRefusal::Needed => Code::MemberNeeded,
         MemberRefusal::NoRedundancy => Code::NoRedundancy,
         MemberRefusal::NoWrites => Code::ArrayFailed,
+        MemberRefusal::Changing => Code::BitmapBusy,
     }
 }

@@ -1,0 +1,96 @@
+//! A person has parity logs made, or gives them up, while the array runs.
+//!
+//! # Invariants
+//! - A superblock that is the first to name a log of md's, or that says that our own counts, is written after the log
+//!   [check: random_worlds_hold_and_meet_every_kind_of_fault].
+
+use std::collections::BTreeMap;
+
+use braid_engine::array::{LogRefusal, MemberId, SuperblockState};
+use braid_ondisk::{LogPlace, PplLog, PplPlace};
+
+use crate::chances::Purpose;
+use crate::cut::Kind;
+use crate::fault::{Fault, Mishap};
+use crate::open;
+use crate::world::World;
+
+/// Ordinals of changes among the faults of a cycle: behind those of the bitmap.
+const FIRST_ORDINAL: u64 = 9100;
+/// Runs, of a hundred, in which logs are made or given up.
+const CHANGES_PERCENT: u64 = 15;
+
+impl World {
+    /// Adds to the plan of a run of about `steps` steps from `now` on that a person gives logs up, or has them made. That is so where they
+    /// have room: where the array was made with them.
+    pub(crate) fn plan_log_changes(&mut self, (now, steps): (u64, u64)) {
+        let mut random = self.chances.of(Purpose::ParityLogs, 3);
+        if self.metadata.design.log_sectors == 0 || !random.chance(CHANGES_PERCENT) {
+            return;
+        }
+        for ordinal in FIRST_ORDINAL..FIRST_ORDINAL + 1 + random.below(3) {
+            let step = now + random.below(steps);
+            if !self.chances.leaves_out(Kind::Fault, ordinal) {
+                let mishap = Mishap::ChangesLogs;
+                self.engine.plan.faults.push(Fault { step, disk: 0, mishap, ordinal });
+            }
+        }
+    }
+
+    /// A person has logs made, of the kind and size that the array was made with; or gives up what there is.
+    pub(crate) fn changes_logs(&mut self, makes: bool) -> Result<(), LogRefusal> {
+        let design = self.metadata.design;
+        let machines = &self.engine.machines;
+        let place = |member: MemberId| {
+            let superblock = &machines.members[usize::from(member.0)].superblock;
+            let ppl = || {
+                let place = superblock.ppl_place_of(design.log_sectors)?;
+                Some(LogPlace::Ppl(PplPlace { multiple: design.log_is_ring, ..place }))
+            };
+            let own = design.own_log(superblock).map(LogPlace::Own);
+            let place = if design.log_is_own { own } else { ppl() };
+            Some((member, place?))
+        };
+        let places: Option<BTreeMap<MemberId, LogPlace>> =
+            machines.array.members().into_iter().map(place).collect();
+        // Beside a bitmap that was made since there may be less room.
+        if makes && places.is_none() {
+            return Err(LogRefusal::Bitmap);
+        }
+        let wanted = places.filter(|_| makes);
+        let now = self.clock.now;
+        let changed = self.engine.machines.array.handle_log_request(now, wanted);
+        self.tally.count(if changed.is_ok() { "log-changes" } else { "logs-stay" });
+        self.drain_array();
+        changed
+    }
+
+    /// What a superblock is about to say of logs is so.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub(crate) fn check_log_is_there(&self, member: MemberId, state: &SuperblockState) {
+        let side = &self.engine.machines.members[usize::from(member.0)];
+        let disk = &self.disks[side.disk];
+        let named = state.ppls.iter().find(|(id, _)| *id == member);
+        let is_in = self.engine.machines.array.members().contains(&member)
+            && !self.engine.machines.array.spares().contains(&member);
+        if let Some((_, place)) = named.filter(|_| is_in && side.superblock.intent.ppl.is_none()) {
+            let start = side.superblock.log_start_bytes(LogPlace::Ppl(*place));
+            let start = usize::try_from(start.expect("it is on the disk")).expect("and in memory");
+            let bytes = &disk.seen[start..start + place.used_bytes() as usize];
+            let log = PplLog::read(bytes, *place, &side.superblock.uuid_as_stored());
+            let is_there = log.is_ok_and(|log| log.newest.is_some());
+            assert!(
+                is_there,
+                "the superblock of disk {} names no log before it is there",
+                side.disk
+            );
+        }
+        if state.log_counts && is_in {
+            let own = open::own_log(disk, &side.superblock);
+            let is_there = own.is_some_and(|own| own.place.is_ok());
+            assert!(is_there, "a log counts that is not on disk {}", side.disk);
+        }
+    }
+}
