@@ -60,6 +60,12 @@ impl Volume {
         Ok(BitmapSuperblock::new(sectors, chunk_bytes, reserved))
     }
 
+    /// Sectors that the bitmap takes on each member; 0 if there is none.
+    #[must_use]
+    pub fn bitmap_sectors(&self) -> u64 {
+        self.core().look(Array::bitmap_sectors)
+    }
+
     /// Whether a bitmap may be made now, instead of the one that there is if there is one; or that be given up.
     ///
     /// # Errors
@@ -97,7 +103,7 @@ impl Volume {
 }
 
 impl Core {
-    fn look<R>(self: &Arc<Self>, look: impl FnOnce(&Array) -> R) -> R {
+    pub(crate) fn look<R>(self: &Arc<Self>, look: impl FnOnce(&Array) -> R) -> R {
         self.array.inspect(look, || self.drive(Machine::Array))
     }
 }

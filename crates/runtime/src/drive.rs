@@ -290,6 +290,9 @@ impl Core {
                 ArrayEvent::Bitmap(wanted, answer) => {
                     let _ = answer.send(array.handle_bitmap_request(now, wanted));
                 }
+                ArrayEvent::Logs(wanted, answer) => {
+                    let _ = answer.send(array.handle_log_request(now, wanted));
+                }
                 ArrayEvent::Job(request) => array.handle_job_request(now, request),
                 ArrayEvent::Pace => {}
                 ArrayEvent::Timeout => array.handle_timeout(now),

@@ -3,17 +3,20 @@
 //! Where it stands: below all that tells them anything. An event is left in the machine's inbox
 //! ([`braid_dispatch::Combiner`]); then the machine is driven ([`crate::drive`]).
 
+use std::collections::BTreeMap;
+
 use braid_engine::SitOut;
 use braid_engine::Tuning;
 use braid_engine::array::{
-    ArrayView, BitmapRefusal, JobRequest, MemberId, MemberRefusal, MetadataArea, SpareSetup, Wish,
+    ArrayView, BitmapRefusal, JobRequest, LogRefusal, MemberId, MemberRefusal, MetadataArea,
+    SpareSetup, Wish,
 };
 use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
 use braid_engine::effect::{LogTicket, MemberIoDone, Report, SlowMembers};
 use braid_engine::request::{Piece, RequestId, ShardIndex};
 use braid_engine::work::Work;
-use braid_ondisk::BitmapSuperblock;
+use braid_ondisk::{BitmapSuperblock, LogPlace};
 
 use crate::sync::Arc;
 use crate::sync::mpsc::Sender;
@@ -46,6 +49,8 @@ pub(crate) enum ArrayEvent {
     Member(MemberChange, Sender<Result<(), MemberRefusal>>),
     /// A bitmap is to be made, or that given up which there is.
     Bitmap(Option<BitmapSuperblock>, Sender<Result<(), BitmapRefusal>>),
+    /// Parity logs are to be made at these places, or those given up which there are.
+    Logs(Option<BTreeMap<MemberId, LogPlace>>, Sender<Result<(), LogRefusal>>),
     /// How fast jobs go is to be looked at.
     Pace,
     Timeout,

@@ -87,6 +87,8 @@ mod operator;
 mod options;
 #[cfg(not(loom))]
 mod pacing;
+#[cfg(not(loom))]
+mod parity_logs;
 mod requests;
 #[cfg(not(loom))]
 mod scheduling;
@@ -132,6 +134,8 @@ pub use open::{OpenError, OpenMember};
 #[cfg(not(loom))]
 pub use options::{Direct, Io, Options};
 #[cfg(not(loom))]
+pub use parity_logs::{LogError, LogKind};
+#[cfg(not(loom))]
 pub use scheduling::{Elevator, ElevatorState, ElevatorTuning, Multiplex, Scheduling};
 #[cfg(not(loom))]
 pub use updates::{Recorded, RecordedMember};
@@ -143,7 +147,7 @@ pub use braid_dispatch::{
 };
 pub use braid_elevator::{MultiplexerSettings, Slice};
 pub use braid_engine::array::{
-    ArrayView, BitmapRefusal, Gate, JobEnd, JobKind, JobProgress, JobRequest, MemberId,
+    ArrayView, BitmapRefusal, Gate, JobEnd, JobKind, JobProgress, JobRequest, LogRefusal, MemberId,
     MemberRefusal, MemberView, Notice, Wish,
 };
 pub use braid_engine::cause::{Answer, Asked, Cause};

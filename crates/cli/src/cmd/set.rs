@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// job-floor=SIZE, job-ceiling=SIZE|none; elevator=auto|deadline|none, elevator:SLOT=... for one member,
     /// multiplexer=auto|on|off, multiplexer-period=MS, multiplexer-share=MIN-MAX, read-expiry=MS,
     /// write-expiry=MS, writes-starved=COUNT, batch=COUNT, depth=COUNT; connections=COUNT,
-    /// payload-memory=SIZE, idle-limit=SECONDS; consistency=bitmap|resync, bitmap-chunk=SIZE (written to the members); jobs=on|paused, spare-group=NAME|off, check-every=TIME|off (such as 30d; kept over
+    /// payload-memory=SIZE, idle-limit=SECONDS; consistency=bitmap|log|ppl|resync, bitmap-chunk=SIZE (written to the members); jobs=on|paused, spare-group=NAME|off, check-every=TIME|off (such as 30d; kept over
     /// restarts). Without any, what is set now is printed. Of an array that is stopped: kernel-compat MEMBER..., which has its
     /// superblocks say no logical block, so that kernels before 6.19 take it.
     #[arg(value_name = "KEY=VALUE")]

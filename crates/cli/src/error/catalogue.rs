@@ -191,16 +191,16 @@ pub(crate) const CATALOGUE: [Entry; 77] = [
         exit: Exit::Refused,
         explanation: "A write-intent bitmap names what may not agree after a crash, and what a member that is away has missed. \
                       As long as it is needed for that it is not given up, nor made anew with another size: the array is to \
-                      be resynced, or rebuilt, first. Parity logs, braid's own or md's, are chosen when an array is made. Nothing \
-                      was changed.",
+                      be resynced, or rebuilt, first. The same holds of parity logs, braid's own or md's, which are neither made nor given \
+                      up before; md's are for RAID-5, and braid's own for levels 4, 5 and 6. Nothing was changed.",
     },
     Entry {
         code: Code::BitmapBusy,
-        title: "the bitmap is being changed",
+        title: "what the array keeps for a crash is being changed",
         exit: Exit::Busy,
-        explanation: "A bitmap is made, or given up, when every member has said so durably, and clients go on meanwhile. One \
-                      change is made at a time, and the last one is under way: a member takes long to answer. It goes on by \
-                      itself; `braid get` says how it is.",
+        explanation: "A bitmap is made, or given up, when every member has said so durably, and clients go on meanwhile; parity logs \
+                      in the same way, while clients' writes wait. One change is made at a time, and the last one is under way: a \
+                      member takes long to answer. It goes on by itself; `braid get` says how it is. No member comes before it is over.",
     },
     // Superblocks.
     Entry {

@@ -15,36 +15,36 @@ use crate::managed::{check, said, status};
 use crate::members::{MEMBER_BYTES, blank, text};
 use crate::remedies::refusal;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 const BLOCK_BYTES: usize = 64 << 10;
-const BLOCKS: usize = 48;
+pub(crate) const BLOCKS: usize = 48;
 
-fn without_bitmap(shape: Shape) -> Array {
+pub(crate) fn without_bitmap(shape: Shape) -> Array {
     Array::create_with("tank", shape, "16M", &["--consistency", "resync"])
 }
 
 /// What the array keeps, and what a bit stands for.
-fn kept(array: &Array) -> (String, Option<u64>) {
+pub(crate) fn kept(array: &Array) -> (String, Option<u64>) {
     let settings = done(array, &["get", "tank"])["settings"].take();
     let word = settings["consistency"].as_str().expect("a word").to_owned();
     (word, settings["bitmap-chunk"].as_u64())
 }
 
-fn set(array: &Array, words: &[&str]) -> Value {
+pub(crate) fn set(array: &Array, words: &[&str]) -> Value {
     let answer = done(array, &[&["set", "tank"], words].concat());
     check("SettingsAnswer", &answer);
     answer
 }
 
 /// What each block holds: flushed, or perhaps.
-type Blocks = Arc<Mutex<Vec<(u8, u8)>>>;
+pub(crate) type Blocks = Arc<Mutex<Vec<(u8, u8)>>>;
 
-fn block(number: u64, seed: u8) -> Vec<u8> {
+pub(crate) fn block(number: u64, seed: u8) -> Vec<u8> {
     crate::kit::random_bytes(number << 8 | u64::from(seed), BLOCK_BYTES)
 }
 
 /// A client that writes one block after the other and flushes each, until it is told to end, or its server does.
-fn writes(
+pub(crate) fn writes(
     served: &Served,
     blocks: &Blocks,
     is_over: &Arc<AtomicBool>,
@@ -65,7 +65,7 @@ fn writes(
 }
 
 /// What was flushed is there; of a block that was being written, either.
-fn assert_there(served: &Served, blocks: &Blocks) {
+pub(crate) fn assert_there(served: &Served, blocks: &Blocks) {
     let mut client = Client::connect(&served.socket, PATIENCE);
     for (number, (flushed, newest)) in
         (0..).zip(blocks.lock().expect("nobody panics with it").iter())
@@ -194,21 +194,7 @@ fn a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed() {
     assert_eq!(error["code"], "B048", "{error}");
     array.follow(&error, "Stop it, and serve it without --read-only");
     drop(served);
-    // Parity logs, which it has, or has not.
-    for word in ["ppl", "log"] {
-        let logged = Array::create_with("tank", RAID_5, "16M", &["--consistency", word]);
-        let served = logged.serve();
-        for wish in ["consistency=bitmap", "consistency=resync"] {
-            refused(&logged, &["set", "tank", wish], "B018", 12);
-        }
-        let same = format!("consistency={word}");
-        assert_eq!(set(&logged, &[&same])["changed"], serde_json::json!({}));
-        served.stop();
-    }
     let served = array.serve();
-    for wish in ["consistency=ppl", "consistency=log"] {
-        refused(&array, &["set", "tank", wish], "B018", 12);
-    }
     // Words.
     for words in [
         &["consistency=perhaps"][..],

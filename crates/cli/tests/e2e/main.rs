@@ -55,6 +55,7 @@ mod journaled;
 mod kit;
 mod living;
 mod load;
+mod log_changes;
 mod lost;
 mod managed;
 mod members;

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use braid_assembly::resync_sectors;
 use braid_geometry::{Family, Geometry, Level, SECTOR_BYTES, Shape, Slot};
 use braid_ondisk::{
-    ArrayFacts, BitmapPlace, BitmapSuperblock, DeviceFlags, LogPlace, NewSuperblock, OwnLogPlace,
-    Placement, PlacementError, PlacementRequest, PplPlace, Role, Superblock, Timestamp, Version,
-    placement,
+    ArrayFacts, BitmapPlace, BitmapSuperblock, DeviceFlags, LOG_SECTORS_MIN, LogPlace,
+    NewSuperblock, OwnLogPlace, Placement, PlacementError, PlacementRequest, PplPlace, Role,
+    Superblock, Timestamp, Version, placement,
 };
 use uuid::Uuid;
 
@@ -93,9 +93,6 @@ impl fmt::Display for Sync {
 
 /// Sectors of a lockless bitmap at most, as mdadm has it.
 const LOCKLESS_SECTORS_MAX: u32 = 256;
-
-/// Sectors of the least partial parity log that md takes: a header, and 128 KiB.
-const PPL_SECTORS_MIN: u16 = 8 + 256;
 
 /// What keeps redundancy right over a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -561,7 +558,7 @@ fn own_logs(
         superblock.own_log_place(bitmap_sectors).map_or(0, |place| place.size_sectors)
     };
     let size_sectors = superblocks.iter().map(size).min().unwrap_or(0);
-    if size_sectors < u32::from(PPL_SECTORS_MIN) {
+    if size_sectors < u32::from(LOG_SECTORS_MIN) {
         return Err(no_room_for_logs(
             args,
             "logs",
@@ -598,7 +595,7 @@ fn parity_logs(args: &Args, superblocks: &mut [Superblock]) -> Result<Consistenc
     let places: Vec<Option<PplPlace>> = superblocks.iter().map(Superblock::ppl_place).collect();
     let room = |place: &Option<PplPlace>| place.map_or(0, |place| place.size_sectors);
     let size_sectors = places.iter().map(room).min().unwrap_or(0);
-    if size_sectors < PPL_SECTORS_MIN {
+    if size_sectors < LOG_SECTORS_MIN {
         return Err(no_room_for_logs(args, "partial parity logs", "beside data and superblock"));
     }
     for (superblock, place) in superblocks.iter_mut().zip(places) {
@@ -613,7 +610,7 @@ fn no_room_for_logs(args: &Args, logs: &str, place: &str) -> CliError {
     better.consistency = Some("resync".to_owned());
     let what = format!("the members of {} have no room for {logs}", args.name);
     let error = CliError::new(Code::SizeInvalid, what).about(args.name.clone());
-    let needed = format_size_exact(u64::from(PPL_SECTORS_MIN) * SECTOR_BYTES);
+    let needed = format_size_exact(u64::from(LOG_SECTORS_MIN) * SECTOR_BYTES);
     let error = error.because(format!("each needs {needed} {place}"));
     error.remedy(Risk::Change, "Instead", better.command_line())
 }

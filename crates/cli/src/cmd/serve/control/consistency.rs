@@ -5,8 +5,11 @@
 //! ```
 //!
 //! Unlike other settings it stands on members, and is there after a restart. So it is set by itself: others go back by what is set to
-//! before, and are refused with nothing changed. What it overwrites is md's own space for a bitmap, and what takes it back is the other
-//! word.
+//! before, and are refused with nothing changed. What it overwrites is md's own space for a bitmap or a log, and space between that and
+//! the data; and what takes it back is the other word.
+//!
+//! What leads from one to the other is up to three changes, in this order: logs are given up; a bitmap is made, or given up; logs are made
+//! ([`Steps`]). All are judged before the first. Between two of them the array keeps what both leave: a bitmap or nothing.
 //!
 //! Invariants
 //! - refused, or with a dry run, nothing is changed [check: a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed].
@@ -14,7 +17,9 @@
 use braid_control::model::Settings;
 use braid_geometry::{Family, Slot};
 use braid_ondisk::BitmapSuperblock;
-use braid_runtime::{BitmapError, BitmapRefusal, MemberRefusal, Volume};
+use braid_runtime::{
+    BitmapError, BitmapRefusal, LogError, LogKind, LogRefusal, MemberRefusal, Volume,
+};
 
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
@@ -40,13 +45,24 @@ enum Kept {
     OwnLogs(Option<u64>),
 }
 
-/// What is to be changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is to become of the bitmap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Change {
+    #[default]
     None,
     /// A bitmap is made, in the place of what there is.
     Make(BitmapSuperblock),
     GiveUp,
+}
+
+/// What is to be changed, in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Steps {
+    /// Logs are given up.
+    ends_logs: bool,
+    bitmap: Change,
+    /// These are made.
+    logs: Option<LogKind>,
 }
 
 /// What an array is called.
@@ -61,7 +77,7 @@ pub(super) struct Consistency {
     kept: Kept,
     policy: Option<Policy>,
     chunk_bytes: Option<u32>,
-    change: Change,
+    steps: Steps,
 }
 
 impl Consistency {
@@ -75,7 +91,7 @@ impl Consistency {
             None if volume.parity_logs().is_some() => Kept::ParityLogs,
             None => Kept::Resync,
         };
-        Self { kept, policy: None, chunk_bytes: None, change: Change::None }
+        Self { kept, policy: None, chunk_bytes: None, steps: Steps::default() }
     }
 
     /// Reads one setting; says why if it makes no sense.
@@ -83,7 +99,7 @@ impl Consistency {
         match key {
             POLICY => {
                 let policy = Policy::parse(text).filter(|one| *one != Policy::Lockless);
-                let policy = policy.ok_or("it is 'bitmap' or 'resync'")?;
+                let policy = policy.ok_or("it is 'bitmap', 'resync', 'log' or 'ppl'")?;
                 self.policy = Some(policy);
             }
             CHUNK => {
@@ -107,44 +123,96 @@ impl Consistency {
             Kept::Resync | Kept::NoRedundancy => Policy::Resync,
         };
         let refused = Refused { volume, named, asked };
-        let is_to_be_there = match (self.policy.unwrap_or(had), kept) {
+        let policy = self.policy.unwrap_or(had);
+        match (policy, kept) {
             (Policy::Bitmap, Kept::Bitmap(bytes)) if is_asked(bytes) => return Ok(()),
+            (Policy::Log, Kept::OwnLogs(Some(bytes))) if is_asked(bytes) => return Ok(()),
             (policy, _) if policy == had && asked.is_none() => return Ok(()),
-            (Policy::Resync, _) if asked.is_some() => return Err(refused.no_bitmap()),
-            // A lockless one is made with its array: its word is not taken here.
-            (Policy::Ppl | Policy::Log | Policy::Lockless, _) => {
-                let has_logs = matches!(kept, Kept::ParityLogs | Kept::OwnLogs(_));
-                return Err(refused.parity_logs(has_logs));
-            }
-            (Policy::Bitmap, _) => true,
-            (Policy::Resync, _) => false,
+            (Policy::Resync | Policy::Ppl, _) if asked.is_some() => return Err(refused.no_bitmap()),
+            _ => {}
+        }
+        // A lockless one is made with its array, and nothing is kept beside it.
+        let is_lockless = volume.bitmap().is_some_and(|look| look.unwritten.is_some());
+        let has_bitmap = match kept {
+            Kept::Bitmap(bytes) | Kept::OwnLogs(Some(bytes)) => Some(bytes),
+            _ => None,
         };
-        let may = volume.may_change_bitmap(is_to_be_there);
-        may.map_err(|error| refused.by(&error))?;
-        (self.kept, self.change) = match is_to_be_there {
-            false => (Kept::Resync, Change::GiveUp),
-            true => {
-                let planned = volume.plan_bitmap(asked).map_err(|error| refused.by(&error))?;
-                (Kept::Bitmap(planned.chunk_bytes.into()), Change::Make(planned))
+        let keeps_bitmap = has_bitmap.is_some_and(is_asked) && !is_lockless;
+        let logs = match policy {
+            Policy::Ppl => Some(LogKind::Ppl),
+            Policy::Log => Some(LogKind::Own),
+            Policy::Bitmap | Policy::Resync | Policy::Lockless => None,
+        };
+        let ends_logs = matches!(kept, Kept::ParityLogs | Kept::OwnLogs(_));
+        let makes_bitmap = matches!(policy, Policy::Bitmap | Policy::Log) && !keeps_bitmap;
+        let ends_bitmap = matches!(policy, Policy::Resync | Policy::Ppl) && has_bitmap.is_some();
+        if ends_logs {
+            volume.may_change_logs(None).map_err(|error| refused.by_logs(&error))?;
+        } else if makes_bitmap || ends_bitmap {
+            volume.may_change_bitmap(makes_bitmap).map_err(|error| refused.by(&error))?;
+        }
+        if logs.is_some() {
+            // What is in their way is given up before.
+            let in_the_way = [LogRefusal::HasLogs, LogRefusal::Bitmap].map(LogError::from);
+            let may = volume.may_change_logs(logs);
+            let may = may.or_else(|error| match in_the_way.contains(&error) {
+                true => Ok(()),
+                false => Err(error),
+            });
+            may.map_err(|error| refused.by_logs(&error))?;
+        }
+        let bitmap = match () {
+            () if makes_bitmap => {
+                planned(volume, asked, policy).map_err(|error| refused.by(&error))?
             }
+            () if ends_bitmap => Change::GiveUp,
+            () => Change::None,
+        };
+        let bitmap_bytes = match bitmap {
+            Change::Make(planned) => Some(u64::from(planned.chunk_bytes)),
+            Change::GiveUp => None,
+            Change::None => has_bitmap,
+        };
+        if let Some(kind) = logs {
+            let sectors = match bitmap {
+                Change::Make(planned) => planned.area_sectors(),
+                Change::GiveUp => 0,
+                Change::None => volume.bitmap_sectors(),
+            };
+            volume.plan_logs(kind, sectors).map_err(|error| refused.by_logs(&error))?;
+        }
+        self.steps = Steps { ends_logs, bitmap, logs };
+        self.kept = match (logs, bitmap_bytes) {
+            (Some(LogKind::Ppl), _) => Kept::ParityLogs,
+            (Some(LogKind::Own), bytes) => Kept::OwnLogs(bytes),
+            (None, Some(bytes)) => Kept::Bitmap(bytes),
+            (None, None) => Kept::Resync,
         };
         Ok(())
     }
 
     /// Whether anything is to be written to members.
     pub(super) fn changes(&self) -> bool {
-        self.change != Change::None
+        self.steps != Steps::default()
     }
 
     /// Makes it so. Returns when superblocks say it.
     pub(super) fn apply(self, volume: &Volume, named: &Named<'_>) -> Result<(), CliError> {
-        let wanted = match self.change {
-            Change::None => return Ok(()),
-            Change::Make(bitmap) => Some(bitmap),
-            Change::GiveUp => None,
-        };
         let refused = Refused { volume, named, asked: self.chunk_bytes };
-        volume.change_bitmap(wanted).map_err(|error| refused.by(&error))
+        let Steps { ends_logs, bitmap, logs } = self.steps;
+        if ends_logs {
+            volume.change_logs(None).map_err(|error| refused.by_logs(&error))?;
+        }
+        let changed = match bitmap {
+            Change::None => Ok(()),
+            Change::Make(bitmap) => volume.change_bitmap(Some(bitmap)),
+            Change::GiveUp => volume.change_bitmap(None),
+        };
+        changed.map_err(|error| refused.on_the_way(refused.by(&error), ends_logs))?;
+        let Some(kind) = logs else { return Ok(()) };
+        let has_begun = ends_logs || bitmap != Change::None;
+        let changed = volume.change_logs(Some(kind));
+        changed.map_err(|error| refused.on_the_way(refused.by_logs(&error), has_begun))
     }
 
     /// By its words.
@@ -159,6 +227,19 @@ impl Consistency {
         let mut settings = Settings::from([(POLICY.to_owned(), policy.into())]);
         settings.extend(chunk_bytes.map(|bytes| (CHUNK.to_owned(), bytes.into())));
         settings
+    }
+}
+
+/// A bitmap as it is to be made. Our own log does without where there is no room for any, as with an array that is made with it.
+fn planned(volume: &Volume, asked: Option<u32>, policy: Policy) -> Result<Change, BitmapError> {
+    match volume.plan_bitmap(asked) {
+        Ok(planned) => Ok(Change::Make(planned)),
+        Err(BitmapError::NoRoom { fitting_bytes: None, .. })
+            if policy == Policy::Log && asked.is_none() =>
+        {
+            Ok(Change::None)
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -192,16 +273,62 @@ impl Refused<'_> {
         error.because("nothing was changed").remedy(Risk::Change, "Have one made", command)
     }
 
-    /// Partial parity logs are chosen when an array is made.
-    fn parity_logs(&self, has_them: bool) -> CliError {
-        let error = self.stays(Code::ConsistencyStays);
-        let why = match has_them {
-            true => "it keeps parity logs, which close the write hole, and these are not given up",
-            false => {
-                "parity logs are made with the array; braid does not make them on one that there is"
+    /// Something was changed before this could not be.
+    fn on_the_way(&self, error: CliError, has_begun: bool) -> CliError {
+        if !has_begun {
+            return error;
+        }
+        let settings = Consistency::now(self.volume).to_settings();
+        let word = settings.get(POLICY).map(ToString::to_string).unwrap_or_default();
+        error.because(format!("what it kept before was given up already: now it keeps '{word}'"))
+    }
+
+    fn by_logs(&self, error: &LogError) -> CliError {
+        match error {
+            LogError::Refused(refusal) => self.by_log_refusal(*refusal),
+            LogError::NoRoom { member, needed_sectors } => {
+                let (name, word) = (self.named.name, &self.named.word);
+                let member = member.to_string_lossy();
+                let what = format!("{} has no room for a parity log of {name}", printable(&member));
+                let needed = format_size_exact(needed_sectors * 512);
+                let why = format!(
+                    "each member needs {needed} between superblock and data; nothing was changed"
+                );
+                let error = CliError::new(Code::SizeInvalid, what).about(name).because(why);
+                let command = format!("braid set {word} consistency=bitmap");
+                error.remedy(Risk::Change, "Keep a bitmap instead", command)
             }
-        };
-        self.look(error.because(why).because("nothing was changed"))
+        }
+    }
+
+    fn by_log_refusal(&self, refusal: LogRefusal) -> CliError {
+        let word = &self.named.word;
+        match refusal {
+            LogRefusal::Array(refusal) => self.by_members(refusal),
+            LogRefusal::Level => {
+                let error = self.stays(Code::ConsistencyStays);
+                let level = self.volume.geometry().level();
+                if level.family() != Family::Stripe {
+                    let why = "parity logs are of use where there is parity: on levels 4, 5 and 6";
+                    return self.look(error.because(why).because("nothing was changed"));
+                }
+                let error = error.because("md's partial parity log is one of RAID-5 alone");
+                let command = format!("braid set {word} consistency=log");
+                error.because("nothing was changed").remedy(
+                    Risk::Change,
+                    "Keep braid's own log, which does the same here",
+                    command,
+                )
+            }
+            LogRefusal::InDoubt => {
+                self.in_doubt("it is being resynced, and logs know nothing of what is to be")
+            }
+            LogRefusal::Degraded => self.degraded("a member is missing or being rebuilt"),
+            LogRefusal::Busy => self.busy(),
+            LogRefusal::HasNone | LogRefusal::HasLogs | LogRefusal::Bitmap => {
+                self.look(self.stays(Code::BitmapBusy).because("it was changed meanwhile"))
+            }
+        }
     }
 
     fn by(&self, error: &BitmapError) -> CliError {
@@ -230,43 +357,47 @@ impl Refused<'_> {
     }
 
     fn by_array(&self, refusal: BitmapRefusal) -> CliError {
-        let word = &self.named.word;
         match refusal {
             BitmapRefusal::Array(refusal) => self.by_members(refusal),
-            BitmapRefusal::ParityLogs => self.parity_logs(true),
-            BitmapRefusal::HasNone => {
-                self.look(self.stays(Code::BitmapBusy).because("it was given up meanwhile"))
+            BitmapRefusal::HasNone | BitmapRefusal::ParityLogs => {
+                self.look(self.stays(Code::BitmapBusy).because("it was changed meanwhile"))
             }
-            BitmapRefusal::InDoubt => {
-                let why = "it was interrupted while writing, and only its bitmap tells what is to be resynced";
-                let error = self.stays(Code::ConsistencyStays).because(why);
-                let wait = format!("braid wait {word}");
-                error.because("nothing was changed").remedy(
-                    Risk::Look,
-                    "Wait until it is resynced",
-                    wait,
-                )
-            }
-            BitmapRefusal::Degraded => {
-                let why = "a member is missing or being rebuilt, and only its bitmap tells what one lacks that comes back";
-                let error = self.stays(Code::ConsistencyStays).because(why);
-                let error = error.because("nothing was changed");
-                let (view, slots) = (self.volume.view(), self.volume.geometry().slots());
-                if (0..slots).all(|slot| view.member(Slot(slot)).is_some()) {
-                    let wait = format!("braid wait {word} --for rebuild");
-                    return error.remedy(Risk::Look, "Wait until it is rebuilt", wait);
-                }
-                let add = format!("braid add {word} DEVICE");
-                error.remedy(Risk::Change, "Put a device in its place", add)
-            }
-            BitmapRefusal::Busy => {
-                let what = format!("the bitmap of {} is being changed", self.named.name);
-                let error = CliError::new(Code::BitmapBusy, what).about(self.named.name);
-                let why = "it was asked for before, and not every member has answered yet; clients go on meanwhile";
-                let command = format!("braid get {word} {POLICY}");
-                error.because(why).remedy(Risk::Look, "See what it is by now", command)
-            }
+            BitmapRefusal::InDoubt => self.in_doubt(
+                "it was interrupted while writing, and only its bitmap tells what is to be resynced",
+            ),
+            BitmapRefusal::Degraded => self.degraded(
+                "a member is missing or being rebuilt, and only its bitmap tells what one lacks that comes back",
+            ),
+            BitmapRefusal::Busy => self.busy(),
         }
+    }
+
+    fn in_doubt(&self, why: &str) -> CliError {
+        let error = self.stays(Code::ConsistencyStays).because(why);
+        let wait = format!("braid wait {}", self.named.word);
+        error.because("nothing was changed").remedy(Risk::Look, "Wait until it is resynced", wait)
+    }
+
+    fn degraded(&self, why: &str) -> CliError {
+        let word = &self.named.word;
+        let error = self.stays(Code::ConsistencyStays).because(why);
+        let error = error.because("nothing was changed");
+        let (view, slots) = (self.volume.view(), self.volume.geometry().slots());
+        if (0..slots).all(|slot| view.member(Slot(slot)).is_some()) {
+            let wait = format!("braid wait {word} --for rebuild");
+            return error.remedy(Risk::Look, "Wait until it is rebuilt", wait);
+        }
+        let add = format!("braid add {word} DEVICE");
+        error.remedy(Risk::Change, "Put a device in its place", add)
+    }
+
+    fn busy(&self) -> CliError {
+        let what = format!("what {} keeps for a crash is being changed", self.named.name);
+        let error = CliError::new(Code::BitmapBusy, what).about(self.named.name);
+        let why =
+            "it was asked for before, and not every member has answered yet; it goes on by itself";
+        let command = format!("braid get {} {POLICY}", self.named.word);
+        error.because(why).remedy(Risk::Look, "See what it is by now", command)
     }
 
     fn by_members(&self, refusal: MemberRefusal) -> CliError {

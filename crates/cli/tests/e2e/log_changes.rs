@@ -1,0 +1,178 @@
+//! Parity logs that come and go while clients write, md's and braid's own; and what is said where they cannot.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::bitmaps::{
+    BLOCKS, Blocks, PATIENCE, assert_there, block, kept, set, without_bitmap, writes,
+};
+use crate::kit::{
+    Array, Client, Hang, Hanging, Mount, Need, RAID_1, RAID_5, RAID_6, Shape, skip, wait_until,
+};
+use crate::living::done;
+use crate::managed::status;
+use crate::members::{MEMBER_BYTES, blank, text};
+use crate::remedies::refusal;
+
+/// Every word from every other that the level has, under a client; then it is killed, and served without as many members as the level
+/// bears, and nothing that was flushed is lost.
+fn comes_and_goes(shape: Shape, words: &[(&str, Option<u64>)], withheld: usize) {
+    let array = without_bitmap(shape);
+    let blocks: Blocks = Arc::new(Mutex::new(vec![(0, 0); BLOCKS]));
+    let served = array.serve();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writer = writes(&served, &blocks, &is_over);
+    let mut had = ("resync".to_owned(), None);
+    for (word, chunk) in words {
+        let asked = format!("consistency={word}");
+        let would = set(&array, &["-n", &asked]);
+        assert_eq!((&would["dry_run"], kept(&array)), (&true.into(), had.clone()));
+        let changed = set(&array, &[&asked]);
+        assert_eq!(would["changed"], changed["changed"]);
+        had = ((*word).to_owned(), *chunk);
+        assert_eq!(kept(&array), had);
+        let one = status(&array, "tank");
+        assert_eq!(one["bitmap"].is_null(), chunk.is_none(), "{one}");
+        let has_logs = ["ppl", "log"].contains(word);
+        assert_eq!(one["parity_logs"].is_null(), !has_logs, "{one}");
+        assert_eq!(set(&array, &[&asked])["changed"], json!({}), "it is so already");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    served.kill();
+    is_over.store(true, Ordering::Release);
+    let _cut = writer.join();
+    let left = &array.members[withheld..];
+    let served = array.serve_with(&[], left);
+    assert_eq!(kept(&array), had);
+    assert_there(&served, &blocks);
+    served.stop();
+}
+
+const BITMAP: Option<u64> = Some(64 << 20);
+
+#[test]
+fn a_partial_parity_log_that_was_made_while_it_was_served_survives_a_kill_without_a_member() {
+    let words = [
+        ("ppl", None),
+        ("log", BITMAP),
+        ("resync", None),
+        ("log", BITMAP),
+        ("bitmap", BITMAP),
+        ("ppl", None),
+        ("bitmap", BITMAP),
+        ("log", BITMAP),
+        ("ppl", None),
+    ];
+    comes_and_goes(RAID_5, &words, 1);
+}
+
+#[test]
+fn a_log_of_braids_own_that_was_made_while_it_was_served_survives_a_kill_without_two_members() {
+    let words = [("log", BITMAP), ("bitmap", BITMAP), ("log", BITMAP), ("resync", None)];
+    comes_and_goes(RAID_6, &[&words[..], &[("log", BITMAP)]].concat(), 2);
+}
+
+/// Without a log, killed while it is written, nothing can be had of it without a member.
+#[test]
+fn a_log_that_was_given_up_is_not_believed() {
+    for word in ["ppl", "log"] {
+        let array = Array::create_with("tank", RAID_5, "16M", &["--consistency", word]);
+        let served = array.serve();
+        let mut client = Client::connect(&served.socket, PATIENCE);
+        client.write(0, &block(0, 1));
+        client.flush();
+        set(&array, &["consistency=resync"]);
+        client.write(0, &block(0, 2));
+        client.flush();
+        served.kill();
+        let served = array.serve();
+        assert_eq!(kept(&array), ("resync".to_owned(), None));
+        done(&array, &["wait", "tank", "--timeout", "60"]);
+        assert_eq!(done(&array, &["check", "tank"])["check"]["differing_sectors"], 0);
+        served.stop();
+    }
+}
+
+/// The bits of the bitmap beside it are made anew.
+#[test]
+fn bits_beside_a_log_are_made_anew() {
+    let array = Array::create_with("tank", RAID_6, "16M", &["--consistency", "log"]);
+    let served = array.serve();
+    set(&array, &["bitmap-chunk=128K"]);
+    assert_eq!(kept(&array), ("log".to_owned(), Some(128 << 10)));
+    set(&array, &["consistency=bitmap"]);
+    assert_eq!(kept(&array), ("bitmap".to_owned(), Some(128 << 10)), "it has it already");
+    served.stop();
+}
+
+#[test]
+fn a_log_is_refused_with_what_to_do_and_nothing_is_changed() {
+    // No level for it.
+    let array = without_bitmap(RAID_1);
+    let served = array.serve();
+    for word in ["consistency=ppl", "consistency=log"] {
+        let error = refusal(&array, &["set", "tank", word], &[]);
+        assert_eq!(error["code"], "B018", "{error}");
+    }
+    assert_eq!(kept(&array), ("resync".to_owned(), None));
+    served.stop();
+    let array = without_bitmap(RAID_6);
+    let served = array.serve();
+    let error = refusal(&array, &["set", "tank", "consistency=ppl"], &[]);
+    assert_eq!(error["code"], "B018", "{error}");
+    assert_eq!(kept(&array), ("resync".to_owned(), None));
+    array.follow(&error, "Keep braid's own log, which does the same here");
+    assert_eq!(kept(&array).0, "log");
+    served.stop();
+    // No room: data is in front.
+    let words = ["--metadata", "1.0", "--consistency", "resync"];
+    let array = Array::create_with("tank", RAID_5, "16M", &words);
+    let served = array.serve();
+    let error = refusal(&array, &["set", "tank", "consistency=log"], &[]);
+    assert_eq!(error["code"], "B005", "{error}");
+    assert_eq!(kept(&array), ("resync".to_owned(), None));
+    array.follow(&error, "Keep a bitmap instead");
+    assert_eq!(kept(&array).0, "bitmap");
+    served.stop();
+    // Degraded, and being rebuilt.
+    let array = Array::create_with("tank", RAID_5, "16M", &["--consistency", "ppl"]);
+    let served = array.serve();
+    done(&array, &["fail", "tank", "1"]);
+    let words = ["set", "tank", "consistency=log"];
+    let error = refusal(&array, &words, &[]);
+    assert_eq!(error["code"], "B018", "{error}");
+    let new = blank(&array, "new", MEMBER_BYTES);
+    done(&array, &["set", "tank", "job-ceiling=0B"]);
+    array.follow_with(&error, "Put a device in its place", &[("DEVICE", text(&new))]);
+    wait_until("a rebuild", PATIENCE, || {
+        status(&array, "tank")["slots"][1]["state"] == "recovering"
+    });
+    let error = refusal(&array, &words, &[]);
+    done(&array, &["set", "tank", "job-ceiling=none"]);
+    array.follow(&error, "Wait until it is rebuilt");
+    assert_eq!(kept(&array), ("ppl".to_owned(), None), "nothing was changed");
+    done(&array, &words);
+    assert_eq!(kept(&array), ("log".to_owned(), BITMAP));
+    served.stop();
+}
+
+#[test]
+fn a_log_waits_for_a_member_that_does_not_answer() {
+    let mut array = without_bitmap(RAID_5);
+    let files = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten();
+    let Some(files) = files else { return skip(Need::Fuse, "no FUSE can be mounted here") };
+    array.members = files.files();
+    let served = array.serve_with(&["--io", "threads"], &array.members);
+    let let_go = files.let_go_at_end();
+    files.hang(1, Hang::Both);
+    let error = refusal(&array, &["set", "tank", "consistency=ppl"], &[]);
+    assert_eq!(error["code"], "B019", "{error}");
+    drop(let_go);
+    wait_until("the log", PATIENCE, || !status(&array, "tank")["parity_logs"].is_null());
+    let looked = array.follow(&error, "See what it is by now");
+    assert_eq!(looked.stdout.trim(), "ppl");
+    served.stop();
+}

@@ -1,0 +1,152 @@
+//! A person has parity logs made, md's or our own, or gives them up, while the array runs.
+//!
+//! Where it stands: above the volume, beside [`mod@crate::bitmap`]. Whether it may be is the array's to say ([`LogRefusal`]); where logs are,
+//! and how large, follows from the room that members have, which is looked at here. No member comes meanwhile, so that every one
+//! has a place [check: a_log_comes_and_goes_on_a_volume_that_is_written].
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use braid_engine::array::{Array, LogRefusal, MemberId};
+use braid_ondisk::{LOG_SECTORS_MIN, LogPlace, OwnLogPlace, PplPlace, Superblock};
+
+use crate::events::{ArrayEvent, Machine};
+use crate::log;
+use crate::operator::MemberLook;
+use crate::sync::mpsc::channel;
+use crate::volume::Volume;
+
+/// How long superblocks are waited for: within the time that whoever asked for it waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Whose logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogKind {
+    /// md's partial parity log.
+    Ppl,
+    /// Our own.
+    Own,
+}
+
+/// Why logs are not as they were to be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogError {
+    /// The array says so.
+    #[error(transparent)]
+    Refused(#[from] LogRefusal),
+    /// A member has no room for one.
+    #[error("{} has no room for a log", member.display())]
+    NoRoom {
+        /// The one that has least.
+        member: PathBuf,
+        /// Sectors that a log takes at least.
+        needed_sectors: u64,
+    },
+}
+
+impl Volume {
+    /// Whether logs of a kind may be made now, or those given up which there are.
+    ///
+    /// # Errors
+    /// The array keeps something else, needs what it has, or takes no changes.
+    pub fn may_change_logs(&self, kind: Option<LogKind>) -> Result<(), LogError> {
+        let is_own = kind.map(|kind| kind == LogKind::Own);
+        Ok(self.core().look(|array: &Array| array.may_change_logs(is_own))?)
+    }
+
+    /// Whether every member, spares too, has room for a log of a kind, when there is a bitmap of so many sectors where one goes, or none (0).
+    ///
+    /// # Errors
+    /// A member has no room.
+    pub fn plan_logs(&self, kind: LogKind, bitmap_sectors: u64) -> Result<(), LogError> {
+        self.log_places(kind, bitmap_sectors).map(|_| ())
+    }
+
+    /// Where a log goes on each member: all are of one size, that of the one with the least room.
+    fn log_places(
+        &self,
+        kind: LogKind,
+        bitmap_sectors: u64,
+    ) -> Result<BTreeMap<MemberId, LogPlace>, LogError> {
+        let looks = self.look_at_members();
+        let looks: Vec<&MemberLook> = looks.iter().filter(|look| look.is_in).collect();
+        let place = |look: &&MemberLook| place_on(&look.superblock, kind, bitmap_sectors);
+        let places: Vec<Option<LogPlace>> = looks.iter().map(place).collect();
+        let sectors = |place: &Option<LogPlace>| place.map_or(0, sectors_of);
+        let least = places.iter().zip(&looks).min_by_key(|(place, _)| sectors(place));
+        let (least, look) = least.expect("an array that runs has members");
+        let (least, needed) = (sectors(least), u32::from(LOG_SECTORS_MIN));
+        if least < needed {
+            let (member, needed_sectors) = (look.path.clone(), u64::from(needed));
+            return Err(LogError::NoRoom { member, needed_sectors });
+        }
+        let named = |(look, place): (&&MemberLook, Option<LogPlace>)| {
+            let place = place.expect("it has as much as the least");
+            (look.id, with_sectors(place, least))
+        };
+        Ok(looks.iter().zip(places).map(named).collect())
+    }
+
+    /// Has logs of a kind made, or those given up which there are. Returns when superblocks say so. Clients wait for a moment meanwhile.
+    ///
+    /// # Errors
+    /// It may not be, and nothing was changed; or members do not say so yet ([`LogRefusal::Busy`]), and will if they answer.
+    pub fn change_logs(&self, kind: Option<LogKind>) -> Result<(), LogError> {
+        let core = self.core();
+        let _one = core.membership.lock().expect("changing members does not panic");
+        let bitmap_sectors = core.look(Array::bitmap_sectors);
+        let places = kind.map(|kind| self.log_places(kind, bitmap_sectors)).transpose()?;
+        let (answer, answered) = channel();
+        core.array.push(ArrayEvent::Logs(places, answer));
+        core.drive(Machine::Array);
+        answered.recv().expect("the array answers")?;
+        log::tuned("parity-logs", &kind);
+        let until = Instant::now() + PATIENCE;
+        while !core.look(Array::are_logs_settled) {
+            if Instant::now() > until {
+                // It says why.
+                self.may_change_logs(kind)?;
+                return Err(LogRefusal::Busy.into());
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        let is_so = core.look(|array: &Array| array.parity_logs().is_some()) == kind.is_some();
+        if is_so { Ok(()) } else { Err(LogRefusal::Busy.into()) }
+    }
+}
+
+/// Where a log of a kind could be on a member.
+fn place_on(superblock: &Superblock, kind: LogKind, bitmap_sectors: u64) -> Option<LogPlace> {
+    let mut then = superblock.clone();
+    then.name_ppl(None);
+    match kind {
+        LogKind::Ppl => then.ppl_place().map(LogPlace::Ppl),
+        LogKind::Own => {
+            if bitmap_sectors > 0 && then.bitmap_offset().is_none() {
+                return None;
+            }
+            then.name_bitmap(bitmap_sectors > 0);
+            then.own_log_place(bitmap_sectors).map(LogPlace::Own)
+        }
+    }
+}
+
+fn sectors_of(place: LogPlace) -> u32 {
+    match place {
+        LogPlace::Ppl(place) => place.size_sectors.into(),
+        LogPlace::Own(place) => place.size_sectors,
+    }
+}
+
+fn with_sectors(place: LogPlace, sectors: u32) -> LogPlace {
+    match place {
+        LogPlace::Ppl(place) => {
+            let size_sectors = u16::try_from(sectors).expect("no more than it has itself");
+            LogPlace::Ppl(PplPlace { size_sectors, ..place })
+        }
+        LogPlace::Own(_) => LogPlace::Own(OwnLogPlace { size_sectors: sectors }),
+    }
+}
