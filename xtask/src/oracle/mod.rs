@@ -70,7 +70,7 @@ pub(crate) struct Options {
     /// Where images go, a few GiB: target/oracle, unless said otherwise
     #[arg(long, value_name = "PATH")]
     folder: Option<PathBuf>,
-    /// Write-intent bitmaps alone, without the arrays
+    /// Write-intent bitmaps, and logs that come and go, alone, without the arrays
     #[arg(long, conflicts_with_all = ["only", "half", "proofs", "list"])]
     bitmaps: bool,
     /// The crash matrix of md beside braid alone, with so many crashes of each policy on each level

@@ -7,7 +7,8 @@ use braid_assembly::{Assembly, Options, ProbedMember, assemble};
 use braid_geometry::Slot;
 use braid_member::{Access, Member};
 use braid_runtime::{
-    JobProgress, JobRequest, Newcomer, Notice, OpenMember, Payload, Volume, VolumeOperation, Wish,
+    JobProgress, JobRequest, LogKind, Newcomer, Notice, OpenMember, Payload, Volume,
+    VolumeOperation, Wish,
 };
 
 use super::super::content;
@@ -199,6 +200,11 @@ impl Array {
     pub(super) fn change_bitmap(&self, chunk_bytes: Option<u32>) -> Result<()> {
         let planned = chunk_bytes.map(|bytes| self.volume.plan_bitmap(Some(bytes))).transpose()?;
         Ok(self.volume.change_bitmap(planned)?)
+    }
+
+    /// md's partial parity logs are made, or those given up which there are, while it runs.
+    pub(super) fn change_ppl(&self, is_to_be_there: bool) -> Result<()> {
+        Ok(self.volume.change_logs(is_to_be_there.then_some(LogKind::Ppl))?)
     }
 
     /// How far its job is, if it has one.

@@ -8,6 +8,7 @@
 //! examining   `mdadm --examine` against `braid examine`, and braid's arrays against md's
 //! older       what newer kernels write and this one refuses, and what `braid set kernel-compat` makes of it
 //! bitmaps     md is killed while it writes an array with a bitmap -> braid resyncs by it -> md checks; and bitmaps that come and go
+//! policies    partial parity logs that come and go on a running array -> md takes them, and the other way round
 //! replaying   md is killed while it writes a partial parity log; a member is withheld
 //! logging     braid is killed while it writes its own log; members are withheld, and md goes on in between
 //! journaling  md is killed while it writes with a journal, in either mode; members are withheld
@@ -31,6 +32,7 @@ mod logging;
 mod making;
 mod older;
 mod places;
+mod policies;
 mod program;
 mod reading;
 mod replaying;
@@ -97,6 +99,8 @@ pub(crate) fn run(bench: &Bench, made: &[Made], begun: Instant) -> Result<String
     told(&tally.line(&journaling::COUNTS));
     bitmaps::run(bench, &tally)?;
     told(&tally.line(&bitmaps::COUNTS));
+    policies::run(bench, &tally)?;
+    told(&tally.line(&policies::COUNTS));
     crashes::run(bench, &program, ("bitmap-5", 1), &tally)?;
     told(&tally.line(&crashes::COUNTS));
     tally.close()
@@ -110,9 +114,11 @@ pub(crate) fn run_matrix(bench: &Bench, crashes: usize) -> Result<String> {
     tally.close()
 }
 
-/// The same of bitmaps alone.
+/// The same of bitmaps, and of logs that come and go, alone.
 pub(crate) fn run_bitmaps(bench: &Bench) -> Result<String> {
     let tally = Tally::default();
+    policies::run(bench, &tally)?;
+    println!("{}", tally.line(&policies::COUNTS));
     bitmaps::run(bench, &tally)?;
     println!("{}", tally.line(&bitmaps::COUNTS));
     tally.close()

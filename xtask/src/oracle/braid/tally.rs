@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 const ARRAYS_MIN: usize = 120;
 
 /// What is counted, in the order in which the closing line says it.
-const COUNTS: [&str; 46] = [
+const COUNTS: [&str; 49] = [
     "reads by braid, healthy",
     "reads by braid, with losses",
     "read over NBD",
@@ -60,6 +60,9 @@ const COUNTS: [&str; 46] = [
     "crashes of md under a policy",
     "sectors that nobody wrote, wrong under md, by policy",
     "sectors that nobody wrote, wrong under braid, by policy",
+    "partial parity logs that braid made on a running array and md took",
+    "of these arrays after a crash",
+    "partial parity logs that md made or gave up and braid took",
 ];
 
 #[derive(Default)]

@@ -1,0 +1,170 @@
+//! Partial parity logs that come and go while an array runs: braid makes one and md takes it, md makes one and braid does.
+//!
+//! ```text
+//!   md makes and fills, without ─▶ braid writes, makes one, writes ─▶ copied as a crash leaves it ─▶ md replays, reads, checks
+//!                                                                └─▶ stopped ─▶ md reads, gives it up ─▶ braid reads
+//!   md makes and fills, gives its log up, makes it again ─▶ braid writes, gives it up, makes it again ─▶ the same
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use super::super::content;
+use super::super::drive::Member;
+use super::super::guest::{Case, Ending};
+use super::super::report::CaseReport;
+use super::super::suite::Bench;
+use super::array::{Array, copy, judge};
+use super::tally::Tally;
+
+const SLOTS: usize = 4;
+const NAMES: &str = "$M1 $M2 $M3 $M4";
+/// Sectors of a member.
+const MEMBER_SECTORS: u64 = 49_152;
+/// The streams that md fills the array with, and that braid writes before a change and after it.
+const OLD: u64 = 83;
+const BEFORE: u64 = 84;
+const AFTER: u64 = 85;
+/// What is told of it.
+pub(super) const COUNTS: [&str; 3] = [
+    "partial parity logs that braid made on a running array and md took",
+    "of these arrays after a crash",
+    "partial parity logs that md made or gave up and braid took",
+];
+
+/// How md makes it.
+const MAKES: [(&str, &str, &str); 2] = [
+    ("ppl-by-braid", "--bitmap=none --consistency-policy=resync", ""),
+    (
+        "ppl-by-md",
+        "--consistency-policy=ppl",
+        "mdadm --grow --consistency-policy=resync $A\nmdadm --grow --consistency-policy=ppl $A\n",
+    ),
+];
+
+/// An array whose log braid made, once as a crash leaves it and once stopped in order.
+struct Got {
+    name: &'static str,
+    crashed: Vec<PathBuf>,
+    stopped: Vec<PathBuf>,
+    /// What both hold.
+    sha256: String,
+}
+
+pub(super) fn run(bench: &Bench, tally: &Tally) -> Result<()> {
+    let folder = bench.folder.join("policies");
+    std::fs::remove_dir_all(&folder).ok();
+    let made = folder.join("made");
+    let case = |(name, words, then): (&str, &str, &str)| {
+        let script = format!(
+            "mdadm --create $A --run --metadata=1.2 --level=5 --raid-devices={SLOTS} --homehost=oracle --assume-clean --chunk=64 \
+             {words} {NAMES}\nagent fill $A {OLD}\n{then}mdadm --stop $A\n"
+        );
+        let members = vec![Member::zeros(MEMBER_SECTORS); SLOTS];
+        Case { name: name.to_owned(), members, script }
+    };
+    let report = bench.run(MAKES.into_iter().map(case).collect(), Ending::PowerOff, &made)?;
+    let mut all = Vec::new();
+    for (name, _, then) in MAKES {
+        report.cases[name].succeeded()?;
+        let images = images_of(&made, name);
+        all.extend(tally.check(name, changed_by_braid(bench, (name, &images), then, &folder)));
+        let by_md = usize::from(!then.is_empty());
+        tally.count("partial parity logs that md made or gave up and braid took", by_md);
+    }
+    taken_by_md(bench, &all, &folder, tally)
+}
+
+fn images_of(folder: &Path, name: &str) -> Vec<PathBuf> {
+    (0..SLOTS).map(|slot| folder.join(format!("{name}/{slot}.img"))).collect()
+}
+
+/// Braid makes a log while it writes; of an array that has one it gives that up first.
+fn changed_by_braid(
+    bench: &Bench,
+    (name, images): (&'static str, &[PathBuf]),
+    then: &str,
+    folder: &Path,
+) -> Result<Got> {
+    let stopped = copy(images, &folder.join(format!("{name}-stopped")))?;
+    let array = Array::open_to_stay_dirty(&stopped)?;
+    array.scribble(BEFORE)?;
+    if !then.is_empty() {
+        array.change_ppl(false)?;
+        array.scribble(AFTER)?;
+    }
+    array.change_ppl(true)?;
+    array.scribble(BEFORE)?;
+    array.scribble(AFTER)?;
+    array.flush()?;
+    let sha256 = content::sha256(&bench.folder, &array.content()?)?;
+    let crashed = copy(&stopped, &folder.join(format!("{name}-crashed")))?;
+    array.stop()?;
+    for images in [&crashed, &stopped] {
+        let judged = judge(images, true)?;
+        let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;
+        ensure!(array.parity_logs.is_some(), "braid does not see its own log");
+    }
+    Ok(Got { name, crashed, stopped, sha256 })
+}
+
+/// md looks at each, reads, checks; and gives up the log of those that were stopped, which braid reads.
+fn taken_by_md(bench: &Bench, all: &[Got], folder: &Path, tally: &Tally) -> Result<()> {
+    let look = format!(
+        "mdadm --assemble $A {NAMES}\nidle\n\
+         read -r policy <\"/sys/block/$D/md/consistency_policy\"\nvalue policy \"$policy\"\ncontent sha256\nscrub mismatch_cnt\n"
+    );
+    let case = |name: String, images: &[PathBuf], script: String| {
+        let members = images.iter().map(|image| Member::image(image)).collect::<Result<_>>()?;
+        anyhow::Ok(Case { name, members, script })
+    };
+    let mut cases = Vec::new();
+    for Got { name, crashed, stopped, .. } in all {
+        cases.push(case(format!("{name}-crashed"), crashed, look.clone())?);
+        let end = "mdadm --grow --consistency-policy=resync $A\nmdadm --stop $A\n";
+        cases.push(case(format!("{name}-stopped"), stopped, look.clone() + end)?);
+    }
+    let taken = folder.join("taken");
+    let report = bench.run(cases, Ending::PowerOff, &taken)?;
+    for Got { name, sha256, .. } in all {
+        for (end, is_crashed) in [("crashed", true), ("stopped", false)] {
+            let name = format!("{name}-{end}");
+            if tally.check(&name, took(&report.cases[&name], sha256)).is_some() {
+                tally
+                    .count("partial parity logs that braid made on a running array and md took", 1);
+                tally.count("of these arrays after a crash", usize::from(is_crashed));
+            }
+        }
+        let name = format!("{name}-stopped");
+        let read = has_none(bench, &images_of(&taken, &name), sha256);
+        if tally.check(&name, read).is_some() {
+            tally.count("partial parity logs that md made or gave up and braid took", 1);
+        }
+    }
+    Ok(())
+}
+
+/// What md says of a log that braid made.
+fn took(case: &CaseReport, sha256: &str) -> Result<()> {
+    case.succeeded()?;
+    let policy = case.value("policy")?;
+    ensure!(policy == "ppl", "md keeps {policy}");
+    ensure!(case.value("sha256")? == sha256, "md reads something else");
+    let found = case.value("mismatch_cnt")?;
+    ensure!(found == "0", "md's check finds {found}");
+    Ok(())
+}
+
+/// md has given it up.
+fn has_none(bench: &Bench, images: &[PathBuf], sha256: &str) -> Result<()> {
+    let judged = judge(images, true)?;
+    let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;
+    ensure!(array.parity_logs.is_none() && !array.dirty, "braid sees a log, or calls it dirty");
+    drop(judged);
+    let array = Array::open(images, false)?;
+    let found = content::sha256(&bench.folder, &array.content()?)?;
+    ensure!(found == sha256, "braid reads something else");
+    array.change_ppl(true)?;
+    array.stop()
+}
