@@ -1,15 +1,15 @@
 //! The control machine alone, by hand: stories of arrays that went wrong, one symptom each.
 
 use braid_engine::array::{
-    Array, ArrayEffect, ArraySetup, ArrayView, BitmapSetup, Gate, MemberId, MemberSetup,
-    MetadataArea, MetadataRecord, Notice, SpareSetup, SuperblockState,
+    Array, ArrayEffect, ArraySetup, ArrayView, BitmapSetup, Gate, LogRefusal, MemberId,
+    MemberSetup, MetadataArea, MetadataRecord, Notice, SpareSetup, SuperblockState,
 };
 use braid_engine::cause::{self, Answer, Cause};
 use braid_engine::effect::Report;
 use braid_engine::request::{Regions, RequestId, ShardIndex};
 use braid_engine::{BadBlocks, Instant};
 use braid_geometry::{Geometry, Level, Shape, default_layout};
-use braid_ondisk::{BitmapSuperblock, Bits};
+use braid_ondisk::{BitmapSuperblock, Bits, LogPlace, OwnLogPlace, PplPlace};
 use std::sync::Arc;
 
 const NOW: Instant = Instant(1);
@@ -535,4 +535,96 @@ fn what_is_said_of_an_old_bitmap_is_not_meant_for_the_new_one() {
     let view = all_goes_well(&mut array).expect("bits are opened");
     let open = &view.intent.as_ref().expect("it has one").open;
     assert_eq!(open.iter().collect::<Vec<_>>(), [2, 3]);
+}
+
+/// What the array asks for, in words, each once in a row; what it asks of members goes well. A shard confirms views if it is to; the newest
+/// is noted.
+fn told(array: &mut Array, confirms: bool, newest: &mut u64) -> Vec<String> {
+    let mut told = Vec::new();
+    while let Some(effect) = array.poll_effect() {
+        match effect {
+            ArrayEffect::WriteMetadata { member, record } => {
+                let (area, what) = match &record {
+                    MetadataRecord::ParityLog(record) if record.is_end => {
+                        (MetadataArea::ParityLog, "wipes log".to_owned())
+                    }
+                    MetadataRecord::ParityLog(_) => (MetadataArea::ParityLog, "log".to_owned()),
+                    MetadataRecord::Superblock(state) => {
+                        let activity = if state.resync_offset == 0 { "active" } else { "clean" };
+                        let named = if state.ppls.is_empty() { "" } else { " ppl" };
+                        let counts = if state.log_counts { " counts" } else { "" };
+                        (MetadataArea::Superblock, format!("{activity}{named}{counts}"))
+                    }
+                    other => panic!("nothing else is asked for: {other:?}"),
+                };
+                told.push(what);
+                array.handle_metadata_written(NOW, (member, area), Ok(()));
+            }
+            ArrayEffect::Flush { member } => {
+                told.push("flush".to_owned());
+                array.handle_flushed(NOW, member, Ok(()));
+            }
+            ArrayEffect::Publish(view) => {
+                let logs = if view.keeps_parity_logs { " logged" } else { "" };
+                told.push(format!("{:?}{logs}", view.gate));
+                *newest = view.epoch;
+                if confirms {
+                    let epoch = view.epoch;
+                    array.handle_report(NOW, SHARD, Report::ViewInForce { epoch });
+                }
+            }
+            _ => {}
+        }
+    }
+    told.dedup();
+    told
+}
+
+/// Order: what was begun is on the members, superblocks say clean, members have logs, superblocks say so, and then writes go on.
+#[test]
+fn logs_are_made_and_given_up_between_two_writes() {
+    let own = LogPlace::Own(OwnLogPlace { size_sectors: 512 });
+    let ppl = PplPlace { offset_sectors: 8, size_sectors: 512, multiple: false };
+    for (place, clean, active, end) in [
+        (own, "clean", "active counts", &["wipes log"][..]),
+        (LogPlace::Ppl(ppl), "clean ppl", "active ppl", &[]),
+    ] {
+        let mut array = self::array(Level::Raid5, 3, |_| u64::MAX);
+        let mut epoch = 0;
+        array.handle_report(NOW, SHARD, Report::WantWrite);
+        told(&mut array, true, &mut epoch);
+        let places = (0..3).map(|member| (MemberId(member), place)).collect();
+        array.handle_log_request(NOW, Some(places)).expect("it can have them");
+        let again = array.handle_log_request(NOW, None);
+        assert_eq!(again, Err(LogRefusal::Busy));
+        // A shard has a write under way; another comes, and waits.
+        assert_eq!(told(&mut array, false, &mut epoch), ["Closed"]);
+        array.handle_report(NOW, SHARD, Report::WantWrite);
+        assert_eq!(told(&mut array, false, &mut epoch), [""; 0]);
+        // It waits for the one that came: that is let in, and the gate closes again.
+        array.handle_report(NOW, SHARD, Report::HeldUp { epoch });
+        assert_eq!(told(&mut array, false, &mut epoch), ["Open", "Closed"]);
+        array.handle_report(NOW, SHARD, Report::WantWrite);
+        array.handle_report(NOW, SHARD, Report::ViewInForce { epoch });
+        let steps = told(&mut array, true, &mut epoch);
+        assert_eq!(steps[..6], ["flush", "clean", "Closed", "log", clean, "Closed logged"]);
+        assert_eq!(steps[6..8], [active, "Open logged"]);
+        assert!(array.are_logs_settled());
+        array.handle_log_request(NOW, None).expect("they can be given up");
+        let steps = told(&mut array, true, &mut epoch);
+        assert_eq!(steps[..4], ["Closed logged", "flush", clean, "Closed logged"]);
+        let rest: Vec<&str> = steps[4..].iter().map(String::as_str).collect();
+        let is_said = rest.iter().position(|step| *step == "clean").expect("superblocks say so");
+        assert!(rest[..is_said].iter().all(|step| !step.contains("Open")), "{rest:?}");
+        let wiped: Vec<&str> = rest[is_said..]
+            .iter()
+            .copied()
+            .filter(|step| step.contains("log") && !step.contains("logged"))
+            .collect();
+        assert_eq!(wiped, end, "{rest:?}");
+        assert_eq!(array.parity_logs(), None);
+        array.handle_report(NOW, SHARD, Report::WantWrite);
+        let steps = told(&mut array, true, &mut epoch);
+        assert_eq!(steps[..2], ["active", "Open"], "and no log");
+    }
 }

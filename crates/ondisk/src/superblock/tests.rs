@@ -6,6 +6,7 @@ use braid_geometry::Level;
 use proptest::prelude::*;
 
 use super::*;
+use crate::PplPlace;
 use crate::checksum::{checksum_v0, checksum_v1};
 use crate::placement::{PlacementRequest, placement};
 use crate::probe::{probe, probe_ranges};
@@ -588,4 +589,29 @@ fn versions_are_named_as_mdadm_names_them() {
         assert_eq!(version.to_string().parse(), Ok(version));
     }
     assert_eq!("1.3".parse::<Version>(), Err(UnknownVersion));
+}
+
+/// What a superblock says of a log comes and goes without a trace, and stands in its bytes.
+#[test]
+fn a_partial_parity_log_is_named_and_not_named() {
+    for version in [Version::V1_0, Version::V1_1, Version::V1_2] {
+        let mut superblock = made(version);
+        superblock.device.data_offset_sectors = superblock.device.data_offset_sectors.max(2048);
+        let before = superblock.to_bytes();
+        superblock.name_ppl(None);
+        assert_eq!(superblock.to_bytes(), before, "it names none");
+        let Some(place) = superblock.ppl_place() else { continue };
+        assert_eq!(superblock.ppl_place_of(place.size_sectors), Some(place));
+        assert_eq!(superblock.ppl_place_of(u16::MAX), None, "there is no room");
+        superblock.name_ppl(Some(place));
+        assert_eq!(superblock.ppl_place_of(u16::MAX), Some(place), "it is where it is");
+        let named = superblock.to_bytes();
+        assert_ne!(named, before);
+        let other = PplPlace { size_sectors: 8, ..place };
+        superblock.name_ppl(Some(other));
+        assert_eq!(superblock.to_bytes(), named, "it names one already");
+        superblock.name_ppl(None);
+        assert_eq!(superblock.to_bytes(), before);
+        assert!(!superblock.state.features.contains(Features::PPL));
+    }
 }

@@ -1,0 +1,75 @@
+//! Arrays that were cut off while parity logs were made, or given up.
+
+mod kit;
+
+use braid_geometry::Level;
+use braid_ondisk::{LogPlace, OwnLog, OwnLogPlace, PplLog, PplPlace};
+use kit::{array, edit, edit_all, judge};
+
+const PLACE: OwnLogPlace = OwnLogPlace { size_sectors: 512 };
+
+fn own_log() -> Option<OwnLog> {
+    let log = PplLog::read(&vec![0; PLACE.size_sectors as usize * 512], PLACE, &[0; 16]);
+    Some(OwnLog { place: Ok(PLACE), log })
+}
+
+/// A member that was away when the log was given up has its head still.
+#[test]
+fn a_head_of_one_is_no_log_of_all() {
+    for (level, slots) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
+        let mut members = array(level, slots);
+        for (heads, member) in (1..).zip(0..usize::from(slots)) {
+            members[member].own_log = own_log();
+            let found = judge(&members).array.expect("it is whole");
+            let is_kept = 2 * heads >= slots;
+            assert_eq!(found.parity_logs.is_some(), is_kept, "{level}: {heads} of {slots}");
+        }
+        // It counts: whoever has one is believed.
+        members[1..].iter_mut().for_each(|member| member.own_log = None);
+        edit_all(&mut members, |superblock| {
+            superblock.state.log_counts = true;
+            superblock.state.resync_offset = 0;
+        });
+        let found = judge(&members).array.expect("it is whole");
+        assert!(found.parity_logs.is_some(), "{level}: what may be in doubt is in it");
+    }
+}
+
+/// The newest superblock says whether there is a partial parity log, and where one goes that another member does not name yet.
+#[test]
+fn the_newest_superblock_says_whether_there_is_a_partial_parity_log() {
+    const SIZE: u16 = 512;
+    let mut members = array(Level::Raid5, 4);
+    edit_all(&mut members, |superblock| {
+        let place = superblock.ppl_place().expect("there is room");
+        superblock.set_ppl(PplPlace { size_sectors: SIZE, ..place });
+    });
+    let all = judge(&members).array.expect("it is whole").parity_logs.expect("it has logs");
+    // Superblocks of some were to be written.
+    for behind in 1..4 {
+        let mut members = members.clone();
+        for member in &mut members[..behind] {
+            edit(member, |superblock| {
+                superblock.name_ppl(None);
+                superblock.state.events -= 1;
+            });
+        }
+        let found = judge(&members).array.expect("it is whole");
+        assert_eq!(found.read_only, None, "{behind}");
+        let logs = found.parity_logs.expect("it has logs");
+        let place = |log: &braid_assembly::AssembledParityLog| -> LogPlace { log.place };
+        let same = logs.values().zip(all.values()).all(|(one, other)| place(one) == place(other));
+        assert!(same && logs.len() == 4, "{behind}: {logs:?}");
+        // And the other way round.
+        let mut members = array(Level::Raid5, 4);
+        for member in &mut members[..behind] {
+            edit(member, |superblock| {
+                let place = superblock.ppl_place().expect("there is room");
+                superblock.set_ppl(PplPlace { size_sectors: SIZE, ..place });
+                superblock.state.events -= 1;
+            });
+        }
+        let found = judge(&members).array.expect("it is whole");
+        assert!(found.parity_logs.is_none() && found.read_only.is_none(), "{behind}");
+    }
+}
