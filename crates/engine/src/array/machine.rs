@@ -411,11 +411,11 @@ impl Array {
             self.may_replace(member.map(|member| member.id).ok_or(MemberRefusal::NoMember)?)?;
             reached(Mark::ReplacementWanted);
         }
-        if !self.log_change.is_settled() {
+        // It may have been looked at before logs were made.
+        let has_place = self.parity_logs.is_none() || newcomer.parity_log.is_some();
+        if !has_place || !self.log_change.is_settled() {
             return Err(MemberRefusal::Changing);
         }
-        let has_place = self.parity_logs.is_none() || newcomer.parity_log.is_some();
-        assert!(has_place, "whoever comes has room for a log");
         reached(Mark::MemberAdded);
         let SpareSetup { id, device_number, bad_block_records, tears, returns, parity_log } =
             newcomer;
