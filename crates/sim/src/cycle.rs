@@ -416,7 +416,10 @@ impl World {
         let is_told = !(0..self.disks.len()).any(|disk| self.is_superblock_tainted(disk));
         let must_be_clean = was_whole && is_told && !self.engine.trust.errors_allowed;
         if let Err(refusal) = self.open(&presented, must_be_clean) {
-            let was_logged = self.engine.machines.shards[0].view.keeps_parity_logs;
+            let machines = &self.engine.machines;
+            // A shard hears late that they were given up; no write begins before.
+            let had_logs = machines.array.parity_logs().is_some();
+            let was_logged = had_logs && machines.shards[0].view.keeps_parity_logs;
             let is_own = self.metadata.design.log_is_own;
             let is_in_doubt = matches!(refusal, Refusal::DirtyAndDegraded(_));
             let lacks_log =
