@@ -48,8 +48,8 @@ pub(crate) struct Args {
     metadata: String,
     /// What keeps redundancy right over a crash: log (what was being written is made right, also with members missing; raid4, raid5,
     /// raid6), ppl (the same as md does it; raid5), bitmap (only what was being written is brought in sync again), llbitmap (as bitmap, and
-    /// nothing is brought in sync that was never written; for Linux 6.18 and later) or resync (all of it is) [default: bitmap, where
-    /// there is redundancy].
+    /// nothing is brought in sync that was never written; for Linux 6.18 and later) or resync (all of it is) [default: the safest, log
+    /// with parity and bitmap with copies].
     #[arg(long, value_name = "POLICY", visible_aliases = ["consistency-policy", "bitmap"])]
     consistency: Option<String>,
     /// What a bit of the bitmap stands for, with a unit [default: 64M, or more where the bitmap would not fit].

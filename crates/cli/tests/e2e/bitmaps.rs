@@ -166,7 +166,9 @@ fn what_an_array_keeps_for_a_crash_is_shown() {
         (RAID_5, &["--consistency", "resync"][..], "resync", "all of it is resynced"),
         (RAID_5, &["--consistency", "ppl"], "ppl", "in parity logs first"),
         (RAID_6, &["--consistency", "log"], "log", "in parity logs first"),
-        (RAID_5, &[], "bitmap", "one for 64M"),
+        (RAID_5, &["--consistency", "bitmap"], "bitmap", "one for 64M"),
+        (RAID_5, &[], "log", "in parity logs first"),
+        (RAID_1, &[], "bitmap", "one for 64M"),
         (RAID_0, &[], "none", "RAID-0"),
     ] {
         let array = Array::create_with("tank", shape, "16M", words);
@@ -230,7 +232,7 @@ fn a_bitmap_without_room_is_made_by_the_command_that_is_offered() {
 /// What a bitmap is needed for: a member that may come back, and what is to be resynced.
 #[test]
 fn a_bitmap_that_is_needed_is_given_up_after_the_command_that_is_offered() {
-    let array = Array::create(RAID_5);
+    let array = Array::with_bitmap(RAID_5);
     let served = array.serve();
     done(&array, &["fail", "tank", "1"]);
     let words = ["set", "tank", "consistency=resync"];

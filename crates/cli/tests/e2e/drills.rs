@@ -208,7 +208,9 @@ fn drill_11_both_halves_of_a_mirror_are_used_apart() {
 #[test]
 fn drill_12_a_dirty_array_is_started_without_a_member() {
     needs!("qemu-io", "nbdcopy");
-    let (array, served, mut wanted) = full(RAID_5, 17);
+    let array = Array::with_bitmap(RAID_5);
+    let served = array.serve();
+    let mut wanted = filled(&array, &served, 17);
     let some = write_some(&array, &served, 18);
     wanted[..some.len()].copy_from_slice(&some);
     served.kill();

@@ -80,7 +80,7 @@ fn an_old_copy_put_back_after_a_clean_run_is_not_read_raid_5() {
 fn an_old_copy_put_back_after_a_kill_is_not_read() {
     needs!("nbdcopy");
     for shape in [RAID_1, RAID_5] {
-        let array = Array::create(shape);
+        let array = Array::with_bitmap(shape);
         fill(&array, 33);
         keep(&array, 0);
         let served = array.serve();

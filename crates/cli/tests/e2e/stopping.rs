@@ -109,7 +109,7 @@ fn sigterm_with_an_idle_client_takes_no_time() {
 
 /// Killed while writing, healthy: dirty, and what was flushed is there.
 fn kill_under_load(shape: Shape) {
-    let array = Array::create(shape);
+    let array = Array::with_bitmap(shape);
     let served = array.serve();
     let kept = keep(&array, &served, 21);
     let load = endless_load(&array, &served);
@@ -154,7 +154,12 @@ fn stripes_at_risk(refusal: &Refusal) -> u64 {
 #[test]
 fn dirty_and_degraded_costs_what_the_bitmap_names() {
     needs!("fio", "qemu-io", "nbdcopy");
-    let array = Array::create_with("tank", RAID_5, "16M", &["--bitmap-chunk", "1M"]);
+    let array = Array::create_with(
+        "tank",
+        RAID_5,
+        "16M",
+        &["--consistency", "bitmap", "--bitmap-chunk", "1M"],
+    );
     let served = array.serve();
     let kept = keep(&array, &served, 23);
     let is_clear = || {
@@ -183,7 +188,7 @@ fn dirty_and_degraded_costs_what_the_bitmap_names() {
 
 /// Killed while writing, and then a member is missing, too: refused, unless the risk is accepted.
 fn dirty_and_degraded(shape: Shape) {
-    let array = Array::create(shape);
+    let array = Array::with_bitmap(shape);
     let served = array.serve();
     let kept = keep(&array, &served, 22);
     let load = endless_load(&array, &served);
@@ -238,7 +243,7 @@ fn dirty_and_degraded_raid_6() {
 #[test]
 fn killed_while_degraded_is_refused() {
     needs!("fio", "qemu-io", "nbdcopy");
-    let array = Array::create(RAID_5);
+    let array = Array::with_bitmap(RAID_5);
     let mut served = array.serve();
     let kept = keep(&array, &served, 24);
     served.lose(&array, 0);

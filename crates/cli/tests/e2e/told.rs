@@ -178,7 +178,7 @@ fn what_happens_is_followed_over_the_control_socket() {
 /// The resync after a kill is told once, with its result.
 #[test]
 fn jobs_are_told_once_with_their_result() {
-    let array = Array::create(RAID_5);
+    let array = Array::with_bitmap(RAID_5);
     let served = array.serve();
     let mut client = Client::connect(&served.socket, PATIENCE);
     client.write(0, &[7; 1 << 20]);

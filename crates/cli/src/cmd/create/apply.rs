@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use braid_assembly::{Choice, Options, ProbedMember, Verdict, assemble};
 use braid_engine::array::{ParityLogRecord, parity_log_for};
-use braid_member::{Member, create_file};
+use braid_member::{Member, MemberError, create_file};
 use braid_ondisk::{BitmapKind, Bits, LocklessMarks, Snippet, Superblock};
 
 use super::opened::Source;
@@ -54,6 +54,8 @@ struct TakeBack<'a> {
     saved: Option<Saved>,
     /// Whether members that were there may have been written.
     has_written: bool,
+    /// For each seat, what was where its metadata goes: most lies in the ends of the device, and a log or a large bitmap does not.
+    old: Vec<Vec<Snippet>>,
     /// Members whose data area may have a zero in it that was not there.
     zeroed: Vec<String>,
     is_done: bool,
@@ -77,12 +79,12 @@ impl TakeBack<'_> {
             return Vec::new();
         }
         let mut failed = Vec::new();
-        for seat in &self.plan.seats {
+        for (seat, old) in self.plan.seats.iter().zip(&self.old) {
             let Source::Existing(existing) = &seat.source else { continue };
             // Not durable writes: after a failed flush those are refused, and this is worth a try.
             let device = existing.device.as_ref();
             let mut is_back = true;
-            for snippet in &existing.snippets {
+            for snippet in existing.snippets.iter().chain(old) {
                 is_back &= device.write_at(&snippet.bytes, snippet.offset, false).is_ok();
             }
             is_back &= device.flush().is_ok();
@@ -150,6 +152,7 @@ pub(super) fn apply(plan: &Plan, globals: &Globals) -> Result<Made, CliError> {
         files: Vec::new(),
         saved: None,
         has_written: false,
+        old: Vec::new(),
         zeroed: Vec::new(),
         is_done: false,
     };
@@ -171,6 +174,7 @@ fn apply_steps(
     let new_files = make_files(plan, &mut back.files)?;
     let devices = devices(plan, &new_files);
     back.saved = save_old(plan, &devices, globals)?;
+    back.old = read_old(plan, &devices)?;
     signals.check()?;
     back.has_written = true;
     wipe(plan)?;
@@ -214,6 +218,20 @@ fn devices<'a>(plan: &'a Plan, files: &'a [Option<Box<dyn Member>>]) -> Vec<&'a 
         (Source::ToMake, file) => file.as_deref().expect("made before"),
     };
     plan.seats.iter().zip(files).map(device).collect()
+}
+
+/// What is where the metadata of each member goes.
+fn read_old(plan: &Plan, devices: &[&dyn Member]) -> Result<Vec<Vec<Snippet>>, CliError> {
+    let of_member = |((device, seat), superblock): ((&&dyn Member, &Seat), &Superblock)| {
+        let read = |mut piece: Snippet| {
+            device.read_at(&mut piece.bytes, piece.offset)?;
+            Ok(piece)
+        };
+        let pieces = metadata(plan, superblock).into_iter().map(read);
+        let pieces: Result<Vec<Snippet>, MemberError> = pieces.collect();
+        pieces.map_err(|error| io_error(&seat.label, "reading", &error))
+    };
+    devices.iter().zip(&plan.seats).zip(&plan.superblocks).map(of_member).collect()
 }
 
 /// Saves what is about to be overwritten, unless the ends of every member are all zero.

@@ -494,7 +494,8 @@ fn superblocks(
     Ok(superblocks)
 }
 
-/// Chooses, and has the superblocks name the bitmap or the logs if there are to be such. All members have the same.
+/// Chooses the safest that members have room for, unless a person did, and has the superblocks name the bitmap or the logs if there are
+/// to be such. All members have the same.
 fn consistency(
     args: &Args,
     (wanted, geometry): (&Wanted, &Geometry),
@@ -510,10 +511,14 @@ fn consistency(
         return parity_logs(args, superblocks);
     }
     let bitmap = bitmap(args, (wanted, geometry), superblocks)?;
-    if wanted.consistency == Some(Policy::Log) {
-        return own_logs(args, superblocks, bitmap.bitmap());
+    match wanted.consistency {
+        Some(Policy::Log) => own_logs(args, superblocks, bitmap.bitmap()),
+        // Parity has a hole that copies do not have: what a crash left half written in one column is half written in all.
+        None if geometry.level().family() == Family::Stripe => {
+            Ok(own_logs(args, superblocks, bitmap.bitmap()).unwrap_or(bitmap))
+        }
+        _ => Ok(bitmap),
     }
-    Ok(bitmap)
 }
 
 /// Chooses a bitmap, and has the superblocks name it.

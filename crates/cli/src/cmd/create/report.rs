@@ -1,6 +1,6 @@
 //! The plan and its result, in words and as JSON.
 
-use braid_geometry::{Geometry, Level, layout_name};
+use braid_geometry::{Family, Geometry, Level, layout_name};
 use serde_json::{Value, json};
 
 use super::apply::Made;
@@ -43,6 +43,18 @@ pub(super) fn print_made(plan: &Plan, made: &Made, globals: &Globals) {
     outln!("Next:  {}", globals.paint_out.paint(Style::Command, &next(plan)));
 }
 
+/// What is said of a policy that nobody asked for.
+fn default_words(plan: &Plan) -> Option<&'static str> {
+    let has_parity = plan.geometry.level().family() == Family::Stripe;
+    let is_default = plan.wanted.consistency.is_none() && has_parity;
+    is_default.then_some(match plan.consistency {
+        Consistency::Log(..) => {
+            "the safest, and the default; --consistency bitmap takes small writes faster and leaves the write hole open"
+        }
+        _ => "no room for braid's log: a member that is lost in a crash may take what was being written with it",
+    })
+}
+
 fn command(plan: &Plan, globals: &Globals) -> String {
     globals.paint_out.paint(Style::Command, &plan.args.command_line())
 }
@@ -62,6 +74,7 @@ fn body(plan: &Plan, globals: &Globals) -> String {
     if plan.consistency != Consistency::NoRedundancy {
         lines.push(("crash", plan.consistency.to_string()));
     }
+    lines.extend(default_words(plan).map(|words| ("", words.to_owned())));
     lines.extend(files_words(plan).map(|words| ("files", words)));
     lines.extend(plan.destroyed.iter().map(|doomed| ("destroy", doomed_words(doomed))));
     lines.extend(plan.kept.iter().map(|doomed| ("keep", doomed_words(doomed))));

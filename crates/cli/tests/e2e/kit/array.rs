@@ -41,6 +41,11 @@ impl Array {
         Self::create_sized(shape, "16M")
     }
 
+    /// The same with a bitmap and no log: after a crash parity is in doubt where it names.
+    pub(crate) fn with_bitmap(shape: Shape) -> Self {
+        Self::create_with("tank", shape, "16M", &["--consistency", "bitmap"])
+    }
+
     pub(crate) fn create_sized(shape: Shape, member_size: &str) -> Self {
         Self::create_named("tank", shape, member_size)
     }
