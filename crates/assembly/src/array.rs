@@ -14,7 +14,7 @@ use braid_ondisk::{
 
 use crate::candidates::Candidate;
 use crate::damaged;
-use crate::journal::{AssembledJournal, journal};
+use crate::journal::{AssembledJournal, can_be_written, journal};
 use crate::judge::Roster;
 use crate::refusal::{AtRisk, JournalFault, ReadOnlyReason, Refusal};
 use crate::replay::{
@@ -210,9 +210,11 @@ pub(crate) fn build(
     let at_risk = at_risk(&geometry, &lost, (resync_offset, doubt));
     let at_risk = at_risk.filter(|_| !settles(replay.as_ref(), resync_offset));
     let (accepted_risk, withheld_risk) = risk(at_risk, (roster, &lost, replay.as_ref()), options)?;
-    let has_journal = journal.is_some() || journal_fault.is_some();
+    let is_written = |journal| can_be_written(&geometry, journal) && bitmap.is_none();
+    let is_left = journal.as_ref().is_some_and(|journal| !is_written(journal));
+    let is_left = is_left || journal_fault.is_some();
     let read_only =
-        has_journal.then_some(ReadOnlyReason::Journal).or_else(|| read_only(roster, members));
+        is_left.then_some(ReadOnlyReason::Journal).or_else(|| read_only(roster, members));
     if let Some(reason) = read_only.filter(|_| !options.read_only) {
         return Err(reason.into());
     }

@@ -7,10 +7,37 @@
 //! may lack writes that were acknowledged, and parity may not fit, anywhere. The array then counts as one that was not stopped cleanly, all
 //! of it in doubt.
 
-use braid_ondisk::{Features, JournalLog, JournalLogError, Role};
+use braid_geometry::Geometry;
+use braid_ondisk::{
+    Features, JOURNAL_BLOCK_SECTORS, JournalLog, JournalLogError, JournalRow, Role,
+};
 
 use crate::judge::Roster;
 use crate::refusal::JournalFault;
+
+/// Sectors of a stripe unit that is written at once, at most: the engine's own limit.
+const UNIT_SECTORS_MAX: u64 = 128;
+/// A record is written, one waits for room, and there is some to spare.
+const BATCHES_MIN: u64 = 4;
+
+/// Sectors of a ring that can be written for such an array: so that a batch always finds room when those before it are on the members. None
+/// if no journal can be: its blocks are of 4 KiB, and a meta block names all that are beside each other.
+#[must_use]
+pub fn journal_sectors_min(geometry: &Geometry) -> Option<u64> {
+    let Geometry::Stripe(stripe) = geometry else { return None };
+    let chunk_sectors = u64::from(stripe.chunk_sectors());
+    let has_blocks = chunk_sectors.is_multiple_of(JOURNAL_BLOCK_SECTORS);
+    let is_named = usize::from(stripe.data_slots()) <= JournalRow::DATA_MAX;
+    // Each row of blocks may have a meta block of its own.
+    let batch = chunk_sectors.min(UNIT_SECTORS_MAX) * (u64::from(stripe.slots()) + 1);
+    (has_blocks && is_named).then_some(BATCHES_MIN * batch + 8 * JOURNAL_BLOCK_SECTORS)
+}
+
+/// Whether a journal can be written.
+pub(crate) fn can_be_written(geometry: &Geometry, journal: &AssembledJournal) -> bool {
+    let ring_sectors = journal.log.area.ring_sectors;
+    journal_sectors_min(geometry).is_some_and(|min| ring_sectors >= min)
+}
 
 /// A journal that counts.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -88,8 +88,8 @@
 //! # Journal
 //!
 //! Of an array with a write journal the journal's device is found like a member, and counts while its events are at most one behind
-//! ([`AssembledArray::journal`]). What it says is to be replayed before anything is read. braid does not write journals yet, so such an array
-//! is not served for writing. Without its journal nothing is known of what was being written ([`JournalFault`]): it can be read, what
+//! ([`AssembledArray::journal`]). What it says is to be replayed before anything is read. A ring that has no room for a few batches at once is
+//! not written ([`journal_sectors_min`]), and then neither is the array. Without its journal nothing is known of what was being written ([`JournalFault`]): it can be read, what
 //! would be computed is withheld, and all of it may lack writes that were acknowledged.
 //!
 //! # Invariants
@@ -113,7 +113,7 @@ mod verdict;
 
 pub use array::{AssembledArray, AssembledBitmap, Occupant, Tolerance, resync_sectors};
 pub use choose::Choice;
-pub use journal::AssembledJournal;
+pub use journal::{AssembledJournal, journal_sectors_min};
 pub use known::{Known, KnownMember};
 pub use refusal::{ArrayName, AtRisk, JournalFault, RangeAtRisk, ReadOnlyReason, Refusal};
 pub use replay::{AssembledParityLog, AssembledReplay};

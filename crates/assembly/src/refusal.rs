@@ -55,8 +55,11 @@ pub enum ReadOnlyReason {
     /// A member has no parity log of its own, or no room for a band in it.
     #[error("its members have no room of their own for their parity logs")]
     Ppl,
-    /// What is written has to go through its journal, or md's next start would undo it.
-    #[error("it has a write journal, which braid replays but does not write yet")]
+    /// What is written has to go through its journal, or md's next start would undo it; and that is not here, has no room for a few
+    /// batches, or is of an array whose blocks it cannot name.
+    #[error(
+        "it has a write journal that cannot be written: its device is not here, or is too small for the array"
+    )]
     Journal,
     /// Its bitmap is of a kind that is not kept.
     #[error("it has a bitmap of a kind that braid does not keep yet ({0})")]

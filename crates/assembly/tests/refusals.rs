@@ -4,7 +4,7 @@ mod kit;
 
 use braid_assembly::{
     AssembledReplay, AtRisk, JournalFault, Options, ProbedMember, RangeAtRisk, ReadOnlyReason,
-    Refusal, assemble,
+    Refusal, assemble, journal_sectors_min,
 };
 use braid_geometry::{GeometryError, Level, Slot};
 use braid_ondisk::{
@@ -270,8 +270,17 @@ fn a_journal_device_is_named() {
     let all = Refusal::JournalMissing { fault, missing: vec![], array_sectors: capacity(&members) };
     assert_eq!(assembly.array, Err(all), "its log was not read");
     members[3].journal = Some(Ok(log()));
+    let array = judge(&members).array.expect("it can be written");
+    assert_eq!((array.journal.map(|one| one.member), array.read_only), (Some(3), None));
+    let least = journal_sectors_min(&array.geometry).expect("its blocks can be named");
+    let with = |ring_sectors: u64| {
+        let area = JournalArea { ring_sectors, ..log().area };
+        let mut members = members.clone();
+        members[3].journal = Some(Ok(JournalLog { area, ..log() }));
+        judge(&members).array.map(|_| ())
+    };
     let read_only = Refusal::ReadOnlyOnly(ReadOnlyReason::Journal);
-    assert_eq!(judge(&members).array, Err(read_only), "it is not written yet");
+    assert_eq!((with(least), with(least - 8)), (Ok(()), Err(read_only)), "room for a few batches");
     let array = judge_read_only(&members).array.expect("it can be read");
     assert_eq!((array.journal.map(|one| one.member), array.journal_fault), (Some(3), None));
     assert_eq!((array.dirty, array.withheld_risk), (false, None));
@@ -292,7 +301,7 @@ fn a_journal_device_is_named() {
 
 /// An empty journal.
 fn log() -> JournalLog {
-    let area = JournalArea { start_sector: 8, ring_sectors: 64, tail_sectors: 0 };
+    let area = JournalArea { start_sector: 8, ring_sectors: 4096, tail_sectors: 0 };
     JournalLog {
         area,
         first_sequence: 7,

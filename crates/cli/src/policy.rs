@@ -21,15 +21,18 @@ pub(crate) enum Policy {
     Ppl,
     /// The same with our own logs, and a bitmap beside them.
     Log,
+    /// The same with a write journal, which has all that is written.
+    Journal,
 }
 
 /// Their words; the second is what mdadm's `--bitmap` takes.
-const POLICIES: [(Policy, &[&str]); 5] = [
+const POLICIES: [(Policy, &[&str]); 6] = [
     (Policy::Resync, &["resync", "none"]),
     (Policy::Bitmap, &["bitmap", "internal"]),
     (Policy::Lockless, &["llbitmap", "lockless"]),
     (Policy::Ppl, &["ppl"]),
     (Policy::Log, &["log"]),
+    (Policy::Journal, &["journal"]),
 ];
 
 impl Policy {

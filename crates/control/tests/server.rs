@@ -105,6 +105,7 @@ impl Served for Fake {
             dirty_bytes: 0,
             bitmap: None,
             parity_logs: None,
+            journal: None,
             clients: Clients::default(),
             sat_out_ms: 0,
             counters: BTreeMap::new(),

@@ -58,6 +58,8 @@ pub enum Asked {
     Bitmap,
     /// To write its partial parity log.
     ParityLog,
+    /// To write the write journal that it has.
+    Journal,
     /// Whether it is still there.
     Look,
     /// Nothing: a person has spoken.
@@ -66,7 +68,7 @@ pub enum Asked {
 
 impl Asked {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Read,
         Self::Write,
         Self::Zero,
@@ -75,6 +77,7 @@ impl Asked {
         Self::BadBlocks,
         Self::Bitmap,
         Self::ParityLog,
+        Self::Journal,
         Self::Look,
         Self::Nothing,
     ];
@@ -91,6 +94,7 @@ impl Asked {
             Self::BadBlocks => "bad-block-log-write",
             Self::Bitmap => "bitmap-write",
             Self::ParityLog => "parity-log-write",
+            Self::Journal => "journal-write",
             Self::Look => "look",
             Self::Nothing => "nothing",
         }

@@ -106,9 +106,9 @@ pub enum Step {
         /// Length.
         sectors: u32,
     },
-    /// Adds the exclusive-or of sources to [`Computation::partial`]: partial parity, for a log.
+    /// Adds the exclusive-or of sources to [`Computation::partial`]: partial parity, for a log; of one source, a block for a journal.
     Partial {
-        /// Sources; at least one.
+        /// Sources; without any it is zeroes.
         sources: Sources,
         /// Length.
         sectors: u32,
@@ -295,7 +295,10 @@ impl<M: Memory> Runner<'_, M> {
                 let partial = &mut *self.partial;
                 self.memory.lend(&[], &sources, &mut |_, sources| {
                     let start = partial.len();
-                    partial.extend_from_slice(sources[0]);
+                    match sources.first() {
+                        Some(first) => partial.extend_from_slice(first),
+                        None => partial.resize(start + sectors as usize * SECTOR_LENGTH, 0),
+                    }
                     if sources.len() > 1 {
                         kernel.xor_into(&mut partial[start..], &sources[1..]);
                     }

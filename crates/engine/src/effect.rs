@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use braid_geometry::{LogicalSector, MemberSector, Slot};
 use braid_hooks::{Bug, spoiled};
-use braid_ondisk::{Bits, LoggedEntry};
+use braid_ondisk::{Bits, JournalRow, LoggedEntry};
 
 use crate::Instant;
 use crate::buffer::Buffer;
@@ -204,6 +204,13 @@ pub enum Report {
         ticket: LogTicket,
         /// For the slot of the parity that each names: what is being written, and the partial parities; checksums are left to who writes them.
         entries: Vec<LoggedEntry>,
+    },
+    /// The same of an array with a write journal: it is to have these blocks first.
+    WantJournal {
+        /// The shard's name for it, until [`Report::LogOver`].
+        ticket: LogTicket,
+        /// Blocks of data and all parity of their rows.
+        rows: Vec<JournalRow>,
     },
     /// What was to be logged under this name is over: it is on the members, in their caches at least, or will never be written.
     LogOver {

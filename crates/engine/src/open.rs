@@ -19,11 +19,11 @@ use braid_assembly::{AssembledArray, AssembledBitmap, AssembledParityLog, Occupa
 use braid_geometry::{Family, MemberSector, SECTOR_BYTES, Slot};
 use braid_hooks::{Bug, spoiled};
 use braid_ondisk::limits::BAD_BLOCK_LOG_SECTORS_MAX;
-use braid_ondisk::{Features, Role, Superblock};
+use braid_ondisk::{Features, JournalLog, Role, Superblock};
 
 use crate::array::{
-    ArraySetup, BitmapSetup, MemberSetup, ParityLogSetup, ReplacementSetup, Returns, SpareSetup,
-    level_with, next_wave,
+    ArraySetup, BitmapSetup, JournalSetup, MemberSetup, ParityLogSetup, ReplacementSetup, Returns,
+    SpareSetup, level_with, next_wave,
 };
 use crate::ids::MemberId;
 use crate::request::Regions;
@@ -63,7 +63,8 @@ pub struct Joined {
 pub struct Opening {
     /// The machine's setup.
     pub setup: ArraySetup,
-    /// Who takes part, by [`MemberId`]: occupants as [`AssembledArray::occupants`] gives them, then spares.
+    /// Who takes part, by [`MemberId`]: occupants as [`AssembledArray::occupants`] gives them, then spares, then the device of a journal
+    /// that is written.
     pub members: Vec<Joined>,
 }
 
@@ -148,6 +149,14 @@ pub fn opening<'a>(
     let spares: Result<Vec<SpareSetup>, _> =
         waiting.map(|&i| join(i, u64::MAX).map(|name| spare(i, name))).collect();
     let spares = spares?;
+    // One that is only read was replayed, in memory, and is not looked at again.
+    let written = assembled.journal.as_ref().filter(|_| !manner.read_only);
+    let journal = written.map(|journal| {
+        join(journal.member, u64::MAX).map(|name| journal_setup(&journal.log, &name))
+    });
+    let journal = journal.transpose()?;
+    // Superblocks say clean while it is written: what it has was not stopped cleanly.
+    let has_entries = written.is_some_and(|journal| !journal.log.entries.is_empty());
     let ids: Vec<(usize, MemberId)> =
         (0..).map(MemberId).zip(&members).map(|(id, joined)| (joined.index, id)).collect();
     let log_of = |(index, id): (usize, MemberId)| {
@@ -168,7 +177,9 @@ pub fn opening<'a>(
         names_bitmap: names_bitmap(assembled),
         parity_logs,
         log_counts: assembled.newest.state.log_counts,
-        is_unclean: keeps_intent(assembled) && assembled.newest.state.resync_offset != u64::MAX,
+        journal,
+        is_unclean: keeps_intent(assembled)
+            && (assembled.newest.state.resync_offset != u64::MAX || has_entries),
         read_only: manner.read_only,
         regions: Regions::new(&assembled.geometry, manner.shards),
         work_sectors: manner.cache.block_sectors(&assembled.geometry),
@@ -178,6 +189,13 @@ pub fn opening<'a>(
         superblocks_tear: tears,
     };
     Ok(Opening { setup, members })
+}
+
+fn journal_setup(log: &JournalLog, name: &Name) -> JournalSetup {
+    let JournalLog { area, end_sectors, end_sequence, .. } = *log;
+    let (member, device_number) = (name.id, name.number);
+    let is_used = log.meta_blocks > 1 || !log.entries.is_empty();
+    JournalSetup { member, device_number, area, end_sectors, end_sequence, is_used }
 }
 
 /// Sectors of a replacement that hold what the member holds. Where the array was interrupted while it was written, the one may have
@@ -349,18 +367,27 @@ pub fn levelling<'a>(
     };
     let behind: Vec<_> =
         assembled.occupants().filter_map(|occupant| update(occupant.member)).collect();
-    if behind.is_empty() { Round::new() } else { waves(assembled, behind, &superblock_of) }
+    let mut round =
+        if behind.is_empty() { Round::new() } else { waves(assembled, behind, &superblock_of) };
+    // Two behind, a journal would not count any more.
+    let journal = assembled.journal.as_ref().and_then(|journal| update(journal.member));
+    round.extend(journal.map(|levelled| vec![levelled]));
+    round
 }
 
 /// Whether the array can be started without the members `lost`, indexed as assembly's input was:
 /// its level makes up for them beside those that it lacks already, and parity that does not agree yet
-/// is not needed for it.
+/// is not needed for it. Without its journal it is not.
 #[must_use]
 pub fn can_miss(assembled: &AssembledArray, lost: &[usize]) -> bool {
     let is_there = |occupant: &Occupant| occupant.is_in_sync() && !lost.contains(&occupant.member);
     let is_lost = |slot: Slot| !assembled.slots[slot.index()].as_ref().is_some_and(is_there);
     let is_parity = assembled.geometry.level().family() == Family::Stripe;
     let agrees = resync_offset(assembled) == u64::MAX;
+    let journal = assembled.journal.as_ref().map(|journal| journal.member);
+    if journal.is_some_and(|journal| lost.contains(&journal)) {
+        return false;
+    }
     lost.is_empty() || assembled.geometry.survives(&is_lost) && (agrees || !is_parity)
 }
 

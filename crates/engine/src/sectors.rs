@@ -12,6 +12,7 @@
 //!
 //! - A set is the union of its extents, which neither touch nor overlap [check: extents_are_the_set].
 //! - Only small gaps are closed, and only where that is allowed [check: small_gaps_are_closed_where_they_may_be].
+//! - A block is taken whole or not at all [check: blocks_are_whole].
 
 use braid_hooks::{Bug, spoiled};
 
@@ -104,6 +105,16 @@ impl SectorSet {
         })
     }
 
+    /// All sectors of the blocks that it has any of.
+    pub(crate) fn blocks(self) -> Self {
+        let blocks = self.extents().map(|extent| {
+            let offset = extent.offset / BLOCK_SECTORS * BLOCK_SECTORS;
+            let end = extent.end().next_multiple_of(BLOCK_SECTORS);
+            Extent { offset, sectors: end - offset }
+        });
+        blocks.collect()
+    }
+
     /// With its small gaps, where `allowed` has all of them.
     pub(crate) fn joined(self, allowed: Self) -> Self {
         let mut joined = self;
@@ -166,6 +177,17 @@ mod tests {
             for from in 0..=128 {
                 let first = (from..128).find(|sector| has(set, *sector));
                 assert_eq!(set.first_from(from), first, "{set:?} from {from}");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_whole() {
+        for set in sets() {
+            for first in (0..128).step_by(8) {
+                let block = SectorSet::run(first, BLOCK_SECTORS);
+                let has = set.blocks().common(block);
+                assert_eq!(has, if set.meets(block) { block } else { SectorSet::EMPTY });
             }
         }
     }

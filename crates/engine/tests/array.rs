@@ -67,6 +67,7 @@ fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup
         names_bitmap: None,
         parity_logs: None,
         log_counts: false,
+        journal: None,
         is_unclean: false,
         read_only: false,
         zero_is_fast: false,

@@ -32,6 +32,7 @@ fn view_of(epoch: u64, gate: Gate, slots: [Option<(u16, u64)>; 2]) -> Arc<ArrayV
         doubt: None,
         intent: None,
         keeps_parity_logs: false,
+        keeps_journal: false,
         zero_is_fast: false,
     })
 }

@@ -45,6 +45,7 @@ impl Driver {
             doubt: None,
             intent: None,
             keeps_parity_logs: false,
+            keeps_journal: false,
             zero_is_fast: false,
         };
         let cache = CacheConfig { unit_sectors_max: 128, stripes_max: 4096, tuning };

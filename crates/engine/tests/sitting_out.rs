@@ -48,6 +48,7 @@ impl Told {
             names_bitmap: None,
             parity_logs: None,
             log_counts: false,
+            journal: None,
             is_unclean: false,
             read_only: false,
             zero_is_fast: false,

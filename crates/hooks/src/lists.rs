@@ -529,6 +529,24 @@ named! {
         JournalTailUnflushed = "journal-tail-unflushed",
         /// Journal: the tail moves although a member that is missing may come back.
         JournalTailDegraded = "journal-tail-degraded",
+        /// Journal, writing: checksums of blocks are made without the array's key.
+        JournalKeyForgotten = "journal-key-forgotten",
+        /// Journal, writing: every record has the sequence of the one before.
+        JournalSequenceStays = "journal-sequence-stays",
+        /// Journal, writing: parity is left out of records.
+        JournalParityLeftOut = "journal-parity-left-out",
+        /// Journal, writing: members are written before the journal says so.
+        JournalUnawaited = "journal-unawaited",
+        /// Journal, writing: the tail passes what members have not flushed.
+        JournalFreedUnflushed = "journal-freed-unflushed",
+        /// Journal, writing: room counts as free before superblocks say that the tail is beyond it.
+        JournalFreedUnsaid = "journal-freed-unsaid",
+        /// Journal, writing: a record is written over others that count.
+        JournalOverrun = "journal-overrun",
+        /// Journal, writing: its superblock is written with those of members, and not behind them.
+        JournalToldFirst = "journal-told-first",
+        /// Journal, writing: an array goes on writing though its journal has failed.
+        JournalFailureIgnored = "journal-failure-ignored",
         /// Replay: an entry goes on into the chunk behind what it writes.
         ReplayPastRange = "replay-past-range",
         /// Replay: partial parity is taken from the start of its entry.
@@ -631,6 +649,18 @@ named! {
         LogIsMade = "log-is-made",
         /// Stripe, compute: it is to be logged.
         StripeLogs = "stripe-logs",
+        /// Journal: a block without rows is written, behind which it begins anew.
+        JournalBegins = "journal-begins",
+        /// Journal: several batches go into one record.
+        JournalTakesSeveral = "journal-takes-several",
+        /// Journal: a batch waits for room.
+        JournalIsFull = "journal-is-full",
+        /// Journal: a record goes on at the start of the ring.
+        JournalWraps = "journal-wraps",
+        /// Journal: records are over and flushed, and the tail moves beyond them.
+        JournalTailMoves = "journal-tail-moves",
+        /// Journal: its device has failed, and no write is taken any more.
+        JournalLost = "journal-lost",
         /// Stripe, compute: it waits for the log.
         StripeAwaitsLog = "stripe-awaits-log",
         /// Stripe, compute: it cannot be logged any more.

@@ -58,6 +58,7 @@ impl Engine {
             doubt: None,
             intent: None,
             keeps_parity_logs: false,
+            keeps_journal: false,
             zero_is_fast: false,
         };
         Self {

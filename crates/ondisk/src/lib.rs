@@ -31,6 +31,7 @@ pub mod checksum;
 pub mod foreign;
 pub mod journal;
 pub mod journal_log;
+pub mod journal_record;
 pub mod limits;
 pub mod log_place;
 pub mod marks;
@@ -54,6 +55,7 @@ pub use journal::{
 pub use journal_log::{
     JOURNAL_SEQUENCE_GAP, JournalArea, JournalEnd, JournalEntry, JournalLog, JournalLogError,
 };
+pub use journal_record::{JournalPiece, JournalRecord, JournalRow};
 pub use log_place::{LOG_SECTORS_MIN, LogPlace, OwnLogPlace, PPL_HEADER_SECTORS};
 pub use marks::{LocklessMarks, MarkAction, MarkCounts, MarkState};
 pub use own_log::{OWN_LOG_HEAD_BYTES, OWN_LOG_HEAD_SECTORS, OwnLog, OwnLogHead, OwnLogHeadError};

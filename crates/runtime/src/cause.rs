@@ -24,6 +24,7 @@ impl fmt::Display for CauseWords<'_> {
             Asked::BadBlocks => "bad-block log write",
             Asked::Bitmap => "bitmap write",
             Asked::ParityLog => "parity log write",
+            Asked::Journal => "journal write",
             Asked::Nothing => return formatter.write_str("a person said so"),
             Asked::Look => return formatter.write_str("it is not there any more under its name"),
         };

@@ -403,6 +403,9 @@ impl Core {
                 Some(handle.next_bad_blocks(bad))
             }
             MetadataRecord::ParityLog(record) => Some(members.get(member)?.next_parity_log(record)),
+            MetadataRecord::Journal(record, piece) => {
+                Some(members.get(member)?.next_journal(record, *piece))
+            }
             MetadataRecord::Bitmap(record) => {
                 let handle = members.get(member)?;
                 log::bitmap(handle, record);

@@ -147,8 +147,8 @@ pub use braid_dispatch::{
 };
 pub use braid_elevator::{MultiplexerSettings, Slice};
 pub use braid_engine::array::{
-    ArrayView, BitmapRefusal, Gate, JobEnd, JobKind, JobProgress, JobRequest, LogRefusal, MemberId,
-    MemberRefusal, MemberView, Notice, Wish,
+    ArrayView, BitmapRefusal, Gate, JobEnd, JobKind, JobProgress, JobRequest, JournalLook,
+    LogRefusal, MemberId, MemberRefusal, MemberView, Notice, Wish,
 };
 pub use braid_engine::cause::{Answer, Asked, Cause};
 pub use braid_engine::work::{Candidates, Fate, Found, RotKind};

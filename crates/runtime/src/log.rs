@@ -126,6 +126,13 @@ pub(crate) fn notice(
                 "no space below a member: no more writes"
             );
         }
+        Notice::JournalLost { member, cause } => {
+            let member = named(member);
+            with_cause!(
+                error, ARRAY, Some(*cause), member, { slot = member.and_then(MemberHandle::slot), },
+                "the write journal has failed: no more writes"
+            );
+        }
         Notice::WriteLost { start, sectors, cause } => {
             let member = cause.as_ref().and_then(|cause| named(&cause.member));
             let (offset, length) = (start.0 * SECTOR_BYTES, sectors * SECTOR_BYTES);

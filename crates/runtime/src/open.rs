@@ -9,12 +9,12 @@ use braid_engine::open::{
 };
 use braid_engine::{Instant, Shard};
 use braid_member::{DirectError, Member, MemberError, MemberKind};
-use braid_ondisk::Superblock;
+use braid_ondisk::{JOURNAL_META_BYTES, Superblock};
 use braid_ring::RingError;
 
 use crate::alarm::Alarm;
 use crate::arena::ShardMemory;
-use crate::cache::room_bytes;
+use crate::cache::{Cache, room_bytes};
 use crate::clock::Clock;
 use crate::core::{Clients, Core, End, ShardCell};
 use crate::events::{ArrayEvent, Machine};
@@ -96,6 +96,11 @@ impl Volume {
         if let Some(reason) = assembled.read_only.as_ref().filter(|_| !options.read_only) {
             return Err(OpenError::ReadOnly { reason: reason.to_string() });
         }
+        // A journal has whole blocks.
+        let unit_min = if assembled.journal.is_some() { JOURNAL_META_BYTES } else { 0 };
+        let unit_min = u32::try_from(unit_min).expect("4 KiB");
+        let cache = Cache { unit_bytes: options.cache.unit_bytes.max(unit_min), ..options.cache };
+        let options = &Options { cache, ..options.clone() };
         let not_recorded = bring_level(assembled, &mut members, options)?;
         let through_page_cache = go_direct(open_devices(&members), options.direct)?;
         let device = |slot: &Occupant| members.get(slot.member)?.as_ref().map(|open| &open.device);

@@ -246,7 +246,10 @@ impl Volume {
     pub fn waiting(&self) -> Vec<(MemberId, Option<Slot>)> {
         let core = self.core();
         let look = |array: &Array| -> Vec<(MemberId, Option<Slot>)> {
-            array.members().into_iter().map(|id| (id, array.slot_to_replace(id))).collect()
+            // The journal's device waits for no slot.
+            let journal = array.journal().map(|journal| journal.member);
+            let members = array.members().into_iter().filter(|id| Some(*id) != journal);
+            members.map(|id| (id, array.slot_to_replace(id))).collect()
         };
         let members = core.array.inspect(look, || core.drive(Machine::Array));
         // After that: one that got its slot in between is in the view.

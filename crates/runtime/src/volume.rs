@@ -5,7 +5,9 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use braid_elevator::Slice;
-use braid_engine::array::{Array, ArrayView, BitmapLook, JobProgress, JobRequest, MemberId};
+use braid_engine::array::{
+    Array, ArrayView, BitmapLook, JobProgress, JobRequest, JournalLook, MemberId,
+};
 use braid_engine::request::{self, Allowed, ByteOperation, ByteRequest, Denial, ShardIndex};
 use braid_engine::{Counters, Shard, SitOut};
 use braid_geometry::{Geometry, SECTOR_BYTES};
@@ -198,6 +200,12 @@ impl Volume {
         self.core
             .array
             .inspect(|array| array.own_log().is_some(), || self.core.drive(Machine::Array))
+    }
+
+    /// Its write journal, if it is written.
+    #[must_use]
+    pub fn journal(&self) -> Option<JournalLook> {
+        self.core.array.inspect(Array::journal, || self.core.drive(Machine::Array))
     }
 
     /// When a slow member is read around.

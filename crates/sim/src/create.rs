@@ -14,9 +14,10 @@ use braid_assembly::resync_sectors;
 use braid_engine::array::{ParityLogRecord, parity_log_for};
 use braid_geometry::{Geometry, Level, Shape, default_layout};
 use braid_ondisk::{
-    ArrayFacts, BitmapKind, BitmapSuperblock, Bits, DeviceFlags, LocklessMarks, LogPlace,
-    NewSuperblock, NewV0, OWN_LOG_HEAD_SECTORS, OwnLogPlace, PlacementRequest, PplPlace, Role,
-    Superblock, Timestamp, Version, placement,
+    ArrayFacts, BitmapKind, BitmapSuperblock, Bits, DeviceFlags, JOURNAL_BLOCK_SECTORS,
+    JournalPiece, JournalRecord, LocklessMarks, LogPlace, NewSuperblock, NewV0,
+    OWN_LOG_HEAD_SECTORS, OwnLogPlace, PlacementRequest, PplPlace, Role, Superblock, Timestamp,
+    Version, placement,
 };
 
 use crate::content::SECTOR;
@@ -61,6 +62,8 @@ pub(crate) struct Design {
     pub(crate) log_is_ring: bool,
     /// The log is our own, and not md's.
     pub(crate) log_is_own: bool,
+    /// Blocks of the ring of its write journal, which is on the last disk; 0 without one.
+    pub(crate) journal_blocks: u64,
     /// Sectors by which the data areas of the first disks are longer than the others'.
     pub(crate) extra_sectors: [u64; 3],
 }
@@ -183,6 +186,14 @@ impl Design {
         disk.put(offset_bytes / SECTOR as u64, &area, true);
     }
 
+    /// Writes the journal's first block, as whoever makes an array does.
+    pub(crate) fn put_empty_journal(&self, disk: &mut Disk, superblock: &Superblock) {
+        let Some(area) = superblock.journal_area() else { return };
+        let record = JournalRecord { area, position: 0, sequence: 7, metas: vec![Vec::new()] };
+        let (offset_bytes, bytes) = superblock.journal_bytes(&record, JournalPiece::First);
+        disk.put(offset_bytes / SECTOR as u64, &bytes, true);
+    }
+
     /// Its bitmap as every member is made with it: nothing is in doubt.
     pub(crate) fn bitmap(
         &self,
@@ -232,13 +243,27 @@ impl Design {
     /// The role that a disk is made with.
     pub(crate) fn role(&self, disk: usize) -> Role {
         let slot = disk as u16;
-        if slot < self.slots { Role::Active(slot) } else { Role::Spare }
+        match () {
+            () if slot < self.slots => Role::Active(slot),
+            () if Some(disk) == self.journal_disk() => Role::Journal,
+            () => Role::Spare,
+        }
+    }
+
+    /// The disk with its write journal, if it has one.
+    pub(crate) fn journal_disk(&self) -> Option<usize> {
+        (self.journal_blocks > 0).then(|| usize::from(self.slots + self.spares))
+    }
+
+    /// Its disks: those of slots, then those that wait, then the journal's.
+    fn disk_count(&self) -> usize {
+        usize::from(self.slots + self.spares) + usize::from(self.journal_blocks > 0)
     }
 
     /// The table of roles that every disk is made with.
     pub(crate) fn roles(&self) -> Arc<[Role]> {
         let unused = (0..self.first_number).map(|_| Role::Spare);
-        let disks = usize::from(self.slots + self.spares);
+        let disks = self.disk_count();
         unused.chain((0..disks).map(|disk| self.role(disk))).collect()
     }
 
@@ -250,6 +275,10 @@ impl Design {
 
     /// Sectors of a disk's data area, and of the whole disk.
     fn sectors(&self, disk: usize) -> (u64, u64) {
+        if Some(disk) == self.journal_disk() {
+            let data_sectors = self.journal_blocks * JOURNAL_BLOCK_SECTORS;
+            return (data_sectors, self.metadata_sectors() + data_sectors);
+        }
         let extra_sectors = self.extra_sectors.get(disk).unwrap_or(&0);
         // Level 1 has no chunk; mdadm counts its members in whole 64 KiB, and so does placement.
         let unit_sectors = if self.level == Level::Raid1 { 128 } else { 1 };
@@ -274,15 +303,17 @@ impl Design {
         let (data_sectors, sectors) = self.sectors(disk);
         let chunk_sectors = if self.level == Level::Raid1 { 0 } else { self.chunk_sectors };
         let at_start = self.version != Version::V1_0;
+        let is_journal = Some(disk) == self.journal_disk();
         let request = PlacementRequest {
             version: self.version,
             device_bytes: sectors * SECTOR as u64,
             level: self.level,
-            chunk_sectors,
+            chunk_sectors: if is_journal { JOURNAL_BLOCK_SECTORS as u32 } else { chunk_sectors },
             member_size_sectors: Some(data_sectors),
             data_offset_sectors: at_start.then_some(self.metadata_sectors()),
         };
-        let placement = placement(&request).expect("there is room for data and metadata");
+        let mut placement = placement(&request).expect("there is room for data and metadata");
+        placement.member_size_sectors = self.sectors(0).0;
         let superblock = Superblock::new_v1(&NewSuperblock {
             array: self.facts(placement.member_size_sectors),
             placement,
@@ -352,6 +383,7 @@ impl Design {
             if self.role(index) == Role::Spare {
                 disk.seen.fill(SPARE_BYTE);
             }
+            self.put_empty_journal(&mut disk, &superblock);
             disk.put(superblock.offset_bytes() / SECTOR as u64, &superblock.to_bytes(), true);
             if let Some(offset_bytes) = superblock.bitmap_offset_bytes() {
                 let sectors = self.resync_sectors();
@@ -362,7 +394,7 @@ impl Design {
             self.put_empty_log(&mut disk, &superblock);
             disk
         };
-        (0..usize::from(self.slots + self.spares)).map(disk).collect()
+        (0..self.disk_count()).map(disk).collect()
     }
 }
 
@@ -385,6 +417,7 @@ pub(crate) fn designs(rows: u64, chunk_sectors: u32, version: Version) -> Vec<De
         log_sectors: 0,
         log_is_ring: false,
         log_is_own: false,
+        journal_blocks: 0,
         extra_sectors: [0; 3],
     };
     let plain = |level, slots| of(level, default_layout(level), slots);
@@ -424,6 +457,7 @@ pub(crate) fn smallest() -> Design {
         log_sectors: 0,
         log_is_ring: false,
         log_is_own: false,
+        journal_blocks: 0,
         extra_sectors: [0; 3],
     }
 }

@@ -354,6 +354,9 @@ impl World {
             Event::BadBlocks { member, says } => self.tear_bad_blocks(member, &says),
             Event::Bitmap { member, record } => self.tear_bitmap(member, &record),
             Event::ParityLog { member, record } => self.tear_parity_log(member, &record),
+            Event::Journal { member, record, piece } => {
+                self.tear_journal(member, &record, piece);
+            }
             Event::Flush { member } => {
                 let disk = self.disk_index(member);
                 if !self.disks[disk].ills.flushes_lie {

@@ -46,6 +46,7 @@ mod fault;
 mod held;
 pub mod histories;
 mod joins;
+mod journals;
 mod lies;
 mod log_changes;
 mod lost;

@@ -20,8 +20,9 @@ use braid_engine::work::Work;
 use braid_engine::{CacheConfig, CacheMode, Instant, Shard, Tuning, open};
 use braid_geometry::Geometry;
 use braid_ondisk::{
-    BadBlockLog, BadBlockLogError, BadRange, Bitmap, BitmapError, Features, OwnLog, PplLog,
-    PplLogError, Snippet, Superblock, Timestamp, UnvalidatedBitmap, probe, probe_ranges,
+    BadBlockLog, BadBlockLogError, BadRange, Bitmap, BitmapError, Features, JournalLog,
+    JournalLogError, OwnLog, PplLog, PplLogError, Snippet, Superblock, Timestamp,
+    UnvalidatedBitmap, probe, probe_ranges,
 };
 
 use crate::content::{SECTOR, bytes};
@@ -166,13 +167,25 @@ pub(crate) fn probe_disk(disk: &Disk, index: usize) -> ProbedMember {
         label: format!("disk{index}"),
         size_bytes,
         identity: format!("disk{index}"),
-        probe: found,
         bad_blocks,
         bitmap,
         ppl: found_ppl,
         own_log,
-        journal: None,
+        journal: found.newest().and_then(|superblock| journal(disk, superblock)),
+        probe: found,
     }
+}
+
+/// What the journal on a disk says, if it is one.
+pub(crate) fn journal(
+    disk: &Disk,
+    superblock: &Superblock,
+) -> Option<Result<JournalLog, JournalLogError>> {
+    superblock.read_journal(&mut |start, bytes| {
+        let start = usize::try_from(start).expect("disks are in memory");
+        bytes.copy_from_slice(&disk.seen[start..start + bytes.len()]);
+        true
+    })
 }
 
 /// The bitmap of a disk whose superblock says that there is one.
@@ -229,8 +242,12 @@ pub(crate) fn start(
     assembled: &AssembledArray,
     superblocks: Vec<Option<Superblock>>,
     presented: &[usize],
-    manner: Manner,
+    mut manner: Manner,
 ) -> Machines {
+    if assembled.journal.is_some() {
+        // A journal has whole blocks.
+        manner.cache.unit_sectors_max = manner.cache.unit_sectors_max.max(8);
+    }
     let wanted = open::Manner {
         read_only: manner.read_only,
         shards: manner.shards,

@@ -80,7 +80,8 @@ impl World {
                 self.tally.count_many("superblock-unreadable", unreadable as u64);
             }
             let ignores_logs = self.may_ignore_own_logs(&mut assembled);
-            let is_replayed = self.replay(&mut assembled, presented);
+            let is_replayed = self.replay(&mut assembled, presented)
+                && self.replay_journal(&mut assembled, presented);
             if is_replayed && self.enter(&decision, &assembled, ignores_logs) {
                 return Ok(assembled);
             }

@@ -14,6 +14,7 @@ use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
 use braid_engine::effect::MemberIoDone;
 use braid_engine::request::Piece;
+use braid_ondisk::{JournalPiece, JournalRecord};
 
 use crate::elevators::Vector;
 use crate::random::Random;
@@ -28,6 +29,7 @@ pub(crate) enum Event {
     BadBlocks { member: MemberId, says: Arc<BadBlocks> },
     Bitmap { member: MemberId, record: Arc<BitmapRecord> },
     ParityLog { member: MemberId, record: Arc<ParityLogRecord> },
+    Journal { member: MemberId, record: Arc<JournalRecord>, piece: JournalPiece },
     MetadataDone { member: MemberId, area: MetadataArea, written: Result<(), Cause> },
     Flush { member: MemberId },
     FlushDone { member: MemberId, flushed: Result<(), Cause> },
@@ -45,6 +47,7 @@ impl Event {
             | Self::BadBlocks { .. }
             | Self::Bitmap { .. }
             | Self::ParityLog { .. }
+            | Self::Journal { .. }
             | Self::MetadataDone { .. }
             | Self::Flush { .. }
             | Self::FlushDone { .. } => 3,
@@ -59,6 +62,7 @@ impl Event {
             | Self::BadBlocks { member, .. }
             | Self::Bitmap { member, .. }
             | Self::ParityLog { member, .. }
+            | Self::Journal { member, .. }
             | Self::Flush { member } => Some(*member),
             _ => None,
         }

@@ -443,12 +443,18 @@ impl World {
                 let area = MetadataArea::ParityLog;
                 self.engine.pending.push(Event::MetadataDone { member, area, written });
             }
+            Event::Journal { member, record, piece } => {
+                let written = self.write_journal(member, &record, piece);
+                let area = MetadataArea::Journal;
+                self.engine.pending.push(Event::MetadataDone { member, area, written });
+            }
             Event::MetadataDone { member, area, written } => {
                 let name = match area {
                     MetadataArea::Superblock => "super-done",
                     MetadataArea::BadBlocks => "log-done",
                     MetadataArea::Bitmap => "bitmap-done",
                     MetadataArea::ParityLog => "parity-log-done",
+                    MetadataArea::Journal => "journal-done",
                 };
                 self.note(name, [u64::from(member.0), u64::from(written.is_ok()), 0]);
                 self.engine.machines.array.handle_metadata_written(now, (member, area), written);
@@ -642,6 +648,9 @@ impl World {
                         MetadataRecord::BadBlocks(says) => Event::BadBlocks { member, says },
                         MetadataRecord::Bitmap(record) => Event::Bitmap { member, record },
                         MetadataRecord::ParityLog(record) => Event::ParityLog { member, record },
+                        MetadataRecord::Journal(record, piece) => {
+                            Event::Journal { member, record, piece }
+                        }
                     });
                 }
                 ArrayEffect::Flush { member } => {

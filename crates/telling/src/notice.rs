@@ -114,6 +114,14 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
                 format!("no space is left below {name}: writes to {array} are refused: {words}");
             Change::now(Kind::OutOfSpace, message).of(&name, None).because(why(cause))
         }
+        Notice::JournalLost { member, cause } => {
+            let name = label(*member);
+            let words = Why::words(cause);
+            let message = format!(
+                "the write journal on {name} failed: writes to {array} are refused: {words}"
+            );
+            Change::now(Kind::Broken, message).of(&name, None).because(why(cause))
+        }
         Notice::WriteLost { start, sectors, cause } => {
             lost(array, start.0 * SECTOR_BYTES, sectors * SECTOR_BYTES)
                 .because(cause.as_ref().and_then(why))

@@ -48,6 +48,7 @@ pub(crate) fn notices() -> Vec<Notice> {
         Notice::MemberOut { member, slot, cause },
         Notice::Broken { member, cause },
         Notice::OutOfSpace { member, cause },
+        Notice::JournalLost { member, cause },
         Notice::WriteLost { start, sectors, cause: Some(cause) },
         Notice::WriteLost { start, sectors, cause: None },
         Notice::SitsOut { member, slot, latency_ms: 900, siblings_us: 1200 },

@@ -25,11 +25,12 @@ use super::round::Shape;
 use super::server::{Manner, Server, Started, send};
 
 /// Policies by the word that `create` takes, and the levels that have them.
-const POLICIES: [(&str, &[&str]); 4] = [
+const POLICIES: [(&str, &[&str]); 5] = [
     ("resync", &["4", "5", "6"]),
     ("bitmap", &["4", "5", "6"]),
     ("ppl", &["5"]),
     ("log", &["4", "5", "6"]),
+    ("journal", &["4", "5", "6"]),
 ];
 /// Of a member.
 const MEMBER_SIZE: &str = "6M";
@@ -58,7 +59,7 @@ pub(super) fn run(braid: &Path, shapes: &[Shape], crashes: u64, seed: u64) -> Re
                 shape.level
             );
             ensure!(wrong == 0, "sectors that nobody was writing are wrong");
-            let has_log = matches!(policy, "ppl" | "log");
+            let has_log = matches!(policy, "ppl" | "log" | "journal");
             ensure!(!has_log || failed == 0, "a log names all that is in doubt");
         }
     }
@@ -71,6 +72,8 @@ struct Array<'a> {
     shape: Shape,
     folder: PathBuf,
     members: Vec<PathBuf>,
+    /// The device of its write journal: always there.
+    journal: Option<PathBuf>,
     model: Model,
     sectors: usize,
     random: Rng,
@@ -96,6 +99,8 @@ impl<'a> Array<'a> {
         if matches!(policy, "bitmap" | "log") {
             create.args(["--bitmap-chunk", BIT_SIZE]);
         }
+        let journal = (policy == "journal").then(|| folder.join("journal"));
+        create.args(journal.iter().flat_map(|path| [Path::new("--write-journal"), path]));
         output(create.args(&members))?;
         let folder = place.folder().to_owned();
         let (model, found) = (Model::new(0), Found::default());
@@ -104,6 +109,7 @@ impl<'a> Array<'a> {
             shape,
             folder,
             members,
+            journal,
             model,
             sectors: 0,
             random,
@@ -121,7 +127,8 @@ impl<'a> Array<'a> {
     }
 
     fn start(&self, members: &[PathBuf], manner: Manner) -> Result<Server> {
-        match Server::spawn(self.braid, &self.folder, members, manner)?.serving()? {
+        let devices: Vec<PathBuf> = members.iter().chain(&self.journal).cloned().collect();
+        match Server::spawn(self.braid, &self.folder, &devices, manner)?.serving()? {
             Started::Serving(server) => Ok(server),
             Started::Refused(code) => anyhow::bail!("refused with {code}"),
         }

@@ -46,12 +46,17 @@ pub(crate) struct Args {
     /// Where superblocks go: 1.0 (end), 1.1 (start) or 1.2 (4 KiB from the start).
     #[arg(long, value_name = "VERSION", default_value = "1.2")]
     metadata: String,
-    /// What keeps redundancy right over a crash: log (what was being written is made right, also with members missing; raid4, raid5,
+    /// What keeps redundancy right over a crash: journal (all that is written is in a journal first, on a device of its own; raid4, raid5,
+    /// raid6), log (what was being written is made right, also with members missing; raid4, raid5,
     /// raid6), ppl (the same as md does it; raid5), bitmap (only what was being written is brought in sync again), llbitmap (as bitmap, and
     /// nothing is brought in sync that was never written; for Linux 6.18 and later) or resync (all of it is) [default: the safest, log
     /// with parity and bitmap with copies].
     #[arg(long, value_name = "POLICY", visible_aliases = ["consistency-policy", "bitmap"])]
     consistency: Option<String>,
+    /// The device of a write journal, as md has it: a file or block device that is no member (raid4, raid5, raid6; it means --consistency
+    /// journal).
+    #[arg(long, value_name = "DEVICE")]
+    write_journal: Option<PathBuf>,
     /// What a bit of the bitmap stands for, with a unit [default: 64M, or more where the bitmap would not fit].
     #[arg(long, value_name = "SIZE")]
     bitmap_chunk: Option<String>,
@@ -98,6 +103,9 @@ impl Args {
             if let Some(value) = value {
                 option(name, value);
             }
+        }
+        if let Some(path) = &self.write_journal {
+            option("--write-journal", &path.display().to_string());
         }
         if self.metadata != "1.2" {
             option("--metadata", &self.metadata);

@@ -15,6 +15,7 @@ use super::serve::choice;
 use crate::error::{CliError, Exit};
 use crate::output::printable::printable;
 use crate::replay::Place;
+use braid_engine::replay::Finish;
 
 /// Arguments of `braid replay`.
 #[derive(Debug, clap::Args)]
@@ -39,7 +40,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     // Data and superblocks are not written: what stands in the way of serving it for writing does not of this.
     let options = Options { choice, read_only: true, ..Options::default() };
     let mut ready = found(&args.members, access, options, &globals.state_dir)?;
-    ready.replay(place)?;
+    ready.replay(place, Finish::Settled)?;
     let array = &ready.array.newest.array;
     let name = printable(array.name.rsplit(':').next().unwrap_or_default());
     let replayed = ready.replayed.as_ref();

@@ -44,6 +44,8 @@ pub(crate) struct JournalDevice<'a> {
 pub(crate) struct JournalReplayed {
     report: Report,
     place: Place,
+    /// The journal was to be emptied. One that is served begins anew behind what it has.
+    empties: bool,
     /// The number under which `braid undo` knows the superblock that was overwritten.
     saved: Option<u64>,
 }
@@ -210,7 +212,7 @@ pub(crate) fn replay_journal(
     array: &mut AssembledArray,
     (members, labels): (&mut Vec<Option<OpenMember>>, &[String]),
     journal: &JournalDevice<'_>,
-    place: Place,
+    (place, finish): (Place, Finish),
 ) -> Result<Option<JournalReplayed>, CliError> {
     let (Some(assembled), Geometry::Stripe(geometry)) = (&array.journal, &array.geometry) else {
         return Ok(None);
@@ -221,7 +223,7 @@ pub(crate) fn replay_journal(
         bad_sectors: occupant.bad_sectors.clone(),
     };
     let sources = array.slots.iter().map(|slot| slot.as_ref().map(source)).collect();
-    let finish = if place == Place::Members { Finish::Settled } else { Finish::Written };
+    let finish = if place == Place::Members { finish } else { Finish::Written };
     let (geometry, may_return) = (*geometry, array.may_return());
     let setup = Setup { geometry, members: sources, may_return, log, finish };
     let refused = |error: ReplayError| not_replayed(error, labels);
@@ -231,6 +233,11 @@ pub(crate) fn replay_journal(
     let (saved, failure) = (None, None);
     let mut devices =
         OnMembers { array, log, members, labels, journal, place, patches, saved, failure };
+    if place == Place::Members {
+        // A process that was killed may have left a record in a cache: it was read, and what is written by it must not outlive it.
+        let flushed = journal.device.device.flush();
+        flushed.map_err(|error| io_error(journal.label, "flushing", &error))?;
+    }
     let ended = run(machine, &geometry, &uuid, &mut devices);
     let OnMembers { patches, saved, failure, .. } = devices;
     let report = ended.map_err(|error| failure.unwrap_or_else(|| refused(error)))?;
@@ -240,7 +247,8 @@ pub(crate) fn replay_journal(
             index.into_iter().for_each(|index| lay_over(&mut members[index], &sectors));
         }
     }
-    Ok((report.stripes > 0).then_some(JournalReplayed { report, place, saved }))
+    let empties = finish == Finish::Settled;
+    Ok((report.stripes > 0).then_some(JournalReplayed { report, place, empties, saved }))
 }
 
 fn not_replayed(error: ReplayError, labels: &[String]) -> CliError {
@@ -269,6 +277,11 @@ pub(crate) fn journal_needed(fault: &JournalFault, labels: &[&str]) -> CliError 
 }
 
 impl JournalReplayed {
+    /// Whether some of it is on no member, as too much is missing for its parity.
+    pub(crate) fn leaves_some(&self) -> bool {
+        !self.report.unsettled.is_empty()
+    }
+
     /// What was done, and what is not as it was.
     pub(super) fn lines(&self) -> Vec<String> {
         let Report { stripes, pending_stripes, written_sectors, unsettled, is_settled } =
@@ -297,7 +310,7 @@ impl JournalReplayed {
                 shown.join(", ")
             ));
         }
-        if self.place == Place::Members && !is_settled {
+        if self.empties && !is_settled {
             let why = "it stays as it is, for a member that is missing now";
             lines.push(format!("the journal was not emptied: {why}"));
         }

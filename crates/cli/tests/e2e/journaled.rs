@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use braid_ondisk::{JournalMeta, JournalPayload, journal_block_checksum};
 use serde_json::Value;
 
-use crate::kit::{Array, RAID_5, needs, random_bytes};
+use crate::kit::{Array, Client, RAID_4, RAID_5, RAID_6, needs, random_bytes};
 
 const SECTOR: usize = 512;
 const SUPERBLOCK: usize = 4096;
@@ -152,6 +153,13 @@ fn cut_off() -> CutOff {
     CutOff { array, journal, uuid, before, expected, data_offset }
 }
 
+/// What a journal says.
+fn examined(array: &Array, journal: &PathBuf) -> Value {
+    let ran = array.braid(&["examine"], std::slice::from_ref(journal));
+    let said: Value = serde_json::from_str(&ran.stdout).expect("an object");
+    said["members"][0]["journal"].clone()
+}
+
 impl CutOff {
     /// Members but some, and the journal.
     fn with_journal(&self, without: &[usize]) -> Vec<PathBuf> {
@@ -175,9 +183,7 @@ impl CutOff {
     }
 
     fn examined(&self) -> Value {
-        let ran = self.array.braid(&["examine"], std::slice::from_ref(&self.journal));
-        let said: Value = serde_json::from_str(&ran.stdout).expect("an object");
-        said["members"][0]["journal"].clone()
+        examined(&self.array, &self.journal)
     }
 
     fn reads(&self, members: &[PathBuf]) -> Vec<u8> {
@@ -203,7 +209,172 @@ fn what_a_journal_has_is_read_without_a_member_and_nothing_is_written() {
         served.stop();
         assert!(before == cut.bytes(), "it is only read");
     }
-    assert_eq!(cut.array.serve_refused(&[], &cut.with_journal(&[])).code, "B027");
+}
+
+/// What md left is replayed, and the array goes on, through its journal, whoever is missing.
+#[test]
+fn an_array_that_md_left_goes_on_with_its_journal() {
+    needs!("nbdcopy");
+    for lost in [None, Some(1)] {
+        let cut = cut_off();
+        let members = cut.with_journal(lost.as_slice());
+        let mut served = cut.array.serve_with(&[], &members);
+        let event = served.wait_for("replayed");
+        let counts = (&event["journal_stripes"], &event["pending_stripes"], &event["where"]);
+        assert_eq!(counts, (&3.into(), &1.into(), &"members".into()), "{event}");
+        assert!(served.read_all(&cut.array) == cut.expected, "without slot {lost:?}");
+        let new = random_bytes(21, cut.expected.len());
+        served.write_all(&cut.array, &new);
+        served.kill();
+        let served = cut.array.serve_with(&[], &members);
+        assert!(served.read_all(&cut.array) == new, "killed, without slot {lost:?}");
+        served.stop();
+        let said = cut.examined();
+        assert_eq!((&said["used_sectors"], &said["data_blocks"]), (&8.into(), &0.into()), "{said}");
+        if let Some(slot) = lost {
+            // It has missed all of that, and is not believed any more.
+            let mut served = cut.array.serve_with(&["--read-only"], &cut.with_journal(&[]));
+            let event = served.wait_for("assembled");
+            assert_eq!(event["degraded_slots"], 1, "{event}");
+            assert!(served.read_all(&cut.array) == new, "slot {slot} is stale");
+            served.stop();
+        }
+    }
+}
+
+/// Files as they are now.
+fn copies(devices: &[PathBuf]) -> Vec<Vec<u8>> {
+    devices.iter().map(|path| fs::read(path).expect("a device")).collect()
+}
+
+#[test]
+fn what_goes_through_a_journal_is_whole_after_a_kill_whoever_is_missing() {
+    needs!("nbdcopy");
+    for shape in [RAID_4, RAID_5, RAID_6] {
+        let (array, journal) = Array::create_journaled(shape, "8M");
+        let devices: Vec<PathBuf> = array.members.iter().chain([&journal]).cloned().collect();
+        let served = array.serve_with(&["--cache", "writethrough"], &devices);
+        let length = usize::try_from(served.size_bytes).expect("small");
+        let mut expected = random_bytes(3, length);
+        served.write_all(&array, &expected);
+        let mut client = Client::connect(&served.socket, Duration::from_secs(20));
+        // Of all sizes, parts of sectors and of blocks among them, and more than the journal holds.
+        let mut numbers = random_bytes(4, 8 * 400).into_iter();
+        for _ in 0..400 {
+            let mut number = |below: usize| {
+                let bytes: Vec<u8> = numbers.by_ref().take(4).collect();
+                let number = u32::from_le_bytes(bytes.try_into().expect("four"));
+                usize::try_from(number).expect("small") % below
+            };
+            let (at, most) = (number(length - 1), 1 + number(70_000));
+            let end = (at + most).min(length);
+            let bytes = random_bytes(at as u64, end - at);
+            client.write(at as u64, &bytes);
+            expected[at..end].copy_from_slice(&bytes);
+        }
+        drop(client);
+        served.kill();
+        let left = copies(&devices);
+        let log = examined(&array, &journal);
+        assert!(log["data_blocks"].as_u64().is_some_and(|blocks| blocks > 0), "{log}");
+        assert_eq!(log["mode"], Value::Null, "nothing that only write-back leaves: {log}");
+        let withheld: Vec<Vec<usize>> = match shape.level {
+            "6" => vec![vec![], vec![0, 1], vec![2, 4]],
+            _ => vec![vec![], vec![0], vec![shape.members - 1]],
+        };
+        for without in withheld {
+            let state = array.path("state");
+            fs::remove_dir_all(&state).expect("what is known of it");
+            devices
+                .iter()
+                .zip(&left)
+                .for_each(|(path, bytes)| fs::write(path, bytes).expect("put back"));
+            let mut here = array.without(&without);
+            here.push(journal.clone());
+            let served = array.serve_with(&[], &here);
+            assert!(
+                served.read_all(&array) == expected,
+                "RAID-{} without {without:?}",
+                shape.level
+            );
+            let new = random_bytes(9, length);
+            served.write_all(&array, &new);
+            served.stop();
+            let log = examined(&array, &journal);
+            assert_eq!(
+                (&log["used_sectors"], &log["data_blocks"]),
+                (&8.into(), &0.into()),
+                "{log}"
+            );
+            let served = array.serve_with(&[], &here);
+            assert!(served.read_all(&array) == new, "RAID-{} goes on", shape.level);
+            served.stop();
+        }
+    }
+}
+
+/// md takes no write any more either.
+#[test]
+fn an_array_whose_journal_fails_takes_no_writes_and_loses_nothing() {
+    needs!("nbdcopy");
+    let (array, journal) = Array::create_journaled(RAID_5, "8M");
+    let devices: Vec<PathBuf> = array.members.iter().chain([&journal]).cloned().collect();
+    let mut served = array.serve_with(&[], &devices);
+    let length = usize::try_from(served.size_bytes).expect("small");
+    let bytes = random_bytes(3, length);
+    served.write_all(&array, &bytes);
+    let left = fs::read(&journal).expect("the journal");
+    fs::remove_file(&journal).expect("it goes away");
+    let lost = served.wait_for("journal-lost");
+    assert!(lost["member"].as_str().is_some_and(|name| name.ends_with("journal.img")), "{lost}");
+    let mut client = Client::connect(&served.socket, Duration::from_secs(20));
+    assert_eq!(client.try_write(4096, &[1; 4096]), 5, "an I/O error");
+    assert!(served.read_all(&array) == bytes, "it is read as ever");
+    served.signal(rustix::process::Signal::TERM);
+    served.wait();
+    fs::write(&journal, left).expect("it is back");
+    let served = array.serve_with(&[], &devices);
+    assert!(served.read_all(&array) == bytes);
+    served.write_all(&array, &random_bytes(4, length));
+    served.stop();
+}
+
+#[test]
+fn a_journal_is_made_with_the_array_and_nothing_odd_is() {
+    let (array, journal) = Array::create_journaled(RAID_5, "8M");
+    let log = examined(&array, &journal);
+    assert_eq!((&log["used_sectors"], &log["data_blocks"]), (&8.into(), &0.into()), "{log}");
+    let new = |words: &[&str], name: &str| {
+        let journal = array.path(name).display().to_string();
+        let words =
+            words.iter().map(|word| if *word == "JOURNAL" { journal.as_str() } else { word });
+        let words: Vec<&str> =
+            ["create", "new", "--member-size", "8M"].into_iter().chain(words).collect();
+        let members: Vec<PathBuf> = (0..3).map(|slot| array.path(&format!("n{slot}"))).collect();
+        array.refused(&words, &members)
+    };
+    new(&["--level", "5", "--consistency", "journal"], "j").is("B001", 2);
+    new(&["--level", "5", "--consistency", "ppl", "--write-journal", "JOURNAL"], "j").is("B001", 2);
+    new(&["--level", "1", "--write-journal", "JOURNAL"], "j").is("B042", 12);
+    new(&["--level", "0", "--write-journal", "JOURNAL"], "j").is("B042", 12);
+    new(&["--level", "5", "--write-journal", "JOURNAL"], "n1").is("B011", 12);
+    let served = array.serve_with(&[], &[&array.members[..], &[journal]].concat());
+    let set = |words: &[&str]| {
+        let words: Vec<&str> = ["set", "tank"].into_iter().chain(words.iter().copied()).collect();
+        array.refused(&words, &[])
+    };
+    set(&["consistency=bitmap"]).is("B018", 12);
+    let ran = array.braid(&["get", "tank", "consistency"], &[]);
+    assert!(ran.stdout.contains("journal"), "{ran:?}");
+    let ran = array.braid(&["status", "tank"], &[]);
+    let said: Value = serde_json::from_str(&ran.stdout).expect("an object");
+    let said = &said["arrays"][0]["journal"];
+    assert_eq!(
+        (&said["used_bytes"], &said["size_bytes"]),
+        (&4096.into(), &(7 << 20).into()),
+        "{said}"
+    );
+    served.stop();
 }
 
 #[test]

@@ -79,6 +79,9 @@ pub struct Array {
     /// Its parity logs; null if it keeps none.
     #[serde(default)]
     pub parity_logs: Option<ParityLogs>,
+    /// Its write journal; null if it writes none.
+    #[serde(default)]
+    pub journal: Option<Journal>,
     /// Its clients.
     pub clients: Clients,
     /// Milliseconds that members have sat out because they were slow, all of them together.
@@ -97,6 +100,17 @@ pub enum ParityLogs {
     Kept,
     /// Not yet: parity does not agree everywhere, or the array was not idle since it does.
     Pending,
+}
+
+/// A write journal: all that is written is durable there before members have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Journal {
+    /// The path of its device.
+    pub path: String,
+    /// Bytes of it that are in use: what members have and have not flushed is among them.
+    pub used_bytes: u64,
+    /// Bytes that it has room for.
+    pub size_bytes: u64,
 }
 
 /// A write-intent bitmap: where members may differ after a crash.

@@ -6,16 +6,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use braid_geometry::{Family, MemberSector, Slot};
-use braid_ondisk::PplPlace;
+use braid_ondisk::{JournalPiece, JournalRecord, PplPlace};
 
 use super::decide::{Action, Activity, FlushPurpose, decide};
 use super::effect::{ArrayEffect, MetadataRecord, Notice};
 use super::event_count::Change;
 use super::intent::Intent;
 use super::jobs::{JobAction, Saved, Unmade, decide_job};
+use super::journal::Journal;
 use super::machine::{Array, Closing, Flushes, Update};
 use super::parity_log_record::ParityLogRecord;
-use super::parity_logs::ParityLogs;
+use super::parity_logs::{News, ParityLogs};
 use super::returns::held_of;
 use super::roster::{Come, Unrecorded, WhyOut};
 use super::update::SuperblockState;
@@ -153,21 +154,32 @@ impl Array {
                 Action::MakeLogs => self.make_logs(),
                 Action::WriteLogs => self.write_logs(),
                 Action::GrantLogs => {
-                    let is_recorded = !self.roster.has_unrecorded();
+                    // A record of the journal is on its device alone.
+                    let is_recorded = !self.roster.has_unrecorded() || self.journal.is_some();
                     let is_recorded = spoiled(Bug::LogGrantedUnrecorded, is_recorded, true);
                     assert!(is_recorded, "I4: who did not take a record is out, by superblocks");
-                    for (shard, ticket) in self.logs_mut().grant() {
+                    let granted = match &mut self.journal {
+                        Some(journal) => journal.grant(),
+                        None => self.logs_mut().grant(),
+                    };
+                    for (shard, ticket) in granted {
                         self.effects.push_back(ArrayEffect::Logged { shard, ticket });
                     }
                 }
                 Action::FlushForLogs => {
-                    self.logs_mut().flush_begins();
+                    match &mut self.journal {
+                        Some(journal) => journal.flush_begins(),
+                        None => self.logs_mut().flush_begins(),
+                    }
                     self.flush(FlushPurpose::Logs);
                 }
                 Action::LogsFlushed => {
                     assert!(self.flushes.missing.is_empty(), "every member has ended its flush");
                     self.flushing = None;
-                    self.logs_mut().is_flushed();
+                    match &mut self.journal {
+                        Some(journal) => self.condition.changes += u64::from(journal.is_flushed()),
+                        None => self.logs_mut().is_flushed(),
+                    }
                 }
                 Action::ForgetSweep => self.intent_mut().forget(now),
                 Action::ClearLast => {
@@ -246,6 +258,13 @@ impl Array {
         let clean = becomes == Activity::Clean;
         let degraded = self.missing_count() > 0 || self.roster.recovering().next().is_some();
         let in_sync = self.condition.resync_offset == u64::MAX;
+        if let News::Drained { .. } = self.news_of(becomes)
+            && let Some(journal) = &mut self.journal
+        {
+            journal.begin_anew();
+        }
+        // Where a journal has what is being written, nothing else is in doubt, and superblocks say so.
+        let says_clean = clean || in_sync && self.journal.is_some();
         let spares_too = self.events.advance(Change {
             devices: matches!(why, Why::Devices | Why::Changes),
             degraded,
@@ -254,19 +273,20 @@ impl Array {
         });
         let state = Arc::new(SuperblockState {
             events: self.events.count(),
-            resync_offset: if clean { self.condition.resync_offset } else { 0 },
+            resync_offset: if says_clean { self.condition.resync_offset } else { 0 },
             roles: self.roster.device_roles().into(),
             recovered: self.roster.unfinished().collect(),
             bad_blocks: self.bad_logs.written().collect(),
             log_counts: !clean && self.will_log_count(becomes),
             has_bitmap: self.bitmap_change.names(),
             ppls: self.ppls_to_name(),
+            journal_tail: self.journal.as_ref().map(Journal::next_tail),
         });
         self.roster.update_begins();
         // With the table as it was, only the first sector changes, and that is written whole.
         let may_tear = self.setup.superblocks_tear && self.table.as_ref() != Some(&state.roles);
-        let targets: BTreeSet<MemberId> = self.roster.superblock_targets(spares_too).collect();
-        let mut last = self.roster.unnamed();
+        let targets: BTreeSet<MemberId> = self.roster.update_targets(spares_too).collect();
+        let mut last = self.roster.told_last();
         if planted(Bug::NewcomerFirst) {
             last.clear();
         }
@@ -317,6 +337,10 @@ impl Array {
 
     /// Members that come get an empty log.
     fn make_logs(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            let record = journal.make();
+            return self.ask_for_journal(record);
+        }
         let targets: Vec<MemberId> = self.roster.superblock_targets(false).collect();
         let update = self.update.as_ref().expect("superblocks wait for it");
         let news = self.news_of(update.becomes);
@@ -324,11 +348,21 @@ impl Array {
         self.ask_for_logs(records);
     }
 
-    /// What shards want logged goes to the members with the parity.
+    /// What shards want logged goes to the members with the parity, or into the journal.
     fn write_logs(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            let record = journal.write();
+            return self.ask_for_journal(record);
+        }
         let targets: BTreeSet<MemberId> = self.roster.superblock_targets(false).collect();
         let records = self.logs_mut().write(|member| targets.contains(&member));
         self.ask_for_logs(records);
+    }
+
+    fn ask_for_journal(&mut self, record: Arc<JournalRecord>) {
+        let member = self.journal.as_ref().expect("it has one").member();
+        let record = MetadataRecord::Journal(record, JournalPiece::First);
+        self.effects.push_back(ArrayEffect::WriteMetadata { member, record });
     }
 
     fn ask_for_logs(&mut self, records: Vec<(MemberId, Arc<ParityLogRecord>)>) {
@@ -351,7 +385,7 @@ impl Array {
 
     /// Of those that are to be written later, as many as may tear at once. Members that failed meanwhile are left out.
     fn write_next_wave(&mut self) {
-        let targets = self.roster.superblock_targets(true).collect();
+        let targets = self.roster.update_targets(true).collect();
         let mut update = self.update.take().expect("superblocks are being written");
         assert!(update.missing.is_empty(), "a wave comes when the one before is durable");
         let slot_of = |member: MemberId| (self.roster.slot_of(member), member);
@@ -380,6 +414,9 @@ impl Array {
             let news = self.news_of(update.becomes);
             if let Some(logs) = &mut self.parity_logs {
                 logs.is_said(news);
+            }
+            if let (Some(journal), Some(tail)) = (&mut self.journal, update.state.journal_tail) {
+                journal.is_said(tail);
             }
             self.table = Some(Arc::clone(&update.state.roles));
             self.condition.on_disk = update.becomes;
@@ -671,9 +708,12 @@ impl Array {
         if planted(Bug::BitsClearedUnflushed) && purpose == FlushPurpose::Bits {
             has_written = false;
         }
+        if planted(Bug::JournalFreedUnflushed) && purpose == FlushPurpose::Logs {
+            has_written = false;
+        }
         // Where logs are kept nothing is resynced after a crash: what a member was made of has to be as durable as it is. Of a band whose
         // parity had no member when it was written no log has anything.
-        let is_logged = self.parity_logs.is_some();
+        let is_logged = self.parity_logs.is_some() || self.journal.is_some();
         let is_logged = spoiled(Bug::JobFlushesOwnOnly, is_logged, false);
         let Flushes { missing, unflushed, .. } = &mut self.flushes;
         assert!(missing.is_empty() && self.flushing.is_none(), "one flush at a time");
@@ -738,6 +778,13 @@ impl Array {
         let member = cause.member;
         if self.roster.leave(member) {
             return;
+        }
+        if self.roster.is_journal(member) {
+            if planted(Bug::JournalFailureIgnored) {
+                return;
+            }
+            reached(Mark::JournalLost);
+            return self.take_no_writes(Notice::JournalLost { member, cause });
         }
         let replaced = self.roster.slot_to_replace(member);
         let Some(failed) = self.roster.slot_of(member).or(replaced) else { return };
@@ -866,6 +913,7 @@ impl Array {
             doubt: self.intent.as_ref().and_then(Intent::doubt).map(Arc::clone),
             intent: self.intent.as_ref().map(Intent::view),
             keeps_parity_logs: self.parity_logs.as_ref().is_some_and(ParityLogs::is_on),
+            keeps_journal: self.journal.is_some(),
             zero_is_fast: self.setup.zero_is_fast,
         };
         self.effects.push_back(ArrayEffect::Publish(Arc::new(view)));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use braid_geometry::{LogicalSector, Slot};
+use braid_ondisk::{JournalPiece, JournalRecord};
 
 use super::bitmap_record::BitmapRecord;
 use super::jobs::{JobEnd, JobProgress};
@@ -80,6 +81,8 @@ pub enum MetadataArea {
     Bitmap,
     /// The partial parity log.
     ParityLog,
+    /// The write journal: all of the data area of its device.
+    Journal,
 }
 
 /// What is written there. The driver makes bytes of it: it knows the member's own numbers.
@@ -94,6 +97,8 @@ pub enum MetadataRecord {
     Bitmap(Arc<BitmapRecord>),
     /// A record for the partial parity log.
     ParityLog(Arc<ParityLogRecord>),
+    /// A piece of a record for the write journal.
+    Journal(Arc<JournalRecord>, JournalPiece),
 }
 
 impl MetadataRecord {
@@ -105,6 +110,7 @@ impl MetadataRecord {
             Self::BadBlocks(_) => MetadataArea::BadBlocks,
             Self::Bitmap(_) => MetadataArea::Bitmap,
             Self::ParityLog(_) => MetadataArea::ParityLog,
+            Self::Journal(..) => MetadataArea::Journal,
         }
     }
 }
@@ -125,6 +131,14 @@ pub enum Notice {
     /// More members failed than the level can make up for; writes are refused from now on.
     Broken {
         /// The member whose failure was one too many.
+        member: MemberId,
+        /// How it failed.
+        cause: Cause,
+    },
+    /// The device of the write journal failed: nothing that is written from now on would be in it, so writes are refused. All
+    /// that was answered is on the members.
+    JournalLost {
+        /// The journal's device.
         member: MemberId,
         /// How it failed.
         cause: Cause,

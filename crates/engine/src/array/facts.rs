@@ -7,6 +7,7 @@ use super::decide::{
 };
 use super::intent::{Intent, IntentAction, IntentGround, decide_intent};
 use super::jobs::{Ground, JobAction, decide_job};
+use super::journal::{Journal, decide_journal};
 use super::log_change::{Changing, LogChange};
 use super::machine::{Array, Condition, Update};
 use super::parity_logs::{LogAction, News, ParityLogs, decide_log};
@@ -66,7 +67,7 @@ impl Array {
             bitmap_left: self.is_bitmap_left(),
             log_change: self.log_changing(),
             parity_logs: self.log_action(),
-            parity_logs_out: self.parity_logs.as_ref().is_some_and(ParityLogs::is_out),
+            parity_logs_out: self.are_logs_out(),
             spare_fits: self.spare_fits(),
             last_flush_done: closing.last_flush_done,
             last_round: match () {
@@ -112,13 +113,24 @@ impl Array {
     }
 
     fn log_action(&self) -> LogAction {
-        let Some(logs) = &self.parity_logs else { return LogAction::Wait };
         let lacks = self.update.as_ref().is_some_and(|update| self.lacks_logs(update));
+        if let Some(journal) = &self.journal {
+            return decide_journal(&journal.facts(lacks));
+        }
+        let Some(logs) = &self.parity_logs else { return LogAction::Wait };
         decide_log(&logs.facts(lacks, self.roster.has_unrecorded()))
     }
 
-    /// Whether an update waits for the partial parity logs of members that come.
+    fn are_logs_out(&self) -> bool {
+        let is_journal_out = self.journal.as_ref().is_some_and(Journal::is_out);
+        is_journal_out || self.parity_logs.as_ref().is_some_and(ParityLogs::is_out)
+    }
+
+    /// Whether an update waits for the partial parity logs of members that come, or for the block that it calls the journal's tail.
     fn lacks_logs(&self, update: &Update) -> bool {
+        if let Some(journal) = &self.journal {
+            return !update.has_begun && journal.lacks();
+        }
         let targets = self.roster.superblock_targets(false);
         let lacks = |logs: &ParityLogs| logs.lacks(targets, self.news_of(update.becomes));
         let is_waited_for = !update.has_begun && !self.log_change.is_leaving();
@@ -201,7 +213,7 @@ impl Array {
         if !update.missing.is_empty() {
             return Superblocks::Out;
         }
-        let targets = self.roster.superblock_targets(true).collect();
+        let targets = self.roster.update_targets(true).collect();
         let is_last = update.later.is_disjoint(&targets);
         // The lost member's own count must be passed: said once more.
         let is_behind = self.roster.has_unrecorded() && !self.events.are_beyond_the_lost();

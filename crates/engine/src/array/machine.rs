@@ -10,10 +10,11 @@ use super::bad_logs::BadLogs;
 use super::bitmap_change::{BitmapChange, first_bits};
 use super::bitmap_record::BitmapLook;
 use super::decide::{Activity, FlushPurpose};
-use super::effect::{ArrayEffect, MetadataArea, Notice};
+use super::effect::{ArrayEffect, MetadataArea, MetadataRecord, Notice};
 use super::event_count::Events;
 use super::intent::Intent;
 use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
+use super::journal::{Journal, JournalLook};
 use super::log_change::LogChange;
 use super::parity_logs::ParityLogs;
 use super::refusals::{BitmapRefusal, LogRefusal, MemberRefusal};
@@ -32,7 +33,7 @@ use crate::effect::Report;
 use crate::ids::{BitmapId, MemberId, RequestId, ShardIndex};
 use crate::ranges::BadRange;
 use crate::request::Regions;
-use braid_ondisk::{BitmapSuperblock, LogPlace, OwnLogPlace};
+use braid_ondisk::{BitmapSuperblock, JournalPiece, LogPlace, OwnLogPlace};
 
 /// The control machine of one array.
 #[derive(Debug)]
@@ -59,6 +60,8 @@ pub struct Array {
     pub(super) log_change: LogChange,
     /// The partial parity logs, if members keep them.
     pub(super) parity_logs: Option<ParityLogs>,
+    /// The write journal, if it is written.
+    pub(super) journal: Option<Journal>,
     /// Members that wait, and were in the array before.
     pub(super) returning: BTreeMap<MemberId, Returns>,
     /// Members that have been recovered in their slots, until superblocks say so.
@@ -197,6 +200,13 @@ impl Array {
         let slots = setup.slots.into_iter().map(|member| member.map(view_of));
         let spares = setup.spares.iter().map(|spare| spare.id).collect();
         let mut roster = Roster::new(slots.collect(), device_numbers, spares);
+        // As md does: nobody is to replay again what was replayed, with somebody missing that is here now.
+        let begins_anew = setup.journal.is_some_and(|journal| journal.is_used);
+        let is_alone = intent.is_none() && parity_logs.is_none();
+        assert!(is_alone || setup.journal.is_none(), "an array keeps one of them");
+        if let Some(journal) = setup.journal {
+            roster.has_journal(journal.member, journal.device_number);
+        }
         for ReplacementSetup { slot, member } in setup.replacements {
             let number = member.device_number;
             roster.has_replacement(slot, view_of(member), number);
@@ -227,7 +237,7 @@ impl Array {
             condition: Condition {
                 unpublished: true,
                 resync_offset: setup.resync_offset,
-                changes: 0,
+                changes: u64::from(begins_anew),
                 changes_recorded: 0,
                 on_disk: if has_intent { Activity::Clean } else { Activity::NotKept },
                 write_wanted: false,
@@ -250,6 +260,7 @@ impl Array {
             bitmap_change,
             log_change: LogChange::Settled,
             parity_logs,
+            journal: setup.journal.map(Journal::new),
             returning: BTreeMap::new(),
             recovered: Vec::new(),
             effects: VecDeque::new(),
@@ -327,6 +338,14 @@ impl Array {
                 let members = |slot| roster.members_of(slot);
                 let logs = self.parity_logs.as_mut().expect("only an array with logs is asked");
                 logs.wants((shard, ticket), &entries, members);
+            }
+            Report::WantJournal { ticket, rows } => {
+                let journal = self.journal.as_mut().expect("only an array with one is asked");
+                journal.wants((shard, ticket), rows);
+            }
+            Report::LogOver { ticket } if self.journal.is_some() => {
+                let journal = self.journal.as_mut().expect("just seen");
+                journal.is_over((shard, ticket));
             }
             Report::LogOver { ticket } => {
                 let logs = self.parity_logs.as_mut().expect("only what was asked for is over");
@@ -499,6 +518,7 @@ impl Array {
         match &self.intent {
             _ if !self.is_bitmap_settled() || !self.are_logs_settled() => Err(BitmapRefusal::Busy),
             _ if self.parity_logs.is_some() => Err(BitmapRefusal::ParityLogs),
+            _ if self.journal.is_some() => Err(BitmapRefusal::Journal),
             None if !is_to_be_there => Err(BitmapRefusal::HasNone),
             Some(_) if !agrees => Err(BitmapRefusal::InDoubt),
             Some(_) if !is_whole => Err(BitmapRefusal::Degraded),
@@ -583,6 +603,8 @@ impl Array {
         match () {
             () if !self.is_bitmap_settled() || !self.are_logs_settled() => Err(LogRefusal::Busy),
             () if !has_level => Err(LogRefusal::Level),
+            // No other log is kept beside a journal.
+            () if self.journal.is_some() => Err(LogRefusal::HasLogs),
             () if self.condition.resync_offset != u64::MAX || !is_made => Err(LogRefusal::InDoubt),
             () if !is_whole => Err(LogRefusal::Degraded),
             () if is_own.is_none() && self.parity_logs.is_none() => Err(LogRefusal::HasNone),
@@ -623,6 +645,12 @@ impl Array {
         let agrees = self.condition.resync_offset == u64::MAX;
         let writes = self.condition.on_disk == Activity::Active;
         self.parity_logs.as_ref().map(|logs| logs.is_on() || agrees && !writes)
+    }
+
+    /// Its write journal, if it is written.
+    #[must_use]
+    pub fn journal(&self) -> Option<JournalLook> {
+        self.journal.as_ref().map(Journal::look)
     }
 
     /// Members that wait without a slot.
@@ -777,6 +805,13 @@ impl Array {
             MetadataArea::ParityLog => {
                 let logs = self.parity_logs.as_mut().expect("a log that was being written");
                 logs.is_written(member, written.is_ok());
+            }
+            MetadataArea::Journal => {
+                let journal = self.journal.as_mut().expect("a journal that was being written");
+                if let Some(rest) = journal.is_written(written.is_ok()) {
+                    let record = MetadataRecord::Journal(rest, JournalPiece::Rest);
+                    self.effects.push_back(ArrayEffect::WriteMetadata { member, record });
+                }
             }
         }
         let written = spoiled(Bug::SuperblockErrorIgnored, written, Ok(()));

@@ -26,6 +26,7 @@ mod event_count;
 mod facts;
 mod intent;
 mod jobs;
+mod journal;
 mod log_change;
 mod machine;
 mod parity_log_record;
@@ -45,12 +46,14 @@ pub use crate::ids::{BitmapId, MemberId};
 pub use bitmap_record::{BitmapLook, BitmapRecord, bitmap_for};
 pub use effect::{ArrayEffect, MetadataArea, MetadataRecord, Notice};
 pub use jobs::{JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, JobRequest, Passed};
+pub use journal::JournalLook;
 pub use machine::Array;
 pub use parity_log_record::{ParityLogRecord, parity_log_for};
 pub use refusals::{BitmapRefusal, LogRefusal, MemberRefusal};
 pub use roster::Wish;
 pub use setup::{
-    ArraySetup, BitmapSetup, MemberSetup, ParityLogSetup, ReplacementSetup, Returns, SpareSetup,
+    ArraySetup, BitmapSetup, JournalSetup, MemberSetup, ParityLogSetup, ReplacementSetup, Returns,
+    SpareSetup,
 };
 pub use update::{
     DeviceRole, SuperblockState, UpdateTimes, apply_to, bad_block_log_for, level_with, update_for,

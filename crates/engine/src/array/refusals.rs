@@ -41,6 +41,9 @@ pub enum BitmapRefusal {
     /// It keeps partial parity logs; a superblock names a bitmap or these.
     #[error("it keeps partial parity logs")]
     ParityLogs,
+    /// It has a write journal, beside which md allows no bitmap.
+    #[error("it has a write journal")]
+    Journal,
     /// It has none.
     #[error("it has no bitmap")]
     HasNone,

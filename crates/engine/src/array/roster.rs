@@ -74,6 +74,8 @@ pub(super) struct Roster {
     replacements: BTreeMap<Slot, MemberView>,
     pub(super) device_numbers: BTreeMap<MemberId, u16>,
     pub(super) spares: BTreeSet<MemberId>,
+    /// The device of the write journal: it has no slot, and takes superblocks like a member.
+    journal: Option<MemberId>,
     /// They have a slot, and no durable superblock says so yet: no shard knows them.
     newcomers: BTreeSet<MemberId>,
     /// They came while the array ran, and not all older members' superblocks name them yet.
@@ -103,12 +105,24 @@ impl Roster {
             replacements: BTreeMap::new(),
             device_numbers,
             spares,
+            journal: None,
             newcomers,
             unnamed: BTreeSet::new(),
             untold: BTreeSet::new(),
             wanted: BTreeMap::new(),
             unrecorded: Vec::new(),
         }
+    }
+
+    /// It has a write journal, on this device.
+    pub(super) fn has_journal(&mut self, member: MemberId, number: u16) {
+        assert!(!self.numbers_in_use().contains(&number), "a number is used once at a time");
+        self.device_numbers.insert(member, number);
+        self.journal = Some(member);
+    }
+
+    pub(super) fn is_journal(&self, member: MemberId) -> bool {
+        self.journal == Some(member)
     }
 
     /// Slots without a member.
@@ -198,11 +212,11 @@ impl Roster {
         self.all().map(|id| self.device_numbers[&id]).collect()
     }
 
-    /// Members that are in the array: in a slot, or to have one, or waiting for one.
+    /// Members that are in the array: in a slot, or to have one, or waiting for one; and the journal's device.
     pub(super) fn all(&self) -> impl Iterator<Item = MemberId> {
         let in_slots = self.slots.iter().flatten().map(|member| member.id);
         let replacements = self.replacements.values().map(|one| one.id);
-        in_slots.chain(replacements).chain(self.spares.iter().copied())
+        in_slots.chain(replacements).chain(self.spares.iter().copied()).chain(self.journal)
     }
 
     /// The lowest place in the role table that no device of the array has.
@@ -273,8 +287,13 @@ impl Roster {
 
     /// Members whose superblocks come last in an update: older ones still call their numbers faulty. One that said first that it
     /// is in would be the newest, and called out by all others.
-    pub(super) fn unnamed(&self) -> BTreeSet<MemberId> {
-        self.unnamed.clone()
+    ///
+    /// The journal's device is always one of them: with its tail it lets go of what a member may have missed that all others' superblocks
+    /// have to call out first.
+    pub(super) fn told_last(&self) -> BTreeSet<MemberId> {
+        let journal = self.journal;
+        let journal = spoiled(Bug::JournalToldFirst, journal, None);
+        self.unnamed.iter().copied().chain(journal).collect()
     }
 
     /// Every superblock names these.
@@ -512,6 +531,11 @@ impl Roster {
         let replacements = self.replacements.values().map(|one| one.id);
         let spares = self.spares.iter().copied().filter(move |_| spares_too);
         slots.chain(replacements).chain(spares)
+    }
+
+    /// The same, and the journal's device.
+    pub(super) fn update_targets(&self, spares_too: bool) -> impl Iterator<Item = MemberId> {
+        self.superblock_targets(spares_too).chain(self.journal)
     }
 
     /// Members that hold less than they should, and how much that is: for superblocks.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use braid_geometry::{Geometry, Slot};
-use braid_ondisk::{BitmapSuperblock, Bits, LocklessMarks, LogPlace};
+use braid_ondisk::{BitmapSuperblock, Bits, JournalArea, LocklessMarks, LogPlace};
 
 use crate::ids::MemberId;
 use crate::ranges::BadBlocks;
@@ -81,6 +81,23 @@ pub struct ParityLogSetup {
     pub newest: Option<(u64, u64)>,
 }
 
+/// The write journal of an array. What it says has been replayed to the members that are there, and flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalSetup {
+    /// The name of its device.
+    pub member: MemberId,
+    /// The device's index in the superblocks' role table.
+    pub device_number: u16,
+    /// The ring, and the tail that the device's superblock says.
+    pub area: JournalArea,
+    /// Where what it says ends, in sectors from the start of the ring, and the sequence that a meta block would have there.
+    pub end_sectors: u64,
+    /// See there.
+    pub end_sequence: u64,
+    /// It says more than that it is empty: superblocks are to say soon that it is.
+    pub is_used: bool,
+}
+
 /// The array as assembly found it.
 #[derive(Clone, Debug)]
 pub struct ArraySetup {
@@ -104,7 +121,9 @@ pub struct ArraySetup {
     pub parity_logs: Option<BTreeMap<MemberId, ParityLogSetup>>,
     /// Whether superblocks say of our own log that it counts.
     pub log_counts: bool,
-    /// Whether superblocks do not say clean, though what is in doubt may have been settled since: who is missing may hold what was
+    /// Its write journal, which is to be written; none beside other logs, or a bitmap.
+    pub journal: Option<JournalSetup>,
+    /// Whether superblocks do not say clean, or its journal has what was being written, though what is in doubt may have been settled since: who is missing may hold what was
     /// being written, and must not come back as if it had missed nothing.
     pub is_unclean: bool,
     /// Whether writes are refused.

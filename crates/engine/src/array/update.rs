@@ -47,6 +47,8 @@ pub struct SuperblockState {
     pub has_bitmap: Option<bool>,
     /// Where members have a partial parity log; nobody has one if this is empty.
     pub ppls: Arc<[(MemberId, PplPlace)]>,
+    /// The tail of the write journal, for its device, if it is written.
+    pub journal_tail: Option<u64>,
 }
 
 /// The times that updates carry.
@@ -116,6 +118,9 @@ pub fn apply_to(
     update_time: Timestamp,
 ) {
     superblock.apply(&update_for(superblock, member, state, update_time));
+    if let Some(tail) = state.journal_tail.filter(|_| superblock.state.role == Role::Journal) {
+        superblock.set_journal_tail(tail, state.events);
+    }
     let log_counts = state.log_counts;
     let log_counts = spoiled(Bug::LogUncounted, log_counts, false);
     if log_counts {
@@ -185,7 +190,9 @@ pub fn update_for(
     if planted(Bug::LostStaysInTable) {
         roles.clone_from(&superblock.state.roles);
     }
-    let mut role_of_this = Role::Faulty;
+    // The journal's device has no slot, and stays what it is.
+    let is_journal = superblock.state.role == Role::Journal;
+    let mut role_of_this = if is_journal { Role::Journal } else { Role::Faulty };
     let mut is_replacement = false;
     // Version 0.90 has no recovery offset: md calls a member a spare there until it holds all, and so do we. Nor can it say
     // that two devices have one slot.

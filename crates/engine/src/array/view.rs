@@ -110,6 +110,8 @@ pub struct ArrayView {
     /// Whether members keep partial parity logs: no band is written before its entries are durable in the log of its parity's
     /// member ([`crate::effect::Report::WantLog`]).
     pub keeps_parity_logs: bool,
+    /// Whether there is a write journal: no band is written before its blocks are durable there ([`crate::effect::Report::WantJournal`]).
+    pub keeps_journal: bool,
     /// Whether every member zeroes ranges without writing them out.
     pub zero_is_fast: bool,
 }

@@ -19,6 +19,7 @@ use crate::context::{Common, PieceKey};
 use crate::effect::{LogTicket, MemberIoDone, MemberOperation, Report};
 use crate::ids::IoId;
 use crate::request::{Operation, Piece};
+use crate::sectors::BLOCK_SECTORS;
 use crate::slab::Slab;
 use crate::tuning::{CacheConfig, Tuning};
 use crate::work::{Purpose, Work};
@@ -75,6 +76,8 @@ impl QueuedWork for Queued<'_> {
 impl Stripes {
     pub(crate) fn new(geometry: StripeGeometry, config: CacheConfig, view: &ArrayView) -> Self {
         let unit_sectors = config.block_sectors(&view.geometry);
+        let is_of_blocks = unit_sectors.is_multiple_of(BLOCK_SECTORS);
+        assert!(is_of_blocks || !view.keeps_journal, "a journal has whole blocks");
         let fits = geometry.chunk_sectors().is_multiple_of(unit_sectors);
         assert!(fits, "chunks and stripe units are powers of two");
         let mut stripes = Self {
@@ -237,7 +240,8 @@ impl Stripes {
         if common.view.gate == Gate::Open && self.lacking_intent > 0 {
             self.grant_intent(common);
         }
-        if common.view.gate == Gate::Broken && common.view.keeps_parity_logs {
+        let is_logged = common.view.keeps_parity_logs || common.view.keeps_journal;
+        if common.view.gate == Gate::Broken && is_logged {
             for number in self.pool.numbers() {
                 if self.pool.stripe(number).awaits_log() {
                     self.scheduler.look_at(number);

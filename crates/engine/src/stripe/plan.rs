@@ -12,8 +12,9 @@
 //! block ([`crate::sectors`]); rcw on a tie: it needs no old
 //! parity, so it also heals parity that is wrong. rmw is never chosen where parity is not known to
 //! agree with the data; nor where it agrees with what clients have written and with nothing else, for then a write would be left without:
-//! such parity is solved from, which is right for what was written, and makes a choice for the rest. That every plan suffices is checked by brute force
-//! [check: every_plan_loads_enough].
+//! such parity is solved from, which is right for what was written, and makes a choice for the rest. What a journal is to have are whole blocks, and
+//! all parity of them: then rmw reads the blocks of what is touched, and parity is made though no member takes it. That every plan suffices is checked by brute force
+//! [check: every_plan_loads_enough, what_is_journaled_is_known_whole].
 
 use braid_geometry::{RowMap, Slot};
 use braid_hooks::{Bug, planted};
@@ -63,6 +64,23 @@ pub(super) struct StripeFacts {
     pub(super) is_synced: bool,
     /// The way to make parity that is taken if there are two, whatever it costs.
     pub(super) preferred: Option<Method>,
+    /// A journal is to have it: the window is whole blocks.
+    pub(super) is_journaled: bool,
+}
+
+impl StripeFacts {
+    /// Whose old content rmw needs of a data column.
+    fn old(&self, column: &ColumnFacts) -> SectorSet {
+        match self.is_journaled {
+            true => column.touched.blocks().common(self.window),
+            false => column.touched,
+        }
+    }
+
+    /// Whether parity of a column is made: a member takes it, or the journal.
+    fn is_made(&self, column: &ColumnFacts) -> bool {
+        column.writable || self.is_journaled
+    }
 }
 
 /// What the batch still lacks in memory.
@@ -161,7 +179,7 @@ pub(super) fn plan(facts: &StripeFacts) -> Option<Plan> {
     if !facts.is_write {
         return load(facts, Method::NoParity, |column| column.touched);
     }
-    let keeps_parity = facts.p.writable || facts.q.is_some_and(|q| q.writable);
+    let keeps_parity = facts.is_made(&facts.p) || facts.q.is_some_and(|q| facts.is_made(&q));
     if !keeps_parity {
         return load(facts, Method::NoParity, |_| SectorSet::EMPTY);
     }
@@ -294,21 +312,21 @@ fn recovery(facts: &StripeFacts, solved: SectorSet) -> Option<Recovery> {
 /// Read-modify-write, where everything it needs can be read.
 fn rmw(facts: &StripeFacts) -> Option<Plan> {
     let window = facts.window;
-    let usable = |column: &ColumnFacts| !column.writable || column.at_hand().contains(window);
+    let usable = |column: &ColumnFacts| !facts.is_made(column) || column.at_hand().contains(window);
     let possible = facts.parity_agrees
         && facts.is_synced
-        && facts.data.iter().all(|column| column.at_hand().contains(column.touched))
+        && facts.data.iter().all(|column| column.at_hand().contains(facts.old(column)))
         && usable(&facts.p)
         && facts.q.as_ref().is_none_or(usable);
     let parity = |column: Option<&ColumnFacts>| {
-        let kept = column.filter(|column| column.writable);
+        let kept = column.filter(|column| facts.is_made(column));
         kept.map_or(SectorSet::EMPTY, |column| column.reads(window))
     };
     possible.then(|| Plan {
         method: Method::Rmw,
         recovery: Recovery::None,
         solved: SectorSet::EMPTY,
-        data: facts.data.iter().map(|column| column.reads(column.touched)).collect(),
+        data: facts.data.iter().map(|column| column.reads(facts.old(column))).collect(),
         p: parity(Some(&facts.p)),
         q: parity(facts.q.as_ref()),
     })
@@ -353,7 +371,18 @@ mod tests {
                 1 => Some(Method::Rcw),
                 _ => Some(Method::Rmw),
             };
-            StripeFacts { window, data, p, q, is_write, parity_agrees, is_synced, preferred }
+            let is_journaled = false;
+            StripeFacts {
+                window,
+                data,
+                p,
+                q,
+                is_write,
+                parity_agrees,
+                is_synced,
+                preferred,
+                is_journaled,
+            }
         }
     }
 
@@ -436,6 +465,38 @@ mod tests {
         assert!(counts.iter().all(|count| *count > 1000), "all methods occur: {counts:?}");
     }
 
+    /// A journal gets blocks whole, and all parity of them.
+    #[test]
+    fn what_is_journaled_is_known_whole() {
+        let block = set(&[(8, 8)]);
+        let mut counts = [0u32; 3];
+        for facts in all_of_one_sector().filter(|facts| facts.is_write) {
+            let wide = |some: SectorSet| if some.is_empty() { some } else { block };
+            let column = |column: &ColumnFacts| ColumnFacts {
+                readable: wide(column.readable),
+                loaded: wide(column.loaded),
+                touched: if column.touched.is_empty() { column.touched } else { set(&[(9, 3)]) },
+                writable: column.writable,
+            };
+            let data = facts.data.iter().map(column).collect();
+            let (p, q) = (column(&facts.p), facts.q.as_ref().map(column));
+            let facts = StripeFacts { window: block, data, p, q, is_journaled: true, ..facts };
+            let Some(plan) = plan(&facts) else { continue };
+            counts[plan.method as usize] += 1;
+            let known = known(&facts, &plan);
+            for (column, known) in facts.data.iter().zip(known) {
+                let is_whole = known.union(column.touched).contains(block);
+                let is_left = plan.method == Method::Rmw && column.touched.is_empty();
+                assert!(is_whole || is_left, "{facts:?} {plan:?}");
+            }
+            if plan.method == Method::Rmw {
+                let has = |column: &ColumnFacts, read| column.loaded.union(read).contains(block);
+                assert!(has(&facts.p, plan.p) && facts.q.is_none_or(|q| has(&q, plan.q)));
+            }
+        }
+        assert!(counts[0] == 0 && counts[1..].iter().all(|count| *count > 1000), "{counts:?}");
+    }
+
     #[test]
     fn refusals_are_losses_beyond_the_level() {
         let agree = all_of_one_sector().filter(|facts| facts.parity_agrees);
@@ -463,6 +524,7 @@ mod tests {
             parity_agrees: true,
             is_synced: true,
             preferred: None,
+            is_journaled: false,
         }
     }
 

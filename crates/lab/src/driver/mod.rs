@@ -266,6 +266,7 @@ fn view(plan: &Plan, geometry: Geometry) -> ArrayView {
         doubt: None,
         intent: None,
         keeps_parity_logs: false,
+        keeps_journal: false,
         zero_is_fast: false,
     }
 }

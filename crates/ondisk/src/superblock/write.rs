@@ -239,6 +239,8 @@ fn fixed(new: &NewSuperblock, length_bytes: usize) -> Fixed {
     fixed.identity.major_version = U32::new(1);
     let raid0_layout = array.level == braid_geometry::Level::Raid0 && array.layout != 0;
     let features = if raid0_layout { Features::RAID0_LAYOUT } else { Features::default() };
+    let has_journal = new.roles.contains(&Role::Journal);
+    let features = if has_journal { features.with(Features::JOURNAL) } else { features };
     fixed.identity.feature_map = U32::new(features.0);
     fixed.identity.set_uuid = array.uuid;
     for (to, from) in fixed.identity.set_name.iter_mut().zip(array.name.bytes()) {

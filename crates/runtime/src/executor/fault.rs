@@ -35,6 +35,7 @@ pub(crate) const fn asked_of(area: MetadataArea) -> Asked {
         MetadataArea::BadBlocks => Asked::BadBlocks,
         MetadataArea::Bitmap => Asked::Bitmap,
         MetadataArea::ParityLog => Asked::ParityLog,
+        MetadataArea::Journal => Asked::Journal,
     }
 }
 

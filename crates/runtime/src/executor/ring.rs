@@ -88,7 +88,11 @@ fn first(
             Some(RingOperation::Sync { file: raw.file(0, 0, 0).ok()? })
         }
         Operation::Metadata {
-            area: MetadataArea::Superblock | MetadataArea::Bitmap | MetadataArea::ParityLog,
+            area:
+                MetadataArea::Superblock
+                | MetadataArea::Bitmap
+                | MetadataArea::ParityLog
+                | MetadataArea::Journal,
             bytes,
             offset_bytes: offset,
         } => {

@@ -16,7 +16,7 @@ use braid_engine::array::{
 use braid_engine::effect::MemberIo;
 use braid_geometry::{MemberSector, SECTOR_BYTES};
 use braid_member::{Member, MemberKind, Raw};
-use braid_ondisk::{Superblock, Timestamp};
+use braid_ondisk::{JournalPiece, JournalRecord, Superblock, Timestamp};
 use braid_ring::Handler;
 use slab::Slab;
 
@@ -236,6 +236,16 @@ impl MemberHandle {
         let superblock = self.superblock.lock().expect("writing does not panic");
         let (offset_bytes, bytes) = parity_log_for(&superblock, record);
         Operation::Metadata { area: MetadataArea::ParityLog, bytes, offset_bytes }
+    }
+
+    /// A piece of a record of the write journal. To be written durably, one at a time.
+    ///
+    /// # Panics
+    /// It is not the journal's device: the array knows better.
+    pub(crate) fn next_journal(&self, record: &JournalRecord, piece: JournalPiece) -> Operation {
+        let superblock = self.superblock.lock().expect("writing does not panic");
+        let (offset_bytes, bytes) = superblock.journal_bytes(record, piece);
+        Operation::Metadata { area: MetadataArea::Journal, bytes, offset_bytes }
     }
 
     /// The bad-block log that names these sectors of the data area. To be written durably, when all that was written to the

@@ -181,6 +181,14 @@ impl World {
                 self.engine.held.has_lost = true;
                 self.tally.count("answered-write-lost");
             }
+            Notice::JournalLost { member, .. } => {
+                self.note("journal-lost", [u64::from(member.0), 0, 0]);
+                let disk = self.disk_index(member);
+                let harmed = self.engine.plan.victims.contains(&disk);
+                assert!(harmed, "the journal was given up although nothing befell it");
+                assert!(self.engine.trust.errors_allowed, "the array takes no writes any more");
+                self.tally.count("journal-lost");
+            }
             Notice::OutOfSpace { cause, .. } => panic!("no disk here is sparse: {cause:?}"),
             Notice::SitsOut { member, .. } => self.sits_out(member),
             Notice::Back { member, .. } => self.comes_back(member),

@@ -65,6 +65,10 @@ fn check_spares(assembly: &Assembly, known: &Known<'_>) {
     let presented = known.presented.iter().zip(known.superblocks).zip(&assembly.verdicts);
     for ((disk, superblock), verdict) in presented.filter(|((disk, _), _)| **disk >= slots) {
         let is_spare = verdict.verdict == Verdict::Spare;
+        if Some(*disk) == known.metadata.design.journal_disk() {
+            assert_eq!(verdict.verdict, Verdict::Journal, "the journal: {}", verdict.reason);
+            continue;
+        }
         let reason = &verdict.reason;
         if known.replaced.contains(disk) {
             let chosen = assembly.array.iter().flat_map(|array| array.occupants());

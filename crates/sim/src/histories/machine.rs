@@ -186,6 +186,9 @@ impl History {
                         MetadataRecord::ParityLog(record) => {
                             unreachable!("there is no log: {record:?}")
                         }
+                        MetadataRecord::Journal(record, _) => {
+                            unreachable!("there is no journal: {record:?}")
+                        }
                     },
                     ArrayEffect::Flush { member } => flushes.push(member),
                     ArrayEffect::QueryActivity => {

@@ -105,7 +105,9 @@ impl World {
     /// Nothing was ever written to a spare but its superblock.
     pub(crate) fn check_spares_are_untouched(&self) {
         let sectors = self.geometry.used_sectors(Slot(0));
-        for disk in usize::from(self.geometry.slots())..self.disks.len() {
+        let journal = self.metadata.design.journal_disk();
+        let spares = usize::from(self.geometry.slots())..self.disks.len();
+        for disk in spares.filter(|disk| Some(*disk) != journal) {
             let data = &self.disks[disk].seen[bytes(self.taint.data_offset, sectors)];
             let is_untouched = data.iter().all(|byte| *byte == SPARE_BYTE);
             assert!(is_untouched, "data was written to spare {disk}");

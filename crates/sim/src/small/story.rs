@@ -41,6 +41,7 @@ pub(super) fn designs() -> Vec<Design> {
         log_sectors: 0,
         log_is_ring: false,
         log_is_own: false,
+        journal_blocks: 0,
         extra_sectors: [0; 3],
     };
     let plain = |level, slots| of(level, default_layout(level), slots);

@@ -80,6 +80,7 @@ pub fn asked_for() {
     (0..40).for_each(tests::tell_of_lockless_bitmaps);
     (0..120).for_each(tests::tell_of_parity_logs);
     (0..120).for_each(tests::tell_of_log_changes);
+    (0..60).for_each(tests::tell_of_journals);
     tests::tell_of_what_is_read();
     tests::tell_of_what_cannot_be_made();
 }

@@ -68,6 +68,7 @@ impl Bench {
             doubt: None,
             intent: None,
             keeps_parity_logs: false,
+            keeps_journal: false,
             zero_is_fast: false,
         };
         change(&mut view);

@@ -18,7 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use braid_assembly::{Choice, Options, ProbedMember, Verdict, assemble};
 use braid_engine::array::{ParityLogRecord, parity_log_for};
 use braid_member::{Member, MemberError, create_file};
-use braid_ondisk::{BitmapKind, Bits, LocklessMarks, Snippet, Superblock};
+use braid_ondisk::{
+    BitmapKind, Bits, JournalPiece, JournalRecord, LocklessMarks, Snippet, Superblock,
+};
 
 use super::opened::Source;
 use super::plan::{Plan, Seat, Sync};
@@ -294,15 +296,20 @@ fn metadata(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
         let (offset, bytes) = parity_log_for(superblock, &record);
         Snippet { offset, bytes }
     });
-    bitmap.into_iter().chain(log).chain([own]).collect()
+    let journal = superblock.journal_area().zip(plan.consistency.journal_sequence());
+    let journal = journal.map(|(area, sequence)| {
+        let (position, metas) = (0, vec![Vec::new()]);
+        let record = JournalRecord { area, position, sequence, metas };
+        let (offset, bytes) = superblock.journal_bytes(&record, JournalPiece::First);
+        Snippet { offset, bytes }
+    });
+    bitmap.into_iter().chain(log).chain(journal).chain([own]).collect()
 }
 
 /// The sectors of a member that something is recognised by.
 fn wiped_sectors(plan: &Plan, seat: &Seat) -> impl Iterator<Item = u64> + use<> {
     let sectors = match &seat.source {
-        Source::Existing(existing) => {
-            signature_sectors(existing, &plan.kept_sectors(seat.placement))
-        }
+        Source::Existing(existing) => signature_sectors(existing, &plan.kept_sectors(seat)),
         Source::ToMake => BTreeSet::new(),
     };
     sectors.into_iter()
@@ -337,6 +344,9 @@ fn zero(
     let shows = std::io::stderr().is_terminal() && !globals.json;
     for seat in &plan.seats {
         let Source::Existing(existing) = &seat.source else { continue };
+        if seat.is_journal {
+            continue; // Nothing is read of it before it is written.
+        }
         let failed = |error| io_error(&seat.label, "zeroing", &error);
         let end = (seat.placement.data_offset_sectors + plan.member_size_sectors) * SECTOR_BYTES;
         let start = seat.placement.data_offset_sectors * SECTOR_BYTES;
@@ -380,7 +390,8 @@ fn check(plan: &Plan, devices: &[&dyn Member], uuid: [u8; 16]) -> Result<(), Cli
     for (verdict, seat) in assembly.verdicts.iter().zip(&plan.seats) {
         let fits = match (verdict.verdict, seat.slot) {
             (Verdict::Fresh { slot }, Some(planned)) => slot == planned,
-            (Verdict::Spare, None) => true,
+            (Verdict::Spare, None) => !seat.is_journal,
+            (Verdict::Journal, None) => seat.is_journal,
             _ => false,
         };
         if !fits {

@@ -156,7 +156,8 @@ fn holds_data(args: &Args, things: &[Thing]) -> CliError {
 }
 
 fn examine(args: &Args) -> String {
-    let labels = args.members.iter().map(|path| path.display().to_string());
+    let devices = args.members.iter().chain(&args.write_journal);
+    let labels = devices.map(|path| path.display().to_string());
     let given = labels.filter(|label| label != "missing");
     let words: Vec<String> = given.map(|label| shell_word(&label).into_owned()).collect();
     format!("braid examine {}", words.join(" "))

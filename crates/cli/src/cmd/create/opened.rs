@@ -32,16 +32,15 @@ pub(super) struct Opened {
     pub(super) source: Source,
 }
 
-/// Opens those of the command line's members, or finds that they are to be made.
+/// Opens members of the command line, and the journal's device, or finds that they are to be made.
 pub(super) fn open_all(
     args: &Args,
     wanted: &Wanted,
-    given: &[usize],
+    paths: &[&Path],
 ) -> Result<Vec<Opened>, CliError> {
-    let paths: Vec<&Path> = given.iter().map(|&index| args.members[index].as_path()).collect();
-    let keys = keys(args, wanted, &paths)?;
+    let keys = keys(args, wanted, paths)?;
     let mut opened = Vec::new();
-    for (path, key) in paths.into_iter().zip(keys) {
+    for (path, key) in paths.iter().zip(keys) {
         opened.push(open(path, key, wanted)?);
     }
     Ok(opened)

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use braid_assembly::resync_sectors;
+use braid_assembly::{journal_sectors_min, resync_sectors};
 use braid_geometry::{Family, Geometry, Level, SECTOR_BYTES, Shape, Slot};
 use braid_ondisk::{
     ArrayFacts, BitmapPlace, BitmapSuperblock, DeviceFlags, LOG_SECTORS_MIN, LogPlace,
@@ -35,8 +35,10 @@ const MISSING: &str = "missing";
 pub(super) struct Seat {
     pub(super) label: String,
     pub(super) path: PathBuf,
-    /// `None`: a spare.
+    /// `None`: a spare, or the journal's device.
     pub(super) slot: Option<u16>,
+    /// It is to have the write journal.
+    pub(super) is_journal: bool,
     pub(super) size_bytes: u64,
     pub(super) source: Source,
     pub(super) placement: Placement,
@@ -111,6 +113,8 @@ pub(super) enum Consistency {
     Ppl,
     /// The same with our own logs; beside them a bitmap, where it has room, so that who was away is caught up.
     Log(OwnLogPlace, Option<BitmapSuperblock>),
+    /// What a write journal has is written out, whoever is missing; the sequence of its first block.
+    Journal(u32),
 }
 
 impl Consistency {
@@ -123,6 +127,7 @@ impl Consistency {
             Self::Lockless(_) => "llbitmap",
             Self::Ppl => "ppl",
             Self::Log(..) => "log",
+            Self::Journal(_) => "journal",
         }
     }
 
@@ -130,7 +135,15 @@ impl Consistency {
         match self {
             Self::Bitmap(bitmap) | Self::Lockless(bitmap) => Some(bitmap),
             Self::Log(_, bitmap) => bitmap,
-            Self::NoRedundancy | Self::Resync | Self::NoRoom | Self::Ppl => None,
+            Self::NoRedundancy | Self::Resync | Self::NoRoom | Self::Ppl | Self::Journal(_) => None,
+        }
+    }
+
+    /// The sequence of a journal's first block, if there is to be one.
+    pub(super) fn journal_sequence(self) -> Option<u64> {
+        match self {
+            Self::Journal(sequence) => Some(sequence.into()),
+            _ => None,
         }
     }
 
@@ -153,6 +166,9 @@ impl fmt::Display for Consistency {
             }
             Self::Ppl => f.write_str(
                 "after one, what was being written is made right, also with a member missing (PPL)",
+            ),
+            Self::Journal(_) => f.write_str(
+                "after one, what the journal has is written out, also with members missing (write journal)",
             ),
             Self::Log(_, bitmap) => {
                 f.write_str(
@@ -205,8 +221,11 @@ pub(super) struct Plan {
 impl Plan {
     /// The sectors of a member on which foreign signatures stay: with `--assume-clean` its data
     /// area, for what is there are then the contents of an array that is made again.
-    pub(super) fn kept_sectors(&self, placement: Placement) -> Range<u64> {
-        kept_sectors(&self.args, placement, self.member_size_sectors)
+    pub(super) fn kept_sectors(&self, seat: &Seat) -> Range<u64> {
+        match seat.is_journal {
+            true => 0..0,
+            false => kept_sectors(&self.args, seat.placement, self.member_size_sectors),
+        }
     }
 }
 
@@ -223,8 +242,11 @@ fn kept_sectors(args: &Args, placement: Placement, member_size_sectors: u64) -> 
 pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
     let wanted = words::read(args)?;
     let roster = roster(args, &wanted)?;
-    let opened = open_all(args, &wanted, &roster.given)?;
+    let members = roster.given.iter().map(|&index| args.members[index].as_path());
+    let paths: Vec<&Path> = members.chain(args.write_journal.as_deref()).collect();
+    let mut opened = open_all(args, &wanted, &paths)?;
     let named = destroy::check(args, &opened)?;
+    let journal = args.write_journal.is_some().then(|| opened.pop().expect("it was opened last"));
     let (places, member_size_sectors) = places(&wanted, &roster, &opened)?;
     let kept: BTreeMap<&str, Range<u64>> = opened
         .iter()
@@ -242,11 +264,15 @@ pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
         label: opened.label,
         path: opened.path,
         slot,
+        is_journal: false,
         size_bytes: opened.size_bytes,
         source: opened.source,
         placement,
     });
-    let seats: Vec<Seat> = seats.collect();
+    let mut seats: Vec<Seat> = seats.collect();
+    if let Some(opened) = journal {
+        seats.push(journal_seat(&wanted, &geometry, opened)?);
+    }
     let mut superblocks = superblocks((&wanted, &geometry), &seats, member_size_sectors, sync)?;
     let consistency = consistency(args, (&wanted, &geometry), &mut superblocks)?;
     Ok(Plan {
@@ -261,6 +287,41 @@ pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
         destroyed,
         kept,
         args: args.clone(),
+    })
+}
+
+/// The journal's device has data of its own size, which is the ring.
+fn journal_seat(wanted: &Wanted, geometry: &Geometry, opened: Opened) -> Result<Seat, CliError> {
+    let request = PlacementRequest {
+        version: wanted.version,
+        device_bytes: opened.size_bytes,
+        level: wanted.level,
+        chunk_sectors: 8,
+        member_size_sectors: None,
+        data_offset_sectors: None,
+    };
+    let place = placement(&request).map_err(|error| placement_error(error, &opened, None))?;
+    let placement = Placement { bad_block_log: None, ..place };
+    let needed_sectors = journal_sectors_min(geometry).unwrap_or(u64::MAX);
+    if placement.data_size_sectors < needed_sectors {
+        let before = placement.data_offset_sectors;
+        let needed = needed_sectors.saturating_add(before).saturating_mul(SECTOR_BYTES);
+        let what = format!(
+            "{} is too small for the journal: it has {}, at least {} are needed",
+            opened.label,
+            format_size(opened.size_bytes),
+            format_size(needed)
+        );
+        return Err(CliError::new(Code::MemberTooSmall, what).about(opened.label.clone()));
+    }
+    Ok(Seat {
+        label: opened.label,
+        path: opened.path,
+        slot: None,
+        is_journal: true,
+        size_bytes: opened.size_bytes,
+        source: opened.source,
+        placement,
     })
 }
 
@@ -451,10 +512,14 @@ fn superblocks(
     sync: Sync,
 ) -> Result<Vec<Superblock>, CliError> {
     let slots = geometry.slots();
-    let spares = seats.iter().filter(|seat| seat.slot.is_none()).count();
-    let mut roles = vec![Role::Spare; usize::from(slots) + spares];
+    let others = seats.iter().filter(|seat| seat.slot.is_none()).count();
+    let mut roles = vec![Role::Spare; usize::from(slots) + others];
     for slot in seats.iter().filter_map(|seat| seat.slot) {
         roles[usize::from(slot)] = Role::Active(slot);
+    }
+    // Its device is the last one.
+    if seats.iter().any(|seat| seat.is_journal) {
+        roles.iter_mut().last().into_iter().for_each(|role| *role = Role::Journal);
     }
     let roles: Arc<[Role]> = roles.into();
     let array = ArrayFacts {
@@ -509,6 +574,11 @@ fn consistency(
     }
     if wanted.consistency == Some(Policy::Ppl) {
         return parity_logs(args, superblocks);
+    }
+    if wanted.consistency == Some(Policy::Journal) {
+        // Whatever was on the device before does not follow it.
+        let (sequence, ..) = Uuid::new_v4().as_fields();
+        return Ok(Consistency::Journal(sequence));
     }
     let bitmap = bitmap(args, (wanted, geometry), superblocks)?;
     match wanted.consistency {

@@ -47,12 +47,16 @@ pub(super) fn print_made(plan: &Plan, made: &Made, globals: &Globals) {
 fn default_words(plan: &Plan) -> Option<&'static str> {
     let has_parity = plan.geometry.level().family() == Family::Stripe;
     let is_default = plan.wanted.consistency.is_none() && has_parity;
-    is_default.then_some(match plan.consistency {
+    let words = match plan.consistency {
         Consistency::Log(..) => {
             "the safest, and the default; --consistency bitmap takes small writes faster and leaves the write hole open"
         }
-        _ => "no room for braid's log: a member that is lost in a crash may take what was being written with it",
-    })
+        Consistency::Bitmap(_) | Consistency::NoRoom => {
+            "no room for braid's log: a member that is lost in a crash may take what was being written with it"
+        }
+        _ => return None,
+    };
+    is_default.then_some(words)
 }
 
 fn command(plan: &Plan, globals: &Globals) -> String {
@@ -75,6 +79,11 @@ fn body(plan: &Plan, globals: &Globals) -> String {
         lines.push(("crash", plan.consistency.to_string()));
     }
     lines.extend(default_words(plan).map(|words| ("", words.to_owned())));
+    let journal = plan.seats.iter().find(|seat| seat.is_journal);
+    lines.extend(journal.map(|seat| {
+        let size = format_size(seat.placement.data_size_sectors * SECTOR_BYTES);
+        ("journal", format!("{size} on {}", seat.label))
+    }));
     lines.extend(files_words(plan).map(|words| ("files", words)));
     lines.extend(plan.destroyed.iter().map(|doomed| ("destroy", doomed_words(doomed))));
     lines.extend(plan.kept.iter().map(|doomed| ("keep", doomed_words(doomed))));
@@ -110,7 +119,7 @@ fn doomed_json(doomed: &Doomed) -> Value {
 fn shape_words(plan: &Plan) -> String {
     let slots = plan.geometry.slots();
     let level = plan.geometry.level();
-    let spares = plan.seats.iter().filter(|seat| seat.slot.is_none()).count();
+    let spares = plan.seats.iter().filter(|seat| seat.slot.is_none() && !seat.is_journal).count();
     let mut parts = vec![level_words(level), plural(usize::from(slots), "member")];
     if spares > 0 {
         parts.push(plural(spares, "spare"));
@@ -169,14 +178,15 @@ fn capacity_words(plan: &Plan) -> String {
 
 /// What a member has more than the smallest, in bytes.
 fn unused_bytes(plan: &Plan, seat: &Seat) -> u64 {
-    if plan.member_size_sectors == 0 {
+    if plan.member_size_sectors == 0 || seat.is_journal {
         return 0;
     }
     (seat.placement.usable_sectors - plan.member_size_sectors) * SECTOR_BYTES
 }
 
 fn unused_words(plan: &Plan) -> Option<String> {
-    let smallest = plan.seats.iter().min_by_key(|seat| seat.placement.usable_sectors)?;
+    let members = plan.seats.iter().filter(|seat| !seat.is_journal);
+    let smallest = members.min_by_key(|seat| seat.placement.usable_sectors)?;
     let larger: Vec<String> = plan
         .seats
         .iter()
@@ -256,7 +266,11 @@ fn to_json(plan: &Plan, made: Option<&Made>) -> Value {
 fn seat_json(plan: &Plan, seat: &Seat) -> Value {
     json!({
         "path": seat.label,
-        "role": if seat.slot.is_some() { "active" } else { "spare" },
+        "role": match seat.slot {
+            Some(_) => "active",
+            None if seat.is_journal => "journal",
+            None => "spare",
+        },
         "slot": seat.slot,
         "size_bytes": seat.size_bytes,
         "data_offset_bytes": seat.placement.data_offset_sectors * SECTOR_BYTES,

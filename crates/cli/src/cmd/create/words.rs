@@ -190,11 +190,13 @@ fn chunk_sectors(args: &Args, level: Level) -> Result<u32, CliError> {
 }
 
 fn policy(args: &Args, level: Level) -> Result<Option<Policy>, CliError> {
-    let Some(word) = args.consistency.as_deref() else { return Ok(None) };
+    let journal = args.write_journal.as_ref().map(|_| "journal");
+    let Some(word) = args.consistency.as_deref().or(journal) else { return Ok(None) };
     let Some(policy) = Policy::parse(word) else {
         let mut better = args.clone();
         better.consistency = Some("bitmap".to_owned());
-        let what = format!("unknown policy '{word}'. Policies: resync bitmap llbitmap ppl log");
+        let what =
+            format!("unknown policy '{word}'. Policies: resync bitmap llbitmap ppl log journal");
         let error = CliError::new(Code::Usage, what).about(word);
         return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
     };
@@ -214,8 +216,26 @@ fn policy(args: &Args, level: Level) -> Result<Option<Policy>, CliError> {
         let error = error.because("md's format of them is for raid5 alone");
         return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
     }
-    if policy == Policy::Log && level.family() == Family::Mirror {
+    if (policy == Policy::Journal) != args.write_journal.is_some() {
         let mut better = args.clone();
+        let what = match policy {
+            Policy::Journal => {
+                better.consistency = Some("log".to_owned());
+                "a write journal needs a device of its own, which --write-journal names".to_owned()
+            }
+            _ => {
+                better.write_journal = None;
+                format!("policy '{word}' has no use for a write journal")
+            }
+        };
+        let error = CliError::new(Code::Usage, what).about(word);
+        let error = error.because("it goes with --consistency journal, and that with it");
+        return Err(error.remedy(Risk::Change, "Instead", better.command_line()));
+    }
+    let needs_parity = matches!(policy, Policy::Log | Policy::Journal);
+    if needs_parity && level.family() == Family::Mirror {
+        let mut better = args.clone();
+        better.write_journal = None;
         better.consistency = Some("bitmap".to_owned());
         let what = format!("{level} has no parity that could be logged");
         let error = CliError::new(Code::NoRedundancy, what).about(word);
@@ -223,7 +243,7 @@ fn policy(args: &Args, level: Level) -> Result<Option<Policy>, CliError> {
     }
     if policy != Policy::Resync && level.family() == Family::Direct {
         let mut better = args.clone();
-        (better.consistency, better.bitmap_chunk) = (None, None);
+        (better.consistency, better.bitmap_chunk, better.write_journal) = (None, None, None);
         let what = format!("{level} has no redundancy that could be kept right");
         let error = CliError::new(Code::NoRedundancy, what).about(word);
         return Err(error.remedy(Risk::Change, "Leave --consistency out", better.command_line()));

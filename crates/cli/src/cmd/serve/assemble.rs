@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use braid_assembly::{AssembledArray, Assembly, MemberVerdict, Options, Verdict, assemble};
+use braid_assembly::{
+    AssembledArray, AssembledJournal, Assembly, MemberVerdict, Options, Verdict, assemble,
+};
+use braid_engine::replay::Finish;
 use braid_member::{Access, Member, Reach};
 use braid_ondisk::Superblock;
 use braid_runtime::OpenMember;
@@ -44,9 +47,12 @@ pub(crate) fn ready(
         false => (Access::ReadWrite, Place::Members),
     };
     let mut ready = found(paths, access, options, state_dir)?;
-    ready.replay(place)?;
-    if place == Place::Members && ready.array.degraded > 0 {
-        ready.check_unread()?;
+    ready.replay(place, Finish::Flushed)?;
+    if place == Place::Members {
+        if ready.array.degraded > 0 {
+            ready.check_unread()?;
+        }
+        ready.keep_journal()?;
     }
     Ok(ready)
 }
@@ -70,8 +76,42 @@ impl Ready {
             .remedy(Risk::Look, "See what the sound ones hold", look))
     }
 
-    /// Replays what there is to replay, for once.
-    pub(crate) fn replay(&mut self, place: Place) -> Result<(), CliError> {
+    /// The array is served with its journal, which begins anew behind what it says now: that is on the members.
+    fn keep_journal(&mut self) -> Result<(), CliError> {
+        let Some((index, mut open)) = self.journal.take() else { return Ok(()) };
+        let labels = self.labels();
+        if let Some(Replayed::Journal(replayed)) = &self.replayed
+            && replayed.leaves_some()
+        {
+            let what = "newest writes are in the journal only, as too much is missing for parity";
+            let look = format!("braid serve --read-only {}", words(&labels, &[]));
+            return Err(CliError::new(Code::JournalNeeded, what)
+                .remedy(Risk::Look, "Best: connect the missing member and name it, too", "")
+                .remedy(Risk::Look, "See what the sound ones hold", look));
+        }
+        let probed = probe_member(&*open.device, &labels[index])?;
+        let superblock = superblock_of(&probed, &self.array);
+        let log = probed.journal.and_then(Result::ok);
+        let (Some(superblock), Some(log)) = (superblock, log) else {
+            return Err(CliError::new(
+                Code::JournalNeeded,
+                "the write journal cannot be read again",
+            )
+            .about(labels[index].clone())
+            .remedy(
+                Risk::Look,
+                "See what it says",
+                format!("braid examine {}", words(&labels, &[])),
+            ));
+        };
+        open.superblock = superblock;
+        self.array.journal = Some(AssembledJournal { member: index, log });
+        self.members[index] = Some(open);
+        Ok(())
+    }
+
+    /// Replays what there is to replay, for once; a journal is emptied if that is to settle it, and not if the array goes on with it.
+    pub(crate) fn replay(&mut self, place: Place, finish: Finish) -> Result<(), CliError> {
         let labels = self.labels();
         if let Some(fault) = self.array.journal_fault.as_ref().filter(|_| place.is_told()) {
             let members: Vec<&str> = labels.iter().map(String::as_str).collect();
@@ -84,8 +124,9 @@ impl Ready {
                 state_dir: &self.state_dir,
             };
             let members = (&mut self.members, &labels[..]);
-            let replayed = replay_journal(&mut self.array, members, &journal, place)?;
+            let replayed = replay_journal(&mut self.array, members, &journal, (place, finish))?;
             self.replayed = replayed.map(Replayed::Journal);
+            self.journal = Some((index, device));
             return Ok(());
         }
         let replayed = replay(&mut self.array, &mut self.members, &labels, place)?;

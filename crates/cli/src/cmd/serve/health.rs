@@ -82,7 +82,9 @@ impl Health {
                     }
                 }
             }
-            Notice::Broken { member, cause } | Notice::OutOfSpace { member, cause } => {
+            Notice::Broken { member, cause }
+            | Notice::OutOfSpace { member, cause }
+            | Notice::JournalLost { member, cause } => {
                 let out_of_space = matches!(notice, Notice::OutOfSpace { .. });
                 let (member, cause) = (absolute(&label(*member)), CauseWords(cause).to_string());
                 let failure = Failure { member, since: since(), out_of_space, cause };

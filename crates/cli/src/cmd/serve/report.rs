@@ -65,7 +65,9 @@ impl Reporter {
                 .all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | '+'));
         let name = if is_harmless { name.to_string() } else { uuid.replace(':', "") };
         let chosen = ready.array.occupants().map(|occupant| occupant.member);
-        let in_order: Vec<usize> = chosen.chain(ready.array.spares.iter().copied()).collect();
+        let journal = ready.array.journal.iter().map(|journal| journal.member);
+        let spares = ready.array.spares.iter().copied();
+        let in_order: Vec<usize> = chosen.chain(spares).chain(journal).collect();
         let label = |index: &usize| ready.verdicts[*index].label.clone();
         Self {
             json: globals.json,
@@ -265,6 +267,20 @@ impl Reporter {
                 let text = format!(
                     "no space is left below {label}, or its file may not grow ({}): writes to {} are refused from now \
                      on, and nothing that was flushed is lost; free space, then stop and serve it again",
+                    CauseWords(cause),
+                    self.name
+                );
+                self.say(Style::Error, &text);
+            }
+            Notice::JournalLost { member, cause } => {
+                let label = label(*member);
+                if self.json {
+                    let facts = json!({ "member": label });
+                    return self.event_caused("journal-lost", &facts, Some(cause));
+                }
+                let text = format!(
+                    "the write journal on {label} failed ({}): writes to {} are refused from now on, as nothing would be in the \
+                     journal, and nothing that was flushed is lost; stop, and serve it again with the journal's device",
                     CauseWords(cause),
                     self.name
                 );

@@ -62,6 +62,15 @@ pub(super) fn array(array: &Array, word: &str, paint: Paint, manner: Manner) -> 
             line("logs", "nothing is logged yet: parity logs wait for parity to agree");
         }
     }
+
+    if let Some(journal) = &array.journal {
+        let (used, size) = (format_size(journal.used_bytes), format_size(journal.size_bytes));
+        let path = &journal.path;
+        line(
+            "journal",
+            &format!("{path}: {used} of {size} in use; all that is written is there first"),
+        );
+    }
     let clients = &array.clients;
     let dirty = format_size(array.dirty_bytes);
     line("cache", &format!("{dirty} answered and not on the members yet"));

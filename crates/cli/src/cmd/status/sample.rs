@@ -62,6 +62,7 @@ pub(crate) fn tank(states: &[SlotState]) -> Array {
         dirty_bytes: 3 << 20,
         bitmap: None,
         parity_logs: None,
+        journal: None,
         clients: Clients::default(),
         sat_out_ms: 0,
         counters: BTreeMap::new(),

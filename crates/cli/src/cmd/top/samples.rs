@@ -122,6 +122,7 @@ fn array() -> Array {
         dirty_bytes: 32 << 20,
         bitmap: None,
         parity_logs: None,
+        journal: None,
         clients,
         ..tank(&[Ok, Slow, Ok, Missing])
     }

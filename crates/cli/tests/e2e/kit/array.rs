@@ -56,7 +56,29 @@ impl Array {
 
     /// Makes it with more words on the command line. With `--spare 1` the last member is none.
     pub(crate) fn create_with(name: &str, shape: Shape, member_size: &str, more: &[&str]) -> Self {
-        let folder = tempfile::Builder::new().prefix("braid-e2e-").tempdir().expect("a folder");
+        Self::create_in(Self::folder(), name, shape, member_size, more)
+    }
+
+    /// The same with a write journal, whose device is given as well.
+    pub(crate) fn create_journaled(shape: Shape, member_size: &str) -> (Self, PathBuf) {
+        let folder = Self::folder();
+        let journal = folder.path().join("journal.img");
+        let word = journal.display().to_string();
+        let more = ["--write-journal", word.as_str()];
+        (Self::create_in(folder, "tank", shape, member_size, &more), journal)
+    }
+
+    fn folder() -> TempDir {
+        tempfile::Builder::new().prefix("braid-e2e-").tempdir().expect("a folder")
+    }
+
+    fn create_in(
+        folder: TempDir,
+        name: &str,
+        shape: Shape,
+        member_size: &str,
+        more: &[&str],
+    ) -> Self {
         let runtime = folder.path().join("run");
         let numbered = |slot| folder.path().join(format!("m{slot}"));
         let members: Vec<PathBuf> = (0..shape.members).map(numbered).collect();

@@ -70,6 +70,14 @@ impl Client {
         Some(u64::from_be_bytes(words[8..].try_into().expect("eight bytes")))
     }
 
+    /// One write by itself, that may fail: the error's number, 0 if it is well.
+    pub(crate) fn try_write(&mut self, offset: u64, bytes: &[u8]) -> u32 {
+        self.ask_write(0, offset, bytes);
+        let mut words = [0; 16];
+        self.stream.read_exact(&mut words).expect("an answer in time");
+        u32::from_be_bytes(words[4..8].try_into().expect("four bytes"))
+    }
+
     /// What follows the answer to a read.
     pub(crate) fn payload(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];

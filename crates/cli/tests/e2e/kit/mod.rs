@@ -43,6 +43,7 @@ impl Shape {
 
 pub(crate) const RAID_0: Shape = Shape::new("0", 3, 0);
 pub(crate) const RAID_1: Shape = Shape::new("1", 2, 1);
+pub(crate) const RAID_4: Shape = Shape::new("4", 4, 1);
 pub(crate) const RAID_5: Shape = Shape::new("5", 4, 1);
 pub(crate) const RAID_6: Shape = Shape::new("6", 5, 2);
 pub(crate) const RAID_10: Shape = Shape::new("10", 4, 1);

@@ -72,7 +72,8 @@ impl Stripe {
                 if effects.common.view.keeps_parity_logs {
                     count_max = self.can_be_logged(count_max);
                 }
-                self.begin_batch(effects.unit_sectors, count_max);
+                let is_journaled = effects.common.view.keeps_journal;
+                self.begin_batch(effects.unit_sectors, count_max, is_journaled);
                 self.phase = Phase::Fill;
             }
             Action::Read => self.read(plan.expect("a need has a plan"), effects),
@@ -159,8 +160,9 @@ impl Stripe {
         let computation =
             effects.common.blank_computation(ComputationId(u64::from(effects.number)));
         let log = self.to_be_logged(effects, plan);
+        let journal = effects.common.view.keeps_journal.then_some(effects.geometry);
         let computation =
-            Builder { stripe: self, blocks, content: effects.content, log, computation }
+            Builder { stripe: self, blocks, content: effects.content, log, journal, computation }
                 .build(plan);
         let copied = |step: &Step| match step {
             Step::Copy { sectors, .. } => u64::from(*sectors),
@@ -194,12 +196,20 @@ impl Stripe {
         (p || q.is_some()).then_some(ToLog { geometry: effects.geometry, p, q })
     }
 
-    /// Asks for what is to be in the logs of the parities' members before anything is written.
+    /// Asks for what is to be in the logs of the parities' members, or in the journal, before anything is written.
     fn log(&mut self, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Compute && self.outstanding == 0, "partial parity is made");
         self.logged = Logged::Asked;
-        let entries = std::mem::take(&mut self.entries);
         let ticket = LogTicket(effects.number);
+        if effects.common.view.keeps_journal {
+            let rows = std::mem::take(&mut self.rows);
+            effects.common.report(Report::WantJournal { ticket, rows });
+            if planted(Bug::JournalUnawaited) {
+                self.logged = Logged::Durable;
+            }
+            return;
+        }
+        let entries = std::mem::take(&mut self.entries);
         effects.common.report(Report::WantLog { ticket, entries });
         if planted(Bug::LogUnawaited) {
             self.logged = Logged::Durable;
@@ -352,7 +362,7 @@ impl Stripe {
             self.queue.insert(1, Attachment { run: rest, ..whole });
         }
         // One of several may be full; what is cut never is.
-        self.begin_batch(effects.unit_sectors, 1);
+        self.begin_batch(effects.unit_sectors, 1, effects.common.view.keeps_journal);
     }
 
     /// The batch cannot be served. If it had begun to write, the band is inconsistent from now on.
@@ -403,6 +413,7 @@ impl Stripe {
     /// What was logged of the batch may be forgotten when members have flushed what they were given.
     fn end_log(&mut self, effects: &mut Effects<'_>) {
         self.entries.clear();
+        self.rows.clear();
         if matches!(std::mem::take(&mut self.logged), Logged::Asked | Logged::Durable) {
             effects.common.report(Report::LogOver { ticket: LogTicket(effects.number) });
         }
@@ -511,7 +522,12 @@ impl Stripe {
             entry.partial.extend_from_slice(own);
             partial = rest;
         }
-        assert!(partial.is_empty(), "every entry has its partial parity");
+        for row in &mut self.rows {
+            let (own, rest) = partial.split_at(row.length_bytes());
+            row.bytes.extend_from_slice(own);
+            partial = rest;
+        }
+        assert!(partial.is_empty(), "every entry has its partial parity, every row its blocks");
     }
 }
 

@@ -247,7 +247,7 @@ mod tests {
                     Some((!is_zero).then_some(from));
             }
         }
-        stripe.begin_batch(UNIT, usize::MAX);
+        stripe.begin_batch(UNIT, usize::MAX, false);
         (stripe, wanted)
     }
 

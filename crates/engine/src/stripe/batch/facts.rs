@@ -65,7 +65,7 @@ pub(in super::super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, O
         need,
         intent: around.intent,
         missed,
-        logged: match around.view.keeps_parity_logs {
+        logged: match around.view.keeps_parity_logs || around.view.keeps_journal {
             false => Logged::Needless,
             true => stripe.logged,
         },
@@ -99,6 +99,7 @@ fn stripe_facts(
         preferred: batch.preferred,
         parity_agrees: around.parity_agrees,
         is_synced: around.is_synced,
+        is_journaled: around.view.keeps_journal,
     }
 }
 

@@ -6,9 +6,9 @@
 //! the difference. A write that is not gathered is never copied: parity is made from its payload, and where writes
 //! lie side by side, in slices in which each column is in one place ([`super::content`]).
 
-use braid_geometry::Slot;
+use braid_geometry::{Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
-use braid_ondisk::LoggedEntry;
+use braid_ondisk::{JournalRow, LoggedEntry};
 
 use super::super::plan::{Method, Plan};
 use super::super::solve::{Blocks, by_exponent, solve};
@@ -17,7 +17,7 @@ use super::log::{Logged, Rows, ToLog, rows};
 use super::stripe::{Fresh, Stripe};
 use crate::buffer::Buffer;
 use crate::computation::{Computation, Step};
-use crate::sectors::{Extent, SectorSet};
+use crate::sectors::{BLOCK_SECTORS, Extent, SectorSet};
 
 /// Builds the computation for one batch and settles the columns' states as they will be after it.
 pub(super) struct Builder<'a> {
@@ -27,6 +27,8 @@ pub(super) struct Builder<'a> {
     pub(super) content: &'a Content,
     /// Given if the batch is to be logged.
     pub(super) log: Option<ToLog<'a>>,
+    /// Given if the batch is to be journaled.
+    pub(super) journal: Option<&'a StripeGeometry>,
     pub(super) computation: Computation,
 }
 
@@ -47,6 +49,9 @@ impl Builder<'_> {
                 self.reconstruct_parity();
             }
             Method::Rmw => self.modify_parity(),
+        }
+        if let Some(geometry) = self.journal {
+            self.journal(geometry);
         }
         self.settle_written();
         self.computation
@@ -231,6 +236,53 @@ impl Builder<'_> {
         let exponent = self.stripe.map.exponent(index);
         let [p, q] = [p, q].map(|slot| slot.map(|slot| self.blocks.at(slot, offset)));
         self.push(Step::Update { delta, exponent, p, q, sectors });
+    }
+
+    /// Takes the blocks that are written, and all parity of theirs, as they will be.
+    fn journal(&mut self, geometry: &StripeGeometry) {
+        let map = self.stripe.map;
+        let window = self.window();
+        let offsets = (0..128).step_by(BLOCK_SECTORS as usize);
+        let blocks = offsets.map(|offset| Extent { offset, sectors: BLOCK_SECTORS });
+        for block in blocks.filter(|block| window.contains(block.set())) {
+            let mut data = Vec::new();
+            for index in 0..map.data_slots() {
+                let touched = self.stripe.column(map.data_slot(index)).touched;
+                if touched.meets(block.set()) {
+                    data.push(self.stripe.band().logical(geometry, index, block.offset).0);
+                    self.take_data(index, block);
+                }
+            }
+            let parity = [Some(map.p_slot()), map.q_slot()].into_iter().flatten();
+            let mut parity: Vec<Slot> = parity.collect();
+            if planted(Bug::JournalParityLeftOut) {
+                parity.clear();
+            }
+            parity.iter().for_each(|slot| self.take_parity(*slot, block));
+            let (stripe, _) = self.stripe.range(block);
+            let (stripe, parities, bytes) = (stripe.0, parity.len(), Vec::new());
+            self.stripe.rows.push(JournalRow { stripe, data, parities, bytes });
+        }
+        self.stripe.logged = Logged::Due;
+    }
+
+    fn take_data(&mut self, index: u16, block: Extent) {
+        let (content, blocks) = (self.content, self.blocks);
+        for Extent { offset, sectors } in content.slices(block) {
+            let source = content_at(content, (self.stripe, blocks), index, offset);
+            let sources = self.computation.sources(std::iter::once(source));
+            self.push(Step::Partial { sources, sectors });
+        }
+    }
+
+    fn take_parity(&mut self, slot: Slot, Extent { offset, sectors }: Extent) {
+        let source = match self.stripe.column(slot).fresh {
+            Fresh::Block => Some(self.blocks.at(slot, offset)),
+            Fresh::Zeroes { .. } => None,
+            Fresh::Nothing => unreachable!("what is journaled has all its parity"),
+        };
+        let sources = self.computation.sources(std::iter::once(source));
+        self.push(Step::Partial { sources, sectors });
     }
 
     /// What the blocks hold when the members have the batch.

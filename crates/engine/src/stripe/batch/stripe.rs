@@ -17,7 +17,7 @@ use crate::context::{Clocks, PieceKey};
 use crate::effect::{FaultKind, MemberFault};
 use crate::ids::MemberId;
 use crate::sectors::{BLOCK_SECTORS, Extent, SectorSet};
-use braid_ondisk::LoggedEntry;
+use braid_ondisk::{JournalRow, LoggedEntry};
 
 /// Work behind the batch that is looked through for what a later write has covered.
 const SUPERSEDED_LOOKS_MAX: usize = 32;
@@ -137,6 +137,8 @@ pub(in super::super) struct Stripe {
     pub(super) logged: Logged,
     /// What is to be logged of the batch; taken when it is asked for.
     pub(super) entries: Vec<LoggedEntry>,
+    /// The same where it goes into a journal; their bytes come with the computation.
+    pub(super) rows: Vec<JournalRow>,
     /// Member requests and computations that are out.
     pub(super) outstanding: u32,
     /// Copies out of its payloads that are out.
@@ -162,6 +164,7 @@ impl Stripe {
             faults: Vec::new(),
             logged: Logged::Needless,
             entries: Vec::new(),
+            rows: Vec::new(),
             outstanding: 0,
             copies: 0,
         }
@@ -495,8 +498,8 @@ impl Stripe {
         count_max
     }
 
-    /// Takes the next batch: what is queued, `count_max` writes of it at most.
-    pub(super) fn begin_batch(&mut self, unit_sectors: u32, count_max: usize) {
+    /// Takes the next batch: what is queued, `count_max` writes of it at most. One that goes into a journal is about whole blocks.
+    pub(super) fn begin_batch(&mut self, unit_sectors: u32, count_max: usize, is_journaled: bool) {
         let whole = SectorSet::run(0, unit_sectors);
         assert!(self.batch.is_none() && self.outstanding == 0, "one batch at a time");
         assert!(!self.queue.is_empty(), "a batch has work");
@@ -530,6 +533,7 @@ impl Stripe {
             window = window.common(SectorSet::run(0, last_end));
         }
         let window = if sometimes(Point::WholeWindow) { whole } else { window.joined(whole) };
+        let window = if is_journaled { window.blocks() } else { window };
         assert!(whole.contains(window), "a window lies in its stripe unit");
         if window.extents().count() > 1 {
             reached(Mark::WindowHasGaps);

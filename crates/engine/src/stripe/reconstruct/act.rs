@@ -169,6 +169,7 @@ impl Read {
             q: self.map.q_slot().map(facts_of),
             is_write: false,
             preferred: None,
+            is_journaled: false,
             parity_agrees: around.damage.parity_solves(&around.common.view, self.band()),
             is_synced: is_synced(&around.common.view, self.band()),
         }

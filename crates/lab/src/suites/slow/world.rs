@@ -92,6 +92,7 @@ impl World {
             names_bitmap: None,
             parity_logs: None,
             log_counts: false,
+            journal: None,
             is_unclean: false,
             read_only: false,
             regions: Regions::new(&geometry, 1),

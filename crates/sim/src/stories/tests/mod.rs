@@ -21,6 +21,7 @@ mod failing;
 mod flushes;
 mod healthy;
 mod jobs;
+mod journal;
 mod limits;
 mod lockless;
 mod log_change;
@@ -40,6 +41,8 @@ pub(super) use bitmap::tell as tell_of_bitmaps;
 pub(super) use cache::replaced_while_a_flush_waits;
 #[cfg(braid_hooks)]
 pub(super) use jobs::failed_by_person;
+#[cfg(braid_hooks)]
+pub(super) use journal::tell as tell_of_journals;
 #[cfg(braid_hooks)]
 pub(super) use lockless::tell as tell_of_lockless_bitmaps;
 #[cfg(braid_hooks)]

@@ -640,7 +640,9 @@ impl Script {
     /// not, nor what makes redundancy agree where a lockless bitmap says that it does not: what clients have written it leaves as it is.
     fn check_told(&mut self) {
         let has_intent = self.world.geometry.level().family() != Family::Direct;
-        if !has_intent || !self.was_clean || !self.says_clean() {
+        // Where there is a journal superblocks say clean while members are written.
+        let is_told = self.world.metadata.design.journal_blocks == 0;
+        if !has_intent || !is_told || !self.was_clean || !self.says_clean() {
             return;
         }
         let all = self.world.engine.pending.iter().chain(&self.set_aside);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use braid_assembly::Tolerance;
 use braid_control::model::{
-    Array, Bitmap, ParityLogs, Role, Server, Slot, SlotState, State, VERSION,
+    Array, Bitmap, Journal, ParityLogs, Role, Server, Slot, SlotState, State, VERSION,
 };
 use braid_geometry::{Level, SECTOR_BYTES, Slot as SlotNumber, layout_name};
 use braid_ondisk::format_uuid;
@@ -148,6 +148,13 @@ impl Facts {
             parity_logs: volume.parity_logs().map(|are_kept| match are_kept {
                 true => ParityLogs::Kept,
                 false => ParityLogs::Pending,
+            }),
+            journal: volume.journal().map(|look| Journal {
+                path: volume
+                    .member_path(look.member)
+                    .map_or_else(String::new, |path| absolute(&path.to_string_lossy())),
+                used_bytes: look.used_sectors * SECTOR_BYTES,
+                size_bytes: look.ring_sectors * SECTOR_BYTES,
             }),
             clients: limits::state(tuner),
             sat_out_ms: volume.sat_out_ms(),

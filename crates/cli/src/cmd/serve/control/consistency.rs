@@ -41,6 +41,8 @@ enum Kept {
     /// Bytes that a bit stands for.
     Bitmap(u64),
     ParityLogs,
+    /// A write journal, on a device of its own.
+    Journal,
     /// Of our own, perhaps with a bitmap beside them; bytes that a bit of that stands for.
     OwnLogs(Option<u64>),
 }
@@ -89,6 +91,7 @@ impl Consistency {
             bit_bytes if volume.has_own_parity_logs() => Kept::OwnLogs(bit_bytes),
             Some(bit_bytes) => Kept::Bitmap(bit_bytes),
             None if volume.parity_logs().is_some() => Kept::ParityLogs,
+            None if volume.journal().is_some() => Kept::Journal,
             None => Kept::Resync,
         };
         Self { kept, policy: None, chunk_bytes: None, steps: Steps::default() }
@@ -120,6 +123,7 @@ impl Consistency {
             Kept::Bitmap(_) => Policy::Bitmap,
             Kept::ParityLogs => Policy::Ppl,
             Kept::OwnLogs(_) => Policy::Log,
+            Kept::Journal => Policy::Journal,
             Kept::Resync | Kept::NoRedundancy => Policy::Resync,
         };
         let refused = Refused { volume, named, asked };
@@ -128,6 +132,9 @@ impl Consistency {
             (Policy::Bitmap, Kept::Bitmap(bytes)) if is_asked(bytes) => return Ok(()),
             (Policy::Log, Kept::OwnLogs(Some(bytes))) if is_asked(bytes) => return Ok(()),
             (policy, _) if policy == had && asked.is_none() => return Ok(()),
+            (_, Kept::Journal) | (Policy::Journal, _) => {
+                return Err(refused.journal(kept == Kept::Journal));
+            }
             (Policy::Resync | Policy::Ppl, _) if asked.is_some() => return Err(refused.no_bitmap()),
             _ => {}
         }
@@ -141,7 +148,7 @@ impl Consistency {
         let logs = match policy {
             Policy::Ppl => Some(LogKind::Ppl),
             Policy::Log => Some(LogKind::Own),
-            Policy::Bitmap | Policy::Resync | Policy::Lockless => None,
+            Policy::Bitmap | Policy::Resync | Policy::Lockless | Policy::Journal => None,
         };
         let ends_logs = matches!(kept, Kept::ParityLogs | Kept::OwnLogs(_));
         let makes_bitmap = matches!(policy, Policy::Bitmap | Policy::Log) && !keeps_bitmap;
@@ -222,6 +229,7 @@ impl Consistency {
             Kept::Resync => ("resync", None),
             Kept::Bitmap(bytes) => ("bitmap", Some(bytes)),
             Kept::ParityLogs => ("ppl", None),
+            Kept::Journal => ("journal", None),
             Kept::OwnLogs(bytes) => ("log", bytes),
         };
         let mut settings = Settings::from([(POLICY.to_owned(), policy.into())]);
@@ -331,6 +339,16 @@ impl Refused<'_> {
         }
     }
 
+    /// So is a write journal.
+    fn journal(&self, has_one: bool) -> CliError {
+        let error = self.stays(Code::ConsistencyStays);
+        let why = match has_one {
+            true => "it has a write journal, which closes the write hole, and that is not given up",
+            false => "a write journal is made with the array; braid adds none to one that there is",
+        };
+        self.look(error.because(why).because("nothing was changed"))
+    }
+
     fn by(&self, error: &BitmapError) -> CliError {
         match error {
             BitmapError::Refused(refusal) => self.by_array(*refusal),
@@ -359,6 +377,7 @@ impl Refused<'_> {
     fn by_array(&self, refusal: BitmapRefusal) -> CliError {
         match refusal {
             BitmapRefusal::Array(refusal) => self.by_members(refusal),
+            BitmapRefusal::Journal => self.journal(true),
             BitmapRefusal::HasNone | BitmapRefusal::ParityLogs => {
                 self.look(self.stays(Code::BitmapBusy).because("it was changed meanwhile"))
             }

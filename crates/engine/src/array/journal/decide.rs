@@ -1,0 +1,91 @@
+//! What is done about the journal next: a pure table from facts to one action.
+//!
+//! | stage   | superblocks wait | asked for | has room | can free | tight | action | what ends a Wait           |
+//! |---------|------------------|-----------|----------|----------|-------|--------|----------------------------|
+//! | Written |                  |           |          |          |       | Grant  |                            |
+//! | Rest    | yes              |           |          |          |       | Blank  |                            |
+//! | Rest    | no               | yes       | yes      |          |       | Write  |                            |
+//! |         |                  | yes       | no       | yes      |       | Flush  |                            |
+//! |         |                  |           |          | yes      | yes   | Flush  |                            |
+//! | any else |                 |           |          |          |       | Wait   | the journal, shards or superblocks; or nobody waits |
+//!
+//! *Can free*: records at the tail are over, and nothing is being freed. The first row that fits is taken. [check: the_table_is_total]
+
+use crate::array::parity_logs::LogAction;
+
+/// How far the record is that was begun last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Stage {
+    /// None is under way.
+    Rest,
+    /// It is being written.
+    Writing,
+    /// It is durable.
+    Written,
+}
+
+/// The journal at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Facts {
+    pub(super) stage: Stage,
+    /// Superblocks wait for an empty block.
+    pub(super) lacks_blank: bool,
+    /// Shards want something journaled.
+    pub(super) is_wanted: bool,
+    /// What was asked for first has room.
+    pub(super) has_room: bool,
+    /// Records at the tail are over, and nothing is being freed.
+    pub(super) can_free: bool,
+    /// Half of the ring is in use.
+    pub(super) is_tight: bool,
+}
+
+/// The table.
+pub(in super::super) fn decide(facts: &Facts) -> LogAction {
+    match *facts {
+        Facts { stage: Stage::Written, .. } => LogAction::Grant,
+        Facts { stage: Stage::Rest, lacks_blank: true, .. } => LogAction::Blank,
+        Facts { stage: Stage::Rest, is_wanted: true, has_room: true, .. } => LogAction::Write,
+        Facts { is_wanted: true, has_room: false, can_free: true, .. }
+        | Facts { is_tight: true, can_free: true, .. } => LogAction::Flush,
+        _ => LogAction::Wait,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_total() {
+        for stage in [Stage::Rest, Stage::Writing, Stage::Written] {
+            for bits in 0_u32..1 << 5 {
+                let bit = |n: u32| bits >> n & 1 == 1;
+                let facts = Facts {
+                    stage,
+                    lacks_blank: bit(0),
+                    is_wanted: bit(1),
+                    has_room: bit(2),
+                    can_free: bit(3),
+                    is_tight: bit(4),
+                };
+                let Facts { lacks_blank, is_wanted, has_room, can_free, .. } = facts;
+                match decide(&facts) {
+                    LogAction::Grant => assert_eq!(stage, Stage::Written, "I3: {facts:?}"),
+                    LogAction::Blank => assert!(lacks_blank && stage == Stage::Rest, "{facts:?}"),
+                    LogAction::Write => {
+                        assert!(is_wanted && has_room && stage == Stage::Rest, "{facts:?}");
+                    }
+                    LogAction::Flush => assert!(can_free, "{facts:?}"),
+                    LogAction::Wait => {
+                        // The journal's device; or who writes what is at the tail, or superblocks that say it.
+                        let device = stage == Stage::Writing;
+                        let is_idle = !lacks_blank && !is_wanted;
+                        let is_full = !lacks_blank && !has_room && !can_free;
+                        assert!(device || is_idle || is_full, "something will end it: {facts:?}");
+                    }
+                }
+            }
+        }
+    }
+}

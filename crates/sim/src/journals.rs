@@ -1,0 +1,212 @@
+//! Write journals in the simulator: how they are written and torn, and replayed when the array is started.
+//!
+//! An array that was cut off is replayed as a server does it, onto the disks, and may be cut off in the middle of that. What the checker of
+//! clean arrays then says must hold: parity fits everywhere, for superblocks of an array with a journal always say clean.
+//!
+//! # Invariants
+//! - Whoever is missing, nothing is lost that was answered [check: a_journal_loses_nothing_whoever_is_missing].
+
+use std::ops::Range;
+
+use braid_assembly::{AssembledArray, AssembledJournal};
+use braid_engine::array::MemberId;
+use braid_engine::cause::{Asked, Cause};
+use braid_engine::effect::FaultKind;
+use braid_engine::replay::journal::{Devices, Replay, Setup, run};
+use braid_engine::replay::{Finish, Member};
+use braid_geometry::{Geometry, Slot};
+use braid_ondisk::{JournalArea, JournalPiece, JournalRecord};
+
+use crate::content::SECTOR;
+use crate::disk::Disk;
+use crate::open;
+use crate::world::World;
+
+/// The disks, for a replay that power is taken from after so many operations.
+struct OnDisks<'a> {
+    disks: &'a mut [Disk],
+    assembled: &'a AssembledArray,
+    presented: &'a [usize],
+    area: JournalArea,
+    journal: usize,
+    data_offset: u64,
+    operations_left: u64,
+    operations: u64,
+}
+
+impl OnDisks<'_> {
+    fn is_powered(&mut self) -> bool {
+        self.operations += 1;
+        let is_powered = self.operations_left > 0;
+        self.operations_left = self.operations_left.saturating_sub(1);
+        is_powered
+    }
+
+    /// The disk in a slot, and the one that is to replace it.
+    fn of(&self, slot: Slot) -> Vec<usize> {
+        let replacements = self.assembled.replacements.iter().filter(|(of, _)| *of == slot);
+        let member = self.assembled.slots[slot.index()].iter();
+        let members = member.chain(replacements.map(|(_, one)| one));
+        members.map(|one| self.presented[one.member]).collect()
+    }
+}
+
+impl Devices for OnDisks<'_> {
+    fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool {
+        let disk = &self.disks[self.of(slot)[0]];
+        let read = disk.read(self.data_offset + sectors.start, sectors.end - sectors.start);
+        read.map(|read| bytes.copy_from_slice(read)).is_ok()
+    }
+
+    fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool {
+        for disk in self.of(slot) {
+            if self.is_powered() {
+                self.disks[disk].put(self.data_offset + sectors.start, bytes, false);
+            }
+        }
+        true
+    }
+
+    fn flush(&mut self, slot: Slot) -> bool {
+        for disk in self.of(slot) {
+            if self.is_powered() {
+                self.disks[disk].settle();
+            }
+        }
+        true
+    }
+
+    fn read_journal(&mut self, position: u64, bytes: &mut [u8]) -> bool {
+        let sectors = (bytes.len() / SECTOR) as u64;
+        let read = self.disks[self.journal].read(self.area.start_sector + position, sectors);
+        read.map(|read| bytes.copy_from_slice(read)).is_ok()
+    }
+
+    fn write_journal(&mut self, position: u64, bytes: &[u8]) -> bool {
+        if self.is_powered() {
+            self.disks[self.journal].put(self.area.start_sector + position, bytes, false);
+        }
+        true
+    }
+
+    fn flush_journal(&mut self) -> bool {
+        if self.is_powered() {
+            self.disks[self.journal].settle();
+        }
+        true
+    }
+
+    fn move_tail(&mut self, _: u64) -> bool {
+        unreachable!("the array goes on with its journal")
+    }
+}
+
+impl World {
+    /// Replays what the journal has, as a server does before anything else. False if power was cut meanwhile.
+    ///
+    /// # Panics
+    /// When the journal tells of what the array cannot have.
+    pub(crate) fn replay_journal(
+        &mut self,
+        assembled: &mut AssembledArray,
+        presented: &[usize],
+    ) -> bool {
+        let (Some(journal), Geometry::Stripe(geometry)) =
+            (assembled.journal.clone(), &assembled.geometry)
+        else {
+            return true;
+        };
+        // A process that was killed may have left a record in a cache: it was read, and believed.
+        self.disks[presented[journal.member]].settle();
+        let (geometry, log) = (*geometry, &journal.log);
+        let member = |occupant: &braid_assembly::Occupant| Member {
+            recovered_sectors: occupant.recovered_until,
+            bad_sectors: occupant.bad_sectors.clone(),
+        };
+        let members = assembled.slots.iter().map(|slot| slot.as_ref().map(member)).collect();
+        let (may_return, finish) = (assembled.may_return(), Finish::Flushed);
+        let setup = Setup { geometry, members, may_return, log, finish };
+        let machine = Replay::new(setup).expect("a journal tells of what the array has");
+        let entries = log.entries.len() as u64;
+        self.tally.count_many("journal-replayed", u64::from(entries > 0));
+        self.tally.count_many("journal-entries", entries);
+        self.note("replay-journal", [entries, u64::from(assembled.degraded), 0]);
+        let is_cut = entries > 0 && self.chances.openings.chance(15);
+        let operations_left = if is_cut { self.chances.openings.below(12) } else { u64::MAX };
+        let (area, uuid) = (log.area, assembled.newest.uuid_as_stored());
+        let (data_offset, journal_disk) = (self.taint.data_offset, presented[journal.member]);
+        let mut on_disks = OnDisks {
+            disks: &mut self.disks[..],
+            assembled,
+            presented,
+            area,
+            journal: journal_disk,
+            data_offset,
+            operations_left,
+            operations: 0,
+        };
+        let report = run(machine, &geometry, &uuid, &mut on_disks).expect("disks take all of it");
+        if on_disks.operations > operations_left {
+            self.tally.count("power-cut-in-replay");
+            self.lose_power();
+            return false;
+        }
+        assert!(report.unsettled.is_empty(), "what is written through has its parity");
+        let superblock = self.superblock_on(journal_disk).expect("it was just read");
+        let log = open::journal(&self.disks[journal_disk], &superblock);
+        let log = log.expect("it is a journal").expect("it was just followed");
+        assembled.journal = Some(AssembledJournal { member: journal.member, log });
+        true
+    }
+
+    /// The engine writes to the journal.
+    pub(crate) fn write_journal(
+        &mut self,
+        member: MemberId,
+        record: &JournalRecord,
+        piece: JournalPiece,
+    ) -> Result<(), Cause> {
+        self.tally.count("journal-written");
+        let (index, start, data) = self.new_journal(member, record, piece);
+        let ills = self.disks[index].ills;
+        let written = if (ills.superblocks_fail || ills.writes_fail) && !ills.gone {
+            self.disks[index].tear((start, &data), &mut self.chances.disks);
+            false
+        } else {
+            let disk = &mut self.disks[index];
+            disk.write((start, &data), true, &mut self.chances.disks).is_ok()
+        };
+        self.note(
+            if written { "journal" } else { "journal-fails" },
+            [record.position, record.sequence, record.sectors()],
+        );
+        if written {
+            return Ok(());
+        }
+        let kind = if ills.gone { FaultKind::Gone } else { FaultKind::Media };
+        let place = (start, (data.len() / SECTOR) as u64);
+        Err(self.failed(member, (Asked::Journal, kind), place))
+    }
+
+    /// Power is cut while it is written.
+    pub(crate) fn tear_journal(
+        &mut self,
+        member: MemberId,
+        record: &JournalRecord,
+        piece: JournalPiece,
+    ) {
+        let (index, start, data) = self.new_journal(member, record, piece);
+        self.disks[index].tear((start, &data), &mut self.chances.disks);
+    }
+
+    fn new_journal(
+        &self,
+        member: MemberId,
+        record: &JournalRecord,
+        piece: JournalPiece,
+    ) -> (usize, u64, Vec<u8>) {
+        let side = &self.engine.machines.members[usize::from(member.0)];
+        let (offset_bytes, data) = side.superblock.journal_bytes(record, piece);
+        (side.disk, offset_bytes / SECTOR as u64, data)
+    }
+}
