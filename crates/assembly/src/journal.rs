@@ -39,6 +39,10 @@ pub(crate) fn can_be_written(geometry: &Geometry, journal: &AssembledJournal) ->
     journal_sectors_min(geometry).is_some_and(|min| ring_sectors >= min)
 }
 
+/// An update of superblocks that was cut short may have reached the journal's device alone. Two have not: who knows of those is missing, and
+/// what the journal has is newer than what the members hold that are here.
+const EVENTS_AHEAD_MAX: u64 = 1;
+
 /// A journal that counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssembledJournal {
@@ -60,6 +64,10 @@ pub(crate) fn journal(roster: &Roster<'_>) -> Option<Result<AssembledJournal, Jo
     let number = number.map(|(number, _)| number);
     Some(match roster.journals[..] {
         [] => Err(JournalFault::Absent { number }),
+        [one] if one.events() > roster.newest.events() + EVENTS_AHEAD_MAX => {
+            let (label, events) = (one.label(), one.events());
+            Err(JournalFault::Ahead { label, events, newest_events: roster.newest.events() })
+        }
         [one] => match &one.member.journal {
             Some(Ok(log)) => Ok(AssembledJournal { member: one.index, log: log.clone() }),
             Some(Err(cause)) => Err(JournalFault::Unusable { label: one.label(), cause: *cause }),

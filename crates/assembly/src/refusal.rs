@@ -93,6 +93,18 @@ pub enum JournalFault {
         /// Which.
         labels: Vec<String>,
     },
+    /// It has seen updates of the array that no member here has: its stripes are newer than theirs.
+    #[error(
+        "{label} counts {events} events, and the members here {newest_events}: they have missed what it has, and more"
+    )]
+    Ahead {
+        /// Its device.
+        label: String,
+        /// What it counts.
+        events: u64,
+        /// What the newest member counts.
+        newest_events: u64,
+    },
     /// It cannot be followed.
     #[error("of {label}, {cause}")]
     Unusable {

@@ -5,7 +5,9 @@
 
 use std::ops::Range;
 
-use braid_assembly::{AtRisk, MemberVerdict, ReadOnlyReason, Reason, Refusal, Tolerance, Verdict};
+use braid_assembly::{
+    AtRisk, JournalFault, MemberVerdict, ReadOnlyReason, Reason, Refusal, Tolerance, Verdict,
+};
 use braid_geometry::GeometryError;
 use braid_ondisk::{SuperblockFault, format_uuid};
 
@@ -231,6 +233,9 @@ fn with_remedies(
         Refusal::UnknownFeatures { .. } | Refusal::NewerFormat | Refusal::Clustered => error
             .remedy(Risk::Look, "See what it says", examine)
             .remedy(Risk::Change, "Let the kernel's md run it", kernel),
+        Refusal::JournalMissing { fault: JournalFault::Ahead { .. }, .. } => error
+            .remedy(Risk::Look, "Best: connect the other members and name them, too", "")
+            .remedy(Risk::Look, "See what each member is", examine),
         Refusal::JournalMissing { .. } => error
             .remedy(Risk::Look, "Best: connect the journal's device and name it, too", "")
             .remedy(Risk::Look, "See what each member is", examine)

@@ -649,18 +649,6 @@ named! {
         LogIsMade = "log-is-made",
         /// Stripe, compute: it is to be logged.
         StripeLogs = "stripe-logs",
-        /// Journal: a block without rows is written, behind which it begins anew.
-        JournalBegins = "journal-begins",
-        /// Journal: several batches go into one record.
-        JournalTakesSeveral = "journal-takes-several",
-        /// Journal: a batch waits for room.
-        JournalIsFull = "journal-is-full",
-        /// Journal: a record goes on at the start of the ring.
-        JournalWraps = "journal-wraps",
-        /// Journal: records are over and flushed, and the tail moves beyond them.
-        JournalTailMoves = "journal-tail-moves",
-        /// Journal: its device has failed, and no write is taken any more.
-        JournalLost = "journal-lost",
         /// Stripe, compute: it waits for the log.
         StripeAwaitsLog = "stripe-awaits-log",
         /// Stripe, compute: it cannot be logged any more.

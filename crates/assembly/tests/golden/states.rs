@@ -52,7 +52,7 @@ const STATES: [(&str, &str, Outcome); 42] = [
     ("raid5-dirty-m0.90", "0 1 2 3", Dirty(0)),
     ("raid5-dirty-m1.0", "0 1 2 3", Dirty(0)),
     ("raid5-failed-not-removed", "0 1 2 S", Clean),
-    ("raid5-journal", "0 1 2 3 J", ReadOnly { dirty: false, code: "journal" }),
+    ("raid5-journal", "0 1 2 3 J", Clean),
     ("raid5-ppl", "0 1 2 3", Clean),
     ("raid5-ppl-dirty", "0 1 2 3", Dirty(0)),
     ("raid5-reassembled-degraded", "0 1 2 S", Clean),

@@ -783,7 +783,6 @@ impl Array {
             if planted(Bug::JournalFailureIgnored) {
                 return;
             }
-            reached(Mark::JournalLost);
             return self.take_no_writes(Notice::JournalLost { member, cause });
         }
         let replaced = self.roster.slot_to_replace(member);

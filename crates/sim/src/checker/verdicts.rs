@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use braid_assembly::{Assembly, Reason, Refusal, Verdict};
+use braid_assembly::{Assembly, JournalFault, Reason, Refusal, Verdict};
 use braid_geometry::{ChunkRow, Family, Geometry, Role, Slot};
 use braid_ondisk::{Role as MemberRole, Superblock};
 
@@ -165,6 +165,10 @@ pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
                 |disk: &&usize| known.metadata.is_torn(**disk) || known.lying.contains(disk);
             let damaged = known.presented.iter().filter(is_damaged).count();
             assert!(damaged >= labels.len(), "{damaged} damaged: {:?}", assembly.verdicts);
+        }
+        Err(Refusal::JournalMissing { fault, .. }) => {
+            let is_ahead = matches!(fault, JournalFault::Ahead { .. });
+            assert!(is_ahead && sure.is_empty(), "{fault}? {sure:?} are there");
         }
         Err(Refusal::NoMembers { .. }) => {
             assert!(sure.is_empty(), "no members? these are: {sure:?}");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use braid_hooks::{Bug, Mark, reached, spoiled};
+use braid_hooks::{Bug, spoiled};
 use braid_ondisk::{
     JOURNAL_BLOCK_SECTORS, JOURNAL_SEQUENCE_GAP, JournalArea, JournalPiece, JournalRecord,
     JournalRow,
@@ -131,9 +131,6 @@ impl Journal {
     pub(in super::super) fn facts(&self, superblocks_wait: bool) -> Facts {
         let first = self.wanted.front();
         let has_room = first.is_none_or(|(_, rows)| self.has_room(JournalRecord::sectors_of(rows)));
-        if !has_room {
-            reached(Mark::JournalIsFull);
-        }
         let is_settled = self.flushing.is_none() && self.tail == self.next_tail;
         Facts {
             stage: self.stage,
@@ -160,7 +157,6 @@ impl Journal {
         assert!(self.stage == Stage::Rest && self.wanted.is_empty(), "no write is under way");
         assert!(self.records.iter().all(|one| one.live.is_empty()), "nor any that is logged");
         if !self.records.back().is_some_and(|record| record.is_empty) {
-            reached(Mark::JournalBegins);
             let (position, sectors) = (self.head, JOURNAL_BLOCK_SECTORS);
             let live = BTreeSet::new();
             let is_durable = false;
@@ -197,7 +193,6 @@ impl Journal {
         self.stage = Stage::Writing;
         self.out = Some(JournalPiece::First);
         if record.wraps() {
-            reached(Mark::JournalWraps);
             assert!(!is_empty, "a block is in one place");
             self.rest = Some(Arc::clone(&record));
         }
@@ -235,9 +230,6 @@ impl Journal {
             rows.extend(wanted);
         }
         assert!(!live.is_empty(), "what was asked for first has room");
-        if live.len() > 1 {
-            reached(Mark::JournalTakesSeveral);
-        }
         let record = self.record(JournalRecord::dealt(rows));
         let (position, sectors) = (record.position, record.sectors());
         self.records.push_back(Record {
@@ -285,7 +277,6 @@ impl Journal {
     pub(in super::super) fn is_flushed(&mut self) -> bool {
         // The array turned clean meanwhile, and the journal began anew.
         let Some(over) = self.flushing.take() else { return false };
-        reached(Mark::JournalTailMoves);
         self.records.drain(..over);
         let first = self.records.front().expect("the last record stays");
         self.next_tail = first.position;

@@ -12,6 +12,7 @@ use crate::create::Design;
 use crate::fault::Mishap;
 use crate::open;
 use crate::random::Random;
+use crate::schedule::Event;
 
 /// The least ring that is written for an array, and a little more.
 pub(super) fn journal_blocks(design: &Design) -> u64 {
@@ -147,6 +148,28 @@ fn comes_back_with_what_it_missed(design: Design, seed: u64) {
     }
 }
 
+/// What was replayed without a member is let go when all others' superblocks call it out, and not before: it comes back when the first
+/// ones were cut short.
+fn comes_back_before_it_is_called_out(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0xa97);
+    let mut story = opened(design, seed);
+    story.begin_mix(&Mix { in_flight_max: 8, ..WRITES }, 50 + random.below(300));
+    let withheld = random.below(u64::from(design.slots)) as usize;
+    if !starts_without(&mut story, &[withheld], false) {
+        return;
+    }
+    let journal = story.member(journal_disk(&design));
+    // Its own comes after them.
+    story.hold(move |event| match event {
+        Event::Superblock { member, .. } => *member != journal,
+        _ => false,
+    });
+    story.begin_mix(&Mix { in_flight_max: 1, ..WRITES }, 20 + random.below(40));
+    let other = (withheld + 1 + random.below(u64::from(design.slots) - 1) as usize)
+        % usize::from(design.slots);
+    starts_without(&mut story, &[other], true);
+}
+
 fn told(seed: u64, tell: impl Fn(Design, u64)) {
     for_seeds(2, |number| {
         for (index, design) in designs().into_iter().enumerate() {
@@ -185,6 +208,11 @@ fn a_member_that_missed_a_replay_is_not_believed() {
     told(5_350_000, comes_back_with_what_it_missed);
 }
 
+#[test]
+fn its_superblock_is_written_behind_all_others() {
+    told(5_360_000, comes_back_before_it_is_called_out);
+}
+
 #[cfg(braid_hooks)]
 pub(in super::super) fn tell(seed: u64) {
     let all = designs();
@@ -195,4 +223,5 @@ pub(in super::super) fn tell(seed: u64) {
     loses_a_member(design, seed);
     is_resynced_and_cut(design, seed);
     comes_back_with_what_it_missed(design, seed);
+    comes_back_before_it_is_called_out(design, seed);
 }
