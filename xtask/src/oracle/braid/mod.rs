@@ -13,6 +13,7 @@
 //! logging     braid is killed while it writes its own log; members are withheld, and md goes on in between
 //! journaling  md is killed while it writes with a journal, in either mode; members are withheld
 //! crashes     md is killed under each policy it has, on each level with parity; members are withheld (`--matrix`)
+//! through     braid is killed while it writes with a journal; members are withheld, md replays, writes, and braid goes on
 //! places      where mdadm puts things on members of 20 GiB and 1 TiB
 //!   | array   braid as a library, in this process
 //!   | program braid as people run it: create, serve with nbdcopy, examine
@@ -37,6 +38,7 @@ mod program;
 mod reading;
 mod replaying;
 mod tally;
+mod through;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,6 +99,8 @@ pub(crate) fn run(bench: &Bench, made: &[Made], begun: Instant) -> Result<String
     told(&tally.line(&logging::COUNTS));
     journaling::run(bench, &program, &tally)?;
     told(&tally.line(&journaling::COUNTS));
+    through::run(bench, &program, &tally)?;
+    told(&tally.line(&through::COUNTS));
     bitmaps::run(bench, &tally)?;
     told(&tally.line(&bitmaps::COUNTS));
     policies::run(bench, &tally)?;

@@ -122,6 +122,24 @@ pub(super) fn braid_killed(
     number: usize,
     folder: &Path,
 ) -> Result<Crash> {
+    let Crash { name, images, .. } = killed_mid_write(program, made, number, folder)?;
+    let is_dirty = |image: &PathBuf| -> Result<bool> {
+        let bytes = std::fs::read(image)?;
+        let Probe { superblocks, .. } = look_at_image("image", &bytes).probe;
+        let Some(Ok(superblock)) = superblocks.first() else { bail!("no superblock") };
+        Ok(superblock.state.resync_offset == 0)
+    };
+    ensure!(is_dirty(&images[0])?, "{name}: braid was not writing");
+    Ok(Crash { name, images, is_lost_by_md: false })
+}
+
+/// The same, whatever superblocks say of it.
+pub(super) fn killed_mid_write(
+    program: &Program,
+    made: &[PathBuf],
+    number: usize,
+    folder: &Path,
+) -> Result<Crash> {
     let name = format!("braid-killed-{number}");
     let images = copy(made, &folder.join(&name))?;
     let bytes = (MEMBERS as u64 - 1) * (MEMBER_SECTORS - CHUNK) * SECTOR / 2;
@@ -132,13 +150,6 @@ pub(super) fn braid_killed(
     let commands = folder.join(format!("{name}-commands"));
     std::fs::write(&commands, blocks.iter().map(write).collect::<String>())?;
     program.killed_under(&images, &commands).with_context(|| name.clone())?;
-    let is_dirty = |image: &PathBuf| -> Result<bool> {
-        let bytes = std::fs::read(image)?;
-        let Probe { superblocks, .. } = look_at_image("image", &bytes).probe;
-        let Some(Ok(superblock)) = superblocks.first() else { bail!("no superblock") };
-        Ok(superblock.state.resync_offset == 0)
-    };
-    ensure!(is_dirty(&images[0])?, "{name}: braid was not writing");
     Ok(Crash { name, images, is_lost_by_md: false })
 }
 

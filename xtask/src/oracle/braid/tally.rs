@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 const ARRAYS_MIN: usize = 120;
 
 /// What is counted, in the order in which the closing line says it.
-const COUNTS: [&str; 49] = [
+const COUNTS: [&str; 54] = [
     "reads by braid, healthy",
     "reads by braid, with losses",
     "read over NBD",
@@ -49,6 +49,11 @@ const COUNTS: [&str; 49] = [
     "sectors wrong under md",
     "sectors wrong under md after braid replay",
     "mismatches that md's check finds after braid replay",
+    "crashes of braid with a write journal",
+    "starts from it with members withheld",
+    "sectors that nobody wrote, wrong with a journal",
+    "mismatches that md's check finds after its replay",
+    "times that md and braid took the journal of the other",
     "crashes of md with a bitmap",
     "bits that md had set",
     "bits in all",
