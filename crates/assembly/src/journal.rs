@@ -12,6 +12,7 @@ use braid_ondisk::{
     Features, JOURNAL_BLOCK_SECTORS, JournalLog, JournalLogError, JournalRow, Role,
 };
 
+use crate::candidates::Candidate;
 use crate::judge::Roster;
 use crate::refusal::JournalFault;
 
@@ -43,6 +44,19 @@ pub(crate) fn can_be_written(geometry: &Geometry, journal: &AssembledJournal) ->
 /// what the journal has is newer than what the members hold that are here.
 const EVENTS_AHEAD_MAX: u64 = 1;
 
+/// Whether those are missing who know what the journal knows.
+fn is_ahead(roster: &Roster<'_>, journal: &Candidate<'_>) -> bool {
+    let newest = roster.newest.events();
+    // The members that the update was written for are none of these.
+    let roles = &journal.superblock.state.roles;
+    let is_in = |(slot, one): &(u16, Candidate<'_>)| {
+        let number = usize::try_from(one.superblock.device.number).ok();
+        number.and_then(|number| roles.get(number)) == Some(&Role::Active(*slot))
+    };
+    let is_of_others = journal.events() > newest && !roster.active.iter().any(is_in);
+    is_of_others || journal.events() > newest + EVENTS_AHEAD_MAX
+}
+
 /// A journal that counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssembledJournal {
@@ -64,7 +78,7 @@ pub(crate) fn journal(roster: &Roster<'_>) -> Option<Result<AssembledJournal, Jo
     let number = number.map(|(number, _)| number);
     Some(match roster.journals[..] {
         [] => Err(JournalFault::Absent { number }),
-        [one] if one.events() > roster.newest.events() + EVENTS_AHEAD_MAX => {
+        [one] if is_ahead(roster, &one) => {
             let (label, events) = (one.label(), one.events());
             Err(JournalFault::Ahead { label, events, newest_events: roster.newest.events() })
         }

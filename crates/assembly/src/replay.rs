@@ -8,7 +8,7 @@
 //! `resync_offset` says how far a resync came, no log knows about what comes after.
 //!
 //! Logs may be made, or given up, while the array runs, and not all superblocks, or heads, be written yet. Whether it keeps md's the newest
-//! superblock says; our own if half of the members in slots have a head, or superblocks say that it counts. Either comes about
+//! superblock says; our own if there are heads for half of the slots, or superblocks say that it counts. Either comes about
 //! and goes while superblocks say clean.
 //!
 //! Our own log counts only where superblocks say so ([`braid_ondisk::own_log`]): md writes without it. An update that was to say clean may
@@ -76,7 +76,8 @@ fn kept(roster: &Roster<'_>) -> Option<Kept> {
         roster.active.iter().filter_map(|(_, candidate)| own(candidate)).collect();
     let smallest = places.iter().copied().min_by_key(|place| place.size_sectors)?;
     // A head may be of a log that the array has given up since its member went.
-    if 2 * places.len() < roster.active.len() && !log_counts(roster) {
+    let slots = u64::from(roster.newest.superblock.array.raid_slots);
+    if 2 * (places.len() as u64) < slots && !log_counts(roster) {
         return None;
     }
     // What was never synced has no parity that partial parity could be about. None of ours is made beside such a bitmap.

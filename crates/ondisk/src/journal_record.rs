@@ -151,7 +151,7 @@ impl JournalRecord {
             let payloads = rows.iter().flat_map(|row| row.payloads(uuid)).collect();
             let sectors = bytes.len() as u64 / SECTOR_BYTES;
             let position_sectors = self.area.after(self.position, sectors);
-            let sequence = self.sequence + index;
+            let sequence = self.sequence.wrapping_add(index);
             let meta = JournalMeta { sequence, position_sectors, payloads };
             bytes.extend_from_slice(&meta.to_bytes(uuid));
             rows.iter().for_each(|row| bytes.extend_from_slice(&row.bytes));

@@ -112,7 +112,8 @@ impl ShardSide {
         let present = view.slots.iter().flatten().count();
         let is_redundant =
             usize::from(stripe.slots()) - present < usize::from(stripe.parity_slots());
-        cache.tuning.mode == CacheMode::WriteBack && view.gate == Gate::Open && is_redundant
+        let is_kept = cache.tuning.mode == CacheMode::WriteBack && !view.keeps_journal;
+        is_kept && view.gate == Gate::Open && is_redundant
     }
 
     /// It is being told something by which it may answer writes early, or not, from step `now` on.

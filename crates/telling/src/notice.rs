@@ -379,6 +379,7 @@ mod tests {
             ("Fail", Some(2), m1()),
             ("Broken", None, m1()),
             ("OutOfSpace", None, m1()),
+            ("Broken", None, m1()),
             ("WriteLost", None, None),
             ("WriteLost", None, None),
             ("SlowDisk", Some(2), m1()),

@@ -132,6 +132,8 @@ pub(super) struct ArrayFacts {
     pub(super) stopping: bool,
     /// A job has moved an offset, or a newcomer has failed, and no superblock says so yet.
     pub(super) unsaved: bool,
+    /// Of that: the journal has room that superblocks do not say is free.
+    pub(super) tail_unsaid: bool,
     /// A replacement holds all.
     pub(super) replaces: bool,
     /// A bad-block log does not say what it is to, and may be written.
@@ -290,6 +292,7 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
     let replaces = spoiled(Bug::ReplacesEarly, replaces, facts.replaces);
     let is_quiet = !flushes && c_free && s_free && !facts.has_job && !facts.log_out;
     let is_quiet = is_quiet && !facts.bitmap_out && !facts.parity_logs_out;
+    let frees_room = facts.unsaved && facts.tail_unsaid && may_write;
     let logs = |action| may_write && facts.parity_logs == action;
     let intends = |action| may_write && facts.intent == action;
     let stops = facts.stopping && is_quiet;
@@ -348,6 +351,8 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
         (s_free && facts.spare_fits && may_write && closing == Closing::No, Action::TakeSpare),
         (s_free && replaces && may_write && closing == Closing::No, Action::Replace),
         (s_free && facts.unsaved && may_write && closing == Closing::No, Action::RecordChanges),
+        // What drains may wait for room in the journal; the gate closes again then.
+        (s_free && frees_room && closing == Closing::Draining, Action::RecordChanges),
         (facts.log_due && may_write, Action::WriteBadBlocks),
         (s_free && c_free && facts.job_flush && may_write, Action::FlushForJob),
         (job, Action::Job),
@@ -438,6 +443,7 @@ mod tests {
                                         last_flush_done: bit(9),
                                         last_round,
                                         unsaved: false,
+                                        tail_unsaid: false,
                                         replaces: false,
                                         log_due: false,
                                         log_out: false,
@@ -515,6 +521,7 @@ mod tests {
                                 last_flush_done: false,
                                 last_round: Round::None,
                                 unsaved: false,
+                                tail_unsaid: false,
                                 replaces: false,
                                 log_due: false,
                                 log_out: false,
@@ -594,6 +601,7 @@ mod tests {
                     last_flush_done: false,
                     last_round: Round::None,
                     unsaved: bit(5),
+                    tail_unsaid: false,
                     replaces: bit(9),
                     log_due: bit(10),
                     log_out: bit(11),
@@ -684,7 +692,9 @@ mod tests {
                 assert!(is_free, "what it counts is recorded next: {facts:?}");
             }
             Action::RecordChanges | Action::TakeSpare => {
-                assert_eq!(closing, Closing::No, "what is drained turns clean: {facts:?}");
+                let frees_room = action == Action::RecordChanges && facts.tail_unsaid;
+                let may_be = closing == Closing::No || frees_room && closing == Closing::Draining;
+                assert!(may_be, "what is drained turns clean: {facts:?}");
                 assert!(
                     !facts.unrecorded || on_disk == Activity::NotKept,
                     "a loss first: {facts:?}"
@@ -891,6 +901,20 @@ mod tests {
             let is_due = is_due || facts.job != JobAction::Wait;
             if is_still && is_due {
                 assert_ne!(decide(facts), Action::Wait, "{facts:?}");
+            }
+        });
+    }
+
+    /// What drains may wait for room in the journal, and that for superblocks.
+    #[test]
+    fn room_in_the_journal_is_said_while_the_gate_closes() {
+        for_all_of_bits(|facts| {
+            let facts = ArrayFacts { unsaved: true, tail_unsaid: true, ..*facts };
+            let is_still = facts.superblocks == Superblocks::Free
+                && facts.caches == Caches::Free
+                && facts.closing == Closing::Draining;
+            if is_still && facts.writes == Writes::Allowed && !facts.stopped {
+                assert_ne!(decide(&facts), Action::Wait, "{facts:?}");
             }
         });
     }

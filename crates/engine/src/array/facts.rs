@@ -55,6 +55,7 @@ impl Array {
             idle: closing.idle && condition.on_disk == Activity::Active,
             stopping: condition.stopping,
             unsaved: condition.changes != condition.changes_recorded,
+            tail_unsaid: self.journal.as_ref().is_some_and(Journal::has_unsaid),
             replaces: self.roster.filled().is_some(),
             log_due: self.due_bad_blocks().next().is_some(),
             log_out: self.bad_logs.is_any_out(),

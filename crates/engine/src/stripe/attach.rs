@@ -59,6 +59,8 @@ impl Stripes {
         let is_durable = spoiled(Bug::FuaAnsweredEarly, is_durable, false);
         let may = !is_durable
             && !work.lacks_intent
+            // What the journal does not have is lost with its device, though every member is there.
+            && !common.view.keeps_journal
             && common.view.gate == Gate::Open
             && self.scheduler.answers_early(dirty_sectors)
             && self.can_lose_more(common, number);

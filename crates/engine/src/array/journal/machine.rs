@@ -100,6 +100,11 @@ impl Journal {
         self.next_tail
     }
 
+    /// Whether room is free as soon as superblocks say so.
+    pub(in super::super) fn has_unsaid(&self) -> bool {
+        self.tail != self.next_tail
+    }
+
     /// How it stands, for people.
     pub(in super::super) fn look(&self) -> JournalLook {
         let Self { member, area, .. } = *self;
