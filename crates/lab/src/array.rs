@@ -33,6 +33,8 @@ pub(crate) enum Policy {
     Ppl,
     /// Our own log, and a bitmap with a bit for so many bytes.
     Log(u32),
+    /// A write journal, on one more device.
+    Journal,
 }
 
 /// Opens a clean array of memory members, each wrapped by `wrap`.
@@ -51,8 +53,9 @@ pub(crate) fn open_heard<M: Member + 'static>(
     wrap: impl Fn(Arc<MemoryMember>) -> M,
     hear: impl Fn(Notice) + Send + 'static,
 ) -> Volume {
+    let devices = plan.slots + u16::from(plan.policy == Policy::Journal);
     let devices: Vec<Arc<MemoryMember>> =
-        (0..plan.slots).map(|_| Arc::new(MemoryMember::new(plan.member_bytes))).collect();
+        (0..devices).map(|_| Arc::new(MemoryMember::new(plan.member_bytes))).collect();
     let probed = format(plan, &devices);
     let members = devices.into_iter().map(|device| Box::new(wrap(device)) as Box<dyn Member>);
     run(&probed, members.collect(), options, hear)
@@ -69,7 +72,7 @@ pub(crate) fn open_on(
     run(&probed, devices, options, hear)
 }
 
-/// Makes members of devices; what is found on them then.
+/// Makes members of devices, the last of which is the journal's if there is to be one; what is found on them then.
 fn format(plan: Plan, devices: &[impl Member]) -> Vec<ProbedMember> {
     let made = (0..).zip(devices).map(|(slot, device)| {
         let mut superblock = superblock(plan, slot);
@@ -100,6 +103,10 @@ fn kept(policy: Policy, superblock: &mut Superblock) -> Vec<(u64, Vec<u8>)> {
     }
     let place = match policy {
         Policy::Resync | Policy::Bitmap(_) => return kept,
+        Policy::Journal => {
+            kept.extend(superblock.first_journal_block(1));
+            return kept;
+        }
         Policy::Ppl => {
             let place = superblock.ppl_place().expect("there is room for a log");
             superblock.set_ppl(place);
@@ -147,6 +154,7 @@ fn superblock(plan: Plan, slot: u16) -> Superblock {
         data_offset_sectors: None,
     };
     let place = placement(&request).expect("the members are large enough");
+    let journal = (plan.policy == Policy::Journal).then_some(Role::Journal);
     let mut device_uuid = [7; 16];
     device_uuid[..2].copy_from_slice(&slot.to_be_bytes());
     Superblock::new_v1(&NewSuperblock {
@@ -166,7 +174,7 @@ fn superblock(plan: Plan, slot: u16) -> Superblock {
         device_number: u32::from(slot),
         device_uuid,
         device_flags: DeviceFlags::default(),
-        roles: (0..plan.slots).map(Role::Active).collect(),
+        roles: (0..plan.slots).map(Role::Active).chain(journal).collect(),
         events: 0,
         resync_offset: u64::MAX,
     })
@@ -202,6 +210,7 @@ fn probed(index: usize, device: &impl Member) -> ProbedMember {
         PplLog::read(&bytes, place, &uuid)
     });
     let own_log = superblock.read_own_log(read).expect("it can be read");
+    let journal = superblock.read_journal(&mut |start, bytes| device.read_at(bytes, start).is_ok());
     ProbedMember {
         label: format!("m{index}"),
         size_bytes,
@@ -210,7 +219,7 @@ fn probed(index: usize, device: &impl Member) -> ProbedMember {
         bitmap,
         ppl,
         own_log,
-        journal: None,
+        journal,
         probe: found,
     }
 }

@@ -161,6 +161,15 @@ impl JournalRecord {
 }
 
 impl Superblock {
+    /// The block that a new journal begins with, which has nothing: where on the device, in bytes, and the bytes. `None` if this superblock
+    /// is of no journal device.
+    #[must_use]
+    pub fn first_journal_block(&self, sequence: u64) -> Option<(u64, Vec<u8>)> {
+        let area = self.journal_area()?;
+        let record = JournalRecord { area, position: 0, sequence, metas: vec![Vec::new()] };
+        Some(self.journal_bytes(&record, JournalPiece::First))
+    }
+
     /// A piece of a record for the journal that this superblock is of: the offset on the device, in bytes, and the bytes.
     #[must_use]
     pub fn journal_bytes(&self, record: &JournalRecord, piece: JournalPiece) -> (u64, Vec<u8>) {

@@ -5,76 +5,50 @@
 mod client;
 #[allow(dead_code, reason = "the kit of all tests")]
 mod kit;
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+#[path = "kit/meanwhile.rs"]
+mod meanwhile;
 
 use braid_geometry::Level;
 use braid_member::Member;
 use braid_runtime::{BitmapError, BitmapRefusal, MemberId, MemberRefusal};
-use client::{read, write};
 use kit::Array;
+use meanwhile::while_it_is_written;
 
 const LEVELS: [(Level, u16, u32); 4] =
     [(Level::Raid1, 2, 0), (Level::Raid5, 4, 128), (Level::Raid6, 5, 64), (Level::Raid10, 4, 128)];
-
-fn pattern(length: usize, seed: u8) -> Vec<u8> {
-    let byte = |at: usize| (at / 512 % 256) ^ (at % 251);
-    (0..length).map(|at| u8::try_from(byte(at)).expect("a byte") ^ seed).collect()
-}
 
 #[test]
 fn a_bitmap_comes_and_goes_on_a_volume_that_is_written() {
     for (level, slots, chunk) in LEVELS {
         let array = Array::with_spares(level, (slots, 1), chunk);
-        let volume = Arc::new(array.open(|_| {}));
-        assert_eq!(volume.bitmap(), None);
-        let is_over = Arc::new(AtomicBool::new(false));
-        let writer = {
-            let (volume, is_over) = (Arc::clone(&volume), Arc::clone(&is_over));
-            std::thread::spawn(move || {
-                let mut rounds = 0..;
-                while !is_over.load(Ordering::Acquire) {
-                    let round: u64 = rounds.next().expect("it never ends");
-                    let seed = u8::try_from(round % 256).expect("a byte");
-                    write(&volume, round % 32 * 65_536, &pattern(65_536, seed), false);
+        while_it_is_written(array.open(|_| {}), |volume| {
+            assert_eq!(volume.bitmap(), None);
+            for chunk_bytes in [Some(4096), None, Some(16_384), Some(8192), None, None] {
+                let planned = chunk_bytes.map(|bytes| volume.plan_bitmap(Some(bytes)));
+                let planned = planned.transpose().expect("there is room");
+                let had_one = volume.bitmap().is_some();
+                let changed = volume.change_bitmap(planned);
+                if planned.is_none() && !had_one {
+                    assert_eq!(changed, Err(BitmapRefusal::HasNone.into()), "{level}");
+                    continue;
                 }
-                rounds.start
-            })
-        };
-        for chunk_bytes in [Some(4096), None, Some(16_384), Some(8192), None, None] {
-            let planned = chunk_bytes.map(|bytes| volume.plan_bitmap(Some(bytes)));
-            let planned = planned.transpose().expect("there is room");
-            let had_one = volume.bitmap().is_some();
-            let changed = volume.change_bitmap(planned);
-            if planned.is_none() && !had_one {
-                assert_eq!(changed, Err(BitmapRefusal::HasNone.into()), "{level}");
-                continue;
+                changed.expect("nothing is in doubt");
+                let bit_bytes = volume.bitmap().map(|look| look.bit_bytes);
+                assert_eq!(bit_bytes, chunk_bytes.map(u64::from), "{level}");
+                let (probed, _) = array.assemble();
+                for probed in probed {
+                    let newest = probed.probe.newest().expect("a member");
+                    let names = newest.intent.bitmap_offset_sectors;
+                    assert_eq!(names.is_some(), planned.is_some(), "{level}: spares too");
+                    let Some(at) = newest.bitmap_offset_bytes() else { continue };
+                    let device = &array.devices[newest.device.number as usize];
+                    let mut magic = [0; 4];
+                    device.read_at(&mut magic, at).expect("memory reads");
+                    let is_spare = newest.device.number == u32::from(slots);
+                    assert!(is_spare || magic == *b"bitm", "{level}: {magic:?}");
+                }
             }
-            changed.expect("nothing is in doubt");
-            let bit_bytes = volume.bitmap().map(|look| look.bit_bytes);
-            assert_eq!(bit_bytes, chunk_bytes.map(u64::from), "{level}");
-            let (probed, _) = array.assemble();
-            for probed in probed {
-                let newest = probed.probe.newest().expect("a member");
-                let names = newest.intent.bitmap_offset_sectors;
-                assert_eq!(names.is_some(), planned.is_some(), "{level}: spares too");
-                let Some(at) = newest.bitmap_offset_bytes() else { continue };
-                let device = &array.devices[newest.device.number as usize];
-                let mut magic = [0; 4];
-                device.read_at(&mut magic, at).expect("memory reads");
-                let is_spare = newest.device.number == u32::from(slots);
-                assert!(is_spare || magic == *b"bitm", "{level}: {magic:?}");
-            }
-        }
-        is_over.store(true, Ordering::Release);
-        let rounds = writer.join().expect("it writes");
-        for slot in 0..rounds.min(32) {
-            let last = (rounds - 1 - slot) / 32 * 32 + slot;
-            let expected = pattern(65_536, u8::try_from(last % 256).expect("a byte"));
-            assert!(read(&volume, slot * 65_536, 65_536) == expected, "{level}: {slot}");
-        }
-        assert!(volume.stop().clean, "{level}");
+        });
     }
 }
 

@@ -14,7 +14,6 @@
 use braid_assembly::{AssembledArray, resync_sectors};
 use braid_engine::array::{ArrayView, BitmapRecord, BitmapRefusal, MemberId, bitmap_for};
 use braid_engine::cause::{Asked, Cause};
-use braid_engine::effect::FaultKind;
 use braid_geometry::Geometry;
 use braid_ondisk::{BitmapSuperblock, Bits, Superblock};
 use std::collections::BTreeSet;
@@ -243,26 +242,10 @@ impl World {
     ) -> Result<(), Cause> {
         self.tally.count("bitmap-written");
         self.check_unwritten(record);
-        let (index, start, data) = self.new_bitmap(member, record);
-        let ills = self.disks[index].ills;
-        let written = if ills.superblocks_fail && !ills.gone {
-            self.disks[index].tear((start, &data), &mut self.chances.disks);
-            false
-        } else {
-            let disk = &mut self.disks[index];
-            disk.write((start, &data), true, &mut self.chances.disks).is_ok()
-        };
-        let set = record.bits.set_count();
-        self.note(
-            if written { "bitmap" } else { "bitmap-fails" },
-            [index as u64, record.head.events, set],
-        );
-        if written {
-            return Ok(());
-        }
-        let kind = if ills.gone { FaultKind::Gone } else { FaultKind::Media };
-        let place = (start, (data.len() / SECTOR) as u64);
-        Err(self.failed(member, (Asked::Bitmap, kind), place))
+        let area = self.new_bitmap(member, record);
+        let words = [area.0 as u64, record.head.events, record.bits.set_count()];
+        let fails = self.disks[area.0].ills.superblocks_fail;
+        self.write_area(member, &area, (Asked::Bitmap, fails), (["bitmap", "bitmap-fails"], words))
     }
 
     /// Power is cut while a bitmap is written.

@@ -15,9 +15,8 @@ use braid_engine::array::{ParityLogRecord, parity_log_for};
 use braid_geometry::{Geometry, Level, Shape, default_layout};
 use braid_ondisk::{
     ArrayFacts, BitmapKind, BitmapSuperblock, Bits, DeviceFlags, JOURNAL_BLOCK_SECTORS,
-    JournalPiece, JournalRecord, LocklessMarks, LogPlace, NewSuperblock, NewV0,
-    OWN_LOG_HEAD_SECTORS, OwnLogPlace, PlacementRequest, PplPlace, Role, Superblock, Timestamp,
-    Version, placement,
+    LocklessMarks, LogPlace, NewSuperblock, NewV0, OWN_LOG_HEAD_SECTORS, OwnLogPlace,
+    PlacementRequest, PplPlace, Role, Superblock, Timestamp, Version, placement,
 };
 
 use crate::content::SECTOR;
@@ -188,10 +187,9 @@ impl Design {
 
     /// Writes the journal's first block, as whoever makes an array does.
     pub(crate) fn put_empty_journal(&self, disk: &mut Disk, superblock: &Superblock) {
-        let Some(area) = superblock.journal_area() else { return };
-        let record = JournalRecord { area, position: 0, sequence: 7, metas: vec![Vec::new()] };
-        let (offset_bytes, bytes) = superblock.journal_bytes(&record, JournalPiece::First);
-        disk.put(offset_bytes / SECTOR as u64, &bytes, true);
+        if let Some((offset_bytes, bytes)) = superblock.first_journal_block(7) {
+            disk.put(offset_bytes / SECTOR as u64, &bytes, true);
+        }
     }
 
     /// Its bitmap as every member is made with it: nothing is in doubt.

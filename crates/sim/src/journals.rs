@@ -11,87 +11,54 @@ use std::ops::Range;
 use braid_assembly::{AssembledArray, AssembledJournal};
 use braid_engine::array::MemberId;
 use braid_engine::cause::{Asked, Cause};
-use braid_engine::effect::FaultKind;
+use braid_engine::replay::Finish;
 use braid_engine::replay::journal::{Devices, Replay, Setup, run};
-use braid_engine::replay::{Finish, Member};
 use braid_geometry::{Geometry, Slot};
 use braid_ondisk::{JournalArea, JournalPiece, JournalRecord};
 
 use crate::content::SECTOR;
-use crate::disk::Disk;
 use crate::open;
+use crate::seated::{Seated, members};
 use crate::world::World;
 
-/// The disks, for a replay that power is taken from after so many operations.
+/// The disks of the array, and its journal's.
 struct OnDisks<'a> {
-    disks: &'a mut [Disk],
-    assembled: &'a AssembledArray,
-    presented: &'a [usize],
+    seated: Seated<'a>,
     area: JournalArea,
     journal: usize,
-    data_offset: u64,
-    operations_left: u64,
-    operations: u64,
-}
-
-impl OnDisks<'_> {
-    fn is_powered(&mut self) -> bool {
-        self.operations += 1;
-        let is_powered = self.operations_left > 0;
-        self.operations_left = self.operations_left.saturating_sub(1);
-        is_powered
-    }
-
-    /// The disk in a slot, and the one that is to replace it.
-    fn of(&self, slot: Slot) -> Vec<usize> {
-        let replacements = self.assembled.replacements.iter().filter(|(of, _)| *of == slot);
-        let member = self.assembled.slots[slot.index()].iter();
-        let members = member.chain(replacements.map(|(_, one)| one));
-        members.map(|one| self.presented[one.member]).collect()
-    }
 }
 
 impl Devices for OnDisks<'_> {
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool {
-        let disk = &self.disks[self.of(slot)[0]];
-        let read = disk.read(self.data_offset + sectors.start, sectors.end - sectors.start);
-        read.map(|read| bytes.copy_from_slice(read)).is_ok()
+        self.seated.read(slot, &sectors, bytes)
     }
 
     fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool {
-        for disk in self.of(slot) {
-            if self.is_powered() {
-                self.disks[disk].put(self.data_offset + sectors.start, bytes, false);
-            }
-        }
+        self.seated.write(slot, &sectors, bytes);
         true
     }
 
     fn flush(&mut self, slot: Slot) -> bool {
-        for disk in self.of(slot) {
-            if self.is_powered() {
-                self.disks[disk].settle();
-            }
-        }
+        self.seated.flush(slot);
         true
     }
 
     fn read_journal(&mut self, position: u64, bytes: &mut [u8]) -> bool {
         let sectors = (bytes.len() / SECTOR) as u64;
-        let read = self.disks[self.journal].read(self.area.start_sector + position, sectors);
+        let read = self.seated.disks[self.journal].read(self.area.start_sector + position, sectors);
         read.map(|read| bytes.copy_from_slice(read)).is_ok()
     }
 
     fn write_journal(&mut self, position: u64, bytes: &[u8]) -> bool {
-        if self.is_powered() {
-            self.disks[self.journal].put(self.area.start_sector + position, bytes, false);
+        if self.seated.is_powered() {
+            self.seated.disks[self.journal].put(self.area.start_sector + position, bytes, false);
         }
         true
     }
 
     fn flush_journal(&mut self) -> bool {
-        if self.is_powered() {
-            self.disks[self.journal].settle();
+        if self.seated.is_powered() {
+            self.seated.disks[self.journal].settle();
         }
         true
     }
@@ -119,11 +86,7 @@ impl World {
         // A process that was killed may have left a record in a cache: it was read, and believed.
         self.disks[presented[journal.member]].settle();
         let (geometry, log) = (*geometry, &journal.log);
-        let member = |occupant: &braid_assembly::Occupant| Member {
-            recovered_sectors: occupant.recovered_until,
-            bad_sectors: occupant.bad_sectors.clone(),
-        };
-        let members = assembled.slots.iter().map(|slot| slot.as_ref().map(member)).collect();
+        let members = members(assembled);
         let (may_return, finish) = (assembled.may_return(), Finish::Flushed);
         let setup = Setup { geometry, members, may_return, log, finish };
         let machine = Replay::new(setup).expect("a journal tells of what the array has");
@@ -132,21 +95,14 @@ impl World {
         self.tally.count_many("journal-entries", entries);
         self.note("replay-journal", [entries, u64::from(assembled.degraded), 0]);
         let is_cut = entries > 0 && self.chances.openings.chance(15);
-        let operations_left = if is_cut { self.chances.openings.below(12) } else { u64::MAX };
+        let powered = if is_cut { self.chances.openings.below(12) } else { u64::MAX };
         let (area, uuid) = (log.area, assembled.newest.uuid_as_stored());
         let (data_offset, journal_disk) = (self.taint.data_offset, presented[journal.member]);
-        let mut on_disks = OnDisks {
-            disks: &mut self.disks[..],
-            assembled,
-            presented,
-            area,
-            journal: journal_disk,
-            data_offset,
-            operations_left,
-            operations: 0,
-        };
+        let disks = &mut self.disks[..];
+        let seated = Seated { disks, assembled, presented, data_offset, powered, is_cut: false };
+        let mut on_disks = OnDisks { seated, area, journal: journal_disk };
         let report = run(machine, &geometry, &uuid, &mut on_disks).expect("disks take all of it");
-        if on_disks.operations > operations_left {
+        if on_disks.seated.is_cut {
             self.tally.count("power-cut-in-replay");
             self.lose_power();
             return false;
@@ -167,25 +123,12 @@ impl World {
         piece: JournalPiece,
     ) -> Result<(), Cause> {
         self.tally.count("journal-written");
-        let (index, start, data) = self.new_journal(member, record, piece);
-        let ills = self.disks[index].ills;
-        let written = if (ills.superblocks_fail || ills.writes_fail) && !ills.gone {
-            self.disks[index].tear((start, &data), &mut self.chances.disks);
-            false
-        } else {
-            let disk = &mut self.disks[index];
-            disk.write((start, &data), true, &mut self.chances.disks).is_ok()
-        };
-        self.note(
-            if written { "journal" } else { "journal-fails" },
-            [record.position, record.sequence, record.sectors()],
-        );
-        if written {
-            return Ok(());
-        }
-        let kind = if ills.gone { FaultKind::Gone } else { FaultKind::Media };
-        let place = (start, (data.len() / SECTOR) as u64);
-        Err(self.failed(member, (Asked::Journal, kind), place))
+        let area = self.new_journal(member, record, piece);
+        let words = [record.position, record.sequence, record.sectors()];
+        let ills = self.disks[area.0].ills;
+        let fails = ills.superblocks_fail || ills.writes_fail;
+        let asked = (Asked::Journal, fails);
+        self.write_area(member, &area, asked, (["journal", "journal-fails"], words))
     }
 
     /// Power is cut while it is written.

@@ -67,6 +67,7 @@ mod replays;
 mod requests;
 mod restart;
 mod schedule;
+mod seated;
 pub mod shrink;
 pub mod small;
 pub mod stories;

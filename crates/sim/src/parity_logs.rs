@@ -15,77 +15,41 @@ use std::ops::Range;
 use braid_assembly::AssembledArray;
 use braid_engine::array::{MemberId, ParityLogRecord, parity_log_for};
 use braid_engine::cause::{Asked, Cause};
-use braid_engine::effect::FaultKind;
-use braid_engine::replay::{Devices, Finish, Log, Member, Replay, Setup, run};
+use braid_engine::replay::{Devices, Finish, Log, Replay, Setup, run};
 use braid_geometry::{ChunkRow, Geometry, LogicalSector, Slot, StripeGeometry};
 use braid_ondisk::PplRecord;
 use braid_parity::kernel;
 
 use crate::chances::Purpose;
 use crate::content::{self, SECTOR, Version};
-use crate::disk::Disk;
 use crate::model::End;
+use crate::seated::{Seated, members};
 use crate::world::World;
 
 /// Starts, of a hundred, at which nobody knows of our own logs, unless a story says otherwise.
 pub(crate) const OTHERS_PERCENT: u64 = 8;
 
-/// The disks, for a replay that power is taken from after so many operations.
-struct OnDisks<'a> {
-    disks: &'a mut [Disk],
-    assembled: &'a AssembledArray,
-    presented: &'a [usize],
-    data_offset: u64,
-    operations_left: u64,
-    operations: u64,
-}
-
-impl OnDisks<'_> {
-    fn is_powered(&mut self) -> bool {
-        self.operations += 1;
-        let is_powered = self.operations_left > 0;
-        self.operations_left = self.operations_left.saturating_sub(1);
-        is_powered
-    }
-
-    /// The disk in a slot, and the one that is to replace it.
-    fn of(&self, slot: Slot) -> Vec<usize> {
-        let replacements = self.assembled.replacements.iter().filter(|(of, _)| *of == slot);
-        let member = self.assembled.slots[slot.index()].iter();
-        let members = member.chain(replacements.map(|(_, one)| one));
-        members.map(|one| self.presented[one.member]).collect()
-    }
-}
+struct OnDisks<'a>(Seated<'a>);
 
 impl Devices for OnDisks<'_> {
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool {
-        let disk = &self.disks[self.of(slot)[0]];
-        let read = disk.read(self.data_offset + sectors.start, sectors.end - sectors.start);
-        read.map(|read| bytes.copy_from_slice(read)).is_ok()
+        self.0.read(slot, &sectors, bytes)
     }
 
     fn partial(&self, slot: Slot, entry: u32, sectors: Range<u64>) -> &[u8] {
-        let record = record_of(self.assembled, slot).expect("its entries are from there");
+        let record = record_of(self.0.assembled, slot).expect("its entries are from there");
         let mut entries = record.entries.iter();
         let (_, logged) = entries.find(|(index, _)| *index == entry).expect("it is there");
         &logged.partial[sectors.start as usize * SECTOR..sectors.end as usize * SECTOR]
     }
 
     fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool {
-        for disk in self.of(slot) {
-            if self.is_powered() {
-                self.disks[disk].put(self.data_offset + sectors.start, bytes, false);
-            }
-        }
+        self.0.write(slot, &sectors, bytes);
         true
     }
 
     fn flush(&mut self, slot: Slot) -> bool {
-        for disk in self.of(slot) {
-            if self.is_powered() {
-                self.disks[disk].settle();
-            }
-        }
+        self.0.flush(slot);
         true
     }
 
@@ -105,11 +69,7 @@ fn record_of(assembled: &AssembledArray, slot: Slot) -> Option<&PplRecord> {
 
 fn setup(assembled: &AssembledArray) -> Option<Setup> {
     let Geometry::Stripe(geometry) = &assembled.geometry else { return None };
-    let member = |occupant: &braid_assembly::Occupant| Member {
-        recovered_sectors: occupant.recovered_until,
-        bad_sectors: occupant.bad_sectors.clone(),
-    };
-    let members = assembled.slots.iter().map(|slot| slot.as_ref().map(member)).collect();
+    let members = members(assembled);
     let log = |slot| {
         let entries = &record_of(assembled, slot)?.entries;
         let entries = entries.iter().map(|(index, logged)| (*index, logged.entry)).collect();
@@ -171,17 +131,17 @@ impl World {
         self.tally.count_many("replayed-entries", entries as u64);
         self.note("replay", [entries as u64, u64::from(assembled.degraded), 0]);
         let is_cut = self.chances.openings.chance(15);
-        let operations_left = if is_cut { self.chances.openings.below(12) } else { u64::MAX };
+        let powered = if is_cut { self.chances.openings.below(12) } else { u64::MAX };
         let machine = Replay::new(setup).expect("logs tell of what the array has");
         let data_offset = self.taint.data_offset;
         let disks = &mut self.disks[..];
-        let mut on_disks =
-            OnDisks { disks, assembled, presented, data_offset, operations_left, operations: 0 };
+        let seated = Seated { disks, assembled, presented, data_offset, powered, is_cut: false };
+        let mut on_disks = OnDisks(seated);
         let report = run(machine, &mut on_disks).expect("disks take what is replayed");
         // What was being written reads as its member has it. Until superblocks say who is missing, the next start may have that one,
         // lack another, and read what parity makes of it.
         self.is_unsettled |= assembled.degraded > 0;
-        if on_disks.operations > operations_left {
+        if on_disks.0.is_cut {
             self.tally.count("power-cut-in-replay");
             self.lose_power();
             return false;
@@ -256,26 +216,12 @@ impl World {
         record: &ParityLogRecord,
     ) -> Result<(), Cause> {
         self.tally.count("parity-log-written");
-        let (index, start, data) = self.new_parity_log(member, record);
-        let ills = self.disks[index].ills;
-        let written = if ills.superblocks_fail && !ills.gone {
-            self.disks[index].tear((start, &data), &mut self.chances.disks);
-            false
-        } else {
-            let disk = &mut self.disks[index];
-            disk.write((start, &data), true, &mut self.chances.disks).is_ok()
-        };
+        let area = self.new_parity_log(member, record);
         let generation = record.generation.unwrap_or(0);
-        self.note(
-            if written { "parity-log" } else { "parity-log-fails" },
-            [index as u64, generation, record.entries.len() as u64],
-        );
-        if written {
-            return Ok(());
-        }
-        let kind = if ills.gone { FaultKind::Gone } else { FaultKind::Media };
-        let place = (start, (data.len() / SECTOR) as u64);
-        Err(self.failed(member, (Asked::ParityLog, kind), place))
+        let words = [area.0 as u64, generation, record.entries.len() as u64];
+        let fails = self.disks[area.0].ills.superblocks_fail;
+        let asked = (Asked::ParityLog, fails);
+        self.write_area(member, &area, asked, (["parity-log", "parity-log-fails"], words))
     }
 
     /// Power is cut while a log is written.

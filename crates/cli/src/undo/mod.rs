@@ -120,15 +120,7 @@ fn device(of: Overwrite<'_>) -> Result<Device, CliError> {
     })?;
     let is_block = identity.kind == MemberKind::BlockDevice;
     let names = if is_block { names_of(Path::new(NAMES), &path) } else { Vec::new() };
-    let mut before = of.ends.to_vec();
-    for write in &of.writes {
-        if !covers(&before, write) {
-            let mut bytes = vec![0; write.bytes.len()];
-            let read = of.device.read_at(&mut bytes, write.offset);
-            read.map_err(|error| io_error(&label, "reading", &error))?;
-            before.push(Snippet { offset: write.offset, bytes });
-        }
-    }
+    let before = standing(&label, of.device, of.ends.to_vec(), &of.writes)?;
     Ok(Device {
         path,
         names,
@@ -139,6 +131,27 @@ fn device(of: Overwrite<'_>) -> Result<Device, CliError> {
         before,
         writes: of.writes,
     })
+}
+
+/// What stands on a device where these writes go: what is known of it, and what has to be read.
+///
+/// # Errors
+/// The device cannot be read.
+pub(crate) fn standing(
+    label: &str,
+    device: &dyn Member,
+    mut known: Vec<Snippet>,
+    writes: &[Snippet],
+) -> Result<Vec<Snippet>, CliError> {
+    for write in writes {
+        if !covers(&known, write) {
+            let mut bytes = vec![0; write.bytes.len()];
+            let read = device.read_at(&mut bytes, write.offset);
+            read.map_err(|error| io_error(label, "reading", &error))?;
+            known.push(Snippet { offset: write.offset, bytes });
+        }
+    }
+    Ok(known)
 }
 
 /// The links in a folder that lead to a device.

@@ -1,5 +1,6 @@
 //! A write-intent bitmap that comes, goes and changes its size while clients write, and what is said where it cannot.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -234,20 +235,10 @@ fn a_bitmap_without_room_is_made_by_the_command_that_is_offered() {
 fn a_bitmap_that_is_needed_is_given_up_after_the_command_that_is_offered() {
     let array = Array::with_bitmap(RAID_5);
     let served = array.serve();
-    done(&array, &["fail", "tank", "1"]);
     let words = ["set", "tank", "consistency=resync"];
-    let error = refusal(&array, &words, &[]);
-    assert_eq!(error["code"], "B018", "{error}");
-    let new = blank(&array, "new", MEMBER_BYTES);
-    done(&array, &["set", "tank", "job-ceiling=0B"]);
-    array.follow_with(&error, "Put a device in its place", &[("DEVICE", text(&new))]);
-    wait_until("a rebuild", PATIENCE, || {
-        status(&array, "tank")["slots"][1]["state"] == "recovering"
-    });
-    let error = refusal(&array, &["set", "tank", "bitmap-chunk=64K"], &[]);
-    done(&array, &["set", "tank", "job-ceiling=none"]);
-    array.follow(&error, "Wait until it is rebuilt");
-    done(&array, &["set", "tank", "bitmap-chunk=64K"]);
+    let resize = ["set", "tank", "bitmap-chunk=64K"];
+    let new = waits_for_a_rebuild(&array, &words, &resize);
+    done(&array, &resize);
     // It is killed while it is written.
     let mut client = Client::connect(&served.socket, PATIENCE);
     client.write(0, &block(1, 1));
@@ -263,9 +254,8 @@ fn a_bitmap_that_is_needed_is_given_up_after_the_command_that_is_offered() {
     served.stop();
 }
 
-/// A member that does not answer holds the change up, and neither clients nor whoever asked.
-#[test]
-fn a_bitmap_waits_for_a_member_that_does_not_answer() {
+/// A member that does not answer holds a change up, and neither clients nor whoever asked: `status` then has this key.
+pub(crate) fn waits_for_a_member(policy: &str, key: &str) {
     let mut array = without_bitmap(RAID_5);
     let files = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten();
     let Some(files) = files else { return skip(Need::Fuse, "no FUSE can be mounted here") };
@@ -273,11 +263,33 @@ fn a_bitmap_waits_for_a_member_that_does_not_answer() {
     let served = array.serve_with(&["--io", "threads"], &array.members);
     let let_go = files.let_go_at_end();
     files.hang(1, Hang::Both);
-    let error = refusal(&array, &["set", "tank", "consistency=bitmap"], &[]);
+    let error = refusal(&array, &["set", "tank", &format!("consistency={policy}")], &[]);
     assert_eq!(error["code"], "B019", "{error}");
     drop(let_go);
-    wait_until("the bitmap", PATIENCE, || !status(&array, "tank")["bitmap"].is_null());
+    wait_until("the change", PATIENCE, || !status(&array, "tank")[key].is_null());
     let looked = array.follow(&error, "See what it is by now");
-    assert_eq!(looked.stdout.trim(), "bitmap");
+    assert_eq!(looked.stdout.trim(), policy);
     served.stop();
+}
+
+#[test]
+fn a_bitmap_waits_for_a_member_that_does_not_answer() {
+    waits_for_a_member("bitmap", "bitmap");
+}
+
+/// A change that is refused while a member is out, and then while it is being rebuilt, and goes well after that.
+pub(crate) fn waits_for_a_rebuild(array: &Array, first: &[&str], then: &[&str]) -> PathBuf {
+    done(array, &["fail", "tank", "1"]);
+    let error = refusal(array, first, &[]);
+    assert_eq!(error["code"], "B018", "{error}");
+    let new = blank(array, "new", MEMBER_BYTES);
+    done(array, &["set", "tank", "job-ceiling=0B"]);
+    array.follow_with(&error, "Put a device in its place", &[("DEVICE", text(&new))]);
+    wait_until("a rebuild", PATIENCE, || {
+        status(array, "tank")["slots"][1]["state"] == "recovering"
+    });
+    let error = refusal(array, then, &[]);
+    done(array, &["set", "tank", "job-ceiling=none"]);
+    array.follow(&error, "Wait until it is rebuilt");
+    new
 }

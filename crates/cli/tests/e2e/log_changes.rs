@@ -7,14 +7,12 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::bitmaps::{
-    BLOCKS, Blocks, PATIENCE, assert_there, block, kept, set, without_bitmap, writes,
+    BLOCKS, Blocks, PATIENCE, assert_there, block, kept, set, waits_for_a_member,
+    waits_for_a_rebuild, without_bitmap, writes,
 };
-use crate::kit::{
-    Array, Client, Hang, Hanging, Mount, Need, RAID_1, RAID_5, RAID_6, Shape, skip, wait_until,
-};
+use crate::kit::{Array, Client, RAID_1, RAID_5, RAID_6, Shape};
 use crate::living::done;
 use crate::managed::status;
-use crate::members::{MEMBER_BYTES, blank, text};
 use crate::remedies::refusal;
 
 /// Every word from every other that the level has, under a client; then it is killed, and served without as many members as the level
@@ -140,19 +138,8 @@ fn a_log_is_refused_with_what_to_do_and_nothing_is_changed() {
     // Degraded, and being rebuilt.
     let array = Array::create_with("tank", RAID_5, "16M", &["--consistency", "ppl"]);
     let served = array.serve();
-    done(&array, &["fail", "tank", "1"]);
     let words = ["set", "tank", "consistency=log"];
-    let error = refusal(&array, &words, &[]);
-    assert_eq!(error["code"], "B018", "{error}");
-    let new = blank(&array, "new", MEMBER_BYTES);
-    done(&array, &["set", "tank", "job-ceiling=0B"]);
-    array.follow_with(&error, "Put a device in its place", &[("DEVICE", text(&new))]);
-    wait_until("a rebuild", PATIENCE, || {
-        status(&array, "tank")["slots"][1]["state"] == "recovering"
-    });
-    let error = refusal(&array, &words, &[]);
-    done(&array, &["set", "tank", "job-ceiling=none"]);
-    array.follow(&error, "Wait until it is rebuilt");
+    waits_for_a_rebuild(&array, &words, &words);
     assert_eq!(kept(&array), ("ppl".to_owned(), None), "nothing was changed");
     done(&array, &words);
     assert_eq!(kept(&array), ("log".to_owned(), BITMAP));
@@ -161,18 +148,5 @@ fn a_log_is_refused_with_what_to_do_and_nothing_is_changed() {
 
 #[test]
 fn a_log_waits_for_a_member_that_does_not_answer() {
-    let mut array = without_bitmap(RAID_5);
-    let files = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten();
-    let Some(files) = files else { return skip(Need::Fuse, "no FUSE can be mounted here") };
-    array.members = files.files();
-    let served = array.serve_with(&["--io", "threads"], &array.members);
-    let let_go = files.let_go_at_end();
-    files.hang(1, Hang::Both);
-    let error = refusal(&array, &["set", "tank", "consistency=ppl"], &[]);
-    assert_eq!(error["code"], "B019", "{error}");
-    drop(let_go);
-    wait_until("the log", PATIENCE, || !status(&array, "tank")["parity_logs"].is_null());
-    let looked = array.follow(&error, "See what it is by now");
-    assert_eq!(looked.stdout.trim(), "ppl");
-    served.stop();
+    waits_for_a_member("ppl", "parity_logs");
 }

@@ -157,6 +157,13 @@ fn a_member_that_comes_back_is_rebuilt_in_full_and_gets_its_own_slot() {
     assert_whole(&array, served, &members, &wanted);
 }
 
+/// What the bitmap of the first member says.
+fn bitmap_of(array: &Array) -> Value {
+    let ran = array.braid(&["examine"], &array.members[..1]);
+    let looked: Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
+    looked["members"][0]["bitmap"].clone()
+}
+
 /// A member was away, and little changed: it is not rebuilt but there.
 #[test]
 fn a_member_that_was_away_catches_up_with_what_the_bitmap_names() {
@@ -165,11 +172,7 @@ fn a_member_that_was_away_catches_up_with_what_the_bitmap_names() {
         let array = Array::create_with("tank", shape, "32M", &["--bitmap-chunk", "1M"]);
         let served = array.serve();
         let mut wanted = filled(&array, &served, 1);
-        let bits = || {
-            let ran = array.braid(&["examine"], &array.members[..1]);
-            let looked: Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
-            looked["members"][0]["bitmap"]["bits_set"].as_u64().expect("a count")
-        };
+        let bits = || bitmap_of(&array)["bits_set"].as_u64().expect("a count");
         wait_until("bits to be cleared", Duration::from_secs(60), || bits() == 0);
         let member = text(&array.members[1]);
         done(&array, &["fail", "tank", member]);
@@ -201,11 +204,7 @@ fn what_no_client_has_written_is_not_rebuilt_under_a_lockless_bitmap() {
     needs!("nbdcopy");
     for shape in [RAID_1, RAID_5, RAID_6, RAID_10] {
         let array = Array::create_with("tank", shape, "32M", &["--consistency", "llbitmap"]);
-        let marks = || {
-            let ran = array.braid(&["examine"], &array.members[..1]);
-            let looked: Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
-            looked["members"][0]["bitmap"]["marks"].clone()
-        };
+        let marks = || bitmap_of(&array)["marks"].clone();
         assert_eq!(marks()["clean"], 0);
         let served = array.serve();
         let news = random_bytes(2, 64 << 10);
@@ -246,11 +245,7 @@ fn what_a_client_trims_is_unwritten_under_a_lockless_bitmap() {
     needs!("qemu-io");
     for shape in [RAID_1, RAID_5, RAID_6, RAID_10] {
         let array = Array::create_with("tank", shape, "32M", &["--consistency", "llbitmap"]);
-        let unwritten = || {
-            let ran = array.braid(&["examine"], &array.members[..1]);
-            let looked: Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
-            looked["members"][0]["bitmap"]["marks"]["unwritten"].as_u64().expect("a count")
-        };
+        let unwritten = || bitmap_of(&array)["marks"]["unwritten"].as_u64().expect("a count");
         let before = unwritten();
         let served = array.serve();
         let qemu = |command: &str| {

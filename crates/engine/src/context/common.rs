@@ -322,9 +322,11 @@ impl Common {
         if piece.operation == Operation::Trim {
             return self.trims.begins(key, (piece.start, piece.sectors));
         }
-        let bits = self.bits_of(piece).filter(|_| !self.trims.is_idle());
+        if self.trims.is_idle() {
+            return; // Nearly always.
+        }
         let (view, bitmap) = (&self.view, intent.bitmap);
-        if let Some(bits) = bits
+        if let Some(bits) = self.bits_of(piece)
             && self.trims.writes(&bits, |(start, sectors)| view.bits_of(start, sectors))
         {
             self.report(Report::WrittenAgain { bitmap, from: bits.start, to: bits.end });

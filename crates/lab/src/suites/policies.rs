@@ -1,7 +1,8 @@
 //! Suite `policies`: what it costs to keep redundancy right over a crash.
 //!
 //! Clients write 4 KiB anywhere, through the cache: each is answered when its members have it. Beside how fast that goes it is counted how
-//! many durable writes members get for their bitmaps, logs and superblocks, and how many flushes, all members together.
+//! many durable writes members get for their bitmaps, logs and superblocks (a journal's device for its records), and how many flushes, all
+//! of them together.
 //!
 //! Members are memory, or memory that takes time as a solid-state disk with a cache of its own does: a request, and more for what
 //! is to be durable. On memory it is the processor's work that is compared, on these disks the waiting.
@@ -21,7 +22,7 @@ use crate::random::Random;
 
 pub(super) const SUITE: Suite = Suite {
     name: "policies",
-    about: "4 KiB writes with a bitmap, partial parity logs or our own log, beside none",
+    about: "4 KiB writes with a bitmap, partial parity logs, our own log or a write journal, beside none",
     run,
 };
 
@@ -135,6 +136,7 @@ fn case(
         ("bitmap", Policy::Bitmap(BIT_BYTES)),
         ("ppl", Policy::Ppl),
         ("log", Policy::Log(BIT_BYTES)),
+        ("journal", Policy::Journal),
     ];
     let has = |policy: Policy| policy != Policy::Ppl || level == Level::Raid5;
     let member_bytes = if settings.small { 16 << 20 } else { MEMBER_BYTES };

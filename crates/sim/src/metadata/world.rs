@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use braid_engine::array::MemberId;
+use braid_engine::cause::{Asked, Cause};
+use braid_engine::effect::FaultKind;
 use braid_geometry::Slot;
 use braid_ondisk::{Role, Superblock};
 
@@ -14,6 +16,32 @@ use crate::schedule::Event;
 use crate::world::World;
 
 impl World {
+    /// The engine writes an area of a member's that is no superblock: its disk, the first sector, and the bytes. If it `fails` a part of it
+    /// may be there.
+    pub(crate) fn write_area(
+        &mut self,
+        member: MemberId,
+        (index, start, data): &(usize, u64, Vec<u8>),
+        (asked, fails): (Asked, bool),
+        ([well, ill], words): ([&'static str; 2], [u64; 3]),
+    ) -> Result<(), Cause> {
+        let disk = &mut self.disks[*index];
+        let is_gone = disk.ills.gone;
+        let written = if fails && !is_gone {
+            disk.tear((*start, data), &mut self.chances.disks);
+            false
+        } else {
+            disk.write((*start, data), true, &mut self.chances.disks).is_ok()
+        };
+        self.note(if written { well } else { ill }, words);
+        if written {
+            return Ok(());
+        }
+        let kind = if is_gone { FaultKind::Gone } else { FaultKind::Media };
+        let place = (*start, (data.len() / SECTOR) as u64);
+        Err(self.failed(member, (asked, kind), place))
+    }
+
     /// Any sectors of a superblock are written, and the array does not hear of it.
     pub(crate) fn tear_superblock(
         &mut self,

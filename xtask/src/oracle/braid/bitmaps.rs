@@ -26,6 +26,7 @@ use super::super::report::CaseReport;
 use super::super::suite::Bench;
 use super::super::{content, pattern};
 use super::array::{Array, copy, judge};
+use super::names;
 use super::tally::Tally;
 
 /// Levels, with how many members.
@@ -101,11 +102,6 @@ fn create((level, slots): (&str, usize), words: &str) -> String {
          {words} {}\n",
         names(slots)
     )
-}
-
-/// `$M1 $M2 ...`
-fn names(slots: usize) -> String {
-    (1..=slots).map(|number| format!("$M{number}")).collect::<Vec<_>>().join(" ")
 }
 
 /// md is writing when QEMU is killed.

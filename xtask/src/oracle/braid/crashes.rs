@@ -17,12 +17,12 @@ use anyhow::{Context, Result, ensure};
 use super::super::drive::Member;
 use super::super::guest::{Case, Ending, Storm};
 use super::super::pattern::{self, BLOCK};
-use super::super::report::CaseReport;
 use super::super::suite::Bench;
 use super::array::copy;
-use super::present;
 use super::program::Program;
+use super::replaying::untouched;
 use super::tally::Tally;
+use super::{names, present};
 
 /// Policies, with levels that have them.
 const POLICIES: [(&str, &[u8]); 4] =
@@ -91,11 +91,6 @@ impl Kind {
             names(self.slots())
         )
     }
-}
-
-/// `$M1 $M2 ...`
-fn names(count: usize) -> String {
-    (1..=count).map(|number| format!("$M{number}")).collect::<Vec<_>>().join(" ")
 }
 
 /// What is left of a crash.
@@ -221,12 +216,4 @@ fn judged_by_md(
     }
     ensure!(!left.is_empty(), "no crash was made: the trial shows nothing");
     Ok(())
-}
-
-/// Sectors that nobody wrote and that md reads wrong.
-fn untouched(case: &CaseReport) -> Result<usize> {
-    case.succeeded()?;
-    let words = case.value("wrong")?;
-    let first = words.split(' ').next().and_then(|word| word.parse().ok());
-    first.with_context(|| format!("md said {words}"))
 }

@@ -21,9 +21,9 @@ use super::super::pattern;
 use super::super::report::CaseReport;
 use super::super::suite::Bench;
 use super::array::copy;
-use super::present;
 use super::program::Program;
 use super::tally::Tally;
+use super::{names, present};
 
 /// Members of the arrays, and sectors of each; the journal is one more.
 const MEMBERS: usize = 4;
@@ -88,11 +88,6 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
         }
     }
     judged_by_md(bench, &starts, &folder, tally)
-}
-
-/// `$M1 $M2 ...`
-fn names(count: usize) -> String {
-    (1..=count).map(|number| format!("$M{number}")).collect::<Vec<_>>().join(" ")
 }
 
 /// An array that md made and filled, stopped in order; the journal comes last.

@@ -15,18 +15,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use braid_assembly::Refusal;
 
-use super::super::drive::Member;
-use super::super::guest::{Case, Ending, Storm};
-use super::super::pattern;
+use super::super::guest::Storm;
 use super::super::suite::Bench;
 use super::array::{copy, judge};
-use super::present;
+use super::killed::{self, Left, SHAPES};
 use super::program::Program;
 use super::replaying::{self, MEMBER_SECTORS, NEW, OLD};
 use super::tally::Tally;
+use super::{names, present};
 
-/// Levels, with how many members: three columns of data each.
-const SHAPES: [(&str, usize); 3] = [("4", 4), ("5", 4), ("6", 5)];
 /// What md writes when it has the array.
 const MDS: u64 = 75;
 /// What is told of it.
@@ -47,10 +44,14 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
         let own = folder.join(&name);
         std::fs::create_dir_all(&own)?;
         let made = make(program, level, slots, &own).with_context(|| name.clone())?;
-        let images = replaying::braid_killed(program, &made, number, &own)?.images;
+        let images = replaying::braid_killed(program, &made, number, &own)?;
+        ensure!(replaying::is_dirty(&images)?, "{name}: braid was not writing");
         tally.count("crashes of braid with its own log", 1);
-        tally.check(&name, withheld(program, &images, (level, &own), tally));
-        left.push((name, images));
+        let crash = Left { name, level, slots, images };
+        let words =
+            ("starts with members withheld", "sectors that nobody wrote, wrong with its own log");
+        tally.check(&crash.name, killed::withheld(program, &crash, words, (&own, tally)));
+        left.push(crash);
     }
     taken_by_md(bench, program, &left, &folder, tally)?;
     cut_off_under_md(bench, &left, &folder, tally)
@@ -63,81 +64,29 @@ fn make(program: &Program, level: &str, slots: usize, folder: &Path) -> Result<V
     let words =
         ["--level", level, "--consistency", "log", "--chunk", "64K", "--member-size", &size];
     program.create_with(&words, &images)?;
-    let judged = judge(&images, true)?;
-    let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;
-    let bytes = array.geometry.capacity_sectors() * 512;
-    drop(judged);
-    let mut content = vec![0; usize::try_from(bytes)?];
-    pattern::stream(OLD, 0, &mut content);
-    let source = folder.join("content");
-    std::fs::write(&source, content)?;
-    program.copy_in(&images, &source)?;
-    std::fs::remove_file(&source)?;
+    killed::fill(program, &images, OLD, &folder.join("content"))?;
     Ok(images)
-}
-
-/// Slots to be withheld: each, and with two parities each pair.
-fn sets(level: &str, slots: usize) -> Vec<Vec<usize>> {
-    let single = (0..slots).map(|slot| vec![slot]);
-    let pairs = (0..slots).flat_map(|one| (0..one).map(move |other| vec![other, one]));
-    single.chain(pairs.filter(|_| level == "6")).collect()
-}
-
-/// Nothing that nobody was writing is wrong, whoever is missing.
-fn withheld(
-    program: &Program,
-    images: &[PathBuf],
-    (level, folder): (&str, &Path),
-    tally: &Tally,
-) -> Result<()> {
-    let target = folder.join("content");
-    for missing in sets(level, images.len()) {
-        program.copy_out(&present(images, &missing), &target)?;
-        let (untouched, _) = pattern::wrong(OLD, NEW, 0, &std::fs::read(&target)?);
-        tally.count("starts with members withheld", 1);
-        let what = "sectors that nobody wrote, wrong with its own log";
-        tally.count(what, usize::try_from(untouched)?);
-        ensure!(untouched == 0, "without {missing:?}: {untouched} {what}");
-    }
-    std::fs::remove_file(&target)?;
-    Ok(())
-}
-
-fn names(slots: usize) -> String {
-    (1..=slots).map(|number| format!("$M{number}")).collect::<Vec<_>>().join(" ")
 }
 
 /// md takes each as it was left, writes, and stops in order.
 fn taken_by_md(
     bench: &Bench,
     program: &Program,
-    left: &[(String, Vec<PathBuf>)],
+    left: &[Left],
     folder: &Path,
     tally: &Tally,
 ) -> Result<()> {
-    let case = |(name, images): &(String, Vec<PathBuf>)| {
-        let script = format!(
-            "mdadm --assemble $A {}\nstate\nvalue wrong \"$(agent wrong $A {OLD} {NEW})\"\nscrub mismatch_cnt\n\
-             agent scribble $A {MDS} 60\nmdadm --stop $A\n",
-            names(images.len())
-        );
-        let members = images.iter().map(|image| Member::image(image)).collect::<Result<_>>()?;
-        Ok(Case { name: name.clone(), members, script })
-    };
-    let cases = left.iter().map(case).collect::<Result<Vec<_>>>()?;
     let after = folder.join("taken");
-    let report = bench.run(cases, Ending::PowerOff, &after)?;
-    for (name, images) in left {
-        let case = &report.cases[name];
+    let (report, taken) = killed::taken_by_md(bench, left, MDS, &after)?;
+    for of_md in &taken {
+        let case = &report.cases[&of_md.name];
         let went = case.succeeded().and_then(|()| {
             ensure!(case.value("wrong")?.starts_with("0 "), "md reads something else");
             ensure!(case.value("mismatch_cnt")? == "0", "md's check finds something");
-            let of_md: Vec<PathBuf> =
-                (0..images.len()).map(|slot| after.join(format!("{name}/{slot}.img"))).collect();
-            is_void(&of_md, false)?;
-            reads_alike(program, &of_md, &after.join(name))
+            is_void(&of_md.images, false)?;
+            killed::reads_alike(program, of_md, &after.join(&of_md.name))
         });
-        tally.check(name, went);
+        tally.check(&of_md.name, went);
         tally.count("own logs that md made void", 1);
     }
     Ok(())
@@ -154,27 +103,9 @@ fn is_void(images: &[PathBuf], is_dirty: bool) -> Result<()> {
     Ok(())
 }
 
-/// Whoever is missing, it is what it is.
-fn reads_alike(program: &Program, images: &[PathBuf], folder: &Path) -> Result<()> {
-    let target = folder.join("content");
-    program.copy_out(images, &target)?;
-    let whole = std::fs::read(&target)?;
-    for missing in 0..images.len() {
-        program.copy_out(&present(images, &[missing]), &target)?;
-        ensure!(std::fs::read(&target)? == whole, "without {missing} it is something else");
-    }
-    std::fs::remove_file(&target)?;
-    Ok(())
-}
-
 /// md takes one as it was left, and QEMU is killed while it writes.
-fn cut_off_under_md(
-    bench: &Bench,
-    left: &[(String, Vec<PathBuf>)],
-    folder: &Path,
-    tally: &Tally,
-) -> Result<()> {
-    let (name, images) = left.last().context("there are some")?;
+fn cut_off_under_md(bench: &Bench, left: &[Left], folder: &Path, tally: &Tally) -> Result<()> {
+    let Left { name, images, .. } = left.last().context("there are some")?;
     let images = copy(images, &folder.join("cut-off"))?;
     let script = format!(
         "mdadm --assemble $A {}\nagent storm $A {NEW} </dev/null 3>&- &\n",

@@ -15,6 +15,7 @@
 //! crashes     md is killed under each policy it has, on each level with parity; members are withheld (`--matrix`)
 //! through     braid is killed while it writes with a journal; members are withheld, md replays, writes, and braid goes on
 //! places      where mdadm puts things on members of 20 GiB and 1 TiB
+//!   | killed  what is asked of arrays that braid was killed under
 //!   | array   braid as a library, in this process
 //!   | program braid as people run it: create, serve with nbdcopy, examine
 //! tally       counts and failures
@@ -29,6 +30,7 @@ mod crashes;
 mod examining;
 mod handover;
 mod journaling;
+mod killed;
 mod logging;
 mod making;
 mod older;
@@ -164,6 +166,11 @@ fn first_of_each_level<'a>(
         }
     }
     chosen
+}
+
+/// Of so many devices, as scripts call them: `$M1 $M2 ...`.
+fn names(count: usize) -> String {
+    (1..=count).map(|number| format!("$M{number}")).collect::<Vec<_>>().join(" ")
 }
 
 /// The images of the slots that are not lost.

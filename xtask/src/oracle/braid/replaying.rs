@@ -49,9 +49,9 @@ pub(super) const COUNTS: [&str; 6] = [
 ];
 
 /// Images of one crash.
-pub(super) struct Crash {
+struct Crash {
     name: String,
-    pub(super) images: Vec<PathBuf>,
+    images: Vec<PathBuf>,
     /// md is known to get some of it wrong.
     is_lost_by_md: bool,
 }
@@ -70,7 +70,10 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
     let mut left = vec![by_hand(&made, &folder.join("by-hand"))?];
     for number in 0..crashes() {
         left.push(killed(bench, &made, number, &folder)?);
-        left.push(braid_killed(program, &made, number, &folder)?);
+        let name = format!("braid-killed-{number}");
+        let images = braid_killed(program, &made, number, &folder)?;
+        ensure!(is_dirty(&images)?, "{name}: braid was not writing");
+        left.push(Crash { name, images, is_lost_by_md: false });
     }
     let mut starts = Vec::new();
     for crash in &left {
@@ -121,25 +124,7 @@ pub(super) fn braid_killed(
     made: &[PathBuf],
     number: usize,
     folder: &Path,
-) -> Result<Crash> {
-    let Crash { name, images, .. } = killed_mid_write(program, made, number, folder)?;
-    let is_dirty = |image: &PathBuf| -> Result<bool> {
-        let bytes = std::fs::read(image)?;
-        let Probe { superblocks, .. } = look_at_image("image", &bytes).probe;
-        let Some(Ok(superblock)) = superblocks.first() else { bail!("no superblock") };
-        Ok(superblock.state.resync_offset == 0)
-    };
-    ensure!(is_dirty(&images[0])?, "{name}: braid was not writing");
-    Ok(Crash { name, images, is_lost_by_md: false })
-}
-
-/// The same, whatever superblocks say of it.
-pub(super) fn killed_mid_write(
-    program: &Program,
-    made: &[PathBuf],
-    number: usize,
-    folder: &Path,
-) -> Result<Crash> {
+) -> Result<Vec<PathBuf>> {
     let name = format!("braid-killed-{number}");
     let images = copy(made, &folder.join(&name))?;
     let bytes = (MEMBERS as u64 - 1) * (MEMBER_SECTORS - CHUNK) * SECTOR / 2;
@@ -149,8 +134,16 @@ pub(super) fn killed_mid_write(
     let write = |block: &u64| format!("aio_write -q -P 170 {} {BLOCK}\n", block * BLOCK as u64);
     let commands = folder.join(format!("{name}-commands"));
     std::fs::write(&commands, blocks.iter().map(write).collect::<String>())?;
-    program.killed_under(&images, &commands).with_context(|| name.clone())?;
-    Ok(Crash { name, images, is_lost_by_md: false })
+    program.killed_under(&images, &commands).context(name)?;
+    Ok(images)
+}
+
+/// Superblocks say that an array was being written.
+pub(super) fn is_dirty(images: &[PathBuf]) -> Result<bool> {
+    let bytes = std::fs::read(images.first().context("an array has images")?)?;
+    let Probe { superblocks, .. } = look_at_image("image", &bytes).probe;
+    let Some(Ok(superblock)) = superblocks.first() else { bail!("no superblock") };
+    Ok(superblock.state.resync_offset == 0)
 }
 
 /// A member image, to be changed by hand.
@@ -319,7 +312,8 @@ fn judged_by_md(
     Ok(())
 }
 
-fn untouched(case: &CaseReport) -> Result<usize> {
+/// Sectors that nobody wrote and that md reads wrong.
+pub(super) fn untouched(case: &CaseReport) -> Result<usize> {
     case.succeeded()?;
     let words = case.value("wrong")?;
     let first = words.split(' ').next().and_then(|word| word.parse().ok());

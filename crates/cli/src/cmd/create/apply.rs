@@ -17,10 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use braid_assembly::{Choice, Options, ProbedMember, Verdict, assemble};
 use braid_engine::array::{ParityLogRecord, parity_log_for};
-use braid_member::{Member, MemberError, create_file};
-use braid_ondisk::{
-    BitmapKind, Bits, JournalPiece, JournalRecord, LocklessMarks, Snippet, Superblock,
-};
+use braid_member::{Member, create_file};
+use braid_ondisk::{BitmapKind, Bits, LocklessMarks, Snippet, Superblock};
 
 use super::opened::Source;
 use super::plan::{Plan, Seat, Sync};
@@ -33,7 +31,7 @@ use crate::probe::{io_error, open_error, probe_member};
 use crate::refusal;
 use crate::signals::flag_ending;
 use crate::state::remove_files;
-use crate::undo::{Deed, Overwrite, Saved, save};
+use crate::undo::{Deed, Overwrite, Saved, save, standing};
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
@@ -56,7 +54,7 @@ struct TakeBack<'a> {
     saved: Option<Saved>,
     /// Whether members that were there may have been written.
     has_written: bool,
-    /// For each seat, what was where its metadata goes: most lies in the ends of the device, and a log or a large bitmap does not.
+    /// For each seat, what stood where something is written.
     old: Vec<Vec<Snippet>>,
     /// Members whose data area may have a zero in it that was not there.
     zeroed: Vec<String>,
@@ -86,7 +84,7 @@ impl TakeBack<'_> {
             // Not durable writes: after a failed flush those are refused, and this is worth a try.
             let device = existing.device.as_ref();
             let mut is_back = true;
-            for snippet in existing.snippets.iter().chain(old) {
+            for snippet in old {
                 is_back &= device.write_at(&snippet.bytes, snippet.offset, false).is_ok();
             }
             is_back &= device.flush().is_ok();
@@ -175,8 +173,8 @@ fn apply_steps(
 ) -> Result<Made, CliError> {
     let new_files = make_files(plan, &mut back.files)?;
     let devices = devices(plan, &new_files);
-    back.saved = save_old(plan, &devices, globals)?;
     back.old = read_old(plan, &devices)?;
+    back.saved = save_old(plan, &devices, &back.old, globals)?;
     signals.check()?;
     back.has_written = true;
     wipe(plan)?;
@@ -222,24 +220,29 @@ fn devices<'a>(plan: &'a Plan, files: &'a [Option<Box<dyn Member>>]) -> Vec<&'a 
     plan.seats.iter().zip(files).map(device).collect()
 }
 
-/// What is where the metadata of each member goes.
+/// What stands at the ends of each member, and where else something is to be written.
 fn read_old(plan: &Plan, devices: &[&dyn Member]) -> Result<Vec<Vec<Snippet>>, CliError> {
-    let of_member = |((device, seat), superblock): ((&&dyn Member, &Seat), &Superblock)| {
-        let read = |mut piece: Snippet| {
-            device.read_at(&mut piece.bytes, piece.offset)?;
-            Ok(piece)
+    let members = plan.seats.iter().zip(devices).zip(&plan.superblocks);
+    let of_member = |((seat, device), superblock): ((&Seat, &&dyn Member), &Superblock)| {
+        let ends = match &seat.source {
+            Source::Existing(existing) => existing.snippets.clone(),
+            Source::ToMake => read_ends(*device, &seat.label)?,
         };
-        let pieces = metadata(plan, superblock).into_iter().map(read);
-        let pieces: Result<Vec<Snippet>, MemberError> = pieces.collect();
-        pieces.map_err(|error| io_error(&seat.label, "reading", &error))
+        standing(&seat.label, *device, ends, &writes(plan, seat, superblock))
     };
-    devices.iter().zip(&plan.seats).zip(&plan.superblocks).map(of_member).collect()
+    members.map(of_member).collect()
+}
+
+/// What is written on a member, but for zeroes over its data.
+fn writes(plan: &Plan, seat: &Seat, superblock: &Superblock) -> Vec<Snippet> {
+    wiped_sectors(plan, seat).map(zeroes).chain(metadata(plan, superblock)).collect()
 }
 
 /// Saves what is about to be overwritten, unless the ends of every member are all zero.
 fn save_old(
     plan: &Plan,
     devices: &[&dyn Member],
+    old: &[Vec<Snippet>],
     globals: &Globals,
 ) -> Result<Option<Saved>, CliError> {
     let has_something =
@@ -247,19 +250,11 @@ fn save_old(
     if !plan.seats.iter().any(has_something) {
         return Ok(None);
     }
-    let mut ends = Vec::new();
-    for (seat, device) in plan.seats.iter().zip(devices) {
-        ends.push(match &seat.source {
-            Source::Existing(existing) => existing.snippets.clone(),
-            Source::ToMake => read_ends(*device, &seat.label)?,
-        });
-    }
-    let members = plan.seats.iter().zip(devices).zip(&plan.superblocks).zip(&ends);
-    let overwritten = members.map(|(((seat, device), superblock), ends)| {
-        let mut writes: Vec<Snippet> = wiped_sectors(plan, seat).map(zeroes).collect();
-        writes.extend(metadata(plan, superblock));
+    let members = plan.seats.iter().zip(devices).zip(&plan.superblocks).zip(old);
+    let overwritten = members.map(|(((seat, device), superblock), before)| {
         let is_made = matches!(seat.source, Source::ToMake);
-        Overwrite { path: &seat.path, device: *device, is_made, ends, writes }
+        let writes = writes(plan, seat, superblock);
+        Overwrite { path: &seat.path, device: *device, is_made, ends: before, writes }
     });
     let command = plan.args.command_line();
     let zeroes = plan.sync == Sync::Zeroed;
@@ -296,13 +291,9 @@ fn metadata(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
         let (offset, bytes) = parity_log_for(superblock, &record);
         Snippet { offset, bytes }
     });
-    let journal = superblock.journal_area().zip(plan.consistency.journal_sequence());
-    let journal = journal.map(|(area, sequence)| {
-        let (position, metas) = (0, vec![Vec::new()]);
-        let record = JournalRecord { area, position, sequence, metas };
-        let (offset, bytes) = superblock.journal_bytes(&record, JournalPiece::First);
-        Snippet { offset, bytes }
-    });
+    let sequence = plan.consistency.journal_sequence();
+    let journal = sequence.and_then(|sequence| superblock.first_journal_block(sequence));
+    let journal = journal.map(|(offset, bytes)| Snippet { offset, bytes });
     bitmap.into_iter().chain(log).chain(journal).chain([own]).collect()
 }
 

@@ -1,0 +1,69 @@
+//! The disks that are in their slots, for a replay that power is taken from after so many operations.
+
+use std::ops::Range;
+
+use braid_assembly::{AssembledArray, Occupant};
+use braid_engine::replay::Member;
+use braid_geometry::Slot;
+
+use crate::disk::Disk;
+
+/// See the module.
+pub(crate) struct Seated<'a> {
+    pub(crate) disks: &'a mut [Disk],
+    pub(crate) assembled: &'a AssembledArray,
+    pub(crate) presented: &'a [usize],
+    pub(crate) data_offset: u64,
+    /// Operations that are carried out yet.
+    pub(crate) powered: u64,
+    /// Power was gone when something was asked for.
+    pub(crate) is_cut: bool,
+}
+
+impl Seated<'_> {
+    /// Whether the next operation is carried out.
+    pub(crate) fn is_powered(&mut self) -> bool {
+        self.is_cut |= self.powered == 0;
+        self.powered = self.powered.saturating_sub(1);
+        !self.is_cut
+    }
+
+    /// The disk in a slot, and the one that is to replace it.
+    fn of(&self, slot: Slot) -> Vec<usize> {
+        let replacements = self.assembled.replacements.iter().filter(|(of, _)| *of == slot);
+        let member = self.assembled.slots[slot.index()].iter();
+        let members = member.chain(replacements.map(|(_, one)| one));
+        members.map(|one| self.presented[one.member]).collect()
+    }
+
+    pub(crate) fn read(&self, slot: Slot, sectors: &Range<u64>, bytes: &mut [u8]) -> bool {
+        let disk = &self.disks[self.of(slot)[0]];
+        let read = disk.read(self.data_offset + sectors.start, sectors.end - sectors.start);
+        read.map(|read| bytes.copy_from_slice(read)).is_ok()
+    }
+
+    pub(crate) fn write(&mut self, slot: Slot, sectors: &Range<u64>, bytes: &[u8]) {
+        for disk in self.of(slot) {
+            if self.is_powered() {
+                self.disks[disk].put(self.data_offset + sectors.start, bytes, false);
+            }
+        }
+    }
+
+    pub(crate) fn flush(&mut self, slot: Slot) {
+        for disk in self.of(slot) {
+            if self.is_powered() {
+                self.disks[disk].settle();
+            }
+        }
+    }
+}
+
+/// What a replay is told of the members in their slots.
+pub(crate) fn members(assembled: &AssembledArray) -> Vec<Option<Member>> {
+    let member = |occupant: &Occupant| Member {
+        recovered_sectors: occupant.recovered_until,
+        bad_sectors: occupant.bad_sectors.clone(),
+    };
+    assembled.slots.iter().map(|slot| slot.as_ref().map(member)).collect()
+}

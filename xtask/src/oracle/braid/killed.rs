@@ -1,0 +1,112 @@
+//! What is asked of arrays that braid was killed under, whatever closes their write hole.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use super::super::drive::Member;
+use super::super::guest::{Case, Ending};
+use super::super::pattern;
+use super::super::report::Report;
+use super::super::suite::Bench;
+use super::array::judge;
+use super::program::Program;
+use super::replaying::{NEW, OLD};
+use super::tally::Tally;
+use super::{names, present};
+
+/// Levels, with how many members: three columns of data each.
+pub(super) const SHAPES: [(&str, usize); 3] = [("4", 4), ("5", 4), ("6", 5)];
+
+/// An array that is left, with all of its devices: those of slots come first.
+pub(super) struct Left {
+    pub(super) name: String,
+    pub(super) level: &'static str,
+    pub(super) slots: usize,
+    pub(super) images: Vec<PathBuf>,
+}
+
+/// Has an array hold a stream.
+pub(super) fn fill(
+    program: &Program,
+    images: &[PathBuf],
+    stream: u64,
+    source: &Path,
+) -> Result<()> {
+    let judged = judge(images, true)?;
+    let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;
+    let mut content = vec![0; usize::try_from(array.geometry.capacity_sectors() * 512)?];
+    drop(judged);
+    pattern::stream(stream, 0, &mut content);
+    std::fs::write(source, content)?;
+    program.copy_in(images, source)?;
+    std::fs::remove_file(source)?;
+    Ok(())
+}
+
+/// Slots to be withheld: each, and with two parities each pair.
+fn sets(left: &Left) -> Vec<Vec<usize>> {
+    let single = (0..left.slots).map(|slot| vec![slot]);
+    let pairs = (0..left.slots).flat_map(|one| (0..one).map(move |other| vec![other, one]));
+    single.chain(pairs.filter(|_| left.level == "6")).collect()
+}
+
+/// Nothing that nobody was writing is wrong, whoever is missing; starts, and sectors that are wrong, are counted under these words.
+pub(super) fn withheld(
+    program: &Program,
+    left: &Left,
+    (starts, wrong): (&'static str, &'static str),
+    (folder, tally): (&Path, &Tally),
+) -> Result<()> {
+    let target = folder.join("content");
+    for missing in sets(left) {
+        program.copy_out(&present(&left.images, &missing), &target)?;
+        let (untouched, _) = pattern::wrong(OLD, NEW, 0, &std::fs::read(&target)?);
+        tally.count(starts, 1);
+        tally.count(wrong, usize::try_from(untouched)?);
+        ensure!(untouched == 0, "without {missing:?}: {untouched} {wrong}");
+    }
+    std::fs::remove_file(&target)?;
+    Ok(())
+}
+
+/// Whoever is missing of a slot, it is what it is.
+pub(super) fn reads_alike(program: &Program, left: &Left, folder: &Path) -> Result<()> {
+    let target = folder.join("content");
+    program.copy_out(&left.images, &target)?;
+    let whole = std::fs::read(&target)?;
+    for missing in 0..left.slots {
+        program.copy_out(&present(&left.images, &[missing]), &target)?;
+        ensure!(std::fs::read(&target)? == whole, "without {missing} it is something else");
+    }
+    std::fs::remove_file(&target)?;
+    Ok(())
+}
+
+/// md takes each as it was left, checks it, writes this stream in places, and stops in order. Gives what it said, and what it left.
+pub(super) fn taken_by_md(
+    bench: &Bench,
+    left: &[Left],
+    stream: u64,
+    folder: &Path,
+) -> Result<(Report, Vec<Left>)> {
+    let case = |left: &Left| {
+        let script = format!(
+            "mdadm --assemble $A {}\nstate\nvalue wrong \"$(agent wrong $A {OLD} {NEW})\"\nscrub mismatch_cnt\n\
+             agent scribble $A {stream} 60\nmdadm --stop $A\n",
+            names(left.images.len())
+        );
+        let members =
+            left.images.iter().map(|image| Member::image(image)).collect::<Result<_>>()?;
+        Ok(Case { name: left.name.clone(), members, script })
+    };
+    let cases = left.iter().map(case).collect::<Result<Vec<_>>>()?;
+    let report = bench.run(cases, Ending::PowerOff, folder)?;
+    let of_md = |left: &Left| {
+        let Left { level, slots, .. } = *left;
+        let image = |slot: usize| folder.join(format!("{}/{slot}.img", left.name));
+        let images = (0..left.images.len()).map(image).collect();
+        Left { name: left.name.clone(), level, slots, images }
+    };
+    Ok((report, left.iter().map(of_md).collect()))
+}
