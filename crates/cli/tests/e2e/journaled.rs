@@ -7,7 +7,11 @@ use std::time::Duration;
 use braid_ondisk::{JournalMeta, JournalPayload, journal_block_checksum};
 use serde_json::Value;
 
-use crate::kit::{Array, Client, RAID_4, RAID_5, RAID_6, needs, random_bytes, wait_until};
+use crate::kit::{
+    Array, Client, RAID_4, RAID_5, RAID_6, Served, assert_same, needs, random_bytes, wait_until,
+};
+use crate::living::{done, refused};
+use crate::members::{assert_whole, blank, filled, text, wait_for_rebuild};
 
 const SECTOR: usize = 512;
 const SUPERBLOCK: usize = 4096;
@@ -466,4 +470,93 @@ fn a_journal_that_makes_no_sense_is_refused() {
     refusal.is("B025", 12);
     assert!(refusal.json.to_string().contains("at its tail"), "{}", refusal.json);
     assert!(cut.examined()["error"].as_str().is_some(), "{}", cut.examined());
+}
+
+/// Writes from here on one after another, until the server is gone; the bytes of those that were answered, and of those that were asked for.
+fn writes_until_it_is_killed(served: Served, at: usize, bytes: &[u8]) -> (usize, usize) {
+    const EACH: usize = 20_000;
+    let mut client = Client::connect(&served.socket, Duration::from_secs(20));
+    let (mut asked, mut answered) = (0, 0);
+    for (number, piece) in (0..).zip(bytes.chunks(EACH)) {
+        client.ask_write(number, (at + asked) as u64, piece);
+        asked += piece.len();
+        // Some are under way.
+        if number >= 3 {
+            assert!(client.hear().is_some(), "an answer in time");
+            answered = (usize::try_from(number).expect("small") - 2) * EACH;
+        }
+        if number == 40 {
+            break;
+        }
+    }
+    served.kill();
+    (answered, asked)
+}
+
+#[test]
+fn a_device_that_comes_beside_a_journal_is_rebuilt_and_takes_its_place() {
+    needs!("nbdcopy");
+    for shape in [RAID_5, RAID_6] {
+        let (array, journal) = Array::create_journaled(shape, "16M");
+        let journaled = |members: &[PathBuf]| [members, std::slice::from_ref(&journal)].concat();
+        let served = array.serve_with(&[], &journaled(&array.members));
+        let length = usize::try_from(served.size_bytes).expect("small");
+        let mut expected = random_bytes(3, length);
+        served.write_all(&array, &expected);
+        // The journal's device is no spare, and stays.
+        for verb in ["fail", "remove"] {
+            refused(&array, &[verb, "tank", text(&journal)], "B040", 12);
+        }
+        done(&array, &["fail", "tank", "1"]);
+        done(&array, &["remove", "tank", "1"]);
+        let (new, other) = (blank(&array, "new", 16 << 20), blank(&array, "other", 16 << 20));
+        let added = done(&array, &["add", "tank", text(&new)]);
+        assert_eq!(added["members"][0]["effect"], "rebuilds", "{added}");
+        wait_for_rebuild(&array);
+        assert_same(&served.read_all(&array), &expected, "it is rebuilt");
+        // Another one is replaced, and all ends in the middle of it.
+        done(&array, &["replace", "tank", "2", "--with", text(&other)]);
+        let at = 3 * 4096 + 100;
+        let bytes = random_bytes(5, 41 * 20_000);
+        let (answered, asked) = writes_until_it_is_killed(served, at, &bytes);
+        let members = [array.without(&[1]), vec![new.clone(), other.clone()]].concat();
+        let served = array.serve_with(&[], &journaled(&members));
+        let read = served.read_all(&array);
+        expected[at..at + answered].copy_from_slice(&bytes[..answered]);
+        let is_old_or_new = |index: usize| {
+            read[index] == expected[index] || read[index] == bytes[index - at]
+        };
+        assert!((at + answered..at + asked).all(is_old_or_new), "of sectors that were being written");
+        expected[at + answered..at + asked].copy_from_slice(&read[at + answered..at + asked]);
+        assert_same(&read, &expected, "after a kill");
+        wait_for_rebuild(&array);
+        served.kill();
+        // Whoever else is missing.
+        let is_there = |path: &&PathBuf| **path != array.members[0] && **path != array.members[2];
+        let rest: Vec<PathBuf> = members.iter().filter(is_there).cloned().collect();
+        let served = array.serve_with(&[], &journaled(&rest));
+        assert_same(&served.read_all(&array), &expected, "of the new members");
+        served.stop();
+        let said = array.braid(&["examine"], std::slice::from_ref(&new)).stdout;
+        assert!(said.contains("\"journal\""), "its superblock names the journal: {said}");
+    }
+}
+
+#[test]
+fn a_spare_of_an_array_with_a_journal_waits_and_takes_over() {
+    needs!("nbdcopy");
+    let (array, journal) = Array::create_journaled(RAID_5, "16M");
+    let devices = [&array.members[..], std::slice::from_ref(&journal)].concat();
+    let mut served = array.serve_with(&[], &devices);
+    let expected = filled(&array, &served, 4);
+    let spare = blank(&array, "spare", 16 << 20);
+    let added = done(&array, &["spare", "tank", text(&spare)]);
+    assert_eq!(added["members"][0]["effect"], "waits", "{added}");
+    assert_eq!((&added["free_slots"], &added["spares"]), (&0.into(), &1.into()), "{added}");
+    served.lose(&array, 3);
+    served.wait_for("recovered");
+    assert_same(&served.read_all(&array), &expected, "it took over by itself");
+    served.stop();
+    let devices = [array.without(&[3]), vec![spare, journal]].concat();
+    assert_whole(&array, array.serve_with(&[], &devices), &devices, &expected);
 }

@@ -721,6 +721,9 @@ impl Array {
         if is_replacement || self.roster.spares.contains(&member) {
             return Ok(());
         }
+        if self.roster.is_journal(member) {
+            return Err(MemberRefusal::Needed);
+        }
         let slot = self.roster.slot_of(member).ok_or(MemberRefusal::NoMember)?;
         let is_lost = |other: Slot| other == slot || self.roster.is_lost(other);
         // Parity that may not fit makes up for nothing.
@@ -761,7 +764,8 @@ impl Array {
     ) -> Result<(), MemberRefusal> {
         let is_unrecorded = self.roster.is_unrecorded(member);
         let is_replacement = self.roster.slot_to_replace(member).is_some();
-        if self.roster.slot_of(member).is_some() || is_replacement || is_unrecorded {
+        let is_in_slot = self.roster.slot_of(member).is_some() || is_replacement;
+        if is_in_slot || is_unrecorded || self.roster.is_journal(member) {
             return Err(MemberRefusal::InUse);
         }
         if self.roster.spares.contains(&member) {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::facts::{DeviceFlags, Features, Role};
+use super::facts::{DeviceFlags, Role};
 use super::new::{NewSuperblock, NewSuperblockError, NewV0};
 use super::{Superblock, Version};
 use crate::placement::{PlacementError, PlacementRequest, placement};
@@ -20,12 +20,6 @@ pub enum JoinError {
     /// What the array says would make no valid superblock.
     #[error(transparent)]
     Superblock(#[from] NewSuperblockError),
-    /// The array has a journal, which would have to be told of the device, too.
-    #[error("the array has {what}, which braid does not make on a new member")]
-    Log {
-        /// Which.
-        what: &'static str,
-    },
     /// The array has partial parity logs, and there is less room for one than on other members.
     #[error(
         "{room_sectors} sectors are free for a partial parity log, {needed_sectors} are needed"
@@ -58,9 +52,6 @@ impl Superblock {
         device_number: u16,
         device_uuid: [u8; 16],
     ) -> Result<Self, JoinError> {
-        if self.state.features.contains(Features::JOURNAL) {
-            return Err(JoinError::Log { what: "a journal" });
-        }
         let mut roles = self.state.roles.clone();
         let index = usize::from(device_number);
         if roles.len() <= index {

@@ -33,15 +33,19 @@ pub(super) fn fill(
     stream: u64,
     source: &Path,
 ) -> Result<()> {
-    let judged = judge(images, true)?;
-    let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;
-    let mut content = vec![0; usize::try_from(array.geometry.capacity_sectors() * 512)?];
-    drop(judged);
-    pattern::stream(stream, 0, &mut content);
-    std::fs::write(source, content)?;
+    std::fs::write(source, stream_of(images, stream)?)?;
     program.copy_in(images, source)?;
     std::fs::remove_file(source)?;
     Ok(())
+}
+
+/// As much of a stream as an array holds.
+pub(super) fn stream_of(images: &[PathBuf], stream: u64) -> Result<Vec<u8>> {
+    let judged = judge(images, true)?;
+    let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;
+    let mut content = vec![0; usize::try_from(array.geometry.capacity_sectors() * 512)?];
+    pattern::stream(stream, 0, &mut content);
+    Ok(content)
 }
 
 /// Slots to be withheld: each, and with two parities each pair.

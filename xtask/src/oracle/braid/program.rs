@@ -111,6 +111,28 @@ impl Program {
         Ok(())
     }
 
+    /// Serves the array while the member in a slot goes and a device comes instead, a file is copied in, and all is rebuilt.
+    pub(super) fn rebuild(
+        &self,
+        images: &[PathBuf],
+        (slot, device): (usize, &Path),
+        source: &Path,
+    ) -> Result<()> {
+        let folder = images.first().and_then(|image| image.parent()).context("no image")?;
+        let socket = format!("nbd+unix:///?socket={}", folder.join("nbd.sock").display());
+        let braid = format!("'{}'", self.path.display());
+        let load = format!(
+            "set -e; {braid} fail tank {slot}; {braid} remove tank {slot}; {braid} add tank '{}'; nbdcopy --flush '{}' \"$uri\"; \
+             {braid} wait tank --for rebuild",
+            device.display(),
+            source.display()
+        );
+        let mut serve = self.command(images);
+        serve.env("BRAID_RUNTIME_DIR", folder.join("run"));
+        serve.args(["serve", "--nbd", &socket, "--run", &load]).args(images);
+        output(&mut serve).map(drop).context("braid serve, and a rebuild")
+    }
+
     /// `braid replay` onto the images.
     pub(super) fn replay(&self, images: &[PathBuf]) -> Result<()> {
         output(self.command(images).arg("replay").args(images)).map(drop).context("braid replay")

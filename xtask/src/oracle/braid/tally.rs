@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 const ARRAYS_MIN: usize = 120;
 
 /// What is counted, in the order in which the closing line says it.
-const COUNTS: [&str; 54] = [
+const COUNTS: [&str; 55] = [
     "reads by braid, healthy",
     "reads by braid, with losses",
     "read over NBD",
@@ -54,6 +54,7 @@ const COUNTS: [&str; 54] = [
     "sectors that nobody wrote, wrong with a journal",
     "mismatches that md's check finds after its replay",
     "times that md and braid took the journal of the other",
+    "arrays with a journal that md took after a rebuild of braid's",
     "crashes of md with a bitmap",
     "bits that md had set",
     "bits in all",

@@ -4,7 +4,8 @@
 //! ```text
 //!   braid makes and fills ─▶ braid is writing, killed ─┬▶ without members: braid serve --read-only, nothing that nobody wrote is wrong
 //!                                                      └▶ md replays, checks, writes, stops ─▶ braid reads the same, whoever is missing;
-//!                                                           writes, stops ─▶ md reads what braid wrote, and checks
+//!                                                           writes, stops ─▶ md reads what braid wrote, and checks;
+//!                                                           rebuilds a device that comes, writes meanwhile ─▶ md reads, and checks
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::super::drive::Member;
 use super::super::guest::{Case, Ending};
+use super::super::report::CaseReport;
 use super::super::suite::Bench;
 use super::killed::{self, Left, SHAPES};
 use super::names;
@@ -23,13 +25,16 @@ use super::tally::Tally;
 /// What md writes when it has the array, and braid after it.
 const MDS: u64 = 76;
 const BRAIDS: u64 = 77;
+/// What braid writes while a device is rebuilt.
+const REBUILT: u64 = 78;
 /// What is told of it.
-pub(super) const COUNTS: [&str; 5] = [
+pub(super) const COUNTS: [&str; 6] = [
     "crashes of braid with a write journal",
     "starts from it with members withheld",
     "sectors that nobody wrote, wrong with a journal",
     "mismatches that md's check finds after its replay",
     "times that md and braid took the journal of the other",
+    "arrays with a journal that md took after a rebuild of braid's",
 ];
 
 /// Makes crashes, and has both start what is left.
@@ -53,7 +58,8 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
         left.push(crash);
     }
     let taken = taken_by_md(bench, program, &left, &folder, tally)?;
-    given_back(bench, program, &taken, &folder, tally)
+    given_back(bench, program, &taken, &folder, tally)?;
+    rebuilt(bench, program, &taken, &folder, tally)
 }
 
 /// Arrays that braid made and filled, stopped in order; the journal comes last.
@@ -110,25 +116,62 @@ fn given_back(
     for Left { name, images, .. } in taken {
         killed::fill(program, images, BRAIDS, &folder.join("content"))
             .with_context(|| name.clone())?;
-        let script = format!(
-            "mdadm --assemble $A {}\nstate\nvalue wrong \"$(agent wrong $A {BRAIDS} {BRAIDS})\"\nscrub mismatch_cnt\nmdadm --stop $A\n",
-            names(images.len())
-        );
-        let members = images.iter().map(|image| Member::image(image)).collect::<Result<_>>()?;
-        cases.push(Case { name: name.clone(), members, script });
+        cases.push(case(name, images, BRAIDS)?);
     }
     let report = bench.run(cases, Ending::PowerOff, &folder.join("given-back"))?;
     for Left { name, .. } in taken {
-        let case = &report.cases[name];
-        let went = case.succeeded().and_then(|()| {
-            let (wrong, found) = (case.value("wrong")?, case.value("mismatch_cnt")?);
-            ensure!(wrong == "0 0", "md reads something else than braid wrote: {wrong}");
-            ensure!(found == "0", "md's check finds {found}");
-            Ok(())
-        });
+        let went = is_whole(&report.cases[name]);
         if tally.check(&format!("{name}-given-back"), went).is_some() {
             tally.count("times that md and braid took the journal of the other", 1);
         }
     }
+    Ok(())
+}
+
+/// A device comes in the place of a member, beside the journal; md reads what was written meanwhile.
+fn rebuilt(
+    bench: &Bench,
+    program: &Program,
+    taken: &[Left],
+    folder: &Path,
+    tally: &Tally,
+) -> Result<()> {
+    let mut cases = Vec::new();
+    for Left { name, images, .. } in taken {
+        let content = folder.join("content");
+        std::fs::write(&content, killed::stream_of(images, REBUILT)?)?;
+        let device = images[1].with_extension("new");
+        std::fs::File::create(&device)?.set_len(images[1].metadata()?.len())?;
+        program.rebuild(images, (1, &device), &content).with_context(|| name.clone())?;
+        std::fs::remove_file(&content)?;
+        let mut images = images.clone();
+        images[1] = device;
+        cases.push(case(name, &images, REBUILT)?);
+    }
+    let report = bench.run(cases, Ending::PowerOff, &folder.join("rebuilt"))?;
+    for Left { name, .. } in taken {
+        let went = is_whole(&report.cases[name]);
+        if tally.check(&format!("{name}-rebuilt"), went).is_some() {
+            tally.count("arrays with a journal that md took after a rebuild of braid's", 1);
+        }
+    }
+    Ok(())
+}
+
+/// md reads the stream that braid wrote, and checks.
+fn case(name: &str, images: &[PathBuf], stream: u64) -> Result<Case> {
+    let script = format!(
+        "mdadm --assemble $A {}\nstate\nvalue wrong \"$(agent wrong $A {stream} {stream})\"\nscrub mismatch_cnt\nmdadm --stop $A\n",
+        names(images.len())
+    );
+    let members = images.iter().map(|image| Member::image(image)).collect::<Result<_>>()?;
+    Ok(Case { name: name.to_owned(), members, script })
+}
+
+fn is_whole(case: &CaseReport) -> Result<()> {
+    case.succeeded()?;
+    let (wrong, found) = (case.value("wrong")?, case.value("mismatch_cnt")?);
+    ensure!(wrong == "0 0", "md reads something else than braid wrote: {wrong}");
+    ensure!(found == "0", "md's check finds {found}");
     Ok(())
 }

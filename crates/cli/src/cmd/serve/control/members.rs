@@ -50,6 +50,8 @@ enum Standing {
     Replacing,
     /// It waits without one.
     Waiting,
+    /// It has the write journal.
+    Journal,
     /// It failed, and its device is still open.
     Out,
 }
@@ -81,12 +83,14 @@ impl<'a> Asked<'a> {
         let (volume, membership) = (&*running.volume, &*running.membership);
         let looks = volume.look_at_members();
         let view = volume.view();
+        let journal = volume.journal().map(|journal| journal.member);
         let seated = |look: MemberLook| {
             let label = absolute(&look.path.to_string_lossy());
             let (slot, replaces) = (slot_of(&view, look.id), replaced_by(&view, look.id));
             let standing = match (slot, replaces, look.is_in) {
                 (Some(_), ..) => Standing::Active,
                 (None, Some(_), _) => Standing::Replacing,
+                (None, None, true) if journal == Some(look.id) => Standing::Journal,
                 (None, None, true) => Standing::Waiting,
                 (None, None, false) => Standing::Out,
             };
@@ -111,7 +115,7 @@ impl<'a> Asked<'a> {
     }
 
     /// The member that is meant by a slot's number or a path; of several by one path the one that this is asked of first.
-    fn find(&self, word: &str, order: [Standing; 4]) -> Result<&Seated, CliError> {
+    fn find(&self, word: &str, order: [Standing; 5]) -> Result<&Seated, CliError> {
         let number = word.parse::<u16>().ok().filter(|_| !word.starts_with('+'));
         let key = || braid_member::open(Path::new(word), Access::Examine).ok();
         let key = if number.is_none() { key().map(|device| device.identity().key) } else { None };
@@ -124,7 +128,10 @@ impl<'a> Asked<'a> {
         };
         // A slot has one member that counts, whatever is asked of it.
         let order = match number {
-            Some(_) => [Standing::Active, Standing::Out, Standing::Waiting, Standing::Replacing],
+            Some(_) => {
+                use Standing::{Active, Journal, Out, Replacing, Waiting};
+                [Active, Out, Waiting, Replacing, Journal]
+            }
             None => order,
         };
         order.into_iter().find_map(of).ok_or_else(|| refusals::no_such_member(self, word, number))
@@ -258,8 +265,8 @@ pub(super) fn take_over(
 }
 
 fn fail(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliError> {
-    let order = [Standing::Active, Standing::Replacing, Standing::Waiting, Standing::Out];
-    let member = asked.find(word, order)?;
+    use Standing::{Active, Journal, Out, Replacing, Waiting};
+    let member = asked.find(word, [Active, Replacing, Waiting, Out, Journal])?;
     let changed = |effect| MemberChanged {
         member: member.label.clone(),
         // One that was to replace another had none.
@@ -268,6 +275,9 @@ fn fail(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliErro
         returns: false,
         kept_sectors: 0,
     };
+    if member.standing == Standing::Journal {
+        return Err(refusals::is_journal(asked, member));
+    }
     if member.standing == Standing::Out {
         return Ok(Outcome { members: vec![changed(MemberEffect::Nothing)], ..Outcome::default() });
     }
@@ -301,7 +311,8 @@ fn replace(
     (wanted, word): (&MembersWanted, &str),
     dry_run: bool,
 ) -> Result<Outcome, CliError> {
-    let order = [Standing::Active, Standing::Out, Standing::Replacing, Standing::Waiting];
+    use Standing::{Active, Journal, Out, Replacing, Waiting};
+    let order = [Active, Out, Replacing, Waiting, Journal];
     let member = asked.find(word, order)?;
     let old = member.look.id;
     let slot = asked.volume.may_replace_member(old);
@@ -343,10 +354,14 @@ fn remove(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliEr
         "failed" => out().collect(),
         "detached" => out().filter(leads_nowhere).collect(),
         word => {
-            let order = [Standing::Out, Standing::Waiting, Standing::Replacing, Standing::Active];
-            vec![asked.find(word, order)?]
+            use Standing::{Active, Journal, Out, Replacing, Waiting};
+            vec![asked.find(word, [Out, Waiting, Replacing, Active, Journal])?]
         }
     };
+    let is_journal = |one: &&&Seated| one.standing == Standing::Journal;
+    if let Some(journal) = members.iter().find(is_journal) {
+        return Err(refusals::is_journal(asked, journal));
+    }
     let is_used = |one: &&&Seated| matches!(one.standing, Standing::Active | Standing::Replacing);
     if let Some(active) = members.iter().find(is_used) {
         return Err(refusals::in_use(asked, active));

@@ -81,6 +81,7 @@ pub(super) fn no_such_member(asked: &Asked<'_>, word: &str, number: Option<u16>)
         (Standing::Active, Some(slot)) => format!("slot {slot}  {}", one.label),
         (Standing::Replacing, Some(slot)) => format!("for slot {slot}  {}", one.label),
         (Standing::Waiting, _) => format!("spare  {}", one.label),
+        (Standing::Journal, _) => format!("journal  {}", one.label),
         (_, Some(slot)) => format!("failed  {} (it had slot {slot})", one.label),
         (_, None) => format!("failed  {}", one.label),
     };
@@ -198,8 +199,20 @@ pub(super) fn not_replaced(
             let remove = format!("braid remove {word} {}", shell_word(label));
             error.remedy(Risk::Change, "Take it away", remove)
         }
+        (MemberRefusal::NoMember, Standing::Journal) => look(asked, error.because(JOURNAL)),
         (other, _) => refused(asked, other),
     }
+}
+
+/// What the journal's device is.
+const JOURNAL: &str = "it has the write journal, which takes every write before the members do";
+
+/// It has the journal.
+pub(super) fn is_journal(asked: &Asked<'_>, member: &Seated) -> CliError {
+    let what =
+        format!("{} stays: {} writes nothing without it", member.label, asked.facts.name);
+    let error = CliError::new(Code::MemberInUse, what).about(&member.label);
+    look(asked, error.because(JOURNAL).because("nothing was changed"))
 }
 
 /// There is nothing to replace it by.
@@ -242,6 +255,7 @@ pub(super) fn already(
         error.because(match (member.standing, member.slot) {
             (Standing::Active, Some(slot)) => format!("it has slot {slot}"),
             (Standing::Replacing, Some(slot)) => format!("it replaces the one in slot {slot}"),
+            (Standing::Journal, _) => "it has the write journal".to_owned(),
             _ => "it waits as a spare".to_owned(),
         }),
     )
@@ -277,7 +291,6 @@ pub(super) fn unfit(
         | JoinError::Bitmap { .. }
         | JoinError::ParityLog { .. } => no_member(Code::MemberTooSmall).because(error.to_string()),
         JoinError::Superblock(_) => no_member(Code::MemberCount).because(error.to_string()),
-        JoinError::Log { .. } => no_member(Code::UnsupportedFeature).because(error.to_string()),
     };
     let active = asked.members.iter().find(|one| one.standing == Standing::Active);
     let labels = active.map(|one| one.label.as_str()).into_iter().chain([label]);
