@@ -54,6 +54,8 @@ pub(crate) enum Purpose {
     Bitmaps,
     /// 0: whether members have partial parity logs.
     ParityLogs,
+    /// 0: whether there is a write journal.
+    Journals,
 }
 
 /// The streams of the cycle that runs, and what is left out of it.

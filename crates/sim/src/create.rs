@@ -32,6 +32,9 @@ pub(crate) const METADATA_SECTORS: u64 = 40;
 /// Sectors that the end of a device with a 0.90 superblock is kept free in.
 const V0_RESERVED: u64 = 128;
 
+/// Arrays that could have a journal, of a hundred, that have one.
+const JOURNAL_PERCENT: u64 = 30;
+
 /// What a spare holds that was never written.
 pub(crate) const SPARE_BYTE: u8 = 0xA5;
 
@@ -95,13 +98,14 @@ impl Design {
     pub(crate) fn with_bad_blocks(self, random: &mut Random) -> Self {
         let has_redundancy = !matches!(self.level, Level::Raid0 | Level::Linear);
         let may_have = has_redundancy && self.version != Version::V0_90;
+        let may_have = may_have && self.journal_blocks == 0;
         Self { has_bad_blocks: may_have && random.chance(17), ..self }
     }
 
     /// Sometimes with a write-intent bitmap.
     pub(crate) fn with_bitmap(self, random: &mut Random) -> Self {
         let bit_sectors = *random.pick(&[0, 0, 0, 1, 8, 8, 16, 32, 64]);
-        if self.log_sectors > 0 && !self.log_is_own {
+        if self.log_sectors > 0 && !self.log_is_own || self.journal_blocks > 0 {
             return self;
         }
         let design = Self { bit_sectors, ..self };
@@ -132,7 +136,7 @@ impl Design {
     /// Sometimes with a parity log: md's or our own on level 5, else our own.
     pub(crate) fn with_parity_log(self, random: &mut Random) -> Self {
         let has_parity = matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6);
-        let is_fit = has_parity && self.version != Version::V0_90;
+        let is_fit = has_parity && self.version != Version::V0_90 && self.journal_blocks == 0;
         // Without one what is dirty stays so for a while, and that wants to be met as well.
         let percent = if self.level == Level::Raid5 { 45 } else { 30 };
         if !is_fit || !random.chance(percent) {
@@ -151,6 +155,24 @@ impl Design {
         let roomy = Self { log_sectors, log_is_ring, ..self };
         let has_room = |place: PplPlace| place.size_sectors >= log_sectors;
         if roomy.plain_superblock(0).ppl_place().is_some_and(has_room) { roomy } else { self }
+    }
+
+    /// Sometimes with a write journal, in a ring that is soon full; nothing else is kept beside one.
+    pub(crate) fn with_journal(self, random: &mut Random) -> Self {
+        let has_parity = matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6);
+        // A superblock that tears has another beside it that could be written before; the journal's has none.
+        let is_fit = has_parity && self.slots > 2 && !self.has_long_superblocks();
+        let more = *random.pick(&[0, 2, 30]);
+        if !is_fit || !random.chance(JOURNAL_PERCENT) {
+            return self;
+        }
+        Self { journal_blocks: self.journal_blocks_min() + more, ..self }
+    }
+
+    /// The least ring that is written for it, and a little more.
+    pub(crate) fn journal_blocks_min(&self) -> u64 {
+        let batch = u64::from(self.chunk_sectors.min(128)) * (u64::from(self.slots) + 1);
+        (4 * batch).div_ceil(JOURNAL_BLOCK_SECTORS) + 8 + 3
     }
 
     /// Where our own log goes on a disk with this superblock, if it is to have one and there is room.
@@ -186,8 +208,13 @@ impl Design {
     }
 
     /// Writes the journal's first block, as whoever makes an array does.
-    pub(crate) fn put_empty_journal(&self, disk: &mut Disk, superblock: &Superblock) {
-        if let Some((offset_bytes, bytes)) = superblock.first_journal_block(7) {
+    pub(crate) fn put_empty_journal(
+        &self,
+        disk: &mut Disk,
+        superblock: &Superblock,
+        sequence: u64,
+    ) {
+        if let Some((offset_bytes, bytes)) = superblock.first_journal_block(sequence) {
             disk.put(offset_bytes / SECTOR as u64, &bytes, true);
         }
     }
@@ -381,7 +408,7 @@ impl Design {
             if self.role(index) == Role::Spare {
                 disk.seen.fill(SPARE_BYTE);
             }
-            self.put_empty_journal(&mut disk, &superblock);
+            self.put_empty_journal(&mut disk, &superblock, 7);
             disk.put(superblock.offset_bytes() / SECTOR as u64, &superblock.to_bytes(), true);
             if let Some(offset_bytes) = superblock.bitmap_offset_bytes() {
                 let sectors = self.resync_sectors();

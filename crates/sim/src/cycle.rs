@@ -140,6 +140,9 @@ impl World {
         if design.log_is_own {
             self.tally.count("own-logs");
         }
+        if design.journal_blocks > 0 {
+            self.tally.count("journals");
+        }
         if design.version == braid_ondisk::Version::V0_90 {
             self.tally.count("superblocks-0.90");
         }
@@ -215,10 +218,12 @@ impl World {
         let disk = |slot: u16| {
             view.member(Slot(slot)).filter(holds_all).map(|member| self.disk_index(member.id))
         };
+        let journal = self.metadata.design.journal_disk();
         Standing {
             geometry: self.geometry.clone(),
             occupants: (0..self.geometry.slots()).map(disk).collect(),
-            spares: self.spares().collect(),
+            spares: self.spares().filter(|disk| Some(*disk) != journal).collect(),
+            journal,
             is_dirty: view.resync_offset != u64::MAX,
             logged: self.bad_logs.together().clone(),
         }
@@ -434,6 +439,7 @@ impl World {
                 Refusal::PplNotReplayed { .. } => "refused-without-a-log",
                 Refusal::RolesContradict { .. } => "refused-contradictory",
                 Refusal::NoMembers { .. } => "refused-all-torn",
+                Refusal::JournalMissing { .. } => "refused-without-its-journal",
                 _ => "refused-too-few",
             });
             let mut all: Vec<usize> = (0..self.disks.len()).collect();
@@ -529,6 +535,11 @@ impl World {
             }
             if bitmap.is_some_and(|offset| offset != superblock.intent.bitmap_offset_sectors) {
                 superblock.set_bitmap(bitmap.flatten());
+            }
+            if Some(index) == design.journal_disk() {
+                // Blocks that were left in the ring do not follow.
+                design.put_empty_journal(disk, &superblock, 1_000_000 * update.events);
+                superblock.set_journal_tail(0, update.events);
             }
             self.bad_logs.renew((index, disk), &mut superblock, keeps_logs);
             if keeps_bitmaps {

@@ -164,6 +164,8 @@ pub(crate) struct Standing {
     pub(crate) occupants: Vec<Option<usize>>,
     /// Disks that wait.
     pub(crate) spares: BTreeSet<usize>,
+    /// The disk with the write journal: nothing makes up for it.
+    pub(crate) journal: Option<usize>,
     pub(crate) is_dirty: bool,
     /// Disks that cannot be read in one place at once, by their bad-block logs.
     pub(crate) logged: BTreeSet<BTreeSet<usize>>,
@@ -179,6 +181,9 @@ impl Standing {
     fn bears(&self, harmed: &BTreeSet<usize>) -> bool {
         let (is_dirty, is_degraded) = (self.is_dirty, self.occupants.contains(&None));
         let is_dirty = is_dirty && self.geometry.level().family() == Family::Stripe;
+        if self.journal.is_some_and(|journal| harmed.contains(&journal)) {
+            return false;
+        }
         if harmed.is_subset(&self.spares) {
             // Of what is dirty and degraded some rows cannot be made whole, whatever comes to spares.
             return !(is_dirty && is_degraded);
@@ -217,7 +222,10 @@ pub(crate) fn plan(
     };
     let mut candidates: Vec<usize> = (0..disks.len()).collect();
     random.shuffle(&mut candidates);
-    candidates.retain(|disk| present.contains(disk) || standing.spares.contains(disk));
+    let is_journal = |disk: &usize| standing.journal == Some(*disk);
+    candidates.retain(|disk| {
+        present.contains(disk) || standing.spares.contains(disk) || is_journal(disk)
+    });
     let mut victims = BTreeSet::new();
     for disk in candidates.into_iter().take(wanted as usize) {
         let harmed = victims.iter().copied().chain([disk]).chain(scarred.iter().copied());
@@ -231,6 +239,9 @@ pub(crate) fn plan(
     for disk in victims {
         faults.extend(faults_of(disk, &disks[disk], times, chances));
     }
+    // One that cannot be read is refused at the start, as one that is not there.
+    let is_unread = |fault: &Fault| matches!(fault.mishap, Mishap::BadSectors { .. });
+    faults.retain(|fault| !(is_unread(fault) && is_journal(&fault.disk)));
     let harmed = faults.iter().map(|fault: &Fault| fault.disk);
     let victims = harmed.chain(scarred).collect();
     let errors_allowed = !standing.tolerates(&victims);

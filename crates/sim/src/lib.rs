@@ -215,6 +215,7 @@ impl World {
                 design
             } else {
                 let design = design.with_extras(&mut chances.of(Purpose::World, 2));
+                let design = design.with_journal(&mut chances.of(Purpose::Journals, 0));
                 let design = design.with_bad_blocks(&mut chances.of(Purpose::BadBlocks, 0));
                 let design = design.with_parity_log(&mut chances.of(Purpose::ParityLogs, 0));
                 let design = design.with_bitmap(&mut chances.of(Purpose::Bitmaps, 0));

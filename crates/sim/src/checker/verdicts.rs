@@ -167,8 +167,14 @@ pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
             assert!(damaged >= labels.len(), "{damaged} damaged: {:?}", assembly.verdicts);
         }
         Err(Refusal::JournalMissing { fault, .. }) => {
-            let is_ahead = matches!(fault, JournalFault::Ahead { .. });
-            assert!(is_ahead && sure.is_empty(), "{fault}? {sure:?} are there");
+            let journal = known.metadata.design.journal_disk();
+            let is_withheld = journal.is_some_and(|disk| !known.presented.contains(&disk));
+            let is_right = match fault {
+                JournalFault::Absent { .. } => is_withheld,
+                JournalFault::Ahead { .. } => sure.is_empty(),
+                _ => false,
+            };
+            assert!(is_right, "{fault}? {sure:?} are there");
         }
         Err(Refusal::NoMembers { .. }) => {
             assert!(sure.is_empty(), "no members? these are: {sure:?}");

@@ -2,7 +2,7 @@
 
 use braid_engine::array::{MemberView, Notice};
 use braid_geometry::Level;
-use braid_ondisk::{JOURNAL_BLOCK_SECTORS, JournalEnd};
+use braid_ondisk::JournalEnd;
 
 use super::for_seeds;
 use super::parity_log::{WRITES, some_disks, starts_without};
@@ -14,12 +14,6 @@ use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// The least ring that is written for an array, and a little more.
-pub(super) fn journal_blocks(design: &Design) -> u64 {
-    let batch = u64::from(design.chunk_sectors.min(128)) * (u64::from(design.slots) + 1);
-    (4 * batch).div_ceil(JOURNAL_BLOCK_SECTORS) + 8 + 3
-}
-
 /// Levels with parity, of any layout, with a journal that is soon full; some with chunks of several blocks.
 fn designs() -> Vec<Design> {
     let has_parity = |design: &Design| {
@@ -27,7 +21,7 @@ fn designs() -> Vec<Design> {
     };
     let small = redundant_designs(8).into_iter().filter(has_parity);
     let large = redundant_designs(128).into_iter().filter(has_parity).step_by(3);
-    let journaled = |design: Design| Design { journal_blocks: journal_blocks(&design), ..design };
+    let journaled = |design: Design| Design { journal_blocks: design.journal_blocks_min(), ..design };
     small.chain(large).map(journaled).collect()
 }
 

@@ -6,7 +6,6 @@
 use braid_assembly::Refusal;
 use braid_geometry::Level;
 
-use super::journal::journal_blocks;
 use super::parity_log::{WRITES, some_disks};
 use super::scene::{Scene, redundant_designs};
 use super::script::Mix;
@@ -54,7 +53,7 @@ fn designs(level: Level, policy: Policy) -> Vec<Design> {
             Policy::Llbitmap => Design { bit_sectors: 8, lockless: Some(60), ..design },
             Policy::Ppl => Design { log_sectors, log_is_ring: true, ..design },
             Policy::Log => Design { log_sectors, log_is_own: true, ..design },
-            Policy::Journal => Design { journal_blocks: journal_blocks(&design), ..design },
+            Policy::Journal => Design { journal_blocks: design.journal_blocks_min(), ..design },
         }
     };
     let has_room = |design: &Design| {
