@@ -190,6 +190,7 @@ fuzz_target!(|input: &[u8]| {
         read_only: head[6] & 2 != 0,
         accept_risk: (head[6] & 4 != 0).then_some(u64::from(head[7])),
         accept_older: head[6] & 8 != 0,
+        without_journal: head[6] & 16 != 0,
         known: known(&members, head[6]).into_iter().collect(),
     };
     let forward = assemble(&members, &options);

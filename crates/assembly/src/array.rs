@@ -69,7 +69,8 @@ pub struct AssembledArray {
     pub parity_logs: Option<BTreeMap<usize, AssembledParityLog>>,
     /// Its write journal, which is to be replayed before anything is read.
     pub journal: Option<AssembledJournal>,
-    /// Why the journal that it has does not count: all of it is in doubt.
+    /// Why the journal that it has does not count: all of it is in doubt. The array may only be read, or goes on without
+    /// ([`Options::without_journal`]).
     pub journal_fault: Option<JournalFault>,
     /// Redundancy is right before this sector (of each member; of the array for raid10); `u64::MAX`: everywhere.
     pub resync_offset: u64,
@@ -212,7 +213,8 @@ pub(crate) fn build(
     let (accepted_risk, withheld_risk) = risk(at_risk, (roster, &lost, replay.as_ref()), options)?;
     let is_written = |journal| can_be_written(&geometry, journal) && bitmap.is_none();
     let is_left = journal.as_ref().is_some_and(|journal| !is_written(journal));
-    let is_left = is_left || journal_fault.is_some();
+    let is_lacking = |fault: &JournalFault| !is_given_up(fault, options);
+    let is_left = is_left || journal_fault.as_ref().is_some_and(is_lacking);
     let read_only =
         is_left.then_some(ReadOnlyReason::Journal).or_else(|| read_only(roster, members));
     if let Some(reason) = read_only.filter(|_| !options.read_only) {
@@ -370,6 +372,7 @@ fn journal_of(
 ) -> Result<(Option<AssembledJournal>, Option<JournalFault>), Refusal> {
     match (journal(roster), options.read_only) {
         (None, _) => Ok((None, None)),
+        (Some(Err(fault)), false) if is_given_up(&fault, options) => Ok((None, Some(fault))),
         (Some(Err(fault)), false) => {
             let array_sectors = geometry.capacity_sectors();
             Err(Refusal::JournalMissing { fault, missing: lost.to_vec(), array_sectors })
@@ -377,6 +380,12 @@ fn journal_of(
         (Some(Ok(journal)), _) => Ok((Some(journal), None)),
         (Some(Err(fault)), true) => Ok((None, Some(fault))),
     }
+}
+
+/// Whether the array goes on without its journal. Where others are newer than the members that are here it does not: those are wanted.
+fn is_given_up(fault: &JournalFault, options: &Options) -> bool {
+    let is_lost = matches!(fault, JournalFault::Absent { .. } | JournalFault::Unusable { .. });
+    options.without_journal && is_lost
 }
 
 /// Whether nothing is in doubt any more once the logs are replayed.

@@ -68,9 +68,8 @@ pub struct AssembledJournal {
 
 /// The journal, or why there is none; `None` of an array that has none.
 pub(crate) fn journal(roster: &Roster<'_>) -> Option<Result<AssembledJournal, JournalFault>> {
-    let has_journal = |features: Features| features.contains(Features::JOURNAL);
-    let mut in_use = roster.in_use();
-    if !in_use.any(|candidate| has_journal(candidate.superblock.state.features)) {
+    // One may have been made, or given up, and not all members' superblocks say so.
+    if !roster.newest.superblock.state.features.contains(Features::JOURNAL) {
         return None;
     }
     let roles = &roster.newest.superblock.state.roles;

@@ -15,7 +15,7 @@
 //!                     newest table: any other role ......... faulty (md writes a removed member as a spare)
 //!                     newest table: the same slot .......... claims the slot
 //!   own role journal: two or more events behind ............ stale
-//!                     newest table: faulty ................. faulty
+//!                     newest table: faulty, or no journal .. faulty
 //!   several claim one slot, or one device is there twice: replacement steps back; otherwise one is a clone,
 //!                         and there is no array
 //! ```
@@ -396,6 +396,10 @@ fn judge_journal(
         }
         Some(newest) if table_role == Some(Role::Faulty) => {
             (Verdict::Faulty, Reason::MarkedFaulty { newest: newest.label() })
+        }
+        // It was given up, or was to be made.
+        Some(newest) if !has(&newest, Features::JOURNAL) => {
+            (Verdict::Faulty, Reason::NoJournal { newest: newest.label() })
         }
         _ => (Verdict::Journal, Reason::SaysJournal),
     }

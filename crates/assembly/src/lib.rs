@@ -159,6 +159,8 @@ pub struct Options {
     pub accept_risk: Option<u64>,
     /// Believe members that are older than the array was when it was last seen, or than members with the same count.
     pub accept_older: bool,
+    /// Go on without a write journal that is not here, or cannot be followed: it is given up, and all of the array is resynced.
+    pub without_journal: bool,
     /// What is known of arrays from elsewhere; those that the members are not of do no harm.
     pub known: Vec<Known>,
 }

@@ -176,6 +176,11 @@ pub enum Reason {
         /// Who has the newest superblock.
         newest: String,
     },
+    /// It says that it has the write journal, and the newest superblock knows of none.
+    NoJournal {
+        /// Who has the newest superblock.
+        newest: String,
+    },
     /// Its own superblock calls it faulty.
     SaysFaulty,
     /// Of another array than the one that is assembled, or of one of several.
@@ -260,6 +265,9 @@ impl fmt::Display for Reason {
             Self::LastPartition => f.write_str(
                 "it has a partition table, and its 0.90 superblock could be its last partition's: name the partition",
             ),
+            Self::NoJournal { newest } => {
+                write!(f, "the newest superblock ({newest}) knows of no write journal")
+            }
             Self::SaysFaulty => f.write_str("its own superblock calls it faulty"),
             Self::OtherArray { uuid, name } if name.is_empty() => {
                 write!(f, "it belongs to array {}", format_uuid(uuid))

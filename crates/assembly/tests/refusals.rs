@@ -4,7 +4,7 @@ mod kit;
 
 use braid_assembly::{
     AssembledReplay, AtRisk, JournalFault, Options, ProbedMember, RangeAtRisk, ReadOnlyReason,
-    Refusal, assemble, journal_sectors_min,
+    Reason, Refusal, assemble, journal_sectors_min,
 };
 use braid_geometry::{GeometryError, Level, Slot};
 use braid_ondisk::{
@@ -369,6 +369,55 @@ fn without_its_journal_all_of_an_array_is_in_doubt() {
     assert_eq!(codes(&assembly), ["fresh", "fresh", "fresh", "faulty"]);
     let fault = assembly.array.expect("data is there").journal_fault;
     assert_eq!(fault, Some(JournalFault::Absent { number: None }));
+}
+
+/// It is given up where a person says so, and all of the array is resynced; but not where others are newer.
+#[test]
+fn an_array_goes_on_without_a_journal_that_is_lost() {
+    let given_up = Options { without_journal: true, ..Options::default() };
+    let mut members = with_journal();
+    let whole = assemble(&members, &given_up).array.expect("it is there");
+    assert!(whole.journal.is_some() && !whole.dirty, "one that can be had is kept");
+    let mut unread = members.clone();
+    unread[3].journal = Some(Err(JournalLogError::NoRoom));
+    let mut ahead = members.clone();
+    add_events(&mut ahead[3], 2);
+    assert!(matches!(
+        assemble(&ahead, &given_up).array,
+        Err(Refusal::JournalMissing { fault: JournalFault::Ahead { .. }, .. })
+    ));
+    members.truncate(3);
+    for members in [&members, &unread] {
+        let array = assemble(members, &given_up).array.expect("it goes on");
+        assert_eq!((array.dirty, array.resync_offset, array.read_only), (true, 0, None));
+        assert!(array.journal.is_none() && array.journal_fault.is_some());
+    }
+    members.remove(1);
+    let refused = assemble(&members, &given_up).array;
+    assert!(matches!(refused, Err(Refusal::DirtyAndDegraded(_))), "{refused:?}");
+    let accepted = Options { accept_risk: Some(u64::MAX), ..given_up };
+    let array = assemble(&members, &accepted).array.expect("the risk is accepted");
+    assert!(array.accepted_risk.is_some() && array.read_only.is_none());
+}
+
+/// What one member says of a journal, and the newest does not, counts as little as the other way round.
+#[test]
+fn the_newest_superblock_says_whether_there_is_a_journal() {
+    let mut members = with_journal();
+    for member in &mut members[..2] {
+        add_events(member, 1);
+        set_role(member, 3, Role::Faulty);
+        edit(member, |superblock| {
+            superblock.state.features = superblock.state.features.without(Features::JOURNAL);
+        });
+    }
+    let assembly = judge(&members);
+    assert_eq!(codes(&assembly), ["fresh", "fresh", "fresh", "faulty"]);
+    let array = assembly.array.expect("it was given up");
+    assert!(array.journal.is_none() && array.journal_fault.is_none() && !array.dirty);
+    members[..2].iter_mut().for_each(|member| set_role(member, 3, Role::Spare));
+    let assembly = judge(&members);
+    assert_eq!(assembly.verdicts[3].reason, Reason::NoJournal { newest: "m0".into() });
 }
 
 #[test]

@@ -236,14 +236,24 @@ fn with_remedies(
         Refusal::JournalMissing { fault: JournalFault::Ahead { .. }, .. } => error
             .remedy(Risk::Look, "Best: connect the other members and name them, too", "")
             .remedy(Risk::Look, "See what each member is", examine),
-        Refusal::JournalMissing { .. } => error
-            .remedy(Risk::Look, "Best: connect the journal's device and name it, too", "")
-            .remedy(Risk::Look, "See what each member is", examine)
-            .remedy(
-                Risk::Look,
-                "Read what the members hold; what would be computed is an I/O error",
-                format!("braid serve --read-only {all}"),
-            ),
+        Refusal::JournalMissing { fault, .. } => {
+            let error = error
+                .remedy(Risk::Look, "Best: connect the journal's device and name it, too", "")
+                .remedy(Risk::Look, "See what each member is", examine)
+                .remedy(
+                    Risk::Look,
+                    "Read what the members hold; what would be computed is an I/O error",
+                    format!("braid serve --read-only {all}"),
+                );
+            match fault {
+                JournalFault::Several { .. } => error,
+                _ => error.remedy(
+                    Risk::Destroy,
+                    "It is gone for good: go on without it",
+                    format!("braid serve --without-journal {all}"),
+                ),
+            }
+        }
         Refusal::Reshaping { .. } => error.remedy(Risk::Look, "See what it says", examine).remedy(
             Risk::Change,
             "Let the kernel's md finish it",

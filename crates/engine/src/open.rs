@@ -371,6 +371,8 @@ pub fn levelling<'a>(
         if behind.is_empty() { Round::new() } else { waves(assembled, behind, &superblock_of) };
     // Two behind, a journal would not count any more.
     let journal = assembled.journal.as_ref().and_then(|journal| update(journal.member));
+    let is_levelled = spoiled(Bug::JournalNotLevelled, true, false);
+    let journal = journal.filter(|_| is_levelled);
     round.extend(journal.map(|levelled| vec![levelled]));
     round
 }

@@ -547,6 +547,14 @@ named! {
         JournalToldFirst = "journal-told-first",
         /// Journal, writing: an array goes on writing though its journal has failed.
         JournalFailureIgnored = "journal-failure-ignored",
+        /// Journal, writing: writes are answered before the journal has them.
+        JournalAnsweredEarly = "journal-answered-early",
+        /// Journal, writing: no superblock says that room is free while the gate closes.
+        JournalFreedAfterClosing = "journal-freed-after-closing",
+        /// Journal: its device is not brought level with the members.
+        JournalNotLevelled = "journal-not-levelled",
+        /// Journal: of one that is made on a running array, members' superblocks tell before its own is there.
+        JournalNamedUnmade = "journal-named-unmade",
         /// Replay: an entry goes on into the chunk behind what it writes.
         ReplayPastRange = "replay-past-range",
         /// Replay: partial parity is taken from the start of its entry.

@@ -46,7 +46,10 @@ impl Volume {
     /// A member has no room for it.
     pub fn plan_bitmap(&self, asked_bytes: Option<u32>) -> Result<BitmapSuperblock, BitmapError> {
         let sectors = resync_sectors(self.geometry());
-        let looks = self.look_at_members().into_iter().filter(|look| look.is_in);
+        // A journal that is there is given up before.
+        let journal = self.journal().map(|journal| journal.member);
+        let looks = self.look_at_members().into_iter();
+        let looks = looks.filter(|look| look.is_in && Some(look.id) != journal);
         // It goes where one goes that superblocks do not name yet, also in the place of one that they name elsewhere.
         let none = BitmapPlace { offset_sectors: 0, room_sectors: 0 };
         let places = looks.map(|look| (look.superblock.bitmap_place().unwrap_or(none), look.path));

@@ -293,6 +293,9 @@ impl Core {
                 ArrayEvent::Logs(wanted, answer) => {
                     let _ = answer.send(array.handle_log_request(now, wanted));
                 }
+                ArrayEvent::Journal(setup, answer) => {
+                    let _ = answer.send(array.handle_journal_added(now, setup));
+                }
                 ArrayEvent::Job(request) => array.handle_job_request(now, request),
                 ArrayEvent::Pace => {}
                 ArrayEvent::Timeout => array.handle_timeout(now),

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use braid_engine::SitOut;
 use braid_engine::Tuning;
 use braid_engine::array::{
-    ArrayView, BitmapRefusal, JobRequest, LogRefusal, MemberId, MemberRefusal, MetadataArea,
-    SpareSetup, Wish,
+    ArrayView, BitmapRefusal, JobRequest, JournalSetup, LogRefusal, MemberId, MemberRefusal,
+    MetadataArea, SpareSetup, Wish,
 };
 use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
@@ -51,6 +51,8 @@ pub(crate) enum ArrayEvent {
     Bitmap(Option<BitmapSuperblock>, Sender<Result<(), BitmapRefusal>>),
     /// Parity logs are to be made at these places, or those given up which there are.
     Logs(Option<BTreeMap<MemberId, LogPlace>>, Sender<Result<(), LogRefusal>>),
+    /// A device is to have a write journal.
+    Journal(JournalSetup, Sender<Result<(), LogRefusal>>),
     /// How fast jobs go is to be looked at.
     Pace,
     Timeout,

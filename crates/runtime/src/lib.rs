@@ -113,6 +113,8 @@ mod watch;
 #[cfg(not(loom))]
 mod workers;
 mod write_admission;
+#[cfg(not(loom))]
+mod write_journal;
 
 #[cfg(not(loom))]
 pub use bitmap::BitmapError;
@@ -141,6 +143,8 @@ pub use scheduling::{Elevator, ElevatorState, ElevatorTuning, Multiplex, Schedul
 pub use updates::{Recorded, RecordedMember};
 #[cfg(not(loom))]
 pub use volume::{Stopped, Volume};
+#[cfg(not(loom))]
+pub use write_journal::JournalError;
 
 pub use braid_dispatch::{
     Counters as ElevatorCounters, Depth, Policy, Settings as ElevatorSettings,

@@ -1,6 +1,6 @@
 //! From an assembled array and its opened members to a running [`Volume`].
 
-use braid_assembly::{AssembledArray, Occupant};
+use braid_assembly::{AssembledArray, Occupant, journal_sectors_min};
 use braid_dispatch::Combiner;
 use braid_engine::array::{Array, ArrayEffect, JobAllowance, MemberId, MemberSetup, Notice};
 use braid_engine::cause::Asked;
@@ -96,8 +96,9 @@ impl Volume {
         if let Some(reason) = assembled.read_only.as_ref().filter(|_| !options.read_only) {
             return Err(OpenError::ReadOnly { reason: reason.to_string() });
         }
-        // A journal has whole blocks.
-        let unit_min = if assembled.journal.is_some() { JOURNAL_META_BYTES } else { 0 };
+        // A journal has whole blocks, and one may come while the array runs.
+        let may_have = journal_sectors_min(&assembled.geometry).is_some();
+        let unit_min = if may_have { JOURNAL_META_BYTES } else { 0 };
         let unit_min = u32::try_from(unit_min).expect("4 KiB");
         let cache = Cache { unit_bytes: options.cache.unit_bytes.max(unit_min), ..options.cache };
         let options = &Options { cache, ..options.clone() };

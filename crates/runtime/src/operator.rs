@@ -164,14 +164,16 @@ impl Volume {
     fn joining(&self, device_bytes: u64, uuid: [u8; 16]) -> Result<(Superblock, u16), AddError> {
         let core = self.core();
         let number = core.array.inspect(Array::free_device_number, || core.drive(Machine::Array));
-        let template = {
-            let members = core.members.load();
-            let view = self.view();
-            let mut in_slots = view.slots.iter().flatten();
-            in_slots.find_map(|member| members.get(member.id)).map(|member| member.superblock())
-        };
-        let template = template.ok_or(AddError::Alone)?;
+        let template = self.template().ok_or(AddError::Alone)?;
         Ok((template.joining(device_bytes, number, uuid)?, number))
+    }
+
+    /// A superblock that says what the array is.
+    pub(crate) fn template(&self) -> Option<Superblock> {
+        let members = self.core().members.load();
+        let view = self.view();
+        let mut in_slots = view.slots.iter().flatten();
+        in_slots.find_map(|member| members.get(member.id)).map(|member| member.superblock())
     }
 
     /// Whether a member may be failed by a person now.

@@ -72,7 +72,10 @@ impl Volume {
         bitmap_sectors: u64,
     ) -> Result<BTreeMap<MemberId, LogPlace>, LogError> {
         let looks = self.look_at_members();
-        let looks: Vec<&MemberLook> = looks.iter().filter(|look| look.is_in).collect();
+        // A journal that is there is given up before.
+        let journal = self.journal().map(|journal| journal.member);
+        let is_to_have = |look: &&MemberLook| look.is_in && Some(look.id) != journal;
+        let looks: Vec<&MemberLook> = looks.iter().filter(is_to_have).collect();
         let place = |look: &&MemberLook| place_on(&look.superblock, kind, bitmap_sectors);
         let places: Vec<Option<LogPlace>> = looks.iter().map(place).collect();
         let sectors = |place: &Option<LogPlace>| place.map_or(0, sectors_of);

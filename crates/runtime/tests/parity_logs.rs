@@ -8,8 +8,12 @@ mod kit;
 #[path = "kit/meanwhile.rs"]
 mod meanwhile;
 
+use std::sync::Arc;
+
 use braid_geometry::Level;
-use braid_runtime::{LogError, LogKind, LogRefusal, MemberId};
+use braid_member::MemoryMember;
+use braid_ondisk::Features;
+use braid_runtime::{JournalError, LogError, LogKind, LogRefusal, MemberId};
 use kit::Array;
 use meanwhile::while_it_is_written;
 
@@ -46,6 +50,43 @@ fn a_log_comes_and_goes_on_a_volume_that_is_written() {
                     assert_eq!(newest.intent.ppl.is_some(), kind == ppl, "{level}: spares too");
                 }
             }
+        });
+    }
+}
+
+#[test]
+fn a_journal_comes_and_goes_on_a_volume_that_is_written() {
+    for (level, slots, chunk) in LEVELS {
+        let array = Array::with_spares(level, (slots, 1), chunk);
+        while_it_is_written(array.open(|_| {}), |volume| {
+            for round in 0..3 {
+                let device = Arc::new(MemoryMember::new(8 << 20));
+                let identity = ([round; 16], u32::from(round) + 1);
+                let added = volume.add_journal(Box::new(Arc::clone(&device)), identity, |_| {});
+                let id = added.expect("nothing is in the way");
+                assert_eq!(volume.journal().map(|look| look.member), Some(id), "{level}");
+                let says = |wanted: bool| {
+                    let (probed, _) = array.assemble();
+                    for probed in probed {
+                        let newest = probed.probe.newest().expect("a member");
+                        let says = newest.state.features.contains(Features::JOURNAL);
+                        assert_eq!(says, wanted, "{level}: spares too");
+                    }
+                };
+                says(true);
+                let second = volume.may_add_journal(8 << 20);
+                assert!(
+                    matches!(second, Err(JournalError::Refused(LogRefusal::HasLogs))),
+                    "{second:?}"
+                );
+                volume.change_logs(None).expect("nothing is in doubt");
+                assert!(volume.journal().is_none(), "{level}");
+                says(false);
+                volume.remove_member(id).expect("it is none of the array's");
+                assert_eq!(Arc::strong_count(&device), 1, "and closed");
+            }
+            let small = volume.may_add_journal(5 << 18);
+            assert!(matches!(small, Err(JournalError::TooSmall { .. })), "{small:?}");
         });
     }
 }

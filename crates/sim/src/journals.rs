@@ -10,6 +10,8 @@ use std::ops::Range;
 
 use braid_assembly::{AssembledArray, AssembledJournal};
 use braid_engine::array::MemberId;
+#[cfg(any(test, braid_hooks))]
+use braid_engine::array::{JournalSetup, LogRefusal};
 use braid_engine::cause::{Asked, Cause};
 use braid_engine::replay::Finish;
 use braid_engine::replay::journal::{Devices, Replay, Setup, run};
@@ -17,7 +19,11 @@ use braid_geometry::{Geometry, Slot};
 use braid_ondisk::{JournalArea, JournalPiece, JournalRecord};
 
 use crate::content::SECTOR;
+#[cfg(any(test, braid_hooks))]
+use crate::metadata::Journaled;
 use crate::open;
+#[cfg(any(test, braid_hooks))]
+use crate::open::Member;
 use crate::seated::{Seated, members};
 use crate::world::World;
 
@@ -113,6 +119,47 @@ impl World {
         let log = log.expect("it is a journal").expect("it was just followed");
         assembled.journal = Some(AssembledJournal { member: journal.member, log });
         true
+    }
+
+    /// A person has the journal made on its disk, whatever that holds; or gives it up.
+    #[cfg(any(test, braid_hooks))]
+    pub(crate) fn changes_journal(&mut self, makes: bool) -> Result<(), LogRefusal> {
+        let (design, now) = (self.metadata.design, self.clock.now);
+        let disk = design.journal_disk().expect("it was made with one");
+        let machines = &mut self.engine.machines;
+        let changed = if makes {
+            let superblock = design.superblock(disk);
+            let area = superblock.journal_area().expect("it is to have a journal");
+            let member = MemberId(machines.members.len() as u16);
+            assert!(machines.members.len() < self.engine.elevators.members(), "there is room");
+            let (device_number, is_used) = (design.number(disk), false);
+            // No block that was left there follows.
+            let end_sequence = 1_000_000 * machines.array.events();
+            let setup =
+                JournalSetup { member, device_number, area, end_sectors: 0, end_sequence, is_used };
+            machines.members.push(Member { disk, superblock });
+            machines.array.handle_journal_added(now, setup).inspect_err(|_| {
+                machines.members.pop();
+            })
+        } else {
+            machines.array.handle_log_request(now, None)
+        };
+        if changed.is_ok() {
+            self.metadata.journal = Journaled::Either;
+        }
+        self.tally.count(if changed.is_ok() { "journal-changes" } else { "journal-stays" });
+        self.drain_array();
+        changed
+    }
+
+    /// Whether the array has a journal, now that nothing is under way.
+    #[cfg(any(test, braid_hooks))]
+    pub(crate) fn has_journal(&mut self) -> bool {
+        let array = &self.engine.machines.array;
+        assert!(array.are_logs_settled(), "nothing is under way");
+        let is_there = array.journal().is_some();
+        self.metadata.journal = if is_there { Journaled::Kept } else { Journaled::Without };
+        is_there
     }
 
     /// The engine writes to the journal.

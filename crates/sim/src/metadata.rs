@@ -40,6 +40,17 @@ pub(crate) struct Metadata {
     torn_together: BTreeSet<usize>,
     /// `(one, other)`: `one` was told that `other` is out.
     apart: BTreeSet<(usize, usize)>,
+    pub(crate) journal: Journaled,
+}
+
+/// Whether the array has the journal that it was made with.
+#[cfg_attr(not(any(test, braid_hooks)), allow(dead_code, reason = "it changes in stories"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Journaled {
+    Kept,
+    /// It is being made or given up.
+    Either,
+    Without,
 }
 
 impl Metadata {
@@ -50,6 +61,7 @@ impl Metadata {
             missing: BTreeSet::new(),
             torn_together: BTreeSet::new(),
             apart: BTreeSet::new(),
+            journal: Journaled::Kept,
         }
     }
 

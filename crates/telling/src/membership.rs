@@ -13,6 +13,13 @@ pub fn added(array: &str, member: &str, (is_spare, returns): (bool, bool)) -> Ch
     change.with("spare", is_spare).with("returns", returns)
 }
 
+/// A device has the write journal.
+#[must_use]
+pub fn journaled(array: &str, member: &str) -> Change {
+    let message = format!("{member} has the write journal of {array}");
+    Change::now(Kind::DiskAdded, message).of(member, None).with("journal", true)
+}
+
 /// A spare of another array has become a member of this one, which lacks one.
 #[must_use]
 pub fn moved(array: &str, member: &str, from: &str) -> Change {
@@ -54,6 +61,7 @@ mod tests {
                 Kind::MoveSpare,
                 "a spare of pool, is a spare of tank now",
             ),
+            (journaled("tank", "/m4"), Kind::DiskAdded, "/m4 has the write journal of tank"),
             (removed("tank", "/m4", Some(1)), Kind::DiskRemoved, "tank (it had slot 1)"),
             (removed("tank", "/m4", None), Kind::DiskRemoved, "taken away from tank"),
             (spare_failed("tank", "/m4"), Kind::FailSpare, "a spare of tank, failed"),

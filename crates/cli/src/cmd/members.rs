@@ -19,9 +19,19 @@ use crate::output::shell::shell_word;
 use crate::output::size::format_size;
 use crate::running::{self, Running, unanswered};
 
-/// Arguments of `braid add` and `braid spare`.
+/// Arguments of `braid add`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AddArgs {
+    #[command(flatten)]
+    join: JoinArgs,
+    /// The device has the write journal from now on: what is written is there, durably, before members get it.
+    #[arg(long)]
+    write_journal: bool,
+}
+
+/// Arguments of `braid add` and `braid spare`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct JoinArgs {
     /// The array's name, its UUID, or the path of its control socket.
     #[arg(value_name = "ARRAY")]
     array: String,
@@ -89,14 +99,15 @@ pub(crate) struct ReplaceArgs {
 const MANY: [&str; 2] = ["failed", "detached"];
 
 pub(crate) fn add(args: &AddArgs, globals: &Globals) -> Result<Exit, CliError> {
-    join(args, MemberRequest::Add, globals)
+    let request = if args.write_journal { MemberRequest::Journal } else { MemberRequest::Add };
+    join(&args.join, request, globals)
 }
 
-pub(crate) fn spare(args: &AddArgs, globals: &Globals) -> Result<Exit, CliError> {
+pub(crate) fn spare(args: &JoinArgs, globals: &Globals) -> Result<Exit, CliError> {
     join(args, MemberRequest::Spare, globals)
 }
 
-fn join(args: &AddArgs, request: MemberRequest, globals: &Globals) -> Result<Exit, CliError> {
+fn join(args: &JoinArgs, request: MemberRequest, globals: &Globals) -> Result<Exit, CliError> {
     let running = running::find(&args.array)?;
     let members = args.devices.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?;
     let destroy = args.destroy.clone();
@@ -195,6 +206,8 @@ fn joined(answer: &MembersAnswer, word: &str) -> String {
             (MemberEffect::Rebuilds, true) => "is rebuilt once jobs are resumed",
             (MemberEffect::CatchesUp, false) => "takes its slot again (re-add), and catches up",
             (MemberEffect::CatchesUp, true) => "catches up (re-add) once jobs are resumed",
+            (MemberEffect::Journals, _) if answer.dry_run => "would have the write journal",
+            (MemberEffect::Journals, _) => "has the write journal from now on",
             _ => "waits as a spare: no slot is free",
         };
         lines.push(format!("{verb} {label} to {name}: it {what}"));

@@ -86,7 +86,7 @@ pub(crate) enum Command {
     /// spare.
     Add(members::AddArgs),
     /// Have devices wait as spares of an array: one takes the place of a member that fails by itself.
-    Spare(members::AddArgs),
+    Spare(members::JoinArgs),
     /// Have a member of an array fail, as if it had failed a write; what it held is served from the others.
     Fail(members::FailArgs),
     /// Have another device take a member's place: it is copied while the member serves, and what cannot be read of it is made

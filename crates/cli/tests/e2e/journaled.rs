@@ -8,9 +8,11 @@ use braid_ondisk::{JournalMeta, JournalPayload, journal_block_checksum};
 use serde_json::Value;
 
 use crate::kit::{
-    Array, Client, RAID_4, RAID_5, RAID_6, Served, assert_same, needs, random_bytes, wait_until,
+    Array, Client, RAID_4, RAID_5, RAID_6, Served, assert_same, needs, note, offered, random_bytes,
+    wait_until,
 };
 use crate::living::{done, refused};
+use crate::managed::json;
 use crate::members::{assert_whole, blank, filled, text, wait_for_rebuild};
 
 const SECTOR: usize = 512;
@@ -368,9 +370,6 @@ fn a_journal_is_made_with_the_array_and_nothing_odd_is() {
     assert_eq!(new(&["--level", "0", "--write-journal", "JOURNAL"], "j").code, "B042");
     new(&["--level", "5", "--write-journal", "JOURNAL"], "n1").is("B011", 12);
     let served = array.serve_with(&[], &[&array.members[..], &[journal]].concat());
-    let ran = array.braid(&["set", "tank", "consistency=bitmap"], &[]);
-    let said = format!("{}{}", ran.stdout, ran.stderr);
-    assert!(!ran.status.success() && said.contains("B018"), "{said}");
     let ran = array.braid(&["get", "tank", "consistency"], &[]);
     assert!(ran.stdout.contains("journal"), "{ran:?}");
     let ran = array.braid(&["status", "tank"], &[]);
@@ -523,10 +522,12 @@ fn a_device_that_comes_beside_a_journal_is_rebuilt_and_takes_its_place() {
         let served = array.serve_with(&[], &journaled(&members));
         let read = served.read_all(&array);
         expected[at..at + answered].copy_from_slice(&bytes[..answered]);
-        let is_old_or_new = |index: usize| {
-            read[index] == expected[index] || read[index] == bytes[index - at]
-        };
-        assert!((at + answered..at + asked).all(is_old_or_new), "of sectors that were being written");
+        let is_old_or_new =
+            |index: usize| read[index] == expected[index] || read[index] == bytes[index - at];
+        assert!(
+            (at + answered..at + asked).all(is_old_or_new),
+            "of sectors that were being written"
+        );
         expected[at + answered..at + asked].copy_from_slice(&read[at + answered..at + asked]);
         assert_same(&read, &expected, "after a kill");
         wait_for_rebuild(&array);
@@ -559,4 +560,163 @@ fn a_spare_of_an_array_with_a_journal_waits_and_takes_over() {
     served.stop();
     let devices = [array.without(&[3]), vec![spare, journal]].concat();
     assert_whole(&array, array.serve_with(&[], &devices), &devices, &expected);
+}
+
+fn keeps(array: &Array, policy: &str) {
+    let ran = array.braid(&["get", "tank", "consistency"], &[]);
+    assert!(ran.stdout.contains(&format!("\"{policy}\"")), "{policy}: {ran:?}");
+}
+
+#[test]
+fn a_journal_comes_and_goes_while_the_array_is_served() {
+    needs!("nbdcopy");
+    let array = Array::create_with("tank", RAID_5, "16M", &["--consistency", "log"]);
+    let (journal, small) = (blank(&array, "journal", 16 << 20), blank(&array, "small", 2 << 20));
+    let served = array.serve();
+    let mut expected = filled(&array, &served, 5);
+    let add = ["add", "tank", "--write-journal"];
+    let added = |more: &[&str]| array.braid(&[&add[..], more].concat(), &[]);
+    // One of them is kept, and not both.
+    let error = json(&added(&[text(&journal)]));
+    assert_eq!(error["code"], "B018", "{error}");
+    array.follow(&error, "Give up what it keeps");
+    keeps(&array, "resync");
+    assert_eq!(json(&added(&[text(&small)]))["code"], "B052");
+    let error = json(&array.braid(&["set", "tank", "consistency=journal"], &[]));
+    assert_eq!(error["code"], "B018", "{error}");
+    assert_eq!(done(&array, &[&add[..], &["-n", text(&journal)]].concat())["dry_run"], true);
+    array.follow_with(&error, "Name the device", &[("DEVICE", text(&journal))]);
+    keeps(&array, "journal");
+    assert_eq!(json(&added(&[text(&small)]))["code"], "B018", "it has one");
+    let at = 5 * 4096;
+    let bytes = random_bytes(6, 41 * 20_000);
+    let (answered, asked) = writes_until_it_is_killed(served, at, &bytes);
+    assert!(examined(&array, &journal)["data_blocks"].as_u64().is_some_and(|blocks| blocks > 0));
+    let with_journal = |members: Vec<PathBuf>| [members, vec![journal.clone()]].concat();
+    let served = array.serve_with(&[], &with_journal(array.without(&[2])));
+    let read = served.read_all(&array);
+    expected[at..at + answered].copy_from_slice(&bytes[..answered]);
+    expected[at + answered..at + asked].copy_from_slice(&read[at + answered..at + asked]);
+    assert_same(&read, &expected, "killed, and a member is missing");
+    // It is not given up while only it closes the hole.
+    let error = json(&array.braid(&["set", "tank", "consistency=log"], &[]));
+    assert_eq!(error["code"], "B018", "{error}");
+    array.follow_with(&error, "Put a device in its place", &[("DEVICE", text(&array.members[2]))]);
+    wait_for_rebuild(&array);
+    let error = json(&array.braid(&["remove", "tank", text(&journal)], &[]));
+    assert_eq!(error["code"], "B040", "{error}");
+    array.follow(&error, "Keep braid's own log instead");
+    keeps(&array, "log");
+    assert_same(&served.read_all(&array), &expected, "without it");
+    let new = random_bytes(8, expected.len());
+    served.write_all(&array, &new);
+    // Its device is free: it is the spare of an array that has something else.
+    done(&array, &["spare", "tank", text(&journal)]);
+    done(&array, &["remove", "tank", text(&journal)]);
+    served.stop();
+    let mut served = array.serve_with(&[], &array.members);
+    assert_same(&served.read_all(&array), &new, "after a restart");
+    served.signal(rustix::process::Signal::TERM);
+    served.wait();
+}
+
+/// What was given up is not believed if it is named again.
+#[test]
+fn a_journal_that_was_given_up_is_left_out() {
+    needs!("nbdcopy");
+    let (array, journal) = Array::create_journaled(RAID_4, "8M");
+    let devices = [&array.members[..], std::slice::from_ref(&journal)].concat();
+    let served = array.serve_with(&[], &devices);
+    filled(&array, &served, 1);
+    done(&array, &["set", "tank", "consistency=bitmap"]);
+    let expected = filled(&array, &served, 2);
+    served.kill();
+    let mut served = array.serve_with(&[], &devices);
+    let event = served.wait_for("assembled");
+    let verdict = &event["members"][array.members.len()];
+    assert!(["stale", "faulty"].map(Value::from).contains(&verdict["verdict"]), "{event}");
+    assert_same(&served.read_all(&array), &expected, "what was written since");
+    served.stop();
+}
+
+#[test]
+fn an_array_whose_journal_is_gone_for_good_gets_another_one() {
+    needs!("nbdcopy");
+    let (array, journal) = Array::create_journaled(RAID_5, "8M");
+    let devices = [&array.members[..], std::slice::from_ref(&journal)].concat();
+    let mut served = array.serve_with(&[], &devices);
+    let expected = filled(&array, &served, 3);
+    std::fs::remove_file(&journal).expect("it goes away");
+    served.wait_for("journal-lost");
+    let another = blank(&array, "another", 8 << 20);
+    // As long as it runs it takes no changes.
+    let add = ["add", "tank", "--write-journal", text(&another)];
+    let error = json(&array.braid(&add, &[]));
+    assert_eq!(error["code"], "B081", "{error}");
+    assert!(error.to_string().contains("--without-journal"), "{error}");
+    let error = json(&array.braid(&["set", "tank", "consistency=log"], &[]));
+    assert!(error.to_string().contains("--without-journal"), "{error}");
+    // It stops, and says that its superblocks are not clean.
+    let ran = array.type_line(&offered(&error, "Stop it"));
+    assert_eq!(ran.status.code(), Some(3), "{ran:?}");
+    note("Stop it");
+    served.wait();
+    let refusal = array.serve_refused(&[], &array.members);
+    refusal.is("B025", 12);
+    // Without a member nothing is known of what that held.
+    let without = array.without(&[1]);
+    let words = ["--without-journal"];
+    assert_eq!(array.serve_refused(&words, &without).code, "B031");
+    array.follow(&refusal.json, "It is gone for good: go on without it");
+    // It is given up by the first superblocks; nothing is lost, and all is resynced.
+    let served = array.serve_with(&words, &array.members);
+    assert_same(&served.read_all(&array), &expected, "what was answered");
+    done(&array, &["wait", "tank", "--for", "idle", "--timeout", "60"]);
+    keeps(&array, "resync");
+    done(&array, &add);
+    keeps(&array, "journal");
+    assert_eq!(done(&array, &["check", "tank"])["check"]["differing_sectors"], 0);
+    let new = filled(&array, &served, 4);
+    served.kill();
+    array.serve_refused(&[], &array.members).is("B025", 12);
+    let devices = [array.without(&[0]), vec![another]].concat();
+    let served = array.serve_with(&[], &devices);
+    assert_same(&served.read_all(&array), &new, "through the new one");
+    served.stop();
+}
+
+/// Members that were put back from a backup lack what the journal let go of since.
+#[test]
+fn a_journal_that_is_ahead_of_all_members_is_not_replayed_onto_them() {
+    needs!("nbdcopy");
+    let (array, journal) = Array::create_journaled(RAID_6, "8M");
+    let devices = [&array.members[..], std::slice::from_ref(&journal)].concat();
+    let served = array.serve_with(&[], &devices);
+    filled(&array, &served, 1);
+    served.stop();
+    let old = copies(&array.members);
+    let served = array.serve_with(&[], &devices);
+    let expected = filled(&array, &served, 2);
+    served.stop();
+    let new = copies(&array.members);
+    let put = |bytes: &[Vec<u8>]| {
+        let files = array.members.iter().zip(bytes);
+        files.for_each(|(path, bytes)| fs::write(path, bytes).expect("put back"));
+        fs::remove_dir_all(array.path("state")).expect("what is known of it");
+    };
+    put(&old);
+    for words in [&[][..], &["--without-journal"]] {
+        let refusal = array.serve_refused(words, &devices);
+        refusal.is("B025", 12);
+        assert!(refusal.json.to_string().contains("missed what it has"), "{}", refusal.json);
+        array.follow(&refusal.json, "See what each member is");
+    }
+    let mut served = array.serve_with(&["--read-only"], &devices);
+    let event = served.wait_for("assembled");
+    assert!(event["journal_fault"].as_str().is_some_and(|text| text.contains("events")), "{event}");
+    served.stop();
+    put(&new);
+    let served = array.serve_with(&[], &devices);
+    assert_same(&served.read_all(&array), &expected, "with the members that go with it");
+    served.stop();
 }

@@ -17,6 +17,8 @@ pub enum MemberRequest {
     Remove,
     /// A member is copied to another, which takes its place then; it serves until that is so.
     Replace,
+    /// A device that is none of the array's has the write journal from now on.
+    Journal,
 }
 
 /// The body of `POST /v1/members`.
@@ -54,6 +56,8 @@ pub enum MemberEffect {
     Fails,
     /// It goes, and its device is free.
     Goes,
+    /// It has the write journal: what is written is there before members get it.
+    Journals,
     /// It was so already.
     Nothing,
 }

@@ -19,7 +19,7 @@ use super::parity_log_record::ParityLogRecord;
 use super::parity_logs::{News, ParityLogs};
 use super::returns::held_of;
 use super::roster::{Come, Unrecorded, WhyOut};
-use super::update::SuperblockState;
+use super::update::{JournalState, SuperblockState};
 use super::view::{ArrayView, Gate};
 use super::waves::next_wave;
 use crate::Instant;
@@ -41,6 +41,14 @@ enum Why {
     Changes,
     /// What they say is said a second time ([`super::event_count`]).
     Again,
+}
+
+/// When a member's superblock is written in an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    First,
+    Between,
+    Last,
 }
 
 impl Array {
@@ -280,13 +288,18 @@ impl Array {
             log_counts: !clean && self.will_log_count(becomes),
             has_bitmap: self.bitmap_change.names(),
             ppls: self.ppls_to_name(),
-            journal_tail: self.journal.as_ref().map(Journal::next_tail),
+            journal: self.journal_to_tell(),
         });
         self.roster.update_begins();
         // With the table as it was, only the first sector changes, and that is written whole.
         let may_tear = self.setup.superblocks_tear && self.table.as_ref() != Some(&state.roles);
         let targets: BTreeSet<MemberId> = self.roster.update_targets(spares_too).collect();
         let mut last = self.roster.told_last();
+        // A journal that members name is there.
+        let first = if self.log_change.is_journal_made() { self.journal.as_ref() } else { None };
+        let first = first.map(Journal::member);
+        let first = spoiled(Bug::JournalNamedUnmade, first, None);
+        last.retain(|member| Some(*member) != first);
         if planted(Bug::NewcomerFirst) {
             last.clear();
         }
@@ -299,6 +312,7 @@ impl Array {
             may_tear,
             missing: BTreeSet::new(),
             later: targets,
+            first,
             last,
             state,
             becomes,
@@ -306,6 +320,14 @@ impl Array {
             changes,
             newcomers,
         });
+    }
+
+    /// The journal that superblocks are to tell of.
+    fn journal_to_tell(&self) -> Option<JournalState> {
+        let journal = self.journal.as_ref()?;
+        let (member, tail_sectors) = (journal.member(), journal.next_tail());
+        let device_number = self.roster.device_numbers[&member];
+        Some(JournalState { member, device_number, tail_sectors })
     }
 
     /// Partial parity logs that superblocks are to name.
@@ -389,9 +411,17 @@ impl Array {
         let mut update = self.update.take().expect("superblocks are being written");
         assert!(update.missing.is_empty(), "a wave comes when the one before is durable");
         let slot_of = |member: MemberId| (self.roster.slot_of(member), member);
-        let waiting = update.later.intersection(&targets).copied();
-        let (last, first): (Vec<_>, Vec<_>) = waiting.partition(|one| update.last.contains(one));
-        let (now, then) = if first.is_empty() { (last, first) } else { (first, last) };
+        let turn = |member: &MemberId| match () {
+            () if update.first == Some(*member) => Turn::First,
+            () if update.last.contains(member) => Turn::Last,
+            () => Turn::Between,
+        };
+        let waiting = || update.later.intersection(&targets).copied();
+        let soonest = waiting().map(|member| turn(&member)).min().expect("there is a next wave");
+        let (now, then): (Vec<_>, Vec<_>) = waiting().partition(|one| turn(one) == soonest);
+        if soonest > Turn::First {
+            self.log_change.members_are_told();
+        }
         let mut waiting: Vec<_> = now.into_iter().map(slot_of).collect();
         let is_lost = |slot: Slot| self.roster.is_lost(slot);
         let wave: Vec<MemberId> = match update.may_tear {
@@ -415,8 +445,8 @@ impl Array {
             if let Some(logs) = &mut self.parity_logs {
                 logs.is_said(news);
             }
-            if let (Some(journal), Some(tail)) = (&mut self.journal, update.state.journal_tail) {
-                journal.is_said(tail);
+            if let (Some(journal), Some(said)) = (&mut self.journal, update.state.journal) {
+                journal.is_said(said.tail_sectors);
             }
             self.table = Some(Arc::clone(&update.state.roles));
             self.condition.on_disk = update.becomes;
@@ -783,6 +813,10 @@ impl Array {
             if planted(Bug::JournalFailureIgnored) {
                 return;
             }
+            if self.log_change.is_journal_untold() {
+                return self.give_up_making();
+            }
+            self.journal.iter_mut().for_each(Journal::fails);
             return self.take_no_writes(Notice::JournalLost { member, cause });
         }
         let replaced = self.roster.slot_to_replace(member);

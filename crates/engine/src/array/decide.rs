@@ -293,6 +293,7 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
     let is_quiet = !flushes && c_free && s_free && !facts.has_job && !facts.log_out;
     let is_quiet = is_quiet && !facts.bitmap_out && !facts.parity_logs_out;
     let frees_room = facts.unsaved && facts.tail_unsaid && may_write;
+    let frees_room = spoiled(Bug::JournalFreedAfterClosing, frees_room, false);
     let logs = |action| may_write && facts.parity_logs == action;
     let intends = |action| may_write && facts.intent == action;
     let stops = facts.stopping && is_quiet;

@@ -8,7 +8,7 @@ use super::decide::{
 use super::intent::{Intent, IntentAction, IntentGround, decide_intent};
 use super::jobs::{Ground, JobAction, decide_job};
 use super::journal::{Journal, decide_journal};
-use super::log_change::{Changing, LogChange};
+use super::log_change::{Changing, LogChange, LogWish};
 use super::machine::{Array, Condition, Update};
 use super::parity_logs::{LogAction, News, ParityLogs, decide_log};
 use crate::Instant;
@@ -101,8 +101,11 @@ impl Array {
         let logs = || self.parity_logs.as_ref().expect("logs are given up that there are");
         match &self.log_change {
             LogChange::Settled => Changing::No,
-            LogChange::Wanted(wish) => Changing::Wanted { makes: wish.is_some() },
+            LogChange::Wanted(wish) => {
+                Changing::Wanted { makes: !matches!(wish, LogWish::Nothing) }
+            }
             LogChange::Made | LogChange::GivenUp => Changing::UnderWay,
+            LogChange::JournalMade { .. } | LogChange::JournalGivenUp => Changing::UnderWay,
             LogChange::Left if logs().is_out() => Changing::UnderWay,
             LogChange::Left => {
                 let targets = self.roster.superblock_targets(false);
@@ -213,6 +216,11 @@ impl Array {
         }
         if !update.missing.is_empty() {
             return Superblocks::Out;
+        }
+        // The device of a journal that was to be made has failed, and no member says that it is there.
+        let said = update.state.journal.map(|journal| journal.member);
+        if said != self.journal.as_ref().map(Journal::member) {
+            return Superblocks::Outdated;
         }
         let targets = self.roster.update_targets(true).collect();
         let is_last = update.later.is_disjoint(&targets);

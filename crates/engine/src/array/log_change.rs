@@ -1,4 +1,4 @@
-//! Parity logs, md's or our own, are made or given up while the array runs.
+//! Parity logs, md's or our own, or a write journal, are made or given up while the array runs.
 //!
 //! ```text
 //!            a person asks          superblocks say clean             superblocks say so            heads of our own are wiped out
@@ -16,25 +16,43 @@
 //! that superblocks say active. One that is given up is named by no superblock before any write goes without it. Our own is named by
 //! none when they say clean: it is there as long as its heads are, which are wiped out then. Power may be cut at any moment: what
 //! is found is an array that is clean, with the log or without. [check: what_is_cut_off_while_a_log_comes_or_goes_is_found]
+//!
+//! A journal that is made has an empty block, and then its own superblock, before any member's superblock names it. As long as none does its
+//! device may fail, and nothing has been changed. One that is given up is empty, and named by none; on its device nothing is written any
+//! more. [check: a_journal_comes_and_goes_while_clients_write]
 
 use std::collections::BTreeMap;
 
 use braid_ondisk::LogPlace;
 
+use super::setup::JournalSetup;
 use crate::ids::MemberId;
 
-/// What is to be: logs at these places, or none.
-pub(super) type Wish = Option<BTreeMap<MemberId, LogPlace>>;
+/// What is to be.
+#[derive(Clone, Debug)]
+pub(super) enum LogWish {
+    /// Logs at these places.
+    Logs(BTreeMap<MemberId, LogPlace>),
+    Journal(JournalSetup),
+    /// None of them.
+    Nothing,
+}
 
 /// The change, if there is one.
 #[derive(Clone, Debug)]
 pub(super) enum LogChange {
     Settled,
-    Wanted(Wish),
+    Wanted(LogWish),
     /// Superblocks are to say that there are logs now.
     Made,
     /// They are to say that there are none.
     GivenUp,
+    /// They are to say that there is a journal; whether members may say so already.
+    JournalMade {
+        is_told: bool,
+    },
+    /// They are to say that there is none.
+    JournalGivenUp,
     /// They say so. What is left to be found of our own is to be wiped out.
     Left,
 }
@@ -73,24 +91,46 @@ impl LogChange {
         matches!(self, Self::Left)
     }
 
-    pub(super) fn want(&mut self, wish: Wish) {
+    pub(super) fn want(&mut self, wish: LogWish) {
         assert!(self.is_settled(), "one change at a time");
         *self = Self::Wanted(wish);
     }
 
-    /// Superblocks are to say it next.
-    pub(super) fn begin(&mut self) -> Wish {
+    /// Superblocks are to say it next, of an array that has a journal or has none.
+    pub(super) fn begin(&mut self, has_journal: bool) -> LogWish {
         let Self::Wanted(wish) = std::mem::replace(self, Self::Settled) else {
             panic!("only what was asked for is done")
         };
-        *self = if wish.is_some() { Self::Made } else { Self::GivenUp };
+        *self = match &wish {
+            LogWish::Logs(_) => Self::Made,
+            LogWish::Journal(_) => Self::JournalMade { is_told: false },
+            LogWish::Nothing if has_journal => Self::JournalGivenUp,
+            LogWish::Nothing => Self::GivenUp,
+        };
         wish
+    }
+
+    /// Members' superblocks are being written.
+    pub(super) fn members_are_told(&mut self) {
+        if let Self::JournalMade { is_told } = self {
+            *is_told = true;
+        }
+    }
+
+    /// Superblocks are to say that there is a journal.
+    pub(super) fn is_journal_made(&self) -> bool {
+        matches!(self, Self::JournalMade { .. })
+    }
+
+    /// The same, and no member's says so.
+    pub(super) fn is_journal_untold(&self) -> bool {
+        matches!(self, Self::JournalMade { is_told: false })
     }
 
     /// Superblocks say it.
     pub(super) fn is_said(&mut self) {
         match self {
-            Self::Made => *self = Self::Settled,
+            Self::Made | Self::JournalMade { .. } | Self::JournalGivenUp => *self = Self::Settled,
             Self::GivenUp => *self = Self::Left,
             Self::Settled | Self::Wanted(_) | Self::Left => {}
         }

@@ -15,14 +15,15 @@ use super::event_count::Events;
 use super::intent::Intent;
 use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
 use super::journal::{Journal, JournalLook};
-use super::log_change::LogChange;
+use super::log_change::{LogChange, LogWish};
 use super::parity_logs::ParityLogs;
 use super::refusals::{BitmapRefusal, LogRefusal, MemberRefusal};
 use super::returns::held_of;
 use super::roster::{Roster, Wish};
 use super::set::Set;
 use super::setup::{
-    ArraySetup, BitmapSetup, MemberSetup, ParityLogSetup, ReplacementSetup, Returns, SpareSetup,
+    ArraySetup, BitmapSetup, JournalSetup, MemberSetup, ParityLogSetup, ReplacementSetup, Returns,
+    SpareSetup,
 };
 use super::sitting_out::SittingOut;
 use super::update::{DeviceRole, SuperblockState};
@@ -94,6 +95,8 @@ pub(super) struct Update {
     pub(super) again: bool,
     /// [`Condition::changes`] when it was made.
     pub(super) changes: u64,
+    /// Whose turn comes before all others'.
+    pub(super) first: Option<MemberId>,
     /// Members whose turn comes when all others have it.
     pub(super) last: BTreeSet<MemberId>,
     /// Members that it says are in slots, and that shards do not know yet.
@@ -576,9 +579,35 @@ impl Array {
             logs.are_off();
             self.condition.unpublished = true;
         }
-        self.log_change.want(wanted);
+        self.log_change.want(wanted.map_or(LogWish::Nothing, LogWish::Logs));
         self.step(now);
         Ok(())
+    }
+
+    /// A person wants a write journal, on a device that is none of the array's. It is so when [`Self::are_logs_settled`] says so, unless the
+    /// device has failed meanwhile: then nothing was changed.
+    ///
+    /// # Errors
+    /// The array takes no writes, keeps something else for a crash, or is not whole: nothing is changed.
+    pub fn handle_journal_added(
+        &mut self,
+        now: Instant,
+        journal: JournalSetup,
+    ) -> Result<(), LogRefusal> {
+        self.may_add_journal()?;
+        self.log_change.want(LogWish::Journal(journal));
+        self.step(now);
+        Ok(())
+    }
+
+    /// Whether a device may come that is to have a write journal.
+    ///
+    /// # Errors
+    /// As [`Self::handle_journal_added`] says.
+    pub fn may_add_journal(&self) -> Result<(), LogRefusal> {
+        // What our own log needs, a journal needs, too; but beside it no bitmap is kept.
+        self.may_change_logs(Some(true))?;
+        if self.intent.is_some() { Err(LogRefusal::Bitmap) } else { Ok(()) }
     }
 
     /// Whether parity logs may be made, our own or md's; or given up.
@@ -600,15 +629,15 @@ impl Array {
             None => true,
         };
         let is_whole = self.missing_count() == 0 && self.roster.recovering().next().is_none();
+        let has_logs = self.parity_logs.is_some() || self.journal.is_some();
         match () {
             () if !self.is_bitmap_settled() || !self.are_logs_settled() => Err(LogRefusal::Busy),
             () if !has_level => Err(LogRefusal::Level),
-            // No other log is kept beside a journal.
-            () if self.journal.is_some() => Err(LogRefusal::HasLogs),
             () if self.condition.resync_offset != u64::MAX || !is_made => Err(LogRefusal::InDoubt),
             () if !is_whole => Err(LogRefusal::Degraded),
-            () if is_own.is_none() && self.parity_logs.is_none() => Err(LogRefusal::HasNone),
-            () if is_own.is_some() && self.parity_logs.is_some() => Err(LogRefusal::HasLogs),
+            () if is_own.is_none() && !has_logs => Err(LogRefusal::HasNone),
+            // No other log is kept beside a journal either.
+            () if is_own.is_some() && has_logs => Err(LogRefusal::HasLogs),
             () if !bears_bitmap => Err(LogRefusal::Bitmap),
             () => Ok(()),
         }
@@ -625,17 +654,37 @@ impl Array {
         let is_still = self.condition.on_disk == Activity::Clean;
         let is_still = spoiled(Bug::LogJoinsUndrained, is_still, true);
         assert!(is_still, "I3: nothing is written that is not logged, or logged in part");
-        if let Some(places) = self.log_change.begin() {
-            reached(Mark::LogsMade);
-            if !self.roster.all().all(|member| places.contains_key(&member)) {
-                return self.log_change.is_over();
+        match self.log_change.begin(self.journal.is_some()) {
+            LogWish::Logs(places) => {
+                reached(Mark::LogsMade);
+                if !self.roster.all().all(|member| places.contains_key(&member)) {
+                    return self.log_change.is_over();
+                }
+                let log = |(member, place)| (member, ParityLogSetup { place, newest: None });
+                self.parity_logs = Some(ParityLogs::new(places.into_iter().map(log), false));
             }
-            let log = |(member, place)| (member, ParityLogSetup { place, newest: None });
-            self.parity_logs = Some(ParityLogs::new(places.into_iter().map(log), false));
-        } else {
-            reached(Mark::LogsGivenUp);
+            LogWish::Journal(setup) => {
+                self.roster.has_journal(setup.member, setup.device_number);
+                self.journal = Some(Journal::new(setup));
+            }
+            LogWish::Nothing => match self.journal.take() {
+                Some(journal) => {
+                    assert!(journal.is_at_rest(), "I3: what it has is on the members");
+                    self.roster.has_no_journal();
+                }
+                None => reached(Mark::LogsGivenUp),
+            },
         }
         self.condition.changes += 1;
+    }
+
+    /// The device of a journal that was to be made has failed, and no member says that there is one.
+    pub(super) fn give_up_making(&mut self) {
+        assert!(self.log_change.is_journal_untold(), "nothing has been changed");
+        self.journal = None;
+        self.roster.has_no_journal();
+        self.log_change.is_over();
+        self.condition.unpublished = true;
     }
 
     /// Whether it keeps partial parity logs; if so, whether everything is logged, or will be once parity agrees everywhere.

@@ -56,7 +56,8 @@ pub use setup::{
     SpareSetup,
 };
 pub use update::{
-    DeviceRole, SuperblockState, UpdateTimes, apply_to, bad_block_log_for, level_with, update_for,
+    DeviceRole, JournalState, SuperblockState, UpdateTimes, apply_to, bad_block_log_for,
+    level_with, update_for,
 };
 pub use view::{ArrayView, Gate, IntentView, MemberView};
 pub(crate) use waves::next_wave;

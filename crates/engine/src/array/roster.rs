@@ -121,6 +121,11 @@ impl Roster {
         self.journal = Some(member);
     }
 
+    /// It has none any more.
+    pub(super) fn has_no_journal(&mut self) {
+        self.journal = None;
+    }
+
     pub(super) fn is_journal(&self, member: MemberId) -> bool {
         self.journal == Some(member)
     }

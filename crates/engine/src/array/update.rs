@@ -28,6 +28,17 @@ pub struct DeviceRole {
     pub is_replacement: bool,
 }
 
+/// The write journal, as superblocks shall tell of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalState {
+    /// Its device.
+    pub member: MemberId,
+    /// The device's index in the table.
+    pub device_number: u16,
+    /// The tail, for the device's own superblock.
+    pub tail_sectors: u64,
+}
+
 /// What all superblocks of the array shall say after an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuperblockState {
@@ -47,8 +58,8 @@ pub struct SuperblockState {
     pub has_bitmap: Option<bool>,
     /// Where members have a partial parity log; nobody has one if this is empty.
     pub ppls: Arc<[(MemberId, PplPlace)]>,
-    /// The tail of the write journal, for its device, if it is written.
-    pub journal_tail: Option<u64>,
+    /// The write journal, if there is one.
+    pub journal: Option<JournalState>,
 }
 
 /// The times that updates carry.
@@ -118,8 +129,8 @@ pub fn apply_to(
     update_time: Timestamp,
 ) {
     superblock.apply(&update_for(superblock, member, state, update_time));
-    if let Some(tail) = state.journal_tail.filter(|_| superblock.state.role == Role::Journal) {
-        superblock.set_journal_tail(tail, state.events);
+    if let Some(journal) = state.journal.filter(|journal| journal.member == member) {
+        superblock.set_journal_tail(journal.tail_sectors, state.events);
     }
     let log_counts = state.log_counts;
     let log_counts = spoiled(Bug::LogUncounted, log_counts, false);
@@ -169,7 +180,7 @@ pub fn bad_block_log_for(superblock: &Superblock, bad: &BadBlocks) -> (u64, Vec<
 
 /// The update of one member's superblock for `state`.
 ///
-/// Devices that the array lists get their role; devices that were active and are not listed any
+/// Devices that the array lists get their role; devices that were active, or had the journal, and are not listed any
 /// more are faulty; what was never used stays as it was.
 #[must_use]
 pub fn update_for(
@@ -183,17 +194,28 @@ pub fn update_for(
         .roles
         .iter()
         .map(|role| match role {
-            Role::Active(_) => Role::Faulty,
+            Role::Active(_) | Role::Journal => Role::Faulty,
             _ => *role,
         })
         .collect();
     if planted(Bug::LostStaysInTable) {
         roles.clone_from(&superblock.state.roles);
     }
-    // The journal's device has no slot, and stays what it is.
-    let is_journal = superblock.state.role == Role::Journal;
-    let mut role_of_this = if is_journal { Role::Journal } else { Role::Faulty };
+    let mut role_of_this = Role::Faulty;
     let mut is_replacement = false;
+    let mut tell = |number: u16, role| {
+        let index = usize::from(number);
+        if roles.len() <= index {
+            roles.resize(index + 1, Role::Spare);
+        }
+        roles[index] = role;
+    };
+    if let Some(journal) = state.journal {
+        tell(journal.device_number, Role::Journal);
+        if journal.member == member {
+            role_of_this = Role::Journal;
+        }
+    }
     // Version 0.90 has no recovery offset: md calls a member a spare there until it holds all, and so do we. Nor can it say
     // that two devices have one slot.
     let has_offsets = superblock.version != Version::V0_90;
@@ -202,11 +224,7 @@ pub fn update_for(
         let is_told = has_offsets || holds_all(device.member) && !device.is_replacement;
         let slot = device.slot.filter(|_| is_told);
         let role = slot.map_or(Role::Spare, |slot| Role::Active(slot.0));
-        let index = usize::from(device.device_number);
-        if roles.len() <= index {
-            roles.resize(index + 1, Role::Spare);
-        }
-        roles[index] = role;
+        tell(device.device_number, role);
         if device.member == member {
             role_of_this = role;
             is_replacement = device.is_replacement && has_offsets;

@@ -57,10 +57,12 @@ impl Stripes {
         let dirty_sectors = common.kept_sectors_with(work.piece);
         let is_durable = work.want.is_durable();
         let is_durable = spoiled(Bug::FuaAnsweredEarly, is_durable, false);
+        // What the journal does not have is lost with its device, though every member is there.
+        let is_journaled = common.view.keeps_journal;
+        let is_journaled = spoiled(Bug::JournalAnsweredEarly, is_journaled, false);
         let may = !is_durable
             && !work.lacks_intent
-            // What the journal does not have is lost with its device, though every member is there.
-            && !common.view.keeps_journal
+            && !is_journaled
             && common.view.gate == Gate::Open
             && self.scheduler.answers_early(dirty_sectors)
             && self.can_lose_more(common, number);

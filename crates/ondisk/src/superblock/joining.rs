@@ -8,7 +8,8 @@ use std::sync::Arc;
 use super::facts::{DeviceFlags, Role};
 use super::new::{NewSuperblock, NewSuperblockError, NewV0};
 use super::{Superblock, Version};
-use crate::placement::{PlacementError, PlacementRequest, placement};
+use crate::journal::JOURNAL_BLOCK_SECTORS;
+use crate::placement::{Placement, PlacementError, PlacementRequest, placement};
 use crate::ppl::PplPlace;
 
 /// Why a device cannot become a member.
@@ -52,13 +53,7 @@ impl Superblock {
         device_number: u16,
         device_uuid: [u8; 16],
     ) -> Result<Self, JoinError> {
-        let mut roles = self.state.roles.clone();
-        let index = usize::from(device_number);
-        if roles.len() <= index {
-            roles.resize(index + 1, Role::Spare);
-        }
-        roles.iter_mut().skip(index).take(1).for_each(|role| *role = Role::Spare);
-        let roles: Arc<[Role]> = roles.as_slice().into();
+        let roles = self.roles_with(device_number, Role::Spare);
         let (array, number) = (self.array.clone(), u32::from(device_number));
         let (events, resync_offset) = (self.state.events, self.state.resync_offset);
         let device_flags = DeviceFlags::default();
@@ -95,6 +90,50 @@ impl Superblock {
         })?)
     }
 
+    /// The superblock of a device that is to have the write journal of this member's array, which has none. An update of the array has the
+    /// others say so. Its data area is as large as the device allows, and nothing is in it.
+    ///
+    /// # Errors
+    /// The device is too small, or the array's metadata knows of no journals.
+    pub fn joining_as_journal(
+        &self,
+        device_bytes: u64,
+        device_number: u16,
+        device_uuid: [u8; 16],
+    ) -> Result<Self, JoinError> {
+        let array = self.array.clone();
+        let chunk_sectors = u32::try_from(JOURNAL_BLOCK_SECTORS).expect("eight");
+        let place = placement(&PlacementRequest {
+            version: self.version,
+            device_bytes,
+            level: array.level,
+            chunk_sectors,
+            member_size_sectors: None,
+            data_offset_sectors: None,
+        })?;
+        Ok(Self::new_v1(&NewSuperblock {
+            array,
+            placement: Placement { bad_block_log: None, ..place },
+            device_number: u32::from(device_number),
+            device_uuid,
+            device_flags: DeviceFlags::default(),
+            roles: self.roles_with(device_number, Role::Journal),
+            events: self.state.events,
+            resync_offset: self.state.resync_offset,
+        })?)
+    }
+
+    /// The table of roles, in which a device of this number has this one.
+    fn roles_with(&self, device_number: u16, role: Role) -> Arc<[Role]> {
+        let mut roles = self.state.roles.clone();
+        let index = usize::from(device_number);
+        if roles.len() <= index {
+            roles.resize(index + 1, Role::Spare);
+        }
+        roles.iter_mut().skip(index).take(1).for_each(|one| *one = role);
+        roles.as_slice().into()
+    }
+
     /// Has another superblock of the array say that its bitmap is where this one has it, or where its partial parity log is; what is
     /// there is written before it counts.
     fn with_what_i_keep(&self, mut other: Self) -> Result<Self, JoinError> {
@@ -123,7 +162,7 @@ impl Superblock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::superblock::facts::{ArrayFacts, Timestamp};
+    use crate::superblock::facts::{ArrayFacts, Features, Timestamp};
     use braid_geometry::Level;
 
     fn member(device_bytes: u64) -> Superblock {
@@ -169,6 +208,41 @@ mod tests {
         assert_eq!(new.device.data_offset_sectors, old.device.data_offset_sectors);
         assert_eq!(new.state.role, Role::Spare);
         assert_eq!(new.state.roles, old.state.roles, "nobody's place changes");
+    }
+
+    /// Both say that there is a journal, once the array's update has told of it, and that there is none once another has.
+    #[test]
+    fn a_journal_comes_and_goes() {
+        let mut old = member(64 << 20);
+        let mut new = old.joining_as_journal(8 << 20, 3, [9; 16]).expect("it is large enough");
+        let area = new.journal_area().expect("it has the journal");
+        assert_eq!((area.ring_sectors, area.tail_sectors), ((7 << 20) / 512, 0));
+        let update = |roles: &[Role], role_of_this| crate::SuperblockUpdate {
+            events: 41,
+            update_time: Timestamp { seconds: 1_700_000_001, microseconds: 0 },
+            resync_offset: u64::MAX,
+            roles: roles.into(),
+            recovery_offset: None,
+            is_replacement: false,
+            role_of_this,
+        };
+        let with = old.roles_with(3, Role::Journal);
+        old.apply(&update(&with, Role::Active(0)));
+        new.apply(&update(&with, Role::Journal));
+        new.set_journal_tail(8, 41);
+        let has_journal = |one: &Superblock| {
+            let bytes = one.to_bytes();
+            let found = crate::superblock::v1::UnvalidatedV1::recognise(&bytes, one.version);
+            let found = found.expect("a superblock").validate(64 << 20, one.offset_bytes());
+            let found = found.expect("a sound one");
+            assert_eq!((found.intent, found.state.features), (one.intent, one.state.features));
+            found.state.features.contains(Features::JOURNAL)
+        };
+        assert!(has_journal(&old) && has_journal(&new));
+        assert_eq!(new.journal_area().expect("it has").tail_sectors, 8);
+        let without = old.roles_with(3, Role::Faulty);
+        old.apply(&update(&without, Role::Active(0)));
+        assert!(!has_journal(&old), "and md takes it as one without");
     }
 
     #[test]

@@ -181,6 +181,14 @@ impl Superblock {
             true => features.with(Features::REPLACEMENT),
             false => features.without(Features::REPLACEMENT),
         };
+        let has_journal = roles.contains(&Role::Journal);
+        let features = match has_journal {
+            true => features.with(Features::JOURNAL),
+            false => features.without(Features::JOURNAL),
+        };
+        let tail_sectors = self.intent.journal.and_then(|place| place.tail_sectors);
+        let tail_sectors = tail_sectors.filter(|_| is_journal);
+        self.intent.journal = has_journal.then_some(JournalPlace { tail_sectors });
         let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
         head.identity.feature_map = U32::new(features.0);
         head.state.events = U64::new(update.events);

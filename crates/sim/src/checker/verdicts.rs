@@ -11,7 +11,7 @@ use braid_assembly::{Assembly, JournalFault, Reason, Refusal, Verdict};
 use braid_geometry::{ChunkRow, Family, Geometry, Role, Slot};
 use braid_ondisk::{Role as MemberRole, Superblock};
 
-use crate::metadata::Metadata;
+use crate::metadata::{Journaled, Metadata};
 
 /// What the simulator knows when disks are presented.
 pub(crate) struct Known<'a> {
@@ -66,7 +66,13 @@ fn check_spares(assembly: &Assembly, known: &Known<'_>) {
     for ((disk, superblock), verdict) in presented.filter(|((disk, _), _)| **disk >= slots) {
         let is_spare = verdict.verdict == Verdict::Spare;
         if Some(*disk) == known.metadata.design.journal_disk() {
-            assert_eq!(verdict.verdict, Verdict::Journal, "the journal: {}", verdict.reason);
+            let counts = verdict.verdict == Verdict::Journal;
+            let is_right = match known.metadata.journal {
+                Journaled::Kept => counts,
+                Journaled::Either => true,
+                Journaled::Without => !counts,
+            };
+            assert!(is_right, "the journal: {}", verdict.reason);
             continue;
         }
         let reason = &verdict.reason;

@@ -113,7 +113,9 @@ impl Ready {
     /// Replays what there is to replay, for once; a journal is emptied if that is to settle it, and not if the array goes on with it.
     pub(crate) fn replay(&mut self, place: Place, finish: Finish) -> Result<(), CliError> {
         let labels = self.labels();
-        if let Some(fault) = self.array.journal_fault.as_ref().filter(|_| place.is_told()) {
+        // One that is given up has nothing to be replayed.
+        let is_lacking = self.array.read_only.is_some() && place.is_told();
+        if let Some(fault) = self.array.journal_fault.as_ref().filter(|_| is_lacking) {
             let members: Vec<&str> = labels.iter().map(String::as_str).collect();
             return Err(journal_needed(fault, &members));
         }

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use braid_runtime::{AddError, Direct, MemberId, MemberRefusal, Newcomer, RemoveError, Volume};
+use braid_runtime::{
+    AddError, Direct, JournalError, MemberId, MemberRefusal, Newcomer, RemoveError, Volume,
+};
 use braid_telling::membership;
 
 use super::health::{Health, absolute};
@@ -118,6 +120,28 @@ impl Membership {
             }
             None => self.say("disk-added", &label, format!("{label} {what} {name}")),
         }
+        Ok(id)
+    }
+
+    /// A device has the write journal from now on.
+    pub(super) fn add_journal(
+        &self,
+        volume: &Volume,
+        device: Box<dyn braid_member::Member>,
+        identity: ([u8; 16], u32),
+    ) -> Result<MemberId, JournalError> {
+        let label = device.identity().path.display().to_string();
+        let name = self.reporter.name();
+        let named = |id| self.reporter.name_member(id, label.clone());
+        let id = self.telling.around(
+            || volume.add_journal(device, identity, named),
+            |_| membership::journaled(name, &absolute(&label)),
+        )?;
+        let word = shell_argument(&absolute(&label)).into_owned();
+        self.note(
+            |command| if has_word(&command, &word) { command } else { command + " " + &word },
+        );
+        self.say("disk-added", &label, format!("{label} has the write journal of {name}"));
         Ok(id)
     }
 

@@ -85,6 +85,10 @@ pub(crate) struct Args {
     /// were put back from a backup, and what was written since is given up.
     #[arg(long)]
     accept_older: bool,
+    /// Go on without the write journal if its device is not here or cannot be followed: it is given up, newest writes may be
+    /// missing, and all of the array is resynced.
+    #[arg(long)]
+    without_journal: bool,
     /// Which array, if the members are of several: its name or UUID.
     #[arg(long, value_name = "NAME")]
     array: Option<String>,
@@ -504,6 +508,7 @@ fn wanted(args: &Args) -> braid_assembly::Options {
         read_only: args.read_only,
         accept_risk: args.accept_risk,
         accept_older: args.accept_older,
+        without_journal: args.without_journal,
         known: Vec::new(),
     }
 }

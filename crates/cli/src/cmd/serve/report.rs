@@ -105,10 +105,12 @@ impl Reporter {
         }
         let fault = ready.array.journal_fault.as_ref().filter(|_| !self.json);
         if let Some(fault) = fault {
-            let text = format!(
-                "{} is read without its write journal, so newest writes may be missing anywhere: {fault}",
-                self.name
-            );
+            let (name, is_read) = (&self.name, ready.array.read_only.is_some());
+            let how = match is_read {
+                true => "is read without its write journal",
+                false => "goes on without its write journal, which is given up, and is resynced",
+            };
+            let text = format!("{name} {how}, so newest writes may be missing anywhere: {fault}");
             self.say(Style::Warning, &text);
         }
         if self.json {
@@ -280,7 +282,8 @@ impl Reporter {
                 }
                 let text = format!(
                     "the write journal on {label} failed ({}): writes to {} are refused from now on, as nothing would be in the \
-                     journal, and nothing that was flushed is lost; stop, and serve it again with the journal's device",
+                     journal, and nothing that was flushed is lost; stop, and serve it again with the journal's device, or \
+                     without it (--without-journal) where that is gone for good",
                     CauseWords(cause),
                     self.name
                 );

@@ -47,6 +47,8 @@ pub struct JournalLook {
     pub used_sectors: u64,
     /// Sectors of the ring.
     pub ring_sectors: u64,
+    /// Its device has failed: the array takes no writes any more.
+    pub has_failed: bool,
 }
 
 /// The write journal of one array.
@@ -70,6 +72,7 @@ pub(in super::super) struct Journal {
     /// What is being written, and what of it comes after that.
     out: Option<JournalPiece>,
     rest: Option<Arc<JournalRecord>>,
+    has_failed: bool,
 }
 
 impl Journal {
@@ -88,7 +91,19 @@ impl Journal {
             wanted: VecDeque::new(),
             out: None,
             rest: None,
+            has_failed: false,
         }
+    }
+
+    /// Its device has failed.
+    pub(in super::super) fn fails(&mut self) {
+        self.has_failed = true;
+    }
+
+    /// Nothing is written to it, nor counts in it.
+    pub(in super::super) fn is_at_rest(&self) -> bool {
+        let is_empty = self.records.iter().all(|record| record.is_empty && record.is_durable);
+        self.out.is_none() && self.flushing.is_none() && self.wanted.is_empty() && is_empty
     }
 
     pub(in super::super) fn member(&self) -> MemberId {
@@ -107,8 +122,9 @@ impl Journal {
 
     /// How it stands, for people.
     pub(in super::super) fn look(&self) -> JournalLook {
-        let Self { member, area, .. } = *self;
-        JournalLook { member, used_sectors: self.used(), ring_sectors: area.ring_sectors }
+        let Self { member, area, has_failed, .. } = *self;
+        let (used_sectors, ring_sectors) = (self.used(), area.ring_sectors);
+        JournalLook { member, used_sectors, ring_sectors, has_failed }
     }
 
     /// Sectors that may not be written.

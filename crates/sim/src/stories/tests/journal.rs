@@ -1,8 +1,8 @@
 //! What a write journal promises: after a crash at any moment, whoever is missing then, nothing is lost that was answered.
 
-use braid_engine::array::{MemberView, Notice};
+use braid_engine::array::{LogRefusal, MemberView, Notice};
 use braid_geometry::Level;
-use braid_ondisk::JournalEnd;
+use braid_ondisk::{Features, JournalEnd};
 
 use super::for_seeds;
 use super::parity_log::{WRITES, some_disks, starts_without};
@@ -21,7 +21,8 @@ fn designs() -> Vec<Design> {
     };
     let small = redundant_designs(8).into_iter().filter(has_parity);
     let large = redundant_designs(128).into_iter().filter(has_parity).step_by(3);
-    let journaled = |design: Design| Design { journal_blocks: design.journal_blocks_min(), ..design };
+    let journaled =
+        |design: Design| Design { journal_blocks: design.journal_blocks_min(), ..design };
     small.chain(large).map(journaled).collect()
 }
 
@@ -164,6 +165,78 @@ fn comes_back_before_it_is_called_out(design: Design, seed: u64) {
     starts_without(&mut story, &[other], true);
 }
 
+fn is_settled(story: &Script) -> bool {
+    story.world.engine.machines.array.are_logs_settled()
+}
+
+/// It is given up, and made again, while clients write.
+fn comes_and_goes(design: Design, seed: u64) {
+    let mut story = opened(design, seed);
+    for makes in [false, true, false, true] {
+        let steps = story.random.below(80);
+        story.begin_mix(&Mix { in_flight_max: 4, ..WRITES }, steps);
+        story.world.changes_journal(makes).expect("it can be changed");
+        if !is_settled(&story) {
+            let busy = story.world.changes_journal(!makes);
+            assert_eq!(busy, Err(LogRefusal::Busy), "one at a time");
+        }
+        story.run(&Mix { in_flight_max: 4, requests: 12, ..WRITES });
+        story.rest();
+        assert_eq!(story.world.has_journal(), makes, "{design:?}");
+        for disk in 0..usize::from(design.slots) {
+            let superblock = story.world.superblock_on(disk).expect("a member");
+            let says = superblock.state.features.contains(Features::JOURNAL);
+            assert_eq!(says, makes, "{design:?}: disk {disk}");
+        }
+        let wrong = if makes { LogRefusal::HasLogs } else { LogRefusal::HasNone };
+        assert_eq!(story.world.changes_journal(makes), Err(wrong));
+    }
+    story.ends_well();
+}
+
+/// Power is cut at any step of that, and disks are withheld.
+fn is_cut_off_while_it_changes(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0xa98);
+    let mut story = opened(design, seed);
+    for _ in 0..4 {
+        let mix = Mix { in_flight_max: *random.pick(&[1, 4]), ..WRITES };
+        story.begin_mix(&mix, random.below(60));
+        let makes = story.world.engine.machines.array.journal().is_none();
+        if story.world.changes_journal(makes).is_err() {
+            return; // It is being resynced, or somebody is out.
+        }
+        story.begin_mix(&mix, random.below(120));
+        let is_over = is_settled(&story);
+        // Given up, it counts until nothing is written any more; made, from then on.
+        let is_kept = if is_over { story.world.has_journal() } else { !makes };
+        let withheld =
+            if random.chance(60) { some_disks(&design, &mut random) } else { Vec::new() };
+        if !starts_without(&mut story, &withheld, !withheld.is_empty() && !is_kept) {
+            return;
+        }
+        story.rest();
+        story.world.has_journal();
+    }
+}
+
+/// Its disk fails before any member says that it is there: it never was, and the array goes on.
+fn its_disk_fails_as_it_comes(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0xa99);
+    let mut story = opened(design, seed);
+    story.world.changes_journal(false).expect("it can be given up");
+    story.rest();
+    assert!(!story.world.has_journal(), "it is given up");
+    let disk = journal_disk(&design);
+    story.befall(disk, *random.pick(&[Mishap::SuperblocksFail, Mishap::WritesFail, Mishap::Dies]));
+    story.world.changes_journal(true).expect("nobody knows");
+    story.run(&Mix { in_flight_max: 4, requests: 12, ..WRITES });
+    story.rest();
+    assert!(!story.world.has_journal(), "{design:?}: its disk has failed");
+    assert!(!story.heard(|notice| matches!(notice, Notice::JournalLost { .. })), "{design:?}");
+    story.run(&Mix { requests: 4, ..WRITES });
+    assert!(story.stop(), "no member misses it");
+}
+
 fn told(seed: u64, tell: impl Fn(Design, u64)) {
     for_seeds(2, |number| {
         for (index, design) in designs().into_iter().enumerate() {
@@ -207,6 +280,21 @@ fn its_superblock_is_written_behind_all_others() {
     told(5_360_000, comes_back_before_it_is_called_out);
 }
 
+#[test]
+fn a_journal_comes_and_goes_while_clients_write() {
+    told(5_370_000, comes_and_goes);
+}
+
+#[test]
+fn what_is_cut_off_while_a_journal_comes_or_goes_is_found() {
+    told(5_380_000, is_cut_off_while_it_changes);
+}
+
+#[test]
+fn a_journal_whose_disk_fails_as_it_comes_is_none() {
+    told(5_390_000, its_disk_fails_as_it_comes);
+}
+
 #[cfg(braid_hooks)]
 pub(in super::super) fn tell(seed: u64) {
     let all = designs();
@@ -218,4 +306,7 @@ pub(in super::super) fn tell(seed: u64) {
     is_resynced_and_cut(design, seed);
     comes_back_with_what_it_missed(design, seed);
     comes_back_before_it_is_called_out(design, seed);
+    comes_and_goes(design, seed);
+    is_cut_off_while_it_changes(design, seed);
+    its_disk_fails_as_it_comes(design, seed);
 }

@@ -132,9 +132,7 @@ impl Consistency {
             (Policy::Bitmap, Kept::Bitmap(bytes)) if is_asked(bytes) => return Ok(()),
             (Policy::Log, Kept::OwnLogs(Some(bytes))) if is_asked(bytes) => return Ok(()),
             (policy, _) if policy == had && asked.is_none() => return Ok(()),
-            (_, Kept::Journal) | (Policy::Journal, _) => {
-                return Err(refused.journal(kept == Kept::Journal));
-            }
+            (Policy::Journal, _) => return Err(refused.journal()),
             (Policy::Resync | Policy::Ppl, _) if asked.is_some() => return Err(refused.no_bitmap()),
             _ => {}
         }
@@ -150,7 +148,7 @@ impl Consistency {
             Policy::Log => Some(LogKind::Own),
             Policy::Bitmap | Policy::Resync | Policy::Lockless | Policy::Journal => None,
         };
-        let ends_logs = matches!(kept, Kept::ParityLogs | Kept::OwnLogs(_));
+        let ends_logs = matches!(kept, Kept::ParityLogs | Kept::OwnLogs(_) | Kept::Journal);
         let makes_bitmap = matches!(policy, Policy::Bitmap | Policy::Log) && !keeps_bitmap;
         let ends_bitmap = matches!(policy, Policy::Resync | Policy::Ppl) && has_bitmap.is_some();
         if ends_logs {
@@ -339,14 +337,13 @@ impl Refused<'_> {
         }
     }
 
-    /// So is a write journal.
-    fn journal(&self, has_one: bool) -> CliError {
+    /// It has a device of its own.
+    fn journal(&self) -> CliError {
         let error = self.stays(Code::ConsistencyStays);
-        let why = match has_one {
-            true => "it has a write journal, which closes the write hole, and that is not given up",
-            false => "a write journal is made with the array; braid adds none to one that there is",
-        };
-        self.look(error.because(why).because("nothing was changed"))
+        let error = error.because("a write journal has a device of its own, which is to be named");
+        let command = format!("braid add {} --write-journal DEVICE", self.named.word);
+        let error = error.because("nothing was changed");
+        error.remedy(Risk::Change, "Name the device", command)
     }
 
     fn by(&self, error: &BitmapError) -> CliError {
@@ -377,8 +374,7 @@ impl Refused<'_> {
     fn by_array(&self, refusal: BitmapRefusal) -> CliError {
         match refusal {
             BitmapRefusal::Array(refusal) => self.by_members(refusal),
-            BitmapRefusal::Journal => self.journal(true),
-            BitmapRefusal::HasNone | BitmapRefusal::ParityLogs => {
+            BitmapRefusal::Journal | BitmapRefusal::HasNone | BitmapRefusal::ParityLogs => {
                 self.look(self.stays(Code::BitmapBusy).because("it was changed meanwhile"))
             }
             BitmapRefusal::InDoubt => self.in_doubt(
@@ -431,6 +427,11 @@ impl Refused<'_> {
                 let why = "it is served read-only, and members would be written";
                 let error = self.stays(Code::ServedReadOnly).because(why);
                 error.remedy(Risk::Change, "Stop it, and serve it without --read-only", stop)
+            }
+            _ if self.volume.journal().is_some_and(|journal| journal.has_failed) => {
+                let why = "its write journal is lost: serve it again with the journal's device, or, where that is gone for good, with --without-journal";
+                let error = self.stays(Code::ArrayFailed).because(why);
+                error.remedy(Risk::Change, "Stop it", stop)
             }
             _ => {
                 let why = "it takes no writes any more: more is lost than its level can make up for, or it is being stopped";

@@ -192,6 +192,7 @@ pub(super) fn change(
     let asked = Asked::new(running, facts);
     let outcome = asked.may_be_changed().and_then(|()| match wanted.request {
         MemberRequest::Add | MemberRequest::Spare => joining::add(&asked, wanted, dry_run),
+        MemberRequest::Journal => joining::add_journal(&asked, wanted, dry_run),
         MemberRequest::Fail => asked.one(wanted).and_then(|word| fail(&asked, word, dry_run)),
         MemberRequest::Remove => asked.one(wanted).and_then(|word| remove(&asked, word, dry_run)),
         MemberRequest::Replace => {
@@ -230,6 +231,9 @@ impl Asked<'_> {
         match self.ground {
             Ground { is_redundant: false, .. } => Err(refusals::no_redundancy(self)),
             Ground { is_read_only: true, .. } => Err(refusals::read_only(self)),
+            _ if self.volume.journal().is_some_and(|journal| journal.has_failed) => {
+                Err(refusals::journal_lost(self))
+            }
             Ground { has_failed: true, .. } => Err(refusals::has_failed(self)),
             _ => Ok(()),
         }

@@ -179,7 +179,14 @@ impl Wanted {
     pub(super) fn apply(self, running: &Running, named: &Named<'_>) -> Result<(), Refused> {
         let Running { volume, tuner, board, spare_group, .. } = running;
         if self.consistency.changes() {
-            return self.consistency.apply(volume, named).map_err(Refused::ByArray);
+            let journal = volume.journal().map(|journal| journal.member);
+            let changed = self.consistency.apply(volume, named).map_err(Refused::ByArray);
+            if let Some(journal) = journal.filter(|_| volume.journal().is_none()) {
+                // Its device is free. One that has not answered all that it was asked is held open, as any that is out.
+                let _one = running.membership.alone();
+                running.membership.remove(volume, journal, None).ok();
+            }
+            return changed;
         }
         if self.check_every != board.check_every() {
             let kept = board.set_check_every(self.check_every, now_seconds());

@@ -86,7 +86,7 @@ pub(super) fn add(
     outcome.saved_in = saved(asked, wanted, &candidates)?;
     for (index, one) in candidates.into_iter().enumerate() {
         let is_spare = index >= free_slots;
-        let seat = Seat { wish: one.had_slot.map(free), is_spare };
+        let seat = Seat::Member { wish: one.had_slot.map(free), is_spare };
         take_in(asked, one, seat).map_err(|error| {
             let before = outcome.members[..index].iter();
             let error = before.fold(error, |error, one| {
@@ -122,15 +122,49 @@ pub(super) fn replace(
     if !dry_run {
         outcome.saved_in = saved(asked, wanted, std::slice::from_ref(&one))?;
         let wish = Some(Wish { slot: Slot(slot), replaces: true });
-        take_in(asked, one, Seat { wish, is_spare: true })?;
+        take_in(asked, one, Seat::Member { wish, is_spare: true })?;
+    }
+    Ok(outcome)
+}
+
+/// A device is to have the write journal.
+pub(super) fn add_journal(
+    asked: &Asked<'_>,
+    wanted: &MembersWanted,
+    dry_run: bool,
+) -> Result<Outcome, CliError> {
+    let mut candidates = candidates(asked, &[asked.only(wanted)?.to_owned()])?;
+    check_names(asked, wanted, &candidates)?;
+    // Whatever it holds of the array, it keeps nothing.
+    candidates.iter_mut().for_each(|one| one.kept_sectors = 0);
+    let one = candidates.pop().expect("one was named");
+    let size_bytes = one.existing.device.size_bytes();
+    let may = asked.volume.may_add_journal(size_bytes);
+    may.map_err(|error| refusals::not_journaled(asked, (&one.label, size_bytes), &error))?;
+    let mut outcome = Outcome::default();
+    outcome.members.push(MemberChanged {
+        member: one.label.clone(),
+        slot: None,
+        effect: MemberEffect::Journals,
+        returns: false,
+        kept_sectors: 0,
+    });
+    outcome.destroyed.extend(one.things.iter().map(Thing::line));
+    if !dry_run {
+        outcome.saved_in = saved(asked, wanted, std::slice::from_ref(&one))?;
+        take_in(asked, one, Seat::Journal)?;
     }
     Ok(outcome)
 }
 
 /// What a device is to be.
-struct Seat {
-    wish: Option<Wish>,
-    is_spare: bool,
+enum Seat {
+    Member {
+        wish: Option<Wish>,
+        is_spare: bool,
+    },
+    /// The journal's.
+    Journal,
 }
 
 fn free(slot: u16) -> Wish {
@@ -397,6 +431,7 @@ fn command_line(asked: &Asked<'_>, wanted: &MembersWanted, destroy: &[String]) -
         MemberRequest::Spare => "spare",
         MemberRequest::Replace => "replace",
         MemberRequest::Add | MemberRequest::Fail | MemberRequest::Remove => "add",
+        MemberRequest::Journal => "add --write-journal",
     };
     let mut words = vec![format!("braid {verb} {}", asked.word)];
     words.extend(destroy.iter().map(|name| option_words("--destroy", name)));
@@ -438,7 +473,7 @@ fn saved(
 
 /// Wipes what was named, and has the device become a member.
 fn take_in(asked: &Asked<'_>, candidate: Candidate, seat: Seat) -> Result<(), CliError> {
-    let (returns, Seat { wish, is_spare }) = (candidate.is_returning(), seat);
+    let returns = candidate.is_returning();
     let kept = candidate.kept();
     let Candidate { path, label, key, existing, things, found, out, .. } = candidate;
     let existing = match out {
@@ -466,11 +501,21 @@ fn take_in(asked: &Asked<'_>, candidate: Candidate, seat: Seat) -> Result<(), Cl
     let Existing { device, snippets, .. } = existing;
     let size_bytes = device.size_bytes();
     let uuid = *Uuid::new_v4().as_bytes();
-    let how = Joining { is_spare, returns, moved_from: asked.moved_from };
-    let newcomer = Newcomer { uuid, wanted: wish, found: found.as_ref() };
-    let added = asked.membership.add(asked.volume, (device, &newcomer), &how);
-    added.map(|_| ()).map_err(|error| {
-        let refused = not_added(asked, (&label, size_bytes), &error);
+    let added = match seat {
+        Seat::Member { wish, is_spare } => {
+            let how = Joining { is_spare, returns, moved_from: asked.moved_from };
+            let newcomer = Newcomer { uuid, wanted: wish, found: found.as_ref() };
+            let added = asked.membership.add(asked.volume, (device, &newcomer), &how);
+            added.map_err(|error| not_added(asked, (&label, size_bytes), &error))
+        }
+        Seat::Journal => {
+            // Whatever was on the device before does not follow it.
+            let (sequence, ..) = Uuid::new_v4().as_fields();
+            let added = asked.membership.add_journal(asked.volume, device, (uuid, sequence));
+            added.map_err(|error| refusals::not_journaled(asked, (&label, size_bytes), &error))
+        }
+    };
+    added.map(|_| ()).map_err(|refused| {
         if !is_wiped {
             return refused;
         }

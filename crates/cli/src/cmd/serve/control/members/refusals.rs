@@ -5,10 +5,11 @@ use std::path::Path;
 use braid_control::model::MembersWanted;
 use braid_geometry::{SECTOR_BYTES, Slot};
 use braid_ondisk::{JoinError, NewSuperblockError, PlacementError};
-use braid_runtime::MemberRefusal;
+use braid_runtime::{JournalError, LogRefusal, MemberRefusal};
 
 use super::{Asked, Seated, Standing, code_of};
 use crate::error::code::Code;
+use crate::error::system::system;
 use crate::error::{CliError, Risk};
 use crate::output::shell::shell_word;
 use crate::output::size::format_size;
@@ -204,15 +205,90 @@ pub(super) fn not_replaced(
     }
 }
 
+/// A device cannot have the journal.
+pub(super) fn not_journaled(
+    asked: &Asked<'_>,
+    (label, size_bytes): (&str, u64),
+    error: &JournalError,
+) -> CliError {
+    let refusal = match error {
+        JournalError::Refused(refusal) => *refusal,
+        JournalError::TooSmall { needed_bytes } => {
+            let what = format!(
+                "{label} is too small for the journal of {}: it has {}, at least {} are needed",
+                asked.facts.name,
+                format_size(size_bytes),
+                format_size(*needed_bytes)
+            );
+            let error = CliError::new(Code::MemberTooSmall, what).about(label);
+            return look(asked, error.because("nothing was written"));
+        }
+        JournalError::Join(error) => return unfit(asked, (label, size_bytes), error),
+        JournalError::Alone => return has_failed(asked),
+        JournalError::Thread(error) => return system("no thread could be started for it", error),
+        JournalError::Blocks | JournalError::Failed => {
+            let code = match error {
+                JournalError::Blocks => Code::ConsistencyStays,
+                _ => Code::MemberIo,
+            };
+            let what = format!("{label} does not have the journal of {}", asked.facts.name);
+            let error = CliError::new(code, what).about(label).because(error.to_string());
+            return look(asked, error.because("the array was not changed"));
+        }
+    };
+    let (name, word) = (&asked.facts.name, &asked.word);
+    let error = new(asked, Code::ConsistencyStays, format!("{name} gets no write journal now"));
+    match refusal {
+        LogRefusal::Array(refusal) => refused(asked, refusal),
+        LogRefusal::Busy => {
+            let what = format!("what {name} keeps for a crash is being changed");
+            let why = "not every member has answered yet; it goes on by itself";
+            look(asked, new(asked, Code::BitmapBusy, what).because(why))
+        }
+        LogRefusal::Level => {
+            let why = "a journal is of use where there is parity: on levels 4, 5 and 6";
+            look(asked, error.because(why))
+        }
+        LogRefusal::HasLogs if asked.volume.journal().is_some() => {
+            look(asked, error.because("it has one"))
+        }
+        LogRefusal::HasLogs | LogRefusal::HasNone | LogRefusal::Bitmap => {
+            let why = "it keeps a bitmap or a log, beside which there is no journal";
+            let command = format!("braid set {word} consistency=resync");
+            error.because(why).remedy(Risk::Change, "Give up what it keeps", command)
+        }
+        LogRefusal::InDoubt => {
+            let error = error.because("it is being resynced, and a journal knows nothing of that");
+            error.remedy(Risk::Look, "Wait until it is resynced", format!("braid wait {word}"))
+        }
+        LogRefusal::Degraded => {
+            let error = error.because("a member is missing or being rebuilt");
+            let wait = format!("braid wait {word} --for rebuild");
+            error.remedy(Risk::Look, "Wait until it is rebuilt", wait)
+        }
+    }
+}
+
+/// Its journal is lost.
+pub(super) fn journal_lost(asked: &Asked<'_>) -> CliError {
+    let what = format!("{} takes no changes any more", asked.facts.name);
+    let error = new(asked, Code::ArrayFailed, what);
+    let error = error.because("its write journal is lost, so writes are refused");
+    let why = "serve it again with the journal's device, or, where that is gone for good, with --without-journal";
+    let stop = format!("braid stop {}", asked.word);
+    error.because(why).remedy(Risk::Change, "Stop it", stop)
+}
+
 /// What the journal's device is.
 const JOURNAL: &str = "it has the write journal, which takes every write before the members do";
 
 /// It has the journal.
 pub(super) fn is_journal(asked: &Asked<'_>, member: &Seated) -> CliError {
-    let what =
-        format!("{} stays: {} writes nothing without it", member.label, asked.facts.name);
+    let what = format!("{} stays: {} writes nothing without it", member.label, asked.facts.name);
     let error = CliError::new(Code::MemberInUse, what).about(&member.label);
-    look(asked, error.because(JOURNAL).because("nothing was changed"))
+    let error = error.because(JOURNAL).because("nothing was changed");
+    let command = format!("braid set {} consistency=log", asked.word);
+    error.remedy(Risk::Change, "Keep braid's own log instead", command)
 }
 
 /// There is nothing to replace it by.

@@ -1,0 +1,125 @@
+//! A person has a write journal made on a device that comes, while the array runs. It is given up as parity logs are
+//! ([`Volume::change_logs`]), and its device goes as any that is out.
+//!
+//! Where it stands: above the volume, beside [`mod@crate::parity_logs`]. Whether it may be is the array's to say ([`LogRefusal`]); how large the
+//! journal is follows from the device [check: a_journal_comes_and_goes_on_a_volume_that_is_written].
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use braid_assembly::journal_sectors_min;
+use braid_engine::array::{Array, JournalSetup, LogRefusal, MemberId};
+use braid_geometry::SECTOR_BYTES;
+use braid_member::Member;
+use braid_ondisk::{JoinError, JournalArea, Superblock};
+
+use crate::events::{ArrayEvent, Machine};
+use crate::members::handle::Place;
+use crate::sync::mpsc::channel;
+use crate::volume::Volume;
+
+/// How long superblocks are waited for: within the time that whoever asked for it waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Why there is no journal on a device.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// What the array says does not fit the device.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The array says so.
+    #[error(transparent)]
+    Refused(#[from] LogRefusal),
+    /// A batch of the array would not find room in it.
+    #[error("a journal takes at least {needed_bytes} bytes of a device")]
+    TooSmall {
+        /// Bytes that the device needs.
+        needed_bytes: u64,
+    },
+    /// The array has parts that are smaller than a journal's blocks.
+    #[error("a journal has blocks of 4 KiB, and chunks of the array are no whole blocks")]
+    Blocks,
+    /// No member is left whose superblock says what the array is.
+    #[error("no member is left to tell what the array is")]
+    Alone,
+    /// Threads for it could not be started.
+    #[error("no thread could be started for it")]
+    Thread(#[source] io::Error),
+    /// The device failed before any superblock of the others told of it.
+    #[error("it could not be written")]
+    Failed,
+}
+
+impl Volume {
+    /// Whether a device of `device_bytes` bytes could have the array's write journal now.
+    ///
+    /// # Errors
+    /// The array keeps something else, takes no changes, or is not whole; or the device would not fit.
+    pub fn may_add_journal(&self, device_bytes: u64) -> Result<(), JournalError> {
+        self.core().look(Array::may_add_journal)?;
+        self.journal_on(device_bytes, [0; 16]).map(|_| ())
+    }
+
+    /// The superblock of such a device, its number, and the ring.
+    fn journal_on(
+        &self,
+        device_bytes: u64,
+        uuid: [u8; 16],
+    ) -> Result<(Superblock, u16, JournalArea), JournalError> {
+        let core = self.core();
+        let min = journal_sectors_min(self.geometry()).ok_or(JournalError::Blocks)?;
+        let number = core.look(Array::free_device_number);
+        let template = self.template().ok_or(JournalError::Alone)?;
+        let superblock = template.joining_as_journal(device_bytes, number, uuid)?;
+        let area = superblock.journal_area().filter(|area| area.ring_sectors >= min);
+        let area = area.ok_or_else(|| {
+            let sectors = min.saturating_add(superblock.device.data_offset_sectors);
+            JournalError::TooSmall { needed_bytes: sectors.saturating_mul(SECTOR_BYTES) }
+        })?;
+        Ok((superblock, number, area))
+    }
+
+    /// A device gets the array's write journal, of which the first block has a sequence behind `sequence`: one that no block has that
+    /// somebody left there. Returns when superblocks say so. Clients wait for a moment meanwhile. `named` hears its name before the array
+    /// knows it.
+    ///
+    /// # Errors
+    /// It may not be, or does not fit, and nothing was changed; or members do not say so yet ([`LogRefusal::Busy`]), and will if they answer.
+    pub fn add_journal(
+        &self,
+        device: Box<dyn Member>,
+        (uuid, sequence): ([u8; 16], u32),
+        named: impl FnOnce(MemberId),
+    ) -> Result<MemberId, JournalError> {
+        let core = self.core();
+        let _one = core.membership.lock().expect("changing members does not panic");
+        let (superblock, device_number, area) = self.journal_on(device.size_bytes(), uuid)?;
+        let member = core.members.load().next_id();
+        core.register_member(member, (device, superblock), Place { slot: None })
+            .map_err(JournalError::Thread)?;
+        core.schedule_again();
+        named(member);
+        let (end_sectors, end_sequence, is_used) = (0, u64::from(sequence), false);
+        let setup =
+            JournalSetup { member, device_number, area, end_sectors, end_sequence, is_used };
+        let (answer, answered) = channel();
+        core.array.push(ArrayEvent::Journal(setup, answer));
+        core.drive(Machine::Array);
+        answered.recv().expect("the array answers").inspect_err(|_| core.close_member(member))?;
+        let until = Instant::now() + PATIENCE;
+        while !core.look(Array::are_logs_settled) {
+            if Instant::now() > until {
+                return Err(LogRefusal::Busy.into());
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        if core.look(|array: &Array| array.journal().is_some_and(|look| look.member == member)) {
+            return Ok(member);
+        }
+        core.drain_member(member, PATIENCE);
+        core.close_member(member);
+        Err(JournalError::Failed)
+    }
+}
