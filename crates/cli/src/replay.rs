@@ -90,9 +90,11 @@ impl Replayed {
     }
 }
 
-/// What was done with partial parity logs.
+/// What was done with parity logs, md's or our own.
 #[derive(Clone, Debug)]
 pub(crate) struct PplReplayed {
+    /// What they are called.
+    kind: &'static str,
     report: Report,
     place: Place,
     /// Entries that were cut short: nothing of what they name was written.
@@ -244,7 +246,8 @@ pub(crate) fn replay(
     let unread = logs.unread.iter();
     let unread = unread.map(|(slot, error)| format!("the log of slot {slot}: {error}")).collect();
     let finish = if place == Place::Members { Finish::Flushed } else { Finish::Written };
-    let refused = |error: ReplayError| not_replayed(error.to_string(), labels);
+    let kind = kind_of(array);
+    let refused = |error: ReplayError| not_replayed(kind, error.to_string(), labels);
     let machine = Replay::new(setup(array, geometry, finish)).map_err(refused)?;
     let patches = vec![Sectors::new(); array.slots.len()];
     let mut devices = OnMembers { array, members, labels, place, patches, failure: None };
@@ -260,7 +263,15 @@ pub(crate) fn replay(
     }
     // Who is missing as well is at risk there; that is said, and nothing is served for writing.
     array.note_replayed(report.unread.is_empty() || array.degraded > 0);
-    Ok(Some(PplReplayed { report, place, torn, unread }))
+    Ok(Some(PplReplayed { kind, report, place, torn, unread }))
+}
+
+/// What the logs of an array are called.
+fn kind_of(array: &AssembledArray) -> &'static str {
+    match array.newest.intent.ppl {
+        Some(_) => "the partial parity log",
+        None => "braid's own log",
+    }
 }
 
 /// Has a member read as if these sectors had been written.
@@ -270,9 +281,9 @@ fn lay_over(member: &mut Option<OpenMember>, sectors: &Sectors) {
     *member = Some(OpenMember { device, superblock: open.superblock });
 }
 
-fn not_replayed(why: String, labels: &[String]) -> CliError {
+fn not_replayed(kind: &str, why: String, labels: &[String]) -> CliError {
     let all = words(labels, &[]);
-    CliError::new(Code::PplNeeded, "the partial parity log of the array could not be replayed")
+    CliError::new(Code::PplNeeded, format!("{kind} of the array could not be replayed"))
         .because(why)
         .remedy(Risk::Look, "See what it says", format!("braid examine {all}"))
 }
@@ -293,7 +304,8 @@ impl PplReplayed {
             torn => format!("; {torn} that were cut short name nothing that was written"),
         };
         let done = format!(
-            "the partial parity log {was} replayed: {entries} {noun}, {size} of parity made anew ({place}){torn}"
+            "{} {was} replayed: {entries} {noun}, {size} of parity made anew ({place}){torn}",
+            self.kind
         );
         let mut lines = vec![done];
         if !unsettled.is_empty() {

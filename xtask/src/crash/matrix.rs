@@ -25,9 +25,10 @@ use super::round::Shape;
 use super::server::{Manner, Server, Started, send};
 
 /// Policies by the word that `create` takes, and the levels that have them.
-const POLICIES: [(&str, &[&str]); 5] = [
+const POLICIES: [(&str, &[&str]); 6] = [
     ("resync", &["4", "5", "6"]),
     ("bitmap", &["4", "5", "6"]),
+    ("llbitmap", &["4", "5", "6"]),
     ("ppl", &["5"]),
     ("log", &["4", "5", "6"]),
     ("journal", &["4", "5", "6"]),
@@ -42,7 +43,7 @@ const LOAD_MS_MAX: u64 = 120;
 /// Runs all of it, and prints a line for each policy and level.
 pub(super) fn run(braid: &Path, shapes: &[Shape], crashes: u64, seed: u64) -> Result<()> {
     println!(
-        "policy  level  crashes  served whole  sectors right  at risk (I/O errors)  being written  wrong"
+        "policy   level  crashes  served whole  sectors right  at risk (I/O errors)  being written  wrong"
     );
     for (policy, levels) in POLICIES {
         for shape in shapes.iter().filter(|shape| levels.contains(&shape.level)) {
@@ -55,7 +56,7 @@ pub(super) fn run(braid: &Path, shapes: &[Shape], crashes: u64, seed: u64) -> Re
             })?;
             let Array { found: Found { right, failed, open, wrong }, served_whole, .. } = array;
             println!(
-                "{policy:<7} {:<6} {crashes:>7} {served_whole:>13} {right:>14} {failed:>21} {open:>14} {wrong:>6}",
+                "{policy:<8} {:<6} {crashes:>7} {served_whole:>13} {right:>14} {failed:>21} {open:>14} {wrong:>6}",
                 shape.level
             );
             ensure!(wrong == 0, "sectors that nobody was writing are wrong");

@@ -207,6 +207,11 @@ impl Array {
         Ok(self.volume.change_logs(is_to_be_there.then_some(LogKind::Ppl))?)
     }
 
+    /// Our own parity logs are made while it runs.
+    pub(super) fn make_own_logs(&self) -> Result<()> {
+        Ok(self.volume.change_logs(Some(LogKind::Own))?)
+    }
+
     /// How far its job is, if it has one.
     pub(super) fn job(&self) -> Option<JobProgress> {
         self.volume.job()

@@ -3,6 +3,7 @@
 //! ```text
 //!   md makes and fills, without ─▶ braid writes, makes one, writes ─▶ copied as a crash leaves it ─▶ md replays, reads, checks
 //!                                                                └─▶ stopped ─▶ md reads, gives it up ─▶ braid reads
+//!                                                                 (the same with a log of braid's own, which md does not see)
 //!   md makes and fills, gives its log up, makes it again ─▶ braid writes, gives it up, makes it again ─▶ the same
 //! ```
 
@@ -27,10 +28,11 @@ const OLD: u64 = 83;
 const BEFORE: u64 = 84;
 const AFTER: u64 = 85;
 /// What is told of it.
-pub(super) const COUNTS: [&str; 3] = [
+pub(super) const COUNTS: [&str; 4] = [
     "partial parity logs that braid made on a running array and md took",
     "of these arrays after a crash",
     "partial parity logs that md made or gave up and braid took",
+    "arrays that md took, to which braid had added a log of its own",
 ];
 
 /// How md makes it.
@@ -66,6 +68,15 @@ pub(super) fn run(bench: &Bench, tally: &Tally) -> Result<()> {
     };
     let report = bench.run(MAKES.into_iter().map(case).collect(), Ending::PowerOff, &made)?;
     let mut all = Vec::new();
+    let images = images_of(&made, MAKES[0].0);
+    let own = own_by_braid(bench, &images, &folder);
+    if let Some(own) = tally.check("own-by-braid", own) {
+        let went = own_taken_by_md(bench, &own, &folder);
+        if tally.check("own-by-braid", went).is_some() {
+            let what = "arrays that md took, to which braid had added a log of its own";
+            tally.count(what, own.len());
+        }
+    }
     for (name, _, then) in MAKES {
         report.cases[name].succeeded()?;
         let images = images_of(&made, name);
@@ -74,6 +85,46 @@ pub(super) fn run(bench: &Bench, tally: &Tally) -> Result<()> {
         tally.count("partial parity logs that md made or gave up and braid took", by_md);
     }
     taken_by_md(bench, &all, &folder, tally)
+}
+
+/// Braid adds a log of its own while it writes: images as a crash leaves them, and stopped in order; what both hold.
+fn own_by_braid(
+    bench: &Bench,
+    images: &[PathBuf],
+    folder: &Path,
+) -> Result<[(&'static str, Vec<PathBuf>, String); 2]> {
+    let stopped = copy(images, &folder.join("own-stopped"))?;
+    let array = Array::open_to_stay_dirty(&stopped)?;
+    array.scribble(BEFORE)?;
+    array.make_own_logs()?;
+    array.scribble(AFTER)?;
+    array.flush()?;
+    let sha256 = content::sha256(&bench.folder, &array.content()?)?;
+    let crashed = copy(&stopped, &folder.join("own-crashed"))?;
+    array.stop()?;
+    Ok([("own-crashed", crashed, sha256.clone()), ("own-stopped", stopped, sha256)])
+}
+
+/// md sees no log: it resyncs what a crash left, and reads the same.
+fn own_taken_by_md(
+    bench: &Bench,
+    own: &[(&'static str, Vec<PathBuf>, String)],
+    folder: &Path,
+) -> Result<()> {
+    let script = format!(
+        "mdadm --assemble $A {NAMES}\nidle\n\
+         read -r policy <\"/sys/block/$D/md/consistency_policy\"\nvalue policy \"$policy\"\ncontent sha256\nscrub mismatch_cnt\n"
+    );
+    let case = |(name, images, _): &(&str, Vec<PathBuf>, String)| {
+        let members = images.iter().map(|image| Member::image(image)).collect::<Result<_>>()?;
+        anyhow::Ok(Case { name: (*name).to_owned(), members, script: script.clone() })
+    };
+    let cases = own.iter().map(case).collect::<Result<Vec<_>>>()?;
+    let report = bench.run(cases, Ending::PowerOff, &folder.join("own-taken"))?;
+    for (name, _, sha256) in own {
+        took(&report.cases[*name], "resync", sha256).with_context(|| *name)?;
+    }
+    Ok(())
 }
 
 fn images_of(folder: &Path, name: &str) -> Vec<PathBuf> {
@@ -130,7 +181,7 @@ fn taken_by_md(bench: &Bench, all: &[Got], folder: &Path, tally: &Tally) -> Resu
     for Got { name, sha256, .. } in all {
         for (end, is_crashed) in [("crashed", true), ("stopped", false)] {
             let name = format!("{name}-{end}");
-            if tally.check(&name, took(&report.cases[&name], sha256)).is_some() {
+            if tally.check(&name, took(&report.cases[&name], "ppl", sha256)).is_some() {
                 tally
                     .count("partial parity logs that braid made on a running array and md took", 1);
                 tally.count("of these arrays after a crash", usize::from(is_crashed));
@@ -145,11 +196,11 @@ fn taken_by_md(bench: &Bench, all: &[Got], folder: &Path, tally: &Tally) -> Resu
     Ok(())
 }
 
-/// What md says of a log that braid made.
-fn took(case: &CaseReport, sha256: &str) -> Result<()> {
+/// What md says of an array whose log braid made.
+fn took(case: &CaseReport, kept: &str, sha256: &str) -> Result<()> {
     case.succeeded()?;
     let policy = case.value("policy")?;
-    ensure!(policy == "ppl", "md keeps {policy}");
+    ensure!(policy == kept, "md keeps {policy}");
     ensure!(case.value("sha256")? == sha256, "md reads something else");
     let found = case.value("mismatch_cnt")?;
     ensure!(found == "0", "md's check finds {found}");

@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 const ARRAYS_MIN: usize = 120;
 
 /// What is counted, in the order in which the closing line says it.
-const COUNTS: [&str; 55] = [
+const COUNTS: [&str; 56] = [
     "reads by braid, healthy",
     "reads by braid, with losses",
     "read over NBD",
@@ -69,6 +69,7 @@ const COUNTS: [&str; 55] = [
     "partial parity logs that braid made on a running array and md took",
     "of these arrays after a crash",
     "partial parity logs that md made or gave up and braid took",
+    "arrays that md took, to which braid had added a log of its own",
 ];
 
 #[derive(Default)]
