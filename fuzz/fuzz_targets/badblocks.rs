@@ -10,8 +10,17 @@ fuzz_target!(|input: &[u8]| {
     let Some(([size, shift], log)) = input.split_first_chunk::<2>() else { return };
     let size_sectors = u16::from(size % 9);
     let place = BadBlockLogPlace { offset_sectors: 16, size_sectors, shift: *shift };
-    let Ok(ranges) = BadBlockLog::parse(log, place) else { return };
-    assert!(ranges.len() <= 64 * usize::from(size_sectors));
+    let Ok(records) = BadBlockLog::parse(log, place) else { return };
+    assert!(records.len() <= 64 * usize::from(size_sectors));
+    let ranges = BadBlockLog::ranges(&records);
     let written = BadBlockLog::to_bytes(&ranges, place).expect("it came out of such a log");
-    assert_eq!(BadBlockLog::parse(&written, place), Ok(ranges));
+    let read = BadBlockLog::parse(&written, place).expect("it was written so");
+    assert_eq!(BadBlockLog::ranges(&read), ranges);
+    let mut sectors = vec![Vec::new(); usize::from(size_sectors)];
+    records.iter().for_each(|one| sectors[usize::from(one.log_sector)].push(one.range));
+    // One of zeroes alone names nothing, and is not written where others follow.
+    sectors.retain(|sector| !sector.is_empty());
+    let written = BadBlockLog::sectors_to_bytes(&sectors, place).expect("each has room");
+    let read = BadBlockLog::parse(&written, place).expect("it was written so");
+    assert_eq!(BadBlockLog::ranges(&read), ranges);
 });

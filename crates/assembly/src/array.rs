@@ -33,6 +33,8 @@ pub struct Occupant {
     /// Sectors of its data area that cannot be read, in order, apart from each other, within what the
     /// array uses.
     pub bad_sectors: Vec<Range<u64>>,
+    /// The same as its bad-block log has it, record by record: the sector of the log, and what the record names.
+    pub bad_records: Vec<(u16, Range<u64>)>,
 }
 
 impl Occupant {
@@ -565,30 +567,37 @@ fn replacements(roster: &Roster<'_>, geometry: &Geometry) -> Vec<(Slot, Occupant
 
 fn occupant(candidate: &Candidate<'_>, geometry: &Geometry, slot: Slot) -> Occupant {
     let recovered_until = candidate.superblock.device.recovery_offset_sectors;
+    let bad_records = bad_records(candidate, geometry.used_sectors(slot));
     Occupant {
         member: candidate.index,
         recovered_until: recovered_until.unwrap_or(u64::MAX),
-        bad_sectors: bad_sectors(candidate, geometry.used_sectors(slot)),
+        bad_sectors: bad_sectors(&bad_records),
+        bad_records,
     }
 }
 
 /// The bad-block log counts from the start of the device and may run into parts that the array does not use.
-fn bad_sectors(candidate: &Candidate<'_>, used_sectors: u64) -> Vec<Range<u64>> {
+fn bad_records(candidate: &Candidate<'_>, used_sectors: u64) -> Vec<(u16, Range<u64>)> {
     let superblock = candidate.superblock;
     if !superblock.state.features.contains(Features::BAD_BLOCKS) {
         return Vec::new();
     }
     let data_offset = superblock.device.data_offset_sectors;
     let logged = candidate.member.bad_blocks.as_deref().unwrap_or_default();
-    let mut ranges: Vec<Range<u64>> = logged
+    logged
         .iter()
-        .map(|bad| {
+        .map(|record| {
+            let bad = record.range;
             let end = bad.start_sector.saturating_add(bad.length_sectors);
             let start = bad.start_sector.saturating_sub(data_offset);
-            start..end.saturating_sub(data_offset).min(used_sectors)
+            (record.log_sector, start..end.saturating_sub(data_offset).min(used_sectors))
         })
-        .filter(|range| !range.is_empty())
-        .collect();
+        .filter(|(_, range)| !range.is_empty())
+        .collect()
+}
+
+fn bad_sectors(records: &[(u16, Range<u64>)]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = records.iter().map(|(_, range)| range.clone()).collect();
     ranges.sort_by_key(|range| range.start);
     ranges.dedup_by(|next, kept| {
         let touches = next.start <= kept.end;

@@ -120,7 +120,7 @@ pub use replay::{AssembledParityLog, AssembledReplay};
 pub use verdict::{Reason, Verdict};
 
 use braid_ondisk::{
-    BadBlockLogError, BadRange, Bitmap, BitmapError, JournalLog, JournalLogError, OwnLog, PplLog,
+    BadBlockLogError, BadRecord, Bitmap, BitmapError, JournalLog, JournalLogError, OwnLog, PplLog,
     PplLogError, Probe,
 };
 
@@ -136,7 +136,7 @@ pub struct ProbedMember {
     /// The superblocks and signatures on it.
     pub probe: Probe,
     /// Its bad-block log; empty where the superblock has none.
-    pub bad_blocks: Result<Vec<BadRange>, BadBlockLogError>,
+    pub bad_blocks: Result<Vec<BadRecord>, BadBlockLogError>,
     /// Its bitmap; `None` where there is no bitmap or its magic is not there.
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
     /// Its partial parity log; `None` where the superblock has none.

@@ -5,7 +5,7 @@ mod kit;
 use braid_assembly::{Options, Reason, Refusal, Verdict, assemble};
 use braid_geometry::{Family, Level};
 use braid_ondisk::{
-    BadBlockLogError, BadBlockLogPlace, BadRange, Features, Foreign, ForeignKind, Role,
+    BadBlockLogError, BadBlockLogPlace, BadRange, BadRecord, Features, Foreign, ForeignKind, Role,
     SuperblockError, SuperblockFault, Version,
 };
 use kit::{
@@ -311,15 +311,18 @@ fn bad_blocks_are_counted_from_the_data_and_merged_and_clipped() {
     edit(&mut members[0], |superblock| superblock.device.bad_block_log = Some(place));
     let data_offset = superblock(&members[0]).device.data_offset_sectors;
     let used = superblock(&members[0]).array.member_size_sectors;
-    let bad = |start: u64, length_sectors| BadRange { start_sector: start, length_sectors };
+    let bad = |log_sector, start: u64, length_sectors| BadRecord {
+        range: BadRange { start_sector: start, length_sectors },
+        log_sector,
+    };
     let log = vec![
-        bad(data_offset - 8, 4),
-        bad(data_offset - 2, 4),
-        bad(data_offset + 100, 8),
-        bad(data_offset + 108, 2),
-        bad(data_offset + 104, 1),
-        bad(data_offset + used - 1, 50),
-        bad(data_offset + used + 5, 1),
+        bad(0, data_offset - 8, 4),
+        bad(0, data_offset - 2, 4),
+        bad(0, data_offset + 100, 8),
+        bad(3, data_offset + 108, 2),
+        bad(0, data_offset + 104, 1),
+        bad(7, data_offset + used - 1, 50),
+        bad(0, data_offset + used + 5, 1),
     ];
     members[0].bad_blocks = Ok(log.clone());
     // Without the feature the log does not count.
@@ -328,6 +331,10 @@ fn bad_blocks_are_counted_from_the_data_and_merged_and_clipped() {
     let of = |slot: usize| slots[slot].as_ref().expect("an occupant").bad_sectors.clone();
     assert_eq!(of(0), [0..2, 100..110, used - 1..used]);
     assert_eq!(of(1), []);
+    // Whoever writes the log next is told where each record is.
+    let records = &slots[0].as_ref().expect("an occupant").bad_records;
+    let expected = [(0, 0..2), (0, 100..108), (3, 108..110), (0, 104..105), (7, used - 1..used)];
+    assert_eq!(*records, expected);
     let error = BadBlockLogError::Length { index: 0, length: 0 };
     members[0].bad_blocks = Err(error);
     let assembly = judge(&members);

@@ -9,7 +9,7 @@ use std::path::Path;
 use braid_assembly::ProbedMember;
 use braid_member::{Access, Holder, IdentityKey, Member, MemberError, OpenError, is_shortage};
 use braid_ondisk::{
-    BadBlockLog, BadBlockLogError, BadRange, Bitmap, BitmapError, Features, OwnLog, PplLog,
+    BadBlockLog, BadBlockLogError, BadRecord, Bitmap, BitmapError, Features, OwnLog, PplLog,
     PplLogError, Snippet, Superblock, UnvalidatedBitmap, probe, probe_ranges,
 };
 
@@ -86,7 +86,7 @@ fn bad_block_log(
     superblock: &Superblock,
     size_bytes: u64,
     read: Read<'_>,
-) -> Result<Result<Vec<BadRange>, BadBlockLogError>, CliError> {
+) -> Result<Result<Vec<BadRecord>, BadBlockLogError>, CliError> {
     let Some(place) = superblock.device.bad_block_log else { return Ok(Ok(Vec::new())) };
     if !superblock.state.features.contains(Features::BAD_BLOCKS) {
         return Ok(Ok(Vec::new()));

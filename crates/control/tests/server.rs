@@ -203,6 +203,7 @@ impl Served for Fake {
                 differing_sectors: 0,
                 written_sectors: 1,
                 unmade_sectors: 0,
+                named_sectors: 0,
                 found: Found::default(),
             }],
             last_jobs: Vec::new(),

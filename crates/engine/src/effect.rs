@@ -242,6 +242,16 @@ pub enum Report {
         /// How many.
         sectors: u32,
     },
+    /// What could not be read, or is not to be believed, was written again, from what the others say; and the member did not take
+    /// it. Nothing is lost that was not: its log is to name it.
+    Unmended {
+        /// How, and which.
+        cause: Cause,
+        /// First sector, of the member's data area.
+        start: MemberSector,
+        /// How many.
+        sectors: u32,
+    },
     /// A client reads what a member that is being recovered does not hold yet: it has to be made from the others.
     Lacking {
         /// First sector of it, of the member.

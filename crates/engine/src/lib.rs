@@ -35,6 +35,7 @@
 #![forbid(unsafe_code)]
 
 pub mod array;
+mod bad_log;
 pub mod buffer;
 pub mod cause;
 pub mod computation;
@@ -57,6 +58,7 @@ mod time;
 mod tuning;
 pub mod work;
 
+pub use bad_log::{BadLog, BadLogWrite};
 pub use counters::{CacheCounters, Counters};
 pub use ranges::{BadBlocks, BadRange, MemberRange, MemberRanges};
 pub use shard::{PREFETCH_PIECES, Shard};

@@ -27,7 +27,7 @@ use crate::array::{
 };
 use crate::ids::MemberId;
 use crate::request::Regions;
-use crate::{BadBlocks, BadRange, CacheConfig};
+use crate::{BadBlocks, BadLog, BadRange, CacheConfig};
 
 /// How the driver wants to run it.
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +45,6 @@ pub struct Manner {
     /// Milliseconds without a write after which the superblocks turn clean.
     pub clean_delay_ms: u64,
 }
-
-/// Records of eight bytes in a sector of a bad-block log.
-const RECORDS_PER_SECTOR: u32 = 64;
 
 /// A member that takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +106,7 @@ pub fn opening<'a>(
         members.push(Joined { index, recovered_sectors });
         numbers.push(number);
         tears |= can_tear(superblock);
-        Ok(Name { id, number, bad_block_records: bad_block_records(superblock) })
+        Ok(Name { id, number, bad_log_sectors: bad_log_sectors(superblock) })
     };
     let mut slots = Vec::new();
     for occupant in &assembled.slots {
@@ -135,7 +132,7 @@ pub fn opening<'a>(
     let spare = |index: usize, name: Name| SpareSetup {
         id: name.id,
         device_number: name.number,
-        bad_block_records: name.bad_block_records,
+        bad_log_sectors: name.bad_log_sectors,
         tears: false,
         returns: None,
         parity_log: parity_log(index),
@@ -211,13 +208,13 @@ fn replacement_held(assembled: &AssembledArray, replacement: &Occupant) -> u64 {
 struct Name {
     id: MemberId,
     number: u16,
-    bad_block_records: u32,
+    bad_log_sectors: u16,
 }
 
-/// Records that a member's bad-block log has room for; 0 where none is written. Those are in its first sector, so that a power cut
-/// leaves all of them or none. A log in units of more than a sector is left as it is, and so is one whose place is not its own.
+/// Sectors of a member's bad-block log; 0 where none is written. A log in units of more than a sector is left as it is, and so is one whose
+/// place is not its own.
 #[must_use]
-pub fn bad_block_records(superblock: &Superblock) -> u32 {
+pub fn bad_log_sectors(superblock: &Superblock) -> u16 {
     let Some(log) = superblock.device.bad_block_log else { return 0 };
     let Some(start) = superblock.bad_block_log_offset_bytes() else { return 0 };
     let end = start + u64::from(log.size_sectors) * SECTOR_BYTES;
@@ -230,7 +227,7 @@ pub fn bad_block_records(superblock: &Superblock) -> u32 {
         && is_apart(data, data_length)
         && bitmap.is_none_or(|start| is_apart(start, SECTOR_BYTES));
     let is_plain = log.shift == 0 && (1..=BAD_BLOCK_LOG_SECTORS_MAX).contains(&log.size_sectors);
-    if is_own && is_plain { RECORDS_PER_SECTOR } else { 0 }
+    if is_own && is_plain { log.size_sectors } else { 0 }
 }
 
 /// What a device holds that was a member of this array before, by what it says of itself (`found`) and a member that is in a slot
@@ -260,14 +257,16 @@ pub fn returns(
 }
 
 fn member_setup(occupant: &Occupant, name: Name) -> MemberSetup {
-    let Name { id, number: device_number, bad_block_records } = name;
-    let bad = occupant.bad_sectors.iter().map(|range| BadRange {
+    let Name { id, number: device_number, bad_log_sectors } = name;
+    let range = |range: &std::ops::Range<u64>| BadRange {
         start: MemberSector(range.start),
         sectors: range.end - range.start,
-    });
-    let bad_blocks = BadBlocks::new(bad.collect());
+    };
+    let bad_blocks = BadBlocks::new(occupant.bad_sectors.iter().map(range).collect());
+    let records = occupant.bad_records.iter().map(|(sector, named)| (*sector, range(named)));
+    let bad_log = BadLog::new(bad_log_sectors, records);
     let recovered_sectors = occupant.recovered_until;
-    MemberSetup { id, device_number, recovered_sectors, bad_blocks, bad_block_records }
+    MemberSetup { id, device_number, recovered_sectors, bad_blocks, bad_log }
 }
 
 /// Whether superblocks are to name a bitmap. The newest is believed: a change of that may not have reached the others.

@@ -9,9 +9,7 @@
 
 use braid_geometry::MemberSector;
 use braid_hooks::{Bug, planted, spoiled};
-
-/// Sectors that a record of md's log can name.
-const RECORD_SECTORS_MAX: u64 = 512;
+use braid_ondisk::bad_blocks::RECORD_SECTORS_MAX;
 
 /// One range of a member's data area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +75,18 @@ impl MemberRanges {
         self.ranges.iter().map(|range| range.sectors.div_ceil(RECORD_SECTORS_MAX)).sum()
     }
 
+    /// What each of these records names.
+    pub(crate) fn by_record(&self) -> impl DoubleEndedIterator<Item = MemberRange> {
+        self.ranges.iter().flat_map(|range| {
+            let (start, count) = (range.start.0, range.sectors.div_ceil(RECORD_SECTORS_MAX));
+            (0..count).map(move |index| {
+                let passed = index * RECORD_SECTORS_MAX;
+                let sectors = (range.sectors - passed).min(RECORD_SECTORS_MAX);
+                MemberRange { start: MemberSector(start + passed), sectors }
+            })
+        })
+    }
+
     /// These, and those of the other.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
@@ -96,6 +106,38 @@ impl MemberRanges {
         let left = self.ranges.iter().flat_map(rest);
         let range = |(start, end)| MemberRange { start: MemberSector(start), sectors: end - start };
         Self { ranges: left.map(range).collect() }
+    }
+
+    /// These without those of the other.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        let end_of = |range: &MemberRange| range.start.0.saturating_add(range.sectors);
+        let mut ranges = Vec::new();
+        let mut holes = other.ranges.iter().peekable();
+        for range in &self.ranges {
+            let (mut at, end) = (range.start.0, end_of(range));
+            let mut push = |from: u64, to: u64| {
+                if from < to {
+                    ranges.push(MemberRange { start: MemberSector(from), sectors: to - from });
+                }
+            };
+            while let Some(hole) = holes.next_if(|hole| end_of(hole) <= end) {
+                push(at, hole.start.0);
+                at = at.max(end_of(hole));
+            }
+            // The last one may reach into the next of these.
+            match holes.peek().filter(|hole| hole.start.0 < end) {
+                Some(hole) => push(at, hole.start.0),
+                None => push(at, end),
+            }
+        }
+        Self { ranges }
+    }
+
+    /// What is in both.
+    #[must_use]
+    pub fn common(&self, other: &Self) -> Self {
+        self.difference(&self.difference(other))
     }
 
     /// Whether all of the `sectors` sectors from `start` on are in them.
@@ -174,6 +216,26 @@ mod tests {
         {
             assert_eq!(bad.contains(MemberSector(start), sectors), expected, "{start}+{sectors}");
         }
+    }
+
+    #[test]
+    fn sets_are_taken_from_each_other() {
+        // Every two sets of eight sectors.
+        let set_of = |bits: u64| {
+            let sectors = (0..8).filter(|sector| bits >> sector & 1 == 1);
+            BadBlocks::new(sectors.map(|sector| range(sector, 1)).collect())
+        };
+        let sets: Vec<BadBlocks> = (0..256).map(set_of).collect();
+        for (one, a) in (0_usize..).zip(&sets) {
+            for (other, b) in (0_usize..).zip(&sets) {
+                assert_eq!(a.difference(b), sets[one & !other], "{a:?} {b:?}");
+                assert_eq!(a.common(b), sets[one & other], "{a:?} {b:?}");
+            }
+        }
+        let long = BadBlocks::new(vec![range(8, 1100), range(2000, 512)]);
+        let records: Vec<_> = long.by_record().collect();
+        assert_eq!(records, [range(8, 512), range(520, 512), range(1032, 76), range(2000, 512)]);
+        assert_eq!(records.len() as u64, long.records());
     }
 
     #[test]

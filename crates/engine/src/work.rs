@@ -25,11 +25,10 @@ pub struct Work {
     /// What to do.
     pub task: Task,
     /// The first sector. On levels with parity it is one of the data area of each member: where a band begins, a multiple of
-    /// [`crate::Shard::block_sectors`], or inside of one for a task that fills or levels members. On levels with copies it is one of
-    /// the array.
+    /// [`crate::Shard::block_sectors`], or inside of one. On levels with copies it is one of the array.
     pub start: u64,
-    /// How many: [`crate::Shard::block_sectors`] on levels with parity, or fewer inside of one band for a task that fills or levels
-    /// members; on levels with copies as many, or fewer, all of one region.
+    /// How many: [`crate::Shard::block_sectors`] on levels with parity, or fewer inside of one band; on levels with copies as
+    /// many, or fewer, all of one region.
     pub sectors: u32,
 }
 
@@ -47,7 +46,7 @@ pub enum Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Read all of it, and say where its parity is not what its data makes it, or its copies differ, and which member is
-    /// wrong, as far as that can be known. Nothing is written but what could not be read.
+    /// wrong, as far as that can be known. Nothing is written but what could not be read, or what a bad-block log names.
     Compare,
     /// The same, and write again what is known to be wrong, from the others. What is not known is left as it is.
     Repair,

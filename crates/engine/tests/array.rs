@@ -7,7 +7,7 @@ use braid_engine::array::{
 use braid_engine::cause::{self, Answer, Cause};
 use braid_engine::effect::Report;
 use braid_engine::request::{Regions, RequestId, ShardIndex};
-use braid_engine::{BadBlocks, Instant};
+use braid_engine::{BadBlocks, BadLog, Instant};
 use braid_geometry::{Geometry, Level, Shape, default_layout};
 use braid_ondisk::{BitmapSuperblock, Bits, LogPlace, OwnLogPlace, PplPlace};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup
             device_number: slot,
             recovered_sectors: recovered(slot),
             bad_blocks: BadBlocks::default(),
-            bad_block_records: 0,
+            bad_log: BadLog::default(),
         })
     };
     let geometry = Geometry::new(&shape).expect("a plain shape");
@@ -190,7 +190,7 @@ fn array_with_spare(level: Level, slots: u16) -> Array {
     let spares = vec![SpareSetup {
         id,
         device_number,
-        bad_block_records: 0,
+        bad_log_sectors: 0,
         tears: false,
         returns: None,
         parity_log: None,

@@ -4,7 +4,7 @@ use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, MemberSetup,
 use braid_engine::cause::Cause;
 use braid_engine::effect::{Pace, Report};
 use braid_engine::request::{Regions, ShardIndex};
-use braid_engine::{BadBlocks, Instant, SitOut};
+use braid_engine::{BadBlocks, BadLog, Instant, SitOut};
 use braid_geometry::{Geometry, Level, Shape};
 
 const MS: u64 = 1_000_000;
@@ -31,7 +31,7 @@ impl Told {
             device_number: slot,
             recovered_sectors: u64::MAX,
             bad_blocks: BadBlocks::default(),
-            bad_block_records: 0,
+            bad_log: BadLog::default(),
         };
         let geometry = Geometry::new(&shape).expect("a plain shape");
         let mut array = Array::new(ArraySetup {

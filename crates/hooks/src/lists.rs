@@ -253,6 +253,20 @@ named! {
         LogsUnawaited = "logs-unawaited",
         /// Bad-block logs: what could not be made stays bad, though clients have written it.
         BadBlockStays = "bad-block-stays",
+        /// Bad-block logs: each write packs all records anew, from the first sector on.
+        BadRecordsRepacked = "bad-records-repacked",
+        /// Bad-block logs: a record that a sector has no room for is in its new one and out of the old by the same write.
+        BadRecordsMovedAtOnce = "bad-records-moved-at-once",
+        /// Bad-block logs: what md left behind the last sector of a log is taken for blank.
+        BadLogTailTrusted = "bad-log-tail-trusted",
+        /// Bad-block logs: a check leaves what a log names as it is.
+        NamedIsLeft = "named-is-left",
+        /// Bad-block logs: what a member did not take again counts as written.
+        UnmendedForgotten = "unmended-forgotten",
+        /// Bad-block logs: a member that does not take again what it holds badly is out.
+        UnmendedIsLost = "unmended-is-lost",
+        /// Bad-block logs: what other members' logs name stays named when a member was filled.
+        OthersStayNamed = "others-stay-named",
         /// Bad-block logs: of a member that was further than the others, what it holds is given up as well.
         HeldIsGivenUp = "held-is-given-up",
         /// Array: of two members that are to be filled, the second waits until the first is.
@@ -845,6 +859,12 @@ named! {
         BadBlockMarked = "bad-block-marked",
         /// A bad-block log is to name a range no more: it has been written.
         BadBlockCleared = "bad-block-cleared",
+        /// A sector of a bad-block log has no room for what is left of its records: one is written into another first.
+        BadBlockMoved = "bad-block-moved",
+        /// Of a bad-block log only the sectors that change are written.
+        BadBlockLogInPart = "bad-block-log-in-part",
+        /// A member did not take again what it holds badly: its log is to name it.
+        MendFails = "mend-fails",
         /// There is no room in a bad-block log, or no log.
         BadBlockLogFull = "bad-block-log-full",
         /// Array: a job could not be finished.

@@ -12,20 +12,29 @@
 //! **Which sectors?** md counts them from the start of the *device*, not of the data area: it adds the data offset
 //! before it looks one up. [`BadRange`] keeps md's counting.
 //!
+//! **Which log sector?** The log has no checksum, and a power cut tears it between sectors. So a record says which sector of the log
+//! it is in ([`BadRecord`]), for whoever writes the log: what stays in its sector is there whatever a cut leaves. md ends at the first
+//! record of ones; so a sector that others follow is filled up with a record that it has already
+//! [check: a_log_is_read_to_its_end_though_a_sector_is_not_full].
+//!
 //! The log counts only if the superblock has [`crate::Features::BAD_BLOCKS`]; that check is the caller's.
 
 use thiserror::Error;
 
-use crate::limits::SECTOR_BYTES;
+use crate::limits::{BAD_BLOCK_LOG_SECTORS_MAX, SECTOR_BYTES};
 
 /// Bits of a record that hold the length.
 const LENGTH_BITS: u32 = 10;
 /// The longest run that md puts in one record, in units of `1 << shift` sectors.
-const LENGTH_MAX: u64 = 512;
+pub const RECORD_SECTORS_MAX: u64 = 512;
 /// The record after the last.
 const END: u64 = u64::MAX;
 /// Bytes of one record.
 const RECORD_BYTES: u64 = 8;
+/// No log has more records: whoever asks for more is told before they are made.
+const RECORDS_MAX: usize = BAD_BLOCK_LOG_SECTORS_MAX as usize * RECORDS_PER_SECTOR;
+/// Records of one sector.
+pub const RECORDS_PER_SECTOR: usize = (SECTOR_BYTES / RECORD_BYTES) as usize;
 
 /// Where a member keeps its bad-block log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,6 +54,15 @@ pub struct BadRange {
     pub start_sector: u64,
     /// Sectors; never 0.
     pub length_sectors: u64,
+}
+
+/// One record of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BadRecord {
+    /// What it names.
+    pub range: BadRange,
+    /// The sector of the log that it is in, from 0.
+    pub log_sector: u16,
 }
 
 /// What can be wrong with a bad-block log.
@@ -86,37 +104,55 @@ pub enum BadBlockLogError {
     },
 }
 
-/// Reads and writes bad-block logs. A type without values: the list of ranges is the value.
+/// Reads and writes bad-block logs. A type without values: the list of records is the value.
 #[derive(Debug, Clone, Copy)]
 pub enum BadBlockLog {}
 
 impl BadBlockLog {
-    /// The ranges in the log at `place`, in order of their first sector. `bytes` start at the log.
+    /// The records of the log at `place`, in order of their first sector, each once for each sector of the log. `bytes` start at the log.
     ///
     /// An all-zero record is skipped: some mdadm versions left logs of zeroes behind.
     ///
     /// # Errors
     /// Too few bytes, or a record that makes no sense; then no part of the log is believed.
-    pub fn parse(bytes: &[u8], place: BadBlockLogPlace) -> Result<Vec<BadRange>, BadBlockLogError> {
+    pub fn parse(
+        bytes: &[u8],
+        place: BadBlockLogPlace,
+    ) -> Result<Vec<BadRecord>, BadBlockLogError> {
         let needed_bytes = u64::from(place.size_sectors) * SECTOR_BYTES;
         let cut_off = BadBlockLogError::CutOff { present_bytes: bytes.len() as u64, needed_bytes };
         let log = usize::try_from(needed_bytes)
             .ok()
             .and_then(|needed| bytes.get(..needed))
             .ok_or(cut_off)?;
-        let mut ranges = Vec::new();
+        let mut records = Vec::new();
         for (index, record) in log.as_chunks::<8>().0.iter().enumerate() {
+            let log_sector = u16::try_from(index / RECORDS_PER_SECTOR).expect("as many as it has");
             match u64::from_le_bytes(*record) {
                 END => break,
                 0 => {}
-                record => ranges.push(decode(index, record, place.shift)?),
+                record => {
+                    let range = decode(index, record, place.shift)?;
+                    records.push(BadRecord { range, log_sector });
+                }
             }
         }
-        ranges.sort_unstable();
-        Ok(ranges)
+        records.sort_unstable();
+        records.dedup();
+        Ok(records)
     }
 
-    /// The bytes of a log at `place` with these ranges; runs that are too long for one record take several.
+    /// What records name, each range once, in order.
+    #[must_use]
+    pub fn ranges(records: &[BadRecord]) -> Vec<BadRange> {
+        let mut ranges: Vec<BadRange> = records.iter().map(|record| record.range).collect();
+        ranges.sort_unstable();
+        ranges.dedup();
+        ranges
+    }
+
+    /// The bytes of a log at `place` with these ranges, packed as md packs them: one behind the other. Runs that are too long for one
+    /// record take several.
     ///
     /// # Errors
     /// A range that is not a multiple of the log's unit or beyond 54 bits, or too many of them.
@@ -124,41 +160,80 @@ impl BadBlockLog {
         ranges: &[BadRange],
         place: BadBlockLogPlace,
     ) -> Result<Vec<u8>, BadBlockLogError> {
-        let length_bytes = u64::from(place.size_sectors) * SECTOR_BYTES;
-        let room = length_bytes / RECORD_BYTES;
-        let mut bytes = Vec::new();
-        let mut records = 0;
-        for (index, range) in ranges.iter().enumerate() {
-            let unaligned = BadBlockLogError::Unaligned { start_sector: range.start_sector };
-            let unit = 1_u64.checked_shl(u32::from(place.shift)).ok_or(unaligned)?;
-            if !range.start_sector.is_multiple_of(unit)
-                || !range.length_sectors.is_multiple_of(unit)
-                || range.length_sectors == 0
-            {
-                return Err(unaligned);
-            }
-            let (mut start, mut left) = (range.start_sector / unit, range.length_sectors / unit);
-            while left > 0 {
-                records += 1;
-                let length = left.min(LENGTH_MAX);
-                if records as u64 > room {
-                    return Err(BadBlockLogError::Full { records });
-                }
-                if start >= 1 << (u64::BITS - LENGTH_BITS) {
-                    return Err(BadBlockLogError::Sector { index });
-                }
-                bytes.extend_from_slice(&((start << LENGTH_BITS) | length).to_le_bytes());
-                (start, left) = (start + length, left - length);
-            }
-        }
-        bytes.resize(usize::try_from(length_bytes).unwrap_or(usize::MAX), 0xff);
-        Ok(bytes)
+        let records = encode(ranges, place.shift)?;
+        let sectors: Vec<&[u64]> = records.chunks(RECORDS_PER_SECTOR).collect();
+        lay_out(&sectors, place)
     }
+
+    /// The bytes of a log at `place` whose sectors name these ranges, each for itself. Sectors behind the last that names something may be
+    /// left out.
+    ///
+    /// # Errors
+    /// As [`Self::to_bytes`] says; each sector has room for [`RECORDS_PER_SECTOR`] records.
+    ///
+    /// # Panics
+    /// A sector names nothing, and one behind it does: md would not read that one.
+    pub fn sectors_to_bytes(
+        sectors: &[Vec<BadRange>],
+        place: BadBlockLogPlace,
+    ) -> Result<Vec<u8>, BadBlockLogError> {
+        let records = sectors.iter().map(|ranges| encode(ranges, place.shift));
+        let records: Vec<Vec<u64>> = records.collect::<Result<_, _>>()?;
+        let records: Vec<&[u64]> = records.iter().map(Vec::as_slice).collect();
+        lay_out(&records, place)
+    }
+}
+
+/// The bytes of a log whose sectors hold these records.
+fn lay_out(sectors: &[&[u64]], place: BadBlockLogPlace) -> Result<Vec<u8>, BadBlockLogError> {
+    let used = sectors.iter().rposition(|records| !records.is_empty()).map_or(0, |last| last + 1);
+    let fullest = sectors.iter().map(|records| records.len()).max().unwrap_or(0);
+    if used > usize::from(place.size_sectors) || fullest > RECORDS_PER_SECTOR {
+        let records = sectors.iter().map(|records| records.len()).sum();
+        return Err(BadBlockLogError::Full { records });
+    }
+    let mut bytes = Vec::new();
+    for (index, records) in sectors.iter().enumerate().take(used) {
+        let first = *records.first().expect("no sector is empty that others follow");
+        let filler = if index + 1 < used { first } else { END };
+        let all = records.iter().copied().chain(std::iter::repeat(filler));
+        bytes.extend(all.take(RECORDS_PER_SECTOR).flat_map(u64::to_le_bytes));
+    }
+    bytes.resize(usize::from(place.size_sectors) * RECORDS_PER_SECTOR * 8, 0xff);
+    Ok(bytes)
+}
+
+/// The records that ranges take.
+fn encode(ranges: &[BadRange], shift: u8) -> Result<Vec<u64>, BadBlockLogError> {
+    let mut records = Vec::new();
+    for (index, range) in ranges.iter().enumerate() {
+        let unaligned = BadBlockLogError::Unaligned { start_sector: range.start_sector };
+        let unit = 1_u64.checked_shl(u32::from(shift)).ok_or(unaligned)?;
+        if !range.start_sector.is_multiple_of(unit)
+            || !range.length_sectors.is_multiple_of(unit)
+            || range.length_sectors == 0
+        {
+            return Err(unaligned);
+        }
+        let (mut start, mut left) = (range.start_sector / unit, range.length_sectors / unit);
+        while left > 0 {
+            let length = left.min(RECORD_SECTORS_MAX);
+            if records.len() == RECORDS_MAX {
+                return Err(BadBlockLogError::Full { records: RECORDS_MAX + 1 });
+            }
+            if start >= 1 << (u64::BITS - LENGTH_BITS) {
+                return Err(BadBlockLogError::Sector { index });
+            }
+            records.push((start << LENGTH_BITS) | length);
+            (start, left) = (start + length, left - length);
+        }
+    }
+    Ok(records)
 }
 
 fn decode(index: usize, record: u64, shift: u8) -> Result<BadRange, BadBlockLogError> {
     let length = record & ((1 << LENGTH_BITS) - 1);
-    if length == 0 || length > LENGTH_MAX {
+    if length == 0 || length > RECORD_SECTORS_MAX {
         return Err(BadBlockLogError::Length { index, length });
     }
     let unit = 1_u64.checked_shl(u32::from(shift)).ok_or(BadBlockLogError::Sector { index })?;
@@ -185,11 +260,11 @@ mod tests {
         let mut bytes = vec![0xff; 4096];
         bytes[..8].copy_from_slice(&((2056_u64 << 10) | 3).to_le_bytes());
         let range = BadRange { start_sector: 2056, length_sectors: 3 };
-        assert_eq!(BadBlockLog::parse(&bytes, PLACE), Ok(vec![range]));
-        let shifted = BadRange { start_sector: 2056 * 8, length_sectors: 24 };
+        assert_eq!(BadBlockLog::parse(&bytes, PLACE), Ok(vec![BadRecord { range, log_sector: 0 }]));
+        let range = BadRange { start_sector: 2056 * 8, length_sectors: 24 };
         assert_eq!(
             BadBlockLog::parse(&bytes, BadBlockLogPlace { shift: 3, ..PLACE }),
-            Ok(vec![shifted])
+            Ok(vec![BadRecord { range, log_sector: 0 }])
         );
     }
 
@@ -222,7 +297,33 @@ mod tests {
             Err(BadBlockLogError::Full { records: 513 })
         );
         let bytes = BadBlockLog::to_bytes(&ranges[..512], PLACE).unwrap();
-        assert_eq!(BadBlockLog::parse(&bytes, PLACE).unwrap(), ranges[..512]);
+        let read = BadBlockLog::parse(&bytes, PLACE).unwrap();
+        assert_eq!(BadBlockLog::ranges(&read), ranges[..512]);
+        let sectors: Vec<_> = read.iter().map(|record| usize::from(record.log_sector)).collect();
+        assert_eq!(sectors, (0..512).map(|index| index / 64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_log_is_read_to_its_end_though_a_sector_is_not_full() {
+        let bad = |start_sector, length_sectors| BadRange { start_sector, length_sectors };
+        let sectors = [vec![bad(70, 8), bad(90, 1)], vec![bad(10, 600)], Vec::new()];
+        let bytes = BadBlockLog::sectors_to_bytes(&sectors, PLACE).unwrap();
+        let expected = [(10, 512, 1), (70, 8, 0), (90, 1, 0), (522, 88, 1)];
+        let expected = expected
+            .map(|(start, length, log_sector)| BadRecord { range: bad(start, length), log_sector });
+        assert_eq!(BadBlockLog::parse(&bytes, PLACE).unwrap(), expected);
+        // md would end at the first record of ones, and take one of zeroes for nonsense.
+        assert!(
+            bytes[..512 + 16]
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .all(|one| *one != [0xff; 8] && *one != [0; 8])
+        );
+        assert!(bytes[512 + 16..].iter().all(|byte| *byte == 0xff));
+        let too_many = [(0..65).map(|n| bad(n * 10, 1)).collect::<Vec<_>>()];
+        let full = BadBlockLogError::Full { records: 65 };
+        assert_eq!(BadBlockLog::sectors_to_bytes(&too_many, PLACE), Err(full));
     }
 
     proptest! {
@@ -237,6 +338,7 @@ mod tests {
             let bytes = BadBlockLog::to_bytes(&ranges, place).unwrap();
             prop_assert_eq!(bytes.len(), 4096);
             let read = BadBlockLog::parse(&bytes, place).unwrap();
+            let read: Vec<_> = read.iter().map(|record| record.range).collect();
             let sectors = |ranges: &[BadRange]| ranges.iter().map(|r| r.length_sectors).sum::<u64>();
             prop_assert_eq!(sectors(&read), sectors(&ranges));
             for part in &read {

@@ -43,7 +43,7 @@ pub mod probe;
 mod snippet;
 pub mod superblock;
 
-pub use bad_blocks::{BadBlockLog, BadBlockLogError, BadBlockLogPlace, BadRange};
+pub use bad_blocks::{BadBlockLog, BadBlockLogError, BadBlockLogPlace, BadRange, BadRecord};
 pub use bitmap::{Bitmap, BitmapError, BitmapKind, BitmapSuperblock, UnvalidatedBitmap};
 pub use bits::Bits;
 pub use checksum::{checksum_v0, checksum_v1};

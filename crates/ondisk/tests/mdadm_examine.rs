@@ -159,6 +159,15 @@ fn bad_blocks_read_the_same() {
     for line in ["5000 for 8 sectors", "70000 for 512 sectors", "70512 for 88 sectors"] {
         assert!(report.lines().any(|found| found.trim() == line), "{line}: {report}");
     }
+    // A sector that others follow is filled up, and mdadm reads on.
+    let sectors = [vec![ranges[0]], vec![ranges[1]]];
+    let log = BadBlockLog::sectors_to_bytes(&sectors, place).unwrap();
+    let parts = [(superblock.offset_bytes(), superblock.to_bytes()), (log_offset, log)];
+    let parts: Vec<_> = parts.iter().map(|(offset, bytes)| (*offset, bytes.as_slice())).collect();
+    let report = mdadm("--examine-badblocks", &parts).expect("it ran before");
+    for line in ["5000 for 8 sectors", "70000 for 512 sectors", "70512 for 88 sectors"] {
+        assert!(report.lines().any(|found| found.trim() == line), "{line}: {report}");
+    }
 }
 
 #[test]

@@ -400,10 +400,10 @@ impl Core {
                 log::superblock(handle, state);
                 Some(handle.next_superblock(state, time))
             }
-            MetadataRecord::BadBlocks(bad) => {
+            MetadataRecord::BadBlocks(write) => {
                 let handle = members.get(member)?;
-                log::bad_blocks(handle, bad);
-                Some(handle.next_bad_blocks(bad))
+                log::bad_blocks(handle, write);
+                Some(handle.next_bad_blocks(write))
             }
             MetadataRecord::ParityLog(record) => Some(members.get(member)?.next_parity_log(record)),
             MetadataRecord::Journal(record, piece) => {

@@ -18,7 +18,7 @@ use braid_engine::array::{BitmapRecord, MemberId, Notice, SuperblockState};
 use braid_engine::cause::Cause;
 use braid_engine::request::{ByteOperation, ByteRequest, Fault, Operation, Request};
 use braid_engine::work::Found;
-use braid_engine::{BadBlocks, Instant};
+use braid_engine::{BadLogWrite, Instant};
 use braid_geometry::SECTOR_BYTES;
 use tracing::{debug, error, field, info, trace, warn};
 
@@ -74,12 +74,12 @@ pub(crate) fn superblock(member: &MemberHandle, state: &SuperblockState) {
 }
 
 /// A member's bad-block log is about to be written.
-pub(crate) fn bad_blocks(member: &MemberHandle, bad: &BadBlocks) {
+pub(crate) fn bad_blocks(member: &MemberHandle, write: &BadLogWrite) {
     debug!(
         target: MEMBER,
         member = %member.path().display(),
         slot = member.slot(),
-        sectors = bad.sectors(),
+        sectors = write.says.named().sectors(),
         "bad-block log write"
     );
 }

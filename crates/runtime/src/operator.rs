@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use braid_engine::array::{Array, MemberId, MemberRefusal, Returns, SpareSetup, Wish};
-use braid_engine::open::{bad_block_records, can_tear, returns};
+use braid_engine::open::{bad_log_sectors, can_tear, returns};
 use braid_geometry::Slot;
 use braid_member::{IdentityKey, Member};
 use braid_ondisk::{JoinError, LogPlace, Superblock};
@@ -94,7 +94,7 @@ impl Volume {
         let _one = core.membership.lock().expect("changing members does not panic");
         let Newcomer { uuid, wanted, found } = *newcomer;
         let (superblock, number) = self.joining(device.size_bytes(), uuid)?;
-        let bad_block_records = bad_block_records(&superblock);
+        let bad_log_sectors = bad_log_sectors(&superblock);
         let (tears, parity_log) = (can_tear(&superblock), self.parity_log_of(&superblock)?);
         let returns = found.and_then(|found| self.returns(found));
         let id = core.members.load().next_id();
@@ -103,7 +103,7 @@ impl Volume {
         core.schedule_again();
         named(id);
         let newcomer =
-            SpareSetup { id, device_number: number, bad_block_records, tears, returns, parity_log };
+            SpareSetup { id, device_number: number, bad_log_sectors, tears, returns, parity_log };
         let change = MemberChange::Add(newcomer, wanted);
         core.change_members(change).inspect_err(|_| core.close_member(id))?;
         Ok(id)

@@ -109,7 +109,8 @@ fn a_sector_that_nobody_holds_costs_itself_and_not_the_rebuild() {
         let named = || array.assemble().0[usize::from(slots)].bad_blocks.clone().expect("a log");
         let is_named = |sector: u64| {
             named().iter().any(|one| {
-                (one.start_sector..one.start_sector + one.length_sectors).contains(&sector)
+                (one.range.start_sector..one.range.start_sector + one.range.length_sectors)
+                    .contains(&sector)
             })
         };
         assert!(is_named(data_offset + 1000), "{level}: {:?}", named());

@@ -24,9 +24,9 @@ mod world;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use braid_engine::BadBlocks;
-use braid_geometry::{Geometry, Slot};
-use braid_ondisk::{BadBlockLog, BadBlockLogPlace, BadRange, Features, Superblock};
+use braid_engine::{BadBlocks, MemberRange};
+use braid_geometry::{Geometry, MemberSector, Slot};
+use braid_ondisk::{BadBlockLog, BadBlockLogPlace, BadRange, BadRecord, Features, Superblock};
 
 use crate::content::{SECTOR, bytes};
 use crate::disk::Disk;
@@ -48,10 +48,24 @@ struct Log {
     /// What must be on the disk.
     bytes: Vec<u8>,
     is_damaged: bool,
-    /// What may be on the disk in its place: a write of it has failed, or was cut short.
-    other: Option<Vec<Range<u64>>>,
+    /// What is to be on the disk: a write of it is under way, has failed, or was cut short.
+    other: Option<BadBlocks>,
+    /// What it names whatever a power cut takes back of such writes, and what it may name.
+    bounds: (BadBlocks, BadBlocks),
     /// The engine has written it: superblocks may say so a little later.
     is_rewritten: bool,
+}
+
+fn set_of(ranges: &[Range<u64>]) -> BadBlocks {
+    let range = |range: &Range<u64>| MemberRange {
+        start: MemberSector(range.start),
+        sectors: range.end - range.start,
+    };
+    BadBlocks::new(ranges.iter().map(range).collect())
+}
+
+fn ranges_of(set: &BadBlocks) -> Vec<Range<u64>> {
+    set.ranges().iter().map(|one| one.start.0..one.start.0 + one.sectors).collect()
 }
 
 /// All logs of a world that have something in them, or had.
@@ -83,10 +97,29 @@ impl Log {
             bytes: Vec::new(),
             is_damaged: false,
             other: None,
+            bounds: <_>::default(),
             is_rewritten: false,
         };
+        log.is_sure();
         log.bytes = log.to_bytes(data_offset);
         log
+    }
+
+    /// All of it is durable.
+    fn is_sure(&mut self) {
+        let set = set_of(&self.ranges);
+        (self.other, self.bounds) = (None, (set.clone(), set));
+    }
+
+    /// What a disk's log names of its data area.
+    fn read(&self, disk: &Disk, data_offset: u64) -> BadBlocks {
+        let on_disk = &disk.seen[bytes(self.start, u64::from(self.place.size_sectors))];
+        let records = BadBlockLog::parse(on_disk, self.place).expect("a log that was written");
+        let range = |record: &BadRecord| MemberRange {
+            start: MemberSector(record.range.start_sector - data_offset),
+            sectors: record.range.length_sectors,
+        };
+        BadBlocks::new(records.iter().map(range).collect())
     }
 
     fn to_bytes(&self, data_offset: u64) -> Vec<u8> {
@@ -156,6 +189,17 @@ impl BadLogs {
         self.gather(geometry);
     }
 
+    /// Behind the end of a disk's log lies what was there before it: records that do not count.
+    #[cfg(any(test, braid_hooks))]
+    pub(crate) fn leave_behind(&mut self, (index, disk): (usize, &mut Disk), data_offset: u64) {
+        let log = self.logs.iter_mut().find(|log| log.disk == index).expect("it has a log");
+        let end = log.ranges.len() * 8 / SECTOR + 1;
+        for (number, record) in (0_u64..).zip(log.bytes[end * SECTOR..].as_chunks_mut::<8>().0) {
+            *record = ((data_offset + number % 64) << 10 | 1).to_le_bytes();
+        }
+        disk.put(log.start, &log.bytes, true);
+    }
+
     /// Finds out who cannot be read together.
     pub(crate) fn gather(&mut self, geometry: &Geometry) {
         let logged = |rows: &Range<u64>| -> BTreeSet<usize> {
@@ -223,14 +267,13 @@ impl BadLogs {
         let data_offset = superblock.device.data_offset_sectors;
         superblock.set_bad_blocks(!log.ranges.is_empty());
         (log.bytes, log.is_damaged) = (log.to_bytes(data_offset), false);
-        (log.other, log.is_rewritten) = (None, false);
+        log.is_rewritten = false;
+        log.is_sure();
         log.write(disk, data_offset);
     }
 
     /// The engine has a log say this, or tries to.
     fn rewrite(&mut self, disk: usize, superblock: &Superblock, says: &BadBlocks) {
-        let ranges = says.ranges().iter();
-        let ranges = ranges.map(|one| one.start.0..one.start.0 + one.sectors).collect();
         let log = match self.logs.iter_mut().find(|log| log.disk == disk) {
             Some(log) => log,
             None => {
@@ -238,7 +281,8 @@ impl BadLogs {
                 self.logs.last_mut().expect("just pushed")
             }
         };
-        (log.other, log.is_rewritten) = (Some(ranges), true);
+        log.bounds = (log.bounds.0.common(says), log.bounds.1.union(says));
+        (log.other, log.is_rewritten) = (Some(says.clone()), true);
     }
 
     /// It does. What it does not name any more has been written.
@@ -250,14 +294,21 @@ impl BadLogs {
     ) {
         let log = self.logs.iter_mut().find(|log| log.disk == disk);
         let log = log.expect("it was to be rewritten");
-        let ranges = log.other.take().expect("it was to be rewritten");
+        let says = log.other.take().expect("it was to be rewritten");
+        assert_eq!(
+            log.read(on_disk, data_offset),
+            says,
+            "the log of disk {disk} says what it is to"
+        );
+        let ranges = ranges_of(&says);
         let is_named = |sector: &u64| ranges.iter().any(|range| range.contains(sector));
         for sector in log.ranges.iter().cloned().flatten().filter(|sector| !is_named(sector)) {
             let data = &on_disk.seen[bytes(data_offset + sector, 1)];
             assert!(data != POISON, "disk {disk} is to be believed where nobody has written it");
         }
         log.ranges = ranges;
-        log.bytes = log.to_bytes(data_offset);
+        log.is_sure();
+        log.bytes = on_disk.seen[bytes(log.start, u64::from(log.place.size_sectors))].to_vec();
         self.gather(geometry);
     }
 
@@ -270,16 +321,18 @@ impl BadLogs {
             let data_offset = superblock.device.data_offset_sectors;
             let on_disk = bytes(log.start, u64::from(log.place.size_sectors));
             let on_disk = disks[log.disk].seen[on_disk].to_vec();
-            // A write that failed may lie in the disk's cache, and a power cut takes it back: both are kept.
-            let is_other = log.to_bytes(data_offset)[..SECTOR] != on_disk[..SECTOR];
-            if let Some(other) = log.other.as_mut().filter(|_| is_other) {
-                std::mem::swap(&mut log.ranges, other);
-            }
-            log.bytes = log.to_bytes(data_offset);
-            let is_kept = !is_told || log.bytes[..SECTOR] == on_disk[..SECTOR];
-            assert!(is_kept, "the bad-block log of disk {} is not what was written", log.disk);
-            if !is_told {
-                log.ranges.clear();
+            log.ranges.clear();
+            if is_told {
+                // A write that failed may lie in the disk's cache, and a power cut takes it back, sector by sector.
+                let (says, (sure, may_be)) = (log.read(&disks[log.disk], data_offset), &log.bounds);
+                let (lacks, has) = (sure.difference(&says), says.difference(may_be));
+                assert!(
+                    lacks.is_empty(),
+                    "the bad-block log of disk {} forgot {lacks:?}",
+                    log.disk
+                );
+                assert!(has.is_empty(), "the bad-block log of disk {} made up {has:?}", log.disk);
+                log.ranges = ranges_of(&says);
             }
             log.bytes = on_disk;
         }

@@ -356,7 +356,7 @@ impl World {
                 let (disk, superblock) = (side.disk, side.superblock.clone());
                 self.tear_superblock(disk, &superblock, Purpose::Disks);
             }
-            Event::BadBlocks { member, says } => self.tear_bad_blocks(member, &says),
+            Event::BadBlocks { member, write } => self.tear_bad_blocks(member, &write),
             Event::Bitmap { member, record } => self.tear_bitmap(member, &record),
             Event::ParityLog { member, record } => self.tear_parity_log(member, &record),
             Event::Journal { member, record, piece } => {

@@ -74,6 +74,8 @@ pub(crate) struct Disk {
     next_write: u32,
     /// Sectors that cannot be read until they are written.
     pub(crate) bad: BTreeSet<u64>,
+    /// Sectors that take no write.
+    pub(crate) stuck: BTreeSet<u64>,
     pub(crate) ills: Ills,
     /// With sectors that cannot be read it says that it flushed, and did not: a bug that is planted for tests of the shrinker.
     #[cfg(test)]
@@ -90,6 +92,7 @@ impl Disk {
             before: Vec::new(),
             next_write: 0,
             bad: BTreeSet::new(),
+            stuck: BTreeSet::new(),
             ills: Ills::default(),
             #[cfg(test)]
             drops_flushes: false,
@@ -124,6 +127,10 @@ impl Disk {
         }
         if self.ills.writes_fail {
             self.tear((start, data), random);
+            return Err(FaultKind::Media);
+        }
+        let range = start..start + (data.len() / SECTOR) as u64;
+        if !self.stuck.is_empty() && self.stuck.range(range).next().is_some() {
             return Err(FaultKind::Media);
         }
         self.put(start, data, durable);

@@ -20,7 +20,7 @@ use braid_engine::work::Work;
 use braid_engine::{CacheConfig, CacheMode, Instant, Shard, Tuning, open};
 use braid_geometry::Geometry;
 use braid_ondisk::{
-    BadBlockLog, BadBlockLogError, BadRange, Bitmap, BitmapError, Features, JournalLog,
+    BadBlockLog, BadBlockLogError, BadRecord, Bitmap, BitmapError, Features, JournalLog,
     JournalLogError, OwnLog, PplLog, PplLogError, Snippet, Superblock, Timestamp,
     UnvalidatedBitmap, probe, probe_ranges,
 };
@@ -216,7 +216,7 @@ pub(crate) fn own_log(disk: &Disk, superblock: &Superblock) -> Option<OwnLog> {
 }
 
 /// The log counts only while the superblock says that it is not empty.
-fn bad_block_log(disk: &Disk, superblock: &Superblock) -> Result<Vec<BadRange>, BadBlockLogError> {
+fn bad_block_log(disk: &Disk, superblock: &Superblock) -> Result<Vec<BadRecord>, BadBlockLogError> {
     let is_used = superblock.state.features.contains(Features::BAD_BLOCKS);
     let place = superblock.device.bad_block_log.filter(|_| is_used);
     let Some(place) = place else { return Ok(Vec::new()) };

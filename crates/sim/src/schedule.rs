@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use braid_engine::BadBlocks;
+use braid_engine::BadLogWrite;
 use braid_engine::array::{BitmapRecord, MemberId, MetadataArea, ParityLogRecord, SuperblockState};
 use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
@@ -26,7 +26,7 @@ pub(crate) enum Event {
     Io(Vector),
     IoDone { shard: usize, done: MemberIoDone },
     Superblock { member: MemberId, state: Arc<SuperblockState> },
-    BadBlocks { member: MemberId, says: Arc<BadBlocks> },
+    BadBlocks { member: MemberId, write: Arc<BadLogWrite> },
     Bitmap { member: MemberId, record: Arc<BitmapRecord> },
     ParityLog { member: MemberId, record: Arc<ParityLogRecord> },
     Journal { member: MemberId, record: Arc<JournalRecord>, piece: JournalPiece },

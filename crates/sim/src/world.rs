@@ -428,8 +428,8 @@ impl World {
                 let area = MetadataArea::Superblock;
                 self.engine.pending.push(Event::MetadataDone { member, area, written });
             }
-            Event::BadBlocks { member, says } => {
-                let written = self.write_bad_blocks(member, &says);
+            Event::BadBlocks { member, write } => {
+                let written = self.write_bad_blocks(member, &write);
                 let area = MetadataArea::BadBlocks;
                 self.engine.pending.push(Event::MetadataDone { member, area, written });
             }
@@ -645,7 +645,7 @@ impl World {
                     self.check_is_in(member);
                     self.engine.pending.push(match record {
                         MetadataRecord::Superblock(state) => Event::Superblock { member, state },
-                        MetadataRecord::BadBlocks(says) => Event::BadBlocks { member, says },
+                        MetadataRecord::BadBlocks(write) => Event::BadBlocks { member, write },
                         MetadataRecord::Bitmap(record) => Event::Bitmap { member, record },
                         MetadataRecord::ParityLog(record) => Event::ParityLog { member, record },
                         MetadataRecord::Journal(record, piece) => {

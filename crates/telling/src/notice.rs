@@ -287,6 +287,9 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
         (JobKind::Repair, 1..) => {
             format!("; of {located} sectors that are known to be wrong {repaired} are repaired")
         }
+        (JobKind::Check | JobKind::Repair, _) if progress.named > 0 => {
+            format!("; bad-block logs name {} sectors still", progress.named)
+        }
         _ => String::new(),
     };
     let counts = [
@@ -294,6 +297,7 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
         ("differing_sectors", differing),
         ("done_sectors", done),
         ("located", located),
+        ("named_sectors", progress.named),
         ("repaired", repaired),
         ("total_sectors", total),
         ("unmade_sectors", progress.unmade),
@@ -452,6 +456,7 @@ mod tests {
             repaired: 0,
             ambiguous: 1,
             unmade: 0,
+            named: 0,
             paused: false,
         };
         let over = |kind, end| ended(&JobProgress { kind, ..progress }, end, "tank");

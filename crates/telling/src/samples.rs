@@ -36,6 +36,7 @@ pub(crate) fn notices() -> Vec<Notice> {
         repaired: 0,
         ambiguous: 0,
         unmade: 0,
+        named: 0,
         paused: false,
     };
     let rot = |kind, fate| {

@@ -135,7 +135,8 @@ fn over(check: LastJob, running: &Running, globals: &Globals) -> Result<Exit, Cl
         return Err(ended(&check, &array.name, &word));
     }
     let found = check.differing_sectors;
-    let exit = if found == 0 { Exit::Done } else { Exit::Attention };
+    let named = check.named_sectors;
+    let exit = if found == 0 && named == 0 { Exit::Done } else { Exit::Attention };
     if globals.json {
         let (name, uuid) = (array.name.clone(), array.uuid.clone());
         let checked = Checked { version: VERSION, name, uuid, check };
@@ -144,6 +145,7 @@ fn over(check: LastJob, running: &Running, globals: &Globals) -> Result<Exit, Cl
     }
     let took = Duration::from_millis(check.took_ms);
     let result = match found {
+        0 if named > 0 => "what can be read of it agrees".to_owned(),
         0 => "all of it agrees".to_owned(),
         _ if check.found.is_repaired() => found_words(&check),
         found => format!("{} of redundancy do not agree with the rest", sectors_words(found)),
@@ -175,6 +177,13 @@ fn over(check: LastJob, running: &Running, globals: &Globals) -> Result<Exit, Cl
             sectors_words(unread)
         ),
         _ => {}
+    }
+    if named > 0 {
+        outln!(
+            "{} are named in bad-block logs still: the others cannot give them, or their members do not take them",
+            sectors_words(named)
+        );
+        outln!("see how it is with  braid status {word}");
     }
     Ok(exit)
 }

@@ -40,6 +40,7 @@
 //! Every case is a few seconds; the sizes are small and the seeds fixed.
 
 mod advertised;
+mod bad_blocks;
 mod bad_input;
 mod bitmaps;
 mod captive;

@@ -75,6 +75,9 @@ pub struct Job {
     /// name them.
     #[serde(default)]
     pub unmade_sectors: u64,
+    /// Sectors of 512 bytes that members' bad-block logs name, as it went on, or ended: of a check, those that the others cannot give.
+    #[serde(default)]
+    pub named_sectors: u64,
     /// Of a check: what it has found so far.
     #[serde(default)]
     pub found: Found,
@@ -273,6 +276,9 @@ pub struct LastJob {
     /// name them.
     #[serde(default)]
     pub unmade_sectors: u64,
+    /// Sectors of 512 bytes that members' bad-block logs name, as it went on, or ended: of a check, those that the others cannot give.
+    #[serde(default)]
+    pub named_sectors: u64,
     /// Of a check: what it found.
     #[serde(default)]
     pub found: Found,

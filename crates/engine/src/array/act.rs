@@ -601,6 +601,16 @@ impl Array {
         self.condition.unpublished |= self.roster.set_bad_blocks(member, bad);
     }
 
+    /// A member did not take again what it holds badly: it costs these sectors, if its log has room for them, and else the member.
+    pub(super) fn is_unmended(&mut self, cause: Cause, range: BadRange) {
+        let has_room = self.bad_logs.mark(cause.member, range);
+        let has_room = spoiled(Bug::UnmendedIsLost, has_room, false);
+        if !has_room {
+            return self.fail_member(cause);
+        }
+        self.tell_bad_blocks(cause.member);
+    }
+
     /// A shard has done what a job asked for, or could not. What cannot be made is written down in the logs of those that lack
     /// it, and asked for once more when that is durable: clients may have written it meanwhile. Then it is given up.
     pub(super) fn work_done(&mut self, now: Instant, id: WorkId, outcome: Outcome) {
@@ -656,7 +666,7 @@ impl Array {
             JobAction::Wait => {}
             JobAction::Begin => {
                 let progress = jobs.begin(now, &ground);
-                let is_told = !jobs.is_lazy();
+                let is_told = !jobs.is_quiet();
                 effects.extend(is_told.then_some(ArrayEffect::Notice(Notice::JobBegan(progress))));
             }
             JobAction::Ask => {
@@ -665,7 +675,7 @@ impl Array {
             }
             JobAction::Save => jobs.save(),
             JobAction::End => {
-                let is_told = !jobs.is_lazy();
+                let is_told = !jobs.is_quiet();
                 let (progress, end) = jobs.end(&ground);
                 let ended = Notice::JobEnded { progress, end };
                 effects.extend(is_told.then_some(ArrayEffect::Notice(ended)));

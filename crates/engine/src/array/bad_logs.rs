@@ -18,22 +18,45 @@ use std::sync::Arc;
 
 use braid_hooks::{Bug, Mark, planted, reached};
 
+use crate::bad_log::{BadLog, BadLogWrite, Tail};
 use crate::ids::MemberId;
 use crate::ranges::{BadBlocks, BadRange};
 
 /// One member's log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Log {
-    /// Records that there is room for; none where no log is kept.
-    records_max: u64,
-    /// What it is to say.
+    /// What it is to name.
     wanted: BadBlocks,
-    /// What it says, durably.
-    on_disk: BadBlocks,
+    /// What it names, durably.
+    named: BadBlocks,
+    /// The same, as it lies on the disk. Without sectors where no log is kept, or one that is left as it is.
+    on_disk: BadLog,
     /// What is being written.
-    out: Option<Arc<BadBlocks>>,
-    /// It was written since the array was opened.
-    is_written: bool,
+    out: Option<Arc<BadLogWrite>>,
+    /// What lies behind what it says.
+    tail: Tail,
+    /// Superblocks are told whether it says anything: since it was written, or came.
+    is_told: bool,
+}
+
+impl Log {
+    /// What the next write will find, and what lies behind that.
+    fn base(&self) -> (&BadLog, Tail) {
+        match &self.out {
+            Some(out) => (&out.says, Tail::Blank),
+            None => (&self.on_disk, self.tail),
+        }
+    }
+
+    /// It is to name this, if there is room for it.
+    fn wants(&mut self, wanted: BadBlocks) -> bool {
+        let (base, tail) = self.base();
+        let has_room = base.reaches(&wanted, tail);
+        if has_room {
+            self.wanted = wanted;
+        }
+        has_room
+    }
 }
 
 /// The logs of all members.
@@ -43,20 +66,20 @@ pub(super) struct BadLogs {
 }
 
 impl BadLogs {
-    /// A member has room for so many records; its log says this.
-    pub(super) fn keep(&mut self, member: MemberId, records_max: u32, says: BadBlocks) {
-        let (wanted, on_disk) = (says.clone(), says);
-        // A longer one, of md's, is left as it is: a power cut could tear it.
-        let has_room = on_disk.records() <= u64::from(records_max);
-        let records_max = if has_room { u64::from(records_max) } else { 0 };
-        let log = Log { records_max, wanted, on_disk, ..Log::default() };
+    /// A member keeps this log, which names these; or has one that is left as it is.
+    pub(super) fn keep(&mut self, member: MemberId, on_disk: BadLog, named: BadBlocks) {
+        assert!(!on_disk.is_kept() || on_disk.named() == named, "it says what it names");
+        let wanted = named.clone();
+        let log = Log { wanted, named, on_disk, out: None, tail: Tail::Unknown, is_told: false };
         self.logs.insert(member, log);
     }
 
     /// A member comes whose log says what does not matter any more, or nothing: all of it is filled.
-    pub(super) fn keep_blank(&mut self, member: MemberId, records_max: u32) {
+    pub(super) fn keep_blank(&mut self, member: MemberId, log_sectors: u16) {
+        let on_disk = BadLog::new(log_sectors, []);
+        let (wanted, named) = (BadBlocks::default(), BadBlocks::default());
         // The first superblock that takes it in says that the log names nothing.
-        let log = Log { records_max: u64::from(records_max), is_written: true, ..Log::default() };
+        let log = Log { wanted, named, on_disk, out: None, tail: Tail::Unknown, is_told: true };
         self.logs.insert(member, log);
     }
 
@@ -69,33 +92,29 @@ impl BadLogs {
             return true;
         }
         let wanted = log.wanted.union(&BadBlocks::new(vec![range]));
-        let has_room = wanted.records() <= log.records_max;
+        let has_room = log.wants(wanted);
         reached(if has_room { Mark::BadBlockMarked } else { Mark::BadBlockLogFull });
-        if has_room {
-            log.wanted = wanted;
-        }
         has_room
     }
 
     /// A range of a member has been written.
     pub(super) fn clear(&mut self, member: MemberId, range: BadRange) {
-        let Some(log) = self.logs.get_mut(&member).filter(|log| log.records_max > 0) else {
+        let Some(log) = self.logs.get_mut(&member).filter(|log| log.on_disk.is_kept()) else {
             return; // It keeps none, or one that is left as it is.
         };
         if planted(Bug::BadBlockStays) {
             return;
         }
         let wanted = log.wanted.without(range);
-        // A hole in a range takes one record more.
-        if wanted != log.wanted && wanted.records() <= log.records_max {
+        // A hole in a range takes one record more, and a log that is full has no room for it: then the range stays.
+        if wanted != log.wanted && log.wants(wanted) {
             reached(Mark::BadBlockCleared);
-            log.wanted = wanted;
         }
     }
 
     /// Whether a member's log is to be written.
     pub(super) fn is_due(&self, member: MemberId) -> bool {
-        self.logs.get(&member).is_some_and(|log| log.out.is_none() && log.wanted != log.on_disk)
+        self.logs.get(&member).is_some_and(|log| log.out.is_none() && log.wanted != log.named)
     }
 
     /// Whether any log is being written.
@@ -103,25 +122,32 @@ impl BadLogs {
         self.logs.values().any(|log| log.out.is_some())
     }
 
-    /// A log is being written from now on: this.
-    pub(super) fn begin(&mut self, member: MemberId) -> Arc<BadBlocks> {
+    /// A log is being written from now on: this. It may take another write until it says all that it is to.
+    pub(super) fn begin(&mut self, member: MemberId) -> Arc<BadLogWrite> {
         let log = self.logs.get_mut(&member).expect("it keeps one");
-        assert!(log.out.is_none() && log.records_max > 0, "one at a time, where there is one");
-        let says = Arc::new(log.wanted.clone());
-        log.out = Some(Arc::clone(&says));
-        says
+        assert!(log.out.is_none() && log.on_disk.is_kept(), "one at a time, where there is one");
+        let says = log.on_disk.towards(&log.wanted, log.tail);
+        let sectors = log.on_disk.changed(&says, log.tail);
+        assert!(!sectors.is_empty(), "what it is to say can be said");
+        if sectors.len() < says.sectors().len() {
+            reached(Mark::BadBlockLogInPart);
+        }
+        let write = Arc::new(BadLogWrite { says, sectors });
+        log.out = Some(Arc::clone(&write));
+        write
     }
 
     /// That has ended. True if superblocks do not say yet whether it says anything at all.
     pub(super) fn ended(&mut self, member: MemberId, is_written: bool) -> bool {
         let log = self.logs.get_mut(&member).expect("it keeps one");
-        let says = log.out.take().expect("a log that was being written");
+        let write = log.out.take().expect("a log that was being written");
         if !is_written {
             return false;
         }
-        let said = log.is_written.then(|| !log.on_disk.is_empty());
-        (log.on_disk, log.is_written) = (BadBlocks::clone(&says), true);
-        said != Some(!says.is_empty())
+        let said = log.is_told.then(|| !log.named.is_empty());
+        (log.on_disk, log.named) = (write.says.clone(), write.says.named());
+        (log.is_told, log.tail) = (true, Tail::Blank);
+        said != Some(!log.named.is_empty())
     }
 
     /// What of a member is not to be believed.
@@ -131,15 +157,15 @@ impl BadLogs {
             return Some(log.wanted.clone());
         }
         // What is being written may be on the disk by now, or not.
-        let known = log.wanted.union(&log.on_disk);
-        Some(log.out.as_ref().map_or_else(|| known.clone(), |out| known.union(out)))
+        let known = log.wanted.union(&log.named);
+        Some(log.out.as_ref().map_or_else(|| known.clone(), |out| known.union(&out.says.named())))
     }
 
     /// The logs that were written since the array was opened, and whether they say anything: what superblocks tell.
     pub(super) fn written(&self) -> impl Iterator<Item = (MemberId, bool)> {
-        let is_told = |(_, log): &(&MemberId, &Log)| log.is_written && log.records_max > 0;
+        let is_told = |(_, log): &(&MemberId, &Log)| log.is_told && log.on_disk.is_kept();
         let written = self.logs.iter().filter(is_told);
-        written.map(|(member, log)| (*member, !log.on_disk.is_empty()))
+        written.map(|(member, log)| (*member, !log.named.is_empty()))
     }
 }
 
@@ -161,28 +187,31 @@ mod tests {
     #[test]
     fn what_is_marked_is_not_believed_from_then_on() {
         let mut logs = BadLogs::default();
-        logs.keep(MEMBER, 8, BadBlocks::default());
+        logs.keep(MEMBER, BadLog::new(8, []), BadBlocks::default());
         assert!(logs.mark(MEMBER, range(8, 8)));
         assert!(logs.mark(MEMBER, range(10, 2)));
         assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(8, 8)]));
         assert!(logs.is_due(MEMBER) && logs.written().next().is_none());
         let says = logs.begin(MEMBER);
-        assert_eq!(says.ranges(), [range(8, 8)]);
+        assert_eq!(says.says.named().ranges(), [range(8, 8)]);
+        assert_eq!(says.sectors, 0..8, "what lay there before is not known");
         // What comes meanwhile is written next.
         assert!(logs.mark(MEMBER, range(32, 8)));
         assert!(!logs.is_due(MEMBER) && logs.is_any_out());
         assert!(logs.ended(MEMBER, true), "it says something now");
         assert!(logs.is_due(MEMBER));
         assert_eq!(logs.written().collect::<Vec<_>>(), [(MEMBER, true)]);
+        assert_eq!(logs.begin(MEMBER).sectors, 0..1, "one sector is written");
     }
 
     #[test]
     fn what_was_written_over_is_believed_when_the_log_says_so() {
         let mut logs = BadLogs::default();
-        logs.keep(MEMBER, 8, BadBlocks::new(vec![range(8, 8)]));
+        let (on_disk, named) = (BadLog::new(1, [(0, range(8, 8))]), vec![range(8, 8)]);
+        logs.keep(MEMBER, on_disk, BadBlocks::new(named));
         logs.clear(MEMBER, range(0, 12));
         assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(8, 8)]), "not yet");
-        assert_eq!(logs.begin(MEMBER).ranges(), [range(12, 4)]);
+        assert_eq!(logs.begin(MEMBER).says.named().ranges(), [range(12, 4)]);
         logs.clear(MEMBER, range(12, 4));
         assert!(logs.ended(MEMBER, true));
         assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(12, 4)]));
@@ -192,7 +221,7 @@ mod tests {
         logs.clear(MEMBER, range(40, 8));
         assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(12, 4), range(40, 8)]));
         logs.ended(MEMBER, true);
-        assert!(logs.begin(MEMBER).is_empty());
+        assert!(logs.begin(MEMBER).says.named().is_empty());
         assert!(!logs.ended(MEMBER, false), "it could not be written");
         assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(40, 8)]));
         logs.begin(MEMBER);
@@ -203,13 +232,33 @@ mod tests {
     #[test]
     fn a_log_has_room_for_so_many_records() {
         let mut logs = BadLogs::default();
-        logs.keep(MEMBER, 2, BadBlocks::new(vec![range(0, 512)]));
-        assert!(logs.mark(MEMBER, range(512, 8)), "runs on into the second");
-        assert!(!logs.mark(MEMBER, range(2000, 8)));
+        logs.keep_blank(MEMBER, 1);
+        for block in 0..63 {
+            assert!(logs.mark(MEMBER, range(block * 16, 8)), "{block}");
+        }
+        assert!(logs.mark(MEMBER, range(4, 12)), "joins two");
+        assert!(logs.mark(MEMBER, range(5000, 512)));
+        assert!(logs.mark(MEMBER, range(7000, 1)));
+        assert!(!logs.mark(MEMBER, range(8000, 1)), "there is no room");
         assert!(!logs.mark(MemberId(9), range(0, 8)), "it keeps none");
-        logs.clear(MEMBER, range(100, 8));
-        assert!(logs.bad_blocks(MEMBER).is_some_and(|bad| bad.sectors() == 520));
-        logs.clear(MEMBER, range(8, 512));
+        logs.clear(MEMBER, range(5100, 8));
+        assert!(logs.bad_blocks(MEMBER).is_some_and(|bad| bad.contains(range(5100, 1).start, 8)));
+        logs.clear(MEMBER, range(5000, 8));
         assert!(logs.is_due(MEMBER), "a shorter one fits");
+        // In a second sector there is.
+        logs.keep_blank(MEMBER, 2);
+        let marked = (0..128).filter(|block| logs.mark(MEMBER, range(block * 16, 8)));
+        assert_eq!(marked.count(), 128);
+        assert!(!logs.mark(MEMBER, range(8000, 1)));
+    }
+
+    #[test]
+    fn a_log_that_is_left_as_it_is_is_believed() {
+        let mut logs = BadLogs::default();
+        logs.keep(MEMBER, BadLog::default(), BadBlocks::new(vec![range(8, 8)]));
+        assert!(!logs.mark(MEMBER, range(40, 8)) && logs.mark(MEMBER, range(10, 2)));
+        logs.clear(MEMBER, range(8, 8));
+        assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(8, 8)]));
+        assert!(!logs.is_due(MEMBER) && logs.written().next().is_none());
     }
 }

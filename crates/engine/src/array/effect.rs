@@ -10,10 +10,10 @@ use super::jobs::{JobEnd, JobProgress};
 use super::parity_log_record::ParityLogRecord;
 use super::update::SuperblockState;
 use super::view::ArrayView;
+use crate::bad_log::BadLogWrite;
 use crate::cause::Cause;
 use crate::effect::{LogTicket, SlowMembers};
 use crate::ids::{MemberId, RequestId, ShardIndex};
-use crate::ranges::BadBlocks;
 use crate::request::Fault;
 use crate::work::{Found, Work};
 
@@ -92,7 +92,7 @@ pub enum MetadataRecord {
     Superblock(Arc<SuperblockState>),
     /// What the bad-block log shall name. What was written to the member before is made durable first: a range that the log
     /// does not name any more is believed.
-    BadBlocks(Arc<BadBlocks>),
+    BadBlocks(Arc<BadLogWrite>),
     /// What the write-intent bitmap shall say.
     Bitmap(Arc<BitmapRecord>),
     /// A record for the partial parity log.

@@ -314,6 +314,9 @@ impl Array {
                 self.bad_logs.clear(member, BadRange { start, sectors: u64::from(sectors) });
                 self.tell_bad_blocks(member);
             }
+            Report::Unmended { cause, start, sectors } => {
+                self.is_unmended(cause, BadRange { start, sectors: u64::from(sectors) });
+            }
             Report::WantBits { bitmap, from, to } => {
                 if let Some(intent) = self.bitmap_named(bitmap) {
                     intent.is_wanted(from..to);
@@ -439,14 +442,14 @@ impl Array {
             return Err(MemberRefusal::Changing);
         }
         reached(Mark::MemberAdded);
-        let SpareSetup { id, device_number, bad_block_records, tears, returns, parity_log } =
+        let SpareSetup { id, device_number, bad_log_sectors, tears, returns, parity_log } =
             newcomer;
         if let Some((logs, place)) = self.parity_logs.as_mut().zip(parity_log) {
             logs.keep(id, place);
         }
         self.returning.extend(returns.map(|returns| (id, returns)));
         self.roster.join(id, device_number, wanted);
-        self.bad_logs.keep_blank(id, bad_block_records);
+        self.bad_logs.keep_blank(id, bad_log_sectors);
         self.setup.superblocks_tear |= tears;
         self.condition.changes += 1;
         self.step(now);
@@ -967,10 +970,10 @@ fn bad_logs(setup: &ArraySetup) -> BadLogs {
     }
     let replacements = setup.replacements.iter().map(|one| &one.member);
     for member in setup.slots.iter().flatten().chain(replacements) {
-        logs.keep(member.id, member.bad_block_records, member.bad_blocks.clone());
+        logs.keep(member.id, member.bad_log.clone(), member.bad_blocks.clone());
     }
     for spare in &setup.spares {
-        logs.keep_blank(spare.id, spare.bad_block_records);
+        logs.keep_blank(spare.id, spare.bad_log_sectors);
     }
     logs
 }

@@ -439,6 +439,17 @@ impl Roster {
         true
     }
 
+    /// What bad-block logs name of members in slots.
+    pub(super) fn named(&self) -> impl Iterator<Item = (Slot, &BadBlocks)> {
+        let slots = (0..).map(Slot).zip(&self.slots);
+        slots.filter_map(|(slot, view)| Some((slot, &*view.as_ref()?.bad_blocks)))
+    }
+
+    /// How much that is.
+    pub(super) fn named_sectors(&self) -> u64 {
+        self.named().map(|(_, bad)| bad.sectors()).sum()
+    }
+
     /// A member holds what it should below this, durably. True if that is more than was known.
     pub(super) fn is_recovered(&mut self, member: MemberId, below: u64) -> bool {
         let Some(slot) = self.slot_of(member) else { return false };

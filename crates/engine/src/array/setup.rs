@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use braid_geometry::{Geometry, Slot};
 use braid_ondisk::{BitmapSuperblock, Bits, JournalArea, LocklessMarks, LogPlace};
 
+use crate::bad_log::BadLog;
 use crate::ids::MemberId;
 use crate::ranges::BadBlocks;
 use crate::request::Regions;
@@ -20,8 +21,8 @@ pub struct MemberSetup {
     pub recovered_sectors: u64,
     /// Ranges of it not to be read.
     pub bad_blocks: BadBlocks,
-    /// Records that its bad-block log has room for; 0 without one.
-    pub bad_block_records: u32,
+    /// The same, as its bad-block log says it; without sectors where none is kept, or it is left as it is.
+    pub bad_log: BadLog,
 }
 
 /// A member without a slot.
@@ -31,8 +32,8 @@ pub struct SpareSetup {
     pub id: MemberId,
     /// Its index in the superblocks' role table.
     pub device_number: u16,
-    /// Records that its bad-block log has room for; 0 without one.
-    pub bad_block_records: u32,
+    /// Sectors of its bad-block log; 0 without one.
+    pub bad_log_sectors: u16,
     /// Its superblock takes more than one sector, so that a power cut can tear it.
     pub tears: bool,
     /// What it held of the array before it went, if it did.

@@ -12,8 +12,9 @@ use braid_ondisk::{
     Version,
 };
 
+use crate::bad_log::BadLogWrite;
 use crate::ids::MemberId;
-use crate::ranges::BadBlocks;
+use crate::ranges::{BadBlocks, MemberRange};
 
 /// Role of one device as the superblocks' table shall say. Devices not listed are faulty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,22 +161,25 @@ pub fn apply_to(
     }
 }
 
-/// The bad-block log of a member that names these sectors of its data area: the offset on the device, in bytes, and the bytes.
+/// What is to be written to a member's bad-block log: the offset on the device, in bytes, and the bytes.
 ///
 /// # Panics
 /// The member keeps no such log, or it has no room: the array knows better.
 #[must_use]
-pub fn bad_block_log_for(superblock: &Superblock, bad: &BadBlocks) -> (u64, Vec<u8>) {
+pub fn bad_block_log_for(superblock: &Superblock, write: &BadLogWrite) -> (u64, Vec<u8>) {
     let place = superblock.device.bad_block_log.expect("it keeps a log");
     let offset_bytes = superblock.bad_block_log_offset_bytes().expect("it keeps a log");
     let data_offset = superblock.device.data_offset_sectors;
-    let ranges = bad.ranges().iter().map(|range| BadRange {
+    let range = |range: &MemberRange| BadRange {
         start_sector: data_offset + range.start.0,
         length_sectors: range.sectors,
-    });
-    let ranges: Vec<BadRange> = ranges.collect();
-    let bytes = BadBlockLog::to_bytes(&ranges, place).expect("there is room for them");
-    (offset_bytes, bytes)
+    };
+    let ranges_of = |sector: &BadBlocks| sector.ranges().iter().map(range).collect();
+    let sectors: Vec<Vec<BadRange>> = write.says.sectors().iter().map(ranges_of).collect();
+    let bytes = BadBlockLog::sectors_to_bytes(&sectors, place).expect("there is room for them");
+    let sector_bytes = bytes.len() / usize::from(place.size_sectors);
+    let [start, end] = [write.sectors.start, write.sectors.end].map(|index| index * sector_bytes);
+    (offset_bytes + start as u64, bytes[start..end].to_vec())
 }
 
 /// The update of one member's superblock for `state`.

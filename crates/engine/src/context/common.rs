@@ -279,6 +279,33 @@ impl Common {
         });
     }
 
+    /// What could not be read, or is not to be believed, was written again, and the member did not take it. What is bad stays bad, and is
+    /// named; a member without space keeps it as it was.
+    pub(crate) fn report_unmended(
+        &mut self,
+        slot: Slot,
+        fault: MemberFault,
+        (start, sectors): (MemberSector, u32),
+    ) {
+        let cause = fault.cause;
+        if !self.still_in(slot, cause.member) {
+            return;
+        }
+        match fault.kind {
+            FaultKind::NoSpace => {}
+            FaultKind::Gone => self.report_failed(fault),
+            FaultKind::Media => {
+                reached(Mark::MendFails);
+                let is_named = true;
+                let is_named = spoiled(Bug::UnmendedForgotten, is_named, false);
+                self.report(match is_named {
+                    true => Report::Unmended { cause, start, sectors },
+                    false => Report::BadBlocksWritten { member: cause.member, start, sectors },
+                });
+            }
+        }
+    }
+
     /// What was asked of a member for `piece` has ended so: if the piece fails, this is why.
     pub(crate) fn note_cause(&mut self, piece: PieceKey, result: Result<(), MemberFault>) {
         if let Err(fault) = result {

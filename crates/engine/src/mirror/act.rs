@@ -54,7 +54,7 @@ impl Work {
         match result {
             Ok(()) => self.written += 1,
             // What was bad stays bad.
-            Err(fault) if fault.kind == FaultKind::NoSpace && self.stage == Stage::Mend => {}
+            Err(_) if self.stage == Stage::Mend => {}
             Err(fault) => {
                 // The member that was asked: another one may have come to its slot meanwhile.
                 let member = fault.cause.member;

@@ -171,7 +171,17 @@ impl Mirror {
                         self.loads.end(slot);
                         work.note_read(common, slot, done.result);
                     }
-                    Stage::Write | Stage::Mend => work.note_written(common, slot, done.result),
+                    Stage::Write => work.note_written(common, slot, done.result),
+                    Stage::Mend => {
+                        work.note_written(common, slot, done.result);
+                        let extent = work.extent;
+                        let mut copies = self.copies(&extent).into_iter();
+                        if let Err(fault) = done.result
+                            && let Some((_, start)) = copies.find(|(copy, _)| *copy == slot)
+                        {
+                            common.report_unmended(slot, fault, (start, extent.sectors));
+                        }
+                    }
                 }
                 self.ready.push_back(key);
             }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use braid_dispatch::{Scheduler, Settings};
-use braid_engine::BadBlocks;
+use braid_engine::BadLogWrite;
 use braid_engine::array::{
     BitmapRecord, MemberId, MetadataArea, ParityLogRecord, SuperblockState, apply_to,
     bad_block_log_for, bitmap_for, parity_log_for,
@@ -248,14 +248,14 @@ impl MemberHandle {
         Operation::Metadata { area: MetadataArea::Journal, bytes, offset_bytes }
     }
 
-    /// The bad-block log that names these sectors of the data area. To be written durably, when all that was written to the
+    /// A piece of the bad-block log, or all of it. To be written durably, when all that was written to the
     /// member before is durable; one at a time.
     ///
     /// # Panics
     /// The member keeps no such log, or it has no room: the array knows better.
-    pub(crate) fn next_bad_blocks(&self, bad: &BadBlocks) -> Operation {
+    pub(crate) fn next_bad_blocks(&self, write: &BadLogWrite) -> Operation {
         let superblock = self.superblock.lock().expect("writing does not panic");
-        let (offset_bytes, bytes) = bad_block_log_for(&superblock, bad);
+        let (offset_bytes, bytes) = bad_block_log_for(&superblock, write);
         Operation::Metadata { area: MetadataArea::BadBlocks, bytes, offset_bytes }
     }
 }

@@ -8,7 +8,7 @@ use braid_geometry::{Level, default_layout};
 use braid_member::layer::{Faults, Faulty};
 use braid_member::{Member, MemoryMember};
 use braid_ondisk::{
-    ArrayFacts, BadBlockLog, BadBlockLogError, BadRange, DeviceFlags, Features, NewSuperblock,
+    ArrayFacts, BadBlockLog, BadBlockLogError, BadRecord, DeviceFlags, Features, NewSuperblock,
     PlacementRequest, Role, Snippet, Superblock, Timestamp, Version, placement, probe,
     probe_ranges,
 };
@@ -175,7 +175,7 @@ pub(crate) fn probed(index: usize, device: &dyn Member) -> ProbedMember {
 fn bad_block_log(
     device: &dyn Member,
     superblock: &Superblock,
-) -> Result<Vec<BadRange>, BadBlockLogError> {
+) -> Result<Vec<BadRecord>, BadBlockLogError> {
     let is_used = superblock.state.features.contains(Features::BAD_BLOCKS);
     let Some(place) = superblock.device.bad_block_log.filter(|_| is_used) else {
         return Ok(Vec::new());

@@ -1,6 +1,6 @@
 //! What the world does with bad-block logs: it makes them, damages them, and holds every request against them.
 
-use braid_engine::BadBlocks;
+use braid_engine::BadLogWrite;
 use braid_engine::array::{ArrayView, MemberId, bad_block_log_for};
 use braid_engine::cause::{Asked, Cause};
 use braid_engine::effect::{FaultKind, MemberIo};
@@ -51,10 +51,10 @@ impl World {
     pub(crate) fn write_bad_blocks(
         &mut self,
         member: MemberId,
-        says: &BadBlocks,
+        write: &BadLogWrite,
     ) -> Result<(), Cause> {
         self.tally.count("bad-block-log-written");
-        let (index, start, data) = self.new_bad_log(member, says);
+        let (index, start, data) = self.new_bad_log(member, write);
         let ills = self.disks[index].ills;
         let is_flushed = self.disks[index].flush();
         let is_written = if ills.superblocks_fail && !ills.gone {
@@ -63,7 +63,7 @@ impl World {
         } else {
             is_flushed && self.write_to(index, (start, &data), true).is_ok()
         };
-        self.note("log", [index as u64, says.sectors(), u64::from(is_written)]);
+        self.note("log", [index as u64, write.says.named().sectors(), u64::from(is_written)]);
         if is_written {
             let side = &self.engine.machines.members[usize::from(member.0)];
             let on_disk = &self.disks[index];
@@ -76,8 +76,8 @@ impl World {
     }
 
     /// Power is cut while a log is written.
-    pub(crate) fn tear_bad_blocks(&mut self, member: MemberId, says: &BadBlocks) {
-        let (index, start, data) = self.new_bad_log(member, says);
+    pub(crate) fn tear_bad_blocks(&mut self, member: MemberId, write: &BadLogWrite) {
+        let (index, start, data) = self.new_bad_log(member, write);
         let ills = self.disks[index].ills;
         if !ills.flushes_fail && !ills.flushes_lie {
             self.disks[index].settle();
@@ -85,11 +85,11 @@ impl World {
         self.disks[index].tear((start, &data), &mut self.chances.disks);
     }
 
-    fn new_bad_log(&mut self, member: MemberId, says: &BadBlocks) -> (usize, u64, Vec<u8>) {
+    fn new_bad_log(&mut self, member: MemberId, write: &BadLogWrite) -> (usize, u64, Vec<u8>) {
         let side = &self.engine.machines.members[usize::from(member.0)];
         let (index, superblock) = (side.disk, side.superblock.clone());
-        self.bad_logs.rewrite(index, &superblock, says);
-        let (offset_bytes, data) = bad_block_log_for(&superblock, says);
+        self.bad_logs.rewrite(index, &superblock, &write.says.named());
+        let (offset_bytes, data) = bad_block_log_for(&superblock, write);
         (index, offset_bytes / SECTOR as u64, data)
     }
 

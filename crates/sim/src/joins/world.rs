@@ -1,7 +1,7 @@
 //! What the world does for it.
 
 use braid_engine::array::{Gate, MemberId, Returns, SpareSetup, Wish};
-use braid_engine::open::{bad_block_records, returns};
+use braid_engine::open::{bad_log_sectors, returns};
 use braid_geometry::Slot;
 use braid_ondisk::Role;
 
@@ -117,10 +117,10 @@ impl World {
         machines.members.push(Member { disk, superblock });
         let number = design.number(disk);
         let tears = design.has_long_superblocks();
-        let bad_block_records = bad_block_records(&design.superblock(disk));
+        let bad_log_sectors = bad_log_sectors(&design.superblock(disk));
         let parity_log = design.log_place(&design.superblock(disk));
         let newcomer =
-            SpareSetup { id, device_number: number, bad_block_records, tears, returns, parity_log };
+            SpareSetup { id, device_number: number, bad_log_sectors, tears, returns, parity_log };
         let wanted = Some(Wish { slot, replaces: false });
         let array = &mut self.engine.machines.array;
         let added = array.handle_member_added(now, newcomer, wanted);

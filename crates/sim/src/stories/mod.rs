@@ -83,6 +83,7 @@ pub fn asked_for() {
     (0..60).for_each(tests::tell_of_journals);
     tests::tell_of_what_is_read();
     tests::tell_of_what_cannot_be_made();
+    tests::tell_of_what_is_named();
 }
 
 /// The array is stopped, and one disk is copied; then it is written, and stopped or killed, and the copy is put back in the place

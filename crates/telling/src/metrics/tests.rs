@@ -181,6 +181,7 @@ fn job(kind: JobKind) -> JobProgress {
         repaired: 0,
         ambiguous: 0,
         unmade: 0,
+        named: 0,
         paused: true,
     }
 }

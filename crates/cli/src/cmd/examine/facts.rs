@@ -6,8 +6,8 @@
 use braid_assembly::ProbedMember;
 use braid_geometry::{Family, Geometry, Level, Shape, layout_name};
 use braid_ondisk::{
-    Bitmap, BitmapKind, Features, JournalLog, MarkCounts, MarkState, OwnLog, PplLog, PplLogError,
-    Role, Superblock, Timestamp, format_uuid,
+    BadBlockLog, Bitmap, BitmapKind, Features, JournalLog, MarkCounts, MarkState, OwnLog, PplLog,
+    PplLogError, Role, Superblock, Timestamp, format_uuid,
 };
 use serde_json::{Value, json};
 
@@ -152,11 +152,12 @@ pub(super) fn log_lines(member: &ProbedMember) -> Vec<Line> {
     let mut lines = Vec::new();
     match &member.bad_blocks {
         Err(error) => lines.push(("bad blocks", format!("the log cannot be read: {error}"))),
-        Ok(ranges) if ranges.is_empty() => {
+        Ok(records) if records.is_empty() => {
             let has_log = member.probe.newest().is_some_and(|s| s.device.bad_block_log.is_some());
             lines.push(("bad blocks", if has_log { "none" } else { "no log" }.to_string()));
         }
-        Ok(ranges) => {
+        Ok(records) => {
+            let ranges = BadBlockLog::ranges(records);
             let mut shown: Vec<String> = ranges
                 .iter()
                 .take(BAD_RANGES_SHOWN)

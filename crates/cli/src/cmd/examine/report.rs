@@ -1,7 +1,7 @@
 //! The findings as text and as one JSON object.
 
 use braid_assembly::{MemberVerdict, ProbedMember, Verdict};
-use braid_ondisk::{Bitmap, PplLog, PplLogError};
+use braid_ondisk::{BadBlockLog, Bitmap, PplLog, PplLogError};
 use serde_json::{Value, json};
 
 use super::{Findings, Look, array, facts};
@@ -154,11 +154,11 @@ fn member_json(look: &Look, judged: Result<&MemberVerdict, &CliError>) -> Value 
             "offset_bytes": foreign.offset,
         })
     });
-    let bad_blocks = member.bad_blocks.as_ref().ok().map(|ranges| {
+    let bad_blocks = member.bad_blocks.as_ref().ok().map(|records| {
         let range = |range: &braid_ondisk::BadRange| {
             json!({ "start_sector": range.start_sector, "length_sectors": range.length_sectors })
         };
-        ranges.iter().map(range).collect::<Vec<_>>()
+        BadBlockLog::ranges(records).iter().map(range).collect::<Vec<_>>()
     });
     let parity_log = |log: &Result<PplLog, PplLogError>| match log {
         Ok(log) => json!({

@@ -23,7 +23,7 @@ pub(crate) fn advice(array: &Array, word: &str, manner: Manner) -> Vec<Advice> {
     let failure = failure(array, word);
     let slots = array.slots.iter().filter_map(|slot| of_slot(array, slot, word, manner));
     let replaced = array.slots.iter().filter_map(|slot| replacing(array, slot, word, manner));
-    let bad = array.slots.iter().filter_map(|slot| bad_sectors(array, slot));
+    let bad = array.slots.iter().filter_map(|slot| bad_sectors(array, slot, word));
     let slots = slots.chain(replaced).chain(bad);
     let all = failure.into_iter().chain(lost(array, word)).chain(slots);
     let all = all.chain(missing(array, word)).chain(dirty(array, word, manner));
@@ -145,7 +145,7 @@ fn recovering(array: &Array, (number, member): (u16, &str), word: &str, manner: 
 }
 
 /// A member whose bad-block log names something.
-fn bad_sectors(array: &Array, row: &Slot) -> Option<Advice> {
+fn bad_sectors(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
     let (member, sectors) = (row.member.as_deref()?, row.bad_sectors);
     if sectors == 0 {
         return None;
@@ -160,6 +160,17 @@ fn bad_sectors(array: &Array, row: &Slot) -> Option<Advice> {
     } else {
         "reads of it fail until it is written again"
     };
+    // A check writes what the others can give; what is named after one they cannot.
+    let is_tried = array.last_job(JobKind::Check).is_some_and(|check| check.named_sectors > 0);
+    if is_redundant(array) && !is_tried {
+        let what = "have what the others can give of it written again:".into();
+        return Some(Advice {
+            problem,
+            now: now.into(),
+            what,
+            command: Some(format!("braid check {word}")),
+        });
+    }
     let what = match array.level.as_str() {
         "raid4" | "raid5" | "raid6" => {
             "write again what clients cannot read, in whole rows of chunks; its bad-block log names where:"

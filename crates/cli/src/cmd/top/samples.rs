@@ -40,6 +40,7 @@ fn jobs() -> Vec<Job> {
         differing_sectors: 0,
         written_sectors: 0,
         unmade_sectors: 0,
+        named_sectors: 0,
         found: Found::default(),
     };
     let check = Job { kind: JobKind::Check, state: JobState::Waiting, ..recovery.clone() };

@@ -10,6 +10,7 @@
 //! | yes | yes     |          | yes  | yes     |            |          |        | Ask    |                                |
 //! | yes | yes     |          |      |         |            |          | yes    | Wait   | the flush                      |
 //! | yes | yes     |          | no   |         | yes        | yes      | no     | Save   |                                |
+//! | yes | yes     |          | no   |         | yes, logs are behind | no | no | Wait   | the logs                       |
 //! | yes | yes     |          | no   |         | yes        | no       | no     | End    |                                |
 //! | yes | yes     |          |      |         | no         | yes, due | no     | Save   |                                |
 //! | yes | yes     |          | yes  | no      |            |          | no     | Wait   | the next allowance, the shards, the clock |
@@ -34,6 +35,8 @@ pub(in super::super) struct Facts {
     pub(in super::super) is_allowed: bool,
     /// All of it is done.
     pub(in super::super) is_over: bool,
+    /// It has written what bad-block logs name, or could not write, and they do not say so yet.
+    pub(in super::super) awaits_logs: bool,
     /// It has done more than is saved, and that can be saved.
     pub(in super::super) has_unsaved: bool,
     /// The last time is long enough ago.
@@ -69,6 +72,7 @@ pub(in super::super) fn decide(facts: &Facts) -> Action {
         Facts { has_more: true, is_allowed: true, .. } => Action::Ask,
         Facts { is_saving: true, .. } => Action::Wait,
         Facts { is_over: true, has_unsaved: true, .. } => Action::Save,
+        Facts { is_over: true, awaits_logs: true, .. } => Action::Wait,
         Facts { is_over: true, .. } => Action::End,
         Facts { has_unsaved: true, save_is_due: true, .. } => Action::Save,
         Facts { .. } => Action::Wait,
@@ -80,7 +84,7 @@ mod tests {
     use super::*;
 
     fn all_facts() -> impl Iterator<Item = Facts> {
-        (0_u32..1 << 10).map(|bits| {
+        (0_u32..1 << 11).map(|bits| {
             let bit = |n: u32| bits >> n & 1 == 1;
             Facts {
                 is_due: bit(0),
@@ -93,6 +97,7 @@ mod tests {
                 save_is_due: bit(7),
                 is_saving: bit(8),
                 is_allowed: bit(9),
+                awaits_logs: bit(10),
             }
         })
     }
@@ -113,10 +118,11 @@ mod tests {
                 Action::End => {
                     assert!(!facts.is_saving && !facts.has_unsaved, "{facts:?}");
                     assert!(facts.is_over && facts.goes_on || !facts.is_out, "{facts:?}");
+                    assert!(!facts.goes_on || !facts.awaits_logs, "it says what is so: {facts:?}");
                 }
                 Action::Wait => {
                     let is_nothing = !facts.is_there && !facts.is_due;
-                    let others = facts.is_out || facts.is_saving;
+                    let others = facts.is_out || facts.is_saving || facts.awaits_logs;
                     // No room, nothing allowed, or not yet time to save: the next allowance, the clock, or a person who
                     // paused it.
                     let later = facts.goes_on && !facts.is_over;

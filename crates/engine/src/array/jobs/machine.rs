@@ -77,7 +77,7 @@ enum Axis {
 #[derive(Debug)]
 struct Choice {
     kind: JobKind,
-    is_lazy: bool,
+    is_quiet: bool,
     axis: Axis,
     from: u64,
     end: u64,
@@ -110,9 +110,12 @@ enum Saving {
 #[derive(Debug)]
 struct Job {
     kind: JobKind,
-    /// A resync of what was never made to agree, and no more. It is begun often, and not told of.
-    is_lazy: bool,
-    /// What such a one could not do: sectors in its own unit.
+    /// It is not told of: a resync of what was never made to agree, and no more, which is begun often; or a check of what bad-block logs
+    /// name, and no more.
+    is_quiet: bool,
+    /// What such a check is about, in its own unit.
+    only: Vec<Range<u64>>,
+    /// What such a resync could not do: sectors in its own unit.
     failed: Vec<Range<u64>>,
     axis: Axis,
     /// Sectors of a band.
@@ -135,6 +138,8 @@ struct Job {
     repaired: u64,
     ambiguous: u64,
     unmade: u64,
+    /// Sectors that bad-block logs name, when that was last looked at.
+    named: u64,
     /// Bands that clients have read and that it has not come to; the next work is one of them, or else in its turn.
     wanted: VecDeque<u64>,
     takes_wanted: bool,
@@ -193,6 +198,8 @@ pub(in super::super) struct Jobs {
     flow: JobFlow,
     /// A job that could not be finished: not begun again before something has changed.
     refused: Option<JobKind>,
+    /// Members were filled: what logs name of any may be made of the others now.
+    remakes: bool,
 }
 
 impl Jobs {
@@ -251,8 +258,8 @@ impl Jobs {
         };
         if resync_offset != u64::MAX {
             let (from, targets) = (resync_offset, SmallVec::new());
-            let (kind, is_lazy) = (JobKind::Resync, false);
-            let choice = Choice { kind, is_lazy, axis, from, end, targets };
+            let (kind, is_quiet) = (JobKind::Resync, false);
+            let choice = Choice { kind, is_quiet, axis, from, end, targets };
             return may(JobKind::Resync).then_some(choice);
         }
         // What no shard knows yet is not asked for: nothing would be made of it.
@@ -267,7 +274,7 @@ impl Jobs {
                 Geometry::Mirror(_) | Geometry::Direct(_) => Axis::Member(slot),
             };
             let end = geometry.used_sectors(slot);
-            Some(Choice { kind, is_lazy: false, axis, from, end, targets })
+            Some(Choice { kind, is_quiet: false, axis, from, end, targets })
         };
         let known = |(_, member, _): &(Slot, MemberId, u64)| is_known(*member);
         let lacking: SmallVec<[_; 2]> = roster.recovering().filter(known).collect();
@@ -286,15 +293,26 @@ impl Jobs {
         if let Some(from) = due.and_then(|(due, _)| due.next_sector(0))
             && may(JobKind::Resync)
         {
-            return Some(Choice { kind: JobKind::Resync, is_lazy: true, axis, from, end, targets });
+            return Some(Choice {
+                kind: JobKind::Resync,
+                is_quiet: true,
+                axis,
+                from,
+                end,
+                targets,
+            });
+        }
+        if self.remakes && is_whole(roster) && roster.named_sectors() > 0 {
+            let kind = JobKind::Check;
+            return Some(Choice { kind, is_quiet: true, axis, from: 0, end, targets });
         }
         let kind = self.wanted.filter(|_| roster.missing_count() == 0)?;
-        Some(Choice { kind, is_lazy: false, axis, from: 0, end, targets })
+        Some(Choice { kind, is_quiet: false, axis, from: 0, end, targets })
     }
 
     /// Whether the job is one that is not told of.
-    pub(in super::super) fn is_lazy(&self) -> bool {
-        self.job.as_ref().is_some_and(|job| job.is_lazy)
+    pub(in super::super) fn is_quiet(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.is_quiet)
     }
 
     /// Whether a job is to begin.
@@ -316,13 +334,14 @@ impl Jobs {
             return Facts { is_due: self.is_due(ground), ..Facts::default() };
         };
         let is_still_wanted = match job.kind {
-            JobKind::Resync if job.is_lazy => {
+            JobKind::Resync if job.is_quiet => {
                 let is_due = ground.lazy.is_some_and(|(due, _)| !due.is_empty());
                 is_whole(ground.roster) && (is_due || job.is_saved_whole)
             }
             JobKind::Resync => ground.resync_offset != u64::MAX || job.is_saved_whole,
             JobKind::Recovery => job.targets.iter().any(|id| ground.roster.slot_of(*id).is_some()),
             JobKind::Replace => job.replaces(ground.roster),
+            JobKind::Check if job.is_quiet => is_whole(ground.roster),
             JobKind::Check | JobKind::Repair => {
                 self.choice(ground).is_some_and(|choice| choice.kind == job.kind)
             }
@@ -340,6 +359,7 @@ impl Jobs {
             has_more: !self.is_paused && job.has_more(now, ground),
             is_allowed: self.allowance.is_some(),
             is_over: job.cursor.done() == job.cursor.end(),
+            awaits_logs: job.kind.is_check() && !ground.are_logs_settled,
             has_unsaved,
             save_is_due: job.save_at <= now || self.is_paused && !is_out,
             is_saving: ground.may_save && (job.saving != Saving::No || has_unrecorded),
@@ -372,7 +392,7 @@ impl Jobs {
     pub(in super::super) fn begin(&mut self, now: Instant, ground: &Ground<'_>) -> JobProgress {
         assert!(self.job.is_none(), "one job at a time");
         let choice = self.choice(ground).expect("one is due");
-        let Choice { kind, is_lazy, axis, from, end, targets } = choice;
+        let Choice { kind, is_quiet, axis, from, end, targets } = choice;
         reached(match kind {
             JobKind::Resync => Mark::ResyncBegins,
             JobKind::Recovery => Mark::RecoveryBegins,
@@ -388,7 +408,8 @@ impl Jobs {
         };
         let mut job = Job {
             kind,
-            is_lazy,
+            is_quiet,
+            only: if is_quiet && kind.is_check() { named(ground, axis) } else { Vec::new() },
             failed: Vec::new(),
             axis,
             band_sectors: ground.work_sectors,
@@ -407,6 +428,7 @@ impl Jobs {
             repaired: 0,
             ambiguous: 0,
             unmade: 0,
+            named: ground.roster.named_sectors(),
             wanted: VecDeque::new(),
             takes_wanted: false,
             ahead: None,
@@ -431,6 +453,7 @@ impl Jobs {
     ) -> Option<(ShardIndex, Work)> {
         let id = WorkId(self.next_work);
         let job = self.job.as_mut().expect("a job asks");
+        job.named = ground.roster.named_sectors();
         let repeated = job.to_repeat(now, ground);
         let start =
             repeated.map(|run| run.start).or_else(|| job.wanted()).or_else(|| job.cursor.next());
@@ -492,7 +515,8 @@ impl Jobs {
         let is_done = false;
         let is_done = spoiled(Bug::JobSkipsUndone, is_done, true);
         // What a client wrote there can be made of parity: it must not be called lost because the rest does not agree.
-        if job.is_lazy && matches!(outcome, Outcome::Unmade { .. } | Outcome::Unreadable) {
+        let is_lazy = job.is_quiet && job.kind == JobKind::Resync;
+        if is_lazy && matches!(outcome, Outcome::Unmade { .. } | Outcome::Unreadable) {
             reached(Mark::LazyLeavesOut);
             job.failed.push(start..start + sectors);
             job.cursor.is_done(start);
@@ -525,8 +549,7 @@ impl Jobs {
             Outcome::Unmade { written } if sectors > 1 => {
                 reached(Mark::JobAsksByBlocks);
                 job.written += u64::from(written);
-                let block = u64::from(BLOCK_SECTORS);
-                job.cursor.is_divided(start, if sectors > block { block } else { 1 });
+                job.divide(start, sectors);
             }
             Outcome::Unmade { written } => {
                 job.written += u64::from(written);
@@ -539,7 +562,11 @@ impl Jobs {
                 let later = job.repeat_at.filter(|at| *at > now);
                 job.repeat_at = later.or(Some(now.plus_milliseconds(REPEAT_AFTER_MS)));
             }
-            // What cannot be read is not compared; other bands can.
+            // What cannot be read, and made neither, is not compared; other blocks and sectors of it can.
+            Outcome::Unreadable if job.kind.is_check() && sectors > 1 => {
+                reached(Mark::JobAsksByBlocks);
+                job.divide(start, sectors);
+            }
             Outcome::Unreadable if job.kind.is_check() => job.cursor.is_done(start),
             Outcome::Unreadable => {
                 job.cursor.is_undone(start);
@@ -611,7 +638,7 @@ impl Jobs {
 
     /// How far the job is, if it has passed another part of its way since this was asked.
     pub(in super::super) fn passed(&mut self) -> Option<JobProgress> {
-        let job = self.job.as_mut().filter(|job| !job.is_lazy)?;
+        let job = self.job.as_mut().filter(|job| !job.is_quiet)?;
         let parts = job.parts();
         let is_news = parts > job.passed && parts < PARTS;
         job.passed = parts.max(job.passed);
@@ -629,7 +656,7 @@ impl Jobs {
             }
             Found::Ambiguous { sectors, .. } => job.ambiguous += u64::from(sectors),
         }
-        let is_told = job.told < FINDINGS_TOLD_MAX;
+        let is_told = job.told < FINDINGS_TOLD_MAX && !job.is_quiet;
         job.told += u32::from(is_told);
         is_told
     }
@@ -669,7 +696,7 @@ impl Jobs {
         job.is_saved_whole = to == job.cursor.end();
         let to = if job.is_saved_whole { u64::MAX } else { to };
         match job.kind {
-            JobKind::Resync if job.is_lazy => Some(Saved::Lazy { to, failed: job.failed.clone() }),
+            JobKind::Resync if job.is_quiet => Some(Saved::Lazy { to, failed: job.failed.clone() }),
             JobKind::Resync => Some(Saved::Resync(to)),
             JobKind::Recovery => Some(Saved::Recovery(job.targets.clone(), to)),
             JobKind::Replace => Some(Saved::Replacement(job.targets.clone(), to)),
@@ -679,7 +706,8 @@ impl Jobs {
 
     /// The job is no more; how it was, and how it ended.
     pub(in super::super) fn end(&mut self, ground: &Ground<'_>) -> (JobProgress, JobEnd) {
-        let job = self.job.take().expect("a job ends");
+        let mut job = self.job.take().expect("a job ends");
+        job.named = ground.roster.named_sectors();
         assert!(job.works.is_empty(), "shards have nothing of it any more");
         let is_over = job.cursor.done() == job.cursor.end();
         let is_target_lost = match job.kind {
@@ -697,9 +725,16 @@ impl Jobs {
             None if is_over && (job.is_saved_whole || job.kind.is_check()) => JobEnd::Completed,
             None => JobEnd::Interrupted,
         };
+        if job.is_quiet && job.kind.is_check() {
+            self.remakes &= end == JobEnd::Interrupted;
+            return (job.progress(self.is_paused), end);
+        }
         match end {
             JobEnd::Completed => {
                 reached(Mark::JobCompleted);
+                let remakes = job.fills();
+                let remakes = spoiled(Bug::OthersStayNamed, remakes, false);
+                self.remakes |= remakes;
                 if job.kind.is_check() {
                     self.wanted = None;
                 }
@@ -738,7 +773,7 @@ impl Jobs {
 impl Job {
     fn progress(&self, paused: bool) -> JobProgress {
         let Self { kind, from, differing, written, located, repaired, .. } = *self;
-        let Self { ambiguous, unmade, .. } = *self;
+        let Self { ambiguous, unmade, named, .. } = *self;
         let (done, end) = (self.cursor.done(), self.cursor.end());
         JobProgress {
             kind,
@@ -751,8 +786,15 @@ impl Job {
             repaired,
             ambiguous,
             unmade,
+            named,
             paused,
         }
+    }
+
+    /// What came back undone is asked for again by blocks, and a block by sectors.
+    fn divide(&mut self, start: u64, sectors: u64) {
+        let block = u64::from(BLOCK_SECTORS);
+        self.cursor.is_divided(start, if sectors > block { block } else { 1 });
     }
 
     /// Parts of its way that are done.
@@ -795,13 +837,21 @@ impl Job {
         Some(start)
     }
 
+    /// Of what it is about, what comes at `start` or next.
+    fn named_from(&self, start: u64) -> Option<&Range<u64>> {
+        self.only.get(self.only.partition_point(|range| range.end <= start))
+    }
+
     /// Where the first sector is from `start` on that is in need of it, if that is not `start`: a resync passes over what is not in
     /// doubt, and a recovery over what all its members hold.
     fn passes_over(&self, ground: &Ground<'_>, start: u64) -> Option<u64> {
         let next = match (self.kind, ground.doubt) {
-            (JobKind::Resync, _) if self.is_lazy => {
+            (JobKind::Resync, _) if self.is_quiet => {
                 let (due, _) = ground.lazy?;
                 due.next_sector(start).unwrap_or(u64::MAX)
+            }
+            (JobKind::Check, _) if self.is_quiet => {
+                self.named_from(start).map_or(u64::MAX, |named| named.start.max(start))
             }
             (JobKind::Check | JobKind::Repair, _) => {
                 let (_, unsynced) = ground.lazy?;
@@ -834,9 +884,13 @@ impl Job {
         let end = start + sectors;
         match (self.kind, self.axis, ground.doubt) {
             (_, Axis::Bands, _) => sectors,
-            (JobKind::Resync, ..) if self.is_lazy => match ground.lazy {
+            (JobKind::Resync, ..) if self.is_quiet => match ground.lazy {
                 Some((due, _)) => due.alike_sectors(start, sectors),
                 None => sectors,
+            },
+            (JobKind::Check, ..) if self.is_quiet => match self.named_from(start) {
+                Some(named) if named.contains(&start) => (named.end - start).min(sectors),
+                _ => sectors,
             },
             (JobKind::Check | JobKind::Repair, ..) => match ground.lazy {
                 Some((_, unsynced)) => unsynced.alike_sectors(start, sectors),
@@ -889,6 +943,39 @@ impl Job {
         let in_region = ground.regions.left_in_region(first);
         Some((first, sectors.min(work_sectors).min(in_region)))
     }
+}
+
+/// What bad-block logs name, in a job's own unit, in order and apart from each other.
+fn named(ground: &Ground<'_>, axis: Axis) -> Vec<Range<u64>> {
+    let mut all: Vec<Range<u64>> = Vec::new();
+    for (slot, bad) in ground.roster.named() {
+        for range in bad.ranges() {
+            let (mut at, end) = (range.start.0, range.start.0 + range.sectors);
+            while at < end {
+                let (start, sectors) = match (ground.geometry, axis) {
+                    (Geometry::Mirror(mirror), Axis::Array) => {
+                        let Some((first, _)) = mirror.logical(slot, MemberSector(at)) else {
+                            at += 1; // Nothing lies there.
+                            continue;
+                        };
+                        (first.0, mirror.contiguous_sectors(first).min(end - at))
+                    }
+                    _ => (at, end - at),
+                };
+                all.push(start..start + sectors);
+                at += sectors;
+            }
+        }
+    }
+    all.sort_by_key(|range| range.start);
+    all.dedup_by(|next, kept| {
+        let touches = next.start <= kept.end;
+        if touches {
+            kept.end = kept.end.max(next.end);
+        }
+        touches
+    });
+    all
 }
 
 /// Whether no slot lacks its member, or anything of it.

@@ -33,6 +33,10 @@
 //! is not believed later.
 //! [check: a_rebuild_goes_on_beyond_what_cannot_be_read]
 //!
+//! What logs name and the others can give is written again by checks and repairs, and by a quiet check of nothing else, when a member has
+//! been filled [check: what_is_named_is_made_again_when_a_member_is_filled]. It comes out of the log by that; such a job is over when
+//! logs say so [check: a_check_is_over_when_logs_say_what_it_did].
+//!
 //! What checks and repairs find is told one by one up to a limit, and counted beyond.
 //!
 //! Resync comes before recovery: while redundancy does not agree, a member that is made from it may be made wrong. What is
@@ -57,7 +61,7 @@ pub enum JobKind {
     /// Copies members that are there to those that are to take their places; what cannot be read is made from the others.
     Replace,
     /// Reads everything and says where redundancy does not agree, and which member is wrong where that can be known; writes
-    /// what could not be read, and nothing else.
+    /// what could not be read, or what bad-block logs name, and nothing else.
     Check,
     /// The same, and writes what is known to be wrong again, from the others.
     Repair,
@@ -110,6 +114,8 @@ pub struct JobProgress {
     /// Sectors that could not be read anywhere, nor made, so far, over all members that are filled: their bad-block logs name
     /// them.
     pub unmade: u64,
+    /// Sectors that bad-block logs name, over all members, when that was last looked at: as it began, as it went on, or as it ended.
+    pub named: u64,
     /// It waits until it is told to go on.
     pub paused: bool,
 }

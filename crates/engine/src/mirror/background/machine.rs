@@ -512,6 +512,14 @@ impl Background {
                 (Task::Compare | Task::Repair, State::Failed(FaultKind::Media)) => {
                     whole.without(place.tied)
                 }
+                // A log names it: it can be written, and is good again then.
+                (Task::Compare | Task::Repair, State::Unread)
+                    if is_recovered
+                        && member.bad_blocks.touches(copy.start, u64::from(place.sectors)) =>
+                {
+                    let named = whole.without(place.tied);
+                    spoiled(Bug::NamedIsLeft, named, SectorSet::EMPTY)
+                }
                 (Task::Repair, State::Read) => copy.wrong,
                 (Task::Compare, State::Read) => of_check,
                 (Task::Compare | Task::Repair, _) => SectorSet::EMPTY,
@@ -538,6 +546,7 @@ impl Background {
         sources.push((believed, whole.without(others)));
         sources.extend(place.right.iter().map(|(copy, set)| (usize::from(*copy), *set)));
         for copy in targets {
+            self.places[number as usize].copy_mut(copy.slot).lacks = copy.lacks;
             // What is told to be repaired stays so.
             let durable = task == Task::Repair && !copy.wrong.is_empty();
             if durable {
@@ -579,6 +588,19 @@ impl Background {
                 around.common.note_read_fault(slot, fault);
             }
             (Phase::Written, Ok(())) => around.common.note_written(slot),
+            (Phase::Written, Err(fault))
+                if matches!(place.task(), Task::Compare | Task::Repair) =>
+            {
+                around.common.note_written(slot);
+                // What is named costs its sectors, and the work goes on.
+                place.is_missed |= fault.kind != FaultKind::Media;
+                let copy = place.copy_mut(slot);
+                copy.fate = Fate::Left;
+                for extent in copy.lacks.extents() {
+                    let start = MemberSector(copy.start.0 + u64::from(extent.offset));
+                    around.common.report_unmended(slot, fault, (start, extent.sectors));
+                }
+            }
             (Phase::Written, Err(fault)) => {
                 around.common.note_written(slot);
                 place.is_missed = true;

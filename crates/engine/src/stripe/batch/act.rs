@@ -497,12 +497,14 @@ impl Stripe {
             }
             (ColumnState::Writing, Err(fault)) => {
                 reached(Mark::MissesWrite);
-                // A repair that finds no space changes nothing: what was bad stays bad.
-                let is_none = is_repair && fault.kind == FaultKind::NoSpace;
+                // A repair that fails changes nothing: what was bad stays bad.
+                if is_repair {
+                    let range = self.range(extent);
+                    return common.report_unmended(slot, fault, range);
+                }
                 // Of several requests, one that fails for more than lack of space says what is wrong.
                 let is_said = column.missed.is_some() && fault.kind == FaultKind::NoSpace;
-                let says_nothing = is_none || is_said;
-                let says_nothing = spoiled(Bug::WriteErrorIgnored, says_nothing, true);
+                let says_nothing = spoiled(Bug::WriteErrorIgnored, is_said, true);
                 if !says_nothing {
                     let member = fault.cause.member;
                     column.missed = common.still_in(slot, member).then_some((member, fault.kind));

@@ -858,10 +858,17 @@ impl Reconstruct {
                 around.common.note_written(slot);
                 read.work.written += extent.sectors;
             }
+            (ReadIoKind::Write, Err(fault)) if read.origin.is_some_and(|one| one.checks()) => {
+                around.common.note_written(slot);
+                // What is named costs its sectors, and the work goes on.
+                read.work.is_missed |= fault.kind != FaultKind::Media;
+                read.work.check.is_missed(slot);
+                let range = read.band().range(extent);
+                around.common.report_unmended(slot, fault, range);
+            }
             (ReadIoKind::Write | ReadIoKind::Copy, Err(fault)) => {
                 around.common.note_written(slot);
                 read.work.is_missed = true;
-                read.work.check.is_missed(slot);
                 // What finds no space costs the work, not the member.
                 let is_in = around.common.still_in(slot, fault.cause.member);
                 if fault.kind != FaultKind::NoSpace && is_in {
@@ -870,12 +877,8 @@ impl Reconstruct {
             }
             (ReadIoKind::Repair, Err(fault)) => {
                 around.common.note_written(slot);
-                // A repair that finds no space changes nothing: what was bad stays bad.
-                let is_in = around.common.still_in(slot, fault.cause.member);
-                if fault.kind != FaultKind::NoSpace && is_in {
-                    reached(Mark::MissesWrite);
-                    around.common.report_failed(fault);
-                }
+                let range = read.band().range(extent);
+                around.common.report_unmended(slot, fault, range);
             }
             (ReadIoKind::Read, Err(fault)) if self.is_read_in_parts(around, io, fault.kind) => {
                 self.read_in_parts(around, io);

@@ -11,7 +11,8 @@
 //!   two had to be made      nobody                          (they are written again as read repair does)
 //! ```
 //!
-//! What had to be made of the others is written again unless somebody says that the others do not agree. What is wrong is
+//! What had to be made of the others is written again unless somebody says that the others do not agree: what could not be read, and
+//! what bad-block logs name, which is good again by that. What is wrong is
 //! written again if that was asked for. What is unknown is left.
 //!
 //! - Nothing that is unknown is written [check: two_rotten_chunks_are_never_guessed_at].
@@ -26,7 +27,7 @@ use super::machine::Read;
 use crate::array::ArrayView;
 use crate::effect::Report;
 use crate::rot::Located;
-use crate::sectors::SectorSet;
+use crate::sectors::{Extent, SectorSet};
 use crate::work::{Candidates, Difference, Fate, Found, RotKind, Task, Work};
 
 /// What may be made of what parity says.
@@ -81,7 +82,9 @@ impl Read {
             let of_erased = if speaks { set.common(erased) } else { SectorSet::EMPTY };
             set.without(erased).union(of_erased)
         };
-        let found = Difference { p: heard(found.p, p_speaks), q: heard(found.q, q_speaks) };
+        // Beyond the window nothing was read.
+        let [found_p, found_q] = [found.p, found.q].map(|set| set.common(self.window));
+        let found = Difference { p: heard(found_p, p_speaks), q: heard(found_q, q_speaks) };
         let differs = found.p.union(found.q);
         if is_again {
             let rot = self.work.check.rot.iter_mut();
@@ -125,7 +128,8 @@ impl Read {
         let repairs = work.task == Task::Repair;
         let repairs = spoiled(Bug::CheckRepairs, repairs, true);
         let targets = all().filter(|slot| view.member(*slot).is_some()).map(|slot| {
-            let unread = self.columns[usize::from(slot.0)].unreadable.common(erased).without(kept);
+            let unread = self.columns[usize::from(slot.0)].unreadable.union(self.named(view, slot));
+            let unread = unread.common(erased).without(kept);
             let wrong = if repairs { self.work.check.wrong(slot) } else { SectorSet::EMPTY };
             (slot, unread.union(wrong))
         });
@@ -134,6 +138,20 @@ impl Read {
         if planted(Bug::RepairWritesParity) {
             self.aim_at_parity();
         }
+    }
+
+    /// What of a column its member's bad-block log names.
+    fn named(&self, view: &ArrayView, slot: Slot) -> SectorSet {
+        let bad = view.member(slot).map(|member| &member.bad_blocks);
+        let Some(bad) = bad.filter(|bad| !bad.is_empty()) else { return SectorSet::EMPTY };
+        if planted(Bug::NamedIsLeft) {
+            return SectorSet::EMPTY;
+        }
+        let band = self.band.as_ref().expect("a read has a band");
+        let sectors = self.window.extents().flat_map(|extent| extent.offset..extent.end());
+        let alone = sectors.map(|offset| Extent { offset, sectors: 1 });
+        let named = alone.filter(|extent| bad.touches(band.range(*extent).0, 1));
+        named.fold(SectorSet::EMPTY, |set, extent| set.union(extent.set()))
     }
 
     /// The mistake that a plain resync would be.

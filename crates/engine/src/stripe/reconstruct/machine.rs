@@ -62,6 +62,12 @@ impl Origin {
         matches!(self, Self::Background(Work { task: Task::Repair, .. }))
     }
 
+    /// It compares.
+    pub(super) fn checks(&self) -> bool {
+        let is_check = |task| matches!(task, Task::Compare | Task::Repair);
+        matches!(self, Self::Background(work) if is_check(work.task))
+    }
+
     /// It writes to replacements.
     pub(super) fn copies(&self) -> bool {
         matches!(self, Self::Background(Work { task: Task::Replace, .. }))

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, MemberSetup, Notice};
 use braid_engine::effect::{IoId, MemberIoDone};
 use braid_engine::request::{Operation, Regions, Request, RequestId, ShardIndex};
-use braid_engine::{BadBlocks, CacheConfig, Instant, Shard, SitOut, Tuning};
+use braid_engine::{BadBlocks, BadLog, CacheConfig, Instant, Shard, SitOut, Tuning};
 use braid_geometry::{Geometry, Level, LogicalSector, Shape, default_layout};
 
 use crate::disk::{Disk, DiskPlan, DiskRequest};
@@ -79,7 +79,7 @@ impl World {
             device_number: slot,
             recovered_sectors: u64::MAX,
             bad_blocks: BadBlocks::default(),
-            bad_block_records: 0,
+            bad_log: BadLog::default(),
         };
         let mut array = Array::new(ArraySetup {
             geometry: geometry.clone(),

@@ -103,7 +103,7 @@ fn what_was_read_from_a_dirty_mirror_reads_the_same_again() {
             for_seeds(4, |seed| {
                 let mut scene = Scene::new(design(level, layout, 64, slots, 6), seed);
                 scene.resync_offset = 0;
-                scene.bad_blocks = is_logged.then_some((0, LOST));
+                scene.bad_blocks.extend(is_logged.then(|| (0, vec![LOST])));
                 let mut story = scene.open();
                 // The second copy of the first chunk says something else, but for what the first has lost.
                 let start = story.world.taint.data_offset;

@@ -26,6 +26,7 @@ mod limits;
 mod lockless;
 mod log_change;
 mod matrix;
+mod named;
 mod parity_log;
 mod replace;
 mod rot;
@@ -47,6 +48,8 @@ pub(super) use journal::tell as tell_of_journals;
 pub(super) use lockless::tell as tell_of_lockless_bitmaps;
 #[cfg(braid_hooks)]
 pub(super) use log_change::tell as tell_of_log_changes;
+#[cfg(braid_hooks)]
+pub(super) use named::tell as tell_of_what_is_named;
 #[cfg(braid_hooks)]
 pub(super) use parity_log::tell as tell_of_parity_logs;
 #[cfg(braid_hooks)]

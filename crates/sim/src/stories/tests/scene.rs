@@ -43,8 +43,8 @@ pub(super) struct Scene {
     pub(super) recovering: Option<(usize, u64)>,
     /// Another one.
     pub(super) recovering_too: Option<(usize, u64)>,
-    /// A disk with a bad-block log, and sectors of its data area.
-    pub(super) bad_blocks: Option<(usize, Range<u64>)>,
+    /// Disks with a bad-block log, and sectors of their data areas.
+    pub(super) bad_blocks: Vec<(usize, Vec<Range<u64>>)>,
     /// Whether answers may be errors.
     pub(super) errors_allowed: bool,
 }
@@ -73,7 +73,7 @@ impl Scene {
             resync_offset: u64::MAX,
             recovering: None,
             recovering_too: None,
-            bad_blocks: None,
+            bad_blocks: Vec::new(),
             errors_allowed: false,
         };
         if random.chance(60) { scene.write_back() } else { scene }
@@ -135,11 +135,11 @@ impl Scene {
     /// Makes the disks what the scene says.
     fn lay_out(&self, world: &mut World) {
         let data_offset = world.taint.data_offset;
-        if let Some((disk, ranges)) = &self.bad_blocks {
+        for (disk, ranges) in &self.bad_blocks {
             let superblock = world.superblock_on(*disk).expect("it is new");
-            world.bad_logs.add((*disk, &superblock), vec![ranges.clone()], &world.geometry);
-            world.bad_logs.write(&mut world.disks);
+            world.bad_logs.add((*disk, &superblock), ranges.clone(), &world.geometry);
         }
+        world.bad_logs.write(&mut world.disks);
         for disk in 0..world.disks.len() {
             let mut superblock = world.superblock_on(disk).expect("it is new");
             let mut recovering = self.recovering.into_iter().chain(self.recovering_too);

@@ -402,6 +402,13 @@ impl Script {
         held
     }
 
+    /// A sector that can be read no more, and takes no write.
+    pub(super) fn stuck_sector(&mut self, disk: usize, sector: u64) {
+        self.bad_sector(disk, sector);
+        let at = self.world.taint.data_offset + sector;
+        self.world.disks[disk].stuck.insert(at);
+    }
+
     /// A sector of a disk's data area cannot be read until it is written.
     pub(super) fn bad_sector(&mut self, disk: usize, sector: u64) {
         self.befall(disk, self.bad_at(sector));
@@ -635,8 +642,14 @@ impl Script {
         strip.is_some_and(|strip| views.any(|view| !view.is_synced(&(strip..strip + 1))))
     }
 
+    /// Whether a bad-block log names a sector of a disk.
+    fn is_named(&self, disk: usize, sector: u64) -> bool {
+        let at = sector.saturating_sub(self.world.taint.data_offset);
+        self.world.bad_logs.names(disk, &(at..at + 1))
+    }
+
     /// While any superblock says clean, or is about to, no member is being written, and what was written is not volatile (I3,
-    /// I5); a repair is no such write, for it changes nothing; nor is what makes a member hold what its superblock says it does
+    /// I5); a repair is no such write, for it changes nothing that is believed; nor is what makes a member hold what its superblock says it does
     /// not, nor what makes redundancy agree where a lockless bitmap says that it does not: what clients have written it leaves as it is.
     fn check_told(&mut self) {
         let has_intent = self.world.geometry.level().family() != Family::Direct;
@@ -661,7 +674,7 @@ impl Script {
                 self.recovered_end(disk).saturating_sub(start).min(u64::from(io.sectors));
             let seen = self.world.disks[disk].seen[bytes(start, promised)].chunks_exact(SECTOR);
             let is_same = |(sector, (held, new)): (u64, (&[u8], &[u8]))| {
-                held == new || self.rotten.contains(&(disk, sector))
+                held == new || self.rotten.contains(&(disk, sector)) || self.is_named(disk, sector)
             };
             assert!(
                 (start..).zip(seen.zip(data.chunks_exact(SECTOR))).all(is_same),
@@ -678,6 +691,7 @@ impl Script {
             for (sector, _, before) in disk.logged() {
                 let is_new = disk.seen[bytes(sector, 1)] != *before && sector < recovered_end;
                 let is_new = is_new && !self.is_unsynced(number, sector);
+                let is_new = is_new && !self.is_named(number, sector);
                 assert!(!is_new, "sector {sector} is volatile and a superblock says clean");
             }
         }

@@ -192,6 +192,7 @@ mod tests {
             differing_sectors: 0,
             written_sectors: 0,
             unmade_sectors: 0,
+            named_sectors: 0,
             found: Found::default(),
         };
         let last = |kind: JobKind| LastJob {
@@ -207,6 +208,7 @@ mod tests {
             differing_sectors: 0,
             written_sectors: 0,
             unmade_sectors: 0,
+            named_sectors: 0,
             found: Found::default(),
         };
         let last = refused.into_iter().map(last).collect();

@@ -293,6 +293,7 @@ impl Noted {
             differing_sectors: job.differing,
             written_sectors: job.written,
             unmade_sectors: job.unmade,
+            named_sectors: job.named,
             found,
         };
         self.last.insert(kind, last);
@@ -341,6 +342,7 @@ impl Noted {
             differing_sectors: job.differing,
             written_sectors: job.written,
             unmade_sectors: job.unmade,
+            named_sectors: job.named,
             found: under_way.found(job),
         }
     }
@@ -411,6 +413,7 @@ fn waiting_check(repairs: bool) -> Job {
         differing_sectors: 0,
         written_sectors: 0,
         unmade_sectors: 0,
+        named_sectors: 0,
         found: Found { repairs, ..Found::default() },
     }
 }
@@ -475,6 +478,7 @@ mod tests {
             repaired,
             ambiguous,
             unmade: 0,
+            named: 0,
             paused,
         }
     }

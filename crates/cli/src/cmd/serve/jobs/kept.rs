@@ -105,6 +105,7 @@ mod tests {
             differing_sectors: 8,
             written_sectors: 0,
             unmade_sectors: 0,
+            named_sectors: 0,
             found: Found::default(),
         };
         let schedule = Schedule { every_seconds: Some(86_400), counted_from: 5 };

@@ -94,6 +94,7 @@ pub(crate) fn facts(progress: &JobProgress) -> Value {
         "repaired_sectors": progress.repaired,
         "ambiguous_sectors": progress.ambiguous,
         "unmade_sectors": progress.unmade,
+        "named_sectors": progress.named,
         "paused": progress.paused,
     })
 }
@@ -146,6 +147,14 @@ pub(crate) fn ended(progress: &JobProgress, end: JobEnd, name: &str) -> (bool, S
                  agree, and what is wrong there cannot be told"
             );
             return (repaired == located && ambiguous == 0, text);
+        }
+        (JobKind::Check | JobKind::Repair, JobEnd::Completed) if progress.named > 0 => {
+            let text = format!(
+                "the check of {name} is over: what could be read agrees; bad-block logs name {} sectors that the others cannot give, or \
+                 that their members do not take",
+                progress.named
+            );
+            return (false, text);
         }
         (JobKind::Check | JobKind::Repair, JobEnd::Completed) => {
             format!("the check of {name} is over: everything agrees")
@@ -203,11 +212,15 @@ mod tests {
             repaired: 0,
             ambiguous: 0,
             unmade: 0,
+            named: 0,
             paused: false,
         };
         let (is_well, text) = ended(&progress(0), JobEnd::Completed, "tank");
         assert!(is_well && text.contains("everything agrees"), "{text}");
         let (is_well, text) = ended(&progress(3), JobEnd::Completed, "tank");
         assert!(!is_well && text.contains("3 sectors"), "{text}");
+        let named = JobProgress { named: 9, ..progress(0) };
+        let (is_well, text) = ended(&named, JobEnd::Completed, "tank");
+        assert!(!is_well && text.contains("name 9 sectors"), "{text}");
     }
 }

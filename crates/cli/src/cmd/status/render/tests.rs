@@ -104,6 +104,7 @@ fn job(kind: JobKind, state: JobState) -> Job {
         differing_sectors: 0,
         written_sectors: 0,
         unmade_sectors: 0,
+        named_sectors: 0,
         found: Found::default(),
     }
 }
@@ -122,6 +123,7 @@ fn last(kind: JobKind, result: JobResult, differing_sectors: u64) -> LastJob {
         differing_sectors,
         written_sectors: 0,
         unmade_sectors: 0,
+        named_sectors: 0,
         found: Found::default(),
     }
 }

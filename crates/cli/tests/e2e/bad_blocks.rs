@@ -1,0 +1,163 @@
+//! Bad-block logs as md left them: what they name is read around, a check makes it again, and a block that takes no write costs itself.
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use braid_ondisk::{BadBlockLog, BadRange, Snippet, Superblock, probe, probe_ranges};
+use serde_json::Value;
+
+use crate::kit::{
+    Array, Client, Deed, Fail, Hanging, Mount, Need, RAID_5, RAID_6, assert_same, needs,
+    random_bytes, skip,
+};
+
+/// More than one sector of a log has room for.
+const BLOCKS: u64 = 200;
+/// A block of 4 KiB.
+const BLOCK_SECTORS: u64 = 8;
+
+fn superblock(member: &Path) -> Superblock {
+    let file = std::fs::File::open(member).expect("a member");
+    let size = file.metadata().expect("a member").len();
+    let snippet = |range: std::ops::Range<u64>| {
+        let length = usize::try_from(range.end - range.start).expect("short");
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, range.start).expect("it is there");
+        Snippet { offset: range.start, bytes }
+    };
+    let snippets: Vec<Snippet> = probe_ranges(size).into_iter().map(snippet).collect();
+    probe(size, &snippets).newest().expect("a superblock").clone()
+}
+
+/// Has a member's log name every other block from its data's start on, and spoils these: `count` of them.
+fn name_blocks(member: &Path, count: u64) -> Vec<BadRange> {
+    let mut superblock = superblock(member);
+    let data = superblock.device.data_offset_sectors;
+    let range = |index: u64| BadRange {
+        start_sector: data + 2 * index * BLOCK_SECTORS,
+        length_sectors: BLOCK_SECTORS,
+    };
+    let ranges: Vec<BadRange> = (0..count).map(range).collect();
+    let place = superblock.device.bad_block_log.expect("it keeps a log");
+    let log = BadBlockLog::to_bytes(&ranges, place).expect("there is room");
+    let at = superblock.bad_block_log_offset_bytes().expect("it keeps a log");
+    superblock.set_bad_blocks(true);
+    let file = std::fs::File::options().write(true).open(member).expect("a member");
+    file.write_all_at(&log, at).expect("it is written");
+    file.write_all_at(&superblock.to_bytes(), superblock.offset_bytes()).expect("it is written");
+    for range in &ranges {
+        file.write_all_at(&[0xBD; 4096], range.start_sector * 512).expect("it is written");
+    }
+    ranges
+}
+
+fn bad_sectors(array: &Array, slot: usize) -> u64 {
+    let ran = array.braid(&["status", "tank"], &[]);
+    let status: Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
+    let slots = status["slots"].as_array().or_else(|| status["arrays"][0]["slots"].as_array());
+    slots.expect("slots")[slot]["bad_sectors"].as_u64().expect("a number")
+}
+
+/// Asks for a check, and waits for it: how braid ended, and sectors that are named still.
+fn check(array: &Array, words: &[&str]) -> (Option<i32>, u64) {
+    let ran = array.braid(&[&["check", "tank"], words].concat(), &[]);
+    let said: Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
+    let named = said["check"]["named_sectors"].as_u64();
+    (ran.status.code(), named.unwrap_or_else(|| panic!("{ran:?}")))
+}
+
+fn examined(array: &Array, slot: usize) -> usize {
+    let ran = array.braid(&["examine"], &array.members[slot..=slot]);
+    let said: Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
+    said["members"][0]["bad_blocks"].as_array().expect("a list").len()
+}
+
+fn made_again(words: &[&str]) {
+    let array = Array::create(RAID_6);
+    let served = array.serve();
+    let bytes = random_bytes(11, usize::try_from(served.size_bytes).expect("small"));
+    served.write_all(&array, &bytes);
+    served.stop();
+    name_blocks(&array.members[1], BLOCKS);
+    assert_eq!(examined(&array, 1), 200);
+    let served = array.serve();
+    assert_same(&served.read_all(&array), &bytes, "around what a log names");
+    assert_eq!(bad_sectors(&array, 1), BLOCKS * BLOCK_SECTORS);
+    assert_eq!(check(&array, words), (Some(0), 0));
+    assert_eq!(bad_sectors(&array, 1), 0);
+    served.stop();
+    assert_eq!(examined(&array, 1), 0);
+    // As many are missing as can be: what was made again is read from its member.
+    let served = array.serve_with(&[], &array.without(&[0, 3]));
+    assert_same(&served.read_all(&array), &bytes, "with two members missing");
+    served.stop();
+}
+
+#[test]
+fn a_check_makes_again_what_a_long_log_names() {
+    needs!("nbdcopy");
+    made_again(&[]);
+}
+
+#[test]
+fn a_repair_makes_again_what_a_long_log_names() {
+    needs!("nbdcopy");
+    made_again(&["--repair"]);
+}
+
+/// Clients write over some of it, here and there: the log of several sectors follows, and is read again after a kill.
+#[test]
+fn a_long_log_is_kept_while_clients_write() {
+    needs!("nbdcopy");
+    let array = Array::create(RAID_5);
+    let served = array.serve();
+    let bytes = random_bytes(12, usize::try_from(served.size_bytes).expect("small"));
+    served.write_all(&array, &bytes);
+    served.stop();
+    name_blocks(&array.members[1], 500);
+    let served = array.serve();
+    // The first half of it.
+    let half = bytes.len() / 16;
+    let mut client = Client::connect(&served.socket, std::time::Duration::from_secs(30));
+    for at in (0..half).step_by(1 << 16) {
+        client.write(at as u64, &bytes[at..at + (1 << 16)]);
+    }
+    client.flush();
+    drop(client);
+    let left = bad_sectors(&array, 1);
+    assert!(left < 500 * BLOCK_SECTORS, "{left}");
+    served.kill();
+    assert!(examined(&array, 1) > 64, "what was not written is named still");
+    let served = array.serve();
+    assert_same(&served.read_all(&array), &bytes, "after a kill");
+    assert_eq!(check(&array, &[]), (Some(0), 0));
+    served.stop();
+}
+
+/// A block that could be written no more put its member out.
+#[test]
+fn a_block_that_takes_no_write_costs_itself() {
+    needs!("nbdcopy");
+    let array = Array::create(RAID_5);
+    let served = array.serve();
+    let bytes = random_bytes(13, usize::try_from(served.size_bytes).expect("small"));
+    served.write_all(&array, &bytes);
+    served.stop();
+    let named = name_blocks(&array.members[1], 3);
+    let Some(hanging) = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten()
+    else {
+        return skip(Need::Fuse, "no FUSE can be mounted here");
+    };
+    let _let_go = hanging.let_go_at_end();
+    let start = named[1].start_sector * 512;
+    let bytes_of = start..start + BLOCK_SECTORS * 512;
+    hanging.fail(1, Fail { deed: Deed::Write, bytes: bytes_of, errno: 5 });
+    let served = array.serve_with(&[], &hanging.files());
+    assert_eq!(check(&array, &["--repair"]), (Some(3), BLOCK_SECTORS), "one block is left");
+    assert_eq!(bad_sectors(&array, 1), BLOCK_SECTORS);
+    assert_eq!(served.events("member-out"), Vec::<Value>::new());
+    assert_same(&served.read_all(&array), &bytes, "around what is left");
+    hanging.let_go();
+    assert_eq!(check(&array, &["--repair"]), (Some(0), 0), "the disk found another place for it");
+    served.stop();
+}
