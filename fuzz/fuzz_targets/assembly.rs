@@ -192,6 +192,7 @@ fuzz_target!(|input: &[u8]| {
         accept_older: head[6] & 8 != 0,
         without_journal: head[6] & 16 != 0,
         known: known(&members, head[6]).into_iter().collect(),
+        ..Options::default()
     };
     let forward = assemble(&members, &options);
     assert_sound(&members, &forward);

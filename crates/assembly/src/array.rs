@@ -8,18 +8,18 @@ use std::ops::Range;
 
 use braid_geometry::{Family, Geometry, Level, Shape, Slot};
 use braid_ondisk::{
-    Bitmap, BitmapError, BitmapKind, BitmapPlace, BitmapSuperblock, Bits, Features, LocklessMarks,
-    Role, Superblock,
+    Bitmap, BitmapError, BitmapFile, BitmapKind, BitmapPlace, BitmapSuperblock, Bits, Features,
+    LocklessMarks, Role, Superblock,
 };
 
+use crate::bitmap_file::{self, AssembledBitmapFile};
 use crate::candidates::Candidate;
 use crate::damaged;
 use crate::journal::{AssembledJournal, can_be_written, journal};
 use crate::judge::Roster;
+use crate::parity_log::AssembledParityLog;
 use crate::refusal::{AtRisk, JournalFault, ReadOnlyReason, Refusal};
-use crate::replay::{
-    AssembledParityLog, AssembledReplay, has_logs_that_count, keeps_logs, parity_logs, replay,
-};
+use crate::replay::{AssembledReplay, has_logs_that_count, keeps_logs, parity_logs, replay};
 use crate::risk::at_risk;
 use crate::{Options, ProbedMember};
 
@@ -65,6 +65,8 @@ pub struct AssembledArray {
     pub newest_member: usize,
     /// The write-intent bitmap, if the array has one that is kept.
     pub bitmap: Option<AssembledBitmap>,
+    /// The bitmap file beside it, if one was given: the bitmap is that of the file.
+    pub bitmap_file: Option<AssembledBitmapFile>,
     /// What is to be replayed before redundancy is right: of an array with a parity log that was not stopped cleanly.
     pub replay: Option<AssembledReplay>,
     /// The parity logs of its members, by their index, spares among them; none if it keeps none that can be written.
@@ -207,18 +209,21 @@ pub(crate) fn build(
         Some(_) => 0,
         None => resync_offset(roster, &geometry),
     };
-    let replay = replay(roster, resync_offset);
-    let bitmap = bitmap(roster, &geometry);
+    let file = bitmap_file::check(options.bitmap_file.as_ref(), roster)?;
+    let in_file = file.map(|(_, file)| file);
+    let replay = replay(roster, in_file, resync_offset);
+    let bitmap = bitmap(roster, in_file, &geometry);
     let doubt = bitmap.as_ref().filter(|bitmap| bitmap.is_current).map(|bitmap| &bitmap.bits);
     let at_risk = at_risk(&geometry, &lost, (resync_offset, doubt));
     let at_risk = at_risk.filter(|_| !settles(replay.as_ref(), resync_offset));
-    let (accepted_risk, withheld_risk) = risk(at_risk, (roster, &lost, replay.as_ref()), options)?;
+    let has_log = has_logs_that_count(roster, in_file);
+    let (accepted_risk, withheld_risk) = risk(at_risk, (&lost, replay.as_ref(), has_log), options)?;
     let is_written = |journal| can_be_written(&geometry, journal) && bitmap.is_none();
     let is_left = journal.as_ref().is_some_and(|journal| !is_written(journal));
     let is_lacking = |fault: &JournalFault| !is_given_up(fault, options);
     let is_left = is_left || journal_fault.as_ref().is_some_and(is_lacking);
     let read_only =
-        is_left.then_some(ReadOnlyReason::Journal).or_else(|| read_only(roster, members));
+        is_left.then_some(ReadOnlyReason::Journal).or_else(|| read_only(roster, members, in_file));
     if let Some(reason) = read_only.filter(|_| !options.read_only) {
         return Err(reason.into());
     }
@@ -228,7 +233,8 @@ pub(crate) fn build(
         replacements: replacements(roster, &geometry),
         bitmap,
         replay,
-        parity_logs: parity_logs(roster, members),
+        parity_logs: parity_logs(roster, members, in_file),
+        bitmap_file: file.map(|file| bitmap_file::assembled(file, roster, members.len())),
         journal,
         journal_fault,
         shape,
@@ -398,14 +404,14 @@ fn settles(replay: Option<&AssembledReplay>, resync_offset: u64) -> bool {
 /// What was accepted of what is at risk, and what is withheld; a refusal if it can be neither.
 fn risk(
     at_risk: Option<AtRisk>,
-    (roster, lost, replay): (&Roster<'_>, &[u16], Option<&AssembledReplay>),
+    (lost, replay, has_log): (&[u16], Option<&AssembledReplay>, bool),
     options: &Options,
 ) -> Result<(Option<AtRisk>, Option<AtRisk>), Refusal> {
     let Some(risk) = at_risk else { return Ok((None, None)) };
     let is_accepted = options.accept_risk.is_some_and(|stripes| risk.stripes <= stripes);
     match () {
         () if is_accepted => Ok((Some(risk), None)),
-        () if has_logs_that_count(roster) => {
+        () if has_log => {
             let unread = replay.map(|replay| replay.unread.clone()).unwrap_or_default();
             let (missing, stripes) = (lost.to_vec(), risk.stripes);
             Err(Refusal::PplNotReplayed { missing, unread, stripes })
@@ -415,8 +421,12 @@ fn risk(
     }
 }
 
-fn read_only(roster: &Roster<'_>, members: &[ProbedMember]) -> Option<ReadOnlyReason> {
-    if keeps_logs(roster) && parity_logs(roster, members).is_none() {
+fn read_only(
+    roster: &Roster<'_>,
+    members: &[ProbedMember],
+    file: Option<&BitmapFile>,
+) -> Option<ReadOnlyReason> {
+    if keeps_logs(roster, file) && parity_logs(roster, members, file).is_none() {
         return Some(ReadOnlyReason::Ppl);
     }
     // Where there is no redundancy there are no replacements either.
@@ -489,11 +499,17 @@ fn anew(roster: &Roster<'_>, sectors: u64) -> Option<BitmapSuperblock> {
     Some(BitmapSuperblock::new(sectors, chunk_bytes, 0))
 }
 
-/// What the bitmaps of the members say together.
-fn bitmap(roster: &Roster<'_>, geometry: &Geometry) -> Option<AssembledBitmap> {
+/// What the bitmaps of the members say together, or that of the file.
+fn bitmap(
+    roster: &Roster<'_>,
+    file: Option<&BitmapFile>,
+    geometry: &Geometry,
+) -> Option<AssembledBitmap> {
     let sectors = resync_sectors(geometry);
-    names_bitmap(roster).then_some(())?;
-    let kept = bitmaps(roster).filter(|one| one.superblock.kind != BitmapKind::HostEndian);
+    (names_bitmap(roster) || file.is_some()).then_some(())?;
+    let in_file = file.and_then(|file| file.bitmap.as_ref().ok());
+    let bitmaps = || in_file.into_iter().chain(bitmaps(roster).filter(|_| file.is_none()));
+    let kept = bitmaps().filter(|one| one.superblock.kind != BitmapKind::HostEndian);
     let newest = kept.max_by_key(|bitmap| bitmap.superblock.events);
     let superblock = match newest {
         // Of another size, it is one that was not resized with its array: md makes it anew.
@@ -506,7 +522,7 @@ fn bitmap(roster: &Roster<'_>, geometry: &Geometry) -> Option<AssembledBitmap> {
         let is_alike =
             |one: &&Bitmap| one.superblock.kind == superblock.kind && one.bits.is_alike(&none);
         let is_current = |one: &&Bitmap| one.is_current(roster.newest.events());
-        bitmaps(roster).filter(is_alike).filter(is_current)
+        bitmaps().filter(is_alike).filter(is_current)
     };
     let mut bits = none.clone();
     let mut is_current = false;

@@ -72,6 +72,12 @@
 //! One that no member has a sound superblock of is made anew: every bit counts as set. A bitmap of version 3, a lockless one,
 //! or one of an unknown version is not kept: read-only.
 //!
+//! # Bitmap file
+//!
+//! Where a file is given ([`Options::bitmap_file`]) the bitmap is there, and our own log if it has the head of one, and neither is looked for on
+//! members. A file of another array, or beside an internal bitmap, is refused: whoever gave it meant something else. Without it an array
+//! that says that its log is in a file has no log that can be read.
+//!
 //! # PPL
 //!
 //! Such a log names what was being written, and has what it takes to make parity fit again. So an array that was not stopped cleanly
@@ -100,23 +106,29 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod bitmap_file;
 mod candidates;
 mod choose;
 mod damaged;
 mod journal;
 mod judge;
 mod known;
+mod parity_log;
 mod refusal;
 mod replay;
 mod risk;
 mod verdict;
 
 pub use array::{AssembledArray, AssembledBitmap, Occupant, Tolerance, resync_sectors};
+pub use bitmap_file::{AssembledBitmapFile, GivenBitmapFile};
 pub use choose::Choice;
 pub use journal::{AssembledJournal, journal_sectors_min};
 pub use known::{Known, KnownMember};
-pub use refusal::{ArrayName, AtRisk, JournalFault, RangeAtRisk, ReadOnlyReason, Refusal};
-pub use replay::{AssembledParityLog, AssembledReplay};
+pub use parity_log::AssembledParityLog;
+pub use refusal::{
+    ArrayName, AtRisk, BitmapFileFault, JournalFault, RangeAtRisk, ReadOnlyReason, Refusal,
+};
+pub use replay::AssembledReplay;
 pub use verdict::{Reason, Verdict};
 
 use braid_ondisk::{
@@ -161,6 +173,8 @@ pub struct Options {
     pub accept_older: bool,
     /// Go on without a write journal that is not here, or cannot be followed: it is given up, and all of the array is resynced.
     pub without_journal: bool,
+    /// The bitmap file that the array has beside its members, as superblocks do not name it.
+    pub bitmap_file: Option<GivenBitmapFile>,
     /// What is known of arrays from elsewhere; those that the members are not of do no harm.
     pub known: Vec<Known>,
 }

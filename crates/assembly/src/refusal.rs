@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use braid_geometry::{GeometryError, Slot};
-use braid_ondisk::{JournalLogError, PplLogError, format_uuid};
+use braid_ondisk::{BitmapError, BitmapFileError, JournalLogError, PplLogError, format_uuid};
 
 use crate::known::KnownMember;
 
@@ -113,6 +113,32 @@ pub enum JournalFault {
         /// Why not.
         cause: JournalLogError,
     },
+}
+
+/// Why a bitmap file that was given is not used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BitmapFileFault {
+    /// It is no bitmap file.
+    #[error("{0}")]
+    NotOne(BitmapFileError),
+    /// It is of another array.
+    #[error("it belongs to another array")]
+    OtherArray,
+    /// What it says makes no bitmap.
+    #[error("{0}")]
+    Unreadable(BitmapError),
+    /// It is of a kind that md keeps in no file.
+    #[error("its bitmap is of another kind ({0}) than md keeps in files")]
+    Kind(&'static str),
+    /// The level keeps nothing twice.
+    #[error("the array has no redundancy, so there is nothing that a bitmap could be about")]
+    Level,
+    /// Members have a bitmap themselves.
+    #[error("the array has a bitmap on its members, and keeps one of them")]
+    Internal,
+    /// The array has a PPL or a write journal.
+    #[error("the array has a log of md's, which it keeps no bitmap beside")]
+    OtherLog,
 }
 
 fn number_words(number: &Option<u32>) -> String {
@@ -254,6 +280,14 @@ pub enum Refusal {
         /// Stripes that could read wrong.
         stripes: u64,
     },
+    /// The bitmap file that was given is not one of this array's.
+    #[error("{label} cannot be its bitmap file: {fault}")]
+    BitmapFile {
+        /// What the person calls it.
+        label: String,
+        /// Why not.
+        fault: BitmapFileFault,
+    },
     /// It can be read but not written, and writing was asked for.
     #[error("it can only be read: {0}")]
     ReadOnlyOnly(#[from] ReadOnlyReason),
@@ -280,6 +314,7 @@ impl Refusal {
             Self::TooFewMembers { .. } => "too-few-members",
             Self::DirtyAndDegraded(_) => "dirty-and-degraded",
             Self::PplNotReplayed { .. } => "ppl-not-replayed",
+            Self::BitmapFile { .. } => "bitmap-file",
             Self::ReadOnlyOnly(_) => "read-only-only",
         }
     }

@@ -11,6 +11,8 @@
 //! superblock says; our own if there are heads for half of the slots, or superblocks say that it counts. Either comes about
 //! and goes while superblocks say clean.
 //!
+//! Our own may also be one for all, in a bitmap file beside the array ([`crate::bitmap_file`]): each slot is then given the entries that name it.
+//!
 //! Our own log counts only where superblocks say so ([`braid_ondisk::own_log`]): md writes without it. An update that was to say clean may
 //! have come to some members only; then the others still say that the log counts, and rightly.
 
@@ -19,13 +21,15 @@ use std::collections::BTreeMap;
 use braid_geometry::{Family, Level, SECTOR_BYTES, Slot};
 use braid_hooks::{Bug, planted};
 use braid_ondisk::{
-    BitmapKind, LogPlace, OwnLogPlace, PPL_HEADER_SECTORS, PplLog, PplLogError, PplPlace,
-    Superblock,
+    BitmapFile, BitmapKind, LogHome, LogPlace, OwnLogPlace, PPL_HEADER_SECTORS, PplLog,
+    PplLogError, PplPlace, Superblock,
 };
 
 use crate::ProbedMember;
+use crate::bitmap_file;
 use crate::candidates::Candidate;
 use crate::judge::Roster;
+use crate::parity_log::AssembledParityLog;
 
 /// Sectors of the largest band.
 const BAND_SECTORS_MAX: u32 = 128;
@@ -48,25 +52,25 @@ impl AssembledReplay {
     }
 }
 
-/// The parity log of a member, for an array that is to be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AssembledParityLog {
-    /// Where it is, and of which kind.
-    pub place: LogPlace,
-    /// The generation of its newest record, and sectors from the start of the area to behind it; none if it has no record.
-    pub newest: Option<(u64, u64)>,
-}
-
 /// Which logs an array keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
+    /// Our own in the bitmap file.
+    File,
     /// md's, of so many sectors on the member whose superblock is newest.
     Ppl(u16),
     /// Our own, with rings of at least so much.
     Own(OwnLogPlace),
 }
 
-fn kept(roster: &Roster<'_>) -> Option<Kept> {
+fn kept(roster: &Roster<'_>, file: Option<&BitmapFile>) -> Option<Kept> {
+    if let Some(file) = file {
+        return bitmap_file::log_place(file, roster).map(|_| Kept::File);
+    }
+    // No head that a member has is of a log that is in a file.
+    if bitmap_file::counts(roster, LogHome::File) {
+        return None;
+    }
     let level = roster.newest.superblock.array.level;
     if let Some(place) = roster.newest.superblock.intent.ppl {
         return (level == Level::Raid5).then_some(Kept::Ppl(place.size_sectors));
@@ -95,6 +99,7 @@ fn kept(roster: &Roster<'_>) -> Option<Kept> {
 fn log_of<'a>(kept: Kept, candidate: &'a Candidate<'_>) -> Result<&'a PplLog, PplLogError> {
     let (log, absent) = match kept {
         Kept::Ppl(_) => (candidate.member.ppl.as_ref(), PplLogError::Absent),
+        Kept::File => (None, PplLogError::NoHead),
         Kept::Own(_) => {
             (candidate.member.own_log.as_ref().map(|own| &own.log), PplLogError::NoHead)
         }
@@ -140,11 +145,16 @@ fn own_place(
 pub(crate) fn parity_logs(
     roster: &Roster<'_>,
     members: &[ProbedMember],
+    file: Option<&BitmapFile>,
 ) -> Option<BTreeMap<usize, AssembledParityLog>> {
-    let kept = kept(roster)?;
+    let kept = kept(roster, file)?;
+    if kept == Kept::File {
+        return Some(BTreeMap::new());
+    }
     let place = |superblock: &Superblock, member: &ProbedMember| match kept {
         Kept::Ppl(size_sectors) => place(superblock, size_sectors).map(LogPlace::Ppl),
         Kept::Own(smallest) => own_place(superblock, member, smallest).map(LogPlace::Own),
+        Kept::File => unreachable!("members have none then"),
     };
     let is_believed = matches!(kept, Kept::Ppl(_)) || log_counts(roster);
     let log = |candidate: &Candidate<'_>| {
@@ -165,28 +175,26 @@ pub(crate) fn parity_logs(
     roster.in_use().map(log).chain(roster.spares.iter().map(of_spare)).collect()
 }
 
-/// Whether superblocks say that our own log names all that may be in doubt.
+/// Whether superblocks say that our own log, on members, names all that may be in doubt.
 pub(crate) fn log_counts(roster: &Roster<'_>) -> bool {
-    let newest = &roster.newest.superblock.state;
-    // An update to clean follows one that had the log count, and nothing was written between them.
-    let mut before = roster.active.iter().map(|(_, candidate)| &candidate.superblock.state);
-    let was_cut_short = newest.is_clean() && before.any(|state| state.log_counts);
     if planted(Bug::LogOutlivesOthers) {
         return true;
     }
-    newest.log_counts || was_cut_short
+    bitmap_file::counts(roster, LogHome::Members)
 }
 
 /// Whether the array keeps logs of one kind or the other.
-pub(crate) fn keeps_logs(roster: &Roster<'_>) -> bool {
-    has_ppl(roster) || kept(roster).is_some()
+pub(crate) fn keeps_logs(roster: &Roster<'_>, file: Option<&BitmapFile>) -> bool {
+    has_ppl(roster) || kept(roster, file).is_some()
 }
 
 /// Whether what is in doubt is what logs name.
-pub(crate) fn has_logs_that_count(roster: &Roster<'_>) -> bool {
-    match kept(roster) {
+pub(crate) fn has_logs_that_count(roster: &Roster<'_>, file: Option<&BitmapFile>) -> bool {
+    match kept(roster, file) {
+        _ if bitmap_file::counts(roster, LogHome::File) => true,
         Some(Kept::Own(_)) => log_counts(roster),
         Some(Kept::Ppl(_)) | None => has_ppl(roster),
+        Some(Kept::File) => false,
     }
 }
 
@@ -196,22 +204,40 @@ fn has_ppl(roster: &Roster<'_>) -> bool {
 }
 
 /// What is to be replayed: nothing of an array that is clean, or has no log that counts.
-pub(crate) fn replay(roster: &Roster<'_>, resync_offset: u64) -> Option<AssembledReplay> {
-    let kept = kept(roster)?;
+pub(crate) fn replay(
+    roster: &Roster<'_>,
+    file: Option<&BitmapFile>,
+    resync_offset: u64,
+) -> Option<AssembledReplay> {
+    let kept = kept(roster, file);
     // mdadm's force says clean of what was not, and leaves the mark: what the log names is to be made right all the same.
-    let is_forced = matches!(kept, Kept::Own(_)) && roster.newest.superblock.state.log_counts;
+    let is_forced = match kept {
+        Some(Kept::Ppl(_)) => false,
+        Some(Kept::Own(_) | Kept::File) | None => {
+            roster.newest.superblock.state.log_counts.is_some()
+        }
+    };
     let is_clean = resync_offset == u64::MAX && !is_forced;
-    if !has_logs_that_count(roster) || is_clean {
+    if !has_logs_that_count(roster, file) || is_clean {
         return None;
     }
     let (mut logs, mut unread) = (Vec::new(), Vec::new());
-    for (slot, candidate) in &roster.active {
-        match log_of(kept, candidate) {
-            Ok(log) => logs.push((Slot(*slot), log.clone())),
-            Err(error) => unread.push((Slot(*slot), error)),
+    let mut found: Vec<_> = match kept {
+        _ if bitmap_file::counts(roster, LogHome::File) => bitmap_file::logs_by_slot(file, roster),
+        None => return None,
+        Some(kept) => {
+            let of_slot = |(slot, candidate): &(u16, Candidate<'_>)| {
+                (Slot(*slot), log_of(kept, candidate).cloned())
+            };
+            roster.active.iter().map(of_slot).collect()
+        }
+    };
+    found.sort_by_key(|(slot, _)| *slot);
+    for (slot, log) in found {
+        match log {
+            Ok(log) => logs.push((slot, log)),
+            Err(error) => unread.push((slot, error)),
         }
     }
-    logs.sort_by_key(|(slot, _)| *slot);
-    unread.sort_by_key(|(slot, _)| *slot);
     Some(AssembledReplay { logs, unread })
 }

@@ -3,7 +3,7 @@
 mod kit;
 
 use braid_geometry::Level;
-use braid_ondisk::{LogPlace, OwnLog, OwnLogPlace, PplLog, PplPlace};
+use braid_ondisk::{LogHome, LogPlace, OwnLog, OwnLogPlace, PplLog, PplPlace};
 use kit::{array, edit, edit_all, judge};
 
 const PLACE: OwnLogPlace = OwnLogPlace { size_sectors: 512 };
@@ -27,7 +27,7 @@ fn a_head_of_one_is_no_log_of_all() {
         // It counts: whoever has one is believed.
         members[1..].iter_mut().for_each(|member| member.own_log = None);
         edit_all(&mut members, |superblock| {
-            superblock.state.log_counts = true;
+            superblock.state.log_counts = Some(LogHome::Members);
             superblock.state.resync_offset = 0;
         });
         let found = judge(&members).array.expect("it is whole");

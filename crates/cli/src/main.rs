@@ -3,6 +3,7 @@
 #[macro_use]
 mod output;
 
+mod bitmap_file;
 mod cmd;
 mod contents;
 mod error;

@@ -9,7 +9,7 @@ use braid_assembly::{
     AtRisk, JournalFault, MemberVerdict, ReadOnlyReason, Reason, Refusal, Tolerance, Verdict,
 };
 use braid_geometry::GeometryError;
-use braid_ondisk::{SuperblockFault, format_uuid};
+use braid_ondisk::{PplLogError, SuperblockFault, format_uuid};
 
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
@@ -73,8 +73,14 @@ fn code(refusal: &Refusal, verdicts: &[MemberVerdict]) -> Code {
         Refusal::TooFewMembers { .. } => Code::TooFewMembers,
         Refusal::DirtyAndDegraded(_) => Code::DirtyDegraded,
         Refusal::PplNotReplayed { .. } => Code::PplNeeded,
+        Refusal::BitmapFile { .. } => Code::BitmapFileUnfit,
         Refusal::ReadOnlyOnly(_) => Code::ReadOnlyOnly,
     }
+}
+
+/// The command with a file that a person has to name.
+fn serve_with_file(all: &str) -> String {
+    format!("braid serve --bitmap-file FILE {all}")
 }
 
 /// Of nothing but broken members, the first one's fault; else there is simply no array.
@@ -126,6 +132,7 @@ fn what(refusal: &Refusal) -> String {
             let text = refusal.to_string();
             format!("the array cannot be served: {text}")
         }
+        Refusal::BitmapFile { label, .. } => format!("{label} cannot be the array's bitmap file"),
         Refusal::NoMembers { .. }
         | Refusal::RolesContradict { .. }
         | Refusal::SlotClaimedTwice { .. }
@@ -142,6 +149,7 @@ fn causes(refusal: &Refusal) -> Vec<String> {
             vec![format!("missing or not usable: slot {}", numbers(missing))]
         }
         Refusal::DirtyAndDegraded(risk) => vec![at_risk_words(risk)],
+        Refusal::BitmapFile { fault, .. } => vec![fault.to_string()],
         Refusal::SeveralArrays { arrays } => arrays.iter().map(ToString::to_string).collect(),
         Refusal::JournalMissing { fault, array_sectors, missing } => {
             let size = format_size(array_sectors.saturating_mul(SECTOR_BYTES));
@@ -157,12 +165,22 @@ fn causes(refusal: &Refusal) -> Vec<String> {
         Refusal::PplNotReplayed { unread, .. } if unread.is_empty() => {
             vec!["a resync was not finished, of which the log knows nothing".to_string()]
         }
+        // One for all slots.
+        Refusal::PplNotReplayed { unread, .. }
+            if unread.iter().all(|(_, why)| is_of_a_file(*why)) =>
+        {
+            unread.first().map(|(_, why)| format!("the log: {why}")).into_iter().collect()
+        }
         Refusal::PplNotReplayed { unread, .. } => {
             let unread = unread.iter();
             unread.map(|(slot, error)| format!("the log of slot {slot}: {error}")).collect()
         }
         _ => Vec::new(),
     }
+}
+
+fn is_of_a_file(why: PplLogError) -> bool {
+    matches!(why, PplLogError::NoFile | PplLogError::OldFile)
 }
 
 /// Ranges at risk that are shown one by one.
@@ -259,6 +277,17 @@ fn with_remedies(
             "Let the kernel's md finish it",
             kernel,
         ),
+        Refusal::PplNotReplayed { stripes, unread, .. }
+            if unread.iter().any(|(_, why)| *why == PplLogError::NoFile) =>
+        {
+            error
+                .remedy(Risk::Look, "Best: name its bitmap file, too", serve_with_file(&all))
+                .remedy(
+                    Risk::Destroy,
+                    "Look, though some of it may be wrong",
+                    format!("braid serve --read-only --accept-risk {stripes} {all}"),
+                )
+        }
         Refusal::PplNotReplayed { stripes, .. } => error
             .remedy(Risk::Look, "Best: connect the missing member and name it, too", "")
             .remedy(Risk::Look, "See what each member is", examine)
@@ -280,6 +309,13 @@ fn with_remedies(
         Refusal::OlderThanKnown { .. } => {
             let best = "Best: connect the members that had them, and name them, too";
             accept_older(error.remedy(Risk::Look, best, ""), &all)
+        }
+        Refusal::BitmapFile { label, .. } => {
+            let file = shell_word(label);
+            let without = format!("braid serve {all}");
+            error
+                .remedy(Risk::Look, "See what it is", format!("braid examine {file} {all}"))
+                .remedy(Risk::Change, "If the array has none: serve it without", without)
         }
         Refusal::ConflictingGeometry { label, .. } => {
             let rest = words(members, std::slice::from_ref(label));

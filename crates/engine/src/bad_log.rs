@@ -314,7 +314,7 @@ mod tests {
     }
 
     /// Looks at what a power cut may leave, and writes it.
-    fn write(disk: &mut Vec<u8>, before: &BadLog, (wanted, tail): (&BadBlocks, Tail)) -> BadLog {
+    fn write(disk: &mut [u8], before: &BadLog, (wanted, tail): (&BadBlocks, Tail)) -> BadLog {
         let next = before.towards(wanted, tail);
         let changed = before.changed(&next, tail);
         let new = bytes_of(&next);
@@ -322,7 +322,7 @@ mod tests {
         let kept = old_names.common(&new_names);
         let any = old_names.union(&new_names);
         for torn in 0..1_u32 << changed.len() {
-            let mut left = disk.clone();
+            let mut left = disk.to_vec();
             for (index, sector) in changed.clone().enumerate() {
                 if torn >> index & 1 == 1 {
                     let at = sector * SECTOR..(sector + 1) * SECTOR;
@@ -339,9 +339,13 @@ mod tests {
         next
     }
 
+    fn small(number: u64) -> usize {
+        usize::try_from(number).expect("a few")
+    }
+
     /// Ranges of a small device, so that records meet, join and are cut.
     fn any_range(random: &mut Random) -> BadRange {
-        let length = [1, 1, 2, 8, 40, 700][random.below(6) as usize];
+        let length = [1, 1, 2, 8, 40, 700][small(random.below(6))];
         range(random.below(2400), length)
     }
 
@@ -349,7 +353,7 @@ mod tests {
     fn a_torn_log_names_what_it_did_and_is_to() {
         for seed in 1..400 {
             let mut random = Random(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
-            let sectors = 1 + random.below(4) as usize;
+            let sectors = 1 + small(random.below(4));
             // As md packs it: all that fits, in order; and behind that whatever was there.
             let mut disk: Vec<u8> = Vec::new();
             let junk = (0..sectors * RECORDS_PER_SECTOR).map(|_| random.below(2000) << 10 | 3);

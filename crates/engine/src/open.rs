@@ -17,7 +17,7 @@
 
 use braid_assembly::{AssembledArray, AssembledBitmap, AssembledParityLog, Occupant};
 use braid_geometry::{Family, MemberSector, SECTOR_BYTES, Slot};
-use braid_hooks::{Bug, spoiled};
+use braid_hooks::{Bug, planted, spoiled};
 use braid_ondisk::limits::BAD_BLOCK_LOG_SECTORS_MAX;
 use braid_ondisk::{Features, JournalLog, Role, Superblock};
 
@@ -61,7 +61,7 @@ pub struct Opening {
     /// The machine's setup.
     pub setup: ArraySetup,
     /// Who takes part, by [`MemberId`]: occupants as [`AssembledArray::occupants`] gives them, then spares, then the device of a journal
-    /// that is written.
+    /// that is written, or the bitmap file, whose index follows those of assembly's input.
     pub members: Vec<Joined>,
 }
 
@@ -83,7 +83,8 @@ pub enum OpeningError {
 }
 
 /// The machine's setup. `superblock_of` has the superblocks of the members that the driver opened,
-/// indexed as assembly's input was.
+/// indexed as assembly's input was, and behind those what stands for one of the bitmap file
+/// ([`Superblock::for_bitmap_file`]).
 ///
 /// # Errors
 /// A chosen member that is not open, or a device number that is there twice.
@@ -138,7 +139,8 @@ pub fn opening<'a>(
         parity_log: parity_log(index),
     };
     // One that was away while a bitmap was made may have no room for it.
-    let needed = assembled.bitmap.as_ref().map_or(0, |bitmap| bitmap.superblock.area_sectors());
+    let on_members = assembled.bitmap.as_ref().filter(|_| assembled.bitmap_file.is_none());
+    let needed = on_members.map_or(0, |bitmap| bitmap.superblock.area_sectors());
     let has_room = |index: &&usize| {
         superblock_of(**index).is_none_or(|spare| needed == 0 || spare.room_for_bitmap() >= needed)
     };
@@ -152,6 +154,14 @@ pub fn opening<'a>(
         join(journal.member, u64::MAX).map(|name| journal_setup(&journal.log, &name))
     });
     let journal = journal.transpose()?;
+    // It has no number, as no superblock names it.
+    let file = assembled.bitmap_file.as_ref().map(|file| {
+        let id = MemberId(u16::try_from(members.len()).expect("md's limit is far lower"));
+        superblock_of(file.member).ok_or(OpeningError::NotOpen { index: file.member })?;
+        members.push(Joined { index: file.member, recovered_sectors: u64::MAX });
+        Ok((id, file.parity_log))
+    });
+    let file = file.transpose()?;
     // Superblocks say clean while it is written: what it has was not stopped cleanly.
     let has_entries = written.is_some_and(|journal| !journal.log.entries.is_empty());
     let ids: Vec<(usize, MemberId)> =
@@ -161,8 +171,12 @@ pub fn opening<'a>(
         let AssembledParityLog { place, newest } = *log;
         Some((id, ParityLogSetup { place, newest }))
     };
-    let parity_logs = assembled.parity_logs.as_ref();
+    let parity_logs = assembled.parity_logs.as_ref().filter(|_| file.is_none());
     let parity_logs = parity_logs.map(|_| ids.into_iter().filter_map(log_of).collect());
+    let in_file = file.and_then(|(id, log)| {
+        let AssembledParityLog { place, newest } = log?;
+        Some([(id, ParityLogSetup { place, newest })].into_iter().collect())
+    });
     let setup = ArraySetup {
         geometry: assembled.geometry.clone(),
         slots,
@@ -172,8 +186,9 @@ pub fn opening<'a>(
         resync_offset: resync_offset(assembled),
         bitmap: assembled.bitmap.as_ref().map(|bitmap| bitmap_setup(assembled, bitmap)),
         names_bitmap: names_bitmap(assembled),
-        parity_logs,
-        log_counts: assembled.newest.state.log_counts,
+        bitmap_file: file.map(|(id, _)| id),
+        parity_logs: parity_logs.or(in_file),
+        log_counts: assembled.newest.state.log_counts.is_some(),
         journal,
         is_unclean: keeps_intent(assembled)
             && (assembled.newest.state.resync_offset != u64::MAX || has_entries),
@@ -272,7 +287,8 @@ fn member_setup(occupant: &Occupant, name: Name) -> MemberSetup {
 /// Whether superblocks are to name a bitmap. The newest is believed: a change of that may not have reached the others.
 fn names_bitmap(assembled: &AssembledArray) -> Option<bool> {
     let names = assembled.newest.intent.bitmap_offset_sectors.is_some();
-    (names == assembled.bitmap.is_some()).then_some(names)
+    let is_on_members = assembled.bitmap.is_some() && assembled.bitmap_file.is_none();
+    (names == is_on_members).then_some(names)
 }
 
 /// What is kept of the bitmap from here on. md does not count when it cleared marks of a lockless one; but of members that are all
@@ -357,10 +373,10 @@ pub fn levelling<'a>(
         }
         // It has the log that the newest speaks of, as every member had before the newest came to be; or, where the newest was to
         // say clean, what its own log names is all that it is dirty for.
-        let counts = newest.state.log_counts
-            || superblock.state.log_counts && newest.state.is_clean() && !levelled.state.is_clean();
-        if counts {
-            levelled.set_log_counts();
+        let was_cut_short = newest.state.is_clean() && !levelled.state.is_clean();
+        let before = superblock.state.log_counts.filter(|_| was_cut_short);
+        if let Some(home) = newest.state.log_counts.or(before) {
+            levelled.set_log_counts(home);
         }
         Some((index, levelled))
     };
@@ -369,9 +385,10 @@ pub fn levelling<'a>(
     let mut round =
         if behind.is_empty() { Round::new() } else { waves(assembled, behind, &superblock_of) };
     // Two behind, a journal would not count any more.
-    let journal = assembled.journal.as_ref().and_then(|journal| update(journal.member));
-    let is_levelled = spoiled(Bug::JournalNotLevelled, true, false);
-    let journal = journal.filter(|_| is_levelled);
+    let mut journal = assembled.journal.as_ref().and_then(|journal| update(journal.member));
+    if planted(Bug::JournalNotLevelled) {
+        journal = None;
+    }
     round.extend(journal.map(|levelled| vec![levelled]));
     round
 }

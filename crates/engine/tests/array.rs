@@ -2,7 +2,7 @@
 
 use braid_engine::array::{
     Array, ArrayEffect, ArraySetup, ArrayView, BitmapSetup, Gate, LogRefusal, MemberId,
-    MemberSetup, MetadataArea, MetadataRecord, Notice, SpareSetup, SuperblockState,
+    MemberSetup, MetadataArea, MetadataRecord, NewBitmap, Notice, SpareSetup, SuperblockState,
 };
 use braid_engine::cause::{self, Answer, Cause};
 use braid_engine::effect::Report;
@@ -65,6 +65,7 @@ fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup
         resync_offset: u64::MAX,
         bitmap: None,
         names_bitmap: None,
+        bitmap_file: None,
         parity_logs: None,
         log_counts: false,
         journal: None,
@@ -523,7 +524,8 @@ fn what_is_said_of_an_old_bitmap_is_not_meant_for_the_new_one() {
     });
     let of = |view: Option<Arc<ArrayView>>| view?.intent.as_ref().map(|intent| intent.bitmap);
     let old = of(all_goes_well(&mut array)).expect("it has one");
-    array.handle_bitmap_request(NOW, Some(bitmap(64))).expect("it can be made anew");
+    let wanted = NewBitmap { head: bitmap(64), file: None };
+    array.handle_bitmap_request(NOW, Some(wanted)).expect("it can be made anew");
     let new = of(all_goes_well(&mut array)).expect("it has one again");
     assert!(array.is_bitmap_settled() && new != old);
     array.handle_report(NOW, SHARD, Report::WantWrite);
@@ -553,7 +555,7 @@ fn told(array: &mut Array, confirms: bool, newest: &mut u64) -> Vec<String> {
                     MetadataRecord::Superblock(state) => {
                         let activity = if state.resync_offset == 0 { "active" } else { "clean" };
                         let named = if state.ppls.is_empty() { "" } else { " ppl" };
-                        let counts = if state.log_counts { " counts" } else { "" };
+                        let counts = if state.log_counts.is_some() { " counts" } else { "" };
                         (MetadataArea::Superblock, format!("{activity}{named}{counts}"))
                     }
                     other => panic!("nothing else is asked for: {other:?}"),

@@ -46,6 +46,7 @@ impl Told {
             resync_offset: u64::MAX,
             bitmap: None,
             names_bitmap: None,
+            bitmap_file: None,
             parity_logs: None,
             log_counts: false,
             journal: None,

@@ -547,6 +547,16 @@ named! {
         JournalKeyForgotten = "journal-key-forgotten",
         /// Journal, writing: every record has the sequence of the one before.
         JournalSequenceStays = "journal-sequence-stays",
+        /// Bitmap file: it is written along with the superblocks that are to leave it behind.
+        FileWrittenOn = "file-written-on",
+        /// Bitmap file: its loss counts as said before superblocks say so.
+        FileLossUnsaid = "file-loss-unsaid",
+        /// Bitmap file: superblocks go on to say that the log in it counts.
+        LostFileCounts = "lost-file-counts",
+        /// Bitmap file: who waits for the log in it is forgotten when it is lost.
+        LostLogWaits = "lost-log-waits",
+        /// Bitmap file: the log of an older copy counts.
+        OldFileBelieved = "old-file-believed",
         /// Journal, writing: parity is left out of records.
         JournalParityLeftOut = "journal-parity-left-out",
         /// Journal, writing: members are written before the journal says so.
@@ -633,6 +643,8 @@ named! {
         StaleBitmapMade = "stale-bitmap-made",
         /// Bitmap: one is given up while the array runs.
         BitmapGivenUp = "bitmap-given-up",
+        /// Bitmap: the file that it is in cannot be written.
+        BitmapFileLost = "bitmap-file-lost",
         /// Logs: they are made while the array runs.
         LogsMade = "logs-made",
         /// Stripe: the gate is closed, and a write that does not wait for it waits for others that do.

@@ -55,7 +55,7 @@ const LOCKLESS_CHUNK_BYTES_MIN: u32 = 64 << 10;
 /// The largest power of two of bytes that is counted here.
 const CHUNK_BYTES_MAX: u32 = 1 << 31;
 /// More bytes than any bitmap's area has that md makes: it keeps a count of two bytes in memory for each bit.
-const AREA_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const AREA_BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -221,6 +221,13 @@ impl<'a> UnvalidatedBitmap<'a> {
     pub fn recognise(bytes: &'a [u8]) -> Option<Self> {
         let magic = bytes.first_chunk::<4>()?;
         (u32::from_le_bytes(*magic) == BITMAP_MAGIC).then_some(Self { bytes })
+    }
+
+    /// The UUID that it has, as it is stored; none if it is cut off.
+    #[must_use]
+    pub fn array_uuid(&self) -> Option<[u8; 16]> {
+        let (raw, _) = Raw::ref_from_prefix(self.bytes).ok()?;
+        Some(raw.uuid)
     }
 
     /// Checks everything. `array_uuid` is [`crate::Superblock::uuid_as_stored`].

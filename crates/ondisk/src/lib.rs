@@ -26,6 +26,7 @@
 
 pub mod bad_blocks;
 pub mod bitmap;
+pub mod bitmap_file;
 mod bits;
 pub mod checksum;
 pub mod foreign;
@@ -45,6 +46,7 @@ pub mod superblock;
 
 pub use bad_blocks::{BadBlockLog, BadBlockLogError, BadBlockLogPlace, BadRange, BadRecord};
 pub use bitmap::{Bitmap, BitmapError, BitmapKind, BitmapSuperblock, UnvalidatedBitmap};
+pub use bitmap_file::{BITMAP_FILE_BYTES_MIN, BitmapFile, BitmapFileError};
 pub use bits::Bits;
 pub use checksum::{checksum_v0, checksum_v1};
 pub use foreign::{Foreign, ForeignKind};
@@ -69,7 +71,7 @@ pub use probe::{Probe, probe, probe_ranges};
 pub use snippet::Snippet;
 pub use superblock::{
     ArrayFacts, BitmapPlace, Claim, DeviceFacts, DeviceFlags, Features, IntentFacts, JoinError,
-    NewSuperblock, NewSuperblockError, NewV0, Reshape, Role, StateFacts, Superblock,
+    LogHome, NewSuperblock, NewSuperblockError, NewV0, Reshape, Role, StateFacts, Superblock,
     SuperblockError, SuperblockFault, SuperblockUpdate, Timestamp, UnvalidatedV0, UnvalidatedV1,
     Version, format_uuid,
 };

@@ -17,7 +17,8 @@
 //! # When it counts
 //! md knows nothing of the log. If it wrote since, records tell of writes that are long over, and parity made from them would be wrong.
 //! So a superblock that braid writes while its log names all that may be in doubt has a *stamp*: the upper four of the 24 bits
-//! that 1.x superblocks keep for microseconds of their update time, which md reads over, are 0xB, more than microseconds need. md writes
+//! that 1.x superblocks keep for microseconds of their update time, which md reads over, are 0xB, more than microseconds need (0xC for
+//! a log in a bitmap file, [`crate::bitmap_file`]; 0.90 has the letters `brlg` in word 63 for that, which is reserved). md writes
 //! zero there with each update, and it writes no data before it has updated superblocks. So the log counts if and only if the newest
 //! superblock has the stamp; as it has none when the array is clean, md may be trusted to have found it as it was left.
 //!
@@ -45,7 +46,7 @@ pub const OWN_LOG_HEAD_BYTES: usize = 4096;
 /// Sectors of it.
 pub const OWN_LOG_HEAD_SECTORS: u64 = OWN_LOG_HEAD_BYTES as u64 / SECTOR_BYTES;
 /// Sectors of a ring where there is room for so many: 1 MiB, as of md's logs.
-const RING_SECTORS_MAX: u64 = 2048;
+pub(crate) const RING_SECTORS_MAX: u64 = 2048;
 /// The layout described here.
 const FORMAT: u32 = 1;
 const MAGIC: [u8; 8] = *b"braidlog";
@@ -96,11 +97,10 @@ impl Superblock {
     /// What the records of a log are signed with.
     #[must_use]
     pub fn log_key(&self, place: LogPlace) -> [u8; 16] {
-        let mut key = self.uuid_as_stored();
-        if matches!(place, LogPlace::Own(_)) {
-            key.iter_mut().zip(WORD).for_each(|(key, word)| *key ^= word);
+        match place {
+            LogPlace::Ppl(_) => self.uuid_as_stored(),
+            LogPlace::Own(_) => key_of(&self.uuid_as_stored()),
         }
-        key
     }
 
     /// Where our own log could be kept, at most; `bitmap_sectors` are those that the array's bitmap takes. None where there is no room,
@@ -137,27 +137,47 @@ impl Superblock {
         &self,
         mut read: impl FnMut(u64, u64) -> Result<Vec<u8>, E>,
     ) -> Result<Option<OwnLog>, E> {
-        let data = self.device.data_offset_sectors;
-        let head = data.checked_sub(OWN_LOG_HEAD_SECTORS).map(|sector| sector * SECTOR_BYTES);
-        let Some(head) = head.filter(|_| self.version.is_v1()) else { return Ok(None) };
-        let bytes = read(head, OWN_LOG_HEAD_BYTES as u64)?;
-        let place = match OwnLogHead::read(&bytes, &self.uuid_as_stored()) {
-            Some(Ok(head)) => head.place,
-            Some(Err(error)) => {
-                return Ok(Some(OwnLog { place: Err(error), log: Err(PplLogError::NoHead) }));
-            }
-            None => return Ok(None),
-        };
-        let at = LogPlace::Own(place);
-        let log = match self.log_start_bytes(at) {
-            None => Err(PplLogError::CutOff { present_bytes: 0, needed_bytes: at.used_bytes() }),
-            Some(start) => match read(start, at.used_bytes()) {
-                Ok(bytes) => PplLog::read(&bytes, at, &self.log_key(at)),
-                Err(_) => Err(PplLogError::Unreadable),
-            },
-        };
-        Ok(Some(OwnLog { place: Ok(place), log }))
+        if !self.version.is_v1() {
+            return Ok(None);
+        }
+        own_log_before(self.device.data_offset_sectors, &self.uuid_as_stored(), &mut read)
     }
+}
+
+/// What is there of our own log that ends with this sector, of the array with this UUID. None if there is no head.
+///
+/// # Errors
+/// The driver's own, of the head.
+pub(crate) fn own_log_before<E>(
+    end_sector: u64,
+    array_uuid: &[u8; 16],
+    read: &mut impl FnMut(u64, u64) -> Result<Vec<u8>, E>,
+) -> Result<Option<OwnLog>, E> {
+    let Some(head_sector) = end_sector.checked_sub(OWN_LOG_HEAD_SECTORS) else { return Ok(None) };
+    let bytes = read(head_sector * SECTOR_BYTES, OWN_LOG_HEAD_BYTES as u64)?;
+    let place = match OwnLogHead::read(&bytes, array_uuid) {
+        Some(Ok(head)) => head.place,
+        Some(Err(error)) => {
+            return Ok(Some(OwnLog { place: Err(error), log: Err(PplLogError::NoHead) }));
+        }
+        None => return Ok(None),
+    };
+    let at = LogPlace::Own(place);
+    let log = match head_sector.checked_sub(at.used_sectors()) {
+        None => Err(PplLogError::CutOff { present_bytes: 0, needed_bytes: at.used_bytes() }),
+        Some(start) => match read(start * SECTOR_BYTES, at.used_bytes()) {
+            Ok(bytes) => PplLog::read(&bytes, at, &key_of(array_uuid)),
+            Err(_) => Err(PplLogError::Unreadable),
+        },
+    };
+    Ok(Some(OwnLog { place: Ok(place), log }))
+}
+
+/// What records of our own log are signed with.
+fn key_of(array_uuid: &[u8; 16]) -> [u8; 16] {
+    let mut key = *array_uuid;
+    key.iter_mut().zip(WORD).for_each(|(key, word)| *key ^= word);
+    key
 }
 
 /// Our own log as it is on a member.
@@ -244,7 +264,7 @@ impl OwnLogHead {
 mod tests {
     use super::*;
     use crate::superblock::tests::{made, update};
-    use crate::{UnvalidatedV1, Version};
+    use crate::{LogHome, UnvalidatedV1, Version};
 
     const UUID: [u8; 16] = *b"uuid-of-an-array";
 
@@ -298,12 +318,14 @@ mod tests {
 
     #[test]
     fn an_update_takes_the_stamp_away() {
-        for version in [Version::V1_0, Version::V1_1, Version::V1_2] {
+        let versions = [Version::V1_0, Version::V1_1, Version::V1_2];
+        for (version, home) in versions.into_iter().flat_map(|v| LogHome::ALL.map(|home| (v, home)))
+        {
             let mut superblock = made(version);
             superblock.apply(&update());
             let before = superblock.to_bytes();
-            assert!(!superblock.state.log_counts);
-            superblock.set_log_counts();
+            assert_eq!(superblock.state.log_counts, None);
+            superblock.set_log_counts(home);
             let again = |superblock: &Superblock| {
                 let bytes = superblock.to_bytes();
                 let found = UnvalidatedV1::recognise(&bytes, version).expect("it has its magic");
@@ -312,10 +334,10 @@ mod tests {
                     .expect("it is as it was")
             };
             let stamped = again(&superblock);
-            assert!(stamped.state.log_counts);
+            assert_eq!(stamped.state.log_counts, Some(home));
             assert_eq!(stamped.state.update_time, update().update_time, "the time is as it was");
             superblock.apply(&update());
-            assert!(!again(&superblock).state.log_counts);
+            assert_eq!(again(&superblock).state.log_counts, None);
             assert_eq!(superblock.to_bytes(), before);
         }
     }

@@ -116,6 +116,12 @@ pub enum PplLogError {
     /// The array keeps a log of braid's own, and before the data of this member is no head of one that could be used.
     #[error("there is no head of it before its data")]
     NoHead,
+    /// The array keeps one log in a bitmap file, and the file was not given.
+    #[error("it is in the array's bitmap file, which is not given")]
+    NoFile,
+    /// The bitmap file that was given is not as new as the array.
+    #[error("it is in the array's bitmap file, and the one that is given is an older copy")]
+    OldFile,
     /// The device did not give its bytes.
     #[error("its sectors cannot be read")]
     Unreadable,

@@ -16,7 +16,8 @@ use std::process::Command;
 use braid_geometry::Level;
 use braid_needs::{Need, skip};
 use braid_ondisk::{
-    BadBlockLog, BadRange, Role, Superblock, SuperblockUpdate, Timestamp, Version, format_uuid,
+    BadBlockLog, BadRange, BitmapFile, BitmapSuperblock, Bits, LogHome, Role, Superblock,
+    SuperblockUpdate, Timestamp, Version, format_uuid,
 };
 use common::{DEVICE_BYTES, V0_OFFSET_BYTES, spec, superblock_v0_bytes, superblock_v1};
 
@@ -196,4 +197,26 @@ fn version_0_90_reads_the_same_before_and_after_an_update() {
     assert_eq!((fields["State"], fields["Events"]), ("active", "24"));
     assert_eq!((fields["Active Devices"], fields["Failed Devices"]), ("3", "1"));
     assert!(report.contains("faulty removed"), "{report}");
+    drop(fields);
+    superblock.set_log_counts(LogHome::File);
+    let report = examine(&superblock).unwrap();
+    assert!(self::fields(&report)["Checksum"].ends_with(" - correct"), "{report}");
+}
+
+#[test]
+fn a_bitmap_file_reads_the_same() {
+    let superblock = superblock_v1(Version::V1_2);
+    let (sectors, each) = (1 << 21, 1 << 17);
+    let mut bits = Bits::none(sectors, each);
+    [3, 4, 11].into_iter().for_each(|bit| bits.set(bit));
+    let head = BitmapFile::plan(sectors, None, None).unwrap();
+    let head = BitmapSuperblock { events: 24, events_cleared: 20, ..head };
+    let area = head.area(&superblock.uuid_as_stored(), &bits, None);
+    let Some(report) = mdadm("--examine-bitmap", &[(0, &area)]) else { return };
+    let fields = fields(&report);
+    assert_eq!((fields["Magic"], fields["Version"]), ("6d746962", "4"), "{report}");
+    assert_eq!(fields["UUID"], format_uuid(&superblock.array.uuid));
+    assert_eq!((fields["Events"], fields["Events Cleared"]), ("24", "20"));
+    assert_eq!((fields["State"], fields["Chunksize"]), ("OK", "64 MB"));
+    assert!(fields["Bitmap"].starts_with("16 bits (chunks), 3 dirty"), "{report}");
 }

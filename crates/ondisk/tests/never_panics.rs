@@ -6,7 +6,8 @@
 mod common;
 
 use braid_ondisk::{
-    Snippet, UnvalidatedV0, UnvalidatedV1, Version, checksum_v0, checksum_v1, probe,
+    BitmapFile, BitmapSuperblock, Bits, OwnLogHead, OwnLogPlace, Snippet, UnvalidatedV0,
+    UnvalidatedV1, Version, checksum_v0, checksum_v1, probe,
 };
 use common::{DEVICE_BYTES, V0_OFFSET_BYTES, superblock_v0_bytes, superblock_v1};
 use proptest::prelude::*;
@@ -84,6 +85,26 @@ proptest! {
         if let Ok(superblock) = UnvalidatedV0::recognise(&bytes).unwrap().validate(device_bytes, V0_OFFSET_BYTES) {
             reads_back(&superblock, device_bytes);
         }
+    }
+
+    #[test]
+    fn noisy_bitmap_files(noise in noise(), sectors in 1_usize..64, ring in any::<u32>()) {
+        let superblock = superblock_v1(Version::V1_2);
+        let uuid = superblock.uuid_as_stored();
+        let head = BitmapSuperblock::new(1 << 14, 4096, 0);
+        let mut file = head.area(&uuid, &Bits::none(1 << 14, 8), None);
+        file.resize(sectors * 512, 0);
+        disturb(&mut file, &noise);
+        if let Some(at) = file.len().checked_sub(4096) {
+            let head = OwnLogHead { place: OwnLogPlace { size_sectors: ring } };
+            file[at..].copy_from_slice(&head.to_bytes(&uuid));
+        }
+        let read = |start: u64, length: u64| -> Result<Vec<u8>, ()> {
+            let start = usize::try_from(start).unwrap();
+            Ok(file[start..start + usize::try_from(length).unwrap()].to_vec())
+        };
+        let found = BitmapFile::read(file.len() as u64, read);
+        prop_assert!(found.is_ok(), "it asks for what is there");
     }
 
     #[test]

@@ -1,19 +1,22 @@
 //! A person has a write-intent bitmap made, made anew of another size, or given up, while the array runs.
 //!
 //! Where it stands: above the volume, beside [`crate::operator`]. Whether it may be is the array's to say
-//! ([`braid_engine::array::BitmapRefusal`]); how large it is follows from the room that members have, which is looked at here. No
+//! ([`braid_engine::array::BitmapRefusal`]); how large it is follows from the room that members have, which is looked at here, or from
+//! that in a bitmap file. Such a file is a member of the table, though not of the array: it is asked for metadata alone. No
 //! member comes meanwhile, so that every one has room [check: a_bitmap_comes_and_goes_on_a_volume_that_is_written].
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use braid_assembly::resync_sectors;
-use braid_engine::array::{Array, BitmapRefusal};
-use braid_ondisk::{BitmapPlace, BitmapSuperblock};
+use braid_engine::array::{Array, BitmapRefusal, MemberId, NewBitmap};
+use braid_member::Member;
+use braid_ondisk::{BitmapFile, BitmapPlace, BitmapSuperblock};
 
 use crate::core::Core;
 use crate::events::{ArrayEvent, Machine};
 use crate::log;
+use crate::members::handle::Place;
 use crate::sync::Arc;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
@@ -37,9 +40,56 @@ pub enum BitmapError {
         /// Bytes that a bit would have to stand for; none if none would do.
         fitting_bytes: Option<u32>,
     },
+    /// Threads for a bitmap file could not be started.
+    #[error("no thread could be started for the bitmap file: {0}")]
+    Thread(std::io::ErrorKind),
+}
+
+/// A bitmap that is to be made.
+pub struct WantedBitmap {
+    /// Bytes that a bit stands for.
+    pub chunk_bytes: u32,
+    /// Where.
+    pub home: BitmapHome,
+}
+
+/// Where a bitmap is to be.
+pub enum BitmapHome {
+    /// On every member.
+    Members,
+    /// In the bitmap file that has the one which there is.
+    SameFile,
+    /// In this file, which is empty.
+    File(Box<dyn Member>),
 }
 
 impl Volume {
+    /// The bitmap file beside the array, by its path, if it has one.
+    #[must_use]
+    pub fn bitmap_file(&self) -> Option<PathBuf> {
+        let id = self.core().look(Array::bitmap_file)?;
+        let members = self.core().members.load();
+        members.get(id).map(|file| file.path().to_path_buf())
+    }
+
+    /// A bitmap in a file of so many bytes, or in one that is made for it; none if what was asked for has no room.
+    #[must_use]
+    pub fn plan_bitmap_in_file(
+        &self,
+        size_bytes: Option<u64>,
+        asked_bytes: Option<u32>,
+    ) -> Option<BitmapSuperblock> {
+        BitmapFile::plan(resync_sectors(self.geometry()), size_bytes, asked_bytes)
+    }
+
+    /// The length of the bitmap file, if there is one.
+    #[must_use]
+    pub fn bitmap_file_bytes(&self) -> Option<u64> {
+        let id = self.core().look(Array::bitmap_file)?;
+        let members = self.core().members.load();
+        members.get(id).map(|file| file.device.size_bytes())
+    }
+
     /// A bitmap that every member has room for, spares too: a bit stands for `asked_bytes`, or for what mdadm would choose.
     ///
     /// # Errors
@@ -83,21 +133,69 @@ impl Volume {
     ///
     /// # Errors
     /// It may not be, and nothing was changed; or superblocks do not say so yet ([`BitmapRefusal::Busy`]), and will if members answer.
-    pub fn change_bitmap(&self, wanted: Option<BitmapSuperblock>) -> Result<(), BitmapError> {
+    pub fn change_bitmap(&self, wanted: Option<WantedBitmap>) -> Result<(), BitmapError> {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
-        let asked_bytes = wanted.map(|bitmap| bitmap.chunk_bytes);
-        // A member may have come since it was planned.
-        let planned = asked_bytes.map(|_| self.plan_bitmap(asked_bytes)).transpose()?;
+        let old = core.look(Array::bitmap_file);
+        let asked_bytes = wanted.as_ref().map(|wanted| wanted.chunk_bytes);
+        let planned = wanted.map(|wanted| self.planned(wanted, old)).transpose()?;
+        let new = planned.and_then(|planned| planned.file).filter(|file| Some(*file) != old);
         let (answer, answered) = channel();
         core.array.push(ArrayEvent::Bitmap(planned, answer));
         core.drive(Machine::Array);
-        answered.recv().expect("the array answers")?;
+        let asked = answered.recv().expect("the array answers");
+        asked.inspect_err(|_| new.into_iter().for_each(|file| core.close_member(file)))?;
         log::tuned("bitmap", &asked_bytes);
+        self.await_bitmap(planned.is_some())?;
+        // Nothing is asked of the old one any more.
+        let is_left = old != core.look(Array::bitmap_file);
+        old.into_iter().filter(|_| is_left).for_each(|file| core.close_member(file));
+        Ok(())
+    }
+
+    /// A bitmap that has its place, which a member may have come into since it was thought of.
+    fn planned(
+        &self,
+        wanted: WantedBitmap,
+        old: Option<MemberId>,
+    ) -> Result<NewBitmap, BitmapError> {
+        let core = self.core();
+        let asked = Some(wanted.chunk_bytes);
+        let (device, file) = match wanted.home {
+            BitmapHome::Members => {
+                return Ok(NewBitmap { head: self.plan_bitmap(asked)?, file: None });
+            }
+            BitmapHome::SameFile => (None, old.ok_or(BitmapRefusal::HasNone)?),
+            BitmapHome::File(device) => (Some(device), core.members.load().next_id()),
+        };
+        let known = self.bitmap_file_bytes();
+        let size_bytes = device.as_ref().map(|device| device.size_bytes()).or(known);
+        let Some(head) = self.plan_bitmap_in_file(size_bytes, asked) else {
+            let fitting = self.plan_bitmap_in_file(size_bytes, None);
+            let member = device.map(|device| device.identity().path.clone());
+            let member = member.or(self.bitmap_file()).unwrap_or_default();
+            let fitting_bytes = fitting.map(|head| head.chunk_bytes);
+            return Err(BitmapError::NoRoom { member, fitting_bytes });
+        };
+        if let Some(device) = device {
+            let mut looks = self.look_at_members().into_iter().filter(|look| look.is_in);
+            let newest = looks.next().expect("an array that runs has members").superblock;
+            let stand_in = newest.for_bitmap_file(device.size_bytes());
+            let place = Place { slot: None };
+            let registered = core.register_member(file, (device, stand_in), place);
+            registered.map_err(|error| BitmapError::Thread(error.kind()))?;
+            core.schedule_again();
+        }
+        Ok(NewBitmap { head, file: Some(file) })
+    }
+
+    /// Waits until superblocks say of a bitmap what they are to.
+    fn await_bitmap(&self, is_to_be_there: bool) -> Result<(), BitmapError> {
+        let core = self.core();
         let until = Instant::now() + PATIENCE;
         while !core.look(Array::is_bitmap_settled) {
             if Instant::now() > until {
-                self.may_change_bitmap(wanted.is_some())?;
+                self.may_change_bitmap(is_to_be_there)?;
             }
             std::thread::sleep(LOOK_INTERVAL);
         }

@@ -9,14 +9,14 @@ use braid_engine::SitOut;
 use braid_engine::Tuning;
 use braid_engine::array::{
     ArrayView, BitmapRefusal, JobRequest, JournalSetup, LogRefusal, MemberId, MemberRefusal,
-    MetadataArea, SpareSetup, Wish,
+    MetadataArea, NewBitmap, SpareSetup, Wish,
 };
 use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
 use braid_engine::effect::{LogTicket, MemberIoDone, Report, SlowMembers};
 use braid_engine::request::{Piece, RequestId, ShardIndex};
 use braid_engine::work::Work;
-use braid_ondisk::{BitmapSuperblock, LogPlace};
+use braid_ondisk::LogPlace;
 
 use crate::sync::Arc;
 use crate::sync::mpsc::Sender;
@@ -48,7 +48,7 @@ pub(crate) enum ArrayEvent {
     Job(JobRequest),
     Member(MemberChange, Sender<Result<(), MemberRefusal>>),
     /// A bitmap is to be made, or that given up which there is.
-    Bitmap(Option<BitmapSuperblock>, Sender<Result<(), BitmapRefusal>>),
+    Bitmap(Option<NewBitmap>, Sender<Result<(), BitmapRefusal>>),
     /// Parity logs are to be made at these places, or those given up which there are.
     Logs(Option<BTreeMap<MemberId, LogPlace>>, Sender<Result<(), LogRefusal>>),
     /// A device is to have a write journal.

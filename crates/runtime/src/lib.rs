@@ -117,7 +117,7 @@ mod write_admission;
 mod write_journal;
 
 #[cfg(not(loom))]
-pub use bitmap::BitmapError;
+pub use bitmap::{BitmapError, BitmapHome, WantedBitmap};
 #[cfg(not(loom))]
 pub use cache::Cache;
 #[cfg(not(loom))]

@@ -133,6 +133,13 @@ pub(crate) fn notice(
                 "the write journal has failed: no more writes"
             );
         }
+        Notice::BitmapFileLost { member, cause } => {
+            let member = named(member);
+            with_cause!(
+                warn, ARRAY, Some(*cause), member, { slot = member.and_then(MemberHandle::slot), },
+                "the bitmap file has failed: on without it"
+            );
+        }
         Notice::WriteLost { start, sectors, cause } => {
             let member = cause.as_ref().and_then(|cause| named(&cause.member));
             let (offset, length) = (start.0 * SECTOR_BYTES, sectors * SECTOR_BYTES);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use braid_engine::array::{Array, LogRefusal, MemberId};
-use braid_ondisk::{LOG_SECTORS_MIN, LogPlace, OwnLogPlace, PplPlace, Superblock};
+use braid_ondisk::{BitmapFile, LOG_SECTORS_MIN, LogPlace, OwnLogPlace, PplPlace, Superblock};
 
 use crate::events::{ArrayEvent, Machine};
 use crate::log;
@@ -65,6 +65,15 @@ impl Volume {
         self.log_places(kind, bitmap_sectors).map(|_| ())
     }
 
+    /// Whether our own log has room in the bitmap file that there is, with the bitmap that is in it.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn plan_log_in_file(&self) -> Result<(), LogError> {
+        let file = self.core().look(Array::bitmap_file).ok_or(LogRefusal::HasNone)?;
+        self.log_place_in_file(file).map(|_| ())
+    }
+
     /// Where a log goes on each member: all are of one size, that of the one with the least room.
     fn log_places(
         &self,
@@ -93,6 +102,18 @@ impl Volume {
         Ok(looks.iter().zip(places).map(named).collect())
     }
 
+    /// Where the log of all members goes in the bitmap file.
+    fn log_place_in_file(&self, file: MemberId) -> Result<BTreeMap<MemberId, LogPlace>, LogError> {
+        let sectors = self.core().look(Array::bitmap_file_sectors);
+        let size_bytes = self.bitmap_file_bytes().unwrap_or(0);
+        let needed_sectors = u64::from(LOG_SECTORS_MIN);
+        let place = BitmapFile::log_place(size_bytes, sectors);
+        let place = place.filter(|place| u64::from(place.size_sectors) >= needed_sectors);
+        let member = || self.bitmap_file().unwrap_or_default();
+        let no_room = || LogError::NoRoom { member: member(), needed_sectors };
+        Ok([(file, LogPlace::Own(place.ok_or_else(no_room)?))].into_iter().collect())
+    }
+
     /// Has logs of a kind made, or those given up which there are. Returns when superblocks say so. Clients wait for a moment meanwhile.
     ///
     /// # Errors
@@ -101,7 +122,12 @@ impl Volume {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
         let bitmap_sectors = core.look(Array::bitmap_sectors);
-        let places = kind.map(|kind| self.log_places(kind, bitmap_sectors)).transpose()?;
+        let file = core.look(Array::bitmap_file);
+        let places = |kind| match file.filter(|_| kind == LogKind::Own) {
+            Some(file) => self.log_place_in_file(file),
+            None => self.log_places(kind, bitmap_sectors),
+        };
+        let places = kind.map(places).transpose()?;
         let (answer, answered) = channel();
         core.array.push(ArrayEvent::Logs(places, answer));
         core.drive(Machine::Array);

@@ -197,9 +197,7 @@ impl Volume {
     /// Whether these are braid's own, not md's.
     #[must_use]
     pub fn has_own_parity_logs(&self) -> bool {
-        self.core
-            .array
-            .inspect(|array| array.own_log().is_some(), || self.core.drive(Machine::Array))
+        self.core.array.inspect(|array| array.has_own_logs(), || self.core.drive(Machine::Array))
     }
 
     /// Its write journal, if it is written.

@@ -10,12 +10,19 @@ mod meanwhile;
 
 use braid_geometry::Level;
 use braid_member::Member;
-use braid_runtime::{BitmapError, BitmapRefusal, MemberId, MemberRefusal};
+use braid_ondisk::BitmapSuperblock;
+use braid_runtime::{
+    BitmapError, BitmapHome, BitmapRefusal, MemberId, MemberRefusal, WantedBitmap,
+};
 use kit::Array;
 use meanwhile::while_it_is_written;
 
 const LEVELS: [(Level, u16, u32); 4] =
     [(Level::Raid1, 2, 0), (Level::Raid5, 4, 128), (Level::Raid6, 5, 64), (Level::Raid10, 4, 128)];
+
+fn on_members(planned: BitmapSuperblock) -> WantedBitmap {
+    WantedBitmap { chunk_bytes: planned.chunk_bytes, home: BitmapHome::Members }
+}
 
 #[test]
 fn a_bitmap_comes_and_goes_on_a_volume_that_is_written() {
@@ -27,7 +34,7 @@ fn a_bitmap_comes_and_goes_on_a_volume_that_is_written() {
                 let planned = chunk_bytes.map(|bytes| volume.plan_bitmap(Some(bytes)));
                 let planned = planned.transpose().expect("there is room");
                 let had_one = volume.bitmap().is_some();
-                let changed = volume.change_bitmap(planned);
+                let changed = volume.change_bitmap(planned.map(on_members));
                 if planned.is_none() && !had_one {
                     assert_eq!(changed, Err(BitmapRefusal::HasNone.into()), "{level}");
                     continue;
@@ -61,7 +68,7 @@ fn a_bitmap_that_is_needed_or_has_no_room_is_refused() {
     let BitmapError::NoRoom { fitting_bytes, .. } = too_fine else { panic!("{too_fine}") };
     let planned = volume.plan_bitmap(None).expect("one of the usual size fits");
     assert_eq!(fitting_bytes, Some(planned.chunk_bytes));
-    volume.change_bitmap(Some(planned)).expect("nothing is in doubt");
+    volume.change_bitmap(Some(on_members(planned))).expect("nothing is in doubt");
     volume.fail_member(MemberId(1)).expect("it can do without it");
     let refused = Err(BitmapRefusal::Degraded.into());
     assert_eq!(volume.change_bitmap(None), refused);

@@ -12,7 +12,9 @@
 //! - No member is written before its bit is durable on all that are in the array [check: a_bit_is_durable_before_its_sectors_are_written].
 
 use braid_assembly::{AssembledArray, resync_sectors};
-use braid_engine::array::{ArrayView, BitmapRecord, BitmapRefusal, MemberId, bitmap_for};
+use braid_engine::array::{
+    ArrayView, BitmapRecord, BitmapRefusal, MemberId, NewBitmap, bitmap_for,
+};
 use braid_engine::cause::{Asked, Cause};
 use braid_geometry::Geometry;
 use braid_ondisk::{BitmapSuperblock, Bits, Superblock};
@@ -129,9 +131,10 @@ impl World {
         if array.bitmap().is_none() || !array.is_bitmap_settled() {
             return; // It is being given up, or has been.
         }
-        for id in
-            view.slots.iter().flatten().flat_map(|one| [Some(one.id), one.replacement]).flatten()
-        {
+        let members = view.slots.iter().flatten();
+        let members = members.flat_map(|one| [Some(one.id), one.replacement]).flatten();
+        let file = array.bitmap_file();
+        for id in members.filter(|_| file.is_none()).chain(file) {
             let side = &self.engine.machines.members[usize::from(id.0)];
             let disk = &self.disks[side.disk];
             let found = open::bitmap(disk, &side.superblock).and_then(Result::ok);
@@ -153,7 +156,10 @@ impl World {
 
     /// Those who keep bitmaps write them before superblocks.
     pub(crate) fn is_keeping_bits(&self) -> bool {
-        self.engine.machines.array.bitmap().is_some()
+        let array = &self.engine.machines.array;
+        // A file that is given up is written no more.
+        let is_kept_up = array.bitmap_file().is_none() || array.is_bitmap_settled();
+        array.bitmap().is_some() && is_kept_up
     }
 
     /// Superblocks are written; whoever does not keep bitmaps leaves them behind by that.
@@ -194,7 +200,11 @@ impl World {
         }
         let sectors = resync_sectors(&self.geometry);
         let head = |each: u32| BitmapSuperblock::new(sectors, each * SECTOR as u32, 8);
-        let wanted = bit_sectors.map(head);
+        // Where it was made it stays.
+        let disk = self.metadata.design.file_disk();
+        let place = disk.and_then(|disk| machines.members.iter().rposition(|one| one.disk == disk));
+        let file = place.map(|place| MemberId(place as u16));
+        let wanted = bit_sectors.map(|each| NewBitmap { head: head(each), file });
         let changed = machines.array.handle_bitmap_request(self.clock.now, wanted);
         self.tally.count(if changed.is_ok() { "bitmap-changes" } else { "bitmap-stays" });
         self.drain_array();
@@ -228,7 +238,9 @@ impl World {
         let is_made = marks.is_none_or(|one| one.unwritten.is_empty() && one.unsynced.is_empty());
         let is_level = is_level && is_made;
         // Without it a dirty and degraded array is not started at all.
-        let needs_it = assembled.dirty && assembled.degraded > 0;
+        // And of one that is in a file nobody knows, whoever does not name it.
+        let is_in_file = assembled.bitmap_file.is_some();
+        let needs_it = assembled.dirty && assembled.degraded > 0 || is_in_file;
         let forgets = is_level && !needs_it && self.chances.of(Purpose::Bitmaps, 2).chance(8);
         self.tally.count_many("bitmap-not-kept", u64::from(forgets));
         forgets

@@ -66,6 +66,8 @@ pub(crate) struct Design {
     pub(crate) log_is_own: bool,
     /// Blocks of the ring of its write journal, which is on the last disk; 0 without one.
     pub(crate) journal_blocks: u64,
+    /// Its bitmap, and our own log if it has one, are in a bitmap file, which is the last disk here and no member.
+    pub(crate) bitmap_in_file: bool,
     /// Sectors by which the data areas of the first disks are longer than the others'.
     pub(crate) extra_sectors: [u64; 3],
 }
@@ -177,6 +179,10 @@ impl Design {
 
     /// Where our own log goes on a disk with this superblock, if it is to have one and there is room.
     pub(crate) fn own_log(&self, superblock: &Superblock) -> Option<OwnLogPlace> {
+        if self.bitmap_in_file {
+            let size_sectors = u32::from(self.log_sectors);
+            return self.log_is_own.then_some(OwnLogPlace { size_sectors });
+        }
         let bitmap = self.bitmap(self.resync_sectors());
         let bitmap_sectors = bitmap.map_or(0, |(head, ..)| head.area_sectors());
         let size_sectors = u32::from(self.log_sectors);
@@ -265,6 +271,19 @@ impl Design {
         self.first_number + disk as u16
     }
 
+    /// The disk that stands for its bitmap file, if it has one.
+    pub(crate) fn file_disk(&self) -> Option<usize> {
+        self.bitmap_in_file.then(|| self.disk_count() - 1)
+    }
+
+    /// Sectors of that: the bitmap, and the log with its head behind it.
+    fn file_sectors(&self) -> u64 {
+        let (head, ..) = self.bitmap(self.resync_sectors()).expect("a file has a bitmap");
+        let log =
+            if self.log_is_own { u64::from(self.log_sectors) + OWN_LOG_HEAD_SECTORS } else { 0 };
+        head.area_sectors().next_multiple_of(8) + log
+    }
+
     /// The role that a disk is made with.
     pub(crate) fn role(&self, disk: usize) -> Role {
         let slot = disk as u16;
@@ -280,20 +299,29 @@ impl Design {
         (self.journal_blocks > 0).then(|| usize::from(self.slots + self.spares))
     }
 
-    /// Its disks: those of slots, then those that wait, then the journal's.
+    /// Its disks: those of slots, then those that wait, then the journal's, or the bitmap file.
     fn disk_count(&self) -> usize {
-        usize::from(self.slots + self.spares) + usize::from(self.journal_blocks > 0)
+        let others = usize::from(self.journal_blocks > 0) + usize::from(self.bitmap_in_file);
+        usize::from(self.slots + self.spares) + others
+    }
+
+    /// Those with superblocks.
+    pub(crate) fn member_count(&self) -> usize {
+        self.disk_count() - usize::from(self.bitmap_in_file)
     }
 
     /// The table of roles that every disk is made with.
     pub(crate) fn roles(&self) -> Arc<[Role]> {
         let unused = (0..self.first_number).map(|_| Role::Spare);
-        let disks = self.disk_count();
+        let disks = self.member_count();
         unused.chain((0..disks).map(|disk| self.role(disk))).collect()
     }
 
     /// Sectors that metadata takes.
     fn metadata_sectors(&self) -> u64 {
+        if self.bitmap_in_file {
+            return METADATA_SECTORS;
+        }
         let head_sectors = if self.log_is_own { OWN_LOG_HEAD_SECTORS } else { 0 };
         METADATA_SECTORS + u64::from(self.log_sectors) + head_sectors
     }
@@ -354,7 +382,7 @@ impl Design {
 
     /// The superblock says where its bitmap or its log is, if there is to be one.
     fn with_place(&self, mut superblock: Superblock) -> Superblock {
-        if self.bit_sectors > 0 {
+        if self.bit_sectors > 0 && !self.bitmap_in_file {
             let place = superblock.bitmap_place().expect("there is room for a bitmap");
             superblock.set_bitmap(Some(place.offset_sectors));
         }
@@ -403,6 +431,12 @@ impl Design {
     /// Its disks, with superblocks and without data; on spares there is something else.
     pub(crate) fn disks(&self) -> Vec<Disk> {
         let disk = |index: usize| {
+            if Some(index) == self.file_disk() {
+                let mut disk = Disk::new(self.file_sectors());
+                let stand_in = self.superblock(0).for_bitmap_file(disk.size_bytes());
+                self.put_intent(&mut disk, &stand_in);
+                return disk;
+            }
             let superblock = self.superblock(index);
             let mut disk = Disk::new(self.sectors(index).1);
             if self.role(index) == Role::Spare {
@@ -410,16 +444,22 @@ impl Design {
             }
             self.put_empty_journal(&mut disk, &superblock, 7);
             disk.put(superblock.offset_bytes() / SECTOR as u64, &superblock.to_bytes(), true);
-            if let Some(offset_bytes) = superblock.bitmap_offset_bytes() {
-                let sectors = self.resync_sectors();
-                let (head, bits, marks) = self.bitmap(sectors).expect("it has a bitmap");
-                let area = head.area(&superblock.uuid_as_stored(), &bits, marks.as_ref());
-                disk.put(offset_bytes / SECTOR as u64, &area, true);
+            if !self.bitmap_in_file {
+                self.put_intent(&mut disk, &superblock);
             }
-            self.put_empty_log(&mut disk, &superblock);
             disk
         };
         (0..self.disk_count()).map(disk).collect()
+    }
+
+    /// The bitmap and the log, as they are made.
+    fn put_intent(&self, disk: &mut Disk, superblock: &Superblock) {
+        if let Some(offset_bytes) = superblock.bitmap_offset_bytes() {
+            let (head, bits, marks) = self.bitmap(self.resync_sectors()).expect("it has a bitmap");
+            let area = head.area(&superblock.uuid_as_stored(), &bits, marks.as_ref());
+            disk.put(offset_bytes / SECTOR as u64, &area, true);
+        }
+        self.put_empty_log(disk, superblock);
     }
 }
 
@@ -443,6 +483,7 @@ pub(crate) fn designs(rows: u64, chunk_sectors: u32, version: Version) -> Vec<De
         log_is_ring: false,
         log_is_own: false,
         journal_blocks: 0,
+        bitmap_in_file: false,
         extra_sectors: [0; 3],
     };
     let plain = |level, slots| of(level, default_layout(level), slots);
@@ -483,6 +524,7 @@ pub(crate) fn smallest() -> Design {
         log_is_ring: false,
         log_is_own: false,
         journal_blocks: 0,
+        bitmap_in_file: false,
         extra_sectors: [0; 3],
     }
 }

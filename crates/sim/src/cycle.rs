@@ -66,15 +66,15 @@ impl World {
         let (mut probed, mut assembly) = open::assemble_disks(&disks, &presented);
         let mut bad_logs = BadLogs::default();
         if let Some(array) = assembly.array.as_ref().ok().filter(|_| design.has_bad_blocks) {
-            let superblocks = open::superblocks(&probed);
+            let superblocks = open::superblocks(&probed, assembly.array.as_ref().ok());
             bad_logs = Self::new_bad_logs(&chances, &array.geometry, &superblocks);
             bad_logs.write(&mut disks);
             (probed, assembly) = open::assemble_disks(&disks, &presented);
         }
+        let superblocks = open::superblocks(&probed, assembly.array.as_ref().ok());
         let assembled = assembly.array.expect("a new array can be started");
         let geometry = assembled.geometry.clone();
         layouts::check(design, &geometry);
-        let superblocks = open::superblocks(&probed);
         let mut manner = manner(&mut random, &chances.cut);
         // Checkers know disks by their slots: no spare takes one here. And where disks lie, what a job writes is what a lie
         // made of it: the taint of that is not followed.

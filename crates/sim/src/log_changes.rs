@@ -51,8 +51,12 @@ impl World {
             let place = if design.log_is_own { own } else { ppl() };
             Some((member, place?))
         };
-        let places: Option<BTreeMap<MemberId, LogPlace>> =
-            machines.array.members().into_iter().map(place).collect();
+        let file = machines.array.bitmap_file();
+        let targets = match file {
+            Some(file) => vec![file],
+            None => machines.array.members(),
+        };
+        let places: Option<BTreeMap<MemberId, LogPlace>> = targets.into_iter().map(place).collect();
         // Beside a bitmap that was made since there may be less room.
         if makes && places.is_none() {
             return Err(LogRefusal::Bitmap);
@@ -87,8 +91,14 @@ impl World {
                 side.disk
             );
         }
-        if state.log_counts && is_in {
-            let own = open::own_log(disk, &side.superblock);
+        if state.log_counts.is_some() && is_in {
+            let file = self.engine.machines.array.bitmap_file();
+            let side = file.map_or(side, |id| &self.engine.machines.members[usize::from(id.0)]);
+            let disk = &self.disks[side.disk];
+            let own = match file {
+                Some(_) => open::given_file(disk).file.ok().and_then(|file| file.own_log),
+                None => open::own_log(disk, &side.superblock),
+            };
             let is_there = own.is_some_and(|own| own.place.is_ok());
             assert!(is_there, "a log counts that is not on disk {}", side.disk);
         }

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use braid_assembly::{AssembledArray, Assembly, Options, ProbedMember, assemble};
+use braid_assembly::{AssembledArray, Assembly, GivenBitmapFile, Options, ProbedMember, assemble};
 use braid_engine::array::{
     Array, ArrayEffect, ArrayView, Gate, MemberId, SuperblockState, UpdateTimes, apply_to,
 };
@@ -20,8 +20,8 @@ use braid_engine::work::Work;
 use braid_engine::{CacheConfig, CacheMode, Instant, Shard, Tuning, open};
 use braid_geometry::Geometry;
 use braid_ondisk::{
-    BadBlockLog, BadBlockLogError, BadRecord, Bitmap, BitmapError, Features, JournalLog,
-    JournalLogError, OwnLog, PplLog, PplLogError, Snippet, Superblock, Timestamp,
+    BadBlockLog, BadBlockLogError, BadRecord, Bitmap, BitmapError, BitmapFile, Features,
+    JournalLog, JournalLogError, OwnLog, PplLog, PplLogError, Snippet, Superblock, Timestamp,
     UnvalidatedBitmap, probe, probe_ranges,
 };
 
@@ -225,17 +225,36 @@ fn bad_block_log(disk: &Disk, superblock: &Superblock) -> Result<Vec<BadRecord>,
     BadBlockLog::parse(&disk.seen[bytes(start, u64::from(place.size_sectors))], place)
 }
 
-/// Decides about the disks that are presented, in this order.
+/// Decides about the disks that are presented, in this order; a bitmap file is the last.
 pub(crate) fn assemble_disks(disks: &[Disk], presented: &[usize]) -> (Vec<ProbedMember>, Assembly) {
+    let is_file = |index: &&usize| UnvalidatedBitmap::recognise(&disks[**index].seen).is_some();
+    let bitmap_file = presented.last().filter(is_file);
+    let members = presented.iter().filter(|index| Some(*index) != bitmap_file);
     let probed: Vec<ProbedMember> =
-        presented.iter().map(|index| probe_disk(&disks[*index], *index)).collect();
-    let assembly = assemble(&probed, &Options::default());
+        members.map(|index| probe_disk(&disks[*index], *index)).collect();
+    let bitmap_file = bitmap_file.map(|index| given_file(&disks[*index]));
+    let assembly = assemble(&probed, &Options { bitmap_file, ..Options::default() });
     (probed, assembly)
 }
 
-/// The superblocks to go by, by the index of what was presented.
-pub(crate) fn superblocks(probed: &[ProbedMember]) -> Vec<Option<Superblock>> {
-    probed.iter().map(|member| member.probe.newest().cloned()).collect()
+/// A disk that stands for a bitmap file.
+pub(crate) fn given_file(disk: &Disk) -> GivenBitmapFile {
+    let read = |start: u64, length_bytes: u64| -> Result<Vec<u8>, std::convert::Infallible> {
+        let start = usize::try_from(start).expect("disks are in memory");
+        Ok(disk.seen[start..start + length_bytes as usize].to_vec())
+    };
+    let Ok(file) = BitmapFile::read(disk.size_bytes(), read);
+    GivenBitmapFile { label: "file".to_owned(), file }
+}
+
+/// The superblocks to go by, by the index of what was presented, and what stands for one of the bitmap file.
+pub(crate) fn superblocks(
+    probed: &[ProbedMember],
+    array: Option<&AssembledArray>,
+) -> Vec<Option<Superblock>> {
+    let file = array.and_then(|array| Some((&array.newest, array.bitmap_file.as_ref()?)));
+    let stand_in = file.map(|(newest, file)| Some(newest.for_bitmap_file(file.size_bytes)));
+    probed.iter().map(|member| member.probe.newest().cloned()).chain(stand_in).collect()
 }
 
 /// Starts the array.

@@ -148,7 +148,7 @@ impl World {
     /// Assembles what is presented and checks the decision. Looks at superblocks only.
     pub(crate) fn decide(&self, presented: &[usize]) -> Decision {
         let (probed, assembly) = open::assemble_disks(&self.disks, presented);
-        let superblocks = open::superblocks(&probed);
+        let superblocks = open::superblocks(&probed, assembly.array.as_ref().ok());
         let lying = self.who_lies(presented);
         for (disk, superblock) in presented.iter().zip(&superblocks) {
             // A superblock of one sector cannot tear.

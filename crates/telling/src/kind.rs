@@ -92,6 +92,8 @@ kinds! {
     ArrayStopped Info,
     /// More members failed than the level can make up for: writes are refused.
     Broken Critical,
+    /// The bitmap file beside the array failed: it goes on without.
+    BitmapFileLost Warning,
     /// A check began.
     CheckStarted Info,
     /// A check ended; how is the event's result.

@@ -122,6 +122,13 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
             );
             Change::now(Kind::Broken, message).of(&name, None).because(why(cause))
         }
+        Notice::BitmapFileLost { member, cause } => {
+            let name = label(*member);
+            let words = Why::words(cause);
+            let message =
+                format!("the bitmap file {name} failed: {array} goes on without: {words}");
+            Change::now(Kind::BitmapFileLost, message).of(&name, None).because(why(cause))
+        }
         Notice::WriteLost { start, sectors, cause } => {
             lost(array, start.0 * SECTOR_BYTES, sectors * SECTOR_BYTES)
                 .because(cause.as_ref().and_then(why))
@@ -384,6 +391,7 @@ mod tests {
             ("Broken", None, m1()),
             ("OutOfSpace", None, m1()),
             ("Broken", None, m1()),
+            ("BitmapFileLost", None, m1()),
             ("WriteLost", None, None),
             ("WriteLost", None, None),
             ("SlowDisk", Some(2), m1()),

@@ -50,6 +50,7 @@ pub(crate) fn notices() -> Vec<Notice> {
         Notice::Broken { member, cause },
         Notice::OutOfSpace { member, cause },
         Notice::JournalLost { member, cause },
+        Notice::BitmapFileLost { member, cause },
         Notice::WriteLost { start, sectors, cause: Some(cause) },
         Notice::WriteLost { start, sectors, cause: None },
         Notice::SitsOut { member, slot, latency_ms: 900, siblings_us: 1200 },

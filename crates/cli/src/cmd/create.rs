@@ -60,6 +60,10 @@ pub(crate) struct Args {
     /// What a bit of the bitmap stands for, with a unit [default: 64M, or more where the bitmap would not fit].
     #[arg(long, value_name = "SIZE")]
     bitmap_chunk: Option<String>,
+    /// Keep the bitmap, and braid's own log with parity, in this file beside the members, which is made; not on the array itself. It is to
+    /// be named whenever the array is served, as with mdadm.
+    #[arg(long, value_name = "FILE")]
+    bitmap_file: Option<PathBuf>,
     /// The last N members wait as spares.
     #[arg(long, value_name = "N", default_value_t = 0)]
     spare: usize,
@@ -106,6 +110,9 @@ impl Args {
         }
         if let Some(path) = &self.write_journal {
             option("--write-journal", &path.display().to_string());
+        }
+        if let Some(path) = &self.bitmap_file {
+            option("--bitmap-file", &path.display().to_string());
         }
         if self.metadata != "1.2" {
             option("--metadata", &self.metadata);

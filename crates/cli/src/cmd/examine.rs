@@ -18,10 +18,11 @@ mod report;
 
 use std::path::{Path, PathBuf};
 
-use braid_assembly::{Assembly, Options, ProbedMember, Verdict, assemble};
+use braid_assembly::{Assembly, GivenBitmapFile, Options, ProbedMember, Verdict, assemble};
 use braid_member::{Access, Reach};
 
 use super::Globals;
+use crate::bitmap_file;
 use crate::error::code::Code;
 use crate::error::{CliError, Exit};
 use crate::known;
@@ -38,6 +39,8 @@ pub(crate) struct Args {
 
 /// Everything that was found.
 struct Findings {
+    /// Bitmap files among what was named: they are no members.
+    bitmap_files: Vec<GivenBitmapFile>,
     /// In the order of the command line.
     looks: Vec<Look>,
     /// Over the members that could be read; its verdicts are in their order.
@@ -65,12 +68,19 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
 }
 
 fn look(args: &Args, state_dir: &Path) -> Result<Findings, CliError> {
-    let mut looks: Vec<Look> = Vec::new();
+    let (mut looks, mut bitmap_files): (Vec<Look>, Vec<GivenBitmapFile>) = Default::default();
     let mut reached: Vec<(Reach, String)> = Vec::new();
     for path in &args.members {
         let label = path.display().to_string();
-        let mut found = open_member(path, Access::Examine)
-            .and_then(|device| probe_member(device.as_ref(), &label));
+        let opened = open_member(path, Access::Examine);
+        if let Ok(device) = &opened
+            && let Ok(given) = bitmap_file::look(device.as_ref(), &label)
+            && given.file.is_ok()
+        {
+            bitmap_files.push(given);
+            continue;
+        }
+        let mut found = opened.and_then(|device| probe_member(device.as_ref(), &label));
         if let Err(error) = &found
             && error.code() == Code::Shortage
         {
@@ -88,16 +98,18 @@ fn look(args: &Args, state_dir: &Path) -> Result<Findings, CliError> {
     }
     let probed: Vec<ProbedMember> =
         looks.iter().filter_map(|look| look.found.as_ref().ok()).cloned().collect();
-    if probed.is_empty() {
+    if probed.is_empty() && bitmap_files.is_empty() {
         let first = looks.into_iter().find_map(|look| look.found.err());
         return Err(first.expect("there is at least one member, and none could be read"));
     }
-    let options = Options { known: known::of(state_dir, &probed), ..Options::default() };
+    let bitmap_file = bitmap_files.first().cloned();
+    let known = known::of(state_dir, &probed);
+    let options = Options { known, bitmap_file, ..Options::default() };
     let assembly = assemble(&probed, &options);
     let labels: Vec<String> = probed.into_iter().map(|member| member.label).collect();
     let refused = assembly.array.as_ref().err();
     let refused = refused.map(|refused| refusal::cli_error(refused, &assembly.verdicts, &labels));
-    Ok(Findings { looks, assembly, refused })
+    Ok(Findings { bitmap_files, looks, assembly, refused })
 }
 
 fn exit(findings: &Findings) -> Exit {

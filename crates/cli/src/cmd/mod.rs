@@ -58,7 +58,7 @@ pub(crate) struct Options {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make an array out of files or block devices.
-    Create(create::Args),
+    Create(Box<create::Args>),
     /// Assemble an array and serve it over NBD until told to stop.
     Serve(Box<serve::Args>),
     /// Say what is on members and what they would make together. Never writes.
@@ -161,7 +161,7 @@ fn state_dir() -> PathBuf {
 /// Runs one verb.
 pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError> {
     match command {
-        Command::Create(args) => create::run(args, globals),
+        Command::Create(args) => create::run(*args, globals),
         Command::Serve(args) => serve::run(*args, globals),
         Command::Examine(args) => examine::run(args, globals),
         Command::Status(args) => status::run(&args, globals),

@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// Which array, if the members are of several: its name or UUID.
     #[arg(long, value_name = "NAME")]
     array: Option<String>,
+    /// The file that has the array's bitmap, and braid's own log, beside the members.
+    #[arg(long, value_name = "FILE")]
+    bitmap_file: Option<PathBuf>,
     /// The members, in any order; others are recognised and left alone.
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
@@ -39,7 +42,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let choice = choice(args.array.as_deref());
     // Data and superblocks are not written: what stands in the way of serving it for writing does not of this.
     let options = Options { choice, read_only: true, ..Options::default() };
-    let mut ready = found(&args.members, access, options, &globals.state_dir)?;
+    let mut ready =
+        found((&args.members, args.bitmap_file.as_deref()), access, options, &globals.state_dir)?;
     ready.replay(place, Finish::Settled)?;
     let array = &ready.array.newest.array;
     let name = printable(array.name.rsplit(':').next().unwrap_or_default());

@@ -8,6 +8,7 @@ use braid_control::model::{Settings, SettingsAnswer};
 
 use super::Globals;
 use super::get::{self, value_words};
+use super::serve::consistency;
 use crate::error::code::Code;
 use crate::error::{CliError, Exit, Risk};
 use crate::output::printable::printable;
@@ -27,7 +28,8 @@ pub(crate) struct Args {
     /// job-floor=SIZE, job-ceiling=SIZE|none; elevator=auto|deadline|none, elevator:SLOT=... for one member,
     /// multiplexer=auto|on|off, multiplexer-period=MS, multiplexer-share=MIN-MAX, read-expiry=MS,
     /// write-expiry=MS, writes-starved=COUNT, batch=COUNT, depth=COUNT; connections=COUNT,
-    /// payload-memory=SIZE, idle-limit=SECONDS; consistency=bitmap|log|ppl|resync, bitmap-chunk=SIZE (written to the members); jobs=on|paused, spare-group=NAME|off, check-every=TIME|off (such as 30d; kept over
+    /// payload-memory=SIZE, idle-limit=SECONDS; consistency=bitmap|log|ppl|resync, bitmap-chunk=SIZE (written to the members), bitmap-file=PATH|none (made, and
+    /// named when the array is served the next time); jobs=on|paused, spare-group=NAME|off, check-every=TIME|off (such as 30d; kept over
     /// restarts). Without any, what is set now is printed. Of an array that is stopped: kernel-compat MEMBER..., which has its
     /// superblocks say no logical block, so that kernels before 6.19 take it.
     #[arg(value_name = "KEY=VALUE")]
@@ -46,6 +48,12 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             let error = CliError::new(Code::Usage, format!("'{setting}' is no KEY=VALUE"));
             error.remedy(Risk::Look, "What there is to set", "braid set --help")
         })?;
+        // The server stands in another folder.
+        let path = (key == consistency::FILE && value != consistency::NO_FILE)
+            .then(|| std::path::absolute(value).ok())
+            .flatten();
+        let path = path.map(|path| path.display().to_string());
+        let value = path.as_deref().unwrap_or(value);
         if wanted.insert(key.to_owned(), value.into()).is_some() {
             let error = CliError::new(Code::Usage, format!("{key} is set twice")).about(key);
             return Err(error.remedy(Risk::Look, "What there is to set", "braid set --help"));

@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 77] = [
+pub(crate) const CATALOGUE: [Entry; 78] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -270,6 +270,15 @@ pub(crate) const CATALOGUE: [Entry; 77] = [
                       stands in the way of reading: `--read-only` serves it.",
     },
     // Assembling.
+    Entry {
+        code: Code::BitmapFileUnfit,
+        title: "the file is not this array's bitmap file",
+        exit: Exit::Refused,
+        explanation: "`--bitmap-file` names the file that has the array's write-intent bitmap beside its members. This one is no \
+                      bitmap, or of another array, or the array keeps its bitmap, a PPL or a journal on its devices. Nothing was \
+                      written. `braid examine FILE` says what the file is. An array that was stopped cleanly can be served without \
+                      its file, and then keeps no bitmap.",
+    },
     Entry {
         code: Code::TooFewMembers,
         title: "too few members to run",

@@ -61,6 +61,8 @@ pub(crate) enum Code {
     PplNeeded = 26,
     /// The array can only be read.
     ReadOnlyOnly = 27,
+    /// The file is not this array's bitmap file.
+    BitmapFileUnfit = 28,
     /// Too few members to run.
     TooFewMembers = 30,
     /// Interrupted while writing, and a member is missing.

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use braid_assembly::{
-    ArrayName, AtRisk, JournalFault, MemberVerdict, RangeAtRisk, ReadOnlyReason, Reason, Refusal,
-    Verdict,
+    ArrayName, AtRisk, BitmapFileFault, JournalFault, MemberVerdict, RangeAtRisk, ReadOnlyReason,
+    Reason, Refusal, Verdict,
 };
 use braid_geometry::{GeometryError, Slot};
 use braid_ondisk::{PplLogError, SuperblockError, SuperblockFault, Version};
@@ -91,6 +91,18 @@ fn refusals() -> Vec<(Refusal, Code)> {
             },
             Code::PplNeeded,
         ),
+        (
+            Refusal::BitmapFile { label: "c".to_string(), fault: BitmapFileFault::OtherArray },
+            Code::BitmapFileUnfit,
+        ),
+        (
+            Refusal::PplNotReplayed {
+                missing: vec![1],
+                unread: vec![(Slot(0), PplLogError::NoFile)],
+                stripes: 7,
+            },
+            Code::PplNeeded,
+        ),
         (Refusal::ReadOnlyOnly(ReadOnlyReason::Ppl), Code::ReadOnlyOnly),
         (Refusal::ReadOnlyOnly(ReadOnlyReason::BitmapUnknown), Code::ReadOnlyOnly),
     ]
@@ -111,7 +123,7 @@ fn every_refusal_has_its_code_and_a_safe_way_out() {
             assert!(remedy.command.is_empty() || names, "{}", remedy.command);
         }
     }
-    assert_eq!(codes.len(), 17, "each of assembly's refusals");
+    assert_eq!(codes.len(), 18, "each of assembly's refusals");
 }
 
 #[test]

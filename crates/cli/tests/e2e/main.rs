@@ -42,6 +42,7 @@
 mod advertised;
 mod bad_blocks;
 mod bad_input;
+mod bitmap_files;
 mod bitmaps;
 mod captive;
 mod causes;

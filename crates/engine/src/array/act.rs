@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use braid_geometry::{Family, MemberSector, Slot};
-use braid_ondisk::{JournalPiece, JournalRecord, PplPlace};
+use braid_ondisk::{JournalPiece, JournalRecord, LogHome, PplPlace};
 
 use super::decide::{Action, Activity, FlushPurpose, decide};
 use super::effect::{ArrayEffect, MetadataRecord, Notice};
@@ -77,7 +77,7 @@ impl Array {
                 }
                 Action::DropClose => self.end_last_flush(),
                 Action::Record => {
-                    assert!(self.roster.has_unrecorded(), "a loss is there to be recorded");
+                    assert!(self.has_unrecorded(), "a loss is there to be recorded");
                     let wanted = self.condition.write_wanted;
                     let wanted = wanted && self.log_change.is_settled();
                     let becomes = if wanted { Activity::Active } else { on_disk };
@@ -130,7 +130,7 @@ impl Array {
                 Action::Job => self.job_step(now),
                 Action::OpenBits => {
                     assert!(
-                        !self.roster.has_unrecorded(),
+                        !self.has_unrecorded(),
                         "I4: who lacks a bit is out, and superblocks say so"
                     );
                     self.intent_mut().open();
@@ -163,7 +163,7 @@ impl Array {
                 Action::WriteLogs => self.write_logs(),
                 Action::GrantLogs => {
                     // A record of the journal is on its device alone.
-                    let is_recorded = !self.roster.has_unrecorded() || self.journal.is_some();
+                    let is_recorded = !self.has_unrecorded() || self.journal.is_some();
                     let is_recorded = spoiled(Bug::LogGrantedUnrecorded, is_recorded, true);
                     assert!(is_recorded, "I4: who did not take a record is out, by superblocks");
                     let granted = match &mut self.journal {
@@ -199,19 +199,27 @@ impl Array {
                 Action::ChangeBitmap => self.change_bitmap(),
                 Action::ChangeLogs => self.change_logs(),
                 Action::WipeLogs => {
-                    let targets: Vec<MemberId> = self.roster.superblock_targets(false).collect();
+                    let targets = self.intent_targets();
                     let records = self.logs_mut().wipe_out(targets.into_iter());
                     self.ask_for_logs(records);
                 }
                 Action::DropLogs => {
                     assert!(self.log_change.is_left(), "no superblock names what is dropped");
                     self.log_change.is_over();
-                    self.parity_logs = None;
+                    // Of a log that was lost in the midst of writes: superblocks say that it does not count.
+                    let logs = self.parity_logs.take().expect("logs are dropped that there are");
+                    for (shard, ticket) in logs.waiting() {
+                        if planted(Bug::LostLogWaits) {
+                            break;
+                        }
+                        self.effects.push_back(ArrayEffect::Logged { shard, ticket });
+                    }
                     self.condition.unpublished = true;
                 }
                 Action::DropBitmap => {
                     self.bitmap_change.is_dropped();
                     self.intent = None;
+                    self.bitmap_file = None;
                     self.condition.unpublished = true;
                 }
                 Action::CloseGate => self.close_gate(),
@@ -273,10 +281,12 @@ impl Array {
         }
         // Where a journal has what is being written, nothing else is in doubt, and superblocks say so.
         let says_clean = clean || in_sync && self.journal.is_some();
+        // No superblock names a bitmap file: it is believed by its count, which must never be that of a time without it.
+        let is_named = self.bitmap_file.is_none();
         let spares_too = self.events.advance(Change {
             devices: matches!(why, Why::Devices | Why::Changes),
             degraded,
-            spare_sleeps: self.roster.has_spares(),
+            spare_sleeps: self.roster.has_spares() && is_named,
             to_clean_and_in_sync: why == Why::Activity && clean && in_sync,
         });
         let state = Arc::new(SuperblockState {
@@ -285,7 +295,7 @@ impl Array {
             roles: self.roster.device_roles().into(),
             recovered: self.roster.unfinished().collect(),
             bad_blocks: self.bad_logs.written().collect(),
-            log_counts: !clean && self.will_log_count(becomes),
+            log_counts: (!clean && self.will_log_count(becomes)).then(|| self.log_home()),
             has_bitmap: self.bitmap_change.names(),
             ppls: self.ppls_to_name(),
             journal: self.journal_to_tell(),
@@ -319,6 +329,7 @@ impl Array {
             again,
             changes,
             newcomers,
+            leaves_file: self.is_file_leaving(),
         });
     }
 
@@ -330,6 +341,11 @@ impl Array {
         Some(JournalState { member, device_number, tail_sectors })
     }
 
+    /// Where our own log is, or would be.
+    fn log_home(&self) -> LogHome {
+        if self.bitmap_file.is_some() { LogHome::File } else { LogHome::Members }
+    }
+
     /// Partial parity logs that superblocks are to name.
     fn ppls_to_name(&self) -> Arc<[(MemberId, PplPlace)]> {
         let logs = self.parity_logs.iter().filter(|_| !self.log_change.is_leaving());
@@ -339,7 +355,9 @@ impl Array {
     /// Whether our own log names all that may be in doubt from an update on.
     fn will_log_count(&self, becomes: Activity) -> bool {
         let news = self.news_of(becomes);
-        self.parity_logs.as_ref().is_some_and(|logs| logs.will_count(news))
+        let is_kept = !self.log_change.is_leaving();
+        let is_kept = spoiled(Bug::LostFileCounts, is_kept, true);
+        is_kept && self.parity_logs.as_ref().is_some_and(|logs| logs.will_count(news))
     }
 
     fn ask_for_superblocks(&mut self, members: &BTreeSet<MemberId>, state: &Arc<SuperblockState>) {
@@ -363,7 +381,7 @@ impl Array {
             let record = journal.make();
             return self.ask_for_journal(record);
         }
-        let targets: Vec<MemberId> = self.roster.superblock_targets(false).collect();
+        let targets = self.intent_targets();
         let update = self.update.as_ref().expect("superblocks wait for it");
         let news = self.news_of(update.becomes);
         let records = self.logs_mut().make(targets.into_iter(), news);
@@ -376,7 +394,7 @@ impl Array {
             let record = journal.write();
             return self.ask_for_journal(record);
         }
-        let targets: BTreeSet<MemberId> = self.roster.superblock_targets(false).collect();
+        let targets = self.intent_targets();
         let records = self.logs_mut().write(|member| targets.contains(&member));
         self.ask_for_logs(records);
     }
@@ -397,7 +415,7 @@ impl Array {
     /// What shards and superblocks wait for goes to every member's bitmap.
     fn write_bitmap(&mut self) {
         let ground = self.intent_ground();
-        let targets: Vec<MemberId> = self.roster.superblock_targets(false).collect();
+        let targets = self.intent_targets();
         let records = self.intent_mut().write(targets.into_iter(), &ground);
         for (member, record) in records {
             let record = MetadataRecord::Bitmap(record);
@@ -463,7 +481,8 @@ impl Array {
     }
 
     fn complete_update(&mut self, now: Instant) {
-        let Update { becomes, again, changes, newcomers, last, .. } = self.end_update();
+        let Update { becomes, again, changes, newcomers, last, leaves_file, .. } =
+            self.end_update();
         self.roster.are_named(&last);
         assert!(!self.condition.broken, "what is broken records nothing any more");
         assert!(self.roster.records_all(), "I4: the update tells of every loss");
@@ -479,8 +498,11 @@ impl Array {
         self.condition.absent_unrecorded = false;
         let is_moved = changes != self.condition.changes_recorded;
         self.condition.changes_recorded = changes;
-        self.bitmap_change.is_said();
-        self.log_change.is_said();
+        // One that was begun before the file was lost says nothing of that.
+        if leaves_file || !self.is_file_leaving() {
+            self.bitmap_change.is_said();
+            self.log_change.is_said();
+        }
         if !(losses.is_empty() && newcomers.is_empty()) {
             self.jobs.membership_changed();
         }
@@ -791,7 +813,7 @@ impl Array {
 
     fn answer_flushes(&mut self) {
         assert!(self.flushes.missing.is_empty(), "I8: every member has ended its flush");
-        let is_recorded = self.condition.broken || !self.roster.has_unrecorded();
+        let is_recorded = self.condition.broken || !self.has_unrecorded();
         let is_recorded = spoiled(Bug::FlushedUnrecorded, is_recorded, true);
         assert!(is_recorded, "I4: no flush is answered over an unrecorded loss");
         self.flushing = None;
@@ -816,6 +838,9 @@ impl Array {
     /// Takes a member out, if the level can make up for it; otherwise the array takes no writes.
     pub(super) fn fail_member(&mut self, cause: Cause) {
         let member = cause.member;
+        if self.bitmap_file == Some(member) {
+            return self.lose_bitmap_file(cause);
+        }
         if self.roster.leave(member) {
             return;
         }
@@ -864,6 +889,23 @@ impl Array {
         } else {
             self.break_down(cause);
         }
+    }
+
+    /// The bitmap file cannot be written, or is gone. It is written no more, and the array goes on without it: superblocks count beyond it
+    /// before anybody writes what it does not name.
+    fn lose_bitmap_file(&mut self, cause: Cause) {
+        let is_out = self.is_file_leaving() || self.bitmap_change.is_left();
+        if is_out || self.condition.read_only || self.condition.broken {
+            return;
+        }
+        reached(Mark::BitmapFileLost);
+        self.bitmap_change.is_lost();
+        if self.parity_logs.is_some() {
+            self.log_change.is_lost();
+        }
+        self.condition.changes += 1;
+        let notice = Notice::BitmapFileLost { member: cause.member, cause };
+        self.effects.push_back(ArrayEffect::Notice(notice));
     }
 
     /// Nothing can make up for the member that failed: no writes from now on.

@@ -13,6 +13,12 @@
 //! is given up is kept until no superblock names it. So power may be cut at any moment: superblocks name a bitmap that can be
 //! believed, or none. Between two of them there is none. [check: a_bitmap_comes_and_goes_while_clients_write]
 //!
+//! # In a file
+//! No superblock names a bitmap that is in a file beside the array: it is believed if it counts as many events as they do, or one more. So
+//! what is given up there, or lost as the file cannot be written, is written no more from the moment that it is so. Superblocks then
+//! count one event more than was ever written to the file, and only when they say so does any write go without it.
+//! [check: a_bitmap_file_that_fails_is_left_behind]
+//!
 //! Each has a name ([`BitmapId`]), and what shards say of bits says whose they are: they may hear late that there is another.
 //! [check: what_is_said_of_an_old_bitmap_is_not_meant_for_the_new_one]
 
@@ -20,17 +26,28 @@ use braid_hooks::{Bug, spoiled};
 use braid_ondisk::{BitmapSuperblock, Bits};
 
 use super::decide::Activity;
-use crate::ids::BitmapId;
+use crate::ids::{BitmapId, MemberId};
 
 /// What becomes of the bitmap: nothing to give up what there is, or what is to be made, in the place of what there is.
-type Wish = Option<BitmapSuperblock>;
+type Wish = Option<NewBitmap>;
+
+/// A bitmap that is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewBitmap {
+    /// Its superblock.
+    pub head: BitmapSuperblock,
+    /// The bitmap file that it goes to, by the name that this has as if it were a member; none if members are to have it.
+    pub file: Option<MemberId>,
+}
 
 #[derive(Clone, Debug)]
 enum Stage {
     Settled,
     Wanted(Wish),
-    /// Superblocks are to say it. What is given up is followed by this.
-    ToBeSaid(Wish),
+    /// Superblocks are to say that there is one.
+    MadeToBeSaid,
+    /// They are to say that there is none, or, where it is in a file, to count events that this has not. It is followed by this.
+    ToBeLeft(Wish),
     /// They say that there is none. It is followed by this.
     Left(Wish),
 }
@@ -64,6 +81,11 @@ impl BitmapChange {
         matches!(self.stage, Stage::Settled)
     }
 
+    /// There is one that is written no more, and superblocks do not say so yet.
+    pub(super) fn is_leaving(&self) -> bool {
+        matches!(self.stage, Stage::ToBeLeft(_))
+    }
+
     /// It has not begun.
     pub(super) fn is_wanted(&self) -> bool {
         matches!(self.stage, Stage::Wanted(_))
@@ -75,23 +97,30 @@ impl BitmapChange {
     }
 
     /// Superblocks are to say next that there is none, where there is one now; or that there is one: which is to be made.
-    pub(super) fn begin(&mut self, is_there: bool) -> Option<(BitmapId, BitmapSuperblock)> {
+    pub(super) fn begin(&mut self, is_there: bool) -> Option<(BitmapId, NewBitmap)> {
         let stage = std::mem::replace(&mut self.stage, Stage::Settled);
         let Stage::Wanted(wish) = stage else { panic!("only what was asked for is done") };
         let (made, follows) = if is_there { (None, wish) } else { (wish, None) };
-        self.names = Some(made.is_some());
-        self.stage = Stage::ToBeSaid(follows);
-        made.map(|head| {
+        // What is in a file no superblock names.
+        self.names = Some(made.is_some_and(|made| made.file.is_none()));
+        self.stage = if made.is_some() { Stage::MadeToBeSaid } else { Stage::ToBeLeft(follows) };
+        made.map(|made| {
             self.newest.0 += 1;
-            (self.newest, head)
+            (self.newest, made)
         })
+    }
+
+    /// The file that the bitmap is in cannot be written: it is given up, whatever was wanted.
+    pub(super) fn is_lost(&mut self) {
+        self.stage = Stage::ToBeLeft(None);
     }
 
     /// Superblocks say it.
     pub(super) fn is_said(&mut self) {
-        if let Stage::ToBeSaid(follows) = self.stage {
-            let is_there = self.names == Some(true);
-            self.stage = if is_there { Stage::Settled } else { Stage::Left(follows) };
+        match self.stage {
+            Stage::MadeToBeSaid => self.stage = Stage::Settled,
+            Stage::ToBeLeft(follows) => self.stage = Stage::Left(follows),
+            Stage::Settled | Stage::Wanted(_) | Stage::Left(_) => {}
         }
     }
 

@@ -143,6 +143,14 @@ pub enum Notice {
         /// How it failed.
         cause: Cause,
     },
+    /// The bitmap file cannot be written any more: the array goes on without it, and whatever counted on it is brought in sync as a whole
+    /// after a crash.
+    BitmapFileLost {
+        /// The file, by the name that it has as if it were a member.
+        member: MemberId,
+        /// How it failed.
+        cause: Cause,
+    },
     /// A write that had been answered could not be carried out, nor could it be answered with an
     /// error any more. Every flush fails from now on, and these sectors cannot be read until they are written again. One
     /// notice for each run of sectors.

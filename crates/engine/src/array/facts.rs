@@ -3,7 +3,7 @@
 use braid_hooks::{Bug, spoiled};
 
 use super::decide::{
-    Activity, ArrayFacts, Caches, Closing as GateClosing, Round, Superblocks, Writes,
+    Activity, ArrayFacts, Caches, Closing as GateClosing, FlushPurpose, Round, Superblocks, Writes,
 };
 use super::intent::{Intent, IntentAction, IntentGround, decide_intent};
 use super::jobs::{Ground, JobAction, decide_job};
@@ -12,6 +12,8 @@ use super::log_change::{Changing, LogChange, LogWish};
 use super::machine::{Array, Condition, Update};
 use super::parity_logs::{LogAction, News, ParityLogs, decide_log};
 use crate::Instant;
+use crate::ids::MemberId;
+use smallvec::SmallVec;
 
 impl Array {
     pub(super) fn facts(&self, now: Instant) -> ArrayFacts {
@@ -36,7 +38,7 @@ impl Array {
                 () => Writes::Allowed,
             },
             on_disk: condition.on_disk,
-            unrecorded: self.roster.has_unrecorded(),
+            unrecorded: self.has_unrecorded(),
             absent: condition.absent_unrecorded,
             write_wanted: condition.write_wanted,
             said_once: condition.said_once && !wakes_a_spare,
@@ -79,6 +81,18 @@ impl Array {
         }
     }
 
+    /// Whether something is lost, a member or the bitmap file, and no superblock says so.
+    pub(super) fn has_unrecorded(&self) -> bool {
+        let is_file_leaving = self.is_file_leaving();
+        let is_file_leaving = spoiled(Bug::FileLossUnsaid, is_file_leaving, false);
+        self.roster.has_unrecorded() || is_file_leaving
+    }
+
+    /// Whether the bitmap file is written no more, and superblocks do not count beyond it yet.
+    pub(super) fn is_file_leaving(&self) -> bool {
+        self.bitmap_file.is_some() && self.bitmap_change.is_leaving()
+    }
+
     fn job_action(&self, now: Instant) -> JobAction {
         let ground = self.ground();
         let has_unrecorded = self.condition.changes != self.condition.changes_recorded;
@@ -91,10 +105,11 @@ impl Array {
         decide_intent(&intent.facts(now, &self.intent_ground(), is_awaited))
     }
 
-    /// Whether no superblock names the bitmap any more, and nobody is at work on it.
+    /// Whether no superblock names the bitmap any more, and nobody is at work on it, nor on logs in the file that it is in.
     fn is_bitmap_left(&self) -> bool {
         let is_at_work = self.intent.as_ref().is_some_and(Intent::is_at_work);
-        self.bitmap_change.is_left() && !is_at_work
+        let has_logs = self.bitmap_file.is_some() && self.parity_logs.is_some();
+        self.bitmap_change.is_left() && !is_at_work && !has_logs
     }
 
     fn log_changing(&self) -> Changing {
@@ -106,10 +121,15 @@ impl Array {
             }
             LogChange::Made | LogChange::GivenUp => Changing::UnderWay,
             LogChange::JournalMade { .. } | LogChange::JournalGivenUp => Changing::UnderWay,
-            LogChange::Left if logs().is_out() => Changing::UnderWay,
+            LogChange::Left if logs().is_out() || self.flushing == Some(FlushPurpose::Logs) => {
+                Changing::UnderWay
+            }
+            // A file that could not be written is believed no more, and not asked again.
+            LogChange::Left if self.bitmap_file.is_some() && self.bitmap_change.is_left() => {
+                Changing::Over
+            }
             LogChange::Left => {
-                let targets = self.roster.superblock_targets(false);
-                let is_over = logs().are_wiped_out(targets);
+                let is_over = logs().are_wiped_out(self.intent_targets().into_iter());
                 let is_over = spoiled(Bug::LogHeadLeft, is_over, true);
                 if is_over { Changing::Over } else { Changing::ToWipe }
             }
@@ -122,7 +142,7 @@ impl Array {
             return decide_journal(&journal.facts(lacks));
         }
         let Some(logs) = &self.parity_logs else { return LogAction::Wait };
-        decide_log(&logs.facts(lacks, self.roster.has_unrecorded()))
+        decide_log(&logs.facts(lacks, self.has_unrecorded()))
     }
 
     fn are_logs_out(&self) -> bool {
@@ -135,7 +155,7 @@ impl Array {
         if let Some(journal) = &self.journal {
             return !update.has_begun && journal.lacks();
         }
-        let targets = self.roster.superblock_targets(false);
+        let targets = self.intent_targets().into_iter();
         let lacks = |logs: &ParityLogs| logs.lacks(targets, self.news_of(update.becomes));
         let is_waited_for = !update.has_begun && !self.log_change.is_leaving();
         let is_made = self.log_change.is_made();
@@ -161,10 +181,13 @@ impl Array {
         let Condition { read_only, broken, stopped, absent_unrecorded, .. } = *condition;
         let is_whole = self.missing_count() == 0 && roster.recovering().next().is_none();
         let may_write = !read_only && !broken && !stopped;
+        let is_leaving = self.is_file_leaving();
+        let is_leaving = spoiled(Bug::FileWrittenOn, is_leaving, false);
         IntentGround {
             events: self.events.count(),
-            may_clear: is_whole && may_write && !absent_unrecorded && !roster.has_unrecorded(),
-            has_unrecorded: roster.has_unrecorded(),
+            may_clear: is_whole && may_write && !absent_unrecorded && !self.has_unrecorded(),
+            has_unrecorded: self.has_unrecorded(),
+            is_leaving,
             takes_writes: condition.on_disk == Activity::Active,
             is_over: condition.stopping && condition.on_disk == Activity::Clean,
             resync_offset: condition.resync_offset,
@@ -173,9 +196,20 @@ impl Array {
 
     /// Whether an update waits for members' bitmaps.
     fn is_behind(&self, update: &Update) -> bool {
-        let targets = self.roster.superblock_targets(false);
+        // One that is written no more is left behind.
+        let is_waited_for = !update.has_begun && !self.is_file_leaving();
+        let is_waited_for = spoiled(Bug::FileWrittenOn, is_waited_for, !update.has_begun);
+        let targets = self.intent_targets().into_iter();
         let is_behind = |intent: &Intent| intent.is_behind(update.state.events, targets);
-        !update.has_begun && self.intent.as_ref().is_some_and(is_behind)
+        is_waited_for && self.intent.as_ref().is_some_and(is_behind)
+    }
+
+    /// Who has the bitmap and parity logs: members, or a file beside them.
+    pub(super) fn intent_targets(&self) -> SmallVec<[MemberId; 8]> {
+        match self.bitmap_file {
+            Some(file) => SmallVec::from_slice(&[file]),
+            None => self.roster.superblock_targets(false).collect(),
+        }
     }
 
     /// What jobs look at.
@@ -205,7 +239,7 @@ impl Array {
     /// Whether a spare may take the place of a member that is missing, or is to be replaced.
     fn spare_fits(&self) -> bool {
         let Condition { stopping, absent_unrecorded, .. } = self.condition;
-        let is_settled = !self.roster.has_unrecorded() && !absent_unrecorded && !stopping;
+        let is_settled = !self.has_unrecorded() && !absent_unrecorded && !stopping;
         is_settled && self.roster.has_due_spare() && !self.jobs.is_paused()
     }
 

@@ -127,6 +127,12 @@ impl LogChange {
         matches!(self, Self::JournalMade { is_told: false })
     }
 
+    /// The file that the log is in cannot be written: it is given up, whatever was wanted, and in the midst of writes: those that wait for it
+    /// go on when superblocks say that it does not count.
+    pub(super) fn is_lost(&mut self) {
+        *self = Self::GivenUp;
+    }
+
     /// Superblocks say it.
     pub(super) fn is_said(&mut self) {
         match self {

@@ -7,7 +7,7 @@ use braid_geometry::{Family, Geometry, Level, Slot};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::bad_logs::BadLogs;
-use super::bitmap_change::{BitmapChange, first_bits};
+use super::bitmap_change::{BitmapChange, NewBitmap, first_bits};
 use super::bitmap_record::BitmapLook;
 use super::decide::{Activity, FlushPurpose};
 use super::effect::{ArrayEffect, MetadataArea, MetadataRecord, Notice};
@@ -58,6 +58,8 @@ pub struct Array {
     /// The bitmap, if members have one.
     pub(super) intent: Option<Intent>,
     pub(super) bitmap_change: BitmapChange,
+    /// The file that has the bitmap and our own log, if it is not members that have them.
+    pub(super) bitmap_file: Option<MemberId>,
     pub(super) log_change: LogChange,
     /// The partial parity logs, if members keep them.
     pub(super) parity_logs: Option<ParityLogs>,
@@ -101,6 +103,8 @@ pub(super) struct Update {
     pub(super) last: BTreeSet<MemberId>,
     /// Members that it says are in slots, and that shards do not know yet.
     pub(super) newcomers: Vec<MemberId>,
+    /// The bitmap file was written no more when it was made: it counts beyond what the file has.
+    pub(super) leaves_file: bool,
 }
 
 /// Where the array stands.
@@ -261,6 +265,7 @@ impl Array {
             bad_logs,
             intent,
             bitmap_change,
+            bitmap_file: setup.bitmap_file,
             log_change: LogChange::Settled,
             parity_logs,
             journal: setup.journal.map(Journal::new),
@@ -340,10 +345,16 @@ impl Array {
                 }
             }
             Report::WantLog { ticket, entries } => {
-                let roster = &self.roster;
-                let members = |slot| roster.members_of(slot);
-                let logs = self.parity_logs.as_mut().expect("only an array with logs is asked");
-                logs.wants((shard, ticket), &entries, members);
+                let (roster, file) = (&self.roster, self.bitmap_file);
+                let members = |slot| {
+                    let members = roster.members_of(slot).filter(move |_| file.is_none());
+                    members.chain(file)
+                };
+                match &mut self.parity_logs {
+                    Some(logs) => logs.wants((shard, ticket), &entries, members),
+                    // It was lost with its file, and the shard has not heard of it: superblocks say so.
+                    None => self.effects.push_back(ArrayEffect::Logged { shard, ticket }),
+                }
             }
             Report::WantJournal { ticket, rows } => {
                 let journal = self.journal.as_mut().expect("only an array with one is asked");
@@ -354,8 +365,10 @@ impl Array {
                 journal.is_over((shard, ticket));
             }
             Report::LogOver { ticket } => {
-                let logs = self.parity_logs.as_mut().expect("only what was asked for is over");
-                logs.is_over((shard, ticket));
+                // None if it was lost with its file meanwhile.
+                if let Some(logs) = &mut self.parity_logs {
+                    logs.is_over((shard, ticket));
+                }
             }
             Report::Drained { bitmap, revocation } => {
                 if let Some(intent) = self.bitmap_named(bitmap) {
@@ -437,13 +450,15 @@ impl Array {
             reached(Mark::ReplacementWanted);
         }
         // It may have been looked at before logs were made.
-        let has_place = self.parity_logs.is_none() || newcomer.parity_log.is_some();
+        let is_in_file = self.bitmap_file.is_some();
+        let has_place = self.parity_logs.is_none() || is_in_file || newcomer.parity_log.is_some();
         if !has_place || !self.log_change.is_settled() {
             return Err(MemberRefusal::Changing);
         }
         reached(Mark::MemberAdded);
         let SpareSetup { id, device_number, bad_log_sectors, tears, returns, parity_log } =
             newcomer;
+        let parity_log = parity_log.filter(|_| !is_in_file);
         if let Some((logs, place)) = self.parity_logs.as_mut().zip(parity_log) {
             logs.keep(id, place);
         }
@@ -475,17 +490,40 @@ impl Array {
         self.intent.as_ref().map(Intent::look)
     }
 
-    /// The place of our own parity log on each of its members, if it keeps such logs, and the sectors that its bitmap takes.
+    /// The bitmap file that has its bitmap, and our own parity log if there is one.
+    #[must_use]
+    pub fn bitmap_file(&self) -> Option<MemberId> {
+        self.bitmap_file
+    }
+
+    /// The place of our own parity log on each of its members, if it keeps such logs there, and the sectors that its bitmap takes.
     #[must_use]
     pub fn own_log(&self) -> Option<(OwnLogPlace, u64)> {
+        if self.bitmap_file.is_some() {
+            return None;
+        }
         let place = self.parity_logs.as_ref()?.own_place()?;
         Some((place, self.intent.as_ref().map_or(0, Intent::area_sectors)))
     }
 
-    /// Sectors that its bitmap takes on each member; 0 if it keeps none.
+    /// Whether it keeps a parity log of our own, on members or in its bitmap file.
+    #[must_use]
+    pub fn has_own_logs(&self) -> bool {
+        self.parity_logs.as_ref().is_some_and(|logs| logs.own_place().is_some())
+    }
+
+    /// Sectors that its bitmap takes on each member; 0 if it keeps none there.
     #[must_use]
     pub fn bitmap_sectors(&self) -> u64 {
-        self.intent.as_ref().map_or(0, Intent::area_sectors)
+        let on_members = self.intent.as_ref().filter(|_| self.bitmap_file.is_none());
+        on_members.map_or(0, Intent::area_sectors)
+    }
+
+    /// Sectors that its bitmap takes in its bitmap file; 0 if it has none.
+    #[must_use]
+    pub fn bitmap_file_sectors(&self) -> u64 {
+        let in_file = self.intent.as_ref().filter(|_| self.bitmap_file.is_some());
+        in_file.map_or(0, Intent::area_sectors)
     }
 
     /// The bitmap of this name, unless it has been given up since: who waits for bits asks again for those of another.
@@ -503,7 +541,7 @@ impl Array {
     pub fn handle_bitmap_request(
         &mut self,
         now: Instant,
-        wanted: Option<BitmapSuperblock>,
+        wanted: Option<NewBitmap>,
     ) -> Result<(), BitmapRefusal> {
         self.may_change_bitmap(wanted.is_some())?;
         self.bitmap_change.want(wanted);
@@ -542,7 +580,8 @@ impl Array {
     pub(super) fn change_bitmap(&mut self) {
         let made = self.bitmap_change.begin(self.intent.is_some());
         reached(if made.is_some() { Mark::BitmapMade } else { Mark::BitmapGivenUp });
-        if let Some((id, head)) = made {
+        if let Some((id, NewBitmap { head, file })) = made {
+            self.bitmap_file = file;
             let events_cleared = self.events.count();
             let events_cleared = spoiled(Bug::MadeBitmapReachesBack, events_cleared, 0);
             let head = BitmapSuperblock { events_cleared, ..head };
@@ -626,6 +665,7 @@ impl Array {
         };
         // Nobody but a lockless bitmap knows where there is no parity yet.
         let is_made = self.intent.as_ref().is_none_or(Intent::is_made);
+        // A file takes one for all.
         let bears_bitmap = match is_own {
             Some(true) => self.intent.as_ref().is_none_or(|intent| !intent.is_lockless()),
             Some(false) => self.intent.is_none(),
@@ -660,7 +700,9 @@ impl Array {
         match self.log_change.begin(self.journal.is_some()) {
             LogWish::Logs(places) => {
                 reached(Mark::LogsMade);
-                if !self.roster.all().all(|member| places.contains_key(&member)) {
+                let mut targets = self.roster.all().filter(|_| self.bitmap_file.is_none());
+                let has_file = self.bitmap_file.is_none_or(|file| places.contains_key(&file));
+                if !has_file || !targets.all(|member| places.contains_key(&member)) {
                     return self.log_change.is_over();
                 }
                 let log = |(member, place)| (member, ParityLogSetup { place, newest: None });

@@ -43,6 +43,7 @@ mod view;
 mod waves;
 
 pub use crate::ids::{BitmapId, MemberId};
+pub use bitmap_change::NewBitmap;
 pub use bitmap_record::{BitmapLook, BitmapRecord, bitmap_for};
 pub use effect::{ArrayEffect, MetadataArea, MetadataRecord, Notice};
 pub use jobs::{JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, JobRequest, Passed};

@@ -118,7 +118,10 @@ pub struct ArraySetup {
     pub bitmap: Option<BitmapSetup>,
     /// Whether superblocks are to name a bitmap; none to leave what each of them says: whoever opens the array does not keep it.
     pub names_bitmap: Option<bool>,
-    /// The partial parity logs of members, spares among them, if the array keeps such logs. What they were about is replayed.
+    /// The bitmap file that has the bitmap, and our own parity log if there is one, by the name that it has as if it were a member.
+    pub bitmap_file: Option<MemberId>,
+    /// The partial parity logs of members, spares among them, if the array keeps such logs; one alone, that of the bitmap file, where that
+    /// is given. What they were about is replayed.
     pub parity_logs: Option<BTreeMap<MemberId, ParityLogSetup>>,
     /// Whether superblocks say of our own log that it counts.
     pub log_counts: bool,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use braid_geometry::Slot;
 use braid_hooks::{Bug, planted, spoiled};
 use braid_ondisk::{
-    BadBlockLog, BadRange, Features, PplPlace, Role, Superblock, SuperblockUpdate, Timestamp,
-    Version,
+    BadBlockLog, BadRange, Features, LogHome, PplPlace, Role, Superblock, SuperblockUpdate,
+    Timestamp, Version,
 };
 
 use crate::bad_log::BadLogWrite;
@@ -53,8 +53,8 @@ pub struct SuperblockState {
     pub recovered: Arc<[(MemberId, u64)]>,
     /// Members whose bad-block log was written, and whether it names anything. What superblocks say of the others stays.
     pub bad_blocks: Arc<[(MemberId, bool)]>,
-    /// Members keep a parity log of our own, and it names all that may be in doubt.
-    pub log_counts: bool,
+    /// There is a parity log of our own that names all that may be in doubt, and where.
+    pub log_counts: Option<LogHome>,
     /// Whether there is a write-intent bitmap; none to leave what each says.
     pub has_bitmap: Option<bool>,
     /// Where members have a partial parity log; nobody has one if this is empty.
@@ -134,9 +134,9 @@ pub fn apply_to(
         superblock.set_journal_tail(journal.tail_sectors, state.events);
     }
     let log_counts = state.log_counts;
-    let log_counts = spoiled(Bug::LogUncounted, log_counts, false);
-    if log_counts {
-        superblock.set_log_counts();
+    let log_counts = spoiled(Bug::LogUncounted, log_counts, None);
+    if let Some(home) = log_counts {
+        superblock.set_log_counts(home);
     }
     let log = state.bad_blocks.iter().find(|(id, _)| *id == member);
     if let Some((_, says)) = log {

@@ -218,8 +218,6 @@ pub struct Timestamp {
 impl Timestamp {
     const SECONDS_BITS: u32 = 40;
     const MICROSECONDS: u32 = 1_000_000;
-    /// What is added to the microseconds of an update whose parity log counts: more than there are of them, and 24 bits.
-    const LOG_STAMP: u32 = 0x00b0_0000;
 
     /// The next moment that can be written.
     #[must_use]
@@ -235,20 +233,28 @@ impl Timestamp {
         Self { seconds: value & ((1 << Self::SECONDS_BITS) - 1), microseconds }
     }
 
-    /// The time, and whether it has the stamp of an update whose parity log counts ([`crate::own_log`]).
-    pub(crate) fn from_v1_stamped(value: u64) -> (Self, bool) {
+    /// The time, and which parity log of our own counts since the update ([`crate::own_log`]).
+    pub(crate) fn from_v1_stamped(value: u64) -> (Self, Option<LogHome>) {
         let time = Self::from_v1(value);
-        let part = time.microseconds.checked_sub(Self::LOG_STAMP);
-        match part.filter(|part| *part < Self::MICROSECONDS) {
-            Some(microseconds) => (Self { microseconds, ..time }, true),
-            None => (time, false),
-        }
+        let with_stamp = LogHome::ALL.into_iter().find_map(|home| {
+            let part = time.microseconds.checked_sub(Self::stamp(home))?;
+            (part < Self::MICROSECONDS).then_some((Self { microseconds: part, ..time }, home))
+        });
+        with_stamp.map_or((time, None), |(time, home)| (time, Some(home)))
     }
 
     /// With the stamp.
-    pub(crate) fn to_v1_stamped(self) -> u64 {
+    pub(crate) fn to_v1_stamped(self, home: LogHome) -> u64 {
         let part = self.microseconds.min(Self::MICROSECONDS - 1);
-        Self { microseconds: Self::LOG_STAMP + part, ..self }.to_v1()
+        Self { microseconds: Self::stamp(home) + part, ..self }.to_v1()
+    }
+
+    /// What is added to microseconds, which need 20 of their 24 bits, by an update whose parity log counts.
+    const fn stamp(home: LogHome) -> u32 {
+        (match home {
+            LogHome::Members => 0xb,
+            LogHome::File => 0xc,
+        }) << 20
     }
 
     pub(crate) fn to_v1(self) -> u64 {
@@ -316,6 +322,20 @@ pub struct DeviceFacts {
     pub flags: DeviceFlags,
 }
 
+/// Where an array keeps its parity log of our own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LogHome {
+    /// Each member has one, before its data.
+    Members,
+    /// One for all, in the bitmap file beside the array ([`crate::bitmap_file`]).
+    File,
+}
+
+impl LogHome {
+    /// Both.
+    pub(crate) const ALL: [Self; 2] = [Self::Members, Self::File];
+}
+
 /// What changes while the array runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFacts {
@@ -323,9 +343,9 @@ pub struct StateFacts {
     pub events: u64,
     /// When this superblock was written.
     pub update_time: Timestamp,
-    /// Whoever wrote it keeps a parity log of its own, which names all that may be in doubt ([`crate::own_log`]). Version 1 only;
-    /// md takes the mark away with its next update.
-    pub log_counts: bool,
+    /// Whoever wrote it keeps a parity log of its own, which names all that may be in doubt ([`crate::own_log`]), and where that is; md
+    /// takes the mark away with its next update.
+    pub log_counts: Option<LogHome>,
     /// Redundancy is known to be right before this sector; `u64::MAX`: everywhere (the array is clean).
     pub resync_offset: u64,
     /// The feature map.

@@ -22,8 +22,8 @@ pub(crate) mod tests;
 pub(crate) use check::has_member_size;
 pub use error::{Claim, SuperblockError, SuperblockFault};
 pub use facts::{
-    ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, Reshape, Role, StateFacts,
-    Timestamp, UnknownVersion, Version, format_uuid,
+    ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, LogHome, Reshape, Role,
+    StateFacts, Timestamp, UnknownVersion, Version, format_uuid,
 };
 pub use intent::BitmapPlace;
 pub use joining::JoinError;

@@ -615,3 +615,24 @@ fn a_partial_parity_log_is_named_and_not_named() {
         assert!(!superblock.state.features.contains(Features::PPL));
     }
 }
+
+#[test]
+fn an_update_takes_the_stamp_of_0_90_away_and_leaves_what_else_is_there() {
+    const WORD_63: std::ops::Range<usize> = 63 * 4..64 * 4;
+    let mut superblock = read_v0(&v0_bytes()).unwrap();
+    superblock.apply(&update());
+    let before = superblock.to_bytes();
+    let again = |superblock: &Superblock| read_v0(&superblock.to_bytes()).unwrap();
+    superblock.set_log_counts(LogHome::File);
+    assert_eq!(superblock.to_bytes()[WORD_63], *b"brlg");
+    assert_eq!(again(&superblock).state.log_counts, Some(LogHome::File));
+    superblock.apply(&update());
+    assert_eq!(again(&superblock).state.log_counts, None);
+    assert_eq!(superblock.to_bytes(), before);
+    let mut other = v0_bytes();
+    other[WORD_63].copy_from_slice(b"else");
+    let mut superblock = read_v0(&sealed_v0(other)).unwrap();
+    assert_eq!(superblock.state.log_counts, None);
+    superblock.apply(&update());
+    assert_eq!(superblock.to_bytes()[WORD_63], *b"else");
+}

@@ -15,8 +15,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 use super::check;
 use super::error::{Claim, SuperblockError, SuperblockFault};
 use super::facts::{
-    ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, Reshape, Role, StateFacts,
-    Timestamp, Version,
+    ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, LogHome, Reshape, Role,
+    StateFacts, Timestamp, Version,
 };
 use super::new::{NewV0, SuperblockUpdate};
 use super::{Raw, Superblock};
@@ -40,6 +40,9 @@ const DISK_REMOVED: u32 = 1 << 3;
 const DISK_WRITE_MOSTLY: u32 = 1 << 9;
 const DISK_FAILFAST: u32 = 1 << 10;
 const DISK_JOURNAL: u32 = 1 << 18;
+
+/// The word that says that the parity log in the bitmap file counts ([`crate::own_log`]).
+const LOG_STAMP: u32 = u32::from_le_bytes(*b"brlg");
 
 /// Words 0..32: constant facts.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -89,7 +92,9 @@ struct ReshapeRaw {
     delta_disks: I32,
     new_layout: U32,
     new_chunk_bytes: U32,
-    reserved: [U32; 14],
+    reserved: [U32; 13],
+    /// md writes zero there, in every update.
+    stamp: U32,
 }
 
 /// Words 64..128: the level's own.
@@ -160,6 +165,7 @@ const _: () = assert!(offset_of!(Whole, reshape.delta_disks) == 47 * 4);
 const _: () = assert!(offset_of!(Whole, reshape.new_layout) == 48 * 4);
 const _: () = assert!(offset_of!(Whole, reshape.new_chunk_bytes) == 49 * 4);
 const _: () = assert!(offset_of!(Whole, reshape.reserved) == 50 * 4);
+const _: () = assert!(offset_of!(Whole, reshape.stamp) == 63 * 4);
 const _: () = assert!(offset_of!(Whole, personality.layout) == 64 * 4);
 const _: () = assert!(offset_of!(Whole, personality.chunk_bytes) == 65 * 4);
 const _: () = assert!(offset_of!(Whole, personality.root_pv) == 66 * 4);
@@ -430,7 +436,7 @@ fn state_facts(whole: &Whole, role: Role, roles: Vec<Role>) -> StateFacts {
     StateFacts {
         events: counters.events.get(),
         update_time: seconds(counters.update_time),
-        log_counts: false,
+        log_counts: (whole.reshape.stamp.get() == LOG_STAMP).then_some(LogHome::File),
         resync_offset,
         features: Features::default(),
         role,
@@ -485,6 +491,10 @@ pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, DeviceF
     }
     patch_counts(whole);
     patch_counters(&mut whole.counters, update);
+    // Whatever else stands there is kept.
+    if whole.reshape.stamp.get() == LOG_STAMP {
+        whole.reshape.stamp = U32::new(0);
+    }
     whole.counters.checksum =
         U32::new(checksum_v0(whole.as_bytes()).expect("4096 bytes are there"));
     let role = roles.get(own_number).copied().unwrap_or(Role::Spare);
@@ -497,6 +507,15 @@ pub(super) fn set_bitmap(raw: &mut [u8], is_there: bool) {
         Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
     let state = whole.counters.state.get() & !STATE_BITMAP;
     whole.counters.state = U32::new(state | if is_there { STATE_BITMAP } else { 0 });
+    whole.counters.checksum =
+        U32::new(checksum_v0(whole.as_bytes()).expect("4096 bytes are there"));
+}
+
+/// Says that the parity log in the bitmap file counts.
+pub(super) fn set_log_counts(raw: &mut [u8]) {
+    let (whole, _) =
+        Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
+    whole.reshape.stamp = U32::new(LOG_STAMP);
     whole.counters.checksum =
         U32::new(checksum_v0(whole.as_bytes()).expect("4096 bytes are there"));
 }

@@ -7,7 +7,7 @@ use braid_hooks::{Bug, planted, spoiled};
 use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::facts::{Features, Role, Timestamp, Version};
+use super::facts::{Features, LogHome, Role, Timestamp, Version};
 use super::new::{NAME_BYTES_MAX, NewSuperblock, NewSuperblockError, NewV0, SuperblockUpdate};
 use super::v1::{FLAG_FAILFAST, FLAG_WRITE_MOSTLY, Fixed, UnvalidatedV1, written_bytes_of};
 use super::{Superblock, v0_90};
@@ -78,7 +78,7 @@ impl Superblock {
         assert!(in_range(&update.role_of_this), "a role names a slot that the array has not");
         self.state.events = update.events;
         self.state.update_time = update.update_time;
-        self.state.log_counts = false;
+        self.state.log_counts = None;
         self.state.resync_offset = update.resync_offset;
         if self.version.is_v1() {
             self.apply_v1(update);
@@ -109,15 +109,18 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
-    /// Says that the parity log which its writer keeps names all that may be in doubt, as of the update that was applied last.
+    /// Says that the parity log which its writer keeps there names all that may be in doubt, as of the update that was applied last.
     ///
     /// # Panics
-    /// Metadata 0.90 has no place for that: such an array keeps no such log.
-    pub fn set_log_counts(&mut self) {
-        assert!(self.version.is_v1(), "0.90 keeps no parity log");
-        self.state.log_counts = true;
+    /// Members of an array with metadata 0.90 have no room for such a log; it can be in a file.
+    pub fn set_log_counts(&mut self, home: LogHome) {
+        self.state.log_counts = Some(home);
+        if !self.version.is_v1() {
+            assert_eq!(home, LogHome::File, "a member with 0.90 has no room for a parity log");
+            return v0_90::set_log_counts(&mut self.raw.0);
+        }
         let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
-        head.state.update_time = U64::new(self.state.update_time.to_v1_stamped());
+        head.state.update_time = U64::new(self.state.update_time.to_v1_stamped(home));
         seal(&mut self.raw.0);
     }
 

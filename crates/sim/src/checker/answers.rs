@@ -189,6 +189,13 @@ impl World {
                 assert!(self.engine.trust.errors_allowed, "the array takes no writes any more");
                 self.tally.count("journal-lost");
             }
+            Notice::BitmapFileLost { member, .. } => {
+                self.note("bitmap-file-lost", [u64::from(member.0), 0, 0]);
+                let disk = self.disk_index(member);
+                let harmed = self.engine.plan.victims.contains(&disk);
+                assert!(harmed, "the bitmap file was given up although nothing befell it");
+                self.tally.count("bitmap-file-lost");
+            }
             Notice::OutOfSpace { cause, .. } => panic!("no disk here is sparse: {cause:?}"),
             Notice::SitsOut { member, .. } => self.sits_out(member),
             Notice::Back { member, .. } => self.comes_back(member),

@@ -127,7 +127,8 @@ impl World {
     /// Disks that wait in the array that runs.
     pub(crate) fn spares(&self) -> impl Iterator<Item = usize> {
         let members = self.engine.machines.members.iter().map(|member| member.disk);
-        members.filter(|disk| self.is_spare(*disk))
+        let file = self.metadata.design.file_disk();
+        members.filter(move |disk| self.is_spare(*disk) && Some(*disk) != file)
     }
 
     /// Nothing was ever written to a spare but its superblock.
@@ -135,7 +136,8 @@ impl World {
         let sectors = self.geometry.used_sectors(Slot(0));
         let journal = self.metadata.design.journal_disk();
         let spares = usize::from(self.geometry.slots())..self.disks.len();
-        for disk in spares.filter(|disk| Some(*disk) != journal) {
+        let file = self.metadata.design.file_disk();
+        for disk in spares.filter(|disk| Some(*disk) != journal && Some(*disk) != file) {
             let data = &self.disks[disk].seen[bytes(self.taint.data_offset, sectors)];
             let is_untouched = data.iter().all(|byte| *byte == SPARE_BYTE);
             assert!(is_untouched, "data was written to spare {disk}");

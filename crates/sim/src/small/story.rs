@@ -42,6 +42,7 @@ pub(super) fn designs() -> Vec<Design> {
         log_is_ring: false,
         log_is_own: false,
         journal_blocks: 0,
+        bitmap_in_file: false,
         extra_sectors: [0; 3],
     };
     let plain = |level, slots| of(level, default_layout(level), slots);

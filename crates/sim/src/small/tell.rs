@@ -80,7 +80,8 @@ impl Stage {
         let mut manner = manner(&mut world.chances.openings, &world.chances.cut);
         manner.cache.tuning.mode = telling.cache;
         manner.jobs_paused = true;
-        let machines = open::start(&self.assembled, open::superblocks(&self.probed), &all, manner);
+        let superblocks = open::superblocks(&self.probed, Some(&self.assembled));
+        let machines = open::start(&self.assembled, superblocks, &all, manner);
         let order = telling.order(world.geometry.slots());
         world.engine = Engine::new(machines, Order::Fixed(order), world.clock.now);
     }

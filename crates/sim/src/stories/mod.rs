@@ -81,6 +81,7 @@ pub fn asked_for() {
     (0..120).for_each(tests::tell_of_parity_logs);
     (0..120).for_each(tests::tell_of_log_changes);
     (0..60).for_each(tests::tell_of_journals);
+    (0..60).for_each(tests::tell_of_bitmap_files);
     tests::tell_of_what_is_read();
     tests::tell_of_what_cannot_be_made();
     tests::tell_of_what_is_named();

@@ -7,8 +7,8 @@ use braid_assembly::{Assembly, Options, ProbedMember, assemble};
 use braid_geometry::Slot;
 use braid_member::{Access, Member};
 use braid_runtime::{
-    JobProgress, JobRequest, LogKind, Newcomer, Notice, OpenMember, Payload, Volume,
-    VolumeOperation, Wish,
+    BitmapHome, JobProgress, JobRequest, LogKind, Newcomer, Notice, OpenMember, Payload, Volume,
+    VolumeOperation, WantedBitmap, Wish,
 };
 
 use super::super::content;
@@ -199,7 +199,11 @@ impl Array {
     /// A bitmap is made with a bit for so many bytes, or given up, while it runs.
     pub(super) fn change_bitmap(&self, chunk_bytes: Option<u32>) -> Result<()> {
         let planned = chunk_bytes.map(|bytes| self.volume.plan_bitmap(Some(bytes))).transpose()?;
-        Ok(self.volume.change_bitmap(planned)?)
+        let wanted = planned.map(|planned| WantedBitmap {
+            chunk_bytes: planned.chunk_bytes,
+            home: BitmapHome::Members,
+        });
+        Ok(self.volume.change_bitmap(wanted)?)
     }
 
     /// md's partial parity logs are made, or those given up which there are, while it runs.

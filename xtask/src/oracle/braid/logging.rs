@@ -96,7 +96,7 @@ fn taken_by_md(
 fn is_void(images: &[PathBuf], is_dirty: bool) -> Result<()> {
     let judged = judge(images, true)?;
     let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;
-    ensure!(!array.newest.state.log_counts, "md left the stamp");
+    ensure!(array.newest.state.log_counts.is_none(), "md left the stamp");
     ensure!(array.dirty == is_dirty && array.replay.is_none(), "the log is believed");
     let logs = array.parity_logs.as_ref().context("braid sees no log of its own")?;
     ensure!(logs.values().all(|log| log.newest.is_none()), "records are believed");

@@ -15,13 +15,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use braid_assembly::{Choice, Options, ProbedMember, Verdict, assemble};
+use braid_assembly::{Choice, GivenBitmapFile, Options, ProbedMember, Verdict, assemble};
 use braid_engine::array::{ParityLogRecord, parity_log_for};
 use braid_member::{Member, create_file};
 use braid_ondisk::{BitmapKind, Bits, LocklessMarks, Snippet, Superblock};
 
 use super::opened::Source;
 use super::plan::{Plan, Seat, Sync};
+use crate::bitmap_file;
 use crate::cmd::Globals;
 use crate::contents::{read_ends, signature_sectors};
 use crate::error::code::Code;
@@ -172,6 +173,7 @@ fn apply_steps(
     back: &mut TakeBack<'_>,
 ) -> Result<Made, CliError> {
     let new_files = make_files(plan, &mut back.files)?;
+    let bitmap_file = make_bitmap_file(plan, &mut back.files)?;
     let devices = devices(plan, &new_files);
     back.old = read_old(plan, &devices)?;
     back.saved = save_old(plan, &devices, &back.old, globals)?;
@@ -191,7 +193,7 @@ fn apply_steps(
             .map_err(|error| io_error(&seat.label, "writing", &error))?;
     }
     let array_uuid = plan.superblocks.first().expect("a plan has members").array.uuid;
-    check(plan, &devices, array_uuid)?;
+    check(plan, &devices, (array_uuid, bitmap_file))?;
     Ok(Made { array_uuid, saved: back.saved.clone() })
 }
 
@@ -264,6 +266,19 @@ fn save_old(
 
 /// What is written on a member, in this order: its superblock last, for it names the bitmap or the log.
 fn metadata(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
+    let kept = match plan.bitmap_file {
+        Some(_) => Vec::new(),
+        None => kept_for_a_crash(plan, superblock),
+    };
+    let own = Snippet { offset: superblock.offset_bytes(), bytes: superblock.to_bytes() };
+    let sequence = plan.consistency.journal_sequence();
+    let journal = sequence.and_then(|sequence| superblock.first_journal_block(sequence));
+    let journal = journal.map(|(offset, bytes)| Snippet { offset, bytes });
+    kept.into_iter().chain(journal).chain([own]).collect()
+}
+
+/// The bitmap and the log, on a member or in a bitmap file.
+fn kept_for_a_crash(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
     let bitmap = plan.consistency.bitmap().zip(superblock.bitmap_offset_bytes());
     let bitmap = bitmap.map(|(head, offset)| {
         // Until redundancy is right all of it is in doubt.
@@ -281,7 +296,6 @@ fn metadata(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
         let bytes = head.area(&superblock.uuid_as_stored(), &bits, marks.as_ref());
         Snippet { offset, bytes }
     });
-    let own = Snippet { offset: superblock.offset_bytes(), bytes: superblock.to_bytes() };
     let log = plan.consistency.log_place(superblock).map(|place| {
         // A log that holds a record is believed to name all that may not fit. Until parity is right it holds none.
         let generation = (plan.sync != Sync::Pending).then_some(1);
@@ -291,10 +305,26 @@ fn metadata(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
         let (offset, bytes) = parity_log_for(superblock, &record);
         Snippet { offset, bytes }
     });
-    let sequence = plan.consistency.journal_sequence();
-    let journal = sequence.and_then(|sequence| superblock.first_journal_block(sequence));
-    let journal = journal.map(|(offset, bytes)| Snippet { offset, bytes });
-    bitmap.into_iter().chain(log).chain(journal).chain([own]).collect()
+    bitmap.into_iter().chain(log).collect()
+}
+
+/// Makes the bitmap file, with what is in it.
+fn make_bitmap_file(
+    plan: &Plan,
+    made: &mut Vec<PathBuf>,
+) -> Result<Option<GivenBitmapFile>, CliError> {
+    let (Some(path), Some(bitmap)) = (&plan.bitmap_file, plan.consistency.bitmap()) else {
+        return Ok(None);
+    };
+    let device = bitmap_file::create(path, &bitmap)?;
+    made.push(path.clone());
+    let label = path.display().to_string();
+    let first = plan.superblocks.first().expect("an array has members");
+    for snippet in kept_for_a_crash(plan, &first.for_bitmap_file(device.size_bytes())) {
+        let written = device.write_at(&snippet.bytes, snippet.offset, true);
+        written.map_err(|error| io_error(&label, "writing", &error))?;
+    }
+    bitmap_file::look(&*device, &label).map(Some)
 }
 
 /// The sectors of a member that something is recognised by.
@@ -367,13 +397,17 @@ fn zero(
 }
 
 /// Reads back what was written: every member must be a part of the one array.
-fn check(plan: &Plan, devices: &[&dyn Member], uuid: [u8; 16]) -> Result<(), CliError> {
+fn check(
+    plan: &Plan,
+    devices: &[&dyn Member],
+    (uuid, bitmap_file): ([u8; 16], Option<GivenBitmapFile>),
+) -> Result<(), CliError> {
     let mut probed: Vec<ProbedMember> = Vec::new();
     for (device, seat) in devices.iter().zip(&plan.seats) {
         probed.push(probe_member(*device, &seat.label)?);
     }
     let choice = Choice { uuid: Some(uuid), name: None };
-    let assembly = assemble(&probed, &Options { choice, ..Options::default() });
+    let assembly = assemble(&probed, &Options { choice, bitmap_file, ..Options::default() });
     let labels: Vec<String> = plan.seats.iter().map(|seat| seat.label.clone()).collect();
     let mut failed =
         CliError::new(Code::VerifyFailed, "the new array does not read back as written");

@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use braid_assembly::{journal_sectors_min, resync_sectors};
 use braid_geometry::{Family, Geometry, Level, SECTOR_BYTES, Shape, Slot};
+use braid_member::OpenError;
 use braid_ondisk::{
-    ArrayFacts, BitmapPlace, BitmapSuperblock, DeviceFlags, LOG_SECTORS_MIN, LogPlace,
+    ArrayFacts, BitmapFile, BitmapPlace, BitmapSuperblock, DeviceFlags, LOG_SECTORS_MIN, LogPlace,
     NewSuperblock, OwnLogPlace, Placement, PlacementError, PlacementRequest, PplPlace, Role,
     Superblock, Timestamp, Version, placement,
 };
@@ -27,6 +28,7 @@ use crate::error::{CliError, Risk};
 use crate::output::size::{format_size, format_size_exact};
 use crate::output::utc::now_seconds;
 use crate::policy::Policy;
+use crate::probe::open_error;
 
 /// The word for a slot without a member.
 const MISSING: &str = "missing";
@@ -208,6 +210,8 @@ pub(super) struct Plan {
     pub(super) member_size_sectors: u64,
     pub(super) sync: Sync,
     pub(super) consistency: Consistency,
+    /// The file that bitmap and log are in, if members do not have them.
+    pub(super) bitmap_file: Option<PathBuf>,
     /// One for each seat; with a bitmap they say so.
     pub(super) superblocks: Vec<Superblock>,
     /// What is destroyed, each once.
@@ -219,6 +223,11 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// Bytes of the bitmap file.
+    pub(super) fn bitmap_file_bytes(&self) -> u64 {
+        self.consistency.bitmap().map_or(0, |bitmap| BitmapFile::bytes_for(&bitmap))
+    }
+
     /// The sectors of a member on which foreign signatures stay: with `--assume-clean` its data
     /// area, for what is there are then the contents of an array that is made again.
     pub(super) fn kept_sectors(&self, seat: &Seat) -> Range<u64> {
@@ -278,6 +287,7 @@ pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
     Ok(Plan {
         seats,
         consistency,
+        bitmap_file: args.bitmap_file.clone(),
         superblocks,
         missing: roster.missing,
         wanted,
@@ -566,6 +576,9 @@ fn consistency(
     (wanted, geometry): (&Wanted, &Geometry),
     superblocks: &mut [Superblock],
 ) -> Result<Consistency, CliError> {
+    if let Some(file) = &args.bitmap_file {
+        return in_file(args, (wanted, geometry), file);
+    }
     if geometry.level().family() == Family::Direct {
         return Ok(Consistency::NoRedundancy);
     }
@@ -620,6 +633,44 @@ fn bitmap(
     let reserved = places.iter().map(|place| place.room_sectors).min().unwrap_or(0);
     let reserved = u32::try_from(reserved).unwrap_or(u32::MAX);
     Ok(Consistency::Bitmap(BitmapSuperblock::new(sectors, bytes, reserved)))
+}
+
+/// The same where it is to be in a file: there is room for all of it.
+fn in_file(
+    args: &Args,
+    (wanted, geometry): (&Wanted, &Geometry),
+    file: &Path,
+) -> Result<Consistency, CliError> {
+    let family = geometry.level().family();
+    let why = match (wanted.consistency, family) {
+        (_, Family::Direct) => Some("this level keeps nothing that a crash could leave wrong"),
+        (None | Some(Policy::Bitmap | Policy::Log), _) => None,
+        (Some(_), _) => Some("what is kept in a file is 'bitmap' or 'log'"),
+    };
+    if let Some(why) = why {
+        let mut better = args.clone();
+        better.bitmap_file = None;
+        let label = file.display().to_string();
+        let what = format!("{} has nothing to keep in {label}", args.name);
+        let error = CliError::new(Code::Usage, what).about(label).because(why);
+        return Err(error.remedy(Risk::Change, "Without the file", better.command_line()));
+    }
+    if file.symlink_metadata().is_ok() {
+        return Err(open_error(&OpenError::AlreadyExists { path: file.to_path_buf() }));
+    }
+    let sectors = resync_sectors(geometry);
+    let asked = wanted.bitmap_chunk_bytes;
+    let Some(bitmap) = BitmapFile::plan(sectors, None, asked) else {
+        let fitting = BitmapFile::plan(sectors, None, None);
+        return Err(no_room(args, fitting.map(|bitmap| bitmap.chunk_bytes)));
+    };
+    let log = BitmapFile::log_place(BitmapFile::bytes_for(&bitmap), bitmap.area_sectors());
+    match (wanted.consistency, log) {
+        (None | Some(Policy::Log), Some(place)) if family == Family::Stripe => {
+            Ok(Consistency::Log(place, Some(bitmap)))
+        }
+        _ => Ok(Consistency::Bitmap(bitmap)),
+    }
 }
 
 /// Sees to it that our own logs have room, beside the bitmap that superblocks name.

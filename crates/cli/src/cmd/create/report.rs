@@ -65,7 +65,9 @@ fn command(plan: &Plan, globals: &Globals) -> String {
 
 fn next(plan: &Plan) -> String {
     let labels: Vec<_> = plan.seats.iter().map(|seat| shell_word(&seat.label)).collect();
-    format!("braid serve {}", labels.join(" "))
+    let file = plan.bitmap_file.as_ref().map(|file| file.display().to_string());
+    let file = file.map(|file| format!("--bitmap-file {} ", shell_word(&file)));
+    format!("braid serve {}{}", file.unwrap_or_default(), labels.join(" "))
 }
 
 fn body(plan: &Plan, globals: &Globals) -> String {
@@ -79,6 +81,10 @@ fn body(plan: &Plan, globals: &Globals) -> String {
         lines.push(("crash", plan.consistency.to_string()));
     }
     lines.extend(default_words(plan).map(|words| ("", words.to_owned())));
+    lines.extend(plan.bitmap_file.as_ref().map(|file| {
+        let (path, size) = (file.display(), format_size(plan.bitmap_file_bytes()));
+        ("", format!("kept in {path} ({size}, sparse), to be named whenever it is served"))
+    }));
     let journal = plan.seats.iter().find(|seat| seat.is_journal);
     lines.extend(journal.map(|seat| {
         let size = format_size(seat.placement.data_size_sectors * SECTOR_BYTES);
@@ -253,6 +259,7 @@ fn to_json(plan: &Plan, made: Option<&Made>) -> Value {
             "bitmap_chunk_bytes": plan.consistency.bitmap().map(|bitmap| bitmap.chunk_bytes),
         },
         "members": seats,
+        "bitmap_file": plan.bitmap_file.as_ref().map(|file| file.display().to_string()),
         "missing_slots": plan.missing,
         "destroyed": plan.destroyed.iter().map(doomed_json).collect::<Vec<_>>(),
         "kept": plan.kept.iter().map(doomed_json).collect::<Vec<_>>(),

@@ -6,8 +6,8 @@
 use braid_assembly::ProbedMember;
 use braid_geometry::{Family, Geometry, Level, Shape, layout_name};
 use braid_ondisk::{
-    BadBlockLog, Bitmap, BitmapKind, Features, JournalLog, MarkCounts, MarkState, OwnLog, PplLog,
-    PplLogError, Role, Superblock, Timestamp, format_uuid,
+    BadBlockLog, Bitmap, BitmapFile, BitmapKind, Features, JournalLog, LogHome, MarkCounts,
+    MarkState, OwnLog, PplLog, PplLogError, Role, Superblock, Timestamp, format_uuid,
 };
 use serde_json::{Value, json};
 
@@ -88,6 +88,10 @@ fn optional(superblock: &Superblock) -> Vec<Line> {
     if let Some(offset) = superblock.intent.bitmap_offset_sectors {
         lines.push(("bitmap", format!("{offset} sectors from the superblock")));
     }
+    if state.log_counts == Some(LogHome::File) {
+        let words = "what was being written is in its bitmap file (serve --bitmap-file FILE)";
+        lines.push(("own log", words.to_owned()));
+    }
     if let Some(ppl) = superblock.intent.ppl {
         let (offset, size) = (ppl.offset_sectors, ppl.size_sectors);
         lines.push(("ppl", format!("{size} sectors, {offset} sectors from the superblock")));
@@ -138,13 +142,50 @@ fn own_log_words(member: &ProbedMember, own: &OwnLog) -> String {
     };
     let state = member.probe.newest().map(|superblock| &superblock.state);
     let counts = match state {
-        Some(state) if state.log_counts => parity_log_words(&own.log),
+        Some(state) if state.log_counts == Some(LogHome::Members) => parity_log_words(&own.log),
         Some(state) if state.is_clean() => "the array is clean and needs none".to_string(),
         _ => {
             "it does not count: parity did not agree yet, or somebody wrote without it".to_string()
         }
     };
     format!("{place}; {counts}")
+}
+
+fn bitmap_words(bitmap: &Bitmap) -> String {
+    let Bitmap { superblock: bitmap, bits, marks } = bitmap;
+    let each = format_size_exact(u64::from(bitmap.chunk_bytes));
+    let (mark, set) = match (bitmap.kind, marks) {
+        (BitmapKind::HostEndian, _) => ("bit", "not read".to_string()),
+        (_, Some((_, counts))) => ("mark", mark_words(counts, bits.count())),
+        (_, None) => ("bit", format!("{} of {} bits set", bits.set_count(), bits.count())),
+    };
+    let (events, cleared) = (bitmap.events, bitmap.events_cleared);
+    let kind = bitmap.kind.name();
+    format!("{kind}, a {mark} for {each}, {set}, events {events} (cleared {cleared})")
+}
+
+/// What is in a bitmap file.
+pub(super) fn bitmap_file_lines(file: &BitmapFile) -> Vec<Line> {
+    let mut lines = vec![
+        ("holds", "the bitmap of an array: it is no member of it".to_string()),
+        ("array", format_uuid(&file.uuid)),
+        (
+            "bitmap",
+            match &file.bitmap {
+                Ok(bitmap) => bitmap_words(bitmap),
+                Err(error) => format!("cannot be used: {error}"),
+            },
+        ),
+    ];
+    let log = file.own_log.as_ref().map(|own| match &own.place {
+        Err(error) => format!("cannot be used: {error}"),
+        Ok(place) => {
+            let words = parity_log_words(&own.log);
+            format!("{} sectors at the end; {words}", place.size_sectors)
+        }
+    });
+    lines.extend(log.map(|words| ("braid log", words)));
+    lines
 }
 
 /// The member's own logs, which stand beside its superblock.
@@ -172,20 +213,7 @@ pub(super) fn log_lines(member: &ProbedMember) -> Vec<Line> {
     match &member.bitmap {
         None => {}
         Some(Err(error)) => lines.push(("bitmap", format!("cannot be used: {error}"))),
-        Some(Ok(Bitmap { superblock: bitmap, bits, marks })) => {
-            let each = format_size_exact(u64::from(bitmap.chunk_bytes));
-            let (mark, set) = match (bitmap.kind, marks) {
-                (BitmapKind::HostEndian, _) => ("bit", "not read".to_string()),
-                (_, Some((_, counts))) => ("mark", mark_words(counts, bits.count())),
-                (_, None) => ("bit", format!("{} of {} bits set", bits.set_count(), bits.count())),
-            };
-            let (events, cleared) = (bitmap.events, bitmap.events_cleared);
-            let kind = bitmap.kind.name();
-            lines.push((
-                "bitmap",
-                format!("{kind}, a {mark} for {each}, {set}, events {events} (cleared {cleared})"),
-            ));
-        }
+        Some(Ok(bitmap)) => lines.push(("bitmap", bitmap_words(bitmap))),
     }
     lines.extend(member.ppl.as_ref().map(|log| ("ppl log", parity_log_words(log))));
     lines.extend(member.own_log.as_ref().map(|own| ("braid log", own_log_words(member, own))));

@@ -1,7 +1,7 @@
 //! The findings as text and as one JSON object.
 
-use braid_assembly::{MemberVerdict, ProbedMember, Verdict};
-use braid_ondisk::{BadBlockLog, Bitmap, PplLog, PplLogError};
+use braid_assembly::{GivenBitmapFile, MemberVerdict, ProbedMember, Verdict};
+use braid_ondisk::{BadBlockLog, Bitmap, LogHome, PplLog, PplLogError, format_uuid};
 use serde_json::{Value, json};
 
 use super::{Findings, Look, array, facts};
@@ -17,6 +17,13 @@ pub(super) fn to_text(findings: &Findings, paint: Paint) -> String {
     for look in &findings.looks {
         text.push_str(&member_text(look, paint));
         text.push('\n');
+    }
+    for given in &findings.bitmap_files {
+        text.push_str(&bitmap_file_text(given, paint));
+        text.push('\n');
+    }
+    if findings.looks.is_empty() {
+        return text;
     }
     text.push_str(&verdict_table(findings));
     text.push('\n');
@@ -58,6 +65,34 @@ fn member_text(look: &Look, paint: Paint) -> String {
         text.push_str(&format!("  {heading:<10}  {}\n", printable(&words)));
     }
     text
+}
+
+fn bitmap_file_text(given: &GivenBitmapFile, paint: Paint) -> String {
+    let label = printable(&given.label);
+    let mut text = String::new();
+    let Ok(file) = &given.file else { return text };
+    let size = format_size(file.size_bytes);
+    text.push_str(&format!("{}  {size}\n", paint.paint(Style::Strong, &label)));
+    for (heading, words) in facts::bitmap_file_lines(file) {
+        text.push_str(&format!("  {heading:<10}  {}\n", printable(&words)));
+    }
+    text
+}
+
+fn bitmap_file_json(given: &GivenBitmapFile) -> Option<Value> {
+    let file = given.file.as_ref().ok()?;
+    let bitmap = file.bitmap.as_ref().ok();
+    Some(json!({
+        "path": given.label,
+        "size_bytes": file.size_bytes,
+        "array_uuid": format_uuid(&file.uuid),
+        "error": file.bitmap.as_ref().err().map(ToString::to_string),
+        "events": bitmap.map(|bitmap| bitmap.superblock.events),
+        "bits": bitmap.map(|bitmap| bitmap.bits.count()),
+        "bits_set": bitmap.map(|bitmap| bitmap.bits.set_count()),
+        "bit_bytes": bitmap.map(|bitmap| bitmap.superblock.chunk_bytes),
+        "has_log": file.own_log.is_some(),
+    }))
 }
 
 fn lines(member: &ProbedMember) -> Vec<facts::Line> {
@@ -127,6 +162,7 @@ pub(super) fn to_json(findings: &Findings) -> Value {
     json!({
         "command": "examine",
         "members": members,
+        "bitmap_files": findings.bitmap_files.iter().filter_map(bitmap_file_json).collect::<Vec<_>>(),
         "array": findings.assembly.array.as_ref().ok().map(array::to_json),
         "refusal": findings.refused.as_ref().map(CliError::to_json),
     })
@@ -173,7 +209,7 @@ fn member_json(look: &Look, judged: Result<&MemberVerdict, &CliError>) -> Value 
         let state = member.probe.newest().map(|superblock| &superblock.state);
         json!({
             "size_sectors": own.place.as_ref().ok().map(|place| place.size_sectors),
-            "counts": state.is_some_and(|state| state.log_counts),
+            "counts": state.is_some_and(|state| state.log_counts == Some(LogHome::Members)),
             "log": parity_log(&own.log),
         })
     });

@@ -10,6 +10,7 @@ use braid_member::{Access, Member, Reach};
 use braid_ondisk::Superblock;
 use braid_runtime::OpenMember;
 
+use crate::bitmap_file;
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 use crate::known;
@@ -23,7 +24,7 @@ use crate::replay::{Place, Replayed, replay};
 pub(crate) struct Ready {
     pub(crate) array: AssembledArray,
     pub(crate) verdicts: Vec<MemberVerdict>,
-    /// By index into the members that were named; those not chosen are closed already.
+    /// By index into the members that were named; those not chosen are closed already. The bitmap file is behind them, if there is one.
     pub(crate) members: Vec<Option<OpenMember>>,
     /// Members that are there but cannot be read, and why; the array does without them if it can.
     pub(crate) unreadable: Vec<(String, String)>,
@@ -38,7 +39,7 @@ pub(crate) struct Ready {
 /// Opens the members, locks them, decides, and replays what there is to replay: onto the members, or, where nothing may be written,
 /// in memory.
 pub(crate) fn ready(
-    paths: &[PathBuf],
+    (paths, bitmap_file): (&[PathBuf], Option<&Path>),
     options: Options,
     state_dir: &Path,
 ) -> Result<Ready, CliError> {
@@ -46,7 +47,7 @@ pub(crate) fn ready(
         true => (Access::ReadOnly, Place::Memory),
         false => (Access::ReadWrite, Place::Members),
     };
-    let mut ready = found(paths, access, options, state_dir)?;
+    let mut ready = found((paths, bitmap_file), access, options, state_dir)?;
     ready.replay(place, Finish::Flushed)?;
     if place == Place::Members {
         if ready.array.degraded > 0 {
@@ -58,8 +59,10 @@ pub(crate) fn ready(
 }
 
 impl Ready {
-    fn labels(&self) -> Vec<String> {
-        self.verdicts.iter().map(|verdict| verdict.label.clone()).collect()
+    /// What members are called, and the bitmap file behind them.
+    pub(super) fn labels(&self) -> Vec<String> {
+        let members = self.verdicts.iter().map(|verdict| verdict.label.clone());
+        members.chain(self.array.bitmap_file.as_ref().map(|file| file.label.clone())).collect()
     }
 
     /// With a member missing what another cannot give is needed, too: should that be read later, parity would not fit it.
@@ -139,14 +142,14 @@ impl Ready {
 
 /// Opens the members, locks them, and decides. Nothing is written.
 pub(crate) fn found(
-    paths: &[PathBuf],
+    (paths, bitmap_file): (&[PathBuf], Option<&Path>),
     access: Access,
     options: Options,
     state_dir: &Path,
 ) -> Result<Ready, CliError> {
     let mut devices: Vec<(Box<dyn Member>, &PathBuf)> = Vec::new();
     let (mut probed, mut unreadable) = (Vec::new(), Vec::new());
-    refuse_repeated(paths)?;
+    refuse_repeated(paths.iter().map(PathBuf::as_path).chain(bitmap_file))?;
     for path in paths {
         match open_member(path, access) {
             Ok(device) => devices.push((device, path)),
@@ -171,7 +174,10 @@ pub(crate) fn found(
         }
     }
     let devices = readable;
-    let options = Options { known: known::of(state_dir, &probed), ..options };
+    let file = bitmap_file.map(|path| bitmap_file::open(path, access)).transpose()?;
+    let (file, given) = file.unzip();
+    let known = known::of(state_dir, &probed);
+    let options = Options { known, bitmap_file: given, ..options };
     let Assembly { verdicts, array } = assemble(&probed, &options);
     let labels: Vec<String> = probed.iter().map(|member| member.label.clone()).collect();
     let array = array.map_err(|refusal| refusal::cli_error(&refusal, &verdicts, &labels))?;
@@ -187,6 +193,11 @@ pub(crate) fn found(
     let mut members: Vec<Option<OpenMember>> = members.collect();
     let index = array.journal.as_ref().map(|journal| journal.member);
     let journal = index.and_then(|index| Some((index, members[index].take()?)));
+    // It follows them.
+    members.extend(array.bitmap_file.as_ref().zip(file).map(|(found, device)| {
+        let superblock = array.newest.for_bitmap_file(found.size_bytes);
+        Some(OpenMember { device, superblock })
+    }));
     let state_dir = state_dir.to_path_buf();
     Ok(Ready { array, verdicts, members, unreadable, journal, replayed: None, state_dir })
 }
@@ -212,8 +223,8 @@ fn is_dead(error: &CliError) -> bool {
 
 /// What was named twice is a slip of the hand, whatever the names: a link, a loop device over the other, a partition of
 /// it. Opening it twice would only say "locked".
-fn refuse_repeated(paths: &[PathBuf]) -> Result<(), CliError> {
-    let mut seen: Vec<(&PathBuf, Reach)> = Vec::new();
+fn refuse_repeated<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), CliError> {
+    let mut seen: Vec<(&Path, Reach)> = Vec::new();
     for path in paths {
         let reach = Reach::of(path);
         let shared = seen.iter().find_map(|(first, other)| {

@@ -6,7 +6,7 @@
 
 mod array;
 mod asking;
-mod consistency;
+pub(crate) mod consistency;
 mod jobs;
 mod members;
 mod setting;

@@ -131,6 +131,7 @@ impl Health {
                 happened.seats.insert(slot.0, member);
             }
             Notice::Found(_)
+            | Notice::BitmapFileLost { .. }
             | Notice::JobBegan(_)
             | Notice::JobPassed(_)
             | Notice::JobEnded { .. }

@@ -49,6 +49,7 @@ use crate::log::{Log, LogArgs};
 use crate::output::shell::shell_word;
 use crate::probe::io_error;
 use assemble::Ready;
+pub(crate) use control::consistency;
 use control::{Answers, Checks, Control, Facts, Place, Running};
 use export::VolumeExport;
 use health::Health;
@@ -92,6 +93,10 @@ pub(crate) struct Args {
     /// Which array, if the members are of several: its name or UUID.
     #[arg(long, value_name = "NAME")]
     array: Option<String>,
+    /// The file that has the array's write-intent bitmap, and braid's own log if there is one, beside the members, as md has it
+    /// (`mdadm --bitmap=FILE`). It is not on the array itself.
+    #[arg(long, value_name = "FILE")]
+    bitmap_file: Option<PathBuf>,
     /// Where to serve, as an NBD URI; may be given more than once. Without it (and without --run)
     /// a socket named after the array in the runtime folder.
     #[arg(long = "nbd", value_name = "URI")]
@@ -147,6 +152,13 @@ pub(crate) struct Args {
     members: Vec<PathBuf>,
 }
 
+impl Args {
+    /// All that is named by a path which means the same in another folder.
+    fn files(&self) -> Vec<PathBuf> {
+        self.members.iter().chain(&self.bitmap_file).cloned().collect()
+    }
+}
+
 pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let _log = Log::start(&args.log)?;
     let ways = args.telling.ways(globals)?;
@@ -158,7 +170,8 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let scheduling = args.scheduling.scheduling()?;
     let settings = memory_for(&args, &cache)?;
     descriptors::raise(settings.connections_max + args.members.len() * DESCRIPTORS_PER_MEMBER);
-    let ready = assemble::ready(&args.members, wanted(&args), &globals.state_dir)?;
+    let named = (&args.members[..], args.bitmap_file.as_deref());
+    let ready = assemble::ready(named, wanted(&args), &globals.state_dir)?;
     let reporter = Arc::new(Reporter::new(globals, &ready));
     reporter.members(&ready);
     if !args.clients.says_memory() && settings.payload_bytes_max < limits::PAYLOAD_BYTES_MAX {
@@ -419,7 +432,7 @@ fn open(
     let (watcher, health, board) = (Arc::clone(reporter), Arc::clone(health), Arc::clone(board));
     let spare_group = Arc::clone(spare_group);
     let tell = telling.of_notices(reporter);
-    let labels: Vec<String> = ready.verdicts.iter().map(|one| one.label.clone()).collect();
+    let labels = ready.labels();
     let volume = Volume::open(&ready.array, ready.members, options, move |notice| match notice {
         Notice::Recorded { .. } => notifier.notify(),
         _ => {
@@ -509,7 +522,7 @@ fn wanted(args: &Args) -> braid_assembly::Options {
         accept_risk: args.accept_risk,
         accept_older: args.accept_older,
         without_journal: args.without_journal,
-        known: Vec::new(),
+        ..braid_assembly::Options::default()
     }
 }
 
@@ -542,7 +555,7 @@ fn control_place(
     if is_captive {
         return Ok(None);
     }
-    match own_control((reporter.name(), reporter.uuid()), &args.members) {
+    match own_control((reporter.name(), reporter.uuid()), &args.files()) {
         Ok(place) => Ok(Some(place)),
         // Its own socket lies there as well.
         Err(error) if args.uris.is_empty() => Err(error),

@@ -67,8 +67,10 @@ impl Reporter {
         let chosen = ready.array.occupants().map(|occupant| occupant.member);
         let journal = ready.array.journal.iter().map(|journal| journal.member);
         let spares = ready.array.spares.iter().copied();
-        let in_order: Vec<usize> = chosen.chain(spares).chain(journal).collect();
-        let label = |index: &usize| ready.verdicts[*index].label.clone();
+        let file = ready.array.bitmap_file.iter().map(|file| file.member);
+        let in_order: Vec<usize> = chosen.chain(spares).chain(journal).chain(file).collect();
+        let labels = ready.labels();
+        let label = |index: &usize| labels[*index].clone();
         Self {
             json: globals.json,
             paint: globals.paint_err,
@@ -288,6 +290,21 @@ impl Reporter {
                     self.name
                 );
                 self.say(Style::Error, &text);
+            }
+            Notice::BitmapFileLost { member, cause } => {
+                let label = label(*member);
+                if self.json {
+                    let facts = json!({ "member": label });
+                    return self.event_caused("bitmap-file-lost", &facts, Some(cause));
+                }
+                let text = format!(
+                    "the bitmap file {label} failed ({}): {} goes on without it, and after a crash all of it is resynced; \
+                     `braid set {} consistency=bitmap` has one made on the members",
+                    CauseWords(cause),
+                    self.name,
+                    shell_word(&self.name)
+                );
+                self.say(Style::Warning, &text);
             }
             Notice::WriteLost { start, sectors, cause } => {
                 let start = start.0 * SECTOR_BYTES;

@@ -68,6 +68,15 @@ impl Array {
         (Self::create_in(folder, "tank", shape, member_size, &more), journal)
     }
 
+    /// The same with a bitmap file beside the members, which is given as well.
+    pub(crate) fn create_with_file(shape: Shape, more: &[&str]) -> (Self, PathBuf) {
+        let folder = Self::folder();
+        let file = folder.path().join("tank.bitmap");
+        let word = file.display().to_string();
+        let more = [&["--bitmap-file", word.as_str()], more].concat();
+        (Self::create_in(folder, "tank", shape, "16M", &more), file)
+    }
+
     fn folder() -> TempDir {
         tempfile::Builder::new().prefix("braid-e2e-").tempdir().expect("a folder")
     }

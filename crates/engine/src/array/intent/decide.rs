@@ -2,6 +2,7 @@
 //!
 //! | write out | asked for | sweep    | may clear | action | what ends a Wait                    |
 //! |-----------|-----------|----------|-----------|--------|-------------------------------------|
+//! | (written no more)     |          |           | Wait   | superblocks                         |
 //! |           | (durable) |          |           | Open   |                                     |
 //! | no        | yes       |          |           | Write  |                                     |
 //! |           |           | (stops)  | yes       | Clear  |                                     |
@@ -36,6 +37,8 @@ pub(in super::super) enum Sweep {
 /// The bitmap at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Facts {
+    /// It is in a file that is written no more: superblocks are to say so.
+    pub(in super::super) is_leaving: bool,
     /// Bits are durable that shards wait for; and so is the loss of members that did not take them.
     pub(in super::super) is_granted: bool,
     /// Members are writing their bitmaps.
@@ -75,6 +78,7 @@ pub(in super::super) enum Action {
 /// The table.
 pub(in super::super) fn decide(facts: &Facts) -> Action {
     match *facts {
+        Facts { is_leaving: true, .. } => Action::Wait,
         Facts { is_granted: true, .. } => Action::Open,
         Facts { is_out: false, is_due: true, .. } => Action::Write,
         Facts { is_left: true, may_clear: true, .. } => Action::Clear,
@@ -101,7 +105,7 @@ mod tests {
             Sweep::Flushing,
         ];
         sweeps.into_iter().flat_map(|sweep| {
-            (0_u32..1 << 6).map(move |bits| {
+            (0_u32..1 << 7).map(move |bits| {
                 let bit = |n: u32| bits >> n & 1 == 1;
                 Facts {
                     is_granted: bit(0),
@@ -111,6 +115,7 @@ mod tests {
                     is_time: bit(3),
                     may_clear: bit(4),
                     is_left: bit(5),
+                    is_leaving: bit(6),
                 }
             })
         })
@@ -120,6 +125,10 @@ mod tests {
     fn the_table_is_total() {
         for facts in all_facts() {
             let action = decide(&facts);
+            if facts.is_leaving {
+                assert_eq!(action, Action::Wait, "it is written no more: {facts:?}");
+                continue;
+            }
             match action {
                 Action::Open => assert!(facts.is_granted, "{facts:?}"),
                 Action::Write => assert!(!facts.is_out, "one write at a time: {facts:?}"),

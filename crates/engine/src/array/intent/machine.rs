@@ -25,6 +25,8 @@ pub(in super::super) struct Ground {
     pub(in super::super) may_clear: bool,
     /// A member is out, and no superblock says so.
     pub(in super::super) has_unrecorded: bool,
+    /// It is in a file that is written no more, and superblocks do not say so.
+    pub(in super::super) is_leaving: bool,
     /// Superblocks say that members may be written: bits are of use.
     pub(in super::super) takes_writes: bool,
     /// The array stops, and superblocks say clean.
@@ -217,6 +219,7 @@ impl Intent {
         let is_recorded = !ground.has_unrecorded;
         let is_recorded = spoiled(Bug::BitOpensUnrecorded, is_recorded, true);
         Facts {
+            is_leaving: ground.is_leaving,
             is_granted: self.granted.is_some() && is_recorded,
             is_out: self.out.is_some(),
             // Until superblocks say so too, what is asked for goes with what they wait for.

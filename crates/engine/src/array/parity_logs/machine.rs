@@ -388,6 +388,13 @@ impl ParityLogs {
         self.live.iter().copied().collect()
     }
 
+    /// Everybody who waits for a record, or has one that is not over: of logs that are dropped.
+    pub(in super::super) fn waiting(&self) -> impl Iterator<Item = Ticket> {
+        let is_granted = !matches!(self.stage, Stage::Writing | Stage::Written);
+        let written = self.live.iter().copied().filter(move |_| !is_granted);
+        written.chain(self.wanted.iter().map(|wanted| wanted.ticket))
+    }
+
     pub(in super::super) fn flush_begins(&mut self) {
         assert_eq!(self.stage, Stage::Over, "what was logged is on the members");
         self.stage = Stage::Flushing;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
-use braid_hooks::{Bug, Mark, reached, spoiled};
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use smallvec::SmallVec;
 
 use super::super::decide::Range;
@@ -517,8 +517,11 @@ impl Background {
                     if is_recovered
                         && member.bad_blocks.touches(copy.start, u64::from(place.sectors)) =>
                 {
-                    let named = whole.without(place.tied);
-                    spoiled(Bug::NamedIsLeft, named, SectorSet::EMPTY)
+                    let mut named = whole.without(place.tied);
+                    if planted(Bug::NamedIsLeft) {
+                        named = SectorSet::EMPTY;
+                    }
+                    named
                 }
                 (Task::Repair, State::Read) => copy.wrong,
                 (Task::Compare, State::Read) => of_check,

@@ -504,8 +504,8 @@ impl Stripe {
                 }
                 // Of several requests, one that fails for more than lack of space says what is wrong.
                 let is_said = column.missed.is_some() && fault.kind == FaultKind::NoSpace;
-                let says_nothing = spoiled(Bug::WriteErrorIgnored, is_said, true);
-                if !says_nothing {
+                let is_said = spoiled(Bug::WriteErrorIgnored, is_said, true);
+                if !is_said {
                     let member = fault.cause.member;
                     column.missed = common.still_in(slot, member).then_some((member, fault.kind));
                 }

@@ -7,7 +7,6 @@ use super::super::known::Known;
 use super::super::plan::{Need, Plan, StripeFacts, plan};
 use super::super::scheduler::Admission;
 use super::decide::Facts;
-use super::log::Logged;
 use super::stripe::{Column, Phase, Stripe};
 use crate::array::{ArrayView, Gate};
 use crate::context::Clocks;
@@ -65,10 +64,8 @@ pub(in super::super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, O
         need,
         intent: around.intent,
         missed,
-        logged: match around.view.keeps_parity_logs || around.view.keeps_journal {
-            false => Logged::Needless,
-            true => stripe.logged,
-        },
+        // Also where the log was lost meanwhile: then the array says so at once, or as soon as superblocks do.
+        logged: stripe.logged,
         broken: around.view.gate == Gate::Broken,
     };
     (facts, plan.flatten())

@@ -90,6 +90,7 @@ impl World {
             resync_offset: u64::MAX,
             bitmap: None,
             names_bitmap: None,
+            bitmap_file: None,
             parity_logs: None,
             log_counts: false,
             journal: None,

@@ -16,6 +16,7 @@ mod script;
 mod ahead;
 mod beyond;
 mod bitmap;
+mod bitmap_file;
 mod cache;
 mod failing;
 mod flushes;
@@ -38,6 +39,8 @@ mod unmade;
 pub(super) use ahead::tell as tell_of_what_is_read;
 #[cfg(braid_hooks)]
 pub(super) use bitmap::tell as tell_of_bitmaps;
+#[cfg(braid_hooks)]
+pub(super) use bitmap_file::tell as tell_of_bitmap_files;
 #[cfg(braid_hooks)]
 pub(super) use cache::replaced_while_a_flush_waits;
 #[cfg(braid_hooks)]

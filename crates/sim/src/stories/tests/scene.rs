@@ -140,7 +140,14 @@ impl Scene {
             world.bad_logs.add((*disk, &superblock), ranges.clone(), &world.geometry);
         }
         world.bad_logs.write(&mut world.disks);
-        for disk in 0..world.disks.len() {
+        if let Some(file) = self.design.file_disk() {
+            let mut newest = world.superblock_on(0).expect("it is new");
+            newest.state.events = EVENTS;
+            let file = &mut world.disks[file];
+            let stand_in = newest.for_bitmap_file(file.size_bytes());
+            bitmaps::renew(file, &stand_in, (&self.design, false), &world.geometry);
+        }
+        for disk in 0..self.design.member_count() {
             let mut superblock = world.superblock_on(disk).expect("it is new");
             let mut recovering = self.recovering.into_iter().chain(self.recovering_too);
             let recovering = recovering.find(|(recovering, _)| *recovering == disk);
@@ -158,7 +165,9 @@ impl Scene {
             world.metadata.told(disk, &superblock, true);
             let design = (&self.design, false);
             bitmaps::renew(&mut world.disks[disk], &superblock, design, &world.geometry);
-            self.design.put_empty_log(&mut world.disks[disk], &superblock);
+            if !self.design.bitmap_in_file {
+                self.design.put_empty_log(&mut world.disks[disk], &superblock);
+            }
             if let Some((_, sectors)) = recovering {
                 let used = world.geometry.used_sectors(Slot(disk as u16));
                 let sectors = sectors.min(used);

@@ -15,22 +15,34 @@
 //! - refused, or with a dry run, nothing is changed [check: a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed].
 
 use braid_control::model::Settings;
+use std::path::{Path, PathBuf};
+
 use braid_geometry::{Family, Slot};
+use braid_member::OpenError;
 use braid_ondisk::BitmapSuperblock;
 use braid_runtime::{
-    BitmapError, BitmapRefusal, LogError, LogKind, LogRefusal, MemberRefusal, Volume,
+    BitmapError, BitmapHome, BitmapRefusal, LogError, LogKind, LogRefusal, MemberRefusal, Volume,
+    WantedBitmap,
 };
 
+use crate::bitmap_file;
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 use crate::output::printable::printable;
+use crate::output::shell::shell_word;
 use crate::output::size::{format_size_exact, parse_size};
 use crate::policy::{BITMAP_CHUNK_WORDS, Policy, bitmap_chunk};
+use crate::probe::open_error;
+use crate::state::remove_files;
 
 /// The words of its settings.
 const POLICY: &str = "consistency";
 pub(super) const CHUNK: &str = "bitmap-chunk";
-pub(super) const KEYS: [&str; 2] = [POLICY, CHUNK];
+/// The bitmap file beside the members.
+pub(crate) const FILE: &str = "bitmap-file";
+pub(super) const KEYS: [&str; 3] = [POLICY, CHUNK, FILE];
+/// The word for none.
+pub(crate) const NO_FILE: &str = "none";
 
 /// What an array has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,18 +59,28 @@ enum Kept {
     OwnLogs(Option<u64>),
 }
 
+/// Where a bitmap is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Home {
+    Members,
+    /// In the file that there is.
+    SameFile,
+    /// In one that is made for it.
+    NewFile(PathBuf),
+}
+
 /// What is to become of the bitmap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Change {
     #[default]
     None,
     /// A bitmap is made, in the place of what there is.
-    Make(BitmapSuperblock),
+    Make(BitmapSuperblock, Home),
     GiveUp,
 }
 
 /// What is to be changed, in this order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Steps {
     /// Logs are given up.
     ends_logs: bool,
@@ -77,8 +99,12 @@ pub(super) struct Named<'a> {
 /// What an array has, what was asked for, and what comes of it.
 pub(super) struct Consistency {
     kept: Kept,
+    /// The bitmap file that it has, or is to have.
+    file: Option<PathBuf>,
     policy: Option<Policy>,
     chunk_bytes: Option<u32>,
+    /// What was asked for of a file: which, or none.
+    asked_file: Option<Option<PathBuf>>,
     steps: Steps,
 }
 
@@ -94,7 +120,10 @@ impl Consistency {
             None if volume.journal().is_some() => Kept::Journal,
             None => Kept::Resync,
         };
-        Self { kept, policy: None, chunk_bytes: None, steps: Steps::default() }
+        let file = volume.bitmap_file();
+        let file = file.map(|file| std::path::absolute(&file).unwrap_or(file));
+        let (policy, chunk_bytes, asked_file) = (None, None, None);
+        Self { kept, file, policy, chunk_bytes, asked_file, steps: Steps::default() }
     }
 
     /// Reads one setting; says why if it makes no sense.
@@ -109,6 +138,14 @@ impl Consistency {
                 let bytes = parse_size(text).map_err(|error| error.to_string())?;
                 let chunk = bitmap_chunk(bytes).ok_or(BITMAP_CHUNK_WORDS)?;
                 self.chunk_bytes = Some(chunk);
+            }
+            FILE if text == NO_FILE => self.asked_file = Some(None),
+            FILE => {
+                let path = PathBuf::from(text);
+                if !path.is_absolute() {
+                    return Err("it is a whole path, or 'none'".to_owned());
+                }
+                self.asked_file = Some(Some(path));
             }
             _ => return Err(format!("there is no such setting; there are {}", KEYS.join(", "))),
         }
@@ -126,9 +163,23 @@ impl Consistency {
             Kept::Journal => Policy::Journal,
             Kept::Resync | Kept::NoRedundancy => Policy::Resync,
         };
-        let refused = Refused { volume, named, asked };
-        let policy = self.policy.unwrap_or(had);
+        let file = self.asked_file.clone().unwrap_or_else(|| self.file.clone());
+        let refused = Refused { volume, named, asked, file: file.clone() };
+        let is_moved = file != self.file;
+        // Whoever names a file wants something in it.
+        let policy = match (self.policy, had) {
+            (None, Policy::Resync) if file.is_some() && is_moved => Policy::Bitmap,
+            (policy, had) => policy.unwrap_or(had),
+        };
+        // Nothing is left in the file that it has.
+        let keeps_none = matches!(policy, Policy::Resync | Policy::Ppl);
+        let file = file.filter(|_| !keeps_none || self.asked_file.is_some());
+        let is_moved = file != self.file && !keeps_none;
+        if let (Some(path), true) = (&file, self.asked_file.is_some()) {
+            refused.check_file(path, policy, is_moved)?;
+        }
         match (policy, kept) {
+            _ if is_moved => {}
             (Policy::Bitmap, Kept::Bitmap(bytes)) if is_asked(bytes) => return Ok(()),
             (Policy::Log, Kept::OwnLogs(Some(bytes))) if is_asked(bytes) => return Ok(()),
             (policy, _) if policy == had && asked.is_none() => return Ok(()),
@@ -142,7 +193,7 @@ impl Consistency {
             Kept::Bitmap(bytes) | Kept::OwnLogs(Some(bytes)) => Some(bytes),
             _ => None,
         };
-        let keeps_bitmap = has_bitmap.is_some_and(is_asked) && !is_lockless;
+        let keeps_bitmap = has_bitmap.is_some_and(is_asked) && !is_lockless && !is_moved;
         let logs = match policy {
             Policy::Ppl => Some(LogKind::Ppl),
             Policy::Log => Some(LogKind::Own),
@@ -168,24 +219,36 @@ impl Consistency {
         }
         let bitmap = match () {
             () if makes_bitmap => {
-                planned(volume, asked, policy).map_err(|error| refused.by(&error))?
+                let bit_bytes = has_bitmap.and_then(|bytes| u32::try_from(bytes).ok());
+                let asked = asked.or(bit_bytes.filter(|_| is_moved && file.is_some()));
+                planned(volume, (asked, policy), (file.as_ref(), is_moved))
+                    .map_err(|error| refused.by(&error))?
             }
             () if ends_bitmap => Change::GiveUp,
             () => Change::None,
         };
-        let bitmap_bytes = match bitmap {
-            Change::Make(planned) => Some(u64::from(planned.chunk_bytes)),
+        let bitmap_bytes = match &bitmap {
+            Change::Make(planned, _) => Some(u64::from(planned.chunk_bytes)),
             Change::GiveUp => None,
             Change::None => has_bitmap,
         };
-        if let Some(kind) = logs {
-            let sectors = match bitmap {
-                Change::Make(planned) => planned.area_sectors(),
+        match logs {
+            // One that is made has room for a log, and so has one whose bitmap is made anew there.
+            Some(LogKind::Own) if file.is_some() => {
+                let may = if bitmap == Change::None { volume.plan_log_in_file() } else { Ok(()) };
+                may.map_err(|error| refused.by_logs(&error))?;
+            }
+            _ => {}
+        }
+        if let Some(kind) = logs.filter(|kind| *kind == LogKind::Ppl || file.is_none()) {
+            let sectors = match &bitmap {
+                Change::Make(planned, _) => planned.area_sectors(),
                 Change::GiveUp => 0,
                 Change::None => volume.bitmap_sectors(),
             };
             volume.plan_logs(kind, sectors).map_err(|error| refused.by_logs(&error))?;
         }
+        self.file = file;
         self.steps = Steps { ends_logs, bitmap, logs };
         self.kept = match (logs, bitmap_bytes) {
             (Some(LogKind::Ppl), _) => Kept::ParityLogs,
@@ -203,19 +266,46 @@ impl Consistency {
 
     /// Makes it so. Returns when superblocks say it.
     pub(super) fn apply(self, volume: &Volume, named: &Named<'_>) -> Result<(), CliError> {
-        let refused = Refused { volume, named, asked: self.chunk_bytes };
+        let refused = Refused { volume, named, asked: self.chunk_bytes, file: self.file.clone() };
         let Steps { ends_logs, bitmap, logs } = self.steps;
-        if ends_logs {
-            volume.change_logs(None).map_err(|error| refused.by_logs(&error))?;
-        }
-        let changed = match bitmap {
-            Change::None => Ok(()),
-            Change::Make(bitmap) => volume.change_bitmap(Some(bitmap)),
-            Change::GiveUp => volume.change_bitmap(None),
-        };
-        changed.map_err(|error| refused.on_the_way(refused.by(&error), ends_logs))?;
-        let Some(kind) = logs else { return Ok(()) };
         let has_begun = ends_logs || bitmap != Change::None;
+        // Before anything is given up.
+        let mut made = None;
+        let bitmap = match bitmap {
+            Change::None => None,
+            Change::GiveUp => Some(None),
+            Change::Make(planned, home) => {
+                let home = match home {
+                    Home::Members => BitmapHome::Members,
+                    Home::SameFile => BitmapHome::SameFile,
+                    Home::NewFile(path) => {
+                        let device = bitmap_file::create(&path, &planned)?;
+                        made = Some(path);
+                        BitmapHome::File(device)
+                    }
+                };
+                Some(Some(WantedBitmap { chunk_bytes: planned.chunk_bytes, home }))
+            }
+        };
+        let unmake = |error: CliError| {
+            // It may have been taken into use, and then it stays.
+            let used = Self::now(volume).file;
+            let unused = made.filter(|path| used.as_ref() != Some(path));
+            remove_files(&unused.into_iter().collect::<Vec<PathBuf>>());
+            error
+        };
+        let changed = match ends_logs {
+            true => volume.change_logs(None).map_err(|error| refused.by_logs(&error)),
+            false => Ok(()),
+        };
+        let changed = changed.and_then(|()| match bitmap {
+            None => Ok(()),
+            Some(wanted) => volume
+                .change_bitmap(wanted)
+                .map_err(|error| refused.on_the_way(refused.by(&error), ends_logs)),
+        });
+        changed.map_err(unmake)?;
+        let Some(kind) = logs else { return Ok(()) };
         let changed = volume.change_logs(Some(kind));
         changed.map_err(|error| refused.on_the_way(refused.by_logs(&error), has_begun))
     }
@@ -232,14 +322,30 @@ impl Consistency {
         };
         let mut settings = Settings::from([(POLICY.to_owned(), policy.into())]);
         settings.extend(chunk_bytes.map(|bytes| (CHUNK.to_owned(), bytes.into())));
+        let file = self.file.as_ref().map(|file| file.display().to_string());
+        settings.extend(file.map(|file| (FILE.to_owned(), file.into())));
         settings
     }
 }
 
 /// A bitmap as it is to be made. Our own log does without where there is no room for any, as with an array that is made with it.
-fn planned(volume: &Volume, asked: Option<u32>, policy: Policy) -> Result<Change, BitmapError> {
+fn planned(
+    volume: &Volume,
+    (asked, policy): (Option<u32>, Policy),
+    (file, is_moved): (Option<&PathBuf>, bool),
+) -> Result<Change, BitmapError> {
+    if let Some(file) = file {
+        let size_bytes = volume.bitmap_file_bytes().filter(|_| !is_moved);
+        let fitting_bytes = || volume.plan_bitmap_in_file(size_bytes, None);
+        let planned = volume.plan_bitmap_in_file(size_bytes, asked).ok_or_else(|| {
+            let fitting_bytes = fitting_bytes().map(|bitmap| bitmap.chunk_bytes);
+            BitmapError::NoRoom { member: file.clone(), fitting_bytes }
+        })?;
+        let home = if is_moved { Home::NewFile(file.clone()) } else { Home::SameFile };
+        return Ok(Change::Make(planned, home));
+    }
     match volume.plan_bitmap(asked) {
-        Ok(planned) => Ok(Change::Make(planned)),
+        Ok(planned) => Ok(Change::Make(planned, Home::Members)),
         Err(BitmapError::NoRoom { fitting_bytes: None, .. })
             if policy == Policy::Log && asked.is_none() =>
         {
@@ -254,9 +360,32 @@ struct Refused<'a> {
     volume: &'a Volume,
     named: &'a Named<'a>,
     asked: Option<u32>,
+    file: Option<PathBuf>,
 }
 
 impl Refused<'_> {
+    /// What is asked of a file makes no sense, or the file is there.
+    fn check_file(&self, path: &Path, policy: Policy, is_moved: bool) -> Result<(), CliError> {
+        if is_moved && path.symlink_metadata().is_ok() {
+            let there = OpenError::AlreadyExists { path: path.to_path_buf() };
+            return Err(open_error(&there).because("nothing was changed"));
+        }
+        if matches!(policy, Policy::Bitmap | Policy::Log) {
+            return Ok(());
+        }
+        let what = format!("{} keeps nothing that could be in a file", self.named.name);
+        let error = CliError::new(Code::ConsistencyStays, what).about(self.named.name);
+        let error = error.because("a bitmap can be in one, and braid's own log with it");
+        let path = path.display().to_string();
+        let command = format!(
+            "braid set {} consistency=bitmap {FILE}={}",
+            self.named.word,
+            shell_word(&path)
+        );
+        let error = error.because("nothing was changed");
+        Err(error.remedy(Risk::Change, "Have a bitmap in it", command))
+    }
+
     fn stays(&self, code: Code) -> CliError {
         let name = self.named.name;
         let what = format!("what {name} keeps for a crash cannot be changed now");
@@ -353,6 +482,10 @@ impl Refused<'_> {
                 let member = member.to_string_lossy();
                 self.no_room(&printable(&member), *fitting_bytes)
             }
+            BitmapError::Thread(_) => {
+                let what = format!("{} cannot have a bitmap file now", self.named.name);
+                CliError::new(Code::Shortage, what).caused_by(error)
+            }
         }
     }
 
@@ -360,7 +493,12 @@ impl Refused<'_> {
         let name = self.named.name;
         let what = format!("{member} has no room for this bitmap of {name}");
         let error = CliError::new(Code::SizeInvalid, what).about(name);
-        let why = "a bitmap lies between superblock and data, the same on every member; nothing was changed";
+        let why = match self.file {
+            Some(_) => "its bitmap is in that file, as long as it was made; nothing was changed",
+            None => {
+                "a bitmap lies between superblock and data, the same on every member; nothing was changed"
+            }
+        };
         let error = error.because(why);
         let Some(bytes) = fitting_bytes else {
             return self.look(error.because("not even one of the largest size would fit"));

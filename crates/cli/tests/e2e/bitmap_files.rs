@@ -1,0 +1,264 @@
+//! A bitmap file beside the members, with braid's own log in it where there is parity: made, served, killed, given up, lost; and what is
+//! said where a file cannot be one.
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::bitmaps::{
+    BLOCKS, Blocks, PATIENCE, assert_there, block, kept, set, without_bitmap, writes,
+};
+use crate::kit::{
+    Array, Client, Deed, Fail, Hanging, Mount, Need, RAID_0, RAID_1, RAID_5, RAID_6, Served, Shape,
+    skip, wait_until,
+};
+use crate::living::done;
+use crate::managed::status;
+use crate::members::text;
+use crate::remedies::refusal;
+
+const BITMAP: Option<u64> = Some(64 << 20);
+
+/// What is set, and the word, the bytes of a bit, and the file that come of it.
+type Step<'a> = (&'a [&'a str], &'a str, Option<u64>, Option<&'a PathBuf>);
+
+fn serve(array: &Array, file: &Path, members: &[PathBuf]) -> Served {
+    array.serve_with(&["--bitmap-file", text(file)], members)
+}
+
+/// The file that the server says it has.
+fn file_of(array: &Array) -> Value {
+    done(array, &["get", "tank"])["settings"]["bitmap-file"].take()
+}
+
+/// Written, killed, and served without as many members as the level bears where there is a log; twice.
+fn survives_kills(shape: Shape, more: &[&str], (word, withheld): (&str, usize)) {
+    let (array, file) = Array::create_with_file(shape, more);
+    let blocks: Blocks = Arc::new(Mutex::new(vec![(0, 0); BLOCKS]));
+    for round in 0..2 {
+        let served = serve(&array, &file, &array.members);
+        assert_eq!(
+            (kept(&array), file_of(&array)),
+            ((word.to_owned(), BITMAP), json!(text(&file)))
+        );
+        assert_there(&served, &blocks);
+        if round > 0 {
+            done(&array, &["wait", "tank", "--timeout", "60"]);
+            assert_eq!(done(&array, &["check", "tank"])["check"]["differing_sectors"], 0);
+        }
+        let is_over = Arc::new(AtomicBool::new(false));
+        let writer = writes(&served, &blocks, &is_over);
+        std::thread::sleep(Duration::from_millis(400));
+        served.kill();
+        is_over.store(true, Ordering::Release);
+        let _cut = writer.join();
+        // Only looked at: nobody is called out.
+        let only = ["--read-only", "--bitmap-file", text(&file)];
+        let served = array.serve_with(&only, &array.members[withheld..]);
+        assert_there(&served, &blocks);
+        served.stop();
+    }
+}
+
+#[test]
+fn a_log_in_a_file_survives_a_kill_without_members() {
+    survives_kills(RAID_5, &["--metadata", "1.0"], ("log", 1));
+    survives_kills(RAID_6, &[], ("log", 2));
+}
+
+#[test]
+fn a_bitmap_in_a_file_survives_a_kill() {
+    survives_kills(RAID_1, &["--metadata", "1.0"], ("bitmap", 0));
+    survives_kills(RAID_5, &["--consistency", "bitmap"], ("bitmap", 0));
+}
+
+/// On a running array: into a file, to another, of another size, back to the members, and none.
+#[test]
+fn a_bitmap_moves_into_a_file_and_back_under_a_client() {
+    let array = without_bitmap(RAID_5);
+    let (one, other) = (array.path("one.bitmap"), array.path("other.bitmap"));
+    let blocks: Blocks = Arc::new(Mutex::new(vec![(0, 0); BLOCKS]));
+    let served = array.serve();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writer = writes(&served, &blocks, &is_over);
+    let in_one = format!("bitmap-file={}", text(&one));
+    let in_other = format!("bitmap-file={}", text(&other));
+    let steps: [Step<'_>; 8] = [
+        (&[&in_one], "bitmap", BITMAP, Some(&one)),
+        (&["consistency=log"], "log", BITMAP, Some(&one)),
+        (&["bitmap-chunk=128K"], "log", Some(128 << 10), Some(&one)),
+        (&[&in_other], "log", Some(128 << 10), Some(&other)),
+        (&["bitmap-file=none"], "log", BITMAP, None),
+        (&["consistency=resync"], "resync", None, None),
+        (&["consistency=log", "bitmap-file=third.bitmap"], "log", BITMAP, None),
+        (&["consistency=resync"], "resync", None, None),
+    ];
+    for (words, word, chunk, file) in steps {
+        // A name of the folder that the command is typed in.
+        let third = std::path::absolute("third.bitmap").expect("a path");
+        let is_third = words.iter().any(|word| word.ends_with("third.bitmap"));
+        let would = set(&array, &[&["-n"], words].concat());
+        assert!(would["changed"] != json!({}) && !(is_third && third.exists()), "{would}");
+        let changed = set(&array, words);
+        assert_eq!(would["changed"], changed["changed"]);
+        assert_eq!(kept(&array), (word.to_owned(), chunk), "{words:?}");
+        let file = if is_third { Some(&third) } else { file };
+        assert_eq!(file_of(&array), file.map_or(Value::Null, |file| json!(text(file))));
+        assert_eq!(set(&array, words)["changed"], json!({}), "it is so already: {words:?}");
+        std::thread::sleep(Duration::from_millis(60));
+        let _gone = is_third.then(|| std::fs::remove_file(&third).expect("it was made there"));
+    }
+    set(&array, &["consistency=log", &format!("bitmap-file={}", array.path("last").display())]);
+    served.kill();
+    is_over.store(true, Ordering::Release);
+    let _cut = writer.join();
+    let served = serve(&array, &array.path("last"), &array.members[1..]);
+    assert_there(&served, &blocks);
+    served.stop();
+    // What was given up is not believed: its count is behind.
+    let looked = array.braid(&["examine"], &[one, array.members[1].clone()]);
+    let found: Value = serde_json::from_str(&looked.stdout).expect("an object");
+    let events = found["members"][0]["superblocks"][0]["state"]["events"].as_u64();
+    assert!(found["bitmap_files"][0]["events"].as_u64() < events, "{found:#}");
+}
+
+/// The array goes on; the next start is told of no file, and resyncs what was being written.
+#[test]
+fn a_bitmap_file_that_fails_costs_no_client_anything() {
+    let (array, file) = Array::create_with_file(RAID_5, &[]);
+    let files = Mount::is_possible().then(|| Hanging::over(std::slice::from_ref(&file))).flatten();
+    let Some(files) = files else { return skip(Need::Fuse, "no FUSE can be mounted here") };
+    let blocks: Blocks = Arc::new(Mutex::new(vec![(0, 0); BLOCKS]));
+    let served = serve(&array, &files.files()[0], &array.members);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writer = writes(&served, &blocks, &is_over);
+    std::thread::sleep(Duration::from_millis(200));
+    let _let_go = files.let_go_at_end();
+    files.fail(0, Fail { deed: Deed::Write, bytes: 0..u64::MAX, errno: 5 });
+    wait_until("it goes on without", PATIENCE, || kept(&array).0 == "resync");
+    assert_eq!(file_of(&array), Value::Null);
+    std::thread::sleep(Duration::from_millis(200));
+    served.kill();
+    is_over.store(true, Ordering::Release);
+    let _cut = writer.join();
+    let served = array.serve();
+    assert_there(&served, &blocks);
+    done(&array, &["wait", "tank", "--timeout", "60"]);
+    assert_eq!(done(&array, &["check", "tank"])["check"]["differing_sectors"], 0);
+    // And there may be one again.
+    set(&array, &["consistency=log"]);
+    assert_eq!(status(&array, "tank")["state"], "ok");
+    served.stop();
+}
+
+/// Killed while it is written, and named without the file, or with an older copy: with all members it is resynced.
+#[test]
+fn a_bitmap_file_that_is_needed_is_asked_for() {
+    let (array, file) = Array::create_with_file(RAID_5, &[]);
+    let copy = array.path("copy.bitmap");
+    std::fs::copy(&file, &copy).expect("a copy");
+    let served = serve(&array, &file, &array.members);
+    let mut client = Client::connect(&served.socket, PATIENCE);
+    client.write(0, &block(0, 1));
+    client.flush();
+    served.kill();
+    let error = array.serve_refused(&[], &array.members[1..]);
+    error.is("B026", 12);
+    let served_so =
+        array.follow_with(&error.json, "Best: name its bitmap file, too", &[("FILE", text(&file))]);
+    assert!(served_so.stderr.contains("stopped") || served_so.stdout.contains("stopped"));
+    // It goes on with the first, and stops in order.
+    let served = serve(&array, &file, &array.members[1..]);
+    let mut client = Client::connect(&served.socket, PATIENCE);
+    client.write(0, &block(0, 1));
+    served.stop();
+    // The second is not believed, and not needed.
+    let served = serve(&array, &copy, &array.members[1..]);
+    let mut client = Client::connect(&served.socket, PATIENCE);
+    assert_eq!(client.read(0, 64 << 10).expect("an answer"), block(0, 1));
+    served.stop();
+}
+
+#[test]
+fn a_file_that_is_none_of_this_arrays_is_refused_with_what_to_do() {
+    let (array, file) = Array::create_with_file(RAID_5, &[]);
+    let (other, theirs) = Array::create_with_file(RAID_1, &[]);
+    let is_refused = |array: &Array, file: &Path| {
+        let error = array.serve_refused(&["--bitmap-file", text(file)], &array.members);
+        error.is("B028", 12);
+        error.json
+    };
+    is_refused(&array, &theirs);
+    let nothing = array.path("nothing");
+    std::fs::write(&nothing, vec![0; 1 << 20]).expect("a file");
+    let error = is_refused(&array, &nothing);
+    array.follow(&error, "If the array has none: serve it without");
+    // A member, and one that is not there.
+    array.serve_refused(&["--bitmap-file", text(&array.members[0])], &array.members).is("B011", 12);
+    array
+        .serve_refused(&["--bitmap-file", text(&array.path("none"))], &array.members)
+        .is("B050", 12);
+    // An array that has its bitmap on its members.
+    let with = Array::with_bitmap(RAID_5);
+    is_refused(&with, &file);
+    // Versions that md keeps in no file, and what makes no sense.
+    for (at, bytes) in [(4, 6_u32), (4, 9), (52, 3)] {
+        let copy = array.path("copy.bitmap");
+        std::fs::copy(&file, &copy).expect("a copy");
+        let patched = std::fs::OpenOptions::new().write(true).open(&copy).expect("a file");
+        patched.write_all_at(&bytes.to_le_bytes(), at).expect("a patch");
+        is_refused(&array, &copy);
+    }
+    drop(other);
+}
+
+#[test]
+fn a_file_that_cannot_be_had_is_refused_and_nothing_is_changed() {
+    let (array, file) = Array::create_with_file(RAID_5, &[]);
+    // It is there already.
+    let line = |level: &str, more: &[&str]| {
+        let new: Vec<PathBuf> = (0..3).map(|number| array.path(&format!("n{number}"))).collect();
+        let words = [&["create", "new", "--level", level, "--member-size", "16M"], more].concat();
+        refusal(&array, &words, &new)
+    };
+    let error = line("5", &["--bitmap-file", text(&file)]);
+    assert_eq!(error["code"], "B012", "{error}");
+    // Nothing that could be in it.
+    let fresh = array.path("fresh.bitmap");
+    for (level, more) in
+        [("0", &[][..]), ("5", &["--consistency", "ppl"]), ("1", &["--consistency", "log"])]
+    {
+        let words = [&["--bitmap-file", text(&fresh)], more].concat();
+        let error = line(level, &words);
+        if level != "1" {
+            assert_eq!(error["code"], "B001", "{error}");
+        }
+        assert!(!fresh.exists() && !array.path("n0").exists());
+    }
+    let error = line("0", &["--bitmap-file", text(&fresh)]);
+    let made = array.follow(&error, "Without the file");
+    assert!(made.stdout.contains("new"), "{made:?}");
+    // Of one that runs.
+    let served = serve(&array, &file, &array.members);
+    let at = |path: &Path| format!("bitmap-file={}", text(path));
+    let there = array.path("there");
+    std::fs::write(&there, "somebody's").expect("a file");
+    let error = refusal(&array, &["set", "tank", &at(&there)], &[]);
+    assert_eq!(error["code"], "B012", "{error}");
+    let error = refusal(&array, &["set", "tank", "consistency=ppl", &at(&fresh)], &[]);
+    assert_eq!(error["code"], "B018", "{error}");
+    assert_eq!(kept(&array), ("log".to_owned(), BITMAP), "nothing was changed");
+    array.follow(&error, "Have a bitmap in it");
+    assert_eq!((kept(&array).0, file_of(&array)), ("bitmap".to_owned(), json!(text(&fresh))));
+    served.stop();
+    let none = Array::create(RAID_0);
+    let served = none.serve();
+    let error = refusal(&none, &["set", "tank", &at(&array.path("never"))], &[]);
+    assert_eq!(error["code"], "B042", "{error}");
+    assert!(!array.path("never").exists());
+    served.stop();
+}

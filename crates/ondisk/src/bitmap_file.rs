@@ -1,0 +1,229 @@
+//! A bitmap file: the write-intent bitmap of an array beside its members, with our own parity log behind it.
+//!
+//! md's bitmap file (`mdadm --bitmap=FILE`) is the area of a classic bitmap ([`crate::bitmap`]) at the start of a file on another file
+//! system. No superblock names it: whoever starts the array says which file it is, and the file's count of events tells whether the array
+//! was written without it. md reads as much of the file as the bitmap takes, so what is behind that is ours:
+//!
+//! ```text
+//!   0                                                            | records, a ring        | head: 8 sectors | end of the file
+//!   superblock of the bitmap, bits          (free)               | size_sectors           |                 |
+//! ```
+//!
+//! The log is one for all members, with the records and the head of [`crate::own_log`]. So it needs no room on members: metadata 0.90 and
+//! 1.0, whose data begins at the first sector, can have it too.
+//!
+//! # When it counts
+//! The log counts when superblocks have the stamp of a log in a file ([`LogHome::File`](crate::LogHome)), and the bitmap of the file
+//! that is given counts as many events as they, or one more: a copy that was put back from elsewhere counts fewer.
+//!
+//! # Invariants
+//! - The log does not lie in the bitmap [check: a_log_that_would_lie_in_the_bitmap_is_none].
+//! - What is written is read [check: what_is_made_is_read].
+
+use thiserror::Error;
+
+use crate::bitmap::{AREA_BYTES_MAX, Bitmap, BitmapError, BitmapSuperblock, UnvalidatedBitmap};
+use crate::limits::SECTOR_BYTES;
+use crate::log_place::{LogPlace, OwnLogPlace};
+use crate::own_log::{
+    OWN_LOG_HEAD_SECTORS, OwnLog, OwnLogHeadError, RING_SECTORS_MAX, own_log_before,
+};
+use crate::{BitmapPlace, PPL_HEADER_SECTORS, Superblock};
+
+/// Sectors that are kept for the bitmap in a file that is made: 1 MiB.
+const BITMAP_SECTORS_MIN: u64 = 2048;
+/// Bytes of the shortest file with room for a log.
+pub const BITMAP_FILE_BYTES_MIN: u64 =
+    (BITMAP_SECTORS_MIN + RING_SECTORS_MAX + OWN_LOG_HEAD_SECTORS) * SECTOR_BYTES;
+/// Bytes of a bitmap's superblock.
+const BITMAP_HEAD_BYTES: u64 = 256;
+
+/// What is in a bitmap file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BitmapFile {
+    /// The UUID of the array that it is of, as the bitmap stores it ([`Superblock::uuid_as_stored`]).
+    pub uuid: [u8; 16],
+    /// Its length in bytes.
+    pub size_bytes: u64,
+    /// Its bitmap.
+    pub bitmap: Result<Bitmap, BitmapError>,
+    /// The parity log behind that, if there is the head of one.
+    pub own_log: Option<OwnLog>,
+}
+
+/// Why a file is no bitmap file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum BitmapFileError {
+    /// It does not begin as one.
+    #[error("it does not begin with a bitmap")]
+    NotABitmap,
+}
+
+impl BitmapFile {
+    /// Reads a file of so many bytes; `read` gives so many bytes from one on, and is asked for what is there only.
+    ///
+    /// # Errors
+    /// The driver's own, of the bitmap; records of the log that cannot be read are a log that cannot. Within: it is no such file.
+    pub fn read<E>(
+        size_bytes: u64,
+        mut read: impl FnMut(u64, u64) -> Result<Vec<u8>, E>,
+    ) -> Result<Result<Self, BitmapFileError>, E> {
+        let head = read(0, BITMAP_HEAD_BYTES.min(size_bytes))?;
+        let found = UnvalidatedBitmap::recognise(&head);
+        let Some((found, uuid)) = found.and_then(|found| Some((found, found.array_uuid()?))) else {
+            return Ok(Err(BitmapFileError::NotABitmap));
+        };
+        let bitmap = match found.validate(&uuid) {
+            Err(error) => Err(error),
+            // Validated: no more than md would hold in memory.
+            Ok(superblock) => {
+                let area = read(0, superblock.total_bytes().min(size_bytes))?;
+                Bitmap::read(superblock, &area)
+            }
+        };
+        let taken = bitmap.as_ref().map_or(0, |bitmap| bitmap.superblock.area_sectors());
+        let mut own_log = own_log_before(size_bytes / SECTOR_BYTES, &uuid, &mut read)?;
+        if let Some(log) = &mut own_log
+            && let Ok(place) = log.place
+            && Self::log_place(size_bytes, taken)
+                .is_none_or(|most| most.size_sectors < place.size_sectors)
+        {
+            let size_sectors = place.size_sectors;
+            log.place = Err(OwnLogHeadError::Size { size_sectors });
+        }
+        Ok(Ok(Self { uuid, size_bytes, bitmap, own_log }))
+    }
+
+    /// A bitmap of so many sectors in a file of so many bytes, or in one that is made for it: a bit stands for what is asked for, or for what
+    /// mdadm would choose. None if it has no room.
+    #[must_use]
+    pub fn plan(
+        sectors: u64,
+        size_bytes: Option<u64>,
+        asked_bytes: Option<u32>,
+    ) -> Option<BitmapSuperblock> {
+        let made =
+            if asked_bytes.is_some() { AREA_BYTES_MAX / SECTOR_BYTES } else { BITMAP_SECTORS_MIN };
+        let log = OwnLogPlace { size_sectors: u32::try_from(RING_SECTORS_MAX).ok()? };
+        let found = size_bytes.map(|bytes| match bytes < BITMAP_FILE_BYTES_MIN {
+            true => Self::room_for_bitmap(bytes, None),
+            false => Self::room_for_bitmap(bytes, Some(log)),
+        });
+        let place = BitmapPlace { offset_sectors: 0, room_sectors: found.unwrap_or(made) };
+        let chunk_bytes = place.chunk_bytes(sectors, asked_bytes)?;
+        Some(BitmapSuperblock::new(sectors, chunk_bytes, 0))
+    }
+
+    /// Bytes of a new file for this bitmap, with room for a log, and for a bitmap of 1 MiB.
+    #[must_use]
+    pub fn bytes_for(bitmap: &BitmapSuperblock) -> u64 {
+        let bitmap = bitmap.area_sectors().next_multiple_of(PPL_HEADER_SECTORS);
+        let sectors = bitmap.max(BITMAP_SECTORS_MIN) + RING_SECTORS_MAX + OWN_LOG_HEAD_SECTORS;
+        sectors * SECTOR_BYTES
+    }
+
+    /// Where a log could be in a file of so many bytes whose bitmap takes so many sectors. None where there is no room.
+    #[must_use]
+    pub fn log_place(size_bytes: u64, bitmap_sectors: u64) -> Option<OwnLogPlace> {
+        let taken = bitmap_sectors.next_multiple_of(PPL_HEADER_SECTORS) + OWN_LOG_HEAD_SECTORS;
+        let ring = (size_bytes / SECTOR_BYTES).checked_sub(taken)?.min(RING_SECTORS_MAX);
+        let ring = ring - ring % PPL_HEADER_SECTORS;
+        let size_sectors = u32::try_from(ring).ok()?;
+        (ring > PPL_HEADER_SECTORS).then_some(OwnLogPlace { size_sectors })
+    }
+
+    /// Sectors that a bitmap may take in a file of so many bytes, with a log behind it or without one.
+    #[must_use]
+    pub fn room_for_bitmap(size_bytes: u64, log: Option<OwnLogPlace>) -> u64 {
+        let log =
+            log.map_or(0, |place| LogPlace::from(place).used_sectors() + OWN_LOG_HEAD_SECTORS);
+        (size_bytes / SECTOR_BYTES).saturating_sub(log)
+    }
+}
+
+impl Superblock {
+    /// What stands for a superblock where a bitmap file of this array is written: it is asked where in the file things are, and what they
+    /// are signed with. It is on no device.
+    #[must_use]
+    pub fn for_bitmap_file(&self, size_bytes: u64) -> Self {
+        let mut stand_in = self.clone();
+        stand_in.device.super_offset_sectors = 0;
+        stand_in.device.data_offset_sectors = size_bytes / SECTOR_BYTES;
+        stand_in.device.bad_block_log = None;
+        stand_in.intent.bitmap_offset_sectors = Some(0);
+        stand_in.intent.ppl = None;
+        stand_in
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::superblock::tests::made;
+    use crate::{Bits, OwnLogHead, PplLogError, Version};
+
+    fn file(size_bytes: u64, bits: &Bits, ring: Option<u32>) -> Vec<u8> {
+        let superblock = made(Version::V1_2);
+        let uuid = superblock.uuid_as_stored();
+        let bitmap = BitmapSuperblock::new(bits.sectors(), 64 << 20, 0);
+        let mut file = vec![0; usize::try_from(size_bytes).unwrap()];
+        let area = bitmap.area(&uuid, bits, None);
+        file[..area.len()].copy_from_slice(&area);
+        if let Some(size_sectors) = ring {
+            let head = OwnLogHead { place: OwnLogPlace { size_sectors } }.to_bytes(&uuid);
+            let at = file.len() - head.len();
+            file[at..].copy_from_slice(&head);
+        }
+        file
+    }
+
+    fn read(file: &[u8]) -> Result<BitmapFile, BitmapFileError> {
+        let read = |start: u64, length: u64| {
+            let start = usize::try_from(start).unwrap();
+            Ok::<_, ()>(file[start..start + usize::try_from(length).unwrap()].to_vec())
+        };
+        BitmapFile::read(file.len() as u64, read).unwrap()
+    }
+
+    fn some_bits() -> Bits {
+        let mut bits = Bits::none(1 << 21, 1 << 17);
+        bits.set(3);
+        bits
+    }
+
+    #[test]
+    fn what_is_made_is_read() {
+        let superblock = made(Version::V1_2);
+        let made = file(BITMAP_FILE_BYTES_MIN, &some_bits(), Some(2048));
+        let found = read(&made).unwrap();
+        assert_eq!(found.uuid, superblock.uuid_as_stored());
+        assert_eq!(found.bitmap.unwrap().bits, some_bits());
+        let log = found.own_log.unwrap();
+        assert_eq!(log.place, Ok(OwnLogPlace { size_sectors: 2048 }));
+        assert_eq!(log.log, Err(PplLogError::Void));
+        // As the driver writes it.
+        let stand_in = superblock.for_bitmap_file(BITMAP_FILE_BYTES_MIN);
+        assert_eq!(stand_in.bitmap_offset_bytes(), Some(0));
+        let start = stand_in.log_start_bytes(OwnLogPlace { size_sectors: 2048 }.into());
+        assert_eq!(start, Some(BITMAP_FILE_BYTES_MIN - 4096 - (1 << 20)));
+        // As mdadm makes one: no longer than its bits.
+        let short = read(&made[..258]).unwrap();
+        assert_eq!((short.bitmap.unwrap().bits, short.own_log), (some_bits(), None));
+        assert_eq!(read(&made[..200]), Err(BitmapFileError::NotABitmap));
+        assert_eq!(read(&[]), Err(BitmapFileError::NotABitmap));
+        assert_eq!(read(&[0; 4096]), Err(BitmapFileError::NotABitmap));
+    }
+
+    #[test]
+    fn a_log_that_would_lie_in_the_bitmap_is_none() {
+        let found = read(&file(264 * 512, &some_bits(), Some(248))).unwrap();
+        assert_eq!(found.own_log.unwrap().place, Ok(OwnLogPlace { size_sectors: 248 }));
+        let found = read(&file(264 * 512, &some_bits(), Some(256))).unwrap();
+        let size_sectors = 256;
+        assert_eq!(found.own_log.unwrap().place, Err(OwnLogHeadError::Size { size_sectors }));
+        assert_eq!(BitmapFile::log_place(264 * 512, 1).map(|place| place.size_sectors), Some(248));
+        assert_eq!(BitmapFile::log_place(24 * 512, 1), None);
+        let log = BitmapFile::log_place(BITMAP_FILE_BYTES_MIN, 1);
+        assert_eq!(BitmapFile::room_for_bitmap(BITMAP_FILE_BYTES_MIN, log), 2048);
+    }
+}
