@@ -213,6 +213,8 @@ pub(crate) fn build(
     let in_file = file.map(|(_, file)| file);
     let replay = replay(roster, in_file, resync_offset);
     let bitmap = bitmap(roster, in_file, &geometry);
+    let area_sectors = bitmap.as_ref().map_or(0, |bitmap| bitmap.superblock.area_sectors());
+    bitmap_file::check_room(file.filter(|_| !options.read_only), roster, area_sectors)?;
     let doubt = bitmap.as_ref().filter(|bitmap| bitmap.is_current).map(|bitmap| &bitmap.bits);
     let at_risk = at_risk(&geometry, &lost, (resync_offset, doubt));
     let at_risk = at_risk.filter(|_| !settles(replay.as_ref(), resync_offset));

@@ -64,6 +64,23 @@ pub(crate) fn check<'a>(
     }
 }
 
+/// A bitmap that was not resized with its array may be longer than the file has room for before its log.
+pub(crate) fn check_room(
+    file: Option<(&str, &BitmapFile)>,
+    roster: &Roster<'_>,
+    area_sectors: u64,
+) -> Result<(), Refusal> {
+    let Some((label, file)) = file else { return Ok(()) };
+    let room = BitmapFile::room_for_bitmap(file.size_bytes, log_place(file, roster));
+    match area_sectors <= room {
+        true => Ok(()),
+        false => {
+            let fault = BitmapFileFault::NoRoom;
+            Err(Refusal::BitmapFile { label: label.to_owned(), fault })
+        }
+    }
+}
+
 /// Where the array keeps its own parity log in the file, if it does.
 pub(crate) fn log_place(file: &BitmapFile, roster: &Roster<'_>) -> Option<OwnLogPlace> {
     let is_stripe = roster.newest.superblock.array.level.family() == Family::Stripe;

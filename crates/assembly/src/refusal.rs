@@ -130,6 +130,11 @@ pub enum BitmapFileFault {
     /// It is of a kind that md keeps in no file.
     #[error("its bitmap is of another kind ({0}) than md keeps in files")]
     Kind(&'static str),
+    /// It is too short for what it is to have.
+    #[error(
+        "its bitmap was made for an array of another size, and has no room for the bits of this one"
+    )]
+    NoRoom,
     /// The level keeps nothing twice.
     #[error("the array has no redundancy, so there is nothing that a bitmap could be about")]
     Level,

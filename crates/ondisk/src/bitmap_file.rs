@@ -142,6 +142,12 @@ impl BitmapFile {
 }
 
 impl Superblock {
+    /// Whether this stands for a superblock of a bitmap file ([`Self::for_bitmap_file`]).
+    #[must_use]
+    pub fn is_of_bitmap_file(&self) -> bool {
+        self.device.super_offset_sectors == 0 && self.intent.bitmap_offset_sectors == Some(0)
+    }
+
     /// What stands for a superblock where a bitmap file of this array is written: it is asked where in the file things are, and what they
     /// are signed with. It is on no device.
     #[must_use]
@@ -204,6 +210,7 @@ mod tests {
         // As the driver writes it.
         let stand_in = superblock.for_bitmap_file(BITMAP_FILE_BYTES_MIN);
         assert_eq!(stand_in.bitmap_offset_bytes(), Some(0));
+        assert!(stand_in.is_of_bitmap_file() && !superblock.is_of_bitmap_file());
         let start = stand_in.log_start_bytes(OwnLogPlace { size_sectors: 2048 }.into());
         assert_eq!(start, Some(BITMAP_FILE_BYTES_MIN - 4096 - (1 << 20)));
         // As mdadm makes one: no longer than its bits.

@@ -40,6 +40,9 @@ pub enum BitmapError {
         /// Bytes that a bit would have to stand for; none if none would do.
         fitting_bytes: Option<u32>,
     },
+    /// A bitmap file failed meanwhile: there is no bitmap, or not the one that was to be.
+    #[error("a bitmap file failed while it was changed")]
+    FileFailed,
     /// Threads for a bitmap file could not be started.
     #[error("no thread could be started for the bitmap file: {0}")]
     Thread(std::io::ErrorKind),
@@ -137,6 +140,7 @@ impl Volume {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
         let old = core.look(Array::bitmap_file);
+        self.close_files(old);
         let asked_bytes = wanted.as_ref().map(|wanted| wanted.chunk_bytes);
         let planned = wanted.map(|wanted| self.planned(wanted, old)).transpose()?;
         let new = planned.and_then(|planned| planned.file).filter(|file| Some(*file) != old);
@@ -147,10 +151,24 @@ impl Volume {
         asked.inspect_err(|_| new.into_iter().for_each(|file| core.close_member(file)))?;
         log::tuned("bitmap", &asked_bytes);
         self.await_bitmap(planned.is_some())?;
+        let file = core.look(Array::bitmap_file);
         // Nothing is asked of the old one any more.
-        let is_left = old != core.look(Array::bitmap_file);
-        old.into_iter().filter(|_| is_left).for_each(|file| core.close_member(file));
-        Ok(())
+        self.close_files(file);
+        let is_there = core.look(|array: &Array| array.bitmap().is_some());
+        let is_so = is_there == planned.is_some() && file == planned.and_then(|one| one.file);
+        if is_so { Ok(()) } else { Err(BitmapError::FileFailed) }
+    }
+
+    /// Closes the bitmap files that the array has given up or lost, but for one.
+    fn close_files(&self, but: Option<MemberId>) {
+        let core = self.core();
+        let is_old = |id: &MemberId| Some(*id) != but;
+        let files: Vec<MemberId> = {
+            let members = core.members.load();
+            let files = members.iter().filter(|member| member.is_bitmap_file());
+            files.map(|file| file.id()).filter(is_old).collect()
+        };
+        files.into_iter().for_each(|file| core.close_member(file));
     }
 
     /// A bitmap that has its place, which a member may have come into since it was thought of.

@@ -274,13 +274,16 @@ impl Volume {
             is_in: is_in(member.id()),
             superblock: member.superblock(),
         };
-        core.members.load().iter().map(look).collect()
+        // A bitmap file is none.
+        let members = core.members.load();
+        members.iter().filter(|member| !member.is_bitmap_file()).map(look).collect()
     }
 
     /// Every member whose device is open, in the array or out of it.
     #[must_use]
     pub fn members(&self) -> Vec<MemberId> {
-        self.core().members.load().iter().map(|member| member.id()).collect()
+        let members = self.core().members.load();
+        members.iter().filter(|member| !member.is_bitmap_file()).map(|member| member.id()).collect()
     }
 }
 

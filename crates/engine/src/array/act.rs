@@ -894,14 +894,16 @@ impl Array {
     /// The bitmap file cannot be written, or is gone. It is written no more, and the array goes on without it: superblocks count beyond it
     /// before anybody writes what it does not name.
     fn lose_bitmap_file(&mut self, cause: Cause) {
-        let is_out = self.is_file_leaving() || self.bitmap_change.is_left();
-        if is_out || self.condition.read_only || self.condition.broken {
+        if self.is_file_out() || self.condition.read_only || self.condition.broken {
             return;
         }
         reached(Mark::BitmapFileLost);
         self.bitmap_change.is_lost();
         if self.parity_logs.is_some() {
             self.log_change.is_lost();
+        } else if self.log_change.is_wanted() {
+            // Nothing is made in it any more.
+            self.log_change.is_over();
         }
         self.condition.changes += 1;
         let notice = Notice::BitmapFileLost { member: cause.member, cause };

@@ -88,6 +88,12 @@ impl Array {
         self.roster.has_unrecorded() || is_file_leaving
     }
 
+    /// Whether the bitmap file is written no more, whatever superblocks say yet.
+    pub(super) fn is_file_out(&self) -> bool {
+        let change = &self.bitmap_change;
+        self.bitmap_file.is_some() && (change.is_leaving() || change.is_left())
+    }
+
     /// Whether the bitmap file is written no more, and superblocks do not count beyond it yet.
     pub(super) fn is_file_leaving(&self) -> bool {
         self.bitmap_file.is_some() && self.bitmap_change.is_leaving()
@@ -125,9 +131,7 @@ impl Array {
                 Changing::UnderWay
             }
             // A file that could not be written is believed no more, and not asked again.
-            LogChange::Left if self.bitmap_file.is_some() && self.bitmap_change.is_left() => {
-                Changing::Over
-            }
+            LogChange::Left if self.is_file_out() => Changing::Over,
             LogChange::Left => {
                 let is_over = logs().are_wiped_out(self.intent_targets().into_iter());
                 let is_over = spoiled(Bug::LogHeadLeft, is_over, true);
@@ -181,7 +185,7 @@ impl Array {
         let Condition { read_only, broken, stopped, absent_unrecorded, .. } = *condition;
         let is_whole = self.missing_count() == 0 && roster.recovering().next().is_none();
         let may_write = !read_only && !broken && !stopped;
-        let is_leaving = self.is_file_leaving();
+        let is_leaving = self.is_file_out();
         let is_leaving = spoiled(Bug::FileWrittenOn, is_leaving, false);
         IntentGround {
             events: self.events.count(),
@@ -197,7 +201,7 @@ impl Array {
     /// Whether an update waits for members' bitmaps.
     fn is_behind(&self, update: &Update) -> bool {
         // One that is written no more is left behind.
-        let is_waited_for = !update.has_begun && !self.is_file_leaving();
+        let is_waited_for = !update.has_begun && !self.is_file_out();
         let is_waited_for = spoiled(Bug::FileWrittenOn, is_waited_for, !update.has_begun);
         let targets = self.intent_targets().into_iter();
         let is_behind = |intent: &Intent| intent.is_behind(update.state.events, targets);

@@ -77,6 +77,11 @@ impl LogChange {
         matches!(self, Self::Settled)
     }
 
+    /// It has not begun.
+    pub(super) fn is_wanted(&self) -> bool {
+        matches!(self, Self::Wanted(_))
+    }
+
     /// Logs are there, and superblocks are not to name them.
     pub(super) fn is_leaving(&self) -> bool {
         matches!(self, Self::GivenUp | Self::Left)

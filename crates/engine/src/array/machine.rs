@@ -702,7 +702,8 @@ impl Array {
                 reached(Mark::LogsMade);
                 let mut targets = self.roster.all().filter(|_| self.bitmap_file.is_none());
                 let has_file = self.bitmap_file.is_none_or(|file| places.contains_key(&file));
-                if !has_file || !targets.all(|member| places.contains_key(&member)) {
+                let is_still_there = self.bitmap_change.is_settled() && has_file;
+                if !is_still_there || !targets.all(|member| places.contains_key(&member)) {
                     return self.log_change.is_over();
                 }
                 let log = |(member, place)| (member, ParityLogSetup { place, newest: None });
@@ -859,7 +860,8 @@ impl Array {
         let is_unrecorded = self.roster.is_unrecorded(member);
         let is_replacement = self.roster.slot_to_replace(member).is_some();
         let is_in_slot = self.roster.slot_of(member).is_some() || is_replacement;
-        if is_in_slot || is_unrecorded || self.roster.is_journal(member) {
+        let is_other = self.roster.is_journal(member) || self.bitmap_file == Some(member);
+        if is_in_slot || is_unrecorded || is_other {
             return Err(MemberRefusal::InUse);
         }
         if self.roster.spares.contains(&member) {
@@ -905,8 +907,9 @@ impl Array {
                 logs.is_written(member, written.is_ok());
             }
             MetadataArea::Journal => {
-                let journal = self.journal.as_mut().expect("a journal that was being written");
-                if let Some(rest) = journal.is_written(written.is_ok()) {
+                // None if its device went while its first block was being written.
+                let journal = self.journal.as_mut();
+                if let Some(rest) = journal.and_then(|one| one.is_written(written.is_ok())) {
                     let record = MetadataRecord::Journal(rest, JournalPiece::Rest);
                     self.effects.push_back(ArrayEffect::WriteMetadata { member, record });
                 }

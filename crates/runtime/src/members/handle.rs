@@ -110,6 +110,11 @@ impl MemberHandle {
         self.place().slot
     }
 
+    /// Whether it is a bitmap file, and no member of the array: it has what stands for a superblock.
+    pub(crate) fn is_bitmap_file(&self) -> bool {
+        self.superblock.lock().expect("writing does not panic").is_of_bitmap_file()
+    }
+
     fn place(&self) -> Place {
         *self.place.lock().expect("noting does not panic")
     }

@@ -3,7 +3,7 @@
 //! Where it stands: beside the control API, which decides and acts ([`super::control`]). Names first, then the array: whoever
 //! hears of a member has heard its name. What is told comes before all that the array says of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -197,6 +197,20 @@ impl Membership {
     }
 
     /// Keeps the command that serves the array again true, if there is one. Without it nothing is lost but a hint.
+    /// The command that serves the array again names its bitmap file.
+    pub(super) fn note_bitmap_file(&self, old: Option<&Path>, new: Option<&Path>) {
+        let option = |file: &Path| {
+            let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
+            let file = file.display().to_string();
+            format!(" --bitmap-file {}", shell_argument(&file))
+        };
+        self.note(|command| {
+            let without = old.map_or(command.clone(), |old| command.replace(&option(old), ""));
+            let serve = |new| format!(" serve{} ", option(new));
+            new.map_or(without.clone(), |new| without.replacen(" serve ", &serve(new), 1))
+        });
+    }
+
     fn note(&self, change: impl FnOnce(String) -> String) {
         let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(control) = control.as_deref() else { return };

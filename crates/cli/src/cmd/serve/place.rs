@@ -98,7 +98,9 @@ fn command_again(members: &[PathBuf]) -> String {
         let path = if is_member { std::path::absolute(&path).unwrap_or(path) } else { path };
         shell_argument(&path.to_string_lossy()).into_owned()
     };
-    let arguments = std::env::args_os().skip(1).map(word);
+    // Given up once, a journal that is there the next time is another.
+    let is_again = |argument: &std::ffi::OsString| argument != "--without-journal";
+    let arguments = std::env::args_os().skip(1).filter(is_again).map(word);
     std::iter::once("braid".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 

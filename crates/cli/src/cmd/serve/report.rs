@@ -486,7 +486,8 @@ impl Reporter {
     /// What a member is called.
     pub(crate) fn label(&self, member: MemberId) -> String {
         let labels = self.labels.read().unwrap_or_else(PoisonError::into_inner);
-        labels.get(&member.0).cloned().unwrap_or_default()
+        // One that came by a setting is a bitmap file.
+        labels.get(&member.0).cloned().unwrap_or_else(|| "of the array".to_owned())
     }
 
     /// A member is called this from now on.

@@ -302,12 +302,13 @@ impl Jobs {
                 targets,
             });
         }
-        if self.remakes && is_whole(roster) && roster.named_sectors() > 0 {
-            let kind = JobKind::Check;
-            return Some(Choice { kind, is_quiet: true, axis, from: 0, end, targets });
+        // One that was asked for does what a quiet one would.
+        if let Some(kind) = self.wanted.filter(|_| roster.missing_count() == 0) {
+            return Some(Choice { kind, is_quiet: false, axis, from: 0, end, targets });
         }
-        let kind = self.wanted.filter(|_| roster.missing_count() == 0)?;
-        Some(Choice { kind, is_quiet: false, axis, from: 0, end, targets })
+        let is_due = self.remakes && is_whole(roster) && roster.named_sectors() > 0;
+        let kind = JobKind::Check;
+        is_due.then_some(Choice { kind, is_quiet: true, axis, from: 0, end, targets })
     }
 
     /// Whether the job is one that is not told of.

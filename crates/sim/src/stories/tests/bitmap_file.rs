@@ -10,6 +10,7 @@ use super::parity_log::{WRITES, some_disks, starts_without};
 use super::scene::{Scene, redundant_designs};
 use super::script::{Mix, Script};
 use crate::create::Design;
+use crate::disk::Ills;
 use crate::fault::Mishap;
 use crate::open;
 use crate::random::Random;
@@ -202,6 +203,28 @@ fn fails_and_is_cut_off(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
+/// It is given up, or fails, while members are flushed for a sweep: it cannot be forgotten before that ends, and is written no more all the same.
+fn goes_in_a_sweep(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0xf11e8);
+    let mut story = opened(Design { log_is_own: false, log_sectors: 0, ..design }, seed);
+    story.run(&Mix { requests: 4, ..WRITES });
+    story.hold(|event| matches!(event, Event::Flush { .. }));
+    story.pass_time(6_000);
+    let file = file_disk(&design);
+    if random.chance(50) {
+        story.befall(file, Mishap::SuperblocksFail);
+    } else if story.world.changes_bitmap(None).is_err() {
+        return;
+    }
+    story.begin_mix(&Mix { in_flight_max: 4, flushes: 0, ..WRITES }, 100);
+    // It could be written again.
+    story.world.disks[file].ills = Ills::default();
+    story.begin_mix(&Mix { in_flight_max: 4, flushes: 0, ..WRITES }, 60);
+    story.release();
+    story.begin_mix(&Mix { in_flight_max: 8, ..WRITES }, 20 + random.below(200));
+    starts_without(&mut story, &[], false);
+}
+
 fn told(seed: u64, tell: impl Fn(Design, u64)) {
     for_seeds(2, |number| {
         for (index, design) in designs().into_iter().enumerate() {
@@ -220,6 +243,7 @@ fn a_bitmap_file_that_fails_is_left_behind() {
     told(5_310_000, is_lost);
     told(5_350_000, fails_and_is_cut_off);
     told(5_360_000, is_given_up_and_cut_off);
+    told(5_370_000, goes_in_a_sweep);
 }
 
 #[test]
@@ -245,6 +269,7 @@ pub(in super::super) fn tell(seed: u64) {
     is_lost(design, seed);
     fails_and_is_cut_off(design, seed);
     is_given_up_and_cut_off(design, seed);
+    goes_in_a_sweep(design, seed);
     comes_and_goes(design, seed);
     runs_without(design, seed);
     is_put_back(design, seed);

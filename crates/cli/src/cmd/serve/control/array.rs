@@ -10,7 +10,7 @@ use braid_control::model::{
 };
 use braid_geometry::{Level, SECTOR_BYTES, Slot as SlotNumber, layout_name};
 use braid_ondisk::format_uuid;
-use braid_runtime::{ArrayView, Gate, Volume};
+use braid_runtime::{ArrayView, Gate, MemberId, Volume};
 
 use super::jobs::Ground;
 use super::setting::{self, Running};
@@ -93,6 +93,8 @@ impl Facts {
     /// The array as it is now.
     pub(super) fn array(&self, running: &Running, stopping: bool) -> Array {
         let Running { volume, tuner, board, .. } = running;
+        // Before the view: one that gets its slot in between is in that.
+        let waiting = volume.waiting();
         let view = volume.view();
         let geometry = volume.geometry();
         let is_in_sync = |slot: SlotNumber| {
@@ -123,7 +125,7 @@ impl Facts {
             can_lose: if has_failed { 0 } else { tolerance.can_lose },
             parity_in_doubt: tolerance.parity_in_doubt,
             copies_in_doubt: tolerance.copies_in_doubt,
-            slots: self.slots(volume, &view),
+            slots: self.slots(volume, &view, waiting),
             replaced: self.replaced(),
             jobs: told.jobs,
             last_jobs: told.last,
@@ -173,7 +175,12 @@ impl Facts {
     }
 
     /// One row for each slot, and behind them one for each replacement and each spare.
-    fn slots(&self, volume: &Volume, view: &ArrayView) -> Vec<Slot> {
+    fn slots(
+        &self,
+        volume: &Volume,
+        view: &ArrayView,
+        mut waiting: Vec<(MemberId, Option<SlotNumber>)>,
+    ) -> Vec<Slot> {
         let sitting_out = volume.sitting_out();
         let failure = self.health.failure().filter(|failure| !failure.out_of_space);
         let path =
@@ -231,7 +238,8 @@ impl Facts {
             })
         });
         slots.extend(replacements);
-        let spares = volume.waiting().into_iter().map(|(id, replaces)| Slot {
+        waiting.retain(|(id, _)| !view.is_used(*id));
+        let spares = waiting.into_iter().map(|(id, replaces)| Slot {
             slot: None,
             replaces: replaces.map(|slot| slot.0),
             member: path(id),

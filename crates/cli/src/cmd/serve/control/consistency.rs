@@ -179,6 +179,7 @@ impl Consistency {
             refused.check_file(path, policy, is_moved)?;
         }
         match (policy, kept) {
+            (Policy::Journal, _) if is_moved => return Err(refused.journal()),
             _ if is_moved => {}
             (Policy::Bitmap, Kept::Bitmap(bytes)) if is_asked(bytes) => return Ok(()),
             (Policy::Log, Kept::OwnLogs(Some(bytes))) if is_asked(bytes) => return Ok(()),
@@ -481,6 +482,11 @@ impl Refused<'_> {
             BitmapError::NoRoom { member, fitting_bytes } => {
                 let member = member.to_string_lossy();
                 self.no_room(&printable(&member), *fitting_bytes)
+            }
+            BitmapError::FileFailed => {
+                let what = format!("the bitmap file of {} could not be written", self.named.name);
+                let error = CliError::new(Code::MemberIo, what).about(self.named.name);
+                self.look(error.because("the array goes on without what was in it"))
             }
             BitmapError::Thread(_) => {
                 let what = format!("{} cannot have a bitmap file now", self.named.name);

@@ -180,11 +180,16 @@ impl Wanted {
         let Running { volume, tuner, board, spare_group, .. } = running;
         if self.consistency.changes() {
             let journal = volume.journal().map(|journal| journal.member);
+            let file = volume.bitmap_file();
             let changed = self.consistency.apply(volume, named).map_err(Refused::ByArray);
             if let Some(journal) = journal.filter(|_| volume.journal().is_none()) {
                 // Its device is free. One that has not answered all that it was asked is held open, as any that is out.
                 let _one = running.membership.alone();
                 running.membership.remove(volume, journal, None).ok();
+            }
+            let new = volume.bitmap_file();
+            if new != file {
+                running.membership.note_bitmap_file(file.as_deref(), new.as_deref());
             }
             return changed;
         }
