@@ -257,8 +257,6 @@ named! {
         BadRecordsRepacked = "bad-records-repacked",
         /// Bad-block logs: a record that a sector has no room for is in its new one and out of the old by the same write.
         BadRecordsMovedAtOnce = "bad-records-moved-at-once",
-        /// Bad-block logs: what md left behind the last sector of a log is taken for blank.
-        BadLogTailTrusted = "bad-log-tail-trusted",
         /// Bad-block logs: a check leaves what a log names as it is.
         NamedIsLeft = "named-is-left",
         /// Bad-block logs: what a member did not take again counts as written.
@@ -549,8 +547,6 @@ named! {
         JournalSequenceStays = "journal-sequence-stays",
         /// Bitmap file: it is written along with the superblocks that are to leave it behind.
         FileWrittenOn = "file-written-on",
-        /// Bitmap file: its loss counts as said before superblocks say so.
-        FileLossUnsaid = "file-loss-unsaid",
         /// Bitmap file: superblocks go on to say that the log in it counts.
         LostFileCounts = "lost-file-counts",
         /// Bitmap file: who waits for the log in it is forgotten when it is lost.

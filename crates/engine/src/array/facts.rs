@@ -83,9 +83,7 @@ impl Array {
 
     /// Whether something is lost, a member or the bitmap file, and no superblock says so.
     pub(super) fn has_unrecorded(&self) -> bool {
-        let is_file_leaving = self.is_file_leaving();
-        let is_file_leaving = spoiled(Bug::FileLossUnsaid, is_file_leaving, false);
-        self.roster.has_unrecorded() || is_file_leaving
+        self.roster.has_unrecorded() || self.is_file_leaving()
     }
 
     /// Whether the bitmap file is written no more, whatever superblocks say yet.
