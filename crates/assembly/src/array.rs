@@ -30,10 +30,8 @@ pub struct Occupant {
     pub member: usize,
     /// Sectors of its data area before this one are up to date; `u64::MAX`: all of them.
     pub recovered_until: u64,
-    /// Sectors of its data area that cannot be read, in order, apart from each other, within what the
-    /// array uses.
-    pub bad_sectors: Vec<Range<u64>>,
-    /// The same as its bad-block log has it, record by record: the sector of the log, and what the record names.
+    /// Sectors of its data area that cannot be read, within what the array uses, as its bad-block log has them: the sector of the log, and
+    /// what a record names.
     pub bad_records: Vec<(u16, Range<u64>)>,
 }
 
@@ -42,6 +40,22 @@ impl Occupant {
     #[must_use]
     pub fn is_in_sync(&self) -> bool {
         self.recovered_until == u64::MAX
+    }
+
+    /// Sectors of its data area that cannot be read, in order, apart from each other.
+    #[must_use]
+    pub fn bad_sectors(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> =
+            self.bad_records.iter().map(|(_, range)| range.clone()).collect();
+        ranges.sort_by_key(|range| range.start);
+        ranges.dedup_by(|next, kept| {
+            let touches = next.start <= kept.end;
+            if touches {
+                kept.end = kept.end.max(next.end);
+            }
+            touches
+        });
+        ranges
     }
 }
 
@@ -585,12 +599,10 @@ fn replacements(roster: &Roster<'_>, geometry: &Geometry) -> Vec<(Slot, Occupant
 
 fn occupant(candidate: &Candidate<'_>, geometry: &Geometry, slot: Slot) -> Occupant {
     let recovered_until = candidate.superblock.device.recovery_offset_sectors;
-    let bad_records = bad_records(candidate, geometry.used_sectors(slot));
     Occupant {
         member: candidate.index,
         recovered_until: recovered_until.unwrap_or(u64::MAX),
-        bad_sectors: bad_sectors(&bad_records),
-        bad_records,
+        bad_records: bad_records(candidate, geometry.used_sectors(slot)),
     }
 }
 
@@ -612,17 +624,4 @@ fn bad_records(candidate: &Candidate<'_>, used_sectors: u64) -> Vec<(u16, Range<
         })
         .filter(|(_, range)| !range.is_empty())
         .collect()
-}
-
-fn bad_sectors(records: &[(u16, Range<u64>)]) -> Vec<Range<u64>> {
-    let mut ranges: Vec<Range<u64>> = records.iter().map(|(_, range)| range.clone()).collect();
-    ranges.sort_by_key(|range| range.start);
-    ranges.dedup_by(|next, kept| {
-        let touches = next.start <= kept.end;
-        if touches {
-            kept.end = kept.end.max(next.end);
-        }
-        touches
-    });
-    ranges
 }

@@ -6,9 +6,9 @@
 use braid_geometry::{Family, Slot};
 use braid_hooks::{Bug, planted};
 use braid_ondisk::{
-    BitmapFile, BitmapFileError, BitmapKind, Features, LogHome, PplLog, PplLogError,
+    BitmapFile, BitmapFileError, BitmapKind, Features, LogHome, OwnLogPlace, PplLog, PplLogError,
+    PplRecord,
 };
-use braid_ondisk::{OwnLogPlace, PplRecord};
 
 use crate::candidates::Candidate;
 use crate::judge::Roster;
@@ -109,17 +109,12 @@ pub(crate) fn logs_by_slot(
 }
 
 /// Whether nobody wrote to the array without the file.
-pub(crate) fn is_current(file: &BitmapFile, roster: &Roster<'_>) -> bool {
-    let bitmap = file.bitmap.as_ref().ok();
-    bitmap.is_some_and(|bitmap| bitmap.is_current(roster.newest.events()))
-}
-
-/// The same, for its log.
 fn is_as_new(file: &BitmapFile, roster: &Roster<'_>) -> bool {
     if planted(Bug::OldFileBelieved) {
         return true;
     }
-    is_current(file, roster)
+    let bitmap = file.bitmap.as_ref().ok();
+    bitmap.is_some_and(|bitmap| bitmap.is_current(roster.newest.events()))
 }
 
 fn entries_of(log: &PplLog, slot: Slot) -> PplLog {

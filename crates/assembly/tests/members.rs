@@ -328,7 +328,7 @@ fn bad_blocks_are_counted_from_the_data_and_merged_and_clipped() {
     // Without the feature the log does not count.
     members[1].bad_blocks = Ok(log);
     let slots = judge(&members).array.expect("an array").slots;
-    let of = |slot: usize| slots[slot].as_ref().expect("an occupant").bad_sectors.clone();
+    let of = |slot: usize| slots[slot].as_ref().expect("an occupant").bad_sectors();
     assert_eq!(of(0), [0..2, 100..110, used - 1..used]);
     assert_eq!(of(1), []);
     // Whoever writes the log next is told where each record is.

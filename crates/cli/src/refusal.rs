@@ -78,11 +78,6 @@ fn code(refusal: &Refusal, verdicts: &[MemberVerdict]) -> Code {
     }
 }
 
-/// The command with a file that a person has to name.
-fn serve_with_file(all: &str) -> String {
-    format!("braid serve --bitmap-file FILE {all}")
-}
-
 /// Of nothing but broken members, the first one's fault; else there is simply no array.
 fn code_of_none(verdicts: &[MemberVerdict]) -> Code {
     let fault = verdicts.iter().find_map(|verdict| match (&verdict.verdict, &verdict.reason) {
@@ -277,25 +272,23 @@ fn with_remedies(
             "Let the kernel's md finish it",
             kernel,
         ),
-        Refusal::PplNotReplayed { stripes, unread, .. }
-            if unread.iter().any(|(_, why)| *why == PplLogError::NoFile) =>
-        {
-            error
-                .remedy(Risk::Look, "Best: name its bitmap file, too", serve_with_file(&all))
-                .remedy(
-                    Risk::Destroy,
-                    "Look, though some of it may be wrong",
-                    format!("braid serve --read-only --accept-risk {stripes} {all}"),
-                )
-        }
-        Refusal::PplNotReplayed { stripes, .. } => error
-            .remedy(Risk::Look, "Best: connect the missing member and name it, too", "")
-            .remedy(Risk::Look, "See what each member is", examine)
-            .remedy(
+        Refusal::PplNotReplayed { stripes, unread, .. } => {
+            let error = match unread.iter().any(|(_, why)| *why == PplLogError::NoFile) {
+                true => error.remedy(
+                    Risk::Look,
+                    "Best: name its bitmap file, too",
+                    format!("braid serve --bitmap-file FILE {all}"),
+                ),
+                false => error
+                    .remedy(Risk::Look, "Best: connect the missing member and name it, too", "")
+                    .remedy(Risk::Look, "See what each member is", examine),
+            };
+            error.remedy(
                 Risk::Destroy,
                 "Look, though some of it may be wrong",
                 format!("braid serve --read-only --accept-risk {stripes} {all}"),
-            ),
+            )
+        }
         Refusal::NewestDamaged { labels, .. } => {
             let rest = words(members, labels);
             let (look, serve) =

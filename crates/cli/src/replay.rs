@@ -216,7 +216,7 @@ fn record_of(array: &AssembledArray, slot: Slot) -> Option<&PplRecord> {
 fn setup(array: &AssembledArray, geometry: &StripeGeometry, finish: Finish) -> Setup {
     let source = |occupant: &braid_assembly::Occupant| Source {
         recovered_sectors: occupant.recovered_until,
-        bad_sectors: occupant.bad_sectors.clone(),
+        bad_sectors: occupant.bad_sectors(),
     };
     let members = array.slots.iter().map(|slot| slot.as_ref().map(source)).collect();
     let slots = (0..geometry.slots()).map(Slot);

@@ -90,7 +90,7 @@ impl BadLog {
     /// All that it names.
     #[must_use]
     pub fn named(&self) -> BadBlocks {
-        self.sectors.iter().fold(BadBlocks::default(), |all, sector| all.union(sector))
+        named_by(&self.sectors)
     }
 
     /// Sectors up to the last that names something.
@@ -148,6 +148,10 @@ impl BadLog {
         next.fill_gaps();
         Self { sectors: next.sectors }
     }
+}
+
+fn named_by<'a>(sectors: impl IntoIterator<Item = &'a BadBlocks>) -> BadBlocks {
+    sectors.into_iter().fold(BadBlocks::default(), |all, sector| all.union(sector))
 }
 
 /// One write on its way.
@@ -217,14 +221,18 @@ impl<'a> Step<'a> {
         with.filter(|(_, with)| with.records() <= self.room).min_by_key(taken)
     }
 
+    /// What the other sectors are to say.
+    fn elsewhere(&self, sector: usize) -> BadBlocks {
+        let (before, behind) = (&self.sectors[..sector], &self.sectors[sector + 1..]);
+        named_by(before.iter().chain(behind))
+    }
+
     /// Of sectors that have no room for what is to be left of them, records are put into others. True if any were.
     fn make_room(&mut self, wanted: &BadBlocks) -> bool {
         let mut is_moved = false;
         for sector in self.stuck.clone() {
             let left = self.before.sectors[sector].common(wanted);
-            let others = self.sectors.iter().enumerate().filter(|(other, _)| *other != sector);
-            let elsewhere = others.fold(BadBlocks::default(), |all, (_, one)| all.union(one));
-            let left = left.difference(&elsewhere);
+            let left = left.difference(&self.elsewhere(sector));
             let surplus = left.records().saturating_sub(self.room);
             let surplus = usize::try_from(surplus).expect("a few hundred records");
             for record in left.by_record().rev().take(surplus) {
@@ -236,10 +244,8 @@ impl<'a> Step<'a> {
             let moves_at_once = false;
             let moves_at_once = spoiled(Bug::BadRecordsMovedAtOnce, moves_at_once, true);
             if is_moved && moves_at_once {
-                let others = self.sectors.iter().enumerate().filter(|(other, _)| *other != sector);
-                let elsewhere = others.fold(BadBlocks::default(), |all, (_, one)| all.union(one));
-                let rest = self.before.sectors[sector].common(wanted).difference(&elsewhere);
-                self.sectors[sector] = rest;
+                let rest = self.before.sectors[sector].common(wanted);
+                self.sectors[sector] = rest.difference(&self.elsewhere(sector));
             }
         }
         is_moved
@@ -247,8 +253,7 @@ impl<'a> Step<'a> {
 
     /// What no sector names goes where there is room.
     fn put_in(&mut self, wanted: &BadBlocks) {
-        let named = self.sectors.iter().fold(BadBlocks::default(), |all, one| all.union(one));
-        for record in wanted.difference(&named).by_record() {
+        for record in wanted.difference(&named_by(&self.sectors)).by_record() {
             if let Some((sector, with)) = self.place_for(record) {
                 self.sectors[sector] = with;
             }

@@ -277,8 +277,8 @@ fn member_setup(occupant: &Occupant, name: Name) -> MemberSetup {
         start: MemberSector(range.start),
         sectors: range.end - range.start,
     };
-    let bad_blocks = BadBlocks::new(occupant.bad_sectors.iter().map(range).collect());
     let records = occupant.bad_records.iter().map(|(sector, named)| (*sector, range(named)));
+    let bad_blocks = BadBlocks::new(records.clone().map(|(_, named)| named).collect());
     let bad_log = BadLog::new(bad_log_sectors, records);
     let recovered_sectors = occupant.recovered_until;
     MemberSetup { id, device_number, recovered_sectors, bad_blocks, bad_log }

@@ -5,26 +5,18 @@
 //! that in a bitmap file. Such a file is a member of the table, though not of the array: it is asked for metadata alone. No
 //! member comes meanwhile, so that every one has room [check: a_bitmap_comes_and_goes_on_a_volume_that_is_written].
 
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
 
 use braid_assembly::resync_sectors;
 use braid_engine::array::{Array, BitmapRefusal, MemberId, NewBitmap};
 use braid_member::Member;
 use braid_ondisk::{BitmapFile, BitmapPlace, BitmapSuperblock};
 
-use crate::core::Core;
 use crate::events::{ArrayEvent, Machine};
 use crate::log;
 use crate::members::handle::Place;
-use crate::sync::Arc;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
-
-/// How long superblocks are waited for: within the time that whoever asked for it waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is looked.
-const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Why a bitmap is not as it was to be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,14 +67,22 @@ impl Volume {
         members.get(id).map(|file| file.path().to_path_buf())
     }
 
-    /// A bitmap in a file of so many bytes, or in one that is made for it; none if what was asked for has no room.
-    #[must_use]
+    /// A bitmap in this file, of so many bytes, or made for it: a bit stands for `asked_bytes`, or for what mdadm would choose.
+    ///
+    /// # Errors
+    /// It has no room there.
     pub fn plan_bitmap_in_file(
         &self,
+        file: &Path,
         size_bytes: Option<u64>,
         asked_bytes: Option<u32>,
-    ) -> Option<BitmapSuperblock> {
-        BitmapFile::plan(resync_sectors(self.geometry()), size_bytes, asked_bytes)
+    ) -> Result<BitmapSuperblock, BitmapError> {
+        let sectors = resync_sectors(self.geometry());
+        BitmapFile::plan(sectors, size_bytes, asked_bytes).ok_or_else(|| {
+            let fitting = BitmapFile::plan(sectors, size_bytes, None);
+            let fitting_bytes = fitting.map(|bitmap| bitmap.chunk_bytes);
+            BitmapError::NoRoom { member: file.to_path_buf(), fitting_bytes }
+        })
     }
 
     /// The length of the bitmap file, if there is one.
@@ -150,7 +150,10 @@ impl Volume {
         let asked = answered.recv().expect("the array answers");
         asked.inspect_err(|_| new.into_iter().for_each(|file| core.close_member(file)))?;
         log::tuned("bitmap", &asked_bytes);
-        self.await_bitmap(planned.is_some())?;
+        if !core.comes_to(Array::is_bitmap_settled) {
+            // It says why.
+            self.may_change_bitmap(planned.is_some())?;
+        }
         let file = core.look(Array::bitmap_file);
         // Nothing is asked of the old one any more.
         self.close_files(file);
@@ -186,18 +189,13 @@ impl Volume {
             BitmapHome::SameFile => (None, old.ok_or(BitmapRefusal::HasNone)?),
             BitmapHome::File(device) => (Some(device), core.members.load().next_id()),
         };
-        let known = self.bitmap_file_bytes();
-        let size_bytes = device.as_ref().map(|device| device.size_bytes()).or(known);
-        let Some(head) = self.plan_bitmap_in_file(size_bytes, asked) else {
-            let fitting = self.plan_bitmap_in_file(size_bytes, None);
-            let member = device.map(|device| device.identity().path.clone());
-            let member = member.or(self.bitmap_file()).unwrap_or_default();
-            let fitting_bytes = fitting.map(|head| head.chunk_bytes);
-            return Err(BitmapError::NoRoom { member, fitting_bytes });
+        let (path, size_bytes) = match &device {
+            Some(device) => (device.identity().path.clone(), Some(device.size_bytes())),
+            None => (self.bitmap_file().unwrap_or_default(), self.bitmap_file_bytes()),
         };
+        let head = self.plan_bitmap_in_file(&path, size_bytes, asked)?;
         if let Some(device) = device {
-            let mut looks = self.look_at_members().into_iter().filter(|look| look.is_in);
-            let newest = looks.next().expect("an array that runs has members").superblock;
+            let newest = self.template().ok_or(BitmapRefusal::Degraded)?;
             let stand_in = newest.for_bitmap_file(device.size_bytes());
             let place = Place { slot: None };
             let registered = core.register_member(file, (device, stand_in), place);
@@ -205,24 +203,5 @@ impl Volume {
             core.schedule_again();
         }
         Ok(NewBitmap { head, file: Some(file) })
-    }
-
-    /// Waits until superblocks say of a bitmap what they are to.
-    fn await_bitmap(&self, is_to_be_there: bool) -> Result<(), BitmapError> {
-        let core = self.core();
-        let until = Instant::now() + PATIENCE;
-        while !core.look(Array::is_bitmap_settled) {
-            if Instant::now() > until {
-                self.may_change_bitmap(is_to_be_there)?;
-            }
-            std::thread::sleep(LOOK_INTERVAL);
-        }
-        Ok(())
-    }
-}
-
-impl Core {
-    pub(crate) fn look<R>(self: &Arc<Self>, look: impl FnOnce(&Array) -> R) -> R {
-        self.array.inspect(look, || self.drive(Machine::Array))
     }
 }

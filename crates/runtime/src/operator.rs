@@ -5,7 +5,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use braid_engine::array::{Array, MemberId, MemberRefusal, Returns, SpareSetup, Wish};
 use braid_engine::open::{bad_log_sectors, can_tear, returns};
@@ -20,8 +20,10 @@ use crate::sync::Arc;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
 
-/// How long a member that is taken out is waited for: within the time that whoever asked for it waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a member that is taken out is waited for, or superblocks: within the time that whoever asked for it waits for an answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A member whose device is open, as it is seen from outside.
 #[derive(Clone, Debug)]
@@ -294,5 +296,22 @@ impl Core {
         self.array.push(ArrayEvent::Member(change, answer));
         self.drive(Machine::Array);
         answered.recv().expect("the array answers")
+    }
+
+    /// What the array says now.
+    pub(crate) fn look<R>(self: &Arc<Self>, look: impl FnOnce(&Array) -> R) -> R {
+        self.array.inspect(look, || self.drive(Machine::Array))
+    }
+
+    /// Waits until the array says so. False if it does not in time.
+    pub(crate) fn comes_to(self: &Arc<Self>, is_so: impl Fn(&Array) -> bool) -> bool {
+        let until = Instant::now() + PATIENCE;
+        while !self.look(&is_so) {
+            if Instant::now() > until {
+                return false;
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        true
     }
 }

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use braid_engine::array::{Array, LogRefusal, MemberId};
 use braid_ondisk::{BitmapFile, LOG_SECTORS_MIN, LogPlace, OwnLogPlace, PplPlace, Superblock};
@@ -16,11 +15,6 @@ use crate::log;
 use crate::operator::MemberLook;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
-
-/// How long superblocks are waited for: within the time that whoever asked for it waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is looked.
-const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Whose logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,14 +127,10 @@ impl Volume {
         core.drive(Machine::Array);
         answered.recv().expect("the array answers")?;
         log::tuned("parity-logs", &kind);
-        let until = Instant::now() + PATIENCE;
-        while !core.look(Array::are_logs_settled) {
-            if Instant::now() > until {
-                // It says why.
-                self.may_change_logs(kind)?;
-                return Err(LogRefusal::Busy.into());
-            }
-            std::thread::sleep(LOOK_INTERVAL);
+        if !core.comes_to(Array::are_logs_settled) {
+            // It says why.
+            self.may_change_logs(kind)?;
+            return Err(LogRefusal::Busy.into());
         }
         let is_so = core.look(|array: &Array| array.parity_logs().is_some()) == kind.is_some();
         if is_so { Ok(()) } else { Err(LogRefusal::Busy.into()) }

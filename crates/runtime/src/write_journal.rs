@@ -5,7 +5,6 @@
 //! journal is follows from the device [check: a_journal_comes_and_goes_on_a_volume_that_is_written].
 
 use std::io;
-use std::time::{Duration, Instant};
 
 use braid_assembly::journal_sectors_min;
 use braid_engine::array::{Array, JournalSetup, LogRefusal, MemberId};
@@ -15,13 +14,9 @@ use braid_ondisk::{JoinError, JournalArea, Superblock};
 
 use crate::events::{ArrayEvent, Machine};
 use crate::members::handle::Place;
+use crate::operator::PATIENCE;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
-
-/// How long superblocks are waited for: within the time that whoever asked for it waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is looked.
-const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Why there is no journal on a device.
 #[derive(Debug, thiserror::Error)]
@@ -108,12 +103,8 @@ impl Volume {
         core.array.push(ArrayEvent::Journal(setup, answer));
         core.drive(Machine::Array);
         answered.recv().expect("the array answers").inspect_err(|_| core.close_member(member))?;
-        let until = Instant::now() + PATIENCE;
-        while !core.look(Array::are_logs_settled) {
-            if Instant::now() > until {
-                return Err(LogRefusal::Busy.into());
-            }
-            std::thread::sleep(LOOK_INTERVAL);
+        if !core.comes_to(Array::are_logs_settled) {
+            return Err(LogRefusal::Busy.into());
         }
         if core.look(|array: &Array| array.journal().is_some_and(|look| look.member == member)) {
             return Ok(member);

@@ -191,7 +191,7 @@ impl World {
         // What cannot be read for now may be read later.
         let seen = |slot: Slot| {
             let one = assembled.slots[slot.index()].as_ref()?;
-            let is_bad = one.bad_sectors.iter().any(|bad| bad.contains(&at));
+            let is_bad = one.bad_sectors().iter().any(|bad| bad.contains(&at));
             let holds = at < one.recovered_until && !is_bad;
             holds.then(|| &self.disks[presented[one.member]].seen[place.clone()])
         };

@@ -63,7 +63,7 @@ impl Seated<'_> {
 pub(crate) fn members(assembled: &AssembledArray) -> Vec<Option<Member>> {
     let member = |occupant: &Occupant| Member {
         recovered_sectors: occupant.recovered_until,
-        bad_sectors: occupant.bad_sectors.clone(),
+        bad_sectors: occupant.bad_sectors(),
     };
     assembled.slots.iter().map(|slot| slot.as_ref().map(member)).collect()
 }

@@ -169,7 +169,7 @@ fn bad_blocks_are_where_md_recorded_them() {
     for (name, slot, ranges) in expected {
         let array = assembled(&all[name], false).array.expect("it can be run");
         let occupant = array.slots[slot].as_ref().expect("none is missing");
-        assert_eq!(occupant.bad_sectors, ranges, "{name} slot {slot}");
+        assert_eq!(occupant.bad_sectors(), ranges, "{name} slot {slot}");
     }
 }
 

@@ -220,7 +220,7 @@ pub(crate) fn replay_journal(
     let log = &assembled.log;
     let source = |occupant: &Occupant| Source {
         recovered_sectors: occupant.recovered_until,
-        bad_sectors: occupant.bad_sectors.clone(),
+        bad_sectors: occupant.bad_sectors(),
     };
     let sources = array.slots.iter().map(|slot| slot.as_ref().map(source)).collect();
     let finish = if place == Place::Members { finish } else { Finish::Written };

@@ -16,7 +16,7 @@ use crate::kit::{
     Array, Client, Deed, Fail, Hanging, Mount, Need, RAID_0, RAID_1, RAID_5, RAID_6, Served, Shape,
     skip, wait_until,
 };
-use crate::living::done;
+use crate::living::{done, refused};
 use crate::managed::status;
 use crate::members::text;
 use crate::remedies::refusal;
@@ -254,6 +254,10 @@ fn a_file_that_cannot_be_had_is_refused_and_nothing_is_changed() {
     assert_eq!(kept(&array), ("log".to_owned(), BITMAP), "nothing was changed");
     array.follow(&error, "Have a bitmap in it");
     assert_eq!((kept(&array).0, file_of(&array)), ("bitmap".to_owned(), json!(text(&fresh))));
+    // It is no member: nothing that is said of members takes it away.
+    assert_eq!(done(&array, &["remove", "tank", "failed"])["members"], json!([]));
+    refused(&array, &["remove", "tank", text(&fresh)], "B049", 12);
+    assert_eq!(file_of(&array), json!(text(&fresh)));
     served.stop();
     let none = Array::create(RAID_0);
     let served = none.serve();

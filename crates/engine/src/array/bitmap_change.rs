@@ -1,11 +1,15 @@
 //! A write-intent bitmap is made, given up, or made anew of another size, while the array runs.
 //!
 //! ```text
-//!            a person asks          no update is under way            superblocks say so          nobody is at work on the old one
-//!   settled ───────────────▶ wanted ───────────────────────▶ to be said ─────────────────▶ left ─────────────────────────────────▶ settled
-//!      ▲                        ▲                                │  (one that is made)                                              │
-//!      └────────────────────────┼────────────────────────────────┘                                                                  │
-//!                               └───────────────────────────────────── another is to follow ◀───────────────────────────────────────┘
+//!            a person asks          no update is under way
+//!   settled ──────────────▶ wanted ─┬──────────────────────▶ made, to be said ─────────────────────▶ settled
+//!      ▲                       ▲    │                                          superblocks say so
+//!      │                       │    └─ there is one ───────▶ to be left ──────────────────────────▶ left
+//!      │                       │                                 ▲                                   │
+//!      │                       │                    its file cannot be written,                      │ nobody is at work
+//!      │                       │                    whatever the stage                               │ on the old one
+//!      │                       └──────── another is to follow ◀──────────────────────────────────────┤
+//!      └──────────────────────────────── none is ◀───────────────────────────────────────────────────┘
 //! ```
 //!
 //! Clients go on meanwhile. A new bitmap names everything that may be written just then, which is all where superblocks say active: it

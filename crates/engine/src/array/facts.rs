@@ -157,8 +157,9 @@ impl Array {
         if let Some(journal) = &self.journal {
             return !update.has_begun && journal.lacks();
         }
-        let targets = self.intent_targets().into_iter();
-        let lacks = |logs: &ParityLogs| logs.lacks(targets, self.news_of(update.becomes));
+        let lacks = |logs: &ParityLogs| {
+            logs.lacks(self.intent_targets().into_iter(), self.news_of(update.becomes))
+        };
         let is_waited_for = !update.has_begun && !self.log_change.is_leaving();
         let is_made = self.log_change.is_made();
         let is_waited_for = spoiled(Bug::LogNamedUnmade, is_waited_for, is_waited_for && !is_made);
@@ -201,8 +202,9 @@ impl Array {
         // One that is written no more is left behind.
         let is_waited_for = !update.has_begun && !self.is_file_out();
         let is_waited_for = spoiled(Bug::FileWrittenOn, is_waited_for, !update.has_begun);
-        let targets = self.intent_targets().into_iter();
-        let is_behind = |intent: &Intent| intent.is_behind(update.state.events, targets);
+        let is_behind = |intent: &Intent| {
+            intent.is_behind(update.state.events, self.intent_targets().into_iter())
+        };
         is_waited_for && self.intent.as_ref().is_some_and(is_behind)
     }
 

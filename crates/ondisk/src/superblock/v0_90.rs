@@ -495,8 +495,7 @@ pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, DeviceF
     if whole.reshape.stamp.get() == LOG_STAMP {
         whole.reshape.stamp = U32::new(0);
     }
-    whole.counters.checksum =
-        U32::new(checksum_v0(whole.as_bytes()).expect("4096 bytes are there"));
+    seal(whole);
     let role = roles.get(own_number).copied().unwrap_or(Role::Spare);
     (role, flags_of(whole), roles)
 }
@@ -507,8 +506,7 @@ pub(super) fn set_bitmap(raw: &mut [u8], is_there: bool) {
         Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
     let state = whole.counters.state.get() & !STATE_BITMAP;
     whole.counters.state = U32::new(state | if is_there { STATE_BITMAP } else { 0 });
-    whole.counters.checksum =
-        U32::new(checksum_v0(whole.as_bytes()).expect("4096 bytes are there"));
+    seal(whole);
 }
 
 /// Says that the parity log in the bitmap file counts.
@@ -516,6 +514,10 @@ pub(super) fn set_log_counts(raw: &mut [u8]) {
     let (whole, _) =
         Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
     whole.reshape.stamp = U32::new(LOG_STAMP);
+    seal(whole);
+}
+
+fn seal(whole: &mut Whole) {
     whole.counters.checksum =
         U32::new(checksum_v0(whole.as_bytes()).expect("4096 bytes are there"));
 }

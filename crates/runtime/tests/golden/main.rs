@@ -244,7 +244,7 @@ fn every_array_reads_as_md_wrote_it_healthy_and_with_every_loss() {
             if name.ends_with("bad-blocks") {
                 let bad =
                     assembled.slots.iter().flatten().filter(|slot| {
-                        !lost.contains(&slot.member) && !slot.bad_sectors.is_empty()
+                        !lost.contains(&slot.member) && !slot.bad_records.is_empty()
                     });
                 let missing = unreadable(&volume, &content, &about);
                 assert_eq!(missing > 0, bad.count() > 0, "{about}");

@@ -107,9 +107,10 @@ pub(crate) fn check_clean(
     // Of a member that is being recovered nothing is promised beyond its offset.
     let promised = slots().map(|slot| slot.map_or(0, |one| one.recovered_until)).collect();
     // What was being written where a log names a member's sectors is not replayed: parity says what it is.
-    let bad = |one: &Occupant| one.bad_sectors.clone();
     let logged = match &assembled.parity_logs {
-        Some(_) => slots().map(|slot| slot.map(bad).unwrap_or_default()).collect(),
+        Some(_) => {
+            slots().map(|slot| slot.map(Occupant::bad_sectors).unwrap_or_default()).collect()
+        }
         None => Vec::new(),
     };
     let areas = Areas { disks, slots: places.collect(), promised, logged, is_honest: false };

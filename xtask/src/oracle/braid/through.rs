@@ -118,14 +118,8 @@ fn given_back(
             .with_context(|| name.clone())?;
         cases.push(case(name, images, BRAIDS)?);
     }
-    let report = bench.run(cases, Ending::PowerOff, &folder.join("given-back"))?;
-    for Left { name, .. } in taken {
-        let went = is_whole(&report.cases[name]);
-        if tally.check(&format!("{name}-given-back"), went).is_some() {
-            tally.count("times that md and braid took the journal of the other", 1);
-        }
-    }
-    Ok(())
+    let what = "times that md and braid took the journal of the other";
+    are_whole(bench, cases, (&folder.join("given-back"), what), tally)
 }
 
 /// A device comes in the place of a member, beside the journal; md reads what was written meanwhile.
@@ -148,14 +142,8 @@ fn rebuilt(
         images[1] = device;
         cases.push(case(name, &images, REBUILT)?);
     }
-    let report = bench.run(cases, Ending::PowerOff, &folder.join("rebuilt"))?;
-    for Left { name, .. } in taken {
-        let went = is_whole(&report.cases[name]);
-        if tally.check(&format!("{name}-rebuilt"), went).is_some() {
-            tally.count("arrays with a journal that md took after a rebuild of braid's", 1);
-        }
-    }
-    Ok(())
+    let what = "arrays with a journal that md took after a rebuild of braid's";
+    are_whole(bench, cases, (&folder.join("rebuilt"), what), tally)
 }
 
 /// md reads the stream that braid wrote, and checks.
@@ -166,6 +154,25 @@ fn case(name: &str, images: &[PathBuf], stream: u64) -> Result<Case> {
     );
     let members = images.iter().map(|image| Member::image(image)).collect::<Result<_>>()?;
     Ok(Case { name: name.to_owned(), members, script })
+}
+
+/// Boots md with them, and counts those in which it finds nothing wrong.
+fn are_whole(
+    bench: &Bench,
+    cases: Vec<Case>,
+    (folder, what): (&Path, &'static str),
+    tally: &Tally,
+) -> Result<()> {
+    let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+    let report = bench.run(cases, Ending::PowerOff, folder)?;
+    let ending = folder.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    for name in names {
+        let went = is_whole(&report.cases[&name]);
+        if tally.check(&format!("{name}-{ending}"), went).is_some() {
+            tally.count(what, 1);
+        }
+    }
+    Ok(())
 }
 
 fn is_whole(case: &CaseReport) -> Result<()> {

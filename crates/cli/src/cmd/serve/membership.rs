@@ -196,7 +196,6 @@ impl Membership {
         let _ = self.lines.send(Line { event, label: label.to_owned(), words });
     }
 
-    /// Keeps the command that serves the array again true, if there is one. Without it nothing is lost but a hint.
     /// The command that serves the array again names its bitmap file.
     pub(super) fn note_bitmap_file(&self, old: Option<&Path>, new: Option<&Path>) {
         let option = |file: &Path| {
@@ -211,6 +210,7 @@ impl Membership {
         });
     }
 
+    /// Keeps the command that serves the array again true, if there is one. Without it nothing is lost but a hint.
     fn note(&self, change: impl FnOnce(String) -> String) {
         let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(control) = control.as_deref() else { return };

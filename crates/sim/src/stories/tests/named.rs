@@ -41,7 +41,7 @@ fn named(story: &Script, disk: usize) -> Vec<Range<u64>> {
     let array = assembly.array.expect("it can be started");
     let mut occupants = array.slots.iter().flatten();
     let occupant = occupants.find(|one| one.member == disk).expect("it is in");
-    occupant.bad_sectors.clone()
+    occupant.bad_sectors()
 }
 
 fn ended(story: &Script, kind: JobKind) -> Option<(JobProgress, JobEnd)> {

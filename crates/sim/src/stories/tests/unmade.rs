@@ -76,7 +76,7 @@ fn named(story: &Script, disk: usize) -> Vec<Range<u64>> {
     let array = assembly.array.expect("it can be started");
     let mut occupants = array.slots.iter().flatten();
     let occupant = occupants.find(|one| one.member == disk).expect("it is in");
-    occupant.bad_sectors.clone()
+    occupant.bad_sectors()
 }
 
 /// Writes everything, in rows.
@@ -182,7 +182,7 @@ fn cut_off(seed: u64) {
         // What could not be read can be now: all of it is there.
         let Ok(array) = world.open(&all, false) else { continue };
         // Parity that may not fit makes up for no block that is named.
-        let is_named = array.slots.iter().flatten().any(|one| !one.bad_sectors.is_empty());
+        let is_named = array.slots.iter().flatten().any(|one| !one.bad_records.is_empty());
         let is_doubtful = array.dirty && world.geometry.level().family() == Family::Stripe;
         if !(is_named && is_doubtful) {
             assert!(world.read_all().is_some(), "all of it can be read");

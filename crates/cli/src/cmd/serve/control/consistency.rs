@@ -14,9 +14,9 @@
 //! Invariants
 //! - refused, or with a dry run, nothing is changed [check: a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed].
 
-use braid_control::model::Settings;
 use std::path::{Path, PathBuf};
 
+use braid_control::model::Settings;
 use braid_geometry::{Family, Slot};
 use braid_member::OpenError;
 use braid_ondisk::BitmapSuperblock;
@@ -34,6 +34,9 @@ use crate::output::size::{format_size_exact, parse_size};
 use crate::policy::{BITMAP_CHUNK_WORDS, Policy, bitmap_chunk};
 use crate::probe::open_error;
 use crate::state::remove_files;
+
+/// What to do about an array whose journal is lost.
+pub(super) const AFTER_ITS_JOURNAL: &str = "serve it again with the journal's device, or, where that is gone for good, with --without-journal";
 
 /// The words of its settings.
 const POLICY: &str = "consistency";
@@ -233,21 +236,19 @@ impl Consistency {
             Change::GiveUp => None,
             Change::None => has_bitmap,
         };
-        match logs {
-            // One that is made has room for a log, and so has one whose bitmap is made anew there.
-            Some(LogKind::Own) if file.is_some() => {
-                let may = if bitmap == Change::None { volume.plan_log_in_file() } else { Ok(()) };
-                may.map_err(|error| refused.by_logs(&error))?;
-            }
-            _ => {}
-        }
-        if let Some(kind) = logs.filter(|kind| *kind == LogKind::Ppl || file.is_none()) {
+        if let Some(kind) = logs {
             let sectors = match &bitmap {
                 Change::Make(planned, _) => planned.area_sectors(),
                 Change::GiveUp => 0,
                 Change::None => volume.bitmap_sectors(),
             };
-            volume.plan_logs(kind, sectors).map_err(|error| refused.by_logs(&error))?;
+            let may = match (kind, &bitmap) {
+                _ if kind == LogKind::Ppl || file.is_none() => volume.plan_logs(kind, sectors),
+                (_, Change::None) => volume.plan_log_in_file(),
+                // One that is made has room for a log, and so has one whose bitmap is made anew there.
+                _ => Ok(()),
+            };
+            may.map_err(|error| refused.by_logs(&error))?;
         }
         self.file = file;
         self.steps = Steps { ends_logs, bitmap, logs };
@@ -337,11 +338,7 @@ fn planned(
 ) -> Result<Change, BitmapError> {
     if let Some(file) = file {
         let size_bytes = volume.bitmap_file_bytes().filter(|_| !is_moved);
-        let fitting_bytes = || volume.plan_bitmap_in_file(size_bytes, None);
-        let planned = volume.plan_bitmap_in_file(size_bytes, asked).ok_or_else(|| {
-            let fitting_bytes = fitting_bytes().map(|bitmap| bitmap.chunk_bytes);
-            BitmapError::NoRoom { member: file.clone(), fitting_bytes }
-        })?;
+        let planned = volume.plan_bitmap_in_file(file, size_bytes, asked)?;
         let home = if is_moved { Home::NewFile(file.clone()) } else { Home::SameFile };
         return Ok(Change::Make(planned, home));
     }
@@ -573,9 +570,8 @@ impl Refused<'_> {
                 error.remedy(Risk::Change, "Stop it, and serve it without --read-only", stop)
             }
             _ if self.volume.journal().is_some_and(|journal| journal.has_failed) => {
-                let why = "its write journal is lost: serve it again with the journal's device, or, where that is gone for good, with --without-journal";
-                let error = self.stays(Code::ArrayFailed).because(why);
-                error.remedy(Risk::Change, "Stop it", stop)
+                let error = self.stays(Code::ArrayFailed).because("its write journal is lost");
+                error.because(AFTER_ITS_JOURNAL).remedy(Risk::Change, "Stop it", stop)
             }
             _ => {
                 let why = "it takes no writes any more: more is lost than its level can make up for, or it is being stopped";

@@ -7,6 +7,7 @@ use braid_geometry::{SECTOR_BYTES, Slot};
 use braid_ondisk::{JoinError, NewSuperblockError, PlacementError};
 use braid_runtime::{JournalError, LogRefusal, MemberRefusal};
 
+use super::super::consistency::AFTER_ITS_JOURNAL;
 use super::{Asked, Seated, Standing, code_of};
 use crate::error::code::Code;
 use crate::error::system::system;
@@ -274,9 +275,8 @@ pub(super) fn journal_lost(asked: &Asked<'_>) -> CliError {
     let what = format!("{} takes no changes any more", asked.facts.name);
     let error = new(asked, Code::ArrayFailed, what);
     let error = error.because("its write journal is lost, so writes are refused");
-    let why = "serve it again with the journal's device, or, where that is gone for good, with --without-journal";
     let stop = format!("braid stop {}", asked.word);
-    error.because(why).remedy(Risk::Change, "Stop it", stop)
+    error.because(AFTER_ITS_JOURNAL).remedy(Risk::Change, "Stop it", stop)
 }
 
 /// What the journal's device is.
