@@ -503,6 +503,13 @@ impl Array {
             self.bitmap_change.is_said();
             self.log_change.is_said();
         }
+        // A sweep may wait for shards that wait for bits.
+        if self.bitmap_change.is_left()
+            && let Some(intent) = self.intent.as_mut().filter(|_| self.bitmap_file.is_some())
+        {
+            intent.holds_nobody_up();
+            self.condition.unpublished = true;
+        }
         if !(losses.is_empty() && newcomers.is_empty()) {
             self.jobs.membership_changed();
         }

@@ -236,6 +236,35 @@ fn goes_in_a_sweep(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
+/// It cannot be written any more while a person waits for a log to be made in it: that ends all the same.
+fn fails_as_its_log_comes(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0xf11e9);
+    let mut story = opened_through(design, seed);
+    if !design.log_is_own {
+        return;
+    }
+    story.world.changes_logs(false).expect("nothing is in doubt");
+    story.rest();
+    // Clients write, so that it waits until they are done.
+    story.begin_mix(&Mix { in_flight_max: 8, ..WRITES }, 5 + random.below(60));
+    let is_first = random.chance(50);
+    let harm = *random.pick(&[Mishap::SuperblocksFail, Mishap::Dies]);
+    if is_first {
+        story.befall(file_disk(&design), harm);
+    }
+    story.world.changes_logs(true).expect("nobody knows");
+    if !is_first {
+        story.begin_mix(&Mix { in_flight_max: 8, ..WRITES }, random.below(40));
+        story.befall(file_disk(&design), harm);
+    }
+    story.run(&Mix { in_flight_max: 4, requests: 12, ..WRITES });
+    story.rest();
+    let array = &story.world.engine.machines.array;
+    assert!(array.are_logs_settled() && array.is_bitmap_settled(), "{design:?}");
+    assert!(!array.has_own_logs() && array.bitmap_file().is_none(), "{design:?}");
+    starts_without(&mut story, &[], false);
+}
+
 fn told(seed: u64, tell: impl Fn(Design, u64)) {
     for_seeds(2, |number| {
         for (index, design) in designs().into_iter().enumerate() {
@@ -255,6 +284,7 @@ fn a_bitmap_file_that_fails_is_left_behind() {
     told(5_350_000, fails_and_is_cut_off);
     told(5_360_000, is_given_up_and_cut_off);
     told(5_370_000, goes_in_a_sweep);
+    told(5_380_000, fails_as_its_log_comes);
 }
 
 #[test]
@@ -281,6 +311,7 @@ pub(in super::super) fn tell(seed: u64) {
     fails_and_is_cut_off(design, seed);
     is_given_up_and_cut_off(design, seed);
     goes_in_a_sweep(design, seed);
+    fails_as_its_log_comes(design, seed);
     comes_and_goes(design, seed);
     runs_without(design, seed);
     is_put_back(design, seed);
