@@ -53,8 +53,10 @@ pub(crate) fn check<'a>(
         Ok(_) if newest.intent.ppl.is_some() || has_journal => Some(BitmapFileFault::OtherLog),
         Ok(file) => match &file.bitmap {
             Err(error) => Some(BitmapFileFault::Unreadable(*error)),
-            Ok(bitmap) if bitmap.superblock.kind == BitmapKind::Classic => None,
-            Ok(bitmap) => Some(BitmapFileFault::Kind(bitmap.superblock.kind.name())),
+            Ok(bitmap) if bitmap.superblock.kind != BitmapKind::Classic => {
+                Some(BitmapFileFault::Kind(bitmap.superblock.kind.name()))
+            }
+            Ok(bitmap) => ahead(bitmap.superblock.events, roster.newest.events()),
         },
     };
     match (fault, file) {
@@ -62,6 +64,12 @@ pub(crate) fn check<'a>(
         (None, Ok(file)) => Ok(Some((label, file))),
         (None, Err(_)) => unreachable!("that is a fault"),
     }
+}
+
+/// The file is written before the superblocks of the same count.
+fn ahead(events: u64, newest_events: u64) -> Option<BitmapFileFault> {
+    let is_ahead = events > newest_events.saturating_add(1) && !planted(Bug::FileAheadIgnored);
+    is_ahead.then_some(BitmapFileFault::Ahead { events, newest_events })
 }
 
 /// A bitmap that was not resized with its array may be longer than the file has room for before its log.

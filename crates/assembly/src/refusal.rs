@@ -144,6 +144,16 @@ pub enum BitmapFileFault {
     /// The array has a PPL or a write journal.
     #[error("the array has a log of md's, which it keeps no bitmap beside")]
     OtherLog,
+    /// It was written when the array counted further than any member here does.
+    #[error(
+        "it counts {events} events, and the members here {newest_events}: they have missed what others, which are not here, have"
+    )]
+    Ahead {
+        /// What it counts.
+        events: u64,
+        /// What the newest member counts.
+        newest_events: u64,
+    },
 }
 
 fn number_words(number: &Option<u32>) -> String {

@@ -6,7 +6,8 @@
 use std::ops::Range;
 
 use braid_assembly::{
-    AtRisk, JournalFault, MemberVerdict, ReadOnlyReason, Reason, Refusal, Tolerance, Verdict,
+    AtRisk, BitmapFileFault, JournalFault, MemberVerdict, ReadOnlyReason, Reason, Refusal,
+    Tolerance, Verdict,
 };
 use braid_geometry::GeometryError;
 use braid_ondisk::{PplLogError, SuperblockFault, format_uuid};
@@ -302,6 +303,15 @@ fn with_remedies(
         Refusal::OlderThanKnown { .. } => {
             let best = "Best: connect the members that had them, and name them, too";
             accept_older(error.remedy(Risk::Look, best, ""), &all)
+        }
+        Refusal::BitmapFile { label, fault: BitmapFileFault::Ahead { .. } } => {
+            let file = shell_word(label);
+            let best = "Best: connect the members that had them, and name them, too";
+            let without = format!("braid serve {all}");
+            error
+                .remedy(Risk::Look, best, "")
+                .remedy(Risk::Look, "See what it is", format!("braid examine {file} {all}"))
+                .remedy(Risk::Destroy, "Go on from these, without what they missed", without)
         }
         Refusal::BitmapFile { label, .. } => {
             let file = shell_word(label);

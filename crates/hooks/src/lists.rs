@@ -545,6 +545,10 @@ named! {
         JournalKeyForgotten = "journal-key-forgotten",
         /// Journal, writing: every record has the sequence of the one before.
         JournalSequenceStays = "journal-sequence-stays",
+        /// Bitmap file: one that counts beyond all members that were given is taken along with them.
+        FileAheadIgnored = "file-ahead-ignored",
+        /// Bitmap file: once superblocks count beyond it, writes wait for its bits all the same.
+        LeftFileHoldsUp = "left-file-holds-up",
         /// Bitmap file: it is written along with the superblocks that are to leave it behind.
         FileWrittenOn = "file-written-on",
         /// Bitmap file: superblocks go on to say that the log in it counts.

@@ -505,6 +505,7 @@ impl Array {
         }
         // A sweep may wait for shards that wait for bits.
         if self.bitmap_change.is_left()
+            && !planted(Bug::LeftFileHoldsUp)
             && let Some(intent) = self.intent.as_mut().filter(|_| self.bitmap_file.is_some())
         {
             intent.holds_nobody_up();

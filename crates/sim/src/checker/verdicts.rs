@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use braid_assembly::{Assembly, JournalFault, Reason, Refusal, Verdict};
+use braid_assembly::{Assembly, BitmapFileFault, JournalFault, Reason, Refusal, Verdict};
 use braid_geometry::{ChunkRow, Family, Geometry, Role, Slot};
 use braid_ondisk::{Role as MemberRole, Superblock};
 
@@ -181,6 +181,9 @@ pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
                 _ => false,
             };
             assert!(is_right, "{fault}? {sure:?} are there");
+        }
+        Err(Refusal::BitmapFile { fault: BitmapFileFault::Ahead { .. }, .. }) => {
+            assert!(sure.is_empty(), "a file that is ahead? {sure:?} are there");
         }
         Err(Refusal::NoMembers { .. }) => {
             assert!(sure.is_empty(), "no members? these are: {sure:?}");

@@ -2,7 +2,7 @@
 //! missing where there is a log; and a file that was left behind, lost, or put back from a copy is not believed.
 
 use braid_engine::array::Notice;
-use braid_geometry::Level;
+use braid_geometry::{Level, Slot};
 use braid_ondisk::Version;
 
 use super::for_seeds;
@@ -265,6 +265,33 @@ fn fails_as_its_log_comes(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
+/// Some run the array with the file, twice; then only those are given along with it who missed that, and who would do.
+fn others_went_on(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0xf11ea);
+    let mut story = opened(design, seed);
+    let away_in = |mask: usize| -> Vec<usize> {
+        (0..usize::from(design.slots)).filter(|disk| mask >> disk & 1 == 1).collect()
+    };
+    let all = 1 << design.slots;
+    let geometry = story.world.geometry.clone();
+    let does_without =
+        |mask: &usize| geometry.survives(&|slot: Slot| mask >> slot.index() & 1 == 1);
+    let do_both = |mask: &usize| does_without(mask) && does_without(&(all - 1 - mask));
+    let halves: Vec<usize> = (1..all - 1).filter(do_both).collect();
+    if halves.is_empty() {
+        return;
+    }
+    let mask = *random.pick(&halves);
+    story.run(&Mix { requests: 4, ..WRITES });
+    assert!(story.stop(), "nothing befell it");
+    for _ in 0..2 {
+        assert!(starts_without(&mut story, &away_in(mask), false), "{design:?}");
+        story.run(&Mix { requests: 6, ..WRITES });
+        assert!(story.stop(), "nothing befell it");
+    }
+    assert!(!starts_without(&mut story, &away_in(all - 1 - mask), false), "{design:?}");
+}
+
 fn told(seed: u64, tell: impl Fn(Design, u64)) {
     for_seeds(2, |number| {
         for (index, design) in designs().into_iter().enumerate() {
@@ -302,6 +329,11 @@ fn an_older_copy_of_a_bitmap_file_is_not_believed() {
     told(5_340_000, is_put_back);
 }
 
+#[test]
+fn members_that_missed_what_is_in_the_bitmap_file_are_not_believed() {
+    told(5_390_000, others_went_on);
+}
+
 #[cfg(braid_hooks)]
 pub(in super::super) fn tell(seed: u64) {
     let all = designs();
@@ -315,4 +347,5 @@ pub(in super::super) fn tell(seed: u64) {
     comes_and_goes(design, seed);
     runs_without(design, seed);
     is_put_back(design, seed);
+    others_went_on(design, seed);
 }
