@@ -189,8 +189,7 @@ fn twin(layer: &Layer, access: Access, kernel: &Kernel) -> Option<Holder> {
         other.over == layer.key && overlap(&other.bytes, &layer.bytes) && may_write
     };
     let others = kernel.loops().into_iter().filter(|other| other.name != layer.above);
-    let twin = others.into_iter().find(is_twin)?;
-    Some(kernel.loop_holder(twin.name))
+    kernel.loop_holder(others.filter(is_twin))
 }
 
 /// Locks a layer as far as we may open it: none if we may not, and its locks keep no process from it.

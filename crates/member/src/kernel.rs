@@ -169,8 +169,14 @@ impl Kernel {
         Some((over, status.offset_bytes, status.length_bytes_max))
     }
 
+    /// The holder among loop devices over one thing: one that somebody uses, if there is one.
+    pub(crate) fn loop_holder(&self, loops: impl Iterator<Item = Attached>) -> Option<Holder> {
+        let holders = loops.map(|attached| self.as_holder(attached.name));
+        holders.min_by_key(|holder| matches!(holder, Holder::LoopDevice { user: None, .. }))
+    }
+
     /// A loop device as a holder, with who uses it in turn.
-    pub(crate) fn loop_holder(&self, name: String) -> Holder {
+    fn as_holder(&self, name: String) -> Holder {
         let node = fs::metadata(self.node_of(&name)).ok();
         let user = node.and_then(|node| {
             let key = key_of(&node)?;
@@ -318,8 +324,7 @@ impl Kernel {
 
     fn loop_device_over(&self, key: IdentityKey, related: &[Named]) -> Option<Holder> {
         let is_ours = |attached: &Attached| is_one_of(attached.over, key, related);
-        let attached = self.loops().into_iter().find(is_ours)?;
-        Some(self.loop_holder(attached.name))
+        self.loop_holder(self.loops().into_iter().filter(is_ours))
     }
 
     fn proc_lines(&self, name: &str) -> Vec<String> {

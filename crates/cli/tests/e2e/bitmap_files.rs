@@ -110,8 +110,9 @@ fn a_bitmap_moves_into_a_file_and_back_under_a_client() {
         assert_eq!(file_of(&array), file.map_or(Value::Null, |file| json!(text(file))));
         assert_eq!(set(&array, words)["changed"], json!({}), "it is so already: {words:?}");
         std::thread::sleep(Duration::from_millis(60));
-        let _gone = is_third.then(|| std::fs::remove_file(&third).expect("it was made there"));
     }
+    // Before it was given up it would have been missed.
+    std::fs::remove_file("third.bitmap").expect("it was made there");
     set(&array, &["consistency=log", &format!("bitmap-file={}", array.path("last").display())]);
     served.kill();
     is_over.store(true, Ordering::Release);
@@ -256,7 +257,7 @@ fn a_file_that_cannot_be_had_is_refused_and_nothing_is_changed() {
     assert_eq!((kept(&array).0, file_of(&array)), ("bitmap".to_owned(), json!(text(&fresh))));
     // It is no member: nothing that is said of members takes it away.
     assert_eq!(done(&array, &["remove", "tank", "failed"])["members"], json!([]));
-    refused(&array, &["remove", "tank", text(&fresh)], "B049", 12);
+    refused(&array, &["remove", "tank", text(&fresh)], "B049", 1);
     assert_eq!(file_of(&array), json!(text(&fresh)));
     served.stop();
     let none = Array::create(RAID_0);
