@@ -25,6 +25,8 @@ use crate::{crash, fuzz, lab, models, oracle, packages, remedies, sim, tidy};
 
 /// What the whole may take on two cores; a longer run is said at the end.
 const BUDGET: Duration = Duration::from_secs(25 * 60);
+/// Tests at a time for each core: those that serve arrays wait more than they compute.
+const TESTS_PER_CORE: usize = 2;
 /// How long the simulator's random worlds run here.
 const SIM_SECONDS: u64 = 10;
 /// How long `braid serve` is killed and restarted here.
@@ -175,6 +177,8 @@ fn test() -> Result<Ending> {
     let mut command = command(&["test", "--workspace"]);
     let notes = remedies::begin()?;
     command.env(braid_needs::VARIABLE, braid_needs::found()).env(remedies::VARIABLE, &notes);
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    command.env("RUST_TEST_THREADS", (cores * TESTS_PER_CORE).to_string());
     let mut child = command.stdout(Stdio::piped()).spawn().context("cargo test")?;
     let output = child.stdout.take().context("the output of cargo test")?;
     let mut counts = Counts::default();

@@ -249,8 +249,8 @@ fn print_marks() -> Result<(), String> {
     if !braid_hooks::ARE_HERE {
         return Err("this build has no marks: RUSTFLAGS=\"--cfg braid_hooks\"".to_owned());
     }
-    #[cfg(braid_hooks)]
-    braid_sim::stories::asked_for();
+    // What only a person asks for is in stories, not in random worlds.
+    braid_sim::stories::tell();
     let visits = braid_hooks::visits();
     for (point, count) in Point::ALL.iter().zip(&visits.points) {
         println!("{count:>12} {:<24} {}", point.name(), point.text());

@@ -504,10 +504,9 @@ impl Array {
             self.log_change.is_said();
         }
         // A sweep may wait for shards that wait for bits.
-        if self.bitmap_change.is_left()
-            && !planted(Bug::LeftFileHoldsUp)
-            && let Some(intent) = self.intent.as_mut().filter(|_| self.bitmap_file.is_some())
-        {
+        let is_left = self.bitmap_change.is_left() && self.bitmap_file.is_some();
+        let is_left = spoiled(Bug::LeftFileHoldsUp, is_left, false);
+        if let Some(intent) = self.intent.as_mut().filter(|_| is_left) {
             intent.holds_nobody_up();
             self.condition.unpublished = true;
         }

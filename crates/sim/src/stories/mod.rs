@@ -21,6 +21,34 @@ mod tests;
 /// Sectors of a chunk of the smallest array.
 const CHUNK: u64 = 8;
 
+/// Stories by chapters: the name, and what tells them. Where bugs are planted, one that only stories notice is looked for in its
+/// chapter first.
+#[cfg(braid_hooks)]
+pub const CHAPTERS: &[(&str, fn())] = &[
+    ("replays", replays),
+    // What chance meets in one of ten thousand worlds.
+    ("repair", crate::work_tests::repair::tell),
+    ("flush", || (0..20).for_each(tests::replaced_while_a_flush_waits)),
+    // What only a person asks for, and random worlds have no person: a check, a repair, a member that is to fail or to be
+    // replaced; and what they meet too seldom.
+    ("rot", || tests::rotten_chunks_are_mended(0, 4)),
+    ("failed", || tests::failed_by_person(0)),
+    ("replacements", tests::tell_of_replacements),
+    ("bitmaps", || (0..40).for_each(tests::tell_of_bitmaps)),
+    ("lockless", || (0..40).for_each(tests::tell_of_lockless_bitmaps)),
+    ("parity-logs", || (0..120).for_each(tests::tell_of_parity_logs)),
+    ("log-changes", || (0..120).for_each(tests::tell_of_log_changes)),
+    ("journals", || (0..60).for_each(tests::tell_of_journals)),
+    ("bitmap-files", || (0..60).for_each(tests::tell_of_bitmap_files)),
+    ("ahead", tests::tell_of_what_is_read),
+    ("unmade", tests::tell_of_what_cannot_be_made),
+    ("named", tests::tell_of_what_is_named),
+    ("losses", losses),
+];
+/// Stories by chapters: those that a build without hooks tells in one go, beside its tests.
+#[cfg(not(braid_hooks))]
+pub const CHAPTERS: &[(&str, fn())] = &[("replays", replays), ("losses", losses)];
+
 /// Tells all stories, each under many schedules.
 ///
 /// # Panics
@@ -28,14 +56,16 @@ const CHUNK: u64 = 8;
 pub fn tell() {
     // A random world before may have left rare choices switched on, under which not every step of a story is as told.
     braid_hooks::steady();
+    CHAPTERS.iter().for_each(|(_, tell)| tell());
+}
+
+/// What a start replays after a crash.
+fn replays() {
     crate::replays::tell(0..12);
-    // Where bugs are planted, the one that chance meets in one of ten thousand worlds.
-    #[cfg(braid_hooks)]
-    crate::work_tests::repair::tell();
-    #[cfg(braid_hooks)]
-    (0..20).for_each(tests::replaced_while_a_flush_waits);
-    #[cfg(braid_hooks)]
-    asked_for();
+}
+
+/// One loss after another, each under the schedules of 24 seeds.
+fn losses() {
     for seed in 0..24 {
         [false, true].into_iter().for_each(|is_logged| two_copies_one_story(seed, is_logged));
         for disk in 0..4 {
@@ -66,25 +96,6 @@ pub fn tell() {
             }
         }
     }
-}
-
-/// What only a person asks for, and random worlds have no person: a check, a repair, a member that is to fail or to be replaced;
-/// and what they meet too seldom.
-#[cfg(braid_hooks)]
-pub fn asked_for() {
-    braid_hooks::steady();
-    tests::rotten_chunks_are_mended(0, 4);
-    tests::failed_by_person(0);
-    tests::tell_of_replacements();
-    (0..40).for_each(tests::tell_of_bitmaps);
-    (0..40).for_each(tests::tell_of_lockless_bitmaps);
-    (0..120).for_each(tests::tell_of_parity_logs);
-    (0..120).for_each(tests::tell_of_log_changes);
-    (0..60).for_each(tests::tell_of_journals);
-    (0..60).for_each(tests::tell_of_bitmap_files);
-    tests::tell_of_what_is_read();
-    tests::tell_of_what_cannot_be_made();
-    tests::tell_of_what_is_named();
 }
 
 /// The array is stopped, and one disk is copied; then it is written, and stopped or killed, and the copy is put back in the place
