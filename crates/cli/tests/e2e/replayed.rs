@@ -95,6 +95,20 @@ fn replayed(array: &Array, words: &[&str], members: &[PathBuf]) -> Value {
     serde_json::from_str(ran.stdout.lines().last().unwrap_or_default()).expect("an object")
 }
 
+/// Nobody writes meanwhile.
+#[test]
+fn what_was_replayed_is_not_replayed_at_the_next_start() {
+    let CutOff { array, .. } = cut_off(|_| {});
+    let says_clean = || member(&array, 0)[SUPERBLOCK + 208..SUPERBLOCK + 216] == [0xff; 8];
+    assert!(!says_clean());
+    let mut served = array.serve();
+    assert_eq!(served.wait_for("replayed")["where"], "members");
+    served.stop();
+    assert!(says_clean(), "it was stopped in order");
+    let ran = array.braid(&["replay"], &array.members);
+    assert!(ran.stdout.contains("\"replayed\":null"), "{ran:?}");
+}
+
 #[test]
 fn what_a_log_protects_is_read_without_a_member_and_nothing_is_written() {
     needs!("nbdcopy");

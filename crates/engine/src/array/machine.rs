@@ -229,6 +229,8 @@ impl Array {
         assert!(has_intent || intent.is_none(), "a bitmap says where redundancy may not agree");
         let is_degraded = roster.missing_count() > 0;
         let is_dirty = has_intent && (setup.is_unclean || setup.resync_offset != u64::MAX);
+        // Superblocks say active, and nothing is in doubt any more: what was replayed is not to be replayed at the next start.
+        let is_settled = is_dirty && setup.resync_offset == u64::MAX;
         let mut array = Self {
             geometry: Arc::new(setup.geometry),
             setup: Setup {
@@ -244,7 +246,7 @@ impl Array {
             condition: Condition {
                 unpublished: true,
                 resync_offset: setup.resync_offset,
-                changes: u64::from(begins_anew),
+                changes: u64::from(begins_anew || is_settled),
                 changes_recorded: 0,
                 on_disk: if has_intent { Activity::Clean } else { Activity::NotKept },
                 write_wanted: false,
