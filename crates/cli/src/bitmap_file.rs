@@ -12,6 +12,7 @@ use braid_ondisk::{BITMAP_FILE_BYTES_MIN, BitmapFile, BitmapSuperblock, Unvalida
 
 use crate::error::CliError;
 use crate::probe::{io_error, open_error, open_member};
+use crate::state::remove_files;
 
 /// Opens one and reads what is in it.
 ///
@@ -58,10 +59,18 @@ fn lengthen(path: &Path, access: Access) {
     }
 }
 
-/// Makes an empty one for this bitmap.
+/// Makes an empty one for this bitmap. All of it is written: md asks the file system where its blocks are, writes them itself, and takes no
+/// file with holes; and a file system that is full later costs the array no bitmap.
 ///
 /// # Errors
 /// There is a file of this name, or none can be made.
 pub(crate) fn create(path: &Path, bitmap: &BitmapSuperblock) -> Result<Box<dyn Member>, CliError> {
-    create_file(path, BitmapFile::bytes_for(bitmap)).map_err(|error| open_error(&error))
+    let size_bytes = BitmapFile::bytes_for(bitmap);
+    let device = create_file(path, size_bytes).map_err(|error| open_error(&error))?;
+    let zeroes = vec![0; usize::try_from(size_bytes).expect("a bitmap is small")];
+    let written = device.write_at(&zeroes, 0, false).and_then(|()| device.flush());
+    written.map(|()| device).map_err(|error| {
+        remove_files(&[path.to_path_buf()]);
+        io_error(&path.display().to_string(), "writing", &error)
+    })
 }

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use super::cpio::Archive;
 
 /// In this order each module finds what it needs already inserted.
-const MODULES: [&str; 22] = [
+const MODULES: [&str; 26] = [
     "virtio_ring",
     "virtio",
     "virtio_pci_modern_dev",
@@ -23,6 +23,10 @@ const MODULES: [&str; 22] = [
     "virtio_blk",
     "virtio_console",
     "crc32c_generic",
+    "crc16",
+    "mbcache",
+    "jbd2",
+    "ext4",
     "libcrc32c",
     "xor",
     "raid6_pq",

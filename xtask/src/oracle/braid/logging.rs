@@ -44,7 +44,7 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
         let own = folder.join(&name);
         std::fs::create_dir_all(&own)?;
         let made = make(program, level, slots, &own).with_context(|| name.clone())?;
-        let images = replaying::braid_killed(program, &made, number, &own)?;
+        let images = replaying::braid_killed(program, &[], &made, number, &own)?;
         ensure!(replaying::is_dirty(&images)?, "{name}: braid was not writing");
         tally.count("crashes of braid with its own log", 1);
         let crash = Left { name, level, slots, images };

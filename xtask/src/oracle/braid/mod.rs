@@ -8,6 +8,7 @@
 //! examining   `mdadm --examine` against `braid examine`, and braid's arrays against md's
 //! older       what newer kernels write and this one refuses, and what `braid set kernel-compat` makes of it
 //! bitmaps     md is killed while it writes an array with a bitmap -> braid resyncs by it -> md checks; and bitmaps that come and go
+//! files       bitmaps in files: md is killed and braid goes on by one, and the other way round
 //! policies    partial parity logs that come and go on a running array -> md takes them, and the other way round
 //! replaying   md is killed while it writes a partial parity log; a member is withheld
 //! logging     braid is killed while it writes its own log; members are withheld, and md goes on in between
@@ -28,6 +29,7 @@ mod array;
 mod bitmaps;
 mod crashes;
 mod examining;
+mod files;
 mod handover;
 mod journaling;
 mod killed;
@@ -105,6 +107,8 @@ pub(crate) fn run(bench: &Bench, made: &[Made], begun: Instant) -> Result<String
     told(&tally.line(&through::COUNTS));
     bitmaps::run(bench, &tally)?;
     told(&tally.line(&bitmaps::COUNTS));
+    files::run(bench, &program, &tally)?;
+    told(&tally.line(&files::COUNTS));
     policies::run(bench, &tally)?;
     told(&tally.line(&policies::COUNTS));
     crashes::run(bench, &program, ("bitmap-5", 1), &tally)?;
@@ -127,6 +131,8 @@ pub(crate) fn run_bitmaps(bench: &Bench) -> Result<String> {
     println!("{}", tally.line(&policies::COUNTS));
     bitmaps::run(bench, &tally)?;
     println!("{}", tally.line(&bitmaps::COUNTS));
+    files::run(bench, &Program::build()?, &tally)?;
+    println!("{}", tally.line(&files::COUNTS));
     tally.close()
 }
 

@@ -98,13 +98,18 @@ impl Program {
     }
 
     /// Serves the array while `qemu-io` does what a file tells it to, and is killed in the middle of that.
-    pub(super) fn killed_under(&self, images: &[PathBuf], commands: &Path) -> Result<()> {
+    pub(super) fn killed_under(
+        &self,
+        words: &[&str],
+        images: &[PathBuf],
+        commands: &Path,
+    ) -> Result<()> {
         let load = format!(
             "qemu-io -t none -f raw \"$uri\" < '{}' > /dev/null 2>&1 & sleep 0.3; kill -9 $PPID",
             commands.display()
         );
         let mut serve = self.command(images);
-        serve.arg("serve").args(["--run", &load]).args(images);
+        serve.arg("serve").args(words).args(["--run", &load]).args(images);
         let ended = serve.output().context("braid serve")?;
         let words = String::from_utf8_lossy(&ended.stderr).into_owned();
         ensure!(ended.status.signal() == Some(9), "it was to be killed: {words}");
@@ -118,19 +123,28 @@ impl Program {
         (slot, device): (usize, &Path),
         source: &Path,
     ) -> Result<()> {
-        let folder = images.first().and_then(|image| image.parent()).context("no image")?;
-        let socket = format!("nbd+unix:///?socket={}", folder.join("nbd.sock").display());
-        let braid = format!("'{}'", self.path.display());
         let load = format!(
-            "set -e; {braid} fail tank {slot}; {braid} remove tank {slot}; {braid} add tank '{}'; nbdcopy --flush '{}' \"$uri\"; \
-             {braid} wait tank --for rebuild",
+            "set -e; \"$BRAID\" fail tank {slot}; \"$BRAID\" remove tank {slot}; \"$BRAID\" add tank '{}'; \
+             nbdcopy --flush '{}' \"$uri\"; \"$BRAID\" wait tank --for rebuild",
             device.display(),
             source.display()
         );
+        self.serve_with_tool(&[], images, &load).context("a rebuild")
+    }
+
+    /// Serves the array with these words while a shell does what is said, which has `$BRAID` to talk to the server.
+    pub(super) fn serve_with_tool(
+        &self,
+        words: &[&str],
+        images: &[PathBuf],
+        load: &str,
+    ) -> Result<()> {
+        let folder = images.first().and_then(|image| image.parent()).context("no image")?;
+        let socket = format!("nbd+unix:///?socket={}", folder.join("nbd.sock").display());
         let mut serve = self.command(images);
-        serve.env("BRAID_RUNTIME_DIR", folder.join("run"));
-        serve.args(["serve", "--nbd", &socket, "--run", &load]).args(images);
-        output(&mut serve).map(drop).context("braid serve, and a rebuild")
+        serve.env("BRAID_RUNTIME_DIR", folder.join("run")).env("BRAID", &self.path);
+        serve.args(["serve", "--nbd", &socket]).args(words).args(["--run", load]).args(images);
+        output(&mut serve).map(drop).context("braid serve")
     }
 
     /// `braid replay` onto the images.

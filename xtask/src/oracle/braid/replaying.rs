@@ -71,7 +71,7 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
     for number in 0..crashes() {
         left.push(killed(bench, &made, number, &folder)?);
         let name = format!("braid-killed-{number}");
-        let images = braid_killed(program, &made, number, &folder)?;
+        let images = braid_killed(program, &[], &made, number, &folder)?;
         ensure!(is_dirty(&images)?, "{name}: braid was not writing");
         left.push(Crash { name, images, is_lost_by_md: false });
     }
@@ -121,6 +121,7 @@ fn killed(bench: &Bench, made: &[PathBuf], number: usize, folder: &Path) -> Resu
 /// Braid is writing an array of three columns of data when it is killed: the same blocks, with something else in them.
 pub(super) fn braid_killed(
     program: &Program,
+    words: &[&str],
     made: &[PathBuf],
     number: usize,
     folder: &Path,
@@ -134,7 +135,7 @@ pub(super) fn braid_killed(
     let write = |block: &u64| format!("aio_write -q -P 170 {} {BLOCK}\n", block * BLOCK as u64);
     let commands = folder.join(format!("{name}-commands"));
     std::fs::write(&commands, blocks.iter().map(write).collect::<String>())?;
-    program.killed_under(&images, &commands).context(name)?;
+    program.killed_under(words, &images, &commands).context(name)?;
     Ok(images)
 }
 

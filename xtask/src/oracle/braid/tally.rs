@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 const ARRAYS_MIN: usize = 120;
 
 /// What is counted, in the order in which the closing line says it.
-const COUNTS: [&str; 56] = [
+const COUNTS: [&str; 63] = [
     "reads by braid, healthy",
     "reads by braid, with losses",
     "read over NBD",
@@ -63,6 +63,13 @@ const COUNTS: [&str; 56] = [
     "bitmaps that braid made on a running array and md took",
     "of them after a crash",
     "bitmaps that md made or removed and braid took",
+    "crashes of md with a bitmap file",
+    "crashes of braid with a bitmap file",
+    "bits that are set in files after crashes",
+    "bits in these files",
+    "sectors that nobody wrote, wrong with a file",
+    "mismatches that md's check finds with a file",
+    "bitmap files that md took from braid, and braid from md",
     "crashes of md under a policy",
     "sectors that nobody wrote, wrong under md, by policy",
     "sectors that nobody wrote, wrong under braid, by policy",

@@ -1,0 +1,282 @@
+//! Bitmap files: md is killed while it writes arrays whose bitmap is in one, and braid goes on by it; braid is killed so, with its own log
+//! in the file, and md goes on by the bitmap.
+//!
+//! ```text
+//!   md makes and fills ─▶ md is writing, killed ─▶ braid resyncs what bits name, stops ─┐
+//!   braid makes and fills ─▶ braid is writing, killed ─┬────────────────────────────────┴▶ md takes array and file, resyncs, reads, checks,
+//!                                                      │                                    writes, stops ─▶ braid reads
+//!                                                      └▶ without each member: braid serve --read-only, nothing that nobody wrote is wrong
+//! ```
+//!
+//! md finds the blocks of the file by its file system, here ext2 on a drive of its own, and writes them itself.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::super::drive::Member;
+use super::super::guest::{Case, Ending, Storm};
+use super::super::initramfs::output;
+use super::super::pattern;
+use super::super::report::CaseReport;
+use super::super::suite::Bench;
+use super::program::Program;
+use super::replaying::{self, MEMBER_SECTORS, NEW, OLD};
+use super::tally::Tally;
+use super::{killed, names, present};
+
+/// Arrays that md makes: level, members, metadata.
+const MDS: [(&str, usize, &str); 2] = [("1", 2, "1.2"), ("5", 4, "1.0")];
+/// Those that braid makes.
+const BRAIDS: [(&str, usize, &str); 1] = [("5", 4, "1.0")];
+/// What md writes when it has the array.
+const AFTER: u64 = 79;
+/// The length of a file system for one file.
+const FILE_SYSTEM_BYTES: u64 = 8 << 20;
+/// What is told of it.
+pub(super) const COUNTS: [&str; 7] = [
+    "crashes of md with a bitmap file",
+    "crashes of braid with a bitmap file",
+    "bits that are set in files after crashes",
+    "bits in these files",
+    "sectors that nobody wrote, wrong with a file",
+    "mismatches that md's check finds with a file",
+    "bitmap files that md took from braid, and braid from md",
+];
+
+/// An array that is left, with its file.
+struct Left {
+    name: String,
+    slots: usize,
+    images: Vec<PathBuf>,
+    file: PathBuf,
+}
+
+/// Makes crashes, and has the other go on.
+pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
+    let folder = bench.folder.join("files");
+    std::fs::remove_dir_all(&folder).ok();
+    let mut all = of_md(bench, program, &folder, tally)?;
+    for (number, shape) in BRAIDS.into_iter().enumerate() {
+        let name = format!("file-braid-{}", shape.0);
+        let own = folder.join(&name);
+        std::fs::create_dir_all(&own)?;
+        let left = of_braid(program, &name, (number, shape), &own).with_context(|| name.clone())?;
+        tally.count("crashes of braid with a bitmap file", 1);
+        if tally.check(&name, withheld(program, &left, &own, tally)).is_some() {
+            all.push(left);
+        }
+    }
+    let taken = taken_by_md(bench, &all, &folder, tally)?;
+    for left in taken {
+        let went = reads_alike(program, &left, &folder);
+        let is_well = tally.check(&left.name, went).is_some();
+        tally
+            .count("bitmap files that md took from braid, and braid from md", usize::from(is_well));
+    }
+    Ok(())
+}
+
+/// Arrays that md made, and was writing when QEMU was killed; braid has resynced what their files name.
+fn of_md(bench: &Bench, program: &Program, folder: &Path, tally: &Tally) -> Result<Vec<Left>> {
+    let empty = empty_file_system(folder)?;
+    let case = |(level, slots, metadata): (&str, usize, &str)| {
+        let chunk = if level == "1" { "" } else { "--chunk=64" };
+        let script = format!(
+            "{}mdadm --create $A --run --name=tank --metadata={metadata} --level={level} --raid-devices={slots} \
+             --homehost=oracle --assume-clean {chunk} --bitmap=/mnt/tank --bitmap-chunk=64K {}\n\
+             agent fill $A {OLD}\nmdadm --stop $A\numount /mnt\n",
+            mount(slots + 1),
+            names(slots)
+        );
+        let mut members = vec![Member::zeros(MEMBER_SECTORS); slots];
+        members.push(Member::image(&empty)?);
+        Ok(Case { name: format!("file-md-{level}"), members, script })
+    };
+    let cases = MDS.into_iter().map(case).collect::<Result<Vec<_>>>()?;
+    let made = folder.join("made");
+    let report = bench.run(cases, Ending::PowerOff, &made)?;
+    let mut left = Vec::new();
+    for (level, slots, _) in MDS {
+        let name = format!("file-md-{level}");
+        report.cases[&name].succeeded()?;
+        let mut images: Vec<PathBuf> =
+            (0..=slots).map(|at| made.join(format!("{name}/{at}.img"))).collect();
+        let script = format!(
+            "{}mdadm --assemble $A --bitmap=/mnt/tank {}\nagent storm $A {NEW} </dev/null 3>&- &\n",
+            mount(slots + 1),
+            names(slots)
+        );
+        let lasting = Duration::from_millis(4000);
+        let storm = Storm { images: &images, writes_per_second: 150, script: &script, lasting };
+        bench.guest.storm(&storm, &folder.join(format!("{name}-guest")))?;
+        tally.count("crashes of md with a bitmap file", 1);
+        let file_system = images.pop().context("the file system comes last")?;
+        let file = folder.join(format!("{name}.bitmap"));
+        let dump = format!("dump /tank {}", file.display());
+        output(Command::new("/sbin/debugfs").args(["-R", &dump]).arg(&file_system))?;
+        let one = Left { name, slots, images, file };
+        if tally.check(&one.name, resynced(program, &one, folder, tally)).is_some() {
+            left.push(one);
+        }
+    }
+    Ok(left)
+}
+
+/// Braid resyncs what bits name, reads all of it, and stops.
+fn resynced(program: &Program, left: &Left, folder: &Path, tally: &Tally) -> Result<()> {
+    let said = output(Command::new("/sbin/mdadm").arg("--examine-bitmap").arg(&left.file))?;
+    count_bits(&String::from_utf8_lossy(&said), tally)?;
+    let target = folder.join("content");
+    let load =
+        format!("\"$BRAID\" wait tank --timeout 90 && nbdcopy \"$uri\" '{}'", target.display());
+    program.serve_with_tool(
+        &["--bitmap-file", &left.file.display().to_string()],
+        &left.images,
+        &load,
+    )?;
+    let (untouched, _) = pattern::wrong(OLD, NEW, 0, &std::fs::read(&target)?);
+    std::fs::remove_file(&target)?;
+    tally.count("sectors that nobody wrote, wrong with a file", usize::try_from(untouched)?);
+    ensure!(untouched == 0, "{untouched} sectors that nobody wrote are wrong");
+    Ok(())
+}
+
+/// What `mdadm --examine-bitmap` says: some bits are set, and not all.
+fn count_bits(said: &str, tally: &Tally) -> Result<()> {
+    let line = said.lines().find(|line| line.trim_start().starts_with("Bitmap"));
+    let line = line.with_context(|| format!("no bits in {said}"))?;
+    let numbers: Vec<usize> =
+        line.split_whitespace().filter_map(|word| word.parse().ok()).take(2).collect();
+    let [all, set] = numbers[..] else { anyhow::bail!("no numbers in {line}") };
+    ensure!(set > 0 && set < all, "{set} of {all} bits are set: the trial shows nothing");
+    tally.count("bits that are set in files after crashes", set);
+    tally.count("bits in these files", all);
+    Ok(())
+}
+
+/// An array of braid's with its log in a file, which was being written when braid was killed.
+fn of_braid(
+    program: &Program,
+    name: &str,
+    (number, (level, slots, metadata)): (usize, (&str, usize, &str)),
+    folder: &Path,
+) -> Result<Left> {
+    let images: Vec<PathBuf> = (0..slots).map(|slot| folder.join(format!("{slot}.img"))).collect();
+    let file = folder.join("tank.bitmap");
+    let size = format!("{}K", MEMBER_SECTORS / 2);
+    let with_file = ["--bitmap-file".to_owned(), file.display().to_string()];
+    let with_file: Vec<&str> = with_file.iter().map(String::as_str).collect();
+    let words =
+        ["--level", level, "--metadata", metadata, "--chunk", "64K", "--member-size", &size];
+    program.create_with(&[&words[..], &with_file, &["--bitmap-chunk", "64K"]].concat(), &images)?;
+    let source = folder.join("content");
+    std::fs::write(&source, killed::stream_of(&images, OLD)?)?;
+    // Superblocks say clean some time after the last write, and bits are cleared then.
+    let load = format!("nbdcopy --flush '{}' \"$uri\"", source.display());
+    program.serve_with_tool(&with_file, &images, &load)?;
+    std::fs::remove_file(&source)?;
+    let images = replaying::braid_killed(program, &with_file, &images, number, folder)?;
+    Ok(Left { name: name.to_owned(), slots, images, file })
+}
+
+/// Nothing that nobody was writing is wrong, whoever is missing.
+fn withheld(program: &Program, left: &Left, folder: &Path, tally: &Tally) -> Result<()> {
+    let target = folder.join("content");
+    for missing in 0..left.slots {
+        copy_out(program, left, &[missing], &target)?;
+        let (untouched, _) = pattern::wrong(OLD, NEW, 0, &std::fs::read(&target)?);
+        tally.count("sectors that nobody wrote, wrong with a file", usize::try_from(untouched)?);
+        ensure!(untouched == 0, "without {missing}: {untouched} sectors are wrong");
+    }
+    Ok(std::fs::remove_file(&target)?)
+}
+
+/// md takes each with its file, checks it, writes in places, and stops in order. Those with which all went well, as it left them.
+fn taken_by_md(bench: &Bench, all: &[Left], folder: &Path, tally: &Tally) -> Result<Vec<Left>> {
+    let empty = empty_file_system(folder)?;
+    let case = |left: &Left| {
+        let (members, raw) = (names(left.slots), left.slots + 2);
+        let script = format!(
+            "{}dd if=$M{raw} of=/mnt/tank bs=64k\nsync\ntext bitmap mdadm --examine-bitmap /mnt/tank\n\
+             mdadm --assemble $A --bitmap=/mnt/tank {members}\nstate\n\
+             read -r place <\"/sys/block/$D/md/bitmap/location\"\nvalue place \"$place\"\nidle\n\
+             value wrong \"$(agent wrong $A {OLD} {NEW})\"\nscrub mismatch_cnt\nagent scribble $A {AFTER} 60\n\
+             content sha256\nmdadm --stop $A\ndd if=/mnt/tank of=$M{raw} bs=64k\numount /mnt\n",
+            mount(left.slots + 1),
+        );
+        let images = left.images.iter().chain([&empty, &left.file]);
+        let members = images.map(|image| Member::image(image)).collect::<Result<_>>()?;
+        Ok(Case { name: left.name.clone(), members, script })
+    };
+    let cases = all.iter().map(case).collect::<Result<Vec<_>>>()?;
+    let taken = folder.join("taken");
+    let report = bench.run(cases, Ending::PowerOff, &taken)?;
+    let mut well = Vec::new();
+    for Left { name, slots, .. } in all {
+        let was_killed = name.contains("braid");
+        let went = judge(&report.cases[name], was_killed, tally);
+        if tally.check(name, went).is_some() {
+            let image = |at: usize| taken.join(format!("{name}/{at}.img"));
+            let (images, file) = ((0..*slots).map(image).collect(), image(slots + 1));
+            well.push(Left { name: name.clone(), slots: *slots, images, file });
+        }
+    }
+    Ok(well)
+}
+
+/// What md says of one; of an array that braid was killed under, bits are set.
+fn judge(case: &CaseReport, was_killed: bool, tally: &Tally) -> Result<()> {
+    case.succeeded()?;
+    if was_killed {
+        count_bits(case.text("bitmap")?, tally)?;
+    }
+    ensure!(case.value("place")? == "file", "md has its bitmap at {}", case.value("place")?);
+    let wrong = case.value("wrong")?;
+    ensure!(wrong.starts_with("0 "), "md reads something else: {wrong}");
+    let found: usize = case.value("mismatch_cnt")?.parse()?;
+    tally.count("mismatches that md's check finds with a file", found);
+    ensure!(found == 0, "md's check finds {found}");
+    Ok(())
+}
+
+/// What md left is the same whoever is missing; served with its file it has that, and is in sync.
+fn reads_alike(program: &Program, left: &Left, folder: &Path) -> Result<()> {
+    let target = folder.join("content");
+    copy_out(program, left, &[], &target)?;
+    let whole = std::fs::read(&target)?;
+    for missing in 0..left.slots {
+        copy_out(program, left, &[missing], &target)?;
+        ensure!(std::fs::read(&target)? == whole, "without {missing} it is something else");
+    }
+    std::fs::remove_file(&target)?;
+    let load = "\"$BRAID\" get tank bitmap-file && \"$BRAID\" check tank";
+    program.serve_with_tool(
+        &["--bitmap-file", &left.file.display().to_string()],
+        &left.images,
+        load,
+    )
+}
+
+fn copy_out(program: &Program, left: &Left, missing: &[usize], target: &Path) -> Result<()> {
+    let words = ["--read-only", "--bitmap-file", &left.file.display().to_string()];
+    let load = format!("nbdcopy \"$uri\" '{}'", target.display());
+    program.serve_with_tool(&words, &present(&left.images, missing), &load)
+}
+
+/// An ext2 file system with nothing in it.
+fn empty_file_system(folder: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(folder)?;
+    let image = folder.join("empty.ext2");
+    let file = std::fs::File::create(&image)?;
+    file.set_len(FILE_SYSTEM_BYTES)?;
+    output(Command::new("/sbin/mkfs.ext2").args(["-q", "-F", "-b", "4096"]).arg(&image))?;
+    Ok(image)
+}
+
+/// Script: this member is mounted at /mnt.
+fn mount(member: usize) -> String {
+    format!("mkdir -p /mnt\nmount -t ext2 $M{member} /mnt\n")
+}
