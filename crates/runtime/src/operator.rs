@@ -82,7 +82,7 @@ pub enum RemoveError {
 impl Volume {
     /// A device becomes a member: it waits as a spare, and takes a slot that has none, `wanted` if that is one; then it is
     /// recovered. Whatever it held is lost when the array first writes to it. `named` hears its name before the array knows it: no
-    /// notice names a member that nobody could have heard of.
+    /// notice names a member that nobody could have heard of. Returns when superblocks name it, if all members answer soon.
     ///
     /// # Errors
     /// It does not fit, or the array takes none. Nothing was written to it then.
@@ -108,6 +108,8 @@ impl Volume {
             SpareSetup { id, device_number: number, bad_log_sectors, tears, returns, parity_log };
         let change = MemberChange::Add(newcomer, wanted);
         core.change_members(change).inspect_err(|_| core.close_member(id))?;
+        // If a member does not answer for now, it is told later.
+        let _in_time = core.comes_to(Array::tells_all);
         Ok(id)
     }
 

@@ -762,6 +762,12 @@ impl Array {
         self.roster.all().collect()
     }
 
+    /// Whether superblocks tell all that has changed: who came, and how far jobs are.
+    #[must_use]
+    pub fn tells_all(&self) -> bool {
+        self.condition.changes == self.condition.changes_recorded
+    }
+
     /// The member that is to take the place of the one in `slot`, or is wanted to.
     #[must_use]
     pub fn replacement_of(&self, slot: Slot) -> Option<MemberId> {
