@@ -186,6 +186,28 @@ fn a_bitmap_file_that_is_needed_is_asked_for() {
     served.stop();
 }
 
+/// Backups of all members, on a host that has seen nothing of what was written since.
+#[test]
+fn members_that_are_older_than_their_bitmap_file_are_refused() {
+    let (array, file) = Array::create_with_file(RAID_5, &[]);
+    let read = |member: &PathBuf| std::fs::read(member).expect("a member");
+    let old: Vec<Vec<u8>> = array.members.iter().map(read).collect();
+    for version in 1..3 {
+        let served = serve(&array, &file, &array.members);
+        Client::connect(&served.socket, PATIENCE).write(0, &block(0, version));
+        served.stop();
+    }
+    for (member, bytes) in array.members.iter().zip(old) {
+        std::fs::write(member, bytes).expect("a member");
+    }
+    std::fs::remove_dir_all(array.path("state")).expect("what braid remembers");
+    let error = array.serve_refused(&["--bitmap-file", text(&file)], &array.members);
+    error.is("B028", 12);
+    assert!(error.json["cause"].to_string().contains("the members here"), "{}", error.json);
+    array.follow(&error.json, "See what it is");
+    array.follow(&error.json, "Go on from these, without what they missed");
+}
+
 #[test]
 fn a_file_that_is_none_of_this_arrays_is_refused_with_what_to_do() {
     let (array, file) = Array::create_with_file(RAID_5, &[]);
