@@ -118,7 +118,7 @@ impl Array {
                 // could be cut when some call the old one out, and the new one's own still says that it holds little.
                 Action::Replace => {
                     let filled = self.roster.filled().expect("one holds all");
-                    let is_said = self.condition.changes == self.condition.changes_recorded;
+                    let is_said = self.tells_all();
                     let is_said = spoiled(Bug::ReplacesEarly, is_said, true);
                     assert!(is_said, "superblocks say so");
                     self.roster.replace(filled);
@@ -687,7 +687,7 @@ impl Array {
     }
 
     fn job_step(&mut self, now: Instant) {
-        let has_unrecorded = self.condition.changes != self.condition.changes_recorded;
+        let has_unrecorded = !self.tells_all();
         let mut jobs = std::mem::take(&mut self.jobs);
         let ground = self.ground();
         let mut effects = SmallVec::<[ArrayEffect; 2]>::new();

@@ -56,7 +56,7 @@ impl Array {
             held_up: closing.is_held_up && closing.unconfirmed.is_some(),
             idle: closing.idle && condition.on_disk == Activity::Active,
             stopping: condition.stopping,
-            unsaved: condition.changes != condition.changes_recorded,
+            unsaved: !self.tells_all(),
             tail_unsaid: self.journal.as_ref().is_some_and(Journal::has_unsaid),
             replaces: self.roster.filled().is_some(),
             log_due: self.due_bad_blocks().next().is_some(),
@@ -99,8 +99,7 @@ impl Array {
 
     fn job_action(&self, now: Instant) -> JobAction {
         let ground = self.ground();
-        let has_unrecorded = self.condition.changes != self.condition.changes_recorded;
-        decide_job(&self.jobs.facts(now, &ground, has_unrecorded))
+        decide_job(&self.jobs.facts(now, &ground, !self.tells_all()))
     }
 
     fn intent_action(&self, now: Instant) -> IntentAction {

@@ -64,6 +64,7 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
         let own = folder.join(&name);
         std::fs::create_dir_all(&own)?;
         let left = of_braid(program, &name, (number, shape), &own).with_context(|| name.clone())?;
+        count_bits(&left.file, tally).with_context(|| name.clone())?;
         tally.count("crashes of braid with a bitmap file", 1);
         if tally.check(&name, withheld(program, &left, &own, tally)).is_some() {
             all.push(left);
@@ -127,8 +128,7 @@ fn of_md(bench: &Bench, program: &Program, folder: &Path, tally: &Tally) -> Resu
 
 /// Braid resyncs what bits name, reads all of it, and stops.
 fn resynced(program: &Program, left: &Left, folder: &Path, tally: &Tally) -> Result<()> {
-    let said = output(Command::new("/sbin/mdadm").arg("--examine-bitmap").arg(&left.file))?;
-    count_bits(&String::from_utf8_lossy(&said), tally)?;
+    count_bits(&left.file, tally)?;
     let target = folder.join("content");
     let load =
         format!("\"$BRAID\" wait tank --timeout 90 && nbdcopy \"$uri\" '{}'", target.display());
@@ -145,7 +145,9 @@ fn resynced(program: &Program, left: &Left, folder: &Path, tally: &Tally) -> Res
 }
 
 /// What `mdadm --examine-bitmap` says: some bits are set, and not all.
-fn count_bits(said: &str, tally: &Tally) -> Result<()> {
+fn count_bits(file: &Path, tally: &Tally) -> Result<()> {
+    let said = output(Command::new("/sbin/mdadm").arg("--examine-bitmap").arg(file))?;
+    let said = String::from_utf8_lossy(&said);
     let line = said.lines().find(|line| line.trim_start().starts_with("Bitmap"));
     let line = line.with_context(|| format!("no bits in {said}"))?;
     let numbers: Vec<usize> =
@@ -200,7 +202,7 @@ fn taken_by_md(bench: &Bench, all: &[Left], folder: &Path, tally: &Tally) -> Res
     let case = |left: &Left| {
         let (members, raw) = (names(left.slots), left.slots + 2);
         let script = format!(
-            "{}dd if=$M{raw} of=/mnt/tank bs=64k\nsync\ntext bitmap mdadm --examine-bitmap /mnt/tank\n\
+            "{}dd if=$M{raw} of=/mnt/tank bs=64k\nsync\n\
              mdadm --assemble $A --bitmap=/mnt/tank {members}\nstate\n\
              read -r place <\"/sys/block/$D/md/bitmap/location\"\nvalue place \"$place\"\nidle\n\
              value wrong \"$(agent wrong $A {OLD} {NEW})\"\nscrub mismatch_cnt\nagent scribble $A {AFTER} 60\n\
@@ -216,8 +218,7 @@ fn taken_by_md(bench: &Bench, all: &[Left], folder: &Path, tally: &Tally) -> Res
     let report = bench.run(cases, Ending::PowerOff, &taken)?;
     let mut well = Vec::new();
     for Left { name, slots, .. } in all {
-        let was_killed = name.contains("braid");
-        let went = judge(&report.cases[name], was_killed, tally);
+        let went = judge(&report.cases[name], tally);
         if tally.check(name, went).is_some() {
             let image = |at: usize| taken.join(format!("{name}/{at}.img"));
             let (images, file) = ((0..*slots).map(image).collect(), image(slots + 1));
@@ -227,12 +228,9 @@ fn taken_by_md(bench: &Bench, all: &[Left], folder: &Path, tally: &Tally) -> Res
     Ok(well)
 }
 
-/// What md says of one; of an array that braid was killed under, bits are set.
-fn judge(case: &CaseReport, was_killed: bool, tally: &Tally) -> Result<()> {
+/// What md says of one.
+fn judge(case: &CaseReport, tally: &Tally) -> Result<()> {
     case.succeeded()?;
-    if was_killed {
-        count_bits(case.text("bitmap")?, tally)?;
-    }
     ensure!(case.value("place")? == "file", "md has its bitmap at {}", case.value("place")?);
     let wrong = case.value("wrong")?;
     ensure!(wrong.starts_with("0 "), "md reads something else: {wrong}");
