@@ -479,6 +479,8 @@ named! {
         MadeBitmapForgetsWrites = "made-bitmap-forgets-writes",
         /// Lockless bitmap: parity that was never made to fit is modified.
         UnsyncedModified = "unsynced-modified",
+        /// Lockless bitmap: all columns that are lost anywhere in a stripe are solved for wherever one is, and parity fits what was solved for.
+        LossesJoined = "losses-joined",
         /// Lockless bitmap: where nobody wrote, what a member that sits out holds is made of parity, and parity is made to fit that.
         UnsyncedGoneAround = "unsynced-gone-around",
         /// Lockless bitmap: with the first write to it a run counts as synced.

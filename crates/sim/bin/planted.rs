@@ -77,6 +77,7 @@ const TOLD: &[(Bug, &str)] = &[
     (Bug::LogSaysGaps, "parity-logs"),
     (Bug::LogsUnawaited, "unmade"),
     (Bug::LossReportedOnce, "losses"),
+    (Bug::LossesJoined, "lockless"),
     (Bug::LossesOneByOne, "ahead"),
     (Bug::LostFileCounts, "bitmap-files"),
     (Bug::LostForGood, "losses"),

@@ -292,6 +292,7 @@ impl World {
                 disk.ills.gone = true;
                 self.engine.has_lost_cache = true;
                 self.check_confined(index);
+                self.hear_of_lies(index);
             }
             Mishap::WritesFail => disk.ills.writes_fail = true,
             Mishap::FlushesFail => disk.ills.flushes_fail = true,

@@ -8,7 +8,8 @@
 //! - without a parity column to keep (both lost), nothing is read.
 //!
 //! What is in memory costs nothing; sectors that cannot be read but are needed cost the same sectors of every other
-//! column, if P and Q suffice to solve for them. The cheaper way wins, counted in sectors and requests, of which each is worth a
+//! column, if P and Q suffice to solve for them. Each sector is solved for in the columns that lack it there and in no others: where
+//! nobody has written, a member holds other bytes than parity makes of it, and it is these that new parity is to fit. The cheaper way wins, counted in sectors and requests, of which each is worth a
 //! block ([`crate::sectors`]); rcw on a tie: it needs no old
 //! parity, so it also heals parity that is wrong. rmw is never chosen where parity is not known to
 //! agree with the data; nor where it agrees with what clients have written and with nothing else, for then a write would be left without:
@@ -17,7 +18,7 @@
 //! [check: every_plan_loads_enough, what_is_journaled_is_known_whole].
 
 use braid_geometry::{RowMap, Slot};
-use braid_hooks::{Bug, planted};
+use braid_hooks::{Bug, planted, spoiled};
 use smallvec::SmallVec;
 
 use crate::sectors::{BLOCK_SECTORS, SectorSet};
@@ -42,6 +43,12 @@ pub(super) struct ColumnFacts {
 impl ColumnFacts {
     fn at_hand(&self) -> SectorSet {
         self.loaded.union(self.readable)
+    }
+
+    /// Narrows `set` to the sectors that are at hand, or not, as `sector` is.
+    fn alike(&self, set: SectorSet, sector: SectorSet) -> SectorSet {
+        let at_hand = self.at_hand();
+        if at_hand.contains(sector) { set.common(at_hand) } else { set.without(at_hand) }
     }
 
     /// What must be read so that `needed` is in memory, in few requests.
@@ -110,7 +117,6 @@ pub(super) enum Method {
 /// Which parity solves for lost data columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recovery {
-    None,
     /// One data column, by P.
     FromP(u16),
     /// One data column, by Q; P is lost too.
@@ -123,21 +129,38 @@ impl Recovery {
     /// The data columns that are solved for.
     pub(super) fn columns(self) -> impl Iterator<Item = u16> {
         let (one, two) = match self {
-            Self::None => (None, None),
-            Self::FromP(one) | Self::FromQ(one) => (Some(one), None),
-            Self::FromBoth(one, two) => (Some(one), Some(two)),
+            Self::FromP(one) | Self::FromQ(one) => (one, None),
+            Self::FromBoth(one, two) => (one, Some(two)),
         };
-        one.into_iter().chain(two)
+        std::iter::once(one).chain(two)
+    }
+
+    pub(super) fn uses_p(&self) -> bool {
+        !matches!(self, Self::FromQ(_))
+    }
+
+    pub(super) fn uses_q(&self) -> bool {
+        !matches!(self, Self::FromP(_))
     }
 }
+
+/// What is lost in the same columns, and how it is solved for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Solution {
+    pub(super) recovery: Recovery,
+    /// Of each of its columns.
+    pub(super) sectors: SectorSet,
+}
+
+/// Nearly always there is one at most.
+type Solutions = SmallVec<[Solution; 1]>;
 
 /// What must be in memory before the batch can go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) method: Method,
-    pub(super) recovery: Recovery,
-    /// What is solved for, in each of the columns that are.
-    pub(super) solved: SectorSet,
+    /// What is solved for. No two are about the same sector.
+    pub(super) solutions: Solutions,
     /// What to read of each data column.
     pub(super) data: Few<SectorSet>,
     pub(super) p: SectorSet,
@@ -151,6 +174,13 @@ impl Plan {
         let data = slots.zip(self.data.iter().copied());
         let q = map.q_slot().map(|slot| (slot, self.q));
         data.chain([(map.p_slot(), self.p)]).chain(q)
+    }
+
+    /// What is solved for of a data column.
+    pub(super) fn solved(&self, index: u16) -> SectorSet {
+        let of_it = |one: &&Solution| one.recovery.columns().any(|column| column == index);
+        let solutions = self.solutions.iter().filter(of_it);
+        solutions.map(|one| one.sectors).fold(SectorSet::EMPTY, SectorSet::union)
     }
 
     fn sets(&self) -> impl Iterator<Item = SectorSet> {
@@ -217,8 +247,7 @@ pub(super) fn plan_whole(facts: &StripeFacts, needs_parity: bool) -> Option<Plan
     let is_there = facts.data.iter().all(is_at_hand) && (has_parity || !needs_parity);
     is_there.then(|| Plan {
         method: Method::NoParity,
-        recovery: Recovery::None,
-        solved: SectorSet::EMPTY,
+        solutions: Solutions::new(),
         data: facts.data.iter().map(|column| column.reads(window)).collect(),
         p,
         q,
@@ -251,8 +280,7 @@ pub(super) fn plan_columns(
     let q = map.q_slot().zip(facts.q.as_ref());
     Some(Plan {
         method: Method::NoParity,
-        recovery: Recovery::None,
-        solved: SectorSet::EMPTY,
+        solutions: Solutions::new(),
         data: data.map(|(slot, column)| reads(slot, column)).collect::<Option<_>>()?,
         p: reads(map.p_slot(), &facts.p)?,
         q: q.map_or(Some(SectorSet::EMPTY), |(slot, column)| reads(slot, column))?,
@@ -267,36 +295,48 @@ fn load(
 ) -> Option<Plan> {
     let lost = |column: &ColumnFacts| wanted(column).without(column.at_hand());
     let solved = facts.data.iter().map(lost).fold(SectorSet::EMPTY, SectorSet::union);
-    let recovery = if solved.is_empty() { Recovery::None } else { recovery(facts, solved)? };
+    let solutions = solve(facts, solved)?;
     // The equations run over every data column, so every other one is needed there, wanted or not.
-    let reads = |(index, column): (u16, &ColumnFacts)| {
-        let is_solved = recovery.columns().any(|one| one == index);
-        let wanted = wanted(column);
-        column.reads(if is_solved { wanted.without(solved) } else { wanted.union(solved) })
+    let reads =
+        |column: &ColumnFacts| column.reads(wanted(column).union(solved).common(column.at_hand()));
+    let parity = |column: &ColumnFacts, is_used: fn(&Recovery) -> bool| {
+        let used = solutions.iter().filter(|one| is_used(&one.recovery));
+        column.reads(used.map(|one| one.sectors).fold(SectorSet::EMPTY, SectorSet::union))
     };
-    let needs_p = matches!(recovery, Recovery::FromP(_) | Recovery::FromBoth(..));
-    let needs_q = matches!(recovery, Recovery::FromQ(_) | Recovery::FromBoth(..));
-    let parity = |needs: bool, column: Option<ColumnFacts>| {
-        column.filter(|_| needs).map_or(SectorSet::EMPTY, |column| column.reads(solved))
-    };
-    let is_solvable = facts.parity_agrees || recovery == Recovery::None;
-    assert!(is_solvable, "I7: parity that may not agree is never solved from");
+    assert!(
+        facts.parity_agrees || solutions.is_empty(),
+        "I7: parity that may not agree is never solved from"
+    );
     Some(Plan {
         method,
-        recovery,
-        solved,
-        data: (0u16..).zip(&facts.data).map(reads).collect(),
-        p: parity(needs_p, Some(facts.p)),
-        q: parity(needs_q, facts.q),
+        data: facts.data.iter().map(reads).collect(),
+        p: parity(&facts.p, Recovery::uses_p),
+        q: facts.q.map_or(SectorSet::EMPTY, |q| parity(&q, Recovery::uses_q)),
+        solutions,
     })
 }
 
-/// Which equations give what is lost of `solved`, if any do.
-fn recovery(facts: &StripeFacts, solved: SectorSet) -> Option<Recovery> {
+/// How what is lost is solved for, if all of it can be.
+fn solve(facts: &StripeFacts, lost: SectorSet) -> Option<Solutions> {
+    let mut rest = lost;
+    std::iter::from_fn(|| {
+        let offset = rest.offsets().next()?;
+        let first = SectorSet::run(offset, 1);
+        let columns = facts.data.iter().chain([&facts.p]).chain(&facts.q);
+        let sectors = columns.fold(rest, |set, column| column.alike(set, first));
+        let sectors = spoiled(Bug::LossesJoined, sectors, rest);
+        rest = rest.without(sectors);
+        Some(recovery(facts, sectors).map(|recovery| Solution { recovery, sectors }))
+    })
+    .collect()
+}
+
+/// Which equations give what is lost of `sectors`, which is the same columns in each, if any do.
+fn recovery(facts: &StripeFacts, sectors: SectorSet) -> Option<Recovery> {
     if !facts.parity_agrees {
         return None;
     }
-    let is_at_hand = |column: &ColumnFacts| column.at_hand().contains(solved);
+    let is_at_hand = |column: &ColumnFacts| column.at_hand().contains(sectors);
     let columns = (0u16..).zip(&facts.data);
     let unknown: Few<u16> =
         columns.filter(|(_, column)| !is_at_hand(column)).map(|(index, _)| index).collect();
@@ -324,8 +364,7 @@ fn rmw(facts: &StripeFacts) -> Option<Plan> {
     };
     possible.then(|| Plan {
         method: Method::Rmw,
-        recovery: Recovery::None,
-        solved: SectorSet::EMPTY,
+        solutions: Solutions::new(),
         data: facts.data.iter().map(|column| column.reads(facts.old(column))).collect(),
         p: parity(Some(&facts.p)),
         q: parity(facts.q.as_ref()),
@@ -417,21 +456,16 @@ mod tests {
             columns.map(|(column, read)| after(column, *read)).collect();
         let p = after(&facts.p, plan.p);
         let q = facts.q.map_or(SectorSet::EMPTY, |q| after(&q, plan.q));
-        let solved = plan.solved;
-        let (needs_p, needs_q) = match plan.recovery {
-            Recovery::None => (false, false),
-            Recovery::FromP(_) => (true, false),
-            Recovery::FromQ(_) => (false, true),
-            Recovery::FromBoth(..) => (true, true),
-        };
-        assert_eq!(solved.is_empty(), plan.recovery == Recovery::None);
-        assert!((!needs_p || p.contains(solved)) && (!needs_q || q.contains(solved)));
-        let unknown: Vec<u16> = plan.recovery.columns().collect();
-        for (index, known) in (0..).zip(&mut known) {
-            if unknown.contains(&index) {
-                *known = known.union(solved);
+        for Solution { recovery, sectors } in &plan.solutions {
+            assert!(!sectors.is_empty());
+            assert!(!recovery.uses_p() || p.contains(*sectors));
+            assert!(!recovery.uses_q() || q.contains(*sectors));
+            for (index, known) in (0..).zip(&mut known) {
+                let is_solved = recovery.columns().any(|one| one == index);
+                assert_eq!(is_solved, !known.contains(*sectors), "an equation for each unknown");
+                assert_eq!(is_solved, !known.meets(*sectors), "what is known is not solved for");
+                *known = if is_solved { known.union(*sectors) } else { *known };
             }
-            assert!(known.contains(solved), "an equation has an unknown for each column it gives");
         }
         known
     }
@@ -442,7 +476,7 @@ mod tests {
         for facts in all_of_one_sector().chain(some_of_more()) {
             let Some(plan) = plan(&facts) else { continue };
             let known = known(&facts, &plan);
-            assert!(facts.parity_agrees || plan.recovery == Recovery::None);
+            assert!(facts.parity_agrees || plan.solutions.is_empty());
             for (column, known) in facts.data.iter().zip(known) {
                 let needed = match plan.method {
                     Method::NoParity if !facts.is_write => column.touched,

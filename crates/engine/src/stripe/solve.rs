@@ -8,7 +8,7 @@ use braid_geometry::{RowMap, Slot};
 use braid_hooks::{Bug, Mark, reached, spoiled};
 use smallvec::SmallVec;
 
-use super::plan::{Plan, Recovery};
+use super::plan::{Plan, Recovery, Solution};
 use crate::buffer::{BlockIndex, Buffer};
 use crate::computation::{Computation, Sources, Step};
 use crate::sectors::Extent;
@@ -45,16 +45,40 @@ pub(super) fn by_exponent(
     computation.sources(sources.into_iter())
 }
 
-/// Solves for what is lost of `extent`; `out` says where a data column's bytes go.
+/// Solves for what is lost, into the columns' blocks.
+pub(super) fn solve_in_place(
+    computation: &mut Computation,
+    (map, blocks): (&RowMap, Blocks),
+    plan: &Plan,
+) {
+    solve(computation, (map, blocks), plan, |index, offset| {
+        blocks.at(map.data_slot(index), offset)
+    });
+}
+
+/// Solves for what is lost; `out` says where a data column's bytes go, from a sector on.
 pub(super) fn solve(
     computation: &mut Computation,
     (map, blocks): (&RowMap, Blocks),
     plan: &Plan,
+    out: impl Fn(u16, u32) -> Buffer,
+) {
+    for Solution { recovery, sectors } in &plan.solutions {
+        for extent in sectors.extents() {
+            let out = |index| out(index, extent.offset);
+            solve_one(computation, (map, blocks), *recovery, extent, out);
+        }
+    }
+}
+
+fn solve_one(
+    computation: &mut Computation,
+    (map, blocks): (&RowMap, Blocks),
+    recovery: Recovery,
     extent: Extent,
     out: impl Fn(u16) -> Buffer,
 ) {
     let Extent { offset, sectors } = extent;
-    assert!(plan.solved.contains(extent.set()), "only what is lost is solved for");
     let p = blocks.at(map.p_slot(), offset);
     let q = || {
         let slot = map.q_slot().expect("a plan uses Q only where there is one");
@@ -64,8 +88,7 @@ pub(super) fn solve(
     let known = |computation: &mut Computation, lost: &[u16]| {
         by_exponent(computation, map, |index| (!lost.contains(&index)).then(|| data(index)))
     };
-    let step = match plan.recovery {
-        Recovery::None => return,
+    let step = match recovery {
         Recovery::FromP(one) => {
             reached(Mark::RecoversFromP);
             let others = (0..map.data_slots()).filter(|index| *index != one);

@@ -11,7 +11,7 @@ use super::super::band::Attachment;
 use super::super::damage::Damage;
 use super::super::epochs::DirtyEpochs;
 use super::super::in_flight::{ColumnIo, IoOwner};
-use super::super::plan::{Method, Plan, Recovery};
+use super::super::plan::{Method, Plan};
 use super::super::solve::Blocks;
 use super::content::{Content, Part, Source};
 use super::decide::Action;
@@ -552,7 +552,7 @@ fn count(common: &mut Common, stripe: &Stripe, plan: &Plan) {
     };
     let counters = &mut common.counters;
     counters.cache.cached_columns += cached as u64;
-    counters.reconstructions += u64::from(plan.recovery != Recovery::None);
+    counters.reconstructions += u64::from(!plan.solutions.is_empty());
     counters.rcw_writes += u64::from(plan.method == Method::Rcw);
     counters.rmw_writes += u64::from(plan.method == Method::Rmw);
     let full = stripe.data_slots().all(|slot| rest(slot).is_empty());

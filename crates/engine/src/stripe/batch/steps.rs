@@ -11,7 +11,7 @@ use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use braid_ondisk::{JournalRow, LoggedEntry};
 
 use super::super::plan::{Method, Plan};
-use super::super::solve::{Blocks, by_exponent, solve};
+use super::super::solve::{Blocks, by_exponent, solve_in_place};
 use super::content::{Content, Part};
 use super::log::{Logged, Rows, ToLog, rows};
 use super::stripe::{Fresh, Stripe};
@@ -72,14 +72,10 @@ impl Builder<'_> {
     /// Solves for what is lost, into the columns' blocks.
     fn solve(&mut self, plan: &Plan) {
         let (map, blocks) = (self.stripe.map, self.blocks);
-        for extent in plan.solved.extents() {
-            solve(&mut self.computation, (&map, blocks), plan, extent, |index| {
-                blocks.at(map.data_slot(index), extent.offset)
-            });
-        }
-        for index in plan.recovery.columns() {
+        solve_in_place(&mut self.computation, (&map, blocks), plan);
+        for index in 0..map.data_slots() {
             let column = self.stripe.column_mut(map.data_slot(index));
-            column.valid = column.valid.union(plan.solved);
+            column.valid = column.valid.union(plan.solved(index));
         }
     }
 

@@ -10,10 +10,8 @@ use super::super::batch::Phase as BatchPhase;
 use super::super::damage::is_synced;
 use super::super::in_flight::{IoOwner, ReadIo, ReadIoKind};
 use super::super::known::Known;
-use super::super::plan::{
-    Need, Plan, Recovery, StripeFacts, plan, plan_columns, plan_rest, plan_whole,
-};
-use super::super::solve::{Blocks, by_exponent, solve};
+use super::super::plan::{Need, Plan, StripeFacts, plan, plan_columns, plan_rest, plan_whole};
+use super::super::solve::{Blocks, by_exponent, solve, solve_in_place};
 use super::check::Parity;
 use super::decide::{Action, Facts, Phase, Rest, decide};
 use super::machine::{Around, Column, Origin, Outcome, Read, Reconstruct, Waits, Want, WorkState};
@@ -416,11 +414,7 @@ impl Reconstruct {
         let read = &mut self.reads[place as usize];
         let (map, sectors) = (read.map, self.unit_sectors);
         read.note_erased(plan);
-        for extent in plan.solved.extents() {
-            solve(computation, (&map, blocks), plan, extent, |index| {
-                blocks.at(map.data_slot(index), extent.offset)
-            });
-        }
+        solve_in_place(computation, (&map, blocks), plan);
         let among = read.to_locate();
         // Where parity could not be read it says nothing, and is not asked.
         let (p, q) = (blocks.at(map.p_slot(), 0), map.q_slot().map(|slot| blocks.at(slot, 0)));
@@ -555,16 +549,12 @@ impl Reconstruct {
         // What is to be copied may have been read as it is.
         let is_made = |slot: &Slot| read.is_target(*slot) && !read.is_read(*slot);
         let (p, q) = (Some(map.p_slot()).filter(is_made), map.q_slot().filter(is_made));
-        let makes = p.is_some() || q.is_some() || !plan.solved.is_empty();
+        let makes = p.is_some() || q.is_some() || !plan.solutions.is_empty();
         around.common.counters.reconstructions += u64::from(makes);
         if makes && read.origin.is_some_and(|origin| origin.copies()) {
             reached(Mark::CopyIsMade);
         }
-        for extent in plan.solved.extents() {
-            solve(computation, (&map, blocks), plan, extent, |index| {
-                blocks.at(map.data_slot(index), extent.offset)
-            });
-        }
+        solve_in_place(computation, (&map, blocks), plan);
         make_parity(computation, (&map, blocks), (p, q), self.unit_sectors);
     }
 
@@ -639,26 +629,22 @@ impl Reconstruct {
     ) {
         let blocks = self.blocks(place);
         let read = &mut self.reads[place as usize];
-        around.common.counters.reconstructions += u64::from(plan.recovery != Recovery::None);
+        around.common.counters.reconstructions += u64::from(!plan.solutions.is_empty());
         let map = read.map;
-        for extent in plan.solved.extents() {
-            solve(computation, (&map, blocks), plan, extent, |index| {
-                match read.straight(index, plan.solved) {
-                    Some((payload, from)) => payload.plus(extent.offset - from),
-                    None => blocks.at(map.data_slot(index), extent.offset),
-                }
-            });
-        }
+        solve(computation, (&map, blocks), plan, |index, offset| {
+            match read.straight(index, plan.solved(index)) {
+                Some((payload, from)) => payload.plus(offset - from),
+                None => blocks.at(map.data_slot(index), offset),
+            }
+        });
         for index in 0..map.data_slots() {
             let slot = map.data_slot(index);
-            let is_solved = plan.recovery.columns().any(|one| one == index);
-            if is_solved && read.straight(index, plan.solved).is_some() {
+            let solved = plan.solved(index);
+            if !solved.is_empty() && read.straight(index, solved).is_some() {
                 continue;
             }
-            if is_solved {
-                let column = read.column_mut(slot);
-                column.valid = column.valid.union(plan.solved);
-            }
+            let column = read.column_mut(slot);
+            column.valid = column.valid.union(solved);
             let Some(segment) = read.band().segment(&want.run, index) else { continue };
             let sectors = segment.sectors;
             around.common.counters.cache.copied_sectors += u64::from(sectors);

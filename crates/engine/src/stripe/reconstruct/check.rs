@@ -44,17 +44,14 @@ impl Read {
     pub(super) fn note_erased(&mut self, plan: &Plan) {
         let lacks = self.columns.iter().map(|column| self.window.without(column.valid));
         let erased = lacks.fold(SectorSet::EMPTY, SectorSet::union);
-        let (makes_p, makes_q) = match plan.recovery {
-            Recovery::None => (false, false),
-            Recovery::FromP(_) => (true, false),
-            Recovery::FromQ(_) => (false, true),
-            Recovery::FromBoth(..) => (true, true),
+        let uses = |is_used: fn(&Recovery) -> bool| {
+            plan.solutions.iter().any(|one| is_used(&one.recovery))
         };
-        let speaks = |slot: Slot, makes: bool| {
-            !makes && self.columns[usize::from(slot.0)].valid.contains(erased)
+        let speaks = |slot: Slot, is_used: bool| {
+            !is_used && self.columns[usize::from(slot.0)].valid.contains(erased)
         };
-        let p_speaks = speaks(self.map.p_slot(), makes_p);
-        let q_speaks = self.map.q_slot().is_some_and(|slot| speaks(slot, makes_q));
+        let p_speaks = speaks(self.map.p_slot(), uses(Recovery::uses_p));
+        let q_speaks = self.map.q_slot().is_some_and(|slot| speaks(slot, uses(Recovery::uses_q)));
         if !erased.is_empty() {
             reached(Mark::CheckSolves);
         }

@@ -29,7 +29,7 @@ fn designs(rows: u64) -> [Design; 5] {
 }
 
 /// Every other sector: a record for each.
-fn every_other(design: &Design, first: u64) -> Vec<Range<u64>> {
+pub(super) fn every_other(design: &Design, first: u64) -> Vec<Range<u64>> {
     let used = design.rows * u64::from(design.chunk_sectors);
     (first..used).step_by(2).map(|sector| sector..sector + 1).collect()
 }
