@@ -133,6 +133,8 @@ named! {
         FuaAnsweredEarly = "fua-answered-early",
         /// Cache: a write that takes another's place does not take over what it owes.
         DirtyReferenceForgotten = "dirty-reference-forgotten",
+        /// Superblocks: those that say that a member holds all now are written everywhere at once.
+        TableIsRoles = "table-is-roles",
         /// Superblocks: a member that came is told first that it is in.
         NewcomerFirst = "newcomer-first",
         /// Jobs: what counts as done is what was asked for.

@@ -122,6 +122,7 @@ const TOLD: &[(Bug, &str)] = &[
     (Bug::SolvedUnchecked, "repair"),
     (Bug::StaleBitmapMadeAtOnce, "lockless"),
     (Bug::StaleMarksSynced, "lockless"),
+    (Bug::TableIsRoles, "recoveries"),
     (Bug::UnmadeForgotten, "parity-logs"),
     (Bug::UnmendedForgotten, "named"),
     (Bug::UnmendedIsLost, "named"),

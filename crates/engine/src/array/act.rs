@@ -302,7 +302,8 @@ impl Array {
         });
         self.roster.update_begins();
         // With the table as it was, only the first sector changes, and that is written whole.
-        let may_tear = self.setup.superblocks_tear && self.table.as_ref() != Some(&state.roles);
+        let has_table = self.told.as_ref().is_some_and(|told| told.has_table_of(&state));
+        let may_tear = self.setup.superblocks_tear && !has_table;
         let targets: BTreeSet<MemberId> = self.roster.update_targets(spares_too).collect();
         let mut last = self.roster.told_last();
         // A journal that members name is there.
@@ -441,7 +442,9 @@ impl Array {
             self.log_change.members_are_told();
         }
         let mut waiting: Vec<_> = now.into_iter().map(slot_of).collect();
-        let is_lost = |slot: Slot| self.roster.is_lost(slot);
+        // Who holds all since a moment ago is missing to whoever reads the superblocks before these.
+        let was_lost = |slot: Slot| self.recovered.iter().any(|(_, recovered)| *recovered == slot);
+        let is_lost = |slot: Slot| self.roster.is_lost(slot) || was_lost(slot);
         let wave: Vec<MemberId> = match update.may_tear {
             true => next_wave(&self.geometry, &is_lost, &mut waiting),
             false => waiting.drain(..).map(|(_, member)| member).collect(),
@@ -466,7 +469,7 @@ impl Array {
             if let (Some(journal), Some(said)) = (&mut self.journal, update.state.journal) {
                 journal.is_said(said.tail_sectors);
             }
-            self.table = Some(Arc::clone(&update.state.roles));
+            self.told = Some(Arc::clone(&update.state));
             self.condition.on_disk = update.becomes;
         }
         update

@@ -26,7 +26,7 @@ use super::setup::{
     SpareSetup,
 };
 use super::sitting_out::SittingOut;
-use super::update::{DeviceRole, SuperblockState};
+use super::update::SuperblockState;
 use super::view::MemberView;
 use crate::Instant;
 use crate::cause::Cause;
@@ -42,8 +42,8 @@ pub struct Array {
     pub(super) geometry: Arc<Geometry>,
     pub(super) setup: Setup,
     pub(super) roster: Roster,
-    /// The table that every member's superblock has, once an update of this run is through.
-    pub(super) table: Option<Arc<[DeviceRole]>>,
+    /// What every member's superblock says, once an update of this run is through.
+    pub(super) told: Option<Arc<SuperblockState>>,
     pub(super) events: Events,
     pub(super) condition: Condition,
     /// The update that is being written.
@@ -241,7 +241,7 @@ impl Array {
                 superblocks_tear: setup.superblocks_tear,
             },
             roster,
-            table: None,
+            told: None,
             events: Events::new(setup.events),
             condition: Condition {
                 unpublished: true,

@@ -34,6 +34,7 @@ pub const CHAPTERS: &[(&str, fn())] = &[
     ("rot", || tests::rotten_chunks_are_mended(0, 4)),
     ("failed", || tests::failed_by_person(0)),
     ("replacements", tests::tell_of_replacements),
+    ("recoveries", || (0..80).for_each(tests::says_that_it_holds_all)),
     ("bitmaps", || (0..40).for_each(tests::tell_of_bitmaps)),
     ("lockless", || (0..40).for_each(tests::tell_of_lockless_bitmaps)),
     ("parity-logs", || (0..120).for_each(tests::tell_of_parity_logs)),

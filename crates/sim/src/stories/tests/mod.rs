@@ -60,6 +60,8 @@ pub(super) use replace::tell as tell_of_replacements;
 #[cfg(braid_hooks)]
 pub(super) use rot::rotten_chunks_are_mended;
 #[cfg(braid_hooks)]
+pub(super) use superblocks::says_that_it_holds_all;
+#[cfg(braid_hooks)]
 pub(super) use unmade::tell as tell_of_what_cannot_be_made;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -1,13 +1,15 @@
 //! What superblocks say, and when: the invariants I3, I4 and I5 as stories, and the event count.
 
-use braid_engine::array::MemberId;
+use braid_engine::array::{JobRequest, MemberId};
 use braid_geometry::Level;
-use braid_ondisk::Role;
+use braid_ondisk::{Role, Version};
 
 use super::for_seeds;
 use super::scene::{EVENTS, Scene, design};
 use super::script::{Script, WRITE};
+use crate::create::Design;
 use crate::fault::Mishap;
+use crate::open;
 use crate::schedule::Event;
 
 fn levels() -> [(Level, u32); 4] {
@@ -167,4 +169,39 @@ fn member_that_cannot_be_told_is_out_before_the_gate_opens() {
             story.ends_well();
         });
     }
+}
+
+/// A spare of version 0.90 holds all that a lost member held, and power is cut while superblocks say so.
+pub(in super::super) fn says_that_it_holds_all(seed: u64) {
+    let (level, layout) = [(Level::Raid1, 0), (Level::Raid5, 2)][seed as usize % 2];
+    let slots = if level == Level::Raid1 { 2 } else { 4 };
+    let design = design(level, layout, 8, slots, 4);
+    let design = Design { version: Version::V0_90, spares: 1, ..design };
+    let mut scene = Scene::new(design, 7_300_000 + seed).write_through();
+    let lost = seed as usize / 2 % usize::from(slots);
+    (scene.missing, scene.design.first_number) = (vec![lost], 0);
+    let mut story = scene.open();
+    story.request(JobRequest::Resume);
+    // Those of one member wait, and with them all whose turn comes later; or those of all.
+    let waits = seed as usize / 8 % (usize::from(slots) + 1);
+    story.hold(move |event| {
+        let Event::Superblock { member, state } = event else { return false };
+        let in_slots = state.roles.iter().filter(|device| device.slot.is_some());
+        let says_all = state.recovered.is_empty() && in_slots.count() == usize::from(slots);
+        says_all && state.roles.get(waits).is_none_or(|device| device.member == *member)
+    });
+    story.rest();
+    assert!(!story.held().is_empty(), "it holds all");
+    story.release();
+    story.world.crash(true);
+    let all: Vec<usize> = (0..story.world.disks.len()).collect();
+    let (_, assembly) = open::assemble_disks(&story.world.disks, &all);
+    let there = assembly.array.expect("it can be started").slots.iter().flatten().count();
+    assert!(there + 1 >= usize::from(slots), "{there} are there");
+}
+
+/// All superblocks of the array were written at once, and power that was cut then left none.
+#[test]
+fn an_array_survives_a_power_cut_as_a_recovery_ends() {
+    for_seeds(80, says_that_it_holds_all);
 }
