@@ -165,6 +165,8 @@ named! {
         RepairKeepsBlocks = "repair-keeps-blocks",
         /// Repair: what was written counts as repaired without a look.
         RepairUnverified = "repair-unverified",
+        /// Check: what could not be read at once is read in parts, whatever a log has named meanwhile.
+        NamedReadInParts = "named-read-in-parts",
         /// Check: what is rotten is written again though nobody asked for it.
         CheckRepairs = "check-repairs",
         /// Background work: a band is compared while it is written.

@@ -86,6 +86,7 @@ const TOLD: &[(Bug, &str)] = &[
     (Bug::MadeBitmapForgetsDoubt, "bitmaps"),
     (Bug::MadeBitmapReachesBack, "bitmaps"),
     (Bug::NamedIsLeft, "named"),
+    (Bug::NamedReadInParts, "named"),
     (Bug::OldFileBelieved, "bitmap-files"),
     (Bug::OldParityBelieved, "parity-logs"),
     (Bug::OneExtentRead, "replacements"),

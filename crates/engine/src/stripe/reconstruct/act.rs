@@ -902,10 +902,21 @@ impl Reconstruct {
         while offset < extent.end() {
             let end = (offset + 1).next_multiple_of(BLOCK_SECTORS).min(extent.end());
             let part = Extent { offset, sectors: end - offset };
-            let buffer = blocks.at(slot, offset);
+            offset = end;
+            let read = &mut self.reads[place as usize];
+            let (start, sectors) = read.band().range(part);
+            // What failed may have been named in a log meanwhile.
+            let is_readable =
+                around.common.view.readable(slot, start, u64::from(sectors)).is_some();
+            let is_readable = spoiled(Bug::NamedReadInParts, is_readable, true);
+            if !is_readable {
+                let column = read.column_mut(slot);
+                column.unreadable = column.unreadable.union(part.set());
+                continue;
+            }
+            let buffer = blocks.at(slot, part.offset);
             let io = ReadIo { place, slot, extent: part, kind };
             self.submit(around, io, MemberOperation::Read { buffer });
-            offset = end;
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use braid_engine::array::{JobEnd, JobKind, JobProgress, JobRequest, Notice};
+use braid_engine::array::{JobEnd, JobKind, JobProgress, JobRequest, MemberId, Notice};
 use braid_engine::request::Operation;
 use braid_geometry::{Geometry, Level, MemberSector, Slot};
 use braid_ondisk::Version;
@@ -170,6 +170,41 @@ fn stuck(seed: u64) {
     assert!(story.stop(), "it stops clean");
 }
 
+/// A check reads several blocks at once, and while it does, a client comes across the bad sector in them, which takes no write.
+fn named_while_it_is_read(seed: u64) {
+    let mut scene = Scene::new(design(Level::Raid5, 2, 32, 4, 2), 7_900_000 + seed).write_through();
+    scene.errors_allowed = true;
+    let mut story = scene.open();
+    let disk = seed as usize % 4;
+    story.stuck_sector(disk, 20);
+    story.hold(move |event| {
+        let Event::Io(vector) = event else { return false };
+        let is_long = vector.parts.iter().any(|(_, io)| io.sectors > 8);
+        vector.member == MemberId(disk as u16) && is_long
+    });
+    story.request(JobRequest::Check);
+    story.request(JobRequest::Resume);
+    story.run_without_time();
+    assert!(!story.held().is_empty(), "the check reads");
+    for sector in 0..story.capacity() {
+        story.issue(Operation::Read, sector, 1);
+        story.run_without_time();
+    }
+    story.release();
+    (0..2).for_each(|_| story.rest());
+    let (_, end) = ended(&story, JobKind::Check).expect("it is over");
+    assert_eq!(end, JobEnd::Completed);
+    assert!(named(&story, disk).iter().any(|range| range.contains(&20)));
+    assert!(!story.is_any_out());
+    story.read_all();
+}
+
+/// The blocks were read one by one then, also the one that was not to be read any more.
+#[test]
+fn what_is_named_while_a_check_reads_it_is_not_read_again() {
+    for_seeds(16, named_while_it_is_read);
+}
+
 /// Where no log is kept there is nothing to note it down in.
 #[test]
 fn without_a_log_what_takes_no_write_puts_its_member_out() {
@@ -299,6 +334,7 @@ fn logical(geometry: &Geometry, disk: usize, at: MemberSector) -> Option<u64> {
 /// What is told where bugs are planted.
 #[cfg(braid_hooks)]
 pub(in super::super) fn tell() {
+    (0..16).for_each(named_while_it_is_read);
     (0..10).for_each(made_again);
     (0..4).for_each(in_one_row);
     (0..20).for_each(stuck);
