@@ -178,7 +178,9 @@ fn test() -> Result<Ending> {
     let notes = remedies::begin()?;
     command.env(braid_needs::VARIABLE, braid_needs::found()).env(remedies::VARIABLE, &notes);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    command.env("RUST_TEST_THREADS", (cores * TESTS_PER_CORE).to_string());
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        command.env("RUST_TEST_THREADS", (cores * TESTS_PER_CORE).to_string());
+    }
     let mut child = command.stdout(Stdio::piped()).spawn().context("cargo test")?;
     let output = child.stdout.take().context("the output of cargo test")?;
     let mut counts = Counts::default();

@@ -42,6 +42,7 @@ mod states;
 mod suite;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -61,7 +62,7 @@ pub(crate) struct Options {
     /// Only arrays whose name has this in it
     #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
     only: String,
-    /// Only every second array, from the first or the second on
+    /// Only every second array and every second part, from the first or the second on
     #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u8).range(0..2))]
     half: Option<u8>,
     /// Boots at a time
@@ -91,7 +92,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// For `cargo xtask test`: one half of the arrays today, the other half tomorrow. All of them take minutes more.
+    /// For `cargo xtask test`: one half of the arrays and of the parts today, the other half tomorrow. All of them take minutes more.
     pub(crate) fn today() -> Self {
         let days = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs() / 86_400);
         Self {
@@ -120,7 +121,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut specs = matrix::arrays();
     specs.retain(|spec| spec.name.contains(&options.only));
     if let Some(half) = options.half {
-        println!("every second array, from number {half} on; without --half it is all of them");
+        println!(
+            "every second array and part, from number {half} on; without --half it is all of them"
+        );
         let mut turn = 0..;
         specs.retain(|_| turn.next().is_some_and(|number: u64| number % 2 == u64::from(half)));
     }
@@ -133,7 +136,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     let folder = options.folder();
-    let guest = Guest::new(&folder.join("cache"))?;
+    let guest = Arc::new(Guest::new(&folder.join("cache"))?);
     let bench = Bench { folder, guest, boots: options.boots };
     let begun = Instant::now();
     let told = |what: &str, count: usize| {
@@ -146,7 +149,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     if options.bitmaps {
-        println!("{}", braid::run_bitmaps(&bench)?);
+        println!("{}", braid::run_bitmaps(&bench, begun)?);
         return Ok(());
     }
     if let Some(crashes) = options.matrix {
@@ -164,7 +167,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let severe = if options.proofs { Level::ALL.as_slice() } else { &[Level::Raid5] };
     told("damaged ones do not", proof::severe(&bench, &made, severe)?);
-    let line = braid::run(&bench, &made, begun)?;
+    let line = braid::run(&bench, &made, (begun, options.half))?;
     println!("{:6.1} s  {line}", begun.elapsed().as_secs_f64());
     Ok(())
 }

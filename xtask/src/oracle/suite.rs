@@ -5,6 +5,7 @@
 //! just and can say no.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 
@@ -16,11 +17,12 @@ use super::script;
 use super::spec::ArraySpec;
 
 /// Where and how suites run.
+#[derive(Clone)]
 pub(crate) struct Bench {
     /// Everything goes here.
     pub(crate) folder: PathBuf,
     /// The machine.
-    pub(crate) guest: Guest,
+    pub(crate) guest: Arc<Guest>,
     /// Boots at a time.
     pub(crate) boots: usize,
 }

@@ -22,10 +22,11 @@ use super::super::initramfs::output;
 use super::super::pattern;
 use super::super::report::CaseReport;
 use super::super::suite::Bench;
+use super::killed::{self, Left};
+use super::names;
 use super::program::Program;
 use super::replaying::{self, MEMBER_SECTORS, NEW, OLD};
 use super::tally::Tally;
-use super::{killed, names, present};
 
 /// Arrays that md makes: level, members, metadata.
 const MDS: [(&str, usize, &str); 2] = [("1", 2, "1.2"), ("5", 4, "1.0")];
@@ -36,23 +37,16 @@ const AFTER: u64 = 79;
 /// The length of a file system for one file.
 const FILE_SYSTEM_BYTES: u64 = 8 << 20;
 /// What is told of it.
-pub(super) const COUNTS: [&str; 7] = [
+pub(super) const COUNTS: [&str; 8] = [
     "crashes of md with a bitmap file",
     "crashes of braid with a bitmap file",
+    "starts with a file and a member withheld",
     "bits that are set in files after crashes",
     "bits in these files",
     "sectors that nobody wrote, wrong with a file",
     "mismatches that md's check finds with a file",
     "bitmap files that md took from braid, and braid from md",
 ];
-
-/// An array that is left, with its file.
-struct Left {
-    name: String,
-    slots: usize,
-    images: Vec<PathBuf>,
-    file: PathBuf,
-}
 
 /// Makes crashes, and has the other go on.
 pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
@@ -64,15 +58,20 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
         let own = folder.join(&name);
         std::fs::create_dir_all(&own)?;
         let left = of_braid(program, &name, (number, shape), &own).with_context(|| name.clone())?;
-        count_bits(&left.file, tally).with_context(|| name.clone())?;
+        count_bits(&left, tally).with_context(|| name.clone())?;
         tally.count("crashes of braid with a bitmap file", 1);
-        if tally.check(&name, withheld(program, &left, &own, tally)).is_some() {
+        let words = (
+            "starts with a file and a member withheld",
+            "sectors that nobody wrote, wrong with a file",
+        );
+        if tally.check(&name, killed::withheld(program, &left, words, (&own, tally))).is_some() {
             all.push(left);
         }
     }
     let taken = taken_by_md(bench, &all, &folder, tally)?;
     for left in taken {
-        let went = reads_alike(program, &left, &folder);
+        let went = killed::reads_alike(program, &left, &folder);
+        let went = went.and_then(|()| is_taken_back(program, &left));
         let is_well = tally.check(&left.name, went).is_some();
         tally
             .count("bitmap files that md took from braid, and braid from md", usize::from(is_well));
@@ -118,7 +117,7 @@ fn of_md(bench: &Bench, program: &Program, folder: &Path, tally: &Tally) -> Resu
         let file = folder.join(format!("{name}.bitmap"));
         let dump = format!("dump /tank {}", file.display());
         output(Command::new("/sbin/debugfs").args(["-R", &dump]).arg(&file_system))?;
-        let one = Left { name, slots, images, file };
+        let one = Left { name, level, slots, images, file: Some(file) };
         if tally.check(&one.name, resynced(program, &one, folder, tally)).is_some() {
             left.push(one);
         }
@@ -128,15 +127,11 @@ fn of_md(bench: &Bench, program: &Program, folder: &Path, tally: &Tally) -> Resu
 
 /// Braid resyncs what bits name, reads all of it, and stops.
 fn resynced(program: &Program, left: &Left, folder: &Path, tally: &Tally) -> Result<()> {
-    count_bits(&left.file, tally)?;
+    count_bits(left, tally)?;
     let target = folder.join("content");
     let load =
         format!("\"$BRAID\" wait tank --timeout 90 && nbdcopy \"$uri\" '{}'", target.display());
-    program.serve_with_tool(
-        &["--bitmap-file", &left.file.display().to_string()],
-        &left.images,
-        &load,
-    )?;
+    program.serve_with_tool(&left.words(), &left.images, &load)?;
     let (untouched, _) = pattern::wrong(OLD, NEW, 0, &std::fs::read(&target)?);
     std::fs::remove_file(&target)?;
     tally.count("sectors that nobody wrote, wrong with a file", usize::try_from(untouched)?);
@@ -145,7 +140,8 @@ fn resynced(program: &Program, left: &Left, folder: &Path, tally: &Tally) -> Res
 }
 
 /// What `mdadm --examine-bitmap` says: some bits are set, and not all.
-fn count_bits(file: &Path, tally: &Tally) -> Result<()> {
+fn count_bits(left: &Left, tally: &Tally) -> Result<()> {
+    let file = left.file.as_ref().context("it has a file")?;
     let said = output(Command::new("/sbin/mdadm").arg("--examine-bitmap").arg(file))?;
     let said = String::from_utf8_lossy(&said);
     let line = said.lines().find(|line| line.trim_start().starts_with("Bitmap"));
@@ -163,7 +159,7 @@ fn count_bits(file: &Path, tally: &Tally) -> Result<()> {
 fn of_braid(
     program: &Program,
     name: &str,
-    (number, (level, slots, metadata)): (usize, (&str, usize, &str)),
+    (number, (level, slots, metadata)): (usize, (&'static str, usize, &str)),
     folder: &Path,
 ) -> Result<Left> {
     let images: Vec<PathBuf> = (0..slots).map(|slot| folder.join(format!("{slot}.img"))).collect();
@@ -181,19 +177,7 @@ fn of_braid(
     program.serve_with_tool(&with_file, &images, &load)?;
     std::fs::remove_file(&source)?;
     let images = replaying::braid_killed(program, &with_file, &images, number, folder)?;
-    Ok(Left { name: name.to_owned(), slots, images, file })
-}
-
-/// Nothing that nobody was writing is wrong, whoever is missing.
-fn withheld(program: &Program, left: &Left, folder: &Path, tally: &Tally) -> Result<()> {
-    let target = folder.join("content");
-    for missing in 0..left.slots {
-        copy_out(program, left, &[missing], &target)?;
-        let (untouched, _) = pattern::wrong(OLD, NEW, 0, &std::fs::read(&target)?);
-        tally.count("sectors that nobody wrote, wrong with a file", usize::try_from(untouched)?);
-        ensure!(untouched == 0, "without {missing}: {untouched} sectors are wrong");
-    }
-    Ok(std::fs::remove_file(&target)?)
+    Ok(Left { name: name.to_owned(), level, slots, images, file: Some(file) })
 }
 
 /// md takes each with its file, checks it, writes in places, and stops in order. Those with which all went well, as it left them.
@@ -209,7 +193,7 @@ fn taken_by_md(bench: &Bench, all: &[Left], folder: &Path, tally: &Tally) -> Res
              content sha256\nmdadm --stop $A\ndd if=/mnt/tank of=$M{raw} bs=64k\numount /mnt\n",
             mount(left.slots + 1),
         );
-        let images = left.images.iter().chain([&empty, &left.file]);
+        let images = left.images.iter().chain([&empty]).chain(&left.file);
         let members = images.map(|image| Member::image(image)).collect::<Result<_>>()?;
         Ok(Case { name: left.name.clone(), members, script })
     };
@@ -217,12 +201,12 @@ fn taken_by_md(bench: &Bench, all: &[Left], folder: &Path, tally: &Tally) -> Res
     let taken = folder.join("taken");
     let report = bench.run(cases, Ending::PowerOff, &taken)?;
     let mut well = Vec::new();
-    for Left { name, slots, .. } in all {
-        let went = judge(&report.cases[name], tally);
-        if tally.check(name, went).is_some() {
+    for Left { name, level, slots, .. } in all {
+        let (name, level, slots) = (name.clone(), *level, *slots);
+        if tally.check(&name, judge(&report.cases[&name], tally)).is_some() {
             let image = |at: usize| taken.join(format!("{name}/{at}.img"));
-            let (images, file) = ((0..*slots).map(image).collect(), image(slots + 1));
-            well.push(Left { name: name.clone(), slots: *slots, images, file });
+            let (images, file) = ((0..slots).map(image).collect(), Some(image(slots + 1)));
+            well.push(Left { name, level, slots, images, file });
         }
     }
     Ok(well)
@@ -240,28 +224,10 @@ fn judge(case: &CaseReport, tally: &Tally) -> Result<()> {
     Ok(())
 }
 
-/// What md left is the same whoever is missing; served with its file it has that, and is in sync.
-fn reads_alike(program: &Program, left: &Left, folder: &Path) -> Result<()> {
-    let target = folder.join("content");
-    copy_out(program, left, &[], &target)?;
-    let whole = std::fs::read(&target)?;
-    for missing in 0..left.slots {
-        copy_out(program, left, &[missing], &target)?;
-        ensure!(std::fs::read(&target)? == whole, "without {missing} it is something else");
-    }
-    std::fs::remove_file(&target)?;
+/// Served with its file it has that, and is in sync.
+fn is_taken_back(program: &Program, left: &Left) -> Result<()> {
     let load = "\"$BRAID\" get tank bitmap-file && \"$BRAID\" check tank";
-    program.serve_with_tool(
-        &["--bitmap-file", &left.file.display().to_string()],
-        &left.images,
-        load,
-    )
-}
-
-fn copy_out(program: &Program, left: &Left, missing: &[usize], target: &Path) -> Result<()> {
-    let words = ["--read-only", "--bitmap-file", &left.file.display().to_string()];
-    let load = format!("nbdcopy \"$uri\" '{}'", target.display());
-    program.serve_with_tool(&words, &present(&left.images, missing), &load)
+    program.serve_with_tool(&left.words(), &left.images, load)
 }
 
 /// An ext2 file system with nothing in it.

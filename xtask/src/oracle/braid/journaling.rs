@@ -137,7 +137,7 @@ fn start(
     let name = format!("{crash}-{name}");
     let left = present(images, lost);
     let target = folder.join(format!("{name}.content"));
-    program.copy_out(&left, &target).with_context(|| name.clone())?;
+    program.copy_out(&[], &left, &target).with_context(|| name.clone())?;
     let (untouched, torn) = pattern::wrong(OLD, NEW, 0, &std::fs::read(&target)?);
     std::fs::remove_file(&target)?;
     let by_braid = untouched + torn;

@@ -24,6 +24,16 @@ pub(super) struct Left {
     pub(super) level: &'static str,
     pub(super) slots: usize,
     pub(super) images: Vec<PathBuf>,
+    /// Its bitmap file.
+    pub(super) file: Option<PathBuf>,
+}
+
+impl Left {
+    /// What `braid serve` is told of it, beside its devices.
+    pub(super) fn words(&self) -> Vec<&str> {
+        let file = self.file.as_ref().map(|file| file.to_str().expect("the oracle's own paths"));
+        file.map_or_else(Vec::new, |file| vec!["--bitmap-file", file])
+    }
 }
 
 /// Has an array hold a stream.
@@ -64,7 +74,7 @@ pub(super) fn withheld(
 ) -> Result<()> {
     let target = folder.join("content");
     for missing in sets(left) {
-        program.copy_out(&present(&left.images, &missing), &target)?;
+        program.copy_out(&left.words(), &present(&left.images, &missing), &target)?;
         let (untouched, _) = pattern::wrong(OLD, NEW, 0, &std::fs::read(&target)?);
         tally.count(starts, 1);
         tally.count(wrong, usize::try_from(untouched)?);
@@ -77,10 +87,10 @@ pub(super) fn withheld(
 /// Whoever is missing of a slot, it is what it is.
 pub(super) fn reads_alike(program: &Program, left: &Left, folder: &Path) -> Result<()> {
     let target = folder.join("content");
-    program.copy_out(&left.images, &target)?;
+    program.copy_out(&left.words(), &left.images, &target)?;
     let whole = std::fs::read(&target)?;
     for missing in 0..left.slots {
-        program.copy_out(&present(&left.images, &[missing]), &target)?;
+        program.copy_out(&left.words(), &present(&left.images, &[missing]), &target)?;
         ensure!(std::fs::read(&target)? == whole, "without {missing} it is something else");
     }
     std::fs::remove_file(&target)?;
@@ -110,7 +120,7 @@ pub(super) fn taken_by_md(
         let Left { level, slots, .. } = *left;
         let image = |slot: usize| folder.join(format!("{}/{slot}.img", left.name));
         let images = (0..left.images.len()).map(image).collect();
-        Left { name: left.name.clone(), level, slots, images }
+        Left { name: left.name.clone(), level, slots, images, file: None }
     };
     Ok((report, left.iter().map(of_md).collect()))
 }

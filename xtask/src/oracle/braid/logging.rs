@@ -47,7 +47,7 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
         let images = replaying::braid_killed(program, &[], &made, number, &own)?;
         ensure!(replaying::is_dirty(&images)?, "{name}: braid was not writing");
         tally.count("crashes of braid with its own log", 1);
-        let crash = Left { name, level, slots, images };
+        let crash = Left { name, level, slots, images, file: None };
         let words =
             ("starts with members withheld", "sectors that nobody wrote, wrong with its own log");
         tally.check(&crash.name, killed::withheld(program, &crash, words, (&own, tally)));

@@ -49,12 +49,45 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use super::spec::{ArraySpec, Level};
 use super::suite::{Bench, Given, Made, Verdict};
+use crate::each::each;
 use program::Program;
 use tally::Tally;
+
+/// A part that makes its own arrays, and knows of no other.
+#[derive(Clone, Copy)]
+struct Part {
+    name: &'static str,
+    counts: &'static [&'static str],
+    run: fn(&Bench, &Program, &Tally) -> Result<()>,
+}
+
+/// The longest first, so that the last ones end together; every second one is one half.
+const PARTS: &[Part] = &[
+    Part { name: "journaling", counts: &journaling::COUNTS, run: journaling::run },
+    Part { name: "through", counts: &through::COUNTS, run: through::run },
+    Part { name: "replaying", counts: &replaying::COUNTS, run: replaying::run },
+    Part { name: "logging", counts: &logging::COUNTS, run: logging::run },
+    Part {
+        name: "bitmaps",
+        counts: &bitmaps::COUNTS,
+        run: |bench, _, tally| bitmaps::run(bench, tally),
+    },
+    Part { name: "files", counts: &files::COUNTS, run: files::run },
+    Part {
+        name: "policies",
+        counts: &policies::COUNTS,
+        run: |bench, _, tally| policies::run(bench, tally),
+    },
+    Part {
+        name: "crashes",
+        counts: &crashes::COUNTS,
+        run: |bench, program, tally| crashes::run(bench, program, ("bitmap-5", 1), tally),
+    },
+];
 
 /// Everything that one array needs on its way: named in failures, counted once.
 struct Turn {
@@ -67,7 +100,11 @@ struct Turn {
 }
 
 /// Holds braid against md, both ways; the closing line, or an error that counts the failures.
-pub(crate) fn run(bench: &Bench, made: &[Made], begun: Instant) -> Result<String> {
+pub(crate) fn run(
+    bench: &Bench,
+    made: &[Made],
+    (begun, half): (Instant, Option<u8>),
+) -> Result<String> {
     let program = Program::build()?;
     let tally = Tally::default();
     let told = |what: &str| println!("{:6.1} s  {what}", begun.elapsed().as_secs_f64());
@@ -97,22 +134,11 @@ pub(crate) fn run(bench: &Bench, made: &[Made], begun: Instant) -> Result<String
     told(&tally.line(&["logical blocks cleared for md"]));
     places::compare(bench, &tally)?;
     told(&tally.line(&["placements on large members"]));
-    replaying::run(bench, &program, &tally)?;
-    told(&tally.line(&replaying::COUNTS));
-    logging::run(bench, &program, &tally)?;
-    told(&tally.line(&logging::COUNTS));
-    journaling::run(bench, &program, &tally)?;
-    told(&tally.line(&journaling::COUNTS));
-    through::run(bench, &program, &tally)?;
-    told(&tally.line(&through::COUNTS));
-    bitmaps::run(bench, &tally)?;
-    told(&tally.line(&bitmaps::COUNTS));
-    files::run(bench, &program, &tally)?;
-    told(&tally.line(&files::COUNTS));
-    policies::run(bench, &tally)?;
-    told(&tally.line(&policies::COUNTS));
-    crashes::run(bench, &program, ("bitmap-5", 1), &tally)?;
-    told(&tally.line(&crashes::COUNTS));
+    let numbered = PARTS.iter().zip((0..2).cycle());
+    let is_due = |number: u8| half.is_none_or(|half| half == number);
+    let parts: Vec<Part> =
+        numbered.filter(|(_, number)| is_due(*number)).map(|(part, _)| *part).collect();
+    run_parts(bench, &program, &parts, (begun, &tally))?;
     tally.close()
 }
 
@@ -125,15 +151,28 @@ pub(crate) fn run_matrix(bench: &Bench, crashes: usize) -> Result<String> {
 }
 
 /// The same of bitmaps, and of logs that come and go, alone.
-pub(crate) fn run_bitmaps(bench: &Bench) -> Result<String> {
-    let tally = Tally::default();
-    policies::run(bench, &tally)?;
-    println!("{}", tally.line(&policies::COUNTS));
-    bitmaps::run(bench, &tally)?;
-    println!("{}", tally.line(&bitmaps::COUNTS));
-    files::run(bench, &Program::build()?, &tally)?;
-    println!("{}", tally.line(&files::COUNTS));
+pub(crate) fn run_bitmaps(bench: &Bench, begun: Instant) -> Result<String> {
+    let (program, tally) = (Program::build()?, Tally::default());
+    let is_about_bitmaps = |part: &&Part| ["bitmaps", "files", "policies"].contains(&part.name);
+    let parts: Vec<Part> = PARTS.iter().filter(is_about_bitmaps).copied().collect();
+    run_parts(bench, &program, &parts, (begun, &tally))?;
     tally.close()
+}
+
+/// Runs parts side by side, each with one boot at a time: most of a crash is one guest that boots, alone.
+fn run_parts(
+    bench: &Bench,
+    program: &Program,
+    parts: &[Part],
+    (begun, tally): (Instant, &Tally),
+) -> Result<()> {
+    let alone = Bench { boots: 1, ..bench.clone() };
+    let done = each(bench.boots, parts, |_, part| {
+        (part.run)(&alone, program, tally).with_context(|| part.name)?;
+        println!("{:6.1} s  {}", begun.elapsed().as_secs_f64(), tally.line(part.counts));
+        Ok(())
+    });
+    done.into_iter().collect()
 }
 
 /// What md said of each array.

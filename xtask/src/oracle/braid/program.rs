@@ -54,10 +54,10 @@ impl Program {
         Ok(())
     }
 
-    /// Serves the array for one `nbdcopy` from it to a file.
-    pub(super) fn copy_out(&self, images: &[PathBuf], target: &Path) -> Result<()> {
+    /// Serves the array with these words for one `nbdcopy` from it to a file.
+    pub(super) fn copy_out(&self, words: &[&str], images: &[PathBuf], target: &Path) -> Result<()> {
         let command = format!("nbdcopy \"$uri\" '{}'", target.display());
-        self.serve(&["--read-only"], images, &command)
+        self.serve(&[&["--read-only"], words].concat(), images, &command)
     }
 
     /// The same, and what cannot be read is zeroes in the file.

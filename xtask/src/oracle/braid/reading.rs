@@ -65,7 +65,7 @@ fn read_served(
 ) -> Result<()> {
     let folder = tempfile::tempdir_in(&bench.folder)?;
     let target = folder.path().join("content");
-    program.copy_out(&present(&array.images, lost), &target)?;
+    program.copy_out(&[], &present(&array.images, lost), &target)?;
     ensure!(std::fs::read(&target)? == expected, "the copy is not what md wrote");
     Ok(())
 }

@@ -253,7 +253,7 @@ fn start(program: &Program, crash: &Crash, withheld: usize, folder: &Path) -> Re
     let name = format!("{}-without-{withheld}", crash.name);
     let left = present(&crash.images, &[withheld]);
     let target = folder.join(format!("{name}.content"));
-    program.copy_out(&left, &target).with_context(|| name.clone())?;
+    program.copy_out(&[], &left, &target).with_context(|| name.clone())?;
     let (untouched, torn) = pattern::wrong(OLD, NEW, 0, &std::fs::read(&target)?);
     std::fs::remove_file(&target)?;
     let replayed = copy(&left, &folder.join(&name))?;

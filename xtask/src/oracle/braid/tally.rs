@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 const ARRAYS_MIN: usize = 120;
 
 /// What is counted, in the order in which the closing line says it.
-const COUNTS: [&str; 63] = [
+const COUNTS: [&str; 64] = [
     "reads by braid, healthy",
     "reads by braid, with losses",
     "read over NBD",
@@ -65,6 +65,7 @@ const COUNTS: [&str; 63] = [
     "bitmaps that md made or removed and braid took",
     "crashes of md with a bitmap file",
     "crashes of braid with a bitmap file",
+    "starts with a file and a member withheld",
     "bits that are set in files after crashes",
     "bits in these files",
     "sectors that nobody wrote, wrong with a file",

@@ -49,7 +49,7 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
         let made = make(program, level, slots, &own).with_context(|| name.clone())?;
         let images = replaying::braid_killed(program, &[], &made, number, &own)?;
         tally.count("crashes of braid with a write journal", 1);
-        let crash = Left { name, level, slots, images };
+        let crash = Left { name, level, slots, images, file: None };
         let words = (
             "starts from it with members withheld",
             "sectors that nobody wrote, wrong with a journal",
