@@ -203,7 +203,7 @@ impl World {
             match self.step(may_issue) {
                 Did::Issue => workload.issue(self),
                 Did::Nothing if self.engine.plan.faults.is_empty() => break,
-                Did::Nothing | Did::Tick | Did::Something => {}
+                Did::Nothing | Did::Tick | Did::Stalled | Did::Something => {}
             }
         }
         if let Some(moment) = moment {

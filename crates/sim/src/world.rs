@@ -196,6 +196,8 @@ pub(crate) enum Did {
     Tick,
     /// It is a client's turn.
     Issue,
+    /// What was to happen waits for a disk that does nothing.
+    Stalled,
     Something,
 }
 
@@ -215,7 +217,7 @@ impl World {
         match choice {
             None if self.allow_at_last() => {}
             None => return Did::Nothing,
-            Some(Choice::Event(class)) => self.let_event_happen(class),
+            Some(Choice::Event(class)) => return self.let_event_happen(class),
             Some(Choice::Inbox) => self.open_letter(),
             Some(Choice::Report) => self.pass_report(),
             Some(Choice::Issue) => return Did::Issue,
@@ -247,15 +249,16 @@ impl World {
         Some(self.engine.pending.peek(class, fixed))
     }
 
-    fn let_event_happen(&mut self, class: usize) {
+    fn let_event_happen(&mut self, class: usize) -> Did {
         let event = self.engine.pending.take(class, &self.engine.order, &mut self.chances.schedule);
         let disk = event.waits_for().map(|id| self.disk_index(id));
         let waits = disk.is_some_and(|disk| self.disks[disk].ills.stalled || self.is_late(disk));
         if waits {
             self.engine.pending.push(event);
-        } else {
-            self.happen(event);
+            return Did::Stalled;
         }
+        self.happen(event);
+        Did::Something
     }
 
     pub(crate) fn disk_index(&self, member: MemberId) -> usize {

@@ -322,7 +322,7 @@ impl Script {
                     left -= 1;
                 }
                 Did::Nothing => panic!("requests hang"),
-                Did::Tick | Did::Something => {}
+                Did::Tick | Did::Stalled | Did::Something => {}
             }
         }
         self.settle();
