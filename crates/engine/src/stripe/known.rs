@@ -13,6 +13,8 @@ use crate::sectors::{Extent, SectorSet};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known<'a> {
     pub(super) view: &'a ArrayView,
+    /// All members are there, with all that they should hold: nothing of the view needs to be looked up.
+    pub(super) is_whole: bool,
     pub(super) band: &'a Band,
     pub(super) slot: Slot,
     /// What it is about.
@@ -34,10 +36,12 @@ impl Known<'_> {
     /// What a plan is told; nothing can be read of a column that is left out.
     pub(super) fn facts(&self, is_left_out: bool) -> ColumnFacts {
         let wanted = if is_left_out { SectorSet::EMPTY } else { self.window };
-        let extents = wanted.without(self.unreadable).extents();
+        let wanted = wanted.without(self.unreadable);
+        let extents = wanted.extents();
         let is_synced = is_synced(self.view, self.band);
         let is_synced = spoiled(Bug::UnsyncedGoneAround, is_synced, true);
         let readable = match is_synced {
+            true if self.is_whole => wanted,
             true => extents.filter(|extent| self.is_readable(extent)).collect(),
             // What is solved for where nobody wrote is not what the member holds: so no more of it than must be.
             false => {

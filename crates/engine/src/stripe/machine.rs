@@ -4,7 +4,7 @@ use braid_geometry::{MemberSector, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::band::{Attachment, Band, BandKey, Bands, Want};
-use super::batch::{Action, Around, Content, Effects, Phase, Stripe, decide, facts};
+use super::batch::{Action, Around, Content, Effects, Phase, Stripe, decide, facts, waits};
 use super::damage::{Damage, is_synced, sectors_of};
 use super::epochs::DirtyEpochs;
 use super::in_flight::{CopyOut, IoOwner};
@@ -385,6 +385,9 @@ impl Stripes {
     pub(super) fn step(&mut self, common: &mut Common, number: u32) {
         while self.pool.is_in_use(number) {
             let stripe = self.pool.stripe(number);
+            if waits(stripe.is_outstanding()).is_some() {
+                return;
+            }
             let (facts, plan) = facts(stripe, &self.around(common, number));
             let has_started = stripe.has_served();
             let was_awaiting = stripe.phase() == Phase::AwaitRecord;
@@ -454,6 +457,7 @@ impl Stripes {
         };
         Around {
             view: &common.view,
+            is_whole: self.is_whole,
             clocks: &common.clocks,
             parity_agrees: self.damage.parity_solves(&common.view, band),
             is_synced: is_synced(&common.view, band),

@@ -97,10 +97,20 @@ pub(in super::super) enum Action {
     Refuse,
 }
 
+/// The first line of the table, for who has gathered no other fact yet: most of what happens to a stripe is one request of several.
+pub(in super::super) fn waits(outstanding: bool) -> Option<Action> {
+    outstanding.then(|| {
+        reached(Mark::StripeWaits);
+        Action::Wait
+    })
+}
+
 /// The table.
 pub(in super::super) fn decide(facts: &Facts) -> Action {
+    if let Some(wait) = waits(facts.outstanding) {
+        return wait;
+    }
     let (mark, action) = match facts {
-        Facts { outstanding: true, .. } => (Mark::StripeWaits, Action::Wait),
         Facts { phase: Phase::Ready, queued: false, .. } => (Mark::StripeIdle, Action::Release),
         Facts { phase: Phase::Ready, intent: false, broken: false, .. } => {
             (Mark::WriteWaitsForIntent, Action::Wait)

@@ -16,6 +16,8 @@ use crate::context::Clocks;
 pub(in super::super) struct Around<'a> {
     pub(in super::super) view: &'a ArrayView,
     pub(in super::super) clocks: &'a Clocks,
+    /// All members are there, with all that they should hold.
+    pub(in super::super) is_whole: bool,
     /// Parity is known to agree with the data of this band.
     pub(in super::super) parity_agrees: bool,
     /// Parity fits where nobody wrote, too.
@@ -49,7 +51,7 @@ pub(in super::super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, O
     });
     let need = match &plan {
         None => Need::Nothing,
-        Some(None) if can_narrow(stripe, around.view) => Need::Less,
+        Some(None) if can_narrow(stripe, around) => Need::Less,
         Some(None) => Need::Impossible,
         Some(Some(plan)) if plan.reads() > 0 => Need::Reads,
         Some(Some(_)) => Need::Nothing,
@@ -60,7 +62,7 @@ pub(in super::super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, O
         admission: around.admission,
         read: around.read,
         read_idly: around.read_idly,
-        outstanding: stripe.outstanding > 0 || stripe.phase != Phase::Ready && stripe.copies > 0,
+        outstanding: stripe.is_outstanding(),
         need,
         intent: around.intent,
         missed,
@@ -73,8 +75,8 @@ pub(in super::super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, O
 
 /// Whether a batch that lacks more than can be solved for may lack it in different places: then it begins again with one
 /// write, and that with one block, so that nothing is refused that can be had alone.
-fn can_narrow(stripe: &Stripe, view: &ArrayView) -> bool {
-    let is_local = |slot: Slot| known(stripe, view, slot).lacks_some();
+fn can_narrow(stripe: &Stripe, around: &Around<'_>) -> bool {
+    let is_local = |slot: Slot| known(stripe, around, slot).lacks_some();
     let count = stripe.batch.as_ref().expect("a batch is being filled").count;
     let has_less = count > 1 || stripe.queue[0].run.cut(stripe.band()).is_some();
     has_less && stripe.slots().any(is_local)
@@ -86,7 +88,7 @@ fn stripe_facts(
     is_left_out: &dyn Fn(Slot) -> bool,
 ) -> StripeFacts {
     let batch = stripe.batch.as_ref().expect("facts are asked of a batch");
-    let column_facts = |slot: Slot| known(stripe, around.view, slot).facts(is_left_out(slot));
+    let column_facts = |slot: Slot| known(stripe, around, slot).facts(is_left_out(slot));
     StripeFacts {
         window: batch.window,
         data: stripe.data_slots().map(column_facts).collect(),
@@ -100,8 +102,9 @@ fn stripe_facts(
     }
 }
 
-fn known<'a>(stripe: &'a Stripe, view: &'a ArrayView, slot: Slot) -> Known<'a> {
+fn known<'a>(stripe: &'a Stripe, around: &Around<'a>, slot: Slot) -> Known<'a> {
     let Column { touched, valid, unreadable, .. } = *stripe.column(slot);
     let (band, window) = (stripe.band(), stripe.window());
-    Known { view, band, slot, window, touched, valid, unreadable }
+    let Around { view, is_whole, .. } = *around;
+    Known { view, is_whole, band, slot, window, touched, valid, unreadable }
 }

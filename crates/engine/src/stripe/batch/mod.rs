@@ -36,6 +36,6 @@ mod stripe;
 
 pub(super) use act::Effects;
 pub(super) use content::Content;
-pub(super) use decide::{Action, decide};
+pub(super) use decide::{Action, decide, waits};
 pub(super) use facts::{Around, facts};
 pub(super) use stripe::{ColumnState, Phase, Stripe};

@@ -295,6 +295,11 @@ impl Stripe {
         granted
     }
 
+    /// Requests or computations are out; or, once it has begun, copies out of its payloads.
+    pub(in super::super) fn is_outstanding(&self) -> bool {
+        self.outstanding > 0 || self.phase != Phase::Ready && self.copies > 0
+    }
+
     /// Whether member requests or computations are out.
     pub(in super::super) fn has_outstanding(&self) -> bool {
         self.outstanding > 0

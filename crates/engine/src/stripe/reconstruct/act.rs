@@ -153,7 +153,8 @@ impl Read {
     fn known<'a>(&'a self, around: &'a Around<'_>, slot: Slot) -> Known<'a> {
         let (view, band, window) = (&*around.common.view, self.band(), self.window);
         let Column { touched, valid, unreadable, .. } = *self.column(slot);
-        Known { view, band, slot, window, touched, valid, unreadable }
+        // It is asked where something is lacking, nearly always.
+        Known { view, is_whole: false, band, slot, window, touched, valid, unreadable }
     }
 
     /// What is known of the stripe without the columns that are left out.
