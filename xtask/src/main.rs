@@ -9,8 +9,10 @@
 //! | `crash-loop` | `braid serve` killed and restarted on real files, for a bounded time |
 //! | `models` | the hand-overs between threads, under every schedule or very many |
 //! | `fuzz` | the parsers against chance, for a bounded time |
+//! | `bench` | the lab's cells beside those of another revision: what has moved |
 //! | `hostile-memory` | clients that make a server hold memory, beside other servers |
 
+mod bench;
 mod build;
 mod crash;
 mod each;
@@ -54,6 +56,8 @@ enum Chore {
     Models,
     /// The parsers against chance (needs the nightly toolchain)
     Fuzz(fuzz::Options),
+    /// The lab's cells beside those of another revision: what has moved
+    Bench(bench::Options),
     /// Clients that make a server hold memory: braid, nbdkit, qemu-nbd
     HostileMemory(hostile::Options),
 }
@@ -77,6 +81,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::CrashLoop(options) => crash::run(options).map(|_| ()),
         Chore::Models => models::run().map(|_| ()),
         Chore::Fuzz(options) => fuzz::run(options).map(|_| ()),
+        Chore::Bench(options) => bench::run(options),
         Chore::HostileMemory(options) => hostile::run(options),
     }
 }
@@ -112,6 +117,7 @@ mod tests {
             "models",
             "fuzz --seconds 5 bitmap ppl",
             "hostile-memory --braid /bin/braid",
+            "bench --against a7a20da --rounds 9 --only write --json bench.json",
         ] {
             assert!(parse(line).is_ok(), "{line}: {:?}", parse(line));
         }
@@ -136,6 +142,8 @@ mod tests {
             "fuzz --seconds 0",
             "fuzz --fast",
             "hostile-memory --braid",
+            "bench --rounds 0",
+            "bench --against",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

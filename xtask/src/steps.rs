@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::builder::PossibleValuesParser;
 
 use crate::build::{Program, command};
-use crate::{crash, fuzz, lab, models, oracle, packages, remedies, sim, tidy};
+use crate::{bench, crash, fuzz, lab, models, oracle, packages, remedies, sim, tidy};
 
 /// What the whole may take on two cores; a longer run is said at the end.
 const BUDGET: Duration = Duration::from_secs(25 * 60);
@@ -63,7 +63,7 @@ const STEPS: [Step; 13] = [
     Step { name: "sim", run: simulate_briefly },
     Step { name: "models", run: check_models },
     Step { name: "crash-loop", run: crash_briefly },
-    Step { name: "lab", run: || lab::run().map(Ending::Done) },
+    Step { name: "lab", run: measure_briefly },
     Step { name: "docs", run: docs },
     Step { name: "fuzz", run: fuzz_briefly },
     Step { name: "oracle", run: || oracle::run(&oracle::Options::today()).map(done) },
@@ -137,6 +137,11 @@ fn seconds(time: Duration) -> String {
 
 fn clippy() -> Result<Ending> {
     cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
+}
+
+fn measure_briefly() -> Result<Ending> {
+    let suites = lab::run()?;
+    Ok(Ending::Done(format!("{suites}, {} cells of bench", bench::try_out()?)))
 }
 
 fn docs() -> Result<Ending> {

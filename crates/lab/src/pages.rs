@@ -4,13 +4,20 @@
 //! twice as long on some processors (`rep movsb` of AMD's Zen 3 and 4), and large vectors lie 16 bytes into a page.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Once;
 
+use memmap2::{Advice, MmapMut, MmapOptions};
+
+#[cfg(test)]
 const PAGE_BYTES: usize = 4 << 10;
+/// What is as long is in pages of this size, where the kernel has them: so are the product's blocks and payloads, and a peer's
+/// memory.
+const HUGE_BYTES: usize = 2 << 20;
 
 /// A run of bytes, the first at the beginning of a page.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    memory: Vec<u8>,
+    map: MmapMut,
     start: usize,
     length: usize,
 }
@@ -19,19 +26,34 @@ impl Pages {
     /// So many bytes, taken from `bytes` one after the other. All of them are touched.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When there are not so many, or no memory for them.
     pub(crate) fn new(length: usize, bytes: impl Iterator<Item = u8>) -> Self {
-        let mut memory: Vec<u8> = Vec::with_capacity(length + PAGE_BYTES);
-        let start = memory.as_ptr().addr().wrapping_neg() % PAGE_BYTES;
-        memory.resize(start, 0);
-        memory.extend(bytes.take(length));
-        assert_eq!(memory.len(), start + length, "as many as are asked for");
-        Self { memory, start, length }
+        let mut pages = Self::zeroes(length);
+        let mut bytes = bytes.fuse();
+        pages.iter_mut().for_each(|byte| *byte = bytes.next().expect("as many as are asked for"));
+        pages
     }
 
     /// So many bytes of one value.
     pub(crate) fn filled(length: usize, byte: u8) -> Self {
-        Self::new(length, std::iter::repeat(byte))
+        let mut pages = Self::zeroes(length);
+        pages.fill(byte);
+        pages
+    }
+
+    /// Zeroes, and none of them touched.
+    fn zeroes(length: usize) -> Self {
+        let is_long = length >= HUGE_BYTES;
+        // Short ones one after the other at such addresses would have one place in the processor's caches.
+        let slack = if is_long { HUGE_BYTES } else { 0 };
+        let map = MmapOptions::new().len((length + slack).max(1)).map_anon();
+        let map = map.expect("memory for what is measured");
+        if is_long && map.advise(Advice::HugePage).is_err() {
+            static SAID: Once = Once::new();
+            SAID.call_once(|| eprintln!("braid-lab: no huge pages here; copies cost more"));
+        }
+        let start = if is_long { map.as_ptr().addr().wrapping_neg() % HUGE_BYTES } else { 0 };
+        Self { map, start, length }
     }
 }
 
@@ -39,13 +61,13 @@ impl Deref for Pages {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.memory[self.start..self.start + self.length]
+        &self.map[self.start..self.start + self.length]
     }
 }
 
 impl DerefMut for Pages {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[self.start..self.start + self.length]
+        &mut self.map[self.start..self.start + self.length]
     }
 }
 
@@ -55,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_first_byte_is_at_a_page() {
-        for length in [0, 1, 5000, 1 << 20] {
+        for length in [0, 1, 5000, 1 << 20, 3 << 20] {
             let pages = Pages::new(length, (0..=255).cycle());
             assert!(pages.as_ptr().addr().is_multiple_of(PAGE_BYTES));
             assert!(pages.iter().copied().eq((0..=255).cycle().take(length)));

@@ -1,0 +1,343 @@
+//! `cargo xtask bench`: a fixed set of the lab's cells, this tree beside another revision of it, and what has moved.
+//!
+//! ```text
+//!   a round of a cell:    reference ─▶ this tree ─▶ reference again
+//!                              └── ratio: this tree over the mean of both ──┘
+//!                              └── noise: the second over the first ────────┘
+//! ```
+//!
+//! A machine that becomes slower in the course of a round slows both neighbours, so that the mean of them is what the tree in
+//! the middle is to be held against; and how far they are from each other, though they are one program, is what the machine
+//! does by itself. A cell has *moved* if every round says so in the same direction, and by more than the median of that.
+//! By chance alone every round agrees once in 2^(rounds - 1) cells.
+//!
+//! The reference is a revision of git, built in a folder of its own (`target/bench`) and kept there.
+//!
+//! - A cell that is noise is not called moved, and one that is twice as fast is [check: what_moved_is_told_from_noise].
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::build::{Program, command};
+use crate::tidy::repository_root;
+
+/// Rounds, unless said otherwise.
+const ROUNDS_DEFAULT: usize = 5;
+
+/// Which of two figures is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Better {
+    More,
+    Less,
+}
+
+/// One figure of the lab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cell {
+    suite: &'static str,
+    case: &'static str,
+    metric: &'static str,
+    better: Better,
+    /// Tried on so little work that it means nothing, so that this does not go wrong unseen.
+    is_tried: bool,
+}
+
+const fn cell(suite: &'static str, case: &'static str, metric: &'static str) -> Cell {
+    Cell { suite, case, metric, better: Better::More, is_tried: false }
+}
+
+const CELLS: [Cell; 14] = [
+    cell("read", "4 KiB random read, memory members", "requests"),
+    cell("read", "degraded 4 KiB random read, memory members", "requests"),
+    cell("read", "192 KiB sequential read, memory members", "payload"),
+    cell("read", "4 KiB random read, null members", "requests"),
+    cell("read", "degraded 4 KiB random read, null members", "requests"),
+    cell("write", "192 KiB full-stripe write, memory members", "payload"),
+    cell("write", "4 KiB random write, memory members", "requests"),
+    cell("write", "192 KiB full-stripe write, null members", "payload"),
+    Cell { is_tried: true, ..cell("write", "4 KiB random write, null members", "requests") },
+    cell("wait", "1 writer", "files"),
+    cell("wait", "8 writers", "files"),
+    Cell {
+        better: Better::Less,
+        is_tried: true,
+        ..cell("lookup", "16 K stripes", "hit, in turns")
+    },
+    cell("elevator", "null member, 1 threads", "requests"),
+    Cell { is_tried: true, ..cell("elevator", "null member, 4 threads", "requests") },
+];
+
+/// What the command line asks for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The revision that this tree is held against
+    #[arg(long, value_name = "REVISION", default_value = "HEAD")]
+    against: String,
+    /// Rounds of each cell
+    #[arg(long, value_name = "N", default_value_t = ROUNDS_DEFAULT, value_parser = rounds)]
+    rounds: usize,
+    /// Only cells whose name, "SUITE: CASE", has this in it
+    #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
+    only: String,
+    /// A file for what was measured
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn rounds(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(rounds @ 1..=1000) => Ok(rounds),
+        _ => Err("a number from 1 to 1000".to_owned()),
+    }
+}
+
+/// The chore.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let wanted = |cell: &&Cell| format!("{}: {}", cell.suite, cell.case).contains(&options.only);
+    let cells: Vec<&Cell> = CELLS.iter().filter(wanted).collect();
+    ensure!(!cells.is_empty(), "no cell has {:?} in its name", options.only);
+    let hash = revision(&options.against)?;
+    println!("building this tree, and {} ({})", options.against, &hash[..12]);
+    let here = Program::Lab.release()?;
+    let there = reference(&hash)?;
+    let mut rows = Vec::new();
+    for cell in cells {
+        let compared = compare(cell, (&there, &here), options.rounds, &[])?;
+        match &compared {
+            None => println!("  {}: {}: the reference has no such cell", cell.suite, cell.case),
+            Some(compared) => println!("{}", compared.line(cell)),
+        }
+        rows.extend(compared.map(|compared| compared.row(cell, &hash)));
+    }
+    if let Some(file) = &options.json {
+        let text = serde_json::to_string_pretty(&rows).context("rows are JSON")?;
+        std::fs::write(file, text + "\n").with_context(|| file.display().to_string())?;
+    }
+    let moved = rows.iter().filter(|row| row["verdict"] != "same").count();
+    println!("{moved} of {} cells moved beyond the noise", rows.len());
+    Ok(())
+}
+
+/// Some cells, of this tree beside itself, on so little work that the figures mean nothing. How many.
+pub(crate) fn try_out() -> Result<usize> {
+    let lab = Program::Lab.dev()?;
+    let tried: Vec<&Cell> = CELLS.iter().filter(|cell| cell.is_tried).collect();
+    for cell in &tried {
+        let compared = compare(cell, (&lab, &lab), 1, &["--small"])?;
+        let compared = compared.with_context(|| format!("the lab has no {}", cell.case))?;
+        println!("{}", compared.line(cell));
+    }
+    Ok(tried.len())
+}
+
+/// A revision's full name.
+fn revision(words: &str) -> Result<String> {
+    let root = repository_root()?;
+    let mut git = Command::new("git");
+    git.args(["rev-parse", "--verify", "--quiet"]).arg(format!("{words}^{{commit}}"));
+    let said = git.current_dir(root).output().context("git")?;
+    let hash = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+    ensure!(said.status.success() && hash.len() >= 40, "git knows no revision {words:?}");
+    Ok(hash)
+}
+
+/// The lab of a revision; built if it was not before.
+fn reference(hash: &str) -> Result<PathBuf> {
+    let root = repository_root()?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
+    let folder: PathBuf = target.join("bench");
+    let program = folder.join(format!("braid-lab-{}", &hash[..12]));
+    if program.exists() {
+        return Ok(program);
+    }
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let (tree, build) = (folder.join("tree"), folder.join("build"));
+    let git = |words: &[&str], tree: &Path| {
+        let mut git = Command::new("git");
+        git.arg("worktree").args(words).arg(tree).current_dir(&root);
+        git
+    };
+    // One that was broken off left its tree behind.
+    let _ = git(&["remove", "--force"], &tree).output();
+    succeed(git(&["add", "--quiet", "--detach"], &tree).arg(hash))?;
+    let mut cargo = command(&["build", "--release", "--quiet", "--package", "braid-lab"]);
+    cargo.current_dir(&tree).env("CARGO_TARGET_DIR", &build);
+    let built = succeed(&mut cargo);
+    succeed(&mut git(&["remove", "--force"], &tree))?;
+    built.with_context(|| format!("building {hash}"))?;
+    std::fs::copy(build.join("release/braid-lab"), &program).context("the lab of the reference")?;
+    Ok(program)
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("{command:?}"))?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(())
+}
+
+/// What a cell has come to.
+#[derive(Debug)]
+struct Compared {
+    unit: String,
+    /// Figures of each round: the reference, this tree, the reference again.
+    rounds: Vec<[f64; 3]>,
+    better: Better,
+}
+
+/// Measures a cell; none if the reference has it not.
+fn compare(
+    cell: &Cell,
+    (there, here): (&Path, &Path),
+    rounds: usize,
+    words: &[&str],
+) -> Result<Option<Compared>> {
+    let (mut figures, mut unit) = (Vec::new(), String::new());
+    for _ in 0..rounds {
+        let mut round = [0.0; 3];
+        for (figure, lab) in round.iter_mut().zip([there, here, there]) {
+            match measure(cell, lab, words)? {
+                Some((value, its_unit)) => (*figure, unit) = (value, its_unit),
+                None if lab == there => return Ok(None),
+                None => bail!("{}: {}: this tree's lab has no such cell", cell.suite, cell.case),
+            }
+        }
+        figures.push(round);
+    }
+    Ok(Some(Compared { unit, rounds: figures, better: cell.better }))
+}
+
+/// One figure and its unit, of a run of the lab.
+fn measure(cell: &Cell, lab: &Path, words: &[&str]) -> Result<Option<(f64, String)>> {
+    let folder = tempfile::tempdir().context("a folder for the rows")?;
+    let file = folder.path().join("lab.json");
+    let mut command = Command::new(lab);
+    command.args([cell.suite, "--runs", "1", "--case", cell.case, "--json"]).arg(&file).args(words);
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    // A suite that is not there is refused; a case that is not there is left out.
+    if !output.status.success() && !file.exists() {
+        println!("{}", String::from_utf8_lossy(&output.stderr).trim_end());
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(&file).context("the lab's rows")?;
+    let rows: Vec<Value> = serde_json::from_str(&text).context("the rows are JSON")?;
+    let is_it = |row: &&Value| {
+        let names = ["suite", "case", "metric", "variant"].map(|key| row[key].as_str());
+        names == [Some(cell.suite), Some(cell.case), Some(cell.metric), Some("braid")]
+    };
+    let Some(row) = rows.iter().find(is_it) else { return Ok(None) };
+    let value = row["median"].as_f64().filter(|value| *value > 0.0);
+    let value = value.with_context(|| format!("a figure: {row}"))?;
+    Ok(Some((value, row["unit"].as_str().unwrap_or_default().to_owned())))
+}
+
+impl Compared {
+    /// Of each round, how many times as good this tree is as the reference.
+    fn ratios(&self) -> Vec<f64> {
+        let ratio = |[before, here, after]: &[f64; 3]| {
+            let there = f64::midpoint(*before, *after);
+            if self.better == Better::More { here / there } else { there / here }
+        };
+        self.rounds.iter().map(ratio).collect()
+    }
+
+    /// How far one program is from itself: the median of the rounds.
+    fn noise(&self) -> f64 {
+        median(self.rounds.iter().map(|[before, _, after]| (after / before - 1.0).abs()))
+    }
+
+    fn verdict(&self) -> &'static str {
+        let (ratios, noise) = (self.ratios(), self.noise());
+        let by = median(ratios.iter().copied()) - 1.0;
+        match () {
+            () if by.abs() <= noise => "same",
+            () if ratios.iter().all(|ratio| *ratio > 1.0) => "faster",
+            () if ratios.iter().all(|ratio| *ratio < 1.0) => "slower",
+            () => "same",
+        }
+    }
+
+    fn line(&self, cell: &Cell) -> String {
+        let ratios = self.ratios();
+        let middle = median(ratios.iter().copied());
+        let (least, most) = bounds(&ratios);
+        let figure = |index: usize| median(self.rounds.iter().map(|round| round[index]));
+        format!(
+            "  {:<6} {middle:.3}x ({least:.3} to {most:.3}, noise {:.1} %)  {}: {}, {}: {:.4e} {unit}, was {:.4e} {unit}",
+            self.verdict(),
+            self.noise() * 100.0,
+            cell.suite,
+            cell.case,
+            cell.metric,
+            figure(1),
+            f64::midpoint(figure(0), figure(2)),
+            unit = self.unit,
+        )
+    }
+
+    fn row(&self, cell: &Cell, hash: &str) -> Value {
+        let ratios = self.ratios();
+        let (least, most) = bounds(&ratios);
+        json!({
+            "suite": cell.suite, "case": cell.case, "metric": cell.metric, "unit": self.unit,
+            "reference": hash, "verdict": self.verdict(), "noise": self.noise(),
+            "ratio": { "median": median(ratios.iter().copied()), "min": least, "max": most },
+            "rounds": self.rounds,
+        })
+    }
+}
+
+fn bounds(figures: &[f64]) -> (f64, f64) {
+    let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
+    (least, figures.iter().copied().fold(f64::NEG_INFINITY, f64::max))
+}
+
+fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    let middle = figures.len() / 2;
+    match figures.len() % 2 {
+        0 => f64::midpoint(figures[middle - 1], figures[middle]),
+        _ => figures[middle],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(better: Better, rounds: &[[f64; 3]]) -> &'static str {
+        Compared { unit: String::new(), rounds: rounds.to_vec(), better }.verdict()
+    }
+
+    #[test]
+    fn what_moved_is_told_from_noise() {
+        let twice = [[100.0, 210.0, 104.0], [90.0, 185.0, 95.0], [120.0, 230.0, 110.0]];
+        assert_eq!(verdict(Better::More, &twice), "faster");
+        assert_eq!(verdict(Better::Less, &twice), "slower");
+        let noise = [[100.0, 104.0, 110.0], [90.0, 85.0, 99.0], [120.0, 130.0, 110.0]];
+        assert_eq!(verdict(Better::More, &noise), "same", "rounds do not agree");
+        let small = [[100.0, 107.0, 110.0], [100.0, 107.0, 112.0], [100.0, 108.0, 110.0]];
+        assert_eq!(verdict(Better::More, &small), "same", "the reference moves as much by itself");
+        // The machine becomes slower all the while: the one in the middle is what both neighbours are on average.
+        let drift = [[120.0, 100.0, 80.0], [120.0, 101.0, 80.0], [120.0, 99.0, 80.0]];
+        assert_eq!(verdict(Better::More, &drift), "same");
+    }
+
+    #[test]
+    fn a_median_is_in_the_middle() {
+        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
+    }
+
+    #[test]
+    fn a_revision_that_is_not_there_is_refused() {
+        let refused = revision("no-such-revision").expect_err("there is none");
+        assert_eq!(refused.to_string(), "git knows no revision \"no-such-revision\"");
+        let refused = revision("--help").expect_err("it is no revision");
+        assert_eq!(refused.to_string(), "git knows no revision \"--help\"");
+    }
+}
