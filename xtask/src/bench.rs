@@ -218,10 +218,11 @@ fn measure(cell: &Cell, lab: &Path, words: &[&str]) -> Result<Option<(f64, Strin
     command.args([cell.suite, "--runs", "1", "--case", cell.case, "--json"]).arg(&file).args(words);
     let output = command.output().with_context(|| format!("{command:?}"))?;
     // A suite that is not there is refused; a case that is not there is left out.
-    if !output.status.success() && !file.exists() {
-        println!("{}", String::from_utf8_lossy(&output.stderr).trim_end());
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("no suite is called") {
         return Ok(None);
     }
+    ensure!(output.status.success(), "{command:?}: {}: {}", output.status, said.trim_end());
     let text = std::fs::read_to_string(&file).context("the lab's rows")?;
     let rows: Vec<Value> = serde_json::from_str(&text).context("the rows are JSON")?;
     let is_it = |row: &&Value| {

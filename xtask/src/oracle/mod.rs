@@ -116,6 +116,13 @@ impl Options {
     }
 }
 
+/// Every second of them, from the first or the second on; all without a word.
+fn half_of<T>(all: Vec<T>, half: Option<u8>) -> Vec<T> {
+    let numbered = all.into_iter().zip((0..2).cycle());
+    let due = numbered.filter(|(_, number)| half.is_none_or(|half| half == *number));
+    due.map(|(one, _)| one).collect()
+}
+
 /// Runs the oracle.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut specs = matrix::arrays();
@@ -124,9 +131,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         println!(
             "every second array and part, from number {half} on; without --half it is all of them"
         );
-        let mut turn = 0..;
-        specs.retain(|_| turn.next().is_some_and(|number: u64| number % 2 == u64::from(half)));
     }
+    specs = half_of(specs, options.half);
     if options.list {
         for spec in &specs {
             let note = if spec.can_be_created() { "" } else { "  (not by mdadm --create alone)" };

@@ -67,13 +67,15 @@ impl SuperblockState {
     /// Whether both have the same table of devices: the superblocks of a member differ in the first sector at most. In version 0.90 a
     /// member that does not hold all yet is a spare in the table.
     pub(super) fn has_table_of(&self, other: &Self) -> bool {
-        let unfinished = |state: &Self| -> Vec<MemberId> {
-            state.recovered.iter().map(|(member, _)| *member).collect()
-        };
         let journal = |state: &Self| state.journal.map(|journal| journal.device_number);
-        let is_alike = unfinished(self) == unfinished(other) && journal(self) == journal(other);
+        let is_alike = self.unfinished().eq(other.unfinished()) && journal(self) == journal(other);
         let is_alike = spoiled(Bug::TableIsRoles, is_alike, true);
         self.roles == other.roles && is_alike
+    }
+
+    /// Members that do not hold all yet.
+    fn unfinished(&self) -> impl Iterator<Item = MemberId> {
+        self.recovered.iter().map(|(member, _)| *member)
     }
 }
 
@@ -237,7 +239,7 @@ pub fn update_for(
     // Version 0.90 has no recovery offset: md calls a member a spare there until it holds all, and so do we. Nor can it say
     // that two devices have one slot.
     let has_offsets = superblock.version != Version::V0_90;
-    let holds_all = |member: MemberId| state.recovered.iter().all(|(id, _)| *id != member);
+    let holds_all = |member: MemberId| state.unfinished().all(|id| id != member);
     for device in state.roles.iter() {
         let is_told = has_offsets || holds_all(device.member) && !device.is_replacement;
         let slot = device.slot.filter(|_| is_told);

@@ -295,7 +295,7 @@ fn load(
 ) -> Option<Plan> {
     let lost = |column: &ColumnFacts| wanted(column).without(column.at_hand());
     let solved = facts.data.iter().map(lost).fold(SectorSet::EMPTY, SectorSet::union);
-    let solutions = solve(facts, solved)?;
+    let solutions = solutions(facts, solved)?;
     // The equations run over every data column, so every other one is needed there, wanted or not.
     let reads =
         |column: &ColumnFacts| column.reads(wanted(column).union(solved).common(column.at_hand()));
@@ -317,7 +317,7 @@ fn load(
 }
 
 /// How what is lost is solved for, if all of it can be.
-fn solve(facts: &StripeFacts, lost: SectorSet) -> Option<Solutions> {
+fn solutions(facts: &StripeFacts, lost: SectorSet) -> Option<Solutions> {
     let mut rest = lost;
     std::iter::from_fn(|| {
         let offset = rest.offsets().next()?;

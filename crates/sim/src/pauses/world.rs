@@ -15,8 +15,8 @@ const FIRST_ORDINAL: u64 = 4000;
 /// Runs, of a hundred, in which members are watched; and of those, in which a disk pauses.
 const PERCENT: u64 = 60;
 
-/// Steps in which everything that can be read has been: far more than it takes. Those in which the schedule draws what waits for the
-/// disk are not among them: it may draw that nearly always.
+/// Steps in which everything that can be read has been: far more than it takes. Once the disk sits out, those in which the schedule
+/// draws what waits for it are not among them: it may draw that nearly always.
 const STEPS_MAX: u32 = 20_000;
 /// How often it may: a schedule draws something else long before.
 const DRAWS_MAX: u32 = 1_000_000;

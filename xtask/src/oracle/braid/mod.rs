@@ -51,6 +51,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::half_of;
 use super::spec::{ArraySpec, Level};
 use super::suite::{Bench, Given, Made, Verdict};
 use crate::each::each;
@@ -134,10 +135,7 @@ pub(crate) fn run(
     told(&tally.line(&["logical blocks cleared for md"]));
     places::compare(bench, &tally)?;
     told(&tally.line(&["placements on large members"]));
-    let numbered = PARTS.iter().zip((0..2).cycle());
-    let is_due = |number: u8| half.is_none_or(|half| half == number);
-    let parts: Vec<Part> =
-        numbered.filter(|(_, number)| is_due(*number)).map(|(part, _)| *part).collect();
+    let parts = half_of(PARTS.to_vec(), half);
     run_parts(bench, &program, &parts, (begun, &tally))?;
     tally.close()
 }

@@ -10,7 +10,7 @@ use braid_geometry::{Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use braid_ondisk::{JournalRow, LoggedEntry};
 
-use super::super::plan::{Method, Plan};
+use super::super::plan::{Method, Plan, Solution};
 use super::super::solve::{Blocks, by_exponent, solve_in_place};
 use super::content::{Content, Part};
 use super::log::{Logged, Rows, ToLog, rows};
@@ -73,9 +73,11 @@ impl Builder<'_> {
     fn solve(&mut self, plan: &Plan) {
         let (map, blocks) = (self.stripe.map, self.blocks);
         solve_in_place(&mut self.computation, (&map, blocks), plan);
-        for index in 0..map.data_slots() {
-            let column = self.stripe.column_mut(map.data_slot(index));
-            column.valid = column.valid.union(plan.solved(index));
+        for Solution { recovery, sectors } in &plan.solutions {
+            for index in recovery.columns() {
+                let column = self.stripe.column_mut(map.data_slot(index));
+                column.valid = column.valid.union(*sectors);
+            }
         }
     }
 
