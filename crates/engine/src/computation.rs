@@ -73,6 +73,17 @@ impl Computation {
         Sources { first: number(first), count: number(self.buffers.len() - first) }
     }
 
+    /// Adds the step that adds sources to `target`.
+    pub(crate) fn xor_into(
+        &mut self,
+        target: Buffer,
+        sources: impl Iterator<Item = Buffer>,
+        sectors: u32,
+    ) {
+        let sources = self.sources(sources.map(Some));
+        self.steps.push(Step::XorInto { target, sources, sectors });
+    }
+
     fn buffers_of(&self, sources: Sources) -> &[Option<Buffer>] {
         &self.buffers[sources.first as usize..][..sources.count as usize]
     }
@@ -122,12 +133,12 @@ pub enum Step {
         /// Length.
         sectors: u32,
     },
-    /// `target ^= source`: the difference between old and new content.
+    /// `target ^= xor of sources`: the difference between old and new content, or P that follows it in one pass.
     XorInto {
         /// Target.
         target: Buffer,
-        /// Source.
-        source: Buffer,
+        /// Sources.
+        sources: Sources,
         /// Length.
         sectors: u32,
     },
@@ -318,9 +329,10 @@ impl<M: Memory> Runner<'_, M> {
                 });
                 *self.partial = partial;
             }
-            Step::XorInto { target, source, sectors } => {
-                let (target, source) = (span(target, sectors), span(source, sectors));
-                self.memory.lend(&[target], &[source], &mut |target, sources| {
+            Step::XorInto { target, sources, sectors } => {
+                let named = self.computation.buffers_of(sources).iter().flatten();
+                let sources: Few<Span> = named.map(|buffer| span(*buffer, sectors)).collect();
+                self.memory.lend(&[span(target, sectors)], &sources, &mut |target, sources| {
                     kernel.xor_into(target[0], sources);
                 });
             }

@@ -93,6 +93,8 @@ named! {
         PartStartsOver = "part-starts-over",
         /// Stripe: columns are read into the start of their block.
         ReadsAtUnitStart = "reads-at-unit-start",
+        /// Stripe: blocks that begin elsewhere from now on are believed to hold what they did.
+        ShiftKeepsBlocks = "shift-keeps-blocks",
         /// Stripe: a write is answered before its members are written.
         AnsweredUnwritten = "answered-unwritten",
         /// Stripe: durable writes are written as any other.
@@ -763,6 +765,8 @@ named! {
         MakesNoParity = "makes-no-parity",
         /// Stripe: a batch touches sectors too far apart to take along what lies between.
         WindowHasGaps = "window-has-gaps",
+        /// Stripe: a batch begins before what its blocks begin with, and they hold something.
+        BlocksShiftedBack = "blocks-shifted-back",
         /// Stripe: small writes of a column are copied into its block.
         WritesGathered = "writes-gathered",
         /// Stripe: several writes of a column go side by side from their payloads.

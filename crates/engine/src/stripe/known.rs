@@ -4,17 +4,46 @@ use braid_geometry::Slot;
 use braid_hooks::{Bug, spoiled};
 
 use super::band::Band;
-use super::damage::is_synced;
 use super::plan::ColumnFacts;
 use crate::array::ArrayView;
 use crate::sectors::{Extent, SectorSet};
+
+/// By slot, whether its member is there with all that it should hold: then nothing of the view needs to be looked up for a
+/// range. Nearly always all of them are, and of an array that lacks a member all others.
+#[derive(Debug)]
+pub(super) struct EntireSlots(Box<[bool]>);
+
+impl EntireSlots {
+    /// Of no view yet: none is.
+    pub(super) fn of_none(slots: u16) -> Self {
+        Self(vec![false; usize::from(slots)].into_boxed_slice())
+    }
+
+    pub(super) fn note_view(&mut self, view: &ArrayView) {
+        for (slot, is_entire) in (0..).map(Slot).zip(&mut self.0) {
+            *is_entire = view.member(slot).is_some_and(|member| {
+                member.recovered_sectors == u64::MAX && member.bad_blocks.is_empty()
+            });
+        }
+    }
+
+    pub(super) fn has(&self, slot: Slot) -> bool {
+        self.0[usize::from(slot.0)]
+    }
+
+    pub(super) fn has_all(&self) -> bool {
+        self.0.iter().all(|is_entire| *is_entire)
+    }
+}
 
 /// One column, as the members and the blocks hold it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known<'a> {
     pub(super) view: &'a ArrayView,
-    /// All members are there, with all that they should hold: nothing of the view needs to be looked up.
-    pub(super) is_whole: bool,
+    /// See [`EntireSlots`].
+    pub(super) is_entire: bool,
+    /// Parity was made to fit in all of the band.
+    pub(super) is_synced: bool,
     pub(super) band: &'a Band,
     pub(super) slot: Slot,
     /// What it is about.
@@ -38,10 +67,10 @@ impl Known<'_> {
         let wanted = if is_left_out { SectorSet::EMPTY } else { self.window };
         let wanted = wanted.without(self.unreadable);
         let extents = wanted.extents();
-        let is_synced = is_synced(self.view, self.band);
+        let is_synced = self.is_synced;
         let is_synced = spoiled(Bug::UnsyncedGoneAround, is_synced, true);
         let readable = match is_synced {
-            true if self.is_whole => wanted,
+            true if self.is_entire => wanted,
             true => extents.filter(|extent| self.is_readable(extent)).collect(),
             // What is solved for where nobody wrote is not what the member holds: so no more of it than must be.
             false => {

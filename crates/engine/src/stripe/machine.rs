@@ -8,6 +8,7 @@ use super::batch::{Action, Around, Content, Effects, Phase, Stripe, decide, fact
 use super::damage::{Damage, is_synced, sectors_of};
 use super::epochs::DirtyEpochs;
 use super::in_flight::{CopyOut, IoOwner};
+use super::known::EntireSlots;
 use super::pool::Pool;
 use super::reconstruct::{PLACES, Reconstruct};
 use super::scheduler::{Admission, QueuedWork, Scheduler};
@@ -37,7 +38,8 @@ pub(crate) struct Stripes {
     pub(super) epochs: DirtyEpochs,
     pub(super) reads: Reconstruct,
     pub(super) damage: Damage,
-    /// All members are there, with all that they should hold.
+    pub(super) entire: EntireSlots,
+    /// All of them are, and redundancy is in sync.
     pub(super) is_whole: bool,
     /// Writes that joined their stripe without intent since all had it.
     pub(super) lacking_intent: u32,
@@ -88,6 +90,7 @@ impl Stripes {
             epochs: DirtyEpochs::default(),
             reads: Reconstruct::new(geometry, unit_sectors, config.stripes_max),
             damage: Damage::default(),
+            entire: EntireSlots::of_none(geometry.slots()),
             is_whole: false,
             lacking_intent: 0,
             awaiting_record: 0,
@@ -257,13 +260,8 @@ impl Stripes {
     }
 
     pub(super) fn note_view(&mut self, view: &ArrayView) {
-        let is_whole = |slot: u16| {
-            view.member(Slot(slot)).is_some_and(|member| {
-                member.recovered_sectors == u64::MAX && member.bad_blocks.is_empty()
-            })
-        };
-        let in_sync = view.resync_offset == u64::MAX;
-        self.is_whole = in_sync && (0..self.geometry.slots()).all(is_whole);
+        self.entire.note_view(view);
+        self.is_whole = view.resync_offset == u64::MAX && self.entire.has_all();
     }
 
     /// Everything that has been answered is to be on the members.
@@ -439,7 +437,7 @@ impl Stripes {
     }
 
     /// What a stripe's facts depend on beside itself.
-    pub(super) fn around<'a>(&self, common: &'a Common, number: u32) -> Around<'a> {
+    pub(super) fn around<'a>(&'a self, common: &'a Common, number: u32) -> Around<'a> {
         let stripe = self.pool.stripe(number);
         let band = stripe.band();
         let admission = || {
@@ -457,7 +455,7 @@ impl Stripes {
         };
         Around {
             view: &common.view,
-            is_whole: self.is_whole,
+            entire: &self.entire,
             clocks: &common.clocks,
             parity_agrees: self.damage.parity_solves(&common.view, band),
             is_synced: is_synced(&common.view, band),

@@ -157,8 +157,8 @@ impl Stripes {
         common: &mut Common,
         act: impl FnOnce(&mut Reconstruct, &mut Around<'_>) -> R,
     ) -> R {
-        let Self { reads, in_flight, pool, damage, .. } = self;
-        act(reads, &mut Around { common, in_flight, pool, damage })
+        let Self { reads, in_flight, pool, damage, entire, .. } = self;
+        act(reads, &mut Around { common, in_flight, pool, damage, entire })
     }
 
     /// A part of a read begins again.

@@ -14,19 +14,25 @@ use crate::computation::{Computation, Sources, Step};
 use crate::sectors::Extent;
 
 /// Where the blocks of a stripe, or of a read, are in the shard's arena: one for each slot.
+///
+/// What is short stands at the beginning of its block, wherever in the stripe unit it is: few lines of the processor's caches are
+/// used again and again then, and not now and then each line of each block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks {
     first: u32,
+    /// The sector of the stripe unit that a block begins with.
+    shift_sectors: u32,
 }
 
 impl Blocks {
     /// Those of stripe or read number `index`.
-    pub(super) fn of(index: u32, slots: u16) -> Self {
-        Self { first: index * u32::from(slots) }
+    pub(super) fn of(index: u32, slots: u16, shift_sectors: u32) -> Self {
+        Self { first: index * u32::from(slots), shift_sectors }
     }
 
     /// A place in a column's block.
     pub(super) fn at(self, slot: Slot, offset_sectors: u32) -> Buffer {
+        let offset_sectors = offset_sectors.checked_sub(self.shift_sectors).expect("it is there");
         Buffer::Block { block: BlockIndex(self.first + u32::from(slot.0)), offset_sectors }
     }
 }

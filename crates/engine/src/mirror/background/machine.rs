@@ -455,7 +455,7 @@ impl Background {
             let target = self.block(number, index);
             let sectors = place.sectors;
             let into = u16::try_from(index).expect("a few copies");
-            computation.steps.push(Step::XorInto { target, source, sectors });
+            computation.xor_into(target, std::iter::once(source), sectors);
             computation.steps.push(Step::Find { unit: target, offset: 0, sectors, into });
         }
         let place = &mut self.places[number as usize];

@@ -42,8 +42,8 @@ pub(in super::super) struct Effects<'a> {
 }
 
 impl Effects<'_> {
-    fn blocks(&self) -> Blocks {
-        Blocks::of(self.number, self.geometry.slots())
+    fn blocks_of(&self, stripe: &Stripe) -> Blocks {
+        Blocks::of(self.number, self.geometry.slots(), stripe.shift_sectors())
     }
 
     /// A dirty reference is given back.
@@ -134,12 +134,12 @@ impl Stripe {
 
     fn read(&mut self, plan: &Plan, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Fill && plan.reads() > 0, "a batch reads before it computes");
-        let (map, blocks) = (self.map, effects.blocks());
+        let (map, blocks) = (self.map, effects.blocks_of(self));
         effects.common.counters.pre_reads += plan.reads() as u64;
         for (slot, set) in plan.columns(&map) {
             for extent in set.extents() {
                 let offset = extent.offset;
-                let offset = spoiled(Bug::ReadsAtUnitStart, offset, 0);
+                let offset = spoiled(Bug::ReadsAtUnitStart, offset, self.shift_sectors());
                 let buffer = blocks.at(slot, offset);
                 self.submit((slot, extent), MemberOperation::Read { buffer }, effects);
                 if planted(Bug::OneExtentRead) {
@@ -156,7 +156,7 @@ impl Stripe {
         self.phase = Phase::Compute;
         count(effects.common, self, plan);
         effects.content.find(self);
-        let blocks = effects.blocks();
+        let blocks = effects.blocks_of(self);
         let computation =
             effects.common.blank_computation(ComputationId(u64::from(effects.number)));
         let log = self.to_be_logged(effects, plan);
@@ -306,7 +306,7 @@ impl Stripe {
         if effects.common.view.member(slot).is_none() {
             return;
         }
-        let blocks = effects.blocks();
+        let blocks = effects.blocks_of(self);
         let column = self.column(slot);
         let made = made.joined(column.valid);
         let repaired = if !effects.common.may_repair() || column.fresh != Fresh::Nothing {

@@ -82,6 +82,11 @@ impl Content {
         let mut cuts = SectorSet::EMPTY;
         for index in 0..stripe.map.data_slots() {
             let first = self.parts.len();
+            if stripe.column(stripe.map.data_slot(index)).touched.is_empty() {
+                self.ends.push(first);
+                self.sets.push((SectorSet::EMPTY, SectorSet::EMPTY));
+                continue;
+            }
             self.find_in(stripe, index);
             let parts = &mut self.parts[first..];
             parts.sort_unstable_by_key(|part| part.extent.offset);

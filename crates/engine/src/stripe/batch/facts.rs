@@ -3,7 +3,7 @@
 use braid_geometry::Slot;
 use braid_hooks::{Bug, spoiled};
 
-use super::super::known::Known;
+use super::super::known::{EntireSlots, Known};
 use super::super::plan::{Need, Plan, StripeFacts, plan};
 use super::super::scheduler::Admission;
 use super::decide::Facts;
@@ -16,8 +16,7 @@ use crate::context::Clocks;
 pub(in super::super) struct Around<'a> {
     pub(in super::super) view: &'a ArrayView,
     pub(in super::super) clocks: &'a Clocks,
-    /// All members are there, with all that they should hold.
-    pub(in super::super) is_whole: bool,
+    pub(in super::super) entire: &'a EntireSlots,
     /// Parity is known to agree with the data of this band.
     pub(in super::super) parity_agrees: bool,
     /// Parity fits where nobody wrote, too.
@@ -105,6 +104,7 @@ fn stripe_facts(
 fn known<'a>(stripe: &'a Stripe, around: &Around<'a>, slot: Slot) -> Known<'a> {
     let Column { touched, valid, unreadable, .. } = *stripe.column(slot);
     let (band, window) = (stripe.band(), stripe.window());
-    let Around { view, is_whole, .. } = *around;
-    Known { view, is_whole, band, slot, window, touched, valid, unreadable }
+    let Around { view, is_synced, .. } = *around;
+    let is_entire = around.entire.has(slot);
+    Known { view, is_entire, is_synced, band, slot, window, touched, valid, unreadable }
 }

@@ -220,7 +220,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Parity follows one part of a column, whose old content becomes the difference.
+    /// Parity follows one part of a column. P alone takes old and new content in one pass; for Q the old content becomes the
+    /// difference first.
     fn follow(&mut self, index: u16, part: &Part, (p, q): (Option<Slot>, Option<Slot>)) {
         let Extent { offset, sectors } = part.extent;
         let old = self.stripe.column(self.data_slot(index)).valid;
@@ -228,11 +229,15 @@ impl Builder<'_> {
         let delta = self.blocks.at(self.data_slot(index), offset);
         let payload = part.payload();
         let payload = spoiled(Bug::RmwNoDifference, payload, None);
+        let [p, q] = [p, q].map(|slot| slot.map(|slot| self.blocks.at(slot, offset)));
+        if let (Some(p), None) = (p, q) {
+            let sources = std::iter::once(delta).chain(payload);
+            return self.computation.xor_into(p, sources, sectors);
+        }
         if let Some(source) = payload {
-            self.push(Step::XorInto { target: delta, source, sectors });
+            self.computation.xor_into(delta, std::iter::once(source), sectors);
         }
         let exponent = self.stripe.map.exponent(index);
-        let [p, q] = [p, q].map(|slot| slot.map(|slot| self.blocks.at(slot, offset)));
         self.push(Step::Update { delta, exponent, p, q, sectors });
     }
 

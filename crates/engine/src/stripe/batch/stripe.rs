@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use braid_geometry::{ChunkRow, MemberSector, RowMap, Slot, StripeGeometry};
-use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
+use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes, spoiled};
 
 use super::super::band::{Attachment, Band, BandKey, Run, Segment};
 use super::super::plan::Method;
@@ -122,6 +122,8 @@ pub(in super::super) struct Stripe {
     pub(super) phase: Phase,
     pub(super) columns: Box<[Column]>,
     pub(super) batch: Option<Batch>,
+    /// The sector of the stripe unit that its blocks begin with.
+    shift_sectors: u32,
     /// Work in order of arrival; the batch's is at the front.
     pub(super) queue: VecDeque<Attachment>,
     /// It has ended a batch since it was last idle.
@@ -157,6 +159,7 @@ impl Stripe {
             phase: Phase::Ready,
             columns: vec![Column::EMPTY; usize::from(geometry.slots())].into_boxed_slice(),
             batch: None,
+            shift_sectors: 0,
             queue: VecDeque::with_capacity(usize::try_from(blocks).expect("a unit is small")),
             has_served: false,
             is_worth_keeping: false,
@@ -544,5 +547,29 @@ impl Stripe {
             reached(Mark::WindowHasGaps);
         }
         self.batch = Some(Batch { window, is_full, ..batch });
+        self.shift_to(window);
+    }
+
+    /// Has the blocks begin where the window does, if there is nothing in them. What they hold is given up for a window that
+    /// begins before it, once: then they begin with the stripe unit.
+    fn shift_to(&mut self, window: SectorSet) {
+        let first = window.first_from(0).expect("a window has sectors");
+        let first = first / BLOCK_SECTORS * BLOCK_SECTORS;
+        if self.columns.iter().all(|column| column.valid.is_empty()) {
+            self.shift_sectors = first;
+        } else if first < self.shift_sectors {
+            reached(Mark::BlocksShiftedBack);
+            let is_given_up = true;
+            let is_given_up = spoiled(Bug::ShiftKeepsBlocks, is_given_up, false);
+            if is_given_up {
+                self.columns.iter_mut().for_each(|column| column.valid = SectorSet::EMPTY);
+            }
+            self.shift_sectors = 0;
+        }
+    }
+
+    /// The sector of the stripe unit that its blocks begin with.
+    pub(super) fn shift_sectors(&self) -> u32 {
+        self.shift_sectors
     }
 }

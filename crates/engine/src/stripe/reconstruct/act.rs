@@ -13,7 +13,7 @@ use super::super::known::Known;
 use super::super::plan::{Need, Plan, StripeFacts, plan, plan_columns, plan_rest, plan_whole};
 use super::super::solve::{Blocks, by_exponent, solve, solve_in_place};
 use super::check::Parity;
-use super::decide::{Action, Facts, Phase, Rest, decide};
+use super::decide::{Action, Facts, Phase, Rest, decide, waits};
 use super::machine::{Around, Column, Origin, Outcome, Read, Reconstruct, Waits, Want, WorkState};
 use crate::array::{ArrayView, MemberView};
 use crate::buffer::Buffer;
@@ -153,8 +153,8 @@ impl Read {
     fn known<'a>(&'a self, around: &'a Around<'_>, slot: Slot) -> Known<'a> {
         let (view, band, window) = (&*around.common.view, self.band(), self.window);
         let Column { touched, valid, unreadable, .. } = *self.column(slot);
-        // It is asked where something is lacking, nearly always.
-        Known { view, is_whole: false, band, slot, window, touched, valid, unreadable }
+        let (is_entire, is_synced) = (around.entire.has(slot), is_synced(view, band));
+        Known { view, is_entire, is_synced, band, slot, window, touched, valid, unreadable }
     }
 
     /// What is known of the stripe without the columns that are left out.
@@ -322,6 +322,11 @@ impl Reconstruct {
         read.columns.fill(Column::default());
         (read.band, read.map, read.owns_band) = (Some(band), map, true);
         read.aim(origin, self.unit_sectors);
+        // What works on whole units finds them where they are.
+        let is_of_client = origin.client().is_some();
+        let first = read.window.first_from(0).filter(|_| is_of_client);
+        read.shift_sectors = first.map_or(0, |first| first / BLOCK_SECTORS * BLOCK_SECTORS);
+        self.wanted += usize::from(is_of_client);
         if let Some(slots) = to_fill {
             read.aim_at_columns(slots.into_iter());
         }
@@ -331,8 +336,11 @@ impl Reconstruct {
     /// Lets a read go on until it waits for an event, or is over.
     fn step(&mut self, around: &mut Around<'_>, place: u32) {
         loop {
-            let repair = self.to_repair(around, place);
             let read = &self.reads[place as usize];
+            if waits(read.outstanding > 0).is_some() {
+                return;
+            }
+            let repair = self.to_repair(around, place);
             let is_behind = !read.work.targets.is_empty() && self.is_behind(around, place);
             let (facts, plan) = read.facts(around, (!repair.is_empty(), is_behind));
             match decide(&facts) {
@@ -355,7 +363,8 @@ impl Reconstruct {
     }
 
     fn blocks(&self, place: u32) -> Blocks {
-        Blocks::of(self.first + place, self.geometry.slots())
+        let shift_sectors = self.reads[place as usize].shift_sectors;
+        Blocks::of(self.first + place, self.geometry.slots(), shift_sectors)
     }
 
     fn submit(&mut self, around: &mut Around<'_>, io: ReadIo, operation: MemberOperation) {
@@ -460,7 +469,7 @@ impl Reconstruct {
             let wrong = spoiled(Bug::RepairWritesParity, wrong, SectorSet::EMPTY);
             for Extent { offset, sectors } in wrong.extents() {
                 let (target, source) = (blocks.at(slot, offset), blocks.at(map.p_slot(), offset));
-                computation.steps.push(Step::XorInto { target, source, sectors });
+                computation.xor_into(target, std::iter::once(source), sectors);
             }
         }
         let is_target = |slot: &Slot| read.work.targets.iter().any(|(target, _)| target == slot);
@@ -477,10 +486,10 @@ impl Reconstruct {
     /// A batch of the band goes first; then the work begins anew, and keeps the band.
     fn give_way_to_batch(&mut self, place: u32) {
         reached(Mark::MendGivesWay);
-        let read = &mut self.reads[place as usize];
-        let Some(Origin::Background(work)) = read.origin.take() else {
+        let Origin::Background(work) = self.let_go(place) else {
             unreachable!("only background work mends")
         };
+        let read = &mut self.reads[place as usize];
         read.owns_band = false;
         let again = Origin::Background(Work { class: Class::BestEffort, ..work });
         self.kept_out.push_back((*read.band(), again, Waits::ForBand));
@@ -668,26 +677,28 @@ impl Reconstruct {
         self.arrived.push_front((band, Want { run: rest, ..want }));
         // One bad sector made a whole extent unreadable; a shorter one may be read.
         read.columns.iter_mut().for_each(|column| column.unreadable = SectorSet::EMPTY);
+        let window = read.window;
         read.aim(Origin::Client(Want { run: first, ..want }), self.unit_sectors);
+        read.window = read.window.common(window);
     }
 
     fn insist(&mut self, place: u32) {
         reached(Mark::AroundFails);
-        let read = &mut self.reads[place as usize];
-        let want = Want { insists: true, ..read.client() };
-        read.origin = None;
-        self.outcomes.push_back(Outcome::Insists(*read.band(), want));
+        let want = Want { insists: true, ..self.reads[place as usize].client() };
+        self.let_go(place);
+        let band = *self.reads[place as usize].band();
+        self.outcomes.push_back(Outcome::Insists(band, want));
     }
 
     /// The bytes are there: a client gets its answer, a job its result.
     fn answer(&mut self, around: &mut Around<'_>, place: u32) {
-        let read = &mut self.reads[place as usize];
-        match read.origin.take().expect("it is wanted") {
+        match self.let_go(place) {
             Origin::Client(want) => self.answer_client(around, place, &want),
             Origin::Background(work) => match work.task {
                 Task::Compare | Task::Repair => self.tell(around, place, &work),
                 Task::Resync | Task::Recover | Task::Replace => {
-                    let WorkState { written, is_missed, is_unmade, .. } = read.work;
+                    let work_state = &self.reads[place as usize].work;
+                    let WorkState { written, is_missed, is_unmade, .. } = *work_state;
                     let unmade = work::Outcome::Unmade { written };
                     let done = if is_unmade { unmade } else { work::Outcome::Done { written } };
                     let outcome = if is_missed { work::Outcome::Unwritten } else { done };
@@ -698,7 +709,7 @@ impl Reconstruct {
     }
 
     fn refuse(&mut self, around: &mut Around<'_>, place: u32) {
-        match self.reads[place as usize].origin.take().expect("it is wanted") {
+        match self.let_go(place) {
             Origin::Client(want) => {
                 reached(Mark::ReadRefused);
                 around.common.part_done(want.piece, Err(Fault::Unreadable));

@@ -105,10 +105,17 @@ pub(super) enum Action {
     Refuse,
 }
 
+/// The first line of the table, for who has gathered no other fact yet: most of what happens to a read is one request of several.
+pub(super) fn waits(outstanding: bool) -> Option<Action> {
+    outstanding.then_some(Action::Wait)
+}
+
 /// The table.
 pub(super) fn decide(facts: &Facts) -> Action {
+    if let Some(wait) = waits(facts.outstanding) {
+        return wait;
+    }
     match *facts {
-        Facts { outstanding: true, .. } => Action::Wait,
         Facts { wanted: false, phase: Phase::Compute, to_repair: true, .. } => Action::Repair,
         Facts { wanted: false, .. } => Action::Release,
         Facts { phase: Phase::Compute, rest: Rest::Parity, .. } => Action::Remake,

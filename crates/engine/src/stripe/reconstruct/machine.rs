@@ -10,6 +10,7 @@ use super::super::band::{Band, BandKey, Run};
 use super::super::batch::{ColumnState, Phase as BatchPhase, Stripe};
 use super::super::damage::Damage;
 use super::super::in_flight::IoOwner;
+use super::super::known::EntireSlots;
 use super::super::pool::Pool;
 use super::checked::Check;
 use super::decide::Phase;
@@ -142,6 +143,8 @@ pub(super) struct Read {
     pub(super) columns: Box<[Column]>,
     /// Sectors of the stripe unit that it is about.
     pub(super) window: SectorSet,
+    /// The sector of the stripe unit that its blocks begin with.
+    pub(super) shift_sectors: u32,
     /// Member requests and computations that are out.
     pub(super) outstanding: u32,
     pub(super) work: WorkState,
@@ -172,6 +175,7 @@ pub(in super::super) struct Around<'a> {
     pub(in super::super) in_flight: &'a mut Slab<IoOwner>,
     pub(in super::super) pool: &'a mut Pool,
     pub(in super::super) damage: &'a Damage,
+    pub(in super::super) entire: &'a EntireSlots,
 }
 
 impl Around<'_> {
@@ -195,6 +199,8 @@ pub(in super::super) struct Reconstruct {
     pub(super) first: u32,
     pub(super) reads: Box<[Read]>,
     pub(super) free: Vec<u32>,
+    /// Reads that a client waits for.
+    pub(super) wanted: usize,
     /// Reads that have not been looked at: for lack of room.
     pub(super) arrived: VecDeque<(Band, Want)>,
     /// Background work that has not been looked at.
@@ -217,6 +223,7 @@ impl Reconstruct {
             phase: Phase::Fill,
             columns: vec![Column::default(); usize::from(geometry.slots())].into_boxed_slice(),
             window: SectorSet::EMPTY,
+            shift_sectors: 0,
             outstanding: 0,
             work: WorkState::default(),
         };
@@ -226,6 +233,7 @@ impl Reconstruct {
             first,
             reads: (0..PLACES).map(|_| blank()).collect(),
             free: (0..PLACES).rev().collect(),
+            wanted: 0,
             arrived: VecDeque::new(),
             asked: VecDeque::new(),
             kept_out: VecDeque::new(),
@@ -331,9 +339,14 @@ impl Reconstruct {
 
     /// Whether one more read of a client may begin.
     fn has_room(&self) -> bool {
-        let wanted = || self.count(|origin| matches!(origin, Origin::Client(_)));
-        let taken = self.reads.len() - self.free.len();
-        !self.free.is_empty() && (taken < READS_MAX || wanted() < READS_MAX)
+        !self.free.is_empty() && self.wanted < READS_MAX
+    }
+
+    /// Nobody waits for a read any more.
+    pub(super) fn let_go(&mut self, place: u32) -> Origin {
+        let origin = self.reads[place as usize].origin.take().expect("it is wanted");
+        self.wanted -= usize::from(origin.client().is_some());
+        origin
     }
 
     /// Whether one more band of background work may be taken on.
@@ -453,13 +466,14 @@ impl Reconstruct {
                 continue;
             }
             reached(Mark::ReadAbandoned);
-            read.origin = None;
             (read.owns_band, read.repairs) = (false, false);
+            let at = u32::try_from(place).expect("a few places");
+            self.let_go(at);
             match origin {
                 Origin::Client(want) => self.outcomes.push_back(Outcome::Anew(band, want)),
                 // What was written is not found a second time.
-                Origin::Background(work) if read.work.check.is_again() => {
-                    self.tell(around, u32::try_from(place).expect("a few places"), &work);
+                Origin::Background(work) if self.reads[place].work.check.is_again() => {
+                    self.tell(around, at, &work);
                 }
                 Origin::Background(work) => sits_out(around, &work),
             }
