@@ -240,6 +240,17 @@ fn the_widest_stripe() {
     }
 }
 
+/// Sums of so many blocks are made in turns, and of long blocks piece by piece.
+#[test]
+fn more_sources_than_are_read_side_by_side() {
+    for length in [1, 4096, 3 * (16 << 10) + 133] {
+        for count in [15, 16, 17, 32, 33, 254] {
+            let case = Case { length, present: vec![true; count], offsets: vec![0, 9], seed: 5 };
+            kernels().iter().for_each(|kernel| check_generation(kernel, &case));
+        }
+    }
+}
+
 /// Blocks long enough to be written around the caches: aligned, unaligned, and with a tail.
 #[test]
 fn streamed_blocks() {

@@ -34,6 +34,13 @@ use crate::gf256::{inverse, multiply, power};
 /// Q tells at most this many data columns apart: the generator has no more powers.
 pub const COLUMNS_MAX: usize = 255;
 
+/// Sources that one walk reads side by side: as many places as a processor's prefetchers follow. Columns lie a multiple of a page
+/// apart, so that many of them also want the same few places of its first cache.
+const STREAMS_MAX: usize = 16;
+
+/// With more, bytes of the result that are gone over again before those behind them: they stay in the first cache.
+const PIECE_BYTES: usize = 16 << 10;
+
 /// One instruction set's way to do the arithmetic. All kernels give the same bytes.
 ///
 /// In every call all blocks have the same length, of any size, at any alignment; unequal lengths panic. Sources are
@@ -80,13 +87,37 @@ impl Kernel {
         if planted(Bug::XorForgetsLast) && sources.len() > 1 {
             sources = &sources[..sources.len() - 1];
         }
+        if sources.len() > STREAMS_MAX {
+            return self.xor_in_turns(target, sources, self.0.xor);
+        }
         // SAFETY: a kernel exists only for instructions that are there; lengths are checked.
         unsafe { (self.0.xor)(target, sources) }
+    }
+
+    /// The same in turns, so that no turn reads from more places than the processor can follow.
+    fn xor_in_turns(&self, target: &mut [u8], sources: &[&[u8]], first: table::Xor) {
+        for start in (0..target.len()).step_by(PIECE_BYTES) {
+            let end = target.len().min(start + PIECE_BYTES);
+            let target = &mut target[start..end];
+            for (turn, group) in sources.chunks(STREAMS_MAX).enumerate() {
+                let mut parts: [&[u8]; STREAMS_MAX] = [&[]; STREAMS_MAX];
+                for (part, source) in parts.iter_mut().zip(group) {
+                    *part = &source[start..end];
+                }
+                let parts = &parts[..group.len()];
+                let add = if turn == 0 { first } else { self.0.xor_into };
+                // SAFETY: as in `xor`; parts are as long as the target's.
+                unsafe { add(target, parts) }
+            }
+        }
     }
 
     /// `target` += the sum of `sources`: P's side of a read-modify-write.
     pub fn xor_into(&self, target: &mut [u8], sources: &[&[u8]]) {
         check(target.len(), sources);
+        if sources.len() > STREAMS_MAX {
+            return self.xor_in_turns(target, sources, self.0.xor_into);
+        }
         // SAFETY: a kernel exists only for instructions that are there; lengths are checked.
         unsafe { (self.0.xor_into)(target, sources) }
     }

@@ -8,6 +8,9 @@ use super::lanes::Lanes;
 /// The blocks of a stripe by exponent, with gaps.
 type Sources<'a> = &'a [Option<&'a [u8]>];
 
+/// A result, and what is added up in it.
+pub(super) type Xor = unsafe fn(&mut [u8], &[&[u8]]);
+
 /// Stored P and Q; the factors of their residues; P' and Q', which become the lost columns.
 type SolveTwo = unsafe fn((&[u8], &[u8]), (u8, u8), (&mut [u8], &mut [u8]));
 
@@ -16,8 +19,8 @@ type SolveTwo = unsafe fn((&[u8], &[u8]), (u8, u8), (&mut [u8], &mut [u8]));
 #[derive(Clone, Copy)]
 pub(super) struct Table {
     pub(super) name: &'static str,
-    pub(super) xor: unsafe fn(&mut [u8], &[&[u8]]),
-    pub(super) xor_into: unsafe fn(&mut [u8], &[&[u8]]),
+    pub(super) xor: Xor,
+    pub(super) xor_into: Xor,
     pub(super) pq: unsafe fn(Sources<'_>, &mut [u8], &mut [u8]),
     pub(super) q: unsafe fn(Sources<'_>, &mut [u8]),
     pub(super) multiply_into: unsafe fn(&mut [u8], &[u8], u8),
