@@ -40,6 +40,7 @@ mod lock;
 mod memory;
 mod open;
 mod raw;
+mod sentinel;
 mod zeroing;
 
 use std::io::{IoSlice, IoSliceMut};
@@ -54,6 +55,7 @@ pub use identity::{DeviceNumber, Identity, IdentityKey, MemberKind};
 pub use memory::MemoryMember;
 pub use open::{create_file, open};
 pub use raw::{Deed, Raw};
+pub use sentinel::{Sentinel, Word};
 pub use zeroing::ZeroWay;
 
 /// One device that holds a part of an array.

@@ -43,8 +43,12 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{self, Condvar, Mutex};
 
-/// How often members are looked at for having vanished, and the longest sleep of the thread.
+/// How often members are looked at for having vanished.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The longest sleep of the thread: all that it is to do is told to it. Tests and models wait in shorter steps.
+const SLEEP_MAX: Duration =
+    if cfg!(any(test, loom, shuttle)) { LOOK_INTERVAL } else { Duration::from_secs(3600) };
 
 struct State {
     /// The array's moment, the next look at members, then the shards' moments, then those of members where something is
@@ -207,6 +211,11 @@ impl Alarm {
         self.changed.notify_one();
     }
 
+    /// Whether it was stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.state.lock().expect("setting does not panic").stopped
+    }
+
     /// What is woken at a place. Before a shard looks, so that what it says then is heard.
     fn wake_up(&self, place: usize) -> Woken {
         let Some(shard) = place.checked_sub(SHARDS) else {
@@ -229,7 +238,7 @@ impl Alarm {
         }
         let with_thread = state.with_thread.as_mut().expect("there is a thread");
         let first = with_thread.peek().map(|Reverse(first)| *first);
-        let left = first.map_or(LOOK_INTERVAL, |(at, _)| clock.until(at));
+        let left = first.map_or(SLEEP_MAX, |(at, _)| clock.until(at));
         if let Some((_, place)) = first
             && left.is_zero()
         {
@@ -238,7 +247,7 @@ impl Alarm {
             }
             return Slept::Until(place);
         }
-        sync::sleep(&self.changed, state, left.min(LOOK_INTERVAL));
+        sync::sleep(&self.changed, state, left.min(SLEEP_MAX));
         Slept::Disturbed
     }
 

@@ -3,18 +3,23 @@
 //! Where it stands: above the parts that know nothing of each other (machines, memory, members, requests, the alarm), below
 //! all that works with several of them: the executor, the steps of requests, the loop. It drives nothing itself.
 
+use std::sync::OnceLock;
+
 use braid_dispatch::Combiner;
+use braid_engine::Instant;
 use braid_engine::array::{Array, ArrayView};
 use braid_engine::request::{Regions, ShardIndex};
 use braid_engine::{Shard, SitOut};
+use braid_member::Sentinel;
 use braid_parity::Kernel;
 
-use crate::alarm::{Alarm, Arm};
+use crate::alarm::{Alarm, Arm, LOOK_INTERVAL};
 use crate::arena::ShardMemory;
 use crate::client_request::ClientRequest;
 use crate::clock::Clock;
 use crate::events::{ArrayEvent, ShardEvent};
 use crate::log;
+use crate::looks::Looks;
 use crate::members::Members;
 use crate::pacing::Pacing;
 use crate::requests::Requests;
@@ -66,6 +71,8 @@ pub(crate) struct Core {
     pub(crate) kernel: &'static Kernel,
     pub(crate) clock: Clock,
     pub(crate) alarm: Alarm,
+    /// Whether members are looked at.
+    pub(crate) looks: Looks,
     pub(crate) turns: Turns,
     pub(crate) pacing: Pacing,
     pub(crate) scheduling: Mutex<Scheduling>,
@@ -86,7 +93,9 @@ pub(crate) struct Core {
 pub(crate) struct End {
     clean: Mutex<Option<bool>>,
     changed: Condvar,
-    /// The alarm, where no worker keeps the time.
+    /// Hears of members that nobody looks at, once that was wanted.
+    pub(crate) sentinel: OnceLock<Arc<Sentinel>>,
+    /// The alarm, where no worker keeps the time; and who hears of members that nobody looks at.
     pub(crate) threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
@@ -104,6 +113,11 @@ impl End {
         let guard = self.clean.lock().expect("setting does not panic");
         let done = self.changed.wait_while(guard, |clean| clean.is_none());
         done.expect("setting does not panic").unwrap_or(false)
+    }
+
+    /// Nobody hears of members any more.
+    pub(crate) fn stop_hearing(&self) {
+        self.sentinel.get().inspect(|sentinel| sentinel.end());
     }
 
     /// Waits for all threads to end.
@@ -142,6 +156,19 @@ impl Drop for AbortOnPanic {
 impl Core {
     pub(crate) fn shard(&self, index: ShardIndex) -> &ShardCell {
         &self.shards[usize::from(index.0)]
+    }
+
+    /// Something is asked of a member.
+    pub(crate) fn note_asked(&self) {
+        if self.looks.note_asked() {
+            self.set_next_look();
+        }
+    }
+
+    /// Members are looked at after a while.
+    pub(crate) fn set_next_look(&self) {
+        let interval_ns = u64::try_from(LOOK_INTERVAL.as_nanos()).expect("half a second");
+        self.arm(self.alarm.set_look(Instant(self.clock.now().0 + interval_ns)));
     }
 
     /// Gives a moment to a worker, if it is for one.

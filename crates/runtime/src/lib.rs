@@ -74,6 +74,8 @@ mod extents;
 #[cfg(not(loom))]
 mod log;
 #[cfg(not(loom))]
+mod looks;
+#[cfg(not(loom))]
 mod members;
 #[cfg(not(loom))]
 mod membership;

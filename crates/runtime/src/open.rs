@@ -20,6 +20,7 @@ use crate::core::{Clients, Core, End, ShardCell};
 use crate::events::{ArrayEvent, Machine};
 use crate::executor::fault;
 use crate::log;
+use crate::looks::Looks;
 use crate::members::Members;
 use crate::members::handle::{self, Place};
 use crate::options::{Direct, Options};
@@ -146,6 +147,7 @@ impl Volume {
             kernel: braid_parity::kernel(),
             clock: Clock::new(),
             alarm: Alarm::new(options.shards),
+            looks: Looks::default(),
             turns,
             pacing: Pacing::new(options.job_pace),
             scheduling: Mutex::default(),
@@ -327,6 +329,7 @@ fn begin(core: &Arc<Core>, joining: Vec<Joining>) -> std::io::Result<()> {
     begun.and_then(|()| core.keep_time()).inspect_err(|_| {
         core.members.stop();
         core.alarm.stop();
+        core.end.stop_hearing();
         core.members.join();
         core.end.join();
         core.unregister_members();

@@ -5,13 +5,15 @@
 
 use std::io;
 
-use braid_engine::Instant;
+use braid_member::{Sentinel, Word};
 use braid_ring::{Wake, Worker};
 
-use crate::alarm::{LOOK_INTERVAL, Rang, Slept, Start, Woken};
+use crate::alarm::{Rang, Slept, Start, Woken};
 use crate::core::Core;
 use crate::events::{ArrayEvent, Machine, ShardEvent};
 use crate::executor::submitter::Submitter;
+use crate::looks::Next;
+use crate::members::handle::MemberHandle;
 use crate::sync::{Arc, Weak, thread};
 
 /// What workers tell of moments. It keeps no array: a moment may be far away.
@@ -32,12 +34,6 @@ impl Core {
         Ok(())
     }
 
-    fn set_next_look(&self) {
-        let interval_ns = u64::try_from(LOOK_INTERVAL.as_nanos()).expect("half a second");
-        let due = Instant(self.clock.now().0 + interval_ns);
-        self.arm(self.alarm.set_look(due));
-    }
-
     /// A moment that a sleeper was given has come.
     fn rang(self: &Arc<Self>, place: usize) {
         match self.alarm.rang(place, self.clock.now()) {
@@ -52,7 +48,7 @@ impl Core {
             Woken::Held(member) => self.dispatch_held(member),
             Woken::Look => {
                 self.look_at_members();
-                self.set_next_look();
+                self.look_again_or_rest();
             }
             Woken::Due(machine) => {
                 match machine {
@@ -62,6 +58,64 @@ impl Core {
                 self.drive(machine);
             }
         }
+    }
+
+    /// Members are looked at once more after a while, unless nothing can come of it.
+    fn look_again_or_rest(self: &Arc<Self>) {
+        let is_well = |member: &Arc<MemberHandle>| {
+            member.is_memory() || (member.is_idle() && !member.admission.is_suspect())
+        };
+        let are_idle = self.members.load().iter().all(is_well);
+        match self.looks.note_look(are_idle) {
+            Next::Look => self.set_next_look(),
+            Next::LookOnce => {
+                if !self.hears_of_all() {
+                    self.looks.stay_awake();
+                }
+                // What has happened before it was listened for is seen by this look.
+                self.set_next_look();
+            }
+            Next::Rest => {}
+        }
+    }
+
+    /// Has all members listened for; false if that cannot be.
+    fn hears_of_all(self: &Arc<Self>) -> bool {
+        let members = self.members.load();
+        let mut on_disks = members.iter().filter(|member| !member.is_memory()).peekable();
+        if on_disks.peek().is_none() {
+            return true;
+        }
+        let sentinel = self.end.sentinel.get().or_else(|| self.start_hearing().ok());
+        // Of one that has vanished there is no more to be heard; the array knows, or the next look tells it.
+        let is_heard = |sentinel: &Sentinel, member: &MemberHandle| {
+            sentinel.watch(member.path()).is_ok() || member.device.has_vanished()
+        };
+        sentinel.is_some_and(|sentinel| on_disks.all(|member| is_heard(sentinel, member)))
+    }
+
+    /// Starts to hear of members. One looks at a time, so none else starts meanwhile.
+    ///
+    /// # Errors
+    /// The kernel has nothing for it, or no thread.
+    fn start_hearing(self: &Arc<Self>) -> io::Result<&Arc<Sentinel>> {
+        let sentinel = Arc::new(Sentinel::new()?);
+        let (core, hearing) = (Arc::clone(self), Arc::clone(&sentinel));
+        let hear = move || {
+            while hearing.wait().is_ok_and(|word| word == Word::Look) {
+                if core.looks.wake() {
+                    core.set_next_look();
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("braid-names".into()).spawn(hear)?;
+        self.end.threads.lock().expect("starting does not panic").push(thread);
+        let sentinel = self.end.sentinel.get_or_init(|| sentinel);
+        // Who stops ends the one that it finds.
+        if self.alarm.is_stopped() {
+            sentinel.end();
+        }
+        Ok(sentinel)
     }
 
     /// A file that was deleted still takes writes, but no program will ever find them again. And a member that has work for which

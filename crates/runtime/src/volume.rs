@@ -410,6 +410,7 @@ impl Volume {
         }
         let clean = self.core.end.wait();
         self.core.alarm.stop();
+        self.core.end.stop_hearing();
         if !flaw::has(Flaw::MembersNotStopped) {
             self.core.members.stop();
         }

@@ -330,9 +330,20 @@ fn who_stops_leaves_the_members_to_others_at_once() {
     assert_eq!(workers.counters().numbered > 0, is_new, "{release}");
 }
 
-/// Workers wake for the looks at the members, and for nothing else.
+/// Whether there is a while, of those to come, in which no worker has a turn.
+fn rests(workers: &Workers) -> bool {
+    (0..20).any(|_| {
+        let before = workers.counters();
+        std::thread::sleep(Duration::from_millis(1500));
+        let after = workers.counters();
+        (after.turns, after.sleeps) == (before.turns, before.sleeps)
+    })
+}
+
+/// Members are looked at while something is asked of them, and for a while longer. Then the kernel tells what becomes of their
+/// files, and no worker wakes for anything else.
 #[test]
-fn an_idle_array_wakes_nobody() {
+fn an_idle_array_wakes_nobody_and_hears_of_a_file_that_is_deleted() {
     let settings = Settings { workers: 2, ..Settings::default() };
     let workers = Arc::new(Workers::start(&settings).expect("io_uring"));
     let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
@@ -344,14 +355,21 @@ fn an_idle_array_wakes_nobody() {
     };
     let volume = array.open(&options, |_| {});
     write(&volume, 0, &[7; 100_000], true);
-    // It turns clean meanwhile.
-    std::thread::sleep(Duration::from_millis(600));
-    let (before, start) = (workers.counters(), Instant::now());
-    std::thread::sleep(Duration::from_millis(1500));
-    let (after, looks) = (workers.counters(), start.elapsed().as_millis() / 500 + 1);
-    let (sleeps, looks) = (after.sleeps - before.sleeps, u64::try_from(looks).expect("few"));
-    assert!((1..=looks).contains(&sleeps), "{sleeps} sleeps in {looks} looks");
-    assert!(after.turns - before.turns <= 2 * looks, "{before:?} {after:?}");
-    assert_eq!(after.wakes, before.wakes, "no thread rings at another");
+    assert!(rests(&workers), "nothing is asked");
+    // One request has members looked at again, as often as ever.
+    let before = workers.counters();
+    assert_eq!(read(&volume, 0, 4096), [7; 4096]);
+    std::thread::sleep(Duration::from_millis(1700));
+    let looks = workers.counters().sleeps - before.sleeps;
+    assert!((2..=12).contains(&looks), "{looks} looks in 1.7 s");
+    assert!(rests(&workers), "nothing is asked any more");
+    std::fs::remove_file(array.path(1)).expect("it was there");
+    let start = Instant::now();
+    while volume.missing_count() == 0 {
+        assert!(start.elapsed() < Duration::from_secs(20), "the loss is heard of");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(rests(&workers), "the others need nothing either");
+    assert_eq!(read(&volume, 0, 100_000), [7; 100_000]);
     assert!(volume.stop().clean);
 }

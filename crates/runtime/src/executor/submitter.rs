@@ -84,6 +84,9 @@ impl<'a> Submitter<'a> {
     /// threads.
     pub(crate) fn submit(&self, operation: Operation) {
         let (member, admission) = (self.member, &self.member.admission);
+        if !matches!(operation, Operation::Look) {
+            self.core.note_asked();
+        }
         if member.is_memory() {
             return self.perform(operation);
         }

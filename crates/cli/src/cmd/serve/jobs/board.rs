@@ -124,7 +124,35 @@ impl Board {
             *schedule = before.set(every_seconds, now_seconds);
             before
         };
-        self.save().inspect_err(|_| self.noted().schedule = before)
+        let kept = self.save().inspect_err(|_| self.noted().schedule = before);
+        self.wake();
+        kept
+    }
+
+    /// Waits until it is to be looked whether a check is due, or `is_over` has become true and [`Self::wake`] was called: for so
+    /// long where any is to be, else until that is set.
+    pub(crate) fn wait_for_check(&self, longest: Duration, is_over: impl Fn() -> bool) {
+        let until = Instant::now() + longest;
+        let mut noted = self.noted();
+        while !is_over() {
+            if noted.schedule.every_seconds.is_none() {
+                noted = self.changed.wait(noted).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.changed.wait_timeout(noted, left);
+            noted = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Whoever waits looks again.
+    pub(crate) fn wake(&self) {
+        // Who has looked, and does not wait yet, has this.
+        drop(self.noted());
+        self.changed.notify_all();
     }
 
     /// Writes what is to be kept.
@@ -577,6 +605,33 @@ mod tests {
         assert_eq!((board.check_due(7), board.check_every()), (Due::At(86_407), Some(86_400)));
         let again = Board::new(false, Kept::read(&path), None);
         assert_eq!(again.check_due(7), Due::At(86_407));
+    }
+
+    #[test]
+    fn who_begins_checks_sleeps_until_there_are_any_to_begin() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let (board, is_over) = (Board::new(false, Kept::default(), None), AtomicBool::new(false));
+        let (looked, looks) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::SeqCst) {
+                    let told = || is_over.load(Ordering::SeqCst);
+                    board.wait_for_check(Duration::from_millis(1), told);
+                    looked.send(()).expect("it is heard");
+                }
+            });
+            let silence = looks.recv_timeout(Duration::from_millis(50));
+            assert!(silence.is_err(), "no check is ever due: a clock is not looked at");
+            board.set_check_every(Some(86_400), 7).expect("it is kept nowhere");
+            for _ in 0..3 {
+                looks
+                    .recv_timeout(Duration::from_secs(10))
+                    .expect("one is to be, and it is looked");
+            }
+            board.set_check_every(None, 8).expect("it is kept nowhere");
+            is_over.store(true, Ordering::SeqCst);
+            board.wake();
+        });
     }
 
     #[test]

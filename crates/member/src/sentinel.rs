@@ -1,0 +1,112 @@
+//! Hears that a file or a device node loses its name, without looking: the kernel tells it (inotify).
+//!
+//! Where it stands: beside members, for whoever looks at them from time to time ([`crate::Member::has_vanished`]) and would
+//! rather not while nothing is asked of them. What it hears is a word to look, no more: a change of rights is one as well.
+//!
+//! What it cannot hear: a file that is cut short, which is found when it is read; and what another machine does to a file that it
+//! serves.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+
+/// What a wait ended in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// Something of what is watched may have lost its name.
+    Look,
+    /// [`Sentinel::end`] was called.
+    End,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Sentinel {
+    watches: OwnedFd,
+    bell: OwnedFd,
+}
+
+impl Sentinel {
+    /// One that watches nothing yet.
+    ///
+    /// # Errors
+    /// The kernel has no more of them for us.
+    pub fn new() -> io::Result<Self> {
+        let watches = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { watches, bell })
+    }
+
+    /// Watches what is at a path now. Once more does no harm.
+    ///
+    /// # Errors
+    /// It is not there, or the kernel watches no more for us.
+    pub fn watch(&self, path: &Path) -> io::Result<()> {
+        let what = WatchFlags::ATTRIB | WatchFlags::DELETE_SELF | WatchFlags::MASK_ADD;
+        inotify::add_watch(&self.watches, path, what)?;
+        Ok(())
+    }
+
+    /// Sleeps until there is something to be told, however long that takes.
+    ///
+    /// # Errors
+    /// The kernel cannot wait.
+    pub fn wait(&self) -> io::Result<Word> {
+        let mut polled =
+            [PollFd::new(&self.bell, PollFlags::IN), PollFd::new(&self.watches, PollFlags::IN)];
+        loop {
+            match poll(&mut polled, None) {
+                Ok(_) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if !polled[0].revents().is_empty() {
+            return Ok(Word::End);
+        }
+        // All that is there now is one word.
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&self.watches, &mut buffer);
+        while reader.next().is_ok() {}
+        Ok(Word::Look)
+    }
+
+    /// Ends all waits, and those that come.
+    pub fn end(&self) {
+        // A bell that cannot take one more has been rung.
+        let _rung = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_name_is_heard_and_writes_are_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("member");
+        std::fs::write(&path, [1; 4096]).expect("a file");
+        let sentinel = Sentinel::new().expect("a sentinel");
+        sentinel.watch(&path).expect("it is there");
+        sentinel.watch(&path).expect("it is still there");
+        assert!(sentinel.watch(&folder.path().join("absent")).is_err());
+        let file = std::fs::File::options().write(true).open(&path).expect("it opens");
+        std::os::unix::fs::FileExt::write_all_at(&file, &[2; 512], 0).expect("it is written");
+        file.sync_all().expect("it is on the disk");
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| sentinel.wait().expect("it waits"));
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert!(!waiting.is_finished(), "a write is no word");
+            std::fs::remove_file(&path).expect("it is deleted");
+            assert_eq!(waiting.join().expect("it ends"), Word::Look);
+        });
+        sentinel.end();
+        assert_eq!(sentinel.wait().expect("it waits"), Word::End);
+        assert_eq!(sentinel.wait().expect("it waits"), Word::End, "and so do all that come");
+    }
+}

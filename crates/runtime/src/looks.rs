@@ -1,0 +1,126 @@
+//! Whether members are looked at from time to time, or that rests.
+//!
+//! Where it stands: [`crate::timekeeper`] looks, twice a second, and asks here whether there is to be a next time. An array of which
+//! nobody wants anything, and on whose members nothing is under way, needs no looks, and a processor that is not woken sleeps
+//! more deeply. What may happen to a file meanwhile, the kernel tells ([`braid_member::Sentinel`]).
+//!
+//! ```text
+//!   looking ──nothing asked, all idle, [`CALM_LOOKS`] times in a row──▶ resting
+//!      ▲                                                                  │
+//!      └────────── something is asked of a member, or a word is heard ◀───┘
+//! ```
+//!
+//! Who asks notes it and then looks whether it rests; who has it rest says so and then looks whether anything was asked. One of
+//! the two sees the other [check: who_asks_and_who_rests_never_miss_each_other].
+
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Looks in a row that find nothing to do, before they rest. More than make a member that was stuck trusted again.
+pub(crate) const CALM_LOOKS: u32 = 6;
+
+/// What follows on a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Another one, after a while.
+    Look,
+    /// Another one, and then rest, if all that could happen is told meanwhile.
+    LookOnce,
+    /// None until something is asked.
+    Rest,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    /// Something was asked of a member since the last look.
+    was_asked: AtomicBool,
+    rests: AtomicBool,
+    /// Only who looks has to do with it, and there is one look at a time.
+    calm: AtomicU32,
+}
+
+impl Looks {
+    /// Something is asked of a member; true if looks begin again because of it, which is the caller's to see to.
+    pub(crate) fn note_asked(&self) -> bool {
+        // Twice a second, nearly all who come find it noted.
+        if self.was_asked.load(Ordering::SeqCst) {
+            return false;
+        }
+        self.was_asked.store(true, Ordering::SeqCst);
+        self.wake()
+    }
+
+    /// Looks begin again; true if they rested.
+    pub(crate) fn wake(&self) -> bool {
+        self.rests.load(Ordering::SeqCst) && self.rests.swap(false, Ordering::SeqCst)
+    }
+
+    /// A look is over, and found all members idle and well, or not; what follows.
+    pub(crate) fn note_look(&self, are_idle: bool) -> Next {
+        let was_asked = self.was_asked.swap(false, Ordering::SeqCst);
+        let before = self.calm.load(Ordering::Relaxed);
+        let calm = if are_idle && !was_asked { before.saturating_add(1) } else { 0 };
+        self.calm.store(calm, Ordering::Relaxed);
+        if calm + 1 < CALM_LOOKS {
+            return Next::Look;
+        }
+        if calm < CALM_LOOKS {
+            return Next::LookOnce;
+        }
+        self.calm.store(0, Ordering::Relaxed);
+        self.rests.store(true, Ordering::SeqCst);
+        // Who asked just now may have seen that it does not rest.
+        let is_asked = self.was_asked.load(Ordering::SeqCst);
+        if is_asked && self.wake() { Next::Look } else { Next::Rest }
+    }
+
+    /// It cannot rest: not all that may happen is told.
+    pub(crate) fn stay_awake(&self) {
+        self.calm.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    fn looked(looks: &Looks, times: u32) -> Next {
+        (0..times).map(|_| looks.note_look(true)).last().expect("some")
+    }
+
+    #[test]
+    fn calm_looks_in_a_row_lead_to_rest_and_any_request_out_of_it() {
+        let looks = Looks::default();
+        assert_eq!(looked(&looks, CALM_LOOKS - 2), Next::Look);
+        assert!(!looks.note_asked(), "they go on");
+        assert_eq!(looks.note_look(true), Next::Look, "something was asked");
+        assert_eq!(looked(&looks, CALM_LOOKS - 2), Next::Look);
+        assert_eq!(looks.note_look(false), Next::Look, "something is under way");
+        assert_eq!(looked(&looks, CALM_LOOKS - 1), Next::LookOnce);
+        looks.stay_awake();
+        assert_eq!(looked(&looks, CALM_LOOKS - 1), Next::LookOnce);
+        assert_eq!(looks.note_look(true), Next::Rest);
+        assert!(looks.note_asked(), "they begin again");
+        assert!(!looks.note_asked(), "once");
+        assert_eq!(looks.note_look(true), Next::Look);
+        assert_eq!(looked(&looks, CALM_LOOKS), Next::Rest);
+        assert!(looks.wake());
+        assert!(!looks.wake());
+    }
+
+    #[test]
+    fn who_asks_and_who_rests_never_miss_each_other() {
+        for _ in 0..2000 {
+            let looks = Looks::default();
+            looked(&looks, CALM_LOOKS - 1);
+            let (next, woke) = std::thread::scope(|scope| {
+                let asks = scope.spawn(|| looks.note_asked());
+                let next = looks.note_look(true);
+                (next, asks.join().expect("it ends"))
+            });
+            let goes_on = next == Next::Look;
+            assert!(goes_on != woke, "{next:?}, woken {woke}: one of them, and one only");
+        }
+    }
+}
