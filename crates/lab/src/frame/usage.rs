@@ -25,7 +25,20 @@ impl Usage {
     /// When the kernel does not say.
     #[must_use]
     pub fn now() -> Self {
-        let usage = getrusage(UsageWho::RUSAGE_SELF).expect("a process may ask about itself");
+        Self::of(UsageWho::RUSAGE_SELF)
+    }
+
+    /// Used by processes that this one started and waited for, so far.
+    ///
+    /// # Panics
+    /// When the kernel does not say.
+    #[must_use]
+    pub fn of_children() -> Self {
+        Self::of(UsageWho::RUSAGE_CHILDREN)
+    }
+
+    fn of(who: UsageWho) -> Self {
+        let usage = getrusage(who).expect("a process may ask about itself");
         #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
         let float = |count: i64| count as f64;
         Self {

@@ -1,6 +1,9 @@
 //! The suites, one file or folder each.
 
+mod bdevperf;
+mod cost;
 mod elevator;
+mod growth;
 mod lookup;
 mod multiplexer;
 mod nbd;
@@ -30,4 +33,6 @@ pub const SUITES: &[Suite] = &[
     write::SUITE,
     rebuild::SUITE,
     policies::SUITE,
+    cost::SUITE,
+    growth::SUITE,
 ];

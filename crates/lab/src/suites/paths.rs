@@ -2,7 +2,7 @@
 //! are nothing.
 //!
 //! *bare* does the same copies and the same parity without any engine, so that the difference is the engine; it is as
-//! fast as anything can be that copies.
+//! fast as anything can be that copies. *bdevperf* is SPDK's raid5f, where its program is named; see [`Peer`].
 
 use std::cell::RefCell;
 
@@ -10,13 +10,16 @@ use braid_engine::request::Operation;
 use braid_engine::{CacheMode, Tuning};
 use braid_parity::kernel;
 
+use super::bdevperf::Peer;
 use crate::driver::{Driver, Kind, Load, Pattern, Places, Plan};
-use crate::frame::{Case, Contender, Metric, Report, Settings, Target, race};
+use crate::frame::{Case, Contender, Metric, Report, Series, Settings, Target, race};
 use crate::pages::Pages;
 use crate::random::Random;
 
 pub(super) const RATE: &str = "requests";
 pub(super) const BYTES: &str = "payload";
+/// The variant that a peer's program is.
+const PEER: &str = "bdevperf";
 const METRICS: [Metric; 3] = [
     Metric::more(RATE, "1/s"),
     Metric::more(BYTES, "GB/s"),
@@ -80,17 +83,18 @@ impl Path {
         vec![requests / seconds, bytes / seconds / 1e9, seconds / requests * 1e9]
     }
 
-    /// One worker, beside the bare copies where there are any.
-    pub(super) fn run(&self, settings: &Settings, report: &mut Report) {
+    /// One worker, beside the bare copies where there are any, and a peer where it can do the same.
+    pub(super) fn run(&self, settings: &Settings, report: &mut Report, peer: Option<&Peer>) {
         if !settings.wants(self.name) {
             return;
         }
         let load = self.load(settings);
+        let peer = peer.and_then(|peer| self.reached(settings, peer, report).map(|_| peer));
         let mut driver = Driver::new(self.plan(settings));
         let mut places = Places::new(&load, driver.capacity_sectors(), 1);
         let mut bare = (self.kind == Kind::Memory && self.missing.is_none())
             .then(|| Bare::new(self, settings));
-        let counters = RefCell::new(report);
+        let shared = RefCell::new(report);
         let mut contenders = Vec::new();
         if let Some(bare) = &mut bare {
             contenders.push(Contender::new("bare", || self.values(load.requests, bare.run(&load))));
@@ -98,11 +102,34 @@ impl Path {
         contenders.push(Contender::new("braid", || {
             let seconds = load.run(&mut driver, &mut places);
             driver.settle();
-            counters.borrow_mut().engine(format!("{}, braid", self.name), &driver.counters());
+            shared.borrow_mut().engine(format!("{}, braid", self.name), &driver.counters());
             self.values(load.requests, seconds)
         }));
-        let case = race(settings, self.name, &METRICS, contenders);
-        counters.into_inner().add(case.map(|case| case.with(self.targets.iter().cloned())));
+        if let Some(peer) = peer {
+            contenders.push(Contender::new(PEER, || {
+                let reached = self.reached(settings, peer, &mut shared.borrow_mut());
+                // A turn that failed is no figure, and takes all of its side with it.
+                reached.unwrap_or_else(|| vec![f64::NAN; METRICS.len()])
+            }));
+        }
+        let case = race(settings, self.name, &METRICS, contenders).map(whole);
+        let beside = peer.map(|_| Target::ratio(RATE, "braid", PEER, 1.0));
+        let targets = self.targets.iter().cloned().chain(beside);
+        shared.into_inner().add(case.map(|case| case.with(targets)));
+    }
+
+    /// What a peer reaches under the same load; if it cannot do that, its words are noted, once.
+    fn reached(&self, settings: &Settings, peer: &Peer, report: &mut Report) -> Option<Vec<f64>> {
+        match peer.run(&self.plan(settings), &self.load(settings)) {
+            Ok(reached) => Some(self.values(1, 1.0 / reached.requests_per_second)),
+            Err(why) => {
+                let line = format!("{}: without {PEER}, {why}", self.name);
+                if !report.notes.contains(&line) {
+                    report.note(line);
+                }
+                None
+            }
+        }
     }
 
     /// Two workers, each with a shard of its own, against one.
@@ -133,6 +160,30 @@ impl Path {
             vec![Contender::new("one worker", || go(1)), Contender::new("two workers", || go(2))];
         let case = race(settings, self.name, &METRICS, contenders);
         case.map(|case| case.with([Target::ratio(RATE, "two workers", "one worker", 1.8)]))
+    }
+}
+
+/// The case without those who failed in a turn.
+fn whole(mut case: Case) -> Case {
+    let has_all = |series: &Series| series.values.iter().all(|value| value.is_finite());
+    case.figures.iter_mut().for_each(|figure| figure.series.retain(has_all));
+    case
+}
+
+/// The peer that is named; otherwise a word.
+pub(super) fn peer(settings: &Settings, report: &mut Report, paths: &[Path]) -> Option<Peer> {
+    if !paths.iter().any(|path| settings.wants(path.name)) {
+        return None;
+    }
+    match Peer::look() {
+        Ok(peer) => {
+            report.note("bdevperf: SPDK's raid5f, of the version that is named, by its own clock; one core that polls, huge pages, malloc or null members, the same chunk, depth and blocks");
+            Some(peer)
+        }
+        Err(why) => {
+            report.note(format!("SPDK's raid5f beside braid: skipped, {why}"));
+            None
+        }
     }
 }
 

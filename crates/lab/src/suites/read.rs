@@ -63,8 +63,9 @@ const TWICE: Path = Path { name: "two workers, 4 KiB random read, memory members
 fn run(settings: &Settings) -> Report {
     let mut report = Report::default();
     report.add(paths::memcpy(settings));
+    let peer = paths::peer(settings, &mut report, &PATHS);
     for path in PATHS {
-        path.run(settings, &mut report);
+        path.run(settings, &mut report, peer.as_ref());
     }
     report.add(TWICE.run_twice(settings));
     share::run(settings, &mut report);

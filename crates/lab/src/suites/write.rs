@@ -51,8 +51,9 @@ const TWICE: [Path; 2] = [
 fn run(settings: &Settings) -> Report {
     let mut report = Report::default();
     report.add(paths::memcpy(settings));
+    let peer = paths::peer(settings, &mut report, &PATHS);
     for path in PATHS {
-        path.run(settings, &mut report);
+        path.run(settings, &mut report, peer.as_ref());
     }
     for path in TWICE {
         report.add(path.run_twice(settings));

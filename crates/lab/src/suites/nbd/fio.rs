@@ -6,23 +6,27 @@ use serde_json::Value;
 
 /// What one run of fio does.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Job {
+pub(in crate::suites) struct Job {
     /// fio's own word: read, write, randread, randwrite.
-    pub(super) rw: &'static str,
-    pub(super) block_kib: u32,
-    pub(super) depth: u32,
+    pub(in crate::suites) rw: &'static str,
+    pub(in crate::suites) block_kib: u32,
+    pub(in crate::suites) depth: u32,
+    /// Requests a second, if not as many as can be.
+    pub(in crate::suites) rate: Option<u32>,
 }
 
 /// For how long.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Length {
+pub(in crate::suites) enum Length {
     Seconds(u32),
     Mebibytes(u32),
+    /// So many seconds count, after one that does not.
+    Warm(u32),
 }
 
 /// What it is done to.
 #[derive(Clone, Debug)]
-pub(super) enum Target {
+pub(in crate::suites) enum Target {
     Export(String),
     /// Files with O_DIRECT, each a job of its own, so many bytes from the start left alone.
     Files {
@@ -33,13 +37,13 @@ pub(super) enum Target {
 
 /// What was reached.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reached {
-    pub(super) requests_per_second: f64,
-    pub(super) gigabytes_per_second: f64,
+pub(in crate::suites) struct Reached {
+    pub(in crate::suites) requests_per_second: f64,
+    pub(in crate::suites) gigabytes_per_second: f64,
 }
 
 /// Why there are no figures, if there cannot be any.
-pub(super) fn missing() -> Option<String> {
+pub(in crate::suites) fn missing() -> Option<String> {
     let output = Command::new("fio").arg("--enghelp").output();
     let Ok(output) = output else { return Some("fio is not installed".to_owned()) };
     let engines = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -49,8 +53,17 @@ pub(super) fn missing() -> Option<String> {
 }
 
 impl Job {
+    /// As many requests as can be.
+    pub(in crate::suites) const fn full(rw: &'static str, block_kib: u32, depth: u32) -> Self {
+        Self { rw, block_kib, depth, rate: None }
+    }
+
     /// Runs it; what all of its jobs reached together.
-    pub(super) fn run(&self, target: &Target, length: Length) -> Result<Reached, String> {
+    pub(in crate::suites) fn run(
+        &self,
+        target: &Target,
+        length: Length,
+    ) -> Result<Reached, String> {
         let mut fio = Command::new("fio");
         fio.args(["--output-format=json", "--group_reporting", "--end_fsync=1", "--thread"]);
         fio.arg(format!("--rw={}", self.rw)).arg(format!("--bs={}k", self.block_kib));
@@ -58,9 +71,15 @@ impl Job {
             Length::Seconds(seconds) => {
                 fio.arg("--time_based").arg(format!("--runtime={seconds}"));
             }
+            Length::Warm(seconds) => {
+                fio.args(["--time_based", "--ramp_time=1"]).arg(format!("--runtime={seconds}"));
+            }
             Length::Mebibytes(size) => {
                 fio.arg(format!("--io_size={size}M"));
             }
+        }
+        if let Some(rate) = self.rate {
+            fio.arg(format!("--rate_iops={rate}"));
         }
         match target {
             Target::Export(uri) => {

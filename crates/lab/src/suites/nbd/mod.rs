@@ -5,8 +5,8 @@
 //! disk. Needs fio with its engines nbd and libaio, the built command, and for the peers nbdkit and qemu-nbd; what is not
 //! there is left out in so many words.
 
-mod fio;
-mod servers;
+pub(super) mod fio;
+pub(super) mod servers;
 
 use std::fs::File;
 use std::io::Write;
@@ -43,14 +43,14 @@ pub(super) struct Through {
 pub(super) const READS: &[Through] = &[
     Through {
         name: "NBD: sequential read",
-        job: Job { rw: "read", block_kib: ROWS_KIB, depth: 8 },
+        job: Job::full("read", ROWS_KIB, 8),
         raw_share: 1.0,
         has_peers: true,
         targets: &[Target::ratio(BYTES, "braid", "members", 0.9)],
     },
     Through {
         name: "NBD: 4 KiB random read, depth 32",
-        job: Job { rw: "randread", block_kib: 4, depth: 32 },
+        job: Job::full("randread", 4, 32),
         raw_share: 1.0,
         has_peers: true,
         targets: &[
@@ -64,14 +64,14 @@ pub(super) const READS: &[Through] = &[
 pub(super) const WRITES: &[Through] = &[
     Through {
         name: "NBD: full-stripe write",
-        job: Job { rw: "write", block_kib: ROWS_KIB, depth: 8 },
+        job: Job::full("write", ROWS_KIB, 8),
         raw_share: 0.75,
         has_peers: true,
         targets: &[Target::ratio(BYTES, "braid", "members", 0.85)],
     },
     Through {
         name: "NBD: 4 KiB random write, depth 32",
-        job: Job { rw: "randwrite", block_kib: 4, depth: 32 },
+        job: Job::full("randwrite", 4, 32),
         raw_share: 1.0,
         has_peers: true,
         targets: &[],
@@ -128,7 +128,8 @@ impl Exports {
             fill(Path::new(member), member_mib)?;
         }
         fill(Path::new(&raw), member_mib * (MEMBERS - 1))?;
-        let server = servers::serve_braid(&braid, folder.path(), &members)?;
+        servers::create_braid(&braid, folder.path(), &members)?;
+        let server = servers::serve_braid(&braid, folder.path(), &members, "on")?;
         let mut peers = Vec::new();
         let started = [
             ("nothing", servers::serve_nothing(folder.path(), member_mib * (MEMBERS - 1))),
@@ -144,21 +145,20 @@ impl Exports {
         let files = members.iter().chain(&raw_members).chain([&raw]).cloned().collect();
         Ok(Self { files, raw_members, braid: server, peers, _folder: folder })
     }
+}
 
-    /// Nothing of the files stays in the page cache.
-    fn forget(&self) -> Result<(), String> {
-        for path in &self.files {
-            let file = File::open(path).map_err(|error| format!("{path}: {error}"))?;
-            fsync(&file).map_err(|error| format!("{path}: {error}"))?;
-            fadvise(&file, 0, None, Advice::DontNeed)
-                .map_err(|error| format!("{path}: {error}"))?;
-        }
-        Ok(())
+/// Nothing of the files stays in the page cache.
+pub(super) fn forget(files: &[String]) -> Result<(), String> {
+    for path in files {
+        let file = File::open(path).map_err(|error| format!("{path}: {error}"))?;
+        fsync(&file).map_err(|error| format!("{path}: {error}"))?;
+        fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| format!("{path}: {error}"))?;
     }
+    Ok(())
 }
 
 /// A file without holes. All are alike, so that four of them are a RAID-5 with right parity.
-fn fill(path: &Path, mebibytes: usize) -> Result<(), String> {
+pub(super) fn fill(path: &Path, mebibytes: usize) -> Result<(), String> {
     let mut random = crate::random::Random::new(11);
     let block: Vec<u8> = (0..1 << 17).flat_map(|_| random.next().to_le_bytes()).collect();
     let write = || -> std::io::Result<()> {
@@ -178,7 +178,7 @@ impl Through {
         let length = if settings.small { Length::Mebibytes(1) } else { Length::Seconds(2) };
         let failed = std::cell::RefCell::new(None);
         let turn = |target: &fio::Target, share: f64| {
-            let forgotten = if settings.small { Ok(()) } else { exports.forget() };
+            let forgotten = if settings.small { Ok(()) } else { forget(&exports.files) };
             let reached = forgotten.and_then(|()| self.job.run(target, length));
             match reached {
                 Ok(reached) => {

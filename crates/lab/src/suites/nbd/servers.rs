@@ -12,14 +12,14 @@ const LIMIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 
 /// A running server; it is told to end, and waited for, when this is dropped.
-pub(super) struct Server {
+pub(in crate::suites) struct Server {
     child: Child,
     socket: PathBuf,
 }
 
 impl Server {
     /// Starts `command`, which is to listen on `socket`.
-    pub(super) fn start(command: &mut Command, socket: &Path) -> Result<Self, String> {
+    pub(in crate::suites) fn start(command: &mut Command, socket: &Path) -> Result<Self, String> {
         let what = format!("{command:?}");
         let log = socket.with_extension("log");
         let output = std::fs::File::create(&log).map_err(|error| format!("{what}: {error}"))?;
@@ -42,7 +42,16 @@ impl Server {
         Ok(this)
     }
 
-    pub(super) fn uri(&self) -> String {
+    /// The process.
+    pub(in crate::suites) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(in crate::suites) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    pub(in crate::suites) fn uri(&self) -> String {
         format!("nbd+unix:///?socket={}", self.socket.display())
     }
 }
@@ -59,7 +68,7 @@ impl Drop for Server {
 }
 
 /// The command `braid` that was built together with this program.
-pub(super) fn braid() -> Result<PathBuf, String> {
+pub(in crate::suites) fn braid() -> Result<PathBuf, String> {
     let lab = std::env::current_exe().map_err(|error| error.to_string())?;
     let braid = lab.with_file_name("braid");
     if braid.is_file() {
@@ -69,28 +78,40 @@ pub(super) fn braid() -> Result<PathBuf, String> {
     }
 }
 
-/// `braid create` and `braid serve` on members that hold the same bytes, so that parity is right.
-pub(super) fn serve_braid(
+/// `braid create` on members that hold the same bytes, so that parity is right.
+pub(in crate::suites) fn create_braid(
     braid: &Path,
     folder: &Path,
     members: &[String],
-) -> Result<Server, String> {
-    let state = folder.join("state");
+) -> Result<(), String> {
     let mut create = Command::new(braid);
-    create.arg("--state-dir").arg(&state).args(["create", "lab", "--level", "5", "--chunk", "64K"]);
+    create.arg("--state-dir").arg(state(folder));
+    create.args(["create", "lab", "--level", "5", "--chunk", "64K"]);
     let output = create.args(["--assume-clean", "--destroy", "data"]).args(members).output();
     let output = output.map_err(|error| format!("{create:?}: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("{create:?}: {}", String::from_utf8_lossy(&output.stderr)));
-    }
+    let said = || format!("{create:?}: {}", String::from_utf8_lossy(&output.stderr));
+    if output.status.success() { Ok(()) } else { Err(said()) }
+}
+
+fn state(folder: &Path) -> PathBuf {
+    folder.join("state")
+}
+
+/// `braid serve` on members of an array, past the page cache or not.
+pub(in crate::suites) fn serve_braid(
+    braid: &Path,
+    folder: &Path,
+    members: &[String],
+    direct: &str,
+) -> Result<Server, String> {
     let socket = folder.join("braid.sock");
     let mut serve = Command::new(braid);
-    serve.arg("--state-dir").arg(&state).args(["serve", "--direct", "on"]);
+    serve.arg("--state-dir").arg(state(folder)).args(["serve", "--direct", direct]);
     serve.arg("--nbd").arg(format!("nbd+unix:///?socket={}", socket.display())).args(members);
     Server::start(&mut serve, &socket)
 }
 
-pub(super) fn serve_nbdkit(folder: &Path, raw: &str) -> Result<Server, String> {
+pub(in crate::suites) fn serve_nbdkit(folder: &Path, raw: &str) -> Result<Server, String> {
     let socket = folder.join("nbdkit.sock");
     let mut command = Command::new("nbdkit");
     command.args(["--foreground", "--unix"]).arg(&socket).arg("file").arg(raw).arg("cache=none");
@@ -98,14 +119,14 @@ pub(super) fn serve_nbdkit(folder: &Path, raw: &str) -> Result<Server, String> {
 }
 
 /// An export of nothing, so large: what is asked of it goes through the socket and no further.
-pub(super) fn serve_nothing(folder: &Path, mebibytes: usize) -> Result<Server, String> {
+pub(in crate::suites) fn serve_nothing(folder: &Path, mebibytes: usize) -> Result<Server, String> {
     let socket = folder.join("nothing.sock");
     let mut command = Command::new("nbdkit");
     command.args(["--foreground", "--unix"]).arg(&socket).arg("null").arg(format!("{mebibytes}M"));
     Server::start(&mut command, &socket)
 }
 
-pub(super) fn serve_qemu(folder: &Path, raw: &str) -> Result<Server, String> {
+pub(in crate::suites) fn serve_qemu(folder: &Path, raw: &str) -> Result<Server, String> {
     let socket = folder.join("qemu.sock");
     let mut command = Command::new("qemu-nbd");
     command.args(["--format=raw", "--cache=none", "--aio=native", "--persistent", "--shared=16"]);

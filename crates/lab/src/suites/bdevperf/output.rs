@@ -1,0 +1,62 @@
+//! What bdevperf prints: a table with a line for each job and one for all of them, and why there is none.
+//!
+//! ```text
+//!   Device Information : runtime(s) IOPS MiB/s Fail/s TO/s Average min max
+//!   (a line for each job, and one that has its name and its figures)
+//!   Total              :            IOPS MiB/s Fail/s TO/s Average min max
+//! ```
+//!
+//! The columns are found by their names. What it prints is another program's word: the total counts only if its MiB/s are its
+//! requests of that size, and none failed.
+
+/// By how much two figures that are printed with two digits may differ.
+const SLACK: f64 = 0.01;
+const MIB: f64 = (1 << 20) as f64;
+/// Of SPDK's words, those that say that a write is no whole stripe.
+const PARTIAL: &str = "does not match the write_unit_size";
+
+/// Requests a second, all jobs together, each of so many sectors.
+pub(super) fn rate(said: &str, sectors: u32) -> Result<f64, String> {
+    let columns = after(said, "Device Information").ok_or("its table is not there")?;
+    let total = after(said, "Total").ok_or("its table has no total")?;
+    // All jobs together have no time of their own.
+    let names: Vec<&str> =
+        columns.split_whitespace().filter(|name| *name != "runtime(s)").collect();
+    let values: Vec<&str> = total.split_whitespace().collect();
+    let value = |name: &str| -> Result<f64, String> {
+        let column = names.iter().position(|other| *other == name);
+        let word = column.filter(|_| names.len() == values.len()).map(|column| values[column]);
+        let value: Option<f64> = word.and_then(|word| word.parse().ok());
+        let value = value.filter(|value| value.is_finite() && *value >= 0.0);
+        value.ok_or_else(|| format!("{name} of its total is not understood: {}", total.trim()))
+    };
+    let (requests, mebibytes, failed) = (value("IOPS")?, value("MiB/s")?, value("Fail/s")?);
+    if failed > 0.0 || said.contains(" seconds with error") {
+        return Err(format!("requests failed, {failed} of them a second"));
+    }
+    let of_requests = requests * f64::from(sectors) * 512.0 / MIB;
+    if requests <= 0.0 || (of_requests - mebibytes).abs() > SLACK * of_requests + SLACK {
+        return Err(format!("{requests} requests a second are not {mebibytes} MiB/s"));
+    }
+    Ok(requests)
+}
+
+/// What stands behind the name of a line, and a colon: in the last one of that name.
+fn after<'a>(said: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = said.rsplit(['\n', '\r']);
+    lines.find_map(|line| Some(line.trim_start().strip_prefix(name)?.split_once(':')?.1))
+}
+
+/// Why it gave no result, in its own words where it has any.
+pub(super) fn why(said: &str, told: &str, status: &str) -> String {
+    let lines = || told.lines().chain(said.lines()).map(str::trim).filter(|line| !line.is_empty());
+    let word = |line: &str| line.rsplit("*ERROR*: ").next().unwrap_or(line).to_owned();
+    if let Some(line) = lines().find(|line| line.contains(PARTIAL)) {
+        return format!("refused: raid5f writes full stripes only ({})", word(line));
+    }
+    let line = lines().find(|line| line.contains("*ERROR*"));
+    match line.or_else(|| told.lines().map(str::trim).rfind(|line| !line.is_empty())) {
+        Some(line) => format!("{status}: {}", word(line)),
+        None => format!("{status}, without a word"),
+    }
+}

@@ -1,0 +1,137 @@
+//! Suite `growth`: what becomes of the cost of a request, or of one more of something, when there is much more of it.
+//!
+//! ```text
+//!   an axis (members: 3, 8, ... 255) ─▶ a contender for each point, in turns ─▶ a case, and a curve over the axis
+//! ```
+//!
+//! Everything is told for the unit that it may grow with: a full stripe for each member, memory for each connection, start-up for
+//! each member. So each curve has to be flat, and what the largest point has over the smallest is the verdict. Costs are processor
+//! time, so that more threads than there are cores can be looked at: they take turns on the cores, and what each request takes of
+//! a core is counted, not how many there are in a second.
+
+mod arrays;
+pub(in crate::suites) mod client;
+mod engine;
+mod served;
+
+use crate::frame::{
+    Case, Contender, Curves, Figure, Metric, Report, Series, Settings, Suite, Target, race,
+};
+
+pub(super) const SUITE: Suite = Suite {
+    name: "growth",
+    about: "what a request, a member, an array, a connection costs when there are many more of them",
+    run,
+};
+
+/// What grows.
+#[derive(Clone, Copy)]
+struct Axis {
+    /// What it is, and its unit.
+    name: &'static str,
+    /// Points: what they are called, in the order in which they grow.
+    ticks: &'static [(f64, &'static str)],
+    values: &'static [u64],
+}
+
+/// One thing that is measured along an axis.
+struct Along {
+    name: &'static str,
+    metric: Metric,
+    /// What the largest may be of the smallest, and why it is not one.
+    most: (f64, &'static str),
+}
+
+impl Axis {
+    /// Points that are wanted: a few where little is to be done.
+    fn points(&self, settings: &Settings) -> Vec<(u64, &'static str)> {
+        let count = if settings.small { 2 } else { self.values.len() };
+        let names = self.ticks.iter().map(|(_, name)| *name);
+        self.values.iter().copied().zip(names).take(count).collect()
+    }
+
+    /// Has every point take its turn in each round; the case, and a curve. A point that cannot be had is noted by whoever
+    /// prepares it, and is not among them.
+    fn race<'a>(
+        &self,
+        settings: &Settings,
+        report: &mut Report,
+        along: &Along,
+        points: Vec<(&'static str, Box<dyn FnMut() -> f64 + 'a>)>,
+    ) {
+        let contenders = points
+            .into_iter()
+            .map(|(name, mut turn)| Contender::new(name, move || vec![turn()]))
+            .collect();
+        let case = race(settings, along.name, &[along.metric], contenders);
+        case.into_iter().for_each(|case| self.judge(report, along, case));
+    }
+
+    /// What was measured at each point, one point after the other: so many values as were taken there.
+    fn told(
+        &self,
+        settings: &Settings,
+        report: &mut Report,
+        along: &Along,
+        points: Vec<(&'static str, Vec<f64>)>,
+    ) {
+        if !settings.wants(along.name) {
+            return;
+        }
+        let series = points.into_iter().map(|(variant, values)| Series { variant, values });
+        let figures = vec![Figure { metric: along.metric, series: series.collect() }];
+        let case = Case { name: along.name.to_owned(), figures, targets: Vec::new() };
+        self.judge(report, along, case);
+    }
+
+    /// Adds a case with its curve, and what the last point may be of the first.
+    fn judge(&self, report: &mut Report, along: &Along, case: Case) {
+        let series = &case.figures[0].series;
+        let (Some(first), Some(last)) = (series.first(), series.last()) else { return };
+        let (most, why) = along.most;
+        let mut target = Target::ratio(along.metric.name, last.variant, first.variant, most);
+        target.source = why;
+        report.curves.push(self.curve(along, &case));
+        report.add(Some(case.with([target])));
+    }
+
+    fn curve(&self, along: &Along, case: &Case) -> Curves {
+        let place = |name: &str| self.ticks.iter().find(|(_, tick)| *tick == name);
+        let points = case.figures[0].series.iter().filter_map(|series| {
+            let (place, _) = place(series.variant)?;
+            Some((*place, series.spread().median))
+        });
+        Curves {
+            title: along.name.to_owned(),
+            x: self.name,
+            y: along.metric.unit,
+            ticks: self.ticks,
+            lines: vec![("braid", points.collect())],
+        }
+    }
+}
+
+fn run(settings: &Settings) -> Report {
+    let mut report = Report::default();
+    engine::run(settings, &mut report);
+    arrays::run(settings, &mut report);
+    served::run(settings, &mut report);
+    report.note(
+        "each figure is for the unit that may grow with the axis, so that a flat curve is what must be; processor time, also where \
+         there are more threads than cores: those take turns",
+    );
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_point_has_a_name_and_a_place_and_they_grow() {
+        for axis in engine::AXES.iter().chain(served::AXES).chain([&arrays::ARRAYS]) {
+            assert_eq!(axis.ticks.len(), axis.values.len(), "{}", axis.name);
+            assert!(axis.values.is_sorted() && axis.ticks.is_sorted(), "{}", axis.name);
+        }
+    }
+}
