@@ -257,6 +257,17 @@ impl Flight {
         }
     }
 
+    /// Whether there are completions, without sleeping. What has ended and is not a completion yet is made one.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        if !self.ring.completion().is_empty() {
+            return true;
+        }
+        self.ring.submission().taskrun() && {
+            self.enter(None);
+            !self.ring.completion().is_empty()
+        }
+    }
+
     fn call(&mut self, sleep: Option<Option<Duration>>) -> io::Result<usize> {
         let Some(longest) = sleep else { return self.ring.submit() };
         add(&self.tally.sleeps, 1);

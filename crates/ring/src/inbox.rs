@@ -86,6 +86,11 @@ impl<T> Inbox<T> {
         std::mem::swap(&mut state.items, items);
     }
 
+    /// Whether there is something in it now.
+    pub(crate) fn has_items(&self) -> bool {
+        !self.state.lock().expect("pushing does not panic").items.is_empty()
+    }
+
     /// Says that the taker sleeps from now on, unless there is something for it.
     pub fn sleep(&self) -> bool {
         let mut state = self.state.lock().expect("pushing does not panic");

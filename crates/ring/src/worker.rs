@@ -199,8 +199,34 @@ impl Worker {
         }
     }
 
+    /// Submits what this turn queued, and looks for something to do for as long as is set; whether there is something.
+    fn polls(&self) -> bool {
+        let longest = self.shared.busy_poll;
+        if longest.is_zero() || !self.tasks.borrow().is_empty() || self.shared.is_stopping() {
+            return false;
+        }
+        let mut flight = self.flight.borrow_mut();
+        flight.enter(None);
+        let timers = self.timers.borrow();
+        let begun = Instant::now();
+        loop {
+            if flight.has_ended() || self.mailbox().inbox.has_items() || self.shared.is_stopping() {
+                return true;
+            }
+            let now = Instant::now();
+            let is_due = timers.until_next(now).is_some_and(|left| left.is_zero());
+            if is_due || now - begun >= longest {
+                return is_due;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
     /// Submits what this turn queued, and sleeps if there is nothing to do.
     fn sleep(&self) {
+        if self.polls() {
+            return;
+        }
         // Looked at only after it was said that we sleep: a thread that ends the last thing looks at that
         // after having ended it.
         let is_idle = self.tasks.borrow().is_empty()

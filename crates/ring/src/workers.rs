@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -38,13 +38,21 @@ pub struct Settings {
     pub entries: u32,
     /// What the threads are called.
     pub name: &'static str,
+    /// How long a worker that has nothing to do looks for something before it sleeps. It has a processor to itself meanwhile:
+    /// what comes is begun without being woken, and costs a processor that others cannot have.
+    pub busy_poll: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         // Beyond four, one more worker takes more from the others than it gives on one array.
-        Self { workers: cores.min(4), entries: 256, name: "braid-worker" }
+        Self {
+            workers: cores.min(4),
+            entries: 256,
+            name: "braid-worker",
+            busy_poll: Duration::ZERO,
+        }
     }
 }
 
@@ -79,10 +87,12 @@ pub(crate) struct Shared {
     stopping: AtomicBool,
     /// See the head of this file.
     pub(crate) under_way: AtomicUsize,
+    /// See [`Settings`].
+    pub(crate) busy_poll: Duration,
 }
 
 impl Shared {
-    fn new(workers: usize) -> Result<Self, RingError> {
+    fn new(workers: usize, busy_poll: Duration) -> Result<Self, RingError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let failed = |errno: Errno| RingError::System { call: "eventfd", error: errno.into() };
         let mailbox = |_| -> Result<Mailbox, RingError> {
@@ -91,7 +101,7 @@ impl Shared {
         };
         let mailboxes = (0..workers).map(mailbox).collect::<Result<_, _>>()?;
         let (stopping, under_way) = (AtomicBool::new(false), AtomicUsize::new(workers));
-        Ok(Self { mailboxes, stopping, under_way })
+        Ok(Self { mailboxes, stopping, under_way, busy_poll })
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -153,7 +163,7 @@ impl Workers {
     /// There is no io_uring for us here ([`RingError::is_lack`]), or no thread could be started.
     pub fn start(settings: &Settings) -> Result<Self, RingError> {
         let count = settings.workers.max(1);
-        let shared = Arc::new(Shared::new(count)?);
+        let shared = Arc::new(Shared::new(count, settings.busy_poll)?);
         let workers = Self { shared, threads: Mutex::default() };
         let (ready, started) = mpsc::channel();
         for index in 0..count {
@@ -383,7 +393,7 @@ mod tests {
 
     #[test]
     fn settings_are_within_reason() {
-        let settings = Settings { workers: 0, entries: 0, name: "few" };
+        let settings = Settings { workers: 0, entries: 0, name: "few", ..Settings::default() };
         let workers = Workers::start(&settings).expect("io_uring");
         assert_eq!(workers.count(), 1);
         workers.stop();

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use braid_ring::{
-    Completion, Descriptor, Handler, Operation, Payload, Refused, Segments, Wake, Worker, Workers,
+    Completion, Descriptor, Handler, Operation, Payload, Refused, Segments, Settings, Wake, Worker,
+    Workers,
 };
 use common::{FORGOTTEN, ear, file, workers};
 
@@ -205,4 +206,45 @@ fn a_file_is_let_go_when_it_is_unregistered() {
         is_over(&mut reader),
         "they let go when they end, and not when the kernel has cleared up"
     );
+}
+
+fn polling(busy_poll: Duration) -> Workers {
+    let settings = Settings { workers: 1, busy_poll, ..Settings::default() };
+    Workers::start(&settings).expect("io_uring is allowed where tests run")
+}
+
+#[test]
+fn one_that_looks_need_not_be_woken() {
+    let (workers, (ear, heard)) = (polling(Duration::from_secs(60)), ear());
+    for token in 0..20 {
+        workers.wake(0, ear.clone(), token).expect("running");
+        assert_eq!(heard.next_wake(), (0, token));
+    }
+    let soon = Instant::now() + Duration::from_millis(20);
+    workers.wake_at(0, soon, ear.clone(), 20).expect("running");
+    assert_eq!(heard.next_wake(), (0, 20));
+    assert!(Instant::now() >= soon, "moments come, and not early");
+    let submit = {
+        let ear = ear.clone();
+        move |worker: &Worker| worker.submit(Operation::Sync { file: file(100) }, ear, 21)
+    };
+    workers.post(0, Box::new(submit)).expect("running");
+    assert_eq!(heard.next().token, 21);
+    let counters = workers.counters();
+    assert_eq!((counters.sleeps, counters.wakes), (0, 0), "{counters:?}");
+    let start = Instant::now();
+    workers.stop();
+    assert!(start.elapsed() < Duration::from_secs(30), "a stop is something to do");
+}
+
+#[test]
+fn one_that_has_looked_long_enough_sleeps() {
+    let (workers, (ear, heard)) = (polling(Duration::from_millis(1)), ear());
+    let start = Instant::now();
+    while workers.counters().sleeps == 0 {
+        assert!(start.elapsed() < Duration::from_secs(20), "it never sleeps");
+        std::thread::yield_now();
+    }
+    workers.wake(0, ear, 7).expect("running");
+    assert_eq!(heard.next_wake(), (0, 7), "and is woken");
 }

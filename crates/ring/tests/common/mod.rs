@@ -58,7 +58,7 @@ impl Heard {
 }
 
 pub fn workers(workers: usize, entries: u32) -> Workers {
-    let settings = Settings { workers, entries, name: "test-worker" };
+    let settings = Settings { workers, entries, name: "test-worker", ..Settings::default() };
     Workers::start(&settings).expect("io_uring is allowed where tests run")
 }
 

@@ -1,6 +1,7 @@
 //! Choosing what carries bytes: io_uring workers, or threads that block; through the page cache, or past it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use braid_ring::{RingError, Settings, Workers};
 use braid_runtime::Options;
@@ -11,6 +12,9 @@ use crate::error::system::system;
 
 /// More shards than this cost more memory than they give.
 const SHARDS_MAX: u16 = 64;
+
+/// What one wait may be spent looking, at most: longer than any member that is worth it takes.
+pub(super) const BUSY_POLL_US_MAX: i64 = 10_000;
 
 /// What `--io` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -55,10 +59,11 @@ pub(super) fn options(workers: Option<&Arc<Workers>>) -> Options {
     Options { io: braid_runtime::Io::Ring, shards, workers, ..options }
 }
 
-/// Starts workers, if that is what was asked for and can be had; `count` of them, or as many as seem right.
+/// Starts workers, if that is what was asked for and can be had; `count` of them, or as many as seem right, which look for so
+/// many microseconds before they sleep.
 pub(super) fn workers(
     io: Io,
-    count: Option<u16>,
+    (count, busy_poll_us): (Option<u16>, u32),
     reporter: &Reporter,
 ) -> Result<Option<Arc<Workers>>, CliError> {
     if io == Io::Threads {
@@ -66,6 +71,7 @@ pub(super) fn workers(
     }
     let mut settings = Settings::default();
     settings.workers = count.map_or(settings.workers, usize::from);
+    settings.busy_poll = Duration::from_micros(busy_poll_us.into());
     match Workers::start(&settings) {
         Ok(workers) => Ok(Some(Arc::new(workers))),
         Err(error) if io == Io::Auto && error.is_lack() => {

@@ -111,6 +111,10 @@ pub(crate) struct Args {
     /// How many workers; without it as many as there are processors, at most four.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: Option<u16>,
+    /// How many microseconds a worker that has nothing to do looks for more before it sleeps. Answers come sooner, and a
+    /// processor is busy while clients are; 0 sleeps at once.
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=io::BUSY_POLL_US_MAX))]
+    busy_poll: u32,
     /// Whether members are used past the page cache of the system; `auto` does with block devices that
     /// allow it.
     #[arg(long, value_enum, default_value_t = Direct::Auto, value_name = "WHEN")]
@@ -193,7 +197,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     } else {
         (endpoints.into_iter().map(|(endpoint, _)| endpoint).collect(), None)
     };
-    let workers = workers(args.io, args.workers, &reporter)?;
+    let workers = workers(args.io, (args.workers, args.busy_poll), &reporter)?;
     let options = Options {
         read_only: args.read_only,
         jobs_paused: args.jobs.is_paused(),
