@@ -3,6 +3,8 @@
 use braid_engine::request::Fault;
 use braid_ring::Payload;
 
+use crate::sync::Arc;
+
 /// What a client asks. Offsets and lengths are in bytes and need no alignment.
 #[derive(Debug)]
 #[allow(missing_docs)] // the fields are what the variant's line says
@@ -57,3 +59,9 @@ pub struct Outcome {
 
 /// Called once, on any thread; it must not wait for the volume.
 pub type Done = Box<dyn FnOnce(Outcome) + Send>;
+
+/// Who asks for many things and is told of each by the token that it came with: nothing is allocated for it.
+pub trait Receiver: Send + Sync {
+    /// The end of one request, once, on any thread; it must not wait for the volume.
+    fn receive(self: Arc<Self>, token: u64, outcome: Outcome);
+}

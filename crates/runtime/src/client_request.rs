@@ -8,7 +8,7 @@ use braid_engine::request::{ByteRequest, Patch, RequestPlan, Way};
 use braid_geometry::{LogicalSector, SECTOR_BYTES};
 use braid_ring::{NoMemory, Payload};
 
-use crate::client::{Done, Outcome, VolumeError};
+use crate::client::{Done, Outcome, Receiver, VolumeError};
 use crate::sync::Arc;
 use crate::waiter::Waiter;
 
@@ -16,6 +16,8 @@ use crate::waiter::Waiter;
 pub(crate) enum Asker {
     /// Called.
     Done(Done),
+    /// Called with the token.
+    Receiver(Arc<dyn Receiver>, u64),
     /// Woken.
     Caller(Arc<Waiter>),
 }
@@ -34,6 +36,7 @@ impl Client {
     pub(crate) fn tell(self, outcome: Outcome) {
         match self.asker {
             Asker::Done(done) => done(outcome),
+            Asker::Receiver(receiver, token) => receiver.receive(token, outcome),
             Asker::Caller(waiter) => waiter.tell(outcome),
         }
     }

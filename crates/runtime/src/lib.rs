@@ -125,7 +125,7 @@ pub use cache::Cache;
 #[cfg(not(loom))]
 pub use cause::{AnswerWords, CauseWords};
 #[cfg(not(loom))]
-pub use client::{Done, Outcome, VolumeError, VolumeOperation};
+pub use client::{Done, Outcome, Receiver, VolumeError, VolumeOperation};
 #[cfg(not(loom))]
 pub use extents::Extent;
 #[cfg(not(loom))]

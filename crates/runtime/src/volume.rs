@@ -16,7 +16,7 @@ use braid_pace::{GovernorSettings, Look};
 use braid_ring::Payload;
 
 use crate::cache::Cache;
-use crate::client::{Done, Outcome, VolumeError, VolumeOperation};
+use crate::client::{Done, Outcome, Receiver, VolumeError, VolumeOperation};
 use crate::client_request::{Asker, Client, Completion};
 use crate::core::{AbortOnPanic, Core};
 use crate::events::{ArrayEvent, Machine, ShardEvent};
@@ -348,6 +348,11 @@ impl Volume {
     /// when the changes before it have ended, and those after it when it has.
     pub fn submit(&self, operation: VolumeOperation, done: Done) {
         self.ask(operation, Asker::Done(done));
+    }
+
+    /// [`Self::submit`] for one who asks for much: it is told by the token, and no closure is made for it.
+    pub fn submit_for(&self, operation: VolumeOperation, receiver: Arc<dyn Receiver>, token: u64) {
+        self.ask(operation, Asker::Receiver(receiver, token));
     }
 
     /// [`Self::submit`], waiting for the outcome on this thread, which drives the array meanwhile as far as no other

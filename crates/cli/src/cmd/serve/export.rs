@@ -1,10 +1,17 @@
 //! A running array as the NBD server wants it.
+//!
+//! Where it stands: between the server's [`Export`] and the [`Volume`]. Each of them names a request in its own way; what is
+//! under way lies in [`UnderWay`] meanwhile, in places that are used again, so that a request allocates nothing.
+//!
+//! Invariant
+//! - From the socket to a member's file and back nothing is allocated for a request: `tests/allocations.rs`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use braid_frontend_nbd::{Completion, Export, IoError, Operation, Outcome};
 use braid_nbd_proto::{BlockSizes, Extent, wire};
-use braid_runtime::{Volume, VolumeError, VolumeOperation};
+use braid_runtime::{Receiver, Volume, VolumeError, VolumeOperation};
+use slab::Slab;
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u32 = 512;
@@ -14,6 +21,26 @@ pub(crate) struct VolumeExport {
     name: String,
     volume: Arc<Volume>,
     block_sizes: BlockSizes,
+    under_way: Arc<UnderWay>,
+}
+
+/// Whom to tell of what the volume was asked for, by the token that it knows it by.
+#[derive(Default)]
+struct UnderWay(Mutex<Slab<Completion>>);
+
+impl UnderWay {
+    fn places(&self) -> std::sync::MutexGuard<'_, Slab<Completion>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Receiver for UnderWay {
+    fn receive(self: Arc<Self>, token: u64, outcome: braid_runtime::Outcome) {
+        let place = usize::try_from(token).expect("one of our tokens");
+        let completion = self.places().remove(place);
+        let status = outcome.result.map_err(error);
+        completion.complete(Outcome { status, payload: outcome.payload });
+    }
 }
 
 impl VolumeExport {
@@ -27,7 +54,7 @@ impl VolumeExport {
                 BlockSizes::new(bytes, usual.preferred_bytes().max(bytes), usual.maximum_bytes());
             sizes.expect("a power of two that NBD has a word for")
         });
-        Self { name, volume, block_sizes }
+        Self { name, volume, block_sizes, under_way: Arc::default() }
     }
 }
 
@@ -72,11 +99,9 @@ impl Export for VolumeExport {
                 return completion.complete(Outcome { status: Ok(()), payload: None });
             }
         };
-        let done = move |outcome: braid_runtime::Outcome| {
-            let status = outcome.result.map_err(error);
-            completion.complete(Outcome { status, payload: outcome.payload });
-        };
-        self.volume.submit(operation, Box::new(done));
+        let token = self.under_way.places().insert(completion) as u64;
+        let receiver: Arc<dyn Receiver> = Arc::<UnderWay>::clone(&self.under_way);
+        self.volume.submit_for(operation, receiver, token);
     }
 
     fn block_status(&self, offset: u64, length: u32, extents_max: usize) -> Vec<Extent> {
