@@ -6,7 +6,7 @@ use braid_geometry::Level;
 use braid_runtime::{Options, Payload, Volume, VolumeOperation};
 
 use super::super::cost::process::{Used, resident_bytes};
-use super::{Along, Axis};
+use super::{Along, Axis, Turn};
 use crate::array::{self, Plan, Policy};
 use crate::frame::{Metric, Report, Settings, Usage};
 use crate::random::Random;
@@ -59,7 +59,7 @@ impl Arrays {
             let offset = self.random.below(places) * READ_BYTES as u64;
             let volume = &self.volumes[request % self.volumes.len()];
             let read = VolumeOperation::Read { offset, payload: Payload::zeroed(READ_BYTES) };
-            std::hint::black_box(volume.call(read).result.expect("memory can be read"));
+            volume.call(read).result.expect("memory can be read");
         }
         let used = Usage::now() - before;
         (used.user_s + used.system_s) * 1e9 / f64::from(requests)
@@ -96,9 +96,9 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
     ARRAYS.told(settings, report, &along(OPENED, each, (1.5, "flat")), opened);
     let each = Metric::less("memory of an array", "KiB");
     ARRAYS.told(settings, report, &along(MEMORY, each, (1.5, "flat")), bytes);
-    let reads = all.iter_mut().map(|(name, arrays)| {
-        (*name, Box::new(move || arrays.read(requests)) as Box<dyn FnMut() -> f64>)
-    });
+    let reads = all
+        .iter_mut()
+        .map(|(name, arrays)| (*name, Box::new(move || arrays.read(requests)) as Turn<'_>));
     let each = Metric::less("processor time of a read", "ns");
     let why = (2.0, "what one array has in the processor's caches another takes out of them");
     ARRAYS.race(settings, report, &along(REQUEST, each, why), reads.collect());

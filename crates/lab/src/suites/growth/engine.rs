@@ -3,7 +3,7 @@
 use braid_engine::request::Operation;
 use braid_engine::{CacheMode, Tuning};
 
-use super::{Along, Axis};
+use super::{Along, Axis, Turn};
 use crate::driver::{Driver, Kind, Load, Pattern, Places, Plan};
 use crate::frame::{Metric, Report, Settings};
 
@@ -159,7 +159,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
         }
         // All points at once would be the sum of their memory; the largest is most of it anyway.
         let has_room = |stripes: u64| axis.name != CACHE.name || has_room(stripes * STRIPE_BYTES);
-        let mut points: Vec<(&str, Box<dyn FnMut() -> f64>)> = Vec::new();
+        let mut points: Vec<(&str, Turn<'_>)> = Vec::new();
         for (value, name) in axis.points(settings) {
             if !has_room(value) {
                 report.note(format!(

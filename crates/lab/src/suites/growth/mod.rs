@@ -34,6 +34,9 @@ struct Axis {
     values: &'static [u64],
 }
 
+/// One turn of a point: its figure.
+type Turn<'a> = Box<dyn FnMut() -> f64 + 'a>;
+
 /// One thing that is measured along an axis.
 struct Along {
     name: &'static str,
@@ -57,7 +60,7 @@ impl Axis {
         settings: &Settings,
         report: &mut Report,
         along: &Along,
-        points: Vec<(&'static str, Box<dyn FnMut() -> f64 + 'a>)>,
+        points: Vec<(&'static str, Turn<'a>)>,
     ) {
         let contenders = points
             .into_iter()

@@ -10,7 +10,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use super::super::cost::process::{Used, resident_bytes};
 use super::super::nbd::servers::{self, Server};
 use super::client::Client;
-use super::{Along, Axis};
+use super::{Along, Axis, Turn};
 use crate::frame::{Metric, Report, Settings, Spread};
 use crate::random::Random;
 
@@ -224,7 +224,7 @@ fn by_workers(settings: &Settings, report: &mut Report, braid: &Path) {
     let points = all.iter_mut().map(|(name, clients, served)| {
         // A server that has gone has no figure, and the case says so by it.
         let turn = move || served.read(clients, reads, 32).unwrap_or(f64::INFINITY);
-        (*name, Box::new(turn) as Box<dyn FnMut() -> f64>)
+        (*name, Box::new(turn) as Turn<'_>)
     });
     let points = points.collect();
     let most = (2.0, "a worker that sleeps is woken, which costs more than the read");
