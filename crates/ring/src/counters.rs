@@ -9,6 +9,8 @@ pub struct Counters {
     pub turns: u64,
     /// Calls of `io_uring_enter`.
     pub enters: u64,
+    /// Calls of `io_uring_enter` that gave operations to the kernel; the others slept or reaped.
+    pub submissions: u64,
     /// Operations given to the kernel, resumptions included.
     pub entries: u64,
     /// Completions taken from the kernel.
@@ -48,6 +50,7 @@ macro_rules! tally {
 tally!(
     turns,
     enters,
+    submissions,
     entries,
     completions,
     sleeps,

@@ -243,6 +243,7 @@ impl Flight {
             add(&self.tally.enters, 1);
             match self.call(sleep) {
                 Ok(taken) => {
+                    add(&self.tally.submissions, usize::from(taken > 0));
                     add(&self.tally.entries, taken);
                     if is_last || taken == 0 {
                         return;

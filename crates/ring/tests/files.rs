@@ -187,7 +187,8 @@ fn one_submission_carries_many_operations() {
     (0..50).for_each(|_| drop(heard.next()));
     let after = workers.counters();
     assert!(after.entries - before.entries >= 50);
-    assert!(after.enters - before.enters < 50, "{before:?} {after:?}");
+    // The worker may come back to sleep once for each of them: what is counted is who brings any.
+    assert!(after.submissions - before.submissions < 50, "{before:?} {after:?}");
 }
 
 #[test]
