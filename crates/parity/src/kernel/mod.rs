@@ -34,11 +34,14 @@ use crate::gf256::{inverse, multiply, power};
 /// Q tells at most this many data columns apart: the generator has no more powers.
 pub const COLUMNS_MAX: usize = 255;
 
-/// Sources that one walk reads side by side: as many places as a processor's prefetchers follow. Columns lie a multiple of a page
-/// apart, so that many of them also want the same few places of its first cache.
+/// Sources up to which one walk reads all of them side by side.
 const STREAMS_MAX: usize = 16;
 
-/// With more, bytes of the result that are gone over again before those behind them: they stay in the first cache.
+/// With more, so many at a time: prefetchers follow a few places, and columns lie a multiple of a page apart, so that many of them
+/// want the same few places of the first cache.
+const TURN_SOURCES: usize = 8;
+
+/// Bytes of the result that are then gone over again before those behind them: they stay in the first cache.
 const PIECE_BYTES: usize = 16 << 10;
 
 /// One instruction set's way to do the arithmetic. All kernels give the same bytes.
@@ -99,8 +102,8 @@ impl Kernel {
         for start in (0..target.len()).step_by(PIECE_BYTES) {
             let end = target.len().min(start + PIECE_BYTES);
             let target = &mut target[start..end];
-            for (turn, group) in sources.chunks(STREAMS_MAX).enumerate() {
-                let mut parts: [&[u8]; STREAMS_MAX] = [&[]; STREAMS_MAX];
+            for (turn, group) in sources.chunks(TURN_SOURCES).enumerate() {
+                let mut parts: [&[u8]; TURN_SOURCES] = [&[]; TURN_SOURCES];
                 for (part, source) in parts.iter_mut().zip(group) {
                     *part = &source[start..end];
                 }
