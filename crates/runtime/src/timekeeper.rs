@@ -47,8 +47,10 @@ impl Core {
         match woken {
             Woken::Held(member) => self.dispatch_held(member),
             Woken::Look => {
+                // Before: a look may be a member's threads' work.
+                let are_idle = self.are_members_idle();
                 self.look_at_members();
-                self.look_again_or_rest();
+                self.look_again_or_rest(are_idle);
             }
             Woken::Due(machine) => {
                 match machine {
@@ -60,12 +62,16 @@ impl Core {
         }
     }
 
-    /// Members are looked at once more after a while, unless nothing can come of it.
-    fn look_again_or_rest(self: &Arc<Self>) {
+    /// Whether nothing is under way at any member, and none is to be watched for how it answers.
+    fn are_members_idle(&self) -> bool {
         let is_well = |member: &Arc<MemberHandle>| {
             member.is_memory() || (member.is_idle() && !member.admission.is_suspect())
         };
-        let are_idle = self.members.load().iter().all(is_well);
+        self.members.load().iter().all(is_well)
+    }
+
+    /// Members are looked at once more after a while, unless nothing can come of it.
+    fn look_again_or_rest(self: &Arc<Self>, are_idle: bool) {
         match self.looks.note_look(are_idle) {
             Next::Look => self.set_next_look(),
             Next::LookOnce => {
