@@ -1,8 +1,9 @@
 //! The combiner: many threads have events for one machine, and none ever waits for it.
 //!
-//! A thread pushes its event into the inbox, then *tries* to become the owner. The owner takes everything from the inbox in
-//! one batch, drives the machine, and gives ownership up before it carries effects out. Who fails to become owner leaves:
-//! the present owner will see the event. Why none is forgotten stands in the crate's header.
+//! A thread that finds nobody at work becomes the owner and drives the machine with its events, past the inbox. Otherwise it
+//! leaves them in the inbox. The owner takes everything from there in one batch, drives the machine, and gives ownership up
+//! before it carries effects out. Who fails to become owner leaves: the present owner will see the event. Why none is
+//! forgotten stands in the crate's header.
 
 use std::sync::TryLockError;
 
@@ -26,8 +27,10 @@ pub struct Carry<D, A, L> {
     pub drive: D,
     /// Carries out what came of it, without ownership; whether there is something for the machine.
     pub after: A,
-    /// Pushes that, when another is owner.
+    /// Pushes that, when another is owner; what the push said.
     pub leave: L,
+    /// Whether `after` pushes to this very machine and leaves it at that: then it is looked at when it is through.
+    pub pushes: bool,
 }
 
 /// What the owner has.
@@ -63,8 +66,13 @@ impl<M, E> Combiner<M, E> {
         self.inbox.push(event)
     }
 
+    /// The same with several at once, which stay together.
+    pub fn push_all(&self, events: impl IntoIterator<Item = E>) -> bool {
+        self.inbox.push_all(events)
+    }
+
     /// Becomes owner if no thread is, as often as there are events: `drive` is given the machine and the events, which it
-    /// drains; `after` carries out what came of it, without ownership.
+    /// drains; `after` carries out what came of it, without ownership. What it pushes here is looked at when it is through.
     pub fn combine<R>(
         &self,
         mut drive: impl FnMut(&mut M, &mut Vec<E>) -> R,
@@ -78,56 +86,107 @@ impl<M, E> Combiner<M, E> {
                 result.take().into_iter().for_each(&mut after);
                 false
             },
-            leave: |_: &mut Option<R>, _: &Self| {},
+            leave: |_: &mut Option<R>, _: &Self| false,
+            pushes: true,
         };
-        self.combine_carrying(false, &mut None, carry);
+        self.combine_carrying(&mut None, carry);
     }
 
     /// The same with effects in `carried`, which keeps its room, and for effects that may have ended when `after` returns:
     /// it says whether the machine must hear of what is in `carried`, which `drive` is given at the next turn of this
     /// thread. If another is owner by then, `leave` pushes it.
-    /// With `is_due` there is no look first: the caller has just found that it was the first to push.
-    pub fn combine_carrying<C, D, A, L>(
+    pub fn combine_carrying<C, D, A, L>(&self, carried: &mut C, mut carry: Carry<D, A, L>)
+    where
+        D: FnMut(&mut M, &mut Vec<E>, &mut C),
+        A: FnMut(&mut C) -> bool,
+        L: FnMut(&mut C, &Self) -> bool,
+    {
+        if self.inbox.look() {
+            self.go_on((true, false), carried, &mut carry);
+        }
+    }
+
+    /// The same for one who brings events: where nobody is at work and nothing waits, they go into the machine at once, and
+    /// otherwise where [`Self::push_all`] has them go.
+    pub fn hand_over<C, D, A, L>(
         &self,
-        is_due: bool,
+        events: impl IntoIterator<Item = E>,
         carried: &mut C,
         mut carry: Carry<D, A, L>,
     ) where
         D: FnMut(&mut M, &mut Vec<E>, &mut C),
         A: FnMut(&mut C) -> bool,
-        L: FnMut(&mut C, &Self),
+        L: FnMut(&mut C, &Self) -> bool,
     {
-        let (mut is_due, mut carries) = (is_due, false);
-        while is_due || carries || self.inbox.look() {
-            let is_driven = {
-                let Some(mut owned) = self.try_own() else {
-                    if !carries {
-                        return;
-                    }
-                    (carry.leave)(carried, self);
-                    (is_due, carries) = (false, false);
-                    continue;
-                };
-                let Owned { machine, batch } = &mut *owned;
-                self.inbox.drain(batch);
-                // Another owner may have been quicker. Not the last look: a push may come between the
-                // drain and the unlock, and its pusher may fail to become owner because of us.
-                let is_driven = carries || !batch.is_empty();
-                if is_driven {
-                    (carry.drive)(machine, batch, carried);
-                }
-                assert!(batch.is_empty(), "one that drives takes every event");
-                is_driven
+        let owned = if self.inbox.is_idle() { self.try_own() } else { None };
+        let next = match owned {
+            Some(owned) => self.turn(owned, events, false, carried, &mut carry),
+            None => (self.inbox.push_all(events), false),
+        };
+        self.go_on(next, carried, &mut carry);
+    }
+
+    /// Takes part as long as there `is_due` something that only we may know of, or we carry something.
+    fn go_on<C, D, A, L>(
+        &self,
+        (mut is_due, mut carries): (bool, bool),
+        carried: &mut C,
+        carry: &mut Carry<D, A, L>,
+    ) where
+        D: FnMut(&mut M, &mut Vec<E>, &mut C),
+        A: FnMut(&mut C) -> bool,
+        L: FnMut(&mut C, &Self) -> bool,
+    {
+        while is_due || carries {
+            // What we carry nobody waits for us to bring: no attempt that would be in vain.
+            let owned = if is_due || !self.inbox.is_at_work() { self.try_own() } else { None };
+            (is_due, carries) = match owned {
+                Some(owned) => self.turn(owned, None, carries, carried, carry),
+                // Another is owner, and will look after us.
+                None => (carries && (carry.leave)(carried, self), false),
             };
-            (is_due, carries) = (false, false);
-            if is_driven {
-                let _owned = flaw::has(Flaw::EffectsOwned).then(|| self.try_own());
-                carries = (carry.after)(carried);
-            }
-            if flaw::has(Flaw::NoLastLook) && !carries {
-                return;
-            }
         }
+    }
+
+    /// One ownership, and what came of it: whether something was left to us meanwhile, and whether we carry something.
+    fn turn<C, D, A, L>(
+        &self,
+        mut owned: TryMutexGuard<'_, Owned<M, E>>,
+        events: impl IntoIterator<Item = E>,
+        carries: bool,
+        carried: &mut C,
+        carry: &mut Carry<D, A, L>,
+    ) -> (bool, bool)
+    where
+        D: FnMut(&mut M, &mut Vec<E>, &mut C),
+        A: FnMut(&mut C) -> bool,
+    {
+        let Owned { machine, batch } = &mut *owned;
+        self.inbox.drain(batch);
+        batch.extend(events);
+        // Another owner may have been quicker.
+        let is_driven = carries || !batch.is_empty();
+        if is_driven {
+            (carry.drive)(machine, batch, carried);
+        }
+        assert!(batch.is_empty(), "one that drives takes every event");
+        let is_left = if flaw::has(Flaw::GivesUpOwned) {
+            let is_left = self.inbox.give_up();
+            drop(owned);
+            is_left
+        } else {
+            drop(owned);
+            // The last look: what is pushed from now on finds nobody at work.
+            self.inbox.give_up()
+        };
+        let _owned = flaw::has(Flaw::EffectsOwned).then(|| self.try_own());
+        let carries = is_driven && (carry.after)(carried);
+        if flaw::has(Flaw::NoLastLook) {
+            return (false, carries);
+        }
+        let is_heard = !flaw::has(Flaw::OwnUnheard) && !flaw::has(Flaw::LastLookReads);
+        let has_own = carry.pushes && is_driven && is_heard && self.inbox.is_left_alone();
+        (is_left || has_own, carries)
     }
 
     /// How often a thread found the machine owned by another and went on.

@@ -9,6 +9,10 @@ braid_sync::flaws! { pub enum Flaw {
     LastLookReads,
     /// A drain takes the content of the lists first and the marks afterwards.
     UnmarkedLate,
+    /// The owner says that it is not at work any more, and then lets go of the machine.
+    GivesUpOwned,
+    /// What effects push to their own machine is not looked at when they have been carried out.
+    OwnUnheard,
     /// Effects are carried out while the machine is still owned.
     EffectsOwned,
     /// A thread that looked at a machine leaves without combining what others left to it.

@@ -1,7 +1,8 @@
 //! Insertion lists: many push, one drains all of them at once.
 //!
 //! Each list is a vector behind a lock that is held for a push or a swap. A word of marks, one bit for each list, says which
-//! of them may have something; it is how the last look costs no lock, and how a pusher learns whether it is the first.
+//! of them may have something; it is how the last look costs no lock, and how a pusher learns whether it is the first. One
+//! more bit says that an owner is at work and will look again, so that a pusher need not try what must fail.
 //!
 //! A drain takes the marks first and the content afterwards, so that a mark that was set meanwhile stays: a mark without
 //! content costs a look, content without a mark would never be found [check: a_drain_that_unmarks_too_late_is_caught].
@@ -12,8 +13,11 @@ use crate::flaw::{self, Flaw};
 use braid_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use braid_sync::{Mutex, thread_number};
 
-/// Lists at most: one bit each.
-const LISTS_MAX: usize = 64;
+/// Lists at most: one bit each, and one for the owner.
+const LISTS_MAX: usize = 63;
+
+/// An owner is at work.
+const AT_WORK: u64 = 1 << LISTS_MAX;
 
 /// A list, on a line of the cache of its own.
 #[derive(Debug)]
@@ -33,20 +37,25 @@ pub(crate) struct Inbox<E> {
 struct Marks(AtomicU64);
 
 impl<E> Inbox<E> {
-    /// `lists` of them, from 1 to 64.
+    /// `lists` of them, from 1 to 63.
     pub(crate) fn new(lists: usize) -> Self {
         let lists = lists.clamp(1, LISTS_MAX);
         let list = |_| List(Mutex::new(Vec::new()));
         Self { lists: (0..lists).map(list).collect(), marks: Marks(AtomicU64::new(0)) }
     }
 
-    /// Leaves something. Whether there was nothing before: then the caller must have it drained.
+    /// Leaves something. Whether there was nothing before and nobody is at work: then the caller must have it drained.
     pub(crate) fn push(&self, event: E) -> bool {
+        self.push_all(std::iter::once(event))
+    }
+
+    /// The same with several, one after the other.
+    pub(crate) fn push_all(&self, events: impl IntoIterator<Item = E>) -> bool {
         let index = match self.lists.len() {
             1 => 0,
             lists => thread_number() % lists,
         };
-        self.lists[index].0.lock().expect("no holder of a list panics").push(event);
+        self.lists[index].0.lock().expect("no holder of a list panics").extend(events);
         let mark = 1 << index;
         // Set by a thread that pushed before, and taken away by a drain that is still to come: a drain
         // that had been here before our push would have taken it away before that, and we would see it.
@@ -56,23 +65,46 @@ impl<E> Inbox<E> {
         self.marks.0.fetch_or(mark, Ordering::AcqRel) == 0
     }
 
+    /// Whether there is nothing and nobody, or was a moment ago.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.marks.0.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether an owner is at work, or was a moment ago.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.marks.0.load(Ordering::Acquire) & AT_WORK != 0
+    }
+
+    /// Whether there is something and nobody at work, as this thread sees it: what it pushed itself it does see.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        let marks = self.marks.0.load(Ordering::Acquire);
+        marks != 0 && marks & AT_WORK == 0
+    }
+
     /// Whether there is anything: a change of the marks that changes nothing, so that it is before or
     /// after every push's.
     pub(crate) fn look(&self) -> bool {
-        if flaw::has(Flaw::LastLookReads) {
-            return self.marks.0.load(Ordering::Acquire) != 0;
-        }
-        self.marks.0.fetch_or(0, Ordering::AcqRel) != 0
+        self.marks.0.fetch_or(0, Ordering::AcqRel) & !AT_WORK != 0
     }
 
-    /// Takes everything, behind what `batch` holds.
+    /// The owner is at work no more. Whether there is anything: a change as well.
+    pub(crate) fn give_up(&self) -> bool {
+        if flaw::has(Flaw::LastLookReads) {
+            let marks = self.marks.0.load(Ordering::Acquire);
+            self.marks.0.fetch_and(!AT_WORK, Ordering::AcqRel);
+            return marks & !AT_WORK != 0;
+        }
+        self.marks.0.fetch_and(!AT_WORK, Ordering::AcqRel) & !AT_WORK != 0
+    }
+
+    /// Takes everything, behind what `batch` holds; an owner is at work from now on.
     pub(crate) fn drain(&self, batch: &mut Vec<E>) {
         if flaw::has(Flaw::UnmarkedLate) {
             (0..self.lists.len()).for_each(|index| self.take(index, batch));
-            self.marks.0.store(0, Ordering::Release);
+            self.marks.0.store(AT_WORK, Ordering::Release);
             return;
         }
-        let mut marks = self.marks.0.swap(0, Ordering::AcqRel);
+        let mut marks = self.marks.0.swap(AT_WORK, Ordering::AcqRel) & !AT_WORK;
         while marks != 0 {
             let index = marks.trailing_zeros() as usize;
             marks &= marks - 1;
@@ -165,10 +197,14 @@ mod tests {
     #[test]
     fn only_the_first_push_asks_for_a_drain() {
         let inbox = Inbox::new(1);
-        assert!(inbox.push(1) && !inbox.push(2) && inbox.look());
+        assert!(inbox.is_idle() && inbox.push(1) && !inbox.push(2) && inbox.look());
         let mut batch = Vec::new();
         inbox.drain(&mut batch);
         assert_eq!(batch, [1, 2]);
-        assert!(!inbox.look() && inbox.push(3));
+        assert!(!inbox.look() && inbox.is_at_work() && !inbox.is_idle());
+        assert!(!inbox.push(3), "who is at work will look");
+        assert!(inbox.give_up() && !inbox.is_at_work());
+        inbox.drain(&mut batch);
+        assert!(!inbox.give_up() && inbox.is_idle() && inbox.push(4));
     }
 }

@@ -6,7 +6,7 @@
 //!   done ────▶ lists ──────────────────┘   (tags freed, entries sorted and merged)         ┆
 //! ```
 //!
-//! Completions take the same way as insertions: they free tags, and the thread that drains them lets more out. A device that has
+//! Where nobody is at work, insertions and completions go past the lists. Completions take the same way as insertions: they free tags, and the thread that drains them lets more out. A device that has
 //! done something already when [`Device::begin`] returns says so, and the dispatcher takes the completion along into its
 //! next turn, or leaves it in the lists if another is dispatcher by then; nothing recurses.
 //!
@@ -23,7 +23,8 @@
 //! entry [check: steady_state_allocates_nothing].
 
 use braid_elevator::{
-    Allowed, Class, Elevator, Entry, EntryId, Operation, Place, Policy, Settings, Tag, Turn,
+    Allowed, Class, Dispatch, Elevator, Entry, EntryId, Operation, Place, Policy, Settings, Tag,
+    Turn,
 };
 
 use crate::combiner::{Carry, Combiner};
@@ -127,6 +128,8 @@ struct Dispatcher<T> {
     /// The number of what it is set to.
     last_set: u64,
     counters: Counters,
+    /// Batches with room.
+    spares: Vec<Batch<T>>,
 }
 
 /// Chosen, and to be handed to the device.
@@ -138,6 +141,19 @@ struct Batch<T> {
     ended: Vec<Ticket>,
     /// There may be more to choose.
     is_full: bool,
+}
+
+// Not derived: an item needs no default.
+impl<T> Default for Batch<T> {
+    fn default() -> Self {
+        Self { vectors: Vec::new(), parts: Vec::new(), ended: Vec::new(), is_full: false }
+    }
+}
+
+impl<T> Batch<T> {
+    fn has_room(&self) -> bool {
+        self.vectors.capacity() > 0
+    }
 }
 
 /// One member's scheduler.
@@ -172,6 +188,7 @@ impl<T> Scheduler<T> {
             last_done_ns: 0,
             last_set: 0,
             counters: Counters::default(),
+            spares: Vec::new(),
         };
         Self {
             is_straight: AtomicBool::new(settings.policy == Policy::None),
@@ -188,25 +205,30 @@ impl<T> Scheduler<T> {
     }
 
     /// Gives `request` to the member when it is its turn; at once under `none`.
+    #[inline]
     pub fn insert(&self, device: &impl Device<T>, request: Request, item: T) {
-        if self.is_straight.load(Ordering::Acquire) {
-            self.go_straight(device, request, item);
-        } else if self.combiner.push(Event::Insert(request, item)) {
-            self.dispatch_if(device, true);
+        self.insert_all(device, std::iter::once((request, item)));
+    }
+
+    /// The same for several, which may be merged with one another.
+    #[inline]
+    pub fn insert_all(
+        &self,
+        device: &impl Device<T>,
+        requests: impl IntoIterator<Item = (Request, T)>,
+    ) {
+        if self.is_straight() {
+            for (request, item) in requests {
+                Self::go_straight(device, request, item);
+            }
+        } else {
+            let inserts = requests.into_iter();
+            self.bring(device, inserts.map(|(request, item)| Event::Insert(request, item)));
         }
     }
 
-    /// The same for the first of several, which may be merged with those that follow: true if [`Self::dispatch`] must be
-    /// called after the last of them.
-    pub fn leave(&self, device: &impl Device<T>, request: Request, item: T) -> bool {
-        if self.is_straight.load(Ordering::Acquire) {
-            self.go_straight(device, request, item);
-            return false;
-        }
-        self.combiner.push(Event::Insert(request, item))
-    }
-
-    fn go_straight(&self, device: &impl Device<T>, request: Request, item: T) {
+    #[inline]
+    fn go_straight(device: &impl Device<T>, request: Request, item: T) {
         let Request { operation, start, sectors, .. } = request;
         let vector = Vector { operation, start, sectors, parts: 1, ticket: None };
         let ticket = device.begin(vector, std::iter::once(item));
@@ -215,19 +237,17 @@ impl<T> Scheduler<T> {
 
     /// A vector has ended.
     pub fn done(&self, device: &impl Device<T>, ticket: Option<Ticket>) {
-        if let Some(ticket) = ticket
-            && self.combiner.push(Event::Done(ticket))
-            && !flaw::has(Flaw::DoneSilent)
-        {
-            self.dispatch_if(device, true);
+        let Some(ticket) = ticket else { return };
+        if flaw::has(Flaw::DoneSilent) {
+            self.combiner.push(Event::Done(ticket));
+        } else {
+            self.bring(device, Some(Event::Done(ticket)));
         }
     }
 
     /// The time has come that [`Device::leave`] was told of, or whose turn it is was decided anew.
     pub fn dispatch_held(&self, device: &impl Device<T>) {
-        if self.combiner.push(Event::Poll) {
-            self.dispatch(device);
-        }
+        self.bring(device, Some(Event::Poll));
     }
 
     /// How it is set.
@@ -240,8 +260,11 @@ impl<T> Scheduler<T> {
     /// `none` goes as soon as tags allow, held or not.
     pub fn set(&self, device: &impl Device<T>, settings: Settings) {
         let number = self.sets.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.combiner.push(Event::Set(number, settings)) && !flaw::has(Flaw::SwitchSilent) {
-            self.dispatch(device);
+        let event = Event::Set(number, settings);
+        if flaw::has(Flaw::SwitchSilent) {
+            self.combiner.push(event);
+        } else {
+            self.bring(device, Some(event));
         }
     }
 
@@ -262,20 +285,44 @@ impl<T> Scheduler<T> {
     }
 
     /// Becomes dispatcher if no thread is and there is anything to do.
-    pub fn dispatch(&self, device: &impl Device<T>) {
-        self.dispatch_if(device, false);
+    fn dispatch(&self, device: &impl Device<T>) {
+        let mut batch = Batch::default();
+        self.combiner.combine_carrying(&mut batch, self.carry(device));
+        self.keep(batch);
     }
 
-    /// The same; with `is_due` there is something to do, for certain.
-    fn dispatch_if(&self, device: &impl Device<T>, is_due: bool) {
-        let mut batch = self.spare();
-        let carry = Carry {
+    /// The same with something to do.
+    fn bring(&self, device: &impl Device<T>, events: impl IntoIterator<Item = Event<T>>) {
+        let mut batch = Batch::default();
+        self.combiner.hand_over(events, &mut batch, self.carry(device));
+        self.keep(batch);
+    }
+
+    /// What is done in ownership, after it, and with what cannot be told.
+    #[allow(clippy::type_complexity, reason = "closures have no shorter names")]
+    fn carry<'a>(
+        &'a self,
+        device: &'a impl Device<T>,
+    ) -> Carry<
+        impl FnMut(&mut Dispatcher<T>, &mut Vec<Event<T>>, &mut Batch<T>) + 'a,
+        impl FnMut(&mut Batch<T>) -> bool + 'a,
+        impl FnMut(&mut Batch<T>, &Combiner<Dispatcher<T>, Event<T>>) -> bool + 'a,
+    > {
+        Carry {
             drive: |dispatcher: &mut Dispatcher<T>, events: &mut Vec<_>, batch: &mut Batch<T>| {
+                if !batch.has_room()
+                    && let Some(spare) = dispatcher.spares.pop().or_else(|| self.spare())
+                {
+                    *batch = spare;
+                }
                 dispatcher.turn(device, events, batch);
                 // Under ownership, so that what was set last counts.
                 let is_straight = dispatcher.elevator.settings().policy == Policy::None;
                 if is_straight != self.is_straight.load(Ordering::Relaxed) {
                     self.is_straight.store(is_straight, Ordering::Release);
+                }
+                if batch.vectors.is_empty() && dispatcher.spares.len() < SPARES_MAX {
+                    dispatcher.spares.push(std::mem::take(batch));
                 }
             },
             after: |batch: &mut Batch<T>| {
@@ -284,34 +331,24 @@ impl<T> Scheduler<T> {
                 has_more || !batch.ended.is_empty()
             },
             leave: |batch: &mut Batch<T>, combiner: &Combiner<_, _>| {
-                for ticket in batch.ended.drain(..) {
-                    combiner.push(Event::Done(ticket));
-                }
-                if std::mem::take(&mut batch.is_full) {
-                    combiner.push(Event::Poll);
-                }
+                let more = std::mem::take(&mut batch.is_full).then_some(Event::Poll);
+                combiner.push_all(batch.ended.drain(..).map(Event::Done).chain(more))
             },
-        };
-        self.combiner.combine_carrying(is_due, &mut batch, carry);
-        self.keep(batch);
+            // A device that inserts, or says that something is done, brings it.
+            pushes: false,
+        }
     }
 
-    /// An empty batch, with room if there is one.
-    fn spare(&self) -> Batch<T> {
-        let spare = match cfg!(any(loom, shuttle)) {
-            true => None,
-            false => self.spares.try_lock().ok().and_then(|mut spares| spares.pop()),
-        };
-        spare.unwrap_or_else(|| Batch {
-            vectors: Vec::new(),
-            parts: Vec::new(),
-            ended: Vec::new(),
-            is_full: false,
-        })
+    /// One that was kept by a thread that had no ownership.
+    fn spare(&self) -> Option<Batch<T>> {
+        let is_modelled = cfg!(any(loom, shuttle));
+        let spares = if is_modelled { None } else { self.spares.try_lock().ok() };
+        spares.and_then(|mut spares| spares.pop())
     }
 
     fn keep(&self, batch: Batch<T>) {
         if !cfg!(any(loom, shuttle))
+            && batch.has_room()
             && let Ok(mut spares) = self.spares.try_lock()
             && spares.len() < SPARES_MAX
         {
@@ -331,9 +368,19 @@ fn hand_over<T>(device: &impl Device<T>, batch: &mut Batch<T>) {
     let Batch { vectors, parts, ended, .. } = batch;
     let mut parts = parts.drain(..);
     for vector in vectors.drain(..) {
-        let mut own = parts.by_ref().take(vector.parts as usize);
-        ended.extend(device.begin(vector, &mut own));
-        assert!(own.next().is_none(), "a device takes every part");
+        // Most are not merged: no counting.
+        let ticket = if vector.parts == 1 {
+            let mut own = parts.next();
+            let ticket = device.begin(vector, std::iter::from_fn(|| own.take()));
+            assert!(own.is_none(), "a device takes every part");
+            ticket
+        } else {
+            let mut own = parts.by_ref().take(vector.parts as usize);
+            let ticket = device.begin(vector, &mut own);
+            assert!(own.next().is_none(), "a device takes every part");
+            ticket
+        };
+        ended.extend(ticket);
     }
 }
 
@@ -359,11 +406,12 @@ impl<T> Dispatcher<T> {
         }
         let is_straight = self.elevator.settings().policy == Policy::None;
         let turn = (!is_straight).then(|| device.turn(now_ns, self.state()));
-        while batch.vectors.len() < BATCH_MAX && self.elevator.waiting() != (0, 0) {
-            let allowed = self.allowed(turn);
-            let Some(vector) = self.choose(now_ns, allowed, &mut batch.parts) else { break };
-            batch.vectors.push(vector);
-        }
+        // Where nobody is held there is nothing to ask.
+        let turn = turn.filter(|turn| !(turn.reads && turn.writes));
+        while batch.vectors.len() < BATCH_MAX
+            && self.elevator.waiting() != (0, 0)
+            && self.choose(now_ns, self.allowed(turn), batch)
+        {}
         batch.is_full = batch.vectors.len() == BATCH_MAX;
         self.counters.dispatched_batches += u64::from(!batch.vectors.is_empty());
         let (waits, allowed) = (self.elevator.waits(), self.allowed(turn));
@@ -408,22 +456,19 @@ impl<T> Dispatcher<T> {
         device.served(ticket.is_read, now_ns.saturating_sub(since_ns));
     }
 
-    fn choose(&mut self, now_ns: u64, allowed: Allowed, parts: &mut Vec<T>) -> Option<Vector> {
-        let dispatch = self.elevator.poll_dispatch(now_ns, allowed)?;
-        for entry in self.elevator.parts(dispatch.tag) {
+    /// Adds the next to a batch, if one may go.
+    fn choose(&mut self, now_ns: u64, allowed: Allowed, batch: &mut Batch<T>) -> bool {
+        let Some(dispatch) = self.elevator.poll_dispatch(now_ns, allowed) else { return false };
+        let Dispatch { tag, operation, start, sectors, parts } = dispatch;
+        for entry in self.elevator.parts(tag) {
             let index = usize::try_from(entry.id.0).expect("an index of ours");
-            parts.push(self.items[index].take().expect("an entry goes out once"));
+            batch.parts.push(self.items[index].take().expect("an entry goes out once"));
             self.free.push(index);
         }
-        let is_read = dispatch.operation == Operation::Read;
-        let ticket = Ticket { tag: dispatch.tag, sent_ns: now_ns, is_read };
-        Some(Vector {
-            operation: dispatch.operation,
-            start: dispatch.start,
-            sectors: dispatch.sectors,
-            parts: dispatch.parts,
-            ticket: Some(ticket),
-        })
+        let is_read = operation == Operation::Read;
+        let ticket = Some(Ticket { tag, sent_ns: now_ns, is_read });
+        batch.vectors.push(Vector { operation, start, sectors, parts, ticket });
+        true
     }
 }
 

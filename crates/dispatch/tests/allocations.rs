@@ -37,7 +37,7 @@ fn steady_state_allocates_nothing() {
         if round == 1_000 {
             started = Some(Region::new(GLOBAL));
         }
-        for item in 0..100_u64 {
+        let all = (0..100_u64).map(|item| {
             let start = (round * 7919 + item * 104_729) % 100_000 * 8;
             let operation = match item % 3 {
                 0 => Operation::Write { durable: false },
@@ -45,9 +45,9 @@ fn steady_state_allocates_nothing() {
             };
             let (class, place) = (Class::BestEffort, Place::Sorted);
             let request = Request { operation, class, place, start, sectors: 8 };
-            scheduler.leave(&device, request, item);
-        }
-        scheduler.dispatch(&device);
+            (request, item)
+        });
+        scheduler.insert_all(&device, all);
         loop {
             let ticket = device.0.borrow_mut().pop();
             let Some(ticket) = ticket else { break };

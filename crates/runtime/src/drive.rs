@@ -26,7 +26,6 @@ use braid_engine::effect::{FaultKind, MemberFault, MemberIoDone};
 use braid_engine::request::ShardIndex;
 use braid_engine::{PREFETCH_PIECES, Shard};
 use braid_ring::{Wake, Worker};
-use smallvec::SmallVec;
 
 use crate::core::{AbortOnPanic, Core};
 use crate::events::{ArrayEvent, Machine, MemberChange, ShardEvent};
@@ -93,12 +92,11 @@ impl Core {
             },
             leave: |effects: &mut ShardEffects, combiner: &Combiner<_, _>| {
                 self.run_computations(index, effects, usize::MAX);
-                for event in effects.ended.get_mut().drain(..) {
-                    combiner.push(event);
-                }
+                combiner.push_all(effects.ended.get_mut().drain(..))
             },
+            pushes: true,
         };
-        self.shard(index).combiner.combine_carrying(false, effects, carry);
+        self.shard(index).combiner.combine_carrying(effects, carry);
     }
 
     /// One turn with ownership: events in, effects out. Reports are passed on under ownership, so
@@ -205,20 +203,24 @@ impl Core {
         effects: &mut ShardEffects,
         machines: &mut VecDeque<Machine>,
     ) {
-        let mut left: SmallVec<[MemberId; 16]> = SmallVec::new();
-        let (home, members) = ((index, &effects.ended), self.members.load());
-        let mut ios = effects.member_ios.drain(..).peekable();
+        let ShardEffects { ended, ordered, member_ios, .. } = effects;
+        let (home, members) = ((index, &*ended), self.members.load());
+        let mut ios = member_ios.drain(..).peekable();
         while let Some((io, purpose)) = ios.next() {
             let Some(member) = members.open_to_new(io.member) else {
                 let cause = Cause { asked: io.operation.asked(), ..Cause::vanished(io.member) };
                 let fault = MemberFault { kind: FaultKind::Gone, cause };
                 let done = MemberIoDone { id: io.id, result: Err(fault) };
-                effects.ended.borrow_mut().push(ShardEvent::MemberIo(done));
+                ended.borrow_mut().push(ShardEvent::MemberIo(done));
                 continue;
             };
+            if !member.scheduler.is_straight() {
+                ordered.push((io, purpose));
+                continue;
+            }
             let submitter = Submitter::of_shard(self, member, home);
             let is_followed = ios.peek().is_some_and(|(next, _)| follows(&io, next));
-            if is_followed && member.scheduler.is_straight() {
+            if is_followed {
                 let mut last = io;
                 let rest = iter::from_fn(|| {
                     last = ios.next_if(|(next, _)| follows(&last, next))?.0;
@@ -226,14 +228,18 @@ impl Core {
                 });
                 submitter
                     .begin_together(iter::once((index, io)).chain(rest).take(VECTOR_PARTS_MAX));
-            } else if member.scheduler.leave(&submitter, request(&io, purpose), (index, io)) {
-                left.push(io.member);
+            } else {
+                member.scheduler.insert(&submitter, request(&io, purpose), (index, io));
             }
             machines.extend(submitter.into_heard());
         }
-        for member in left.into_iter().filter_map(|id| members.get(id)) {
+        while let Some((first, _)) = ordered.first() {
+            let id = first.member;
+            let member = members.get(id).expect("it was open to something new");
             let submitter = Submitter::of_shard(self, member, home);
-            member.scheduler.dispatch(&submitter);
+            let own = ordered.extract_if(.., |(io, _)| io.member == id);
+            let requests = own.map(|(io, purpose)| (request(&io, purpose), (index, io)));
+            member.scheduler.insert_all(&submitter, requests);
             machines.extend(submitter.into_heard());
         }
     }
@@ -248,9 +254,10 @@ impl Core {
                 self.conclude(effects);
                 false
             },
-            leave: |_: &mut ArrayEffects, _: &Combiner<_, _>| {},
+            leave: |_: &mut ArrayEffects, _: &Combiner<_, _>| false,
+            pushes: true,
         };
-        self.array.combine_carrying(false, effects, carry);
+        self.array.combine_carrying(effects, carry);
         machines.append(&mut effects.machines);
     }
 

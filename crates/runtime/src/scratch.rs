@@ -36,6 +36,8 @@ pub(crate) struct ShardEffects {
     pub(crate) computations: VecDeque<Computation>,
     /// With what it is for.
     pub(crate) member_ios: Vec<(MemberIo, Purpose)>,
+    /// Those of them for members with an elevator, until each member is given its own together.
+    pub(crate) ordered: Vec<(MemberIo, Purpose)>,
     pub(crate) replies: Vec<PieceReply>,
     pub(crate) releases: Vec<RequestId>,
     /// The array has something to hear.

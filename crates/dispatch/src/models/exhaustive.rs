@@ -10,7 +10,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::flaw::{Flaw, choose};
-use crate::{Combiner, Device, Request, Scheduler, Ticket, Vector};
+use crate::{Carry, Combiner, Device, Request, Scheduler, Ticket, Vector};
 
 type Noting = Combiner<Vec<u32>, u32>;
 
@@ -87,6 +87,110 @@ fn a_last_look_that_only_reads_is_caught() {
 fn a_drain_that_unmarks_too_late_is_caught() {
     choose(Flaw::UnmarkedLate);
     combine("flawed", 3, 1, (2, 2));
+}
+
+/// Brings events to a machine that notes what it is given.
+fn bring(combiner: &Noting, events: impl IntoIterator<Item = u32>) {
+    let carry = Carry {
+        drive: |machine: &mut Vec<u32>, events: &mut Vec<u32>, _: &mut ()| machine.append(events),
+        after: |_: &mut ()| false,
+        leave: |_: &mut (), _: &Noting| false,
+        pushes: false,
+    };
+    combiner.hand_over(events, &mut (), carry);
+}
+
+/// `threads` bring one after the other: past the lists where nobody is at work, through them otherwise.
+fn bring_past_the_lists(
+    name: &str,
+    preemptions: usize,
+    lists: usize,
+    (threads, events): (u32, u32),
+) {
+    explore(name, preemptions, move || {
+        let combiner = Arc::new(Combiner::with_lists(Vec::new(), lists));
+        let work = move |combiner: &Noting, thread| {
+            (0..events).for_each(|event| bring(combiner, [thread * events + event]));
+        };
+        let others: Vec<_> = (1..threads)
+            .map(|thread| {
+                let combiner = Arc::clone(&combiner);
+                thread::spawn(move || work(&combiner, thread))
+            })
+            .collect();
+        work(&combiner, 0);
+        others.into_iter().for_each(|other| other.join().expect("it does not panic"));
+        let handled = combiner.inspect(Clone::clone, || {});
+        for thread in 0..threads {
+            let own = handled.iter().copied().filter(|event| event / events == thread);
+            let sent = thread * events..(thread + 1) * events;
+            assert!(own.eq(sent), "every event is handled, and once, in its thread's order");
+        }
+    });
+}
+
+#[test]
+fn what_is_brought_past_the_lists_is_never_forgotten() {
+    bring_past_the_lists("brought past the lists: two threads, two events each", 4, 2, (2, 2));
+    bring_past_the_lists("brought past the lists: three threads, an event each", 2, 3, (3, 1));
+}
+
+#[test]
+#[should_panic(expected = "every event is handled")]
+fn a_bringer_that_does_not_look_once_more_is_caught() {
+    choose(Flaw::NoLastLook);
+    bring_past_the_lists("flawed", 3, 2, (2, 2));
+}
+
+#[test]
+#[should_panic(expected = "every event is handled")]
+fn an_owner_that_says_too_early_that_it_is_not_at_work_is_caught() {
+    choose(Flaw::GivesUpOwned);
+    bring_past_the_lists("flawed", 3, 2, (2, 2));
+}
+
+/// The effects of what one thread brings leave something to their own machine, while another thread brings something. It is
+/// pushed and nothing more: who carries effects out looks again.
+fn effects_that_leave_something() {
+    explore("combiner: what effects leave to their own machine", 3, || {
+        let combiner = Arc::new(Combiner::with_lists(Vec::new(), 2));
+        let theirs = Arc::clone(&combiner);
+        let other = thread::spawn(move || bring(&theirs, [7]));
+        let mut is_to_push = true;
+        let carry = Carry {
+            drive: |machine: &mut Vec<u32>, events: &mut Vec<u32>, _: &mut ()| {
+                machine.append(events);
+            },
+            after: |_: &mut ()| {
+                if std::mem::take(&mut is_to_push) {
+                    combiner.push(2);
+                }
+                false
+            },
+            leave: |_: &mut (), _: &Noting| false,
+            pushes: true,
+        };
+        combiner.push(1);
+        combiner.combine_carrying(&mut (), carry);
+        other.join().expect("it does not panic");
+        // Another may have taken the event, and then there were no effects.
+        let mut handled = combiner.inspect(Clone::clone, || {});
+        handled.sort_unstable();
+        let sent = if is_to_push { vec![1, 7] } else { vec![1, 2, 7] };
+        assert_eq!(handled, sent, "every event is handled, and once");
+    });
+}
+
+#[test]
+fn what_effects_leave_to_their_own_machine_is_heard() {
+    effects_that_leave_something();
+}
+
+#[test]
+#[should_panic(expected = "every event is handled")]
+fn effects_that_are_not_heard_are_caught() {
+    choose(Flaw::OwnUnheard);
+    effects_that_leave_something();
 }
 
 /// A thread looks at the machine while another hands an event over: the other leaves it behind.
@@ -202,10 +306,7 @@ fn a_full_batch_that_leaves_the_rest_is_caught() {
     explore("flawed", 2, || {
         let scheduler = Scheduler::with_lists(Settings::default(), 1);
         let device = Given { tickets: Some(Notes::default()), ..Given::default() };
-        for item in 0..3 {
-            scheduler.leave(&device, request(item), item);
-        }
-        scheduler.dispatch(&device);
+        scheduler.insert_all(&device, (0..3).map(|item| (request(item), item)));
         assert_eq!(device.all(), [0, 1, 2], "each is dispatched, once");
     });
 }
@@ -268,6 +369,9 @@ fn set_one_after_the_other() {
     explore("dispatcher: two set it, one after the other", 3, || {
         let scheduler = Arc::new(Scheduler::with_lists(narrow(), 2));
         let device = Shared::new(Given::default());
+        // Lists are dealt out in the order of first use: of the two who set it, the later one has the list that is
+        // drained first.
+        let _ = braid_sync::thread_number();
         let before = Arc::new(loom::sync::Mutex::new(()));
         let order = Shared::new(Notes::new(Vec::new()));
         let set = |settings: Settings| {

@@ -79,11 +79,8 @@ fn depth(total: u32) -> Settings {
 #[test]
 fn what_is_left_together_goes_out_sorted_and_merged() {
     let (device, scheduler) = (Slow::default(), Scheduler::new(depth(8)));
-    for (item, start) in [(0, 100), (1, 16), (2, 8), (3, 108)] {
-        scheduler.leave(&device, write(start), item);
-    }
-    assert!(device.given().is_empty());
-    scheduler.dispatch(&device);
+    let all = [(0, 100), (1, 16), (2, 8), (3, 108)];
+    scheduler.insert_all(&device, all.map(|(item, start)| (write(start), item)));
     assert_eq!(device.given(), [vec![2, 1], vec![0, 3]]);
     let counters = scheduler.counters(&device);
     assert_eq!((counters.drained_batches, counters.drained, counters.out), (1, 4, 2));
@@ -163,10 +160,7 @@ impl Device<u32> for Null {
 #[test]
 fn a_device_that_ends_everything_at_once_does_not_recurse() {
     let (device, scheduler) = (Null(AtomicUsize::new(0)), Scheduler::new(depth(1)));
-    for item in 0..20_000 {
-        scheduler.leave(&device, read(u64::from(item) * 100), item);
-    }
-    scheduler.dispatch(&device);
+    scheduler.insert_all(&device, (0..20_000).map(|item| (read(u64::from(item) * 100), item)));
     assert_eq!(device.0.load(Ordering::Relaxed), 20_000);
     assert_eq!(scheduler.counters(&device).out, 0);
 }

@@ -4,16 +4,15 @@
 //! Simpler than the originals in their own favour: a request's end takes no ownership of its own, but goes along with
 //! the next choice, and it is not looked whether a request could be merged before it is inserted.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
-use std::time::Instant;
-
-use braid_elevator::{Allowed, Class, Elevator, Entry, EntryId, Operation, Place, Settings, Tag};
-
+use super::machine::atomic::{AtomicBool, AtomicU64, Ordering};
+use super::machine::elevator::{
+    Allowed, Class, Elevator, Entry, EntryId, Operation, Place, Settings, Tag,
+};
+use super::machine::{Content, Moment, Mutex, MutexGuard, TryLockError};
 use super::seats::{Between, Seats};
 
 /// A lock that counts who finds it taken, and how long they wait.
-struct Counted<T> {
+struct Counted<T: Content> {
     lock: Mutex<T>,
     contention: Contention,
 }
@@ -33,7 +32,7 @@ impl Contention {
     }
 }
 
-impl<T> Counted<T> {
+impl<T: Content> Counted<T> {
     fn new(value: T) -> Self {
         Self { lock: Mutex::new(value), contention: Contention::default() }
     }
@@ -45,7 +44,7 @@ impl<T> Counted<T> {
                 guard
             }
             Err(TryLockError::WouldBlock) => {
-                let since = Instant::now();
+                let since = Moment::now();
                 let guard = self.lock.lock().expect("no holder panics");
                 let waited = u64::try_from(since.elapsed().as_nanos()).expect("not for ages");
                 self.contention.attempts.fetch_add(1, Ordering::Relaxed);

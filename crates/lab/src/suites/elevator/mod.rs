@@ -1,7 +1,9 @@
 //! Suite `elevator`: many threads and one member. Who waits for whom before a request is on its way.
 
 mod locked;
+mod machine;
 mod order;
+mod run;
 mod seats;
 mod shipped;
 
@@ -11,13 +13,13 @@ use braid_member::MemoryMember;
 
 use crate::frame::{Contender, Metric, Report, Settings, Suite, Target, race};
 use locked::{Listed, Single};
-use seats::Took;
+use run::Took;
 use shipped::{Shipped, Straight};
 
 pub(super) const SUITE: Suite = Suite {
     name: "elevator",
     about: "32 threads before one member: who waits for whom; the order that reaches it",
-    run,
+    run: measure,
 };
 
 const RATE: &str = "requests";
@@ -31,17 +33,22 @@ const METRICS: [Metric; 5] = [
     Metric::less("system time", "µs/1000"),
 ];
 
-fn run(settings: &Settings) -> Report {
+/// The table of the seed, and what it takes to show it: with fewer cores its threads do not want the lock at the same time.
+const TABLE: &str = "the seed's table: null member, 32 threads, depth 4, 512 bytes";
+const TABLE_CORES: usize = 16;
+
+fn measure(settings: &Settings) -> Report {
     let mut report = Report::default();
+    table(settings, &mut report);
     for threads in [32, 4, 1] {
-        contended(settings, &mut report, threads);
+        contended(settings, &mut report, &format!("null member, {threads} threads"), threads);
     }
     for threads in [4, 32] {
         straight(settings, &mut report, threads, true);
         straight(settings, &mut report, threads, false);
     }
-    order::run(settings, &mut report);
-    report.note("attempts and waits: before and seed, of every lock; braid, of ownership, which is only tried; its insertion lists are locked for a push, and not counted");
+    order::case(settings, &mut report);
+    report.note("attempts and waits: before and seed, of every lock; braid, of ownership, which is only tried, and not where a thread sees that it is owned; its insertion lists are locked for a push, and not counted");
     report.note("requests of one sector anywhere, 4 at once from each thread, a member that has done them when it is asked");
     report
 }
@@ -51,19 +58,26 @@ fn rounds(settings: &Settings, threads: usize) -> u64 {
     all / threads as u64
 }
 
-fn contended(settings: &Settings, report: &mut Report, threads: usize) {
-    let name = format!("null member, {threads} threads");
-    if !settings.wants(&name) {
+fn table(settings: &Settings, report: &mut Report) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores >= TABLE_CORES {
+        contended(settings, report, TABLE, 32);
+    } else if settings.wants(TABLE) {
+        report.note(format!(
+            "{TABLE}: NOT SHOWN. This machine has {cores} cores; it takes {TABLE_CORES}, so that its threads want the lock at the same time. \
+             The seed had 879 K to 2867 K, 3.26x, contention 93.6 % to 6 %. `braid-lab cores` is a model of machines with more"
+        ));
+    }
+}
+
+fn contended(settings: &Settings, report: &mut Report, name: &str, threads: usize) {
+    if !settings.wants(name) {
         return;
     }
     let rounds = rounds(settings, threads);
     let (single, listed) = (Single::new(), Listed::new());
     let shipped = Shipped::new(braid_elevator::Settings::default());
     let counters = RefCell::new(report);
-    let lost_by_shipped = || {
-        let counters = shipped.counters();
-        [counters.owner_misses + counters.drained_batches, counters.owner_misses, 0]
-    };
     let turn = |run: &dyn Fn() -> Took, lost: &dyn Fn() -> [u64; 3]| {
         let before = lost();
         let took = run();
@@ -72,13 +86,13 @@ fn contended(settings: &Settings, report: &mut Report, threads: usize) {
     };
     let contenders = vec![
         Contender::new("before", || {
-            turn(&|| seats::run(&single, threads, rounds), &|| single.contention())
+            turn(&|| run::run(&single, threads, rounds), &|| single.contention())
         }),
         Contender::new("seed", || {
-            turn(&|| seats::run(&listed, threads, rounds), &|| listed.contention())
+            turn(&|| run::run(&listed, threads, rounds), &|| listed.contention())
         }),
         Contender::new("braid", || {
-            let values = turn(&|| seats::run(&shipped, threads, rounds), &lost_by_shipped);
+            let values = turn(&|| run::run(&shipped, threads, rounds), &|| shipped.contention());
             let seen = shipped.counters();
             let line = format!(
                 "drained {} in {} batches, dispatched {} in {}, owner misses {}",
@@ -92,15 +106,13 @@ fn contended(settings: &Settings, report: &mut Report, threads: usize) {
             values
         }),
     ];
-    let case = race(settings, &name, &METRICS, contenders);
-    let targets = match threads {
-        32 => vec![
-            Target::ratio(RATE, "braid", "before", 3.26),
-            Target::value(LOST, "braid", 6.0, "attempts"),
-            Target::value(WAITED, "braid", 6.0, "time"),
-        ],
-        _ => vec![Target::ratio(RATE, "braid", "before", 1.0)],
-    };
+    let case = race(settings, name, &METRICS, contenders);
+    let least = if name == TABLE { 3.26 } else { 1.0 };
+    let targets = [
+        Target::ratio(RATE, "braid", "before", least),
+        Target::value(LOST, "braid", 6.0, "attempts"),
+        Target::value(WAITED, "braid", 6.0, "time"),
+    ];
     counters.into_inner().add(case.map(|case| case.with(targets)));
 }
 
@@ -117,12 +129,12 @@ fn straight(settings: &Settings, report: &mut Report, threads: usize, is_memory:
     let shipped = Shipped::new(braid_elevator::Settings::straight()).over(memory());
     let rate = |took: &Took| vec![per(took, 1.0)];
     let contenders = vec![
-        Contender::new("no elevator", || rate(&seats::run(&nothing, threads, rounds))),
-        Contender::new("braid", || rate(&seats::run(&shipped, threads, rounds))),
+        Contender::new("no elevator", || rate(&run::run(&nothing, threads, rounds))),
+        Contender::new("braid", || rate(&run::run(&shipped, threads, rounds))),
     ];
     let case = race(settings, &name, &METRICS[..1], contenders);
-    let target = Target::ratio(RATE, "braid", "no elevator", 0.95);
-    report.add(case.map(|case| case.with(is_memory.then_some(target))));
+    let least = if is_memory { 0.95 } else { 0.97 };
+    report.add(case.map(|case| case.with([Target::ratio(RATE, "braid", "no elevator", least)])));
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]

@@ -15,7 +15,8 @@ use braid_dispatch::{
 };
 use braid_elevator::{Allowed, Elevator, Entry, EntryId, Tag};
 
-use super::seats::{self, Between, Seats};
+use super::run;
+use super::seats::{Between, Seats};
 use crate::disk::DiskPlan;
 use crate::frame::{Contender, Metric, Report, Settings, Target, race};
 
@@ -33,7 +34,7 @@ fn settings_of_both() -> braid_elevator::Settings {
     braid_elevator::Settings { policy: Policy::Deadline, depth, ..Default::default() }
 }
 
-pub(super) fn run(settings: &Settings, report: &mut Report) {
+pub(super) fn case(settings: &Settings, report: &mut Report) {
     let name = "order at a member that seeks, 32 threads";
     let rounds = if settings.small { 4 } else { 100 };
     let contenders = vec![
@@ -144,7 +145,7 @@ fn single(rounds: u64) -> Vec<u64> {
                 whose.into_iter().for_each(|seat| seats.answer(seat));
             }
         });
-        seats::run_on(single, seats, rounds);
+        run::run_on(single, seats, rounds);
         arm.close()
     })
 }
@@ -170,20 +171,15 @@ struct Shipped<'a> {
 
 impl Between for Shipped<'_> {
     fn submit(&self, _: &Seats, seat: u32, places: &[u64]) {
-        let mut is_first = false;
-        for place in places {
-            let request = Request {
-                operation: Operation::Read,
-                class: Class::BestEffort,
-                place: Place::Sorted,
-                start: place % DiskPlan::SATA_2005.sectors(),
-                sectors: 1,
-            };
-            is_first |= self.scheduler.leave(&self.member, request, seat);
-        }
-        if is_first {
-            self.scheduler.dispatch(&self.member);
-        }
+        let request = |place: &u64| Request {
+            operation: Operation::Read,
+            class: Class::BestEffort,
+            place: Place::Sorted,
+            start: place % DiskPlan::SATA_2005.sectors(),
+            sectors: 1,
+        };
+        let requests = places.iter().map(|place| (request(place), seat));
+        self.scheduler.insert_all(&self.member, requests);
     }
 }
 
@@ -200,7 +196,7 @@ fn shipped(rounds: u64) -> Vec<u64> {
                 whose.into_iter().for_each(|seat| seats.answer(seat));
             }
         });
-        seats::run_on(shipped, seats, rounds);
+        run::run_on(shipped, seats, rounds);
         arm.close()
     })
 }

@@ -1,11 +1,11 @@
 //! The threads that ask: each has a few requests under way and waits until all of them are answered, by whomever.
+//!
+//! On threads of the operating system, and on those of the model of many cores: the machine is what the parent says.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Barrier, OnceLock};
-use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::sync::OnceLock;
 
-use crate::frame::Usage;
+use super::machine::atomic::{AtomicU32, Ordering};
+use super::machine::thread::{self, Thread};
 use crate::random::Random;
 
 /// Requests that a thread makes at once, then waits for.
@@ -44,6 +44,23 @@ impl Seats {
         }
     }
 
+    /// A thread is here.
+    pub(super) fn sit(&self, seat: u32) {
+        self.0[seat as usize].thread.get_or_init(thread::current);
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Makes [`DEPTH`] random reads and waits for them.
+    pub(super) fn round(&self, between: &impl Between, seat: u32, random: &mut Random) {
+        let places: [u64; DEPTH as usize] = std::array::from_fn(|_| random.below(SECTORS));
+        self.0[seat as usize].left.store(DEPTH, Ordering::Release);
+        between.submit(self, seat, &places);
+        self.wait(seat);
+    }
+
     fn wait(&self, seat: u32) {
         let left = &self.0[seat as usize].left;
         for _ in 0..YIELDS {
@@ -62,56 +79,4 @@ impl Seats {
 /// answered through [`Seats::answer`], now or later, by any thread.
 pub(super) trait Between: Sync {
     fn submit(&self, seats: &Seats, seat: u32, places: &[u64]);
-}
-
-/// What it took.
-pub(super) struct Took {
-    pub(super) seconds: f64,
-    pub(super) usage: Usage,
-    pub(super) requests: u64,
-}
-
-/// Has every thread make so many rounds of [`DEPTH`] random reads.
-pub(super) fn run(between: &impl Between, threads: usize, rounds: u64) -> Took {
-    run_on(between, &Seats::new(threads), rounds)
-}
-
-/// The same on seats that are used once.
-pub(super) fn run_on(between: &impl Between, seats: &Seats, rounds: u64) -> Took {
-    let threads = seats.0.len();
-    let (barrier, ready) = (Barrier::new(threads + 1), AtomicUsize::new(0));
-    let mut took = None;
-    thread::scope(|scope| {
-        let go = |seat: u32| {
-            let (barrier, ready) = (&barrier, &ready);
-            move || {
-                let own = &seats.0[seat as usize];
-                own.thread.get_or_init(thread::current);
-                let mut random = Random::new(u64::from(seat) + 1);
-                ready.fetch_add(1, Ordering::Release);
-                barrier.wait();
-                for _ in 0..rounds {
-                    let places: [u64; DEPTH as usize] =
-                        std::array::from_fn(|_| random.below(SECTORS));
-                    own.left.store(DEPTH, Ordering::Release);
-                    between.submit(seats, seat, &places);
-                    seats.wait(seat);
-                }
-                Instant::now()
-            }
-        };
-        let count = u32::try_from(threads).expect("few");
-        let all: Vec<_> = (0..count).map(|seat| scope.spawn(go(seat))).collect();
-        while ready.load(Ordering::Acquire) < threads {
-            thread::sleep(Duration::from_micros(100));
-        }
-        // Before the threads are let go: this one may not run again until they are through.
-        let (start, before) = (Instant::now(), Usage::now());
-        barrier.wait();
-        let ends = all.into_iter().map(|one| one.join().expect("no holder panics"));
-        let end = ends.max().expect("at least one");
-        took = Some((end.duration_since(start).as_secs_f64(), Usage::now() - before));
-    });
-    let (seconds, usage) = took.expect("it ran");
-    Took { seconds, usage, requests: threads as u64 * rounds * u64::from(DEPTH) }
 }

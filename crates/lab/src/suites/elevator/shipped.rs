@@ -1,9 +1,10 @@
 //! The shipped scheduler over a member that does nothing; and nothing at all between the threads and that member.
 
-use braid_dispatch::{
+use braid_member::{Member, MemoryMember};
+
+use super::machine::dispatch::{
     Class, Counters, Device, Operation, Place, Request, Scheduler, Settings, Ticket, Vector,
 };
-use braid_member::{Member, MemoryMember};
 
 use super::seats::{Between, Seats};
 
@@ -41,6 +42,13 @@ impl Shipped {
         Self { scheduler: Scheduler::new(settings), memory: None }
     }
 
+    /// For a machine with so many cores, whichever it runs on.
+    #[allow(dead_code, reason = "the modelled machine's")]
+    pub(super) fn for_cores(cores: usize) -> Self {
+        let scheduler = Scheduler::with_lists(Settings::default(), 2 * cores);
+        Self { scheduler, memory: None }
+    }
+
     /// The same over a member in memory.
     pub(super) fn over(self, memory: Option<MemoryMember>) -> Self {
         Self { memory, ..self }
@@ -52,16 +60,18 @@ impl Shipped {
     }
 }
 
+impl Shipped {
+    /// Attempts to own it, those that failed, and nanoseconds waited: none, since nobody waits.
+    pub(super) fn contention(&self) -> [u64; 3] {
+        let counters = self.counters();
+        [counters.owner_misses + counters.drained_batches, counters.owner_misses, 0]
+    }
+}
+
 impl Between for Shipped {
     fn submit(&self, seats: &Seats, seat: u32, places: &[u64]) {
         let member = Null { seats, memory: self.memory.as_ref() };
-        let mut is_first = false;
-        for place in places {
-            is_first |= self.scheduler.leave(&member, request(*place), seat);
-        }
-        if is_first {
-            self.scheduler.dispatch(&member);
-        }
+        self.scheduler.insert_all(&member, places.iter().map(|place| (request(*place), seat)));
     }
 }
 

@@ -1,0 +1,57 @@
+//! Rounds on threads of the operating system, with a clock.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::seats::{Between, DEPTH, Seats};
+use crate::frame::Usage;
+use crate::random::Random;
+
+/// What it took.
+pub(super) struct Took {
+    pub(super) seconds: f64,
+    pub(super) usage: Usage,
+    pub(super) requests: u64,
+}
+
+/// Has every thread make so many rounds of [`DEPTH`] random reads.
+pub(super) fn run(between: &impl Between, threads: usize, rounds: u64) -> Took {
+    run_on(between, &Seats::new(threads), rounds)
+}
+
+/// The same on seats that are used once.
+pub(super) fn run_on(between: &impl Between, seats: &Seats, rounds: u64) -> Took {
+    let threads = seats.count();
+    let (barrier, ready) = (Barrier::new(threads + 1), AtomicUsize::new(0));
+    let mut took = None;
+    thread::scope(|scope| {
+        let go = |seat: u32| {
+            let (barrier, ready) = (&barrier, &ready);
+            move || {
+                seats.sit(seat);
+                let mut random = Random::new(u64::from(seat) + 1);
+                ready.fetch_add(1, Ordering::Release);
+                barrier.wait();
+                for _ in 0..rounds {
+                    seats.round(between, seat, &mut random);
+                }
+                Instant::now()
+            }
+        };
+        let count = u32::try_from(threads).expect("few");
+        let all: Vec<_> = (0..count).map(|seat| scope.spawn(go(seat))).collect();
+        while ready.load(Ordering::Acquire) < threads {
+            thread::sleep(Duration::from_micros(100));
+        }
+        // Before the threads are let go: this one may not run again until they are through.
+        let (start, before) = (Instant::now(), Usage::now());
+        barrier.wait();
+        let ends = all.into_iter().map(|one| one.join().expect("no holder panics"));
+        let end = ends.max().expect("at least one");
+        took = Some((end.duration_since(start).as_secs_f64(), Usage::now() - before));
+    });
+    let (seconds, usage) = took.expect("it ran");
+    Took { seconds, usage, requests: threads as u64 * rounds * u64::from(DEPTH) }
+}
