@@ -47,7 +47,7 @@ const FOR_TESTS: [&str; 10] = [
 const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
 const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-telling"];
 
-const ROWS: [Row; 24] = [
+const ROWS: [Row; 27] = [
     // Nothing without the simulator's cfg, hence allowed at the very bottom.
     Row { name: "braid-hooks", workspace: &[], registry: &[] },
     // Nothing but an instruction that has no effect.
@@ -105,6 +105,19 @@ const ROWS: [Row; 24] = [
     Row { name: "braid-ring", workspace: &["braid-sync"], registry: ANY },
     // Threads around a machine; knows no RAID, so that the lab measures it alone.
     Row { name: "braid-dispatch", workspace: &["braid-elevator", "braid-sync"], registry: ANY },
+    // The lab's: a modelled machine in the place of threads, and the files of the dispatcher compiled on top of it. What
+    // ships names none of them.
+    Row { name: "braid-cores", workspace: &["braid-sync"], registry: &["generator"] },
+    Row {
+        name: "braid-cores-elevator",
+        workspace: &["braid-cores", "braid-elevator"],
+        registry: &[],
+    },
+    Row {
+        name: "braid-cores-dispatch",
+        workspace: &["braid-cores", "braid-cores-elevator"],
+        registry: &[],
+    },
     Row {
         name: "braid-runtime",
         workspace: &[
@@ -140,6 +153,9 @@ const ROWS: [Row; 24] = [
     Row {
         name: "braid-lab",
         workspace: &[
+            "braid-cores",
+            "braid-cores-dispatch",
+            "braid-cores-elevator",
             "braid-dispatch",
             "braid-elevator",
             "braid-engine",

@@ -1,6 +1,7 @@
 //! The suites, one file or folder each.
 
 mod bdevperf;
+mod cores;
 mod cost;
 mod elevator;
 mod growth;
@@ -27,6 +28,7 @@ pub const SUITES: &[Suite] = &[
     wait::SUITE,
     priority::SUITE,
     elevator::SUITE,
+    cores::SUITE,
     multiplexer::SUITE,
     slow::SUITE,
     read::SUITE,

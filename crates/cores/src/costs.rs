@@ -1,0 +1,190 @@
+//! What things take on the modelled machine, and where each figure is from.
+//!
+//! Where it stands: read by everything else here. Times are picoseconds, so that fractions of a nanosecond add up to the
+//! same everywhere.
+
+/// One figure of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// A load or a store of a line that the core has.
+    Own,
+    /// A locked instruction on a line that the core has for itself.
+    Locked,
+    /// A line from a core of the same cluster.
+    Near,
+    /// A line from another cluster of the socket.
+    Far,
+    /// A line from the other socket.
+    Remote,
+    /// One turn of a loop that spins.
+    Pause,
+    /// A call of the kernel's that lets others run, when there are none.
+    Yield,
+    /// A call of the kernel's that wakes a sleeper.
+    Wake,
+    /// From that call until the sleeper runs.
+    Asleep,
+    /// A look at the clock.
+    Clock,
+    /// One entry into the elevator.
+    Insert,
+    /// One dispatch out of it.
+    Choose,
+    /// One tag freed.
+    Done,
+    /// What a thread does for a request of its own, outside everything that is shared.
+    Client,
+}
+
+/// All of them.
+pub const COSTS: [Cost; 14] = [
+    Cost::Own,
+    Cost::Locked,
+    Cost::Near,
+    Cost::Far,
+    Cost::Remote,
+    Cost::Pause,
+    Cost::Yield,
+    Cost::Wake,
+    Cost::Asleep,
+    Cost::Clock,
+    Cost::Insert,
+    Cost::Choose,
+    Cost::Done,
+    Cost::Client,
+];
+
+/// How a thread waits for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// As the standard library's: it spins a hundred turns, then sleeps in the kernel.
+    Futex,
+    /// As the kernel's own: those who wait stand in a queue, each spins on a line of its own, and the lock is handed on.
+    Queue,
+}
+
+/// The machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    ps: [u64; COSTS.len()],
+    /// Lines of an elevator's own state that move when another core comes to own it.
+    pub state_lines: u64,
+    /// Cores that share a last-level cache.
+    pub cluster_cores: usize,
+    /// Cores of a socket.
+    pub socket_cores: usize,
+    /// How locks are waited for.
+    pub waiting: Waiting,
+}
+
+impl Costs {
+    /// Two sockets of 128 cores, in clusters of eight: as large as the largest servers with two sockets are, with the times
+    /// of a smaller one of the same family that was measured in public.
+    #[must_use]
+    pub fn server() -> Self {
+        Self {
+            ps: COSTS.map(|cost| cost.usual().0),
+            state_lines: 8,
+            cluster_cores: 8,
+            socket_cores: 128,
+            waiting: Waiting::Futex,
+        }
+    }
+
+    /// What it takes, in picoseconds.
+    #[must_use]
+    pub fn ps(&self, cost: Cost) -> u64 {
+        self.ps[cost as usize]
+    }
+
+    /// The same with another figure.
+    #[must_use]
+    pub fn with(mut self, cost: Cost, ps: u64) -> Self {
+        self.ps[cost as usize] = ps;
+        self
+    }
+
+    /// The same with more or fewer lines of an elevator's own.
+    #[must_use]
+    pub fn with_state_lines(self, state_lines: u64) -> Self {
+        Self { state_lines, ..self }
+    }
+
+    /// The same with other locks.
+    #[must_use]
+    pub fn with_waiting(self, waiting: Waiting) -> Self {
+        Self { waiting, ..self }
+    }
+
+    /// What it takes to have a line of another core's.
+    pub(crate) fn transfer_ps(&self, from: usize, to: usize) -> u64 {
+        self.ps(if from / self.cluster_cores == to / self.cluster_cores {
+            Cost::Near
+        } else if from / self.socket_cores == to / self.socket_cores {
+            Cost::Far
+        } else {
+            Cost::Remote
+        })
+    }
+}
+
+impl Cost {
+    /// What it is called in a table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Own => "load or store of an own line",
+            Self::Locked => "locked instruction on an own line",
+            Self::Near => "line from the same cluster",
+            Self::Far => "line from another cluster",
+            Self::Remote => "line from the other socket",
+            Self::Pause => "turn of a spin loop",
+            Self::Yield => "yield with nobody else to run",
+            Self::Wake => "waking a sleeper",
+            Self::Asleep => "until the sleeper runs",
+            Self::Clock => "look at the clock",
+            Self::Insert => "entry into the elevator",
+            Self::Choose => "dispatch out of it",
+            Self::Done => "tag freed",
+            Self::Client => "a client's own work for a request",
+        }
+    }
+
+    /// The figure, in picoseconds, and its source.
+    #[must_use]
+    pub fn usual(self) -> (u64, &'static str) {
+        const LATENCY: &str = "nviennot/core-to-core-latency, README: EPYC 7R13 (Milan), two sockets, compare-exchange";
+        const HERE: &str = "callgrind: 230, 330 and 52 instructions; 6 in a nanosecond, as one thread of the lab before has on an EPYC 7R13";
+        match self {
+            Self::Own => {
+                (1_200, "4 cycles at 3.4 GHz: AnandTech 14694, level 1 of Rome and of Xeon 8280")
+            }
+            Self::Locked => {
+                (5_600, "19 cycles at 3.4 GHz: uops.info, CMPXCHG_LOCK_M64_R64, Alder Lake-P")
+            }
+            Self::Near => (23_000, LATENCY),
+            Self::Far => (107_000, LATENCY),
+            Self::Remote => (197_000, LATENCY),
+            Self::Pause => {
+                (19_000, "65 cycles at 3.4 GHz, an estimate: PAUSE takes from a few to 140 cycles")
+            }
+            Self::Yield => (400_000, "a system call and a look at an empty queue; an estimate"),
+            Self::Wake => (
+                1_070_000,
+                "a thread's half of a ping-pong through the kernel, Linux 6.6: ddumbying, context switch overhead",
+            ),
+            Self::Asleep => (
+                5_000_000,
+                "a switch to a thread on another core: crackingwalnuts, context switch cost",
+            ),
+            Self::Clock => (20_000, "clock_gettime without a system call; an estimate"),
+            Self::Insert | Self::Choose | Self::Done => {
+                (HERE_PS[self as usize - Self::Insert as usize], HERE)
+            }
+            Self::Client => (11_160_000, "the seed's own figure: 32 threads at 2867 K IOPS"),
+        }
+    }
+}
+
+/// What the elevator takes for an entry, a dispatch, a tag.
+const HERE_PS: [u64; 3] = [38_000, 55_000, 9_000];

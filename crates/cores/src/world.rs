@@ -1,0 +1,156 @@
+//! The machine: cores, each with one thread and a time of its own, and the order in which they touch what they share.
+//!
+//! ```text
+//!   run ─▶ coroutines ─▶ the least time goes next ─▶ its code, up to the next access to something shared ─┐
+//!               ▲                                                                                         │
+//!               └──────────────── time + what the access took ◀── lines, locks ◀──────────────────────────┘
+//! ```
+//!
+//! All threads are coroutines of one thread of the operating system. One runs until it comes to something shared while
+//! another's time is earlier; then that one runs. So accesses take place in the order of time, ties in that of threads, and
+//! a run is the same everywhere [check: the_same_run_twice_is_the_same].
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::costs::{Cost, Costs};
+use crate::lines::{Access, Line, Lines};
+use crate::queues::Queues;
+
+/// Stack of a thread, in words.
+const STACK_WORDS: usize = 16 << 10;
+/// How far apart threads start, so that they do not march in step.
+const STAGGER_PS: u64 = 37_000;
+
+/// What is modelled while a run lasts.
+pub(crate) struct World {
+    pub(crate) costs: Costs,
+    /// By thread, which is its core.
+    times_ps: Vec<u64>,
+    /// Those that could run, but the one that does.
+    ready: BinaryHeap<Reverse<(u64, usize)>>,
+    current: usize,
+    lines: Lines,
+    pub(crate) queues: Queues,
+    /// By thread: whether it was unparked before it parked, and whether it is parked.
+    pub(crate) parking: Vec<(bool, bool)>,
+}
+
+thread_local! {
+    static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
+}
+
+/// Looks at the world, if there is one and a thread of it runs.
+pub(crate) fn with<R>(look: impl FnOnce(&mut World) -> R) -> Option<R> {
+    WORLD.with_borrow_mut(|world| world.as_mut().map(look))
+}
+
+/// Whose turn it is, if a thread of a world runs.
+pub(crate) fn current() -> Option<usize> {
+    with(|world| world.current)
+}
+
+/// The time of the thread that runs, in picoseconds.
+pub(crate) fn now_ps() -> u64 {
+    with(|world| world.times_ps[world.current]).unwrap_or(0)
+}
+
+/// It takes so long.
+pub(crate) fn spend(cost: Cost, times: u64) {
+    with(|world| world.times_ps[world.current] += world.costs.ps(cost) * times);
+}
+
+/// The same in picoseconds.
+pub(crate) fn spend_ps(ps: u64) {
+    with(|world| world.times_ps[world.current] += ps);
+}
+
+/// Lets all run whose time is earlier. What comes after it up to the next call is done at one moment.
+pub(crate) fn turn() {
+    let is_behind = with(|world| {
+        let own = (world.times_ps[world.current], world.current);
+        let is_behind = world.ready.peek().is_some_and(|Reverse(first)| *first < own);
+        if is_behind {
+            world.ready.push(Reverse(own));
+        }
+        is_behind
+    });
+    if is_behind == Some(true) {
+        sleep();
+    }
+}
+
+/// Runs on when it is this thread's turn: in a turn, or after [`World::wake`].
+#[allow(
+    deprecated,
+    reason = "its heir must be handed down to where a thread waits: into the code that is modelled"
+)]
+pub(crate) fn sleep() {
+    generator::yield_with(());
+}
+
+/// A thread touches a line, when it is its turn.
+pub(crate) fn access(line: Line, access: Access) {
+    access_many(line, access, 1);
+}
+
+/// Several lines that always move together.
+pub(crate) fn access_many(line: Line, access: Access, count: u64) {
+    if current().is_none() {
+        return;
+    }
+    turn();
+    with(|world| {
+        let own = world.current;
+        let time_ps = &mut world.times_ps[own];
+        *time_ps = world.lines.access(&world.costs, line, access, (own, *time_ps, count));
+    });
+}
+
+impl World {
+    fn new(costs: Costs, threads: usize) -> Self {
+        let times_ps: Vec<u64> = (0..threads as u64).map(|thread| thread * STAGGER_PS).collect();
+        let ready = times_ps.iter().copied().zip(0..).map(Reverse).collect();
+        let (lines, queues) = (Lines::default(), Queues::default());
+        let parking = vec![(false, false); threads];
+        Self { costs, times_ps, ready, current: 0, lines, queues, parking }
+    }
+
+    pub(crate) fn current(&self) -> usize {
+        self.current
+    }
+
+    /// A sleeper runs again, so long after now.
+    pub(crate) fn wake(&mut self, thread: usize, after_ps: u64) {
+        let time_ps = self.times_ps[thread].max(self.times_ps[self.current] + after_ps);
+        self.times_ps[thread] = time_ps;
+        self.ready.push(Reverse((time_ps, thread)));
+    }
+}
+
+/// Runs so many threads, each on a core of its own.
+///
+/// # Panics
+/// When all of them sleep, and when one of them panics.
+pub fn run(costs: Costs, threads: usize, body: impl Fn(usize) + Sync) {
+    let body = &body;
+    let begun = WORLD.replace(Some(World::new(costs, threads)));
+    assert!(begun.is_none(), "a world in a world");
+    let mut all: Vec<_> = (0..threads)
+        .map(|thread| generator::Gn::<()>::new_opt(STACK_WORDS, move || body(thread)))
+        .collect();
+    let mut left = threads;
+    while left > 0 {
+        let next = with(|world| {
+            let Reverse((_, thread)) = world.ready.pop().expect("not all threads sleep");
+            world.current = thread;
+            thread
+        });
+        let thread = next.expect("there is a world");
+        all[thread].resume();
+        left -= usize::from(all[thread].is_done());
+    }
+    drop(all);
+    WORLD.take();
+}
