@@ -63,6 +63,21 @@ impl SectorSet {
         self.0.count_ones()
     }
 
+    /// How many extents it has.
+    pub(crate) fn runs(self) -> u32 {
+        match self.is_one() {
+            // To count bits takes long where the processor may not be asked to.
+            true => u32::from(!self.is_empty()),
+            false => (self.0 & !(self.0 << 1)).count_ones(),
+        }
+    }
+
+    /// Whether it is one extent, or none: what is added at its start carries over the end.
+    fn is_one(self) -> bool {
+        let lowest = self.0 & self.0.wrapping_neg();
+        self.0 & self.0.wrapping_add(lowest) == 0
+    }
+
     pub(crate) fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -117,6 +132,9 @@ impl SectorSet {
 
     /// With its small gaps, where `allowed` has all of them.
     pub(crate) fn joined(self, allowed: Self) -> Self {
+        if self.is_one() {
+            return self;
+        }
         let mut joined = self;
         let mut last: Option<Extent> = None;
         for extent in self.extents() {
@@ -174,6 +192,7 @@ mod tests {
             assert!(extents.iter().all(|extent| extent.sectors > 0 && extent.end() <= 128));
             assert_eq!(extents.iter().copied().collect::<SectorSet>(), set);
             assert_eq!(extents.iter().map(|extent| extent.sectors).sum::<u32>(), set.sectors());
+            assert_eq!(set.runs() as usize, extents.len());
             for from in 0..=128 {
                 let first = (from..128).find(|sector| has(set, *sector));
                 assert_eq!(set.first_from(from), first, "{set:?} from {from}");

@@ -95,6 +95,8 @@ named! {
         ReadsAtUnitStart = "reads-at-unit-start",
         /// Stripe: blocks that begin elsewhere from now on are believed to hold what they did.
         ShiftKeepsBlocks = "shift-keeps-blocks",
+        /// Stripe: a batch goes on as planned although something it was to read could not be read.
+        FailedReadFilled = "failed-read-filled",
         /// Stripe: a write is answered before its members are written.
         AnsweredUnwritten = "answered-unwritten",
         /// Stripe: durable writes are written as any other.

@@ -182,13 +182,20 @@ impl Band {
         })
     }
 
+    /// Data columns among which are all that `run` has a part in; it may have none in the first and the last of them.
+    pub(super) fn columns(&self, run: &Run) -> Range<u16> {
+        let chunk = u64::from(self.chunk_sectors);
+        let narrow = |index: u64| u16::try_from(index).expect("a run lies in its row");
+        narrow(run.from / chunk)..narrow(run.to.div_ceil(chunk))
+    }
+
     /// The sectors of the array that `run` has in the band, column by column.
     pub(super) fn sectors<'a>(
         &'a self,
         geometry: &'a StripeGeometry,
         run: &'a Run,
     ) -> impl Iterator<Item = Range<u64>> + 'a {
-        (0..geometry.data_slots()).filter_map(move |index| {
+        self.columns(run).filter_map(move |index| {
             let segment = self.segment(run, index)?;
             let offset = self.offset_in_chunk + segment.offset;
             let start = geometry.logical(self.row, index, offset).0;
@@ -236,38 +243,37 @@ impl Iterator for Bands<'_> {
     fn next(&mut self) -> Option<(Band, Run)> {
         let chunk_sectors = self.geometry.chunk_sectors();
         let (chunk, unit) = (u64::from(chunk_sectors), u64::from(self.unit_sectors));
-        while self.from < self.to {
-            let start = self.piece.start.0 + u64::from(self.from);
-            let in_row = start % self.row_sectors;
-            let left = u64::from(self.to - self.from);
-            let sectors = left.min(self.row_sectors - in_row);
-            let (first, last) = (in_row % chunk / unit, (in_row % chunk + sectors - 1) / unit);
-            let bands = chunk / unit;
-            if self.given >= (last - first + 1).min(bands) {
-                self.given = 0;
-                self.from += u32::try_from(sectors).expect("at most a piece");
-                continue;
-            }
-            let offset_in_chunk = (first + self.given) % bands * unit;
-            self.given += 1;
-            let row = self.geometry.locate(LogicalSector(start)).row;
-            let member_sector = self.geometry.row_start(row).0 + offset_in_chunk;
-            let run = Run {
-                from: in_row,
-                to: in_row + sectors,
-                payload_offset: self.piece.payload_offset_sectors.saturating_add(self.from),
-            };
-            let band = Band {
-                key: BandKey(member_sector / unit),
-                row,
-                start: MemberSector(member_sector),
-                chunk_sectors,
-                offset_in_chunk: u32::try_from(offset_in_chunk).expect("inside a chunk"),
-                unit_sectors: self.unit_sectors,
-            };
-            return Some((band, run));
+        if self.from == self.to {
+            return None;
         }
-        None
+        let start = self.piece.start.0 + u64::from(self.from);
+        let in_row = start % self.row_sectors;
+        let left = u64::from(self.to - self.from);
+        let sectors = left.min(self.row_sectors - in_row);
+        let (first, last) = (in_row % chunk / unit, (in_row % chunk + sectors - 1) / unit);
+        let bands = chunk / unit;
+        let offset_in_chunk = (first + self.given) % bands * unit;
+        let row = self.geometry.locate(LogicalSector(start)).row;
+        let member_sector = self.geometry.row_start(row).0 + offset_in_chunk;
+        let run = Run {
+            from: in_row,
+            to: in_row + sectors,
+            payload_offset: self.piece.payload_offset_sectors.saturating_add(self.from),
+        };
+        let band = Band {
+            key: BandKey(member_sector / unit),
+            row,
+            start: MemberSector(member_sector),
+            chunk_sectors,
+            offset_in_chunk: u32::try_from(offset_in_chunk).expect("inside a chunk"),
+            unit_sectors: self.unit_sectors,
+        };
+        self.given += 1;
+        if self.given == (last - first + 1).min(bands) {
+            self.given = 0;
+            self.from += u32::try_from(sectors).expect("at most a piece");
+        }
+        Some((band, run))
     }
 }
 
@@ -336,7 +342,10 @@ mod tests {
                     assert!(keys.insert(band.key), "a band is given once");
                     assert!(band.sectors_of(&run, 2) > 0, "and only if it is touched");
                     for index in 0..2 {
-                        let Some(segment) = band.segment(&run, index) else { continue };
+                        let columns = band.columns(&run);
+                        let segment = band.segment(&run, index);
+                        assert!(segment.is_none() || columns.contains(&index));
+                        let Some(segment) = segment else { continue };
                         let place = geometry.logical(band.row, index, 0).0
                             + u64::from(band.offset_in_chunk + segment.offset);
                         for n in 0..u64::from(segment.sectors) {

@@ -9,6 +9,7 @@ use super::damage::{Damage, is_synced, sectors_of};
 use super::epochs::DirtyEpochs;
 use super::in_flight::{CopyOut, IoOwner};
 use super::known::EntireSlots;
+use super::plan::Planner;
 use super::pool::Pool;
 use super::reconstruct::{PLACES, Reconstruct};
 use super::scheduler::{Admission, QueuedWork, Scheduler};
@@ -51,6 +52,8 @@ pub(crate) struct Stripes {
     pub(super) copies: Slab<CopyOut>,
     /// Of the batch that is being looked at; kept for its memory.
     pub(super) content: Content,
+    /// The same; none while one is being planned.
+    planner: Option<Box<Planner>>,
 }
 
 /// What is queued for a stripe, for the scheduler.
@@ -98,6 +101,7 @@ impl Stripes {
             in_flight: Slab::default(),
             copies: Slab::default(),
             content: Content::default(),
+            planner: Some(Box::new(Planner::blank())),
         };
         stripes.resize(config.tuning.stripes);
         stripes.note_view(view);
@@ -386,7 +390,10 @@ impl Stripes {
             if waits(stripe.is_outstanding()).is_some() {
                 return;
             }
-            let (facts, plan) = facts(stripe, &self.around(common, number));
+            let mut planner = self.planner.take().expect("one stripe is looked at at a time");
+            let facts = facts(stripe, &self.around(common, number), &mut planner);
+            self.planner = Some(planner);
+            let stripe = self.pool.stripe(number);
             let has_started = stripe.has_served();
             let was_awaiting = stripe.phase() == Phase::AwaitRecord;
             let action = decide(&facts);
@@ -404,12 +411,12 @@ impl Stripes {
                 }
                 _ => {}
             }
-            let Self { pool, in_flight, damage, epochs, content, geometry, .. } = self;
+            let Self { pool, in_flight, damage, epochs, content, geometry, planner, .. } = self;
             let unit_sectors = self.unit_sectors;
             let stripe = pool.stripe_mut(number);
             stripe.act(
                 action,
-                plan.as_ref(),
+                planner.as_deref().and_then(Planner::planned),
                 &mut Effects {
                     number,
                     common: &mut *common,

@@ -8,7 +8,7 @@ use braid_geometry::{RowMap, Slot};
 use braid_hooks::{Bug, Mark, reached, spoiled};
 use smallvec::SmallVec;
 
-use super::plan::{Plan, Recovery, Solution};
+use super::plan::{Recovery, Solution, Way};
 use crate::buffer::{BlockIndex, Buffer};
 use crate::computation::{Computation, Sources, Step};
 use crate::sectors::Extent;
@@ -55,21 +55,19 @@ pub(super) fn by_exponent(
 pub(super) fn solve_in_place(
     computation: &mut Computation,
     (map, blocks): (&RowMap, Blocks),
-    plan: &Plan,
+    way: &Way,
 ) {
-    solve(computation, (map, blocks), plan, |index, offset| {
-        blocks.at(map.data_slot(index), offset)
-    });
+    solve(computation, (map, blocks), way, |index, offset| blocks.at(map.data_slot(index), offset));
 }
 
 /// Solves for what is lost; `out` says where a data column's bytes go, from a sector on.
 pub(super) fn solve(
     computation: &mut Computation,
     (map, blocks): (&RowMap, Blocks),
-    plan: &Plan,
+    way: &Way,
     out: impl Fn(u16, u32) -> Buffer,
 ) {
-    for Solution { recovery, sectors } in &plan.solutions {
+    for Solution { recovery, sectors } in &way.solutions {
         for extent in sectors.extents() {
             let out = |index| out(index, extent.offset);
             solve_one(computation, (map, blocks), *recovery, extent, out);

@@ -11,13 +11,13 @@ use super::super::band::Attachment;
 use super::super::damage::Damage;
 use super::super::epochs::DirtyEpochs;
 use super::super::in_flight::{ColumnIo, IoOwner};
-use super::super::plan::{Method, Plan};
+use super::super::plan::{Method, Plan, Way};
 use super::super::solve::Blocks;
 use super::content::{Content, Part, Source};
 use super::decide::Action;
 use super::log::{Logged, ToLog};
 use super::steps::Builder;
-use super::stripe::{Column, ColumnState, Fresh, Phase, Stripe};
+use super::stripe::{Column, ColumnState, Filled, Fresh, Phase, Stripe};
 use crate::buffer::Buffer;
 use crate::computation::{ComputationId, Step};
 use crate::context::Common;
@@ -55,7 +55,7 @@ impl Effects<'_> {
 }
 
 impl Stripe {
-    /// Carries out what the table said; `plan` is the one of its facts.
+    /// Carries out what the table said; `plan` is the one of its facts, if there is a new one.
     pub(in super::super) fn act(
         &mut self,
         action: Action,
@@ -76,8 +76,17 @@ impl Stripe {
                 self.begin_batch(effects.unit_sectors, count_max, is_journaled);
                 self.phase = Phase::Fill;
             }
-            Action::Read => self.read(plan.expect("a need has a plan"), effects),
-            Action::Compute => self.compute(plan.expect("nothing lacks"), effects),
+            Action::Read => {
+                let plan = plan.expect("a need has a plan");
+                self.filled =
+                    Some(Filled { way: plan.way.clone(), epoch: effects.common.view.epoch });
+                self.read(plan, effects);
+            }
+            Action::Compute => {
+                let filled = self.filled.take();
+                let way = plan.map(|plan| plan.way.clone()).or(filled.map(|filled| filled.way));
+                self.compute(&way.expect("nothing lacks"), effects);
+            }
             Action::Log => self.log(effects),
             Action::Write => self.write(effects),
             Action::AwaitRecord => self.await_record(effects),
@@ -135,7 +144,7 @@ impl Stripe {
     fn read(&mut self, plan: &Plan, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Fill && plan.reads() > 0, "a batch reads before it computes");
         let (map, blocks) = (self.map, effects.blocks_of(self));
-        effects.common.counters.pre_reads += plan.reads() as u64;
+        effects.common.counters.pre_reads += u64::from(plan.reads());
         for (slot, set) in plan.columns(&map) {
             for extent in set.extents() {
                 let offset = extent.offset;
@@ -151,19 +160,19 @@ impl Stripe {
         }
     }
 
-    fn compute(&mut self, plan: &Plan, effects: &mut Effects<'_>) {
+    fn compute(&mut self, way: &Way, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Fill && self.outstanding == 0, "all that is needed is read");
         self.phase = Phase::Compute;
-        count(effects.common, self, plan);
+        count(effects.common, self, way);
         effects.content.find(self);
         let blocks = effects.blocks_of(self);
         let computation =
             effects.common.blank_computation(ComputationId(u64::from(effects.number)));
-        let log = self.to_be_logged(effects, plan);
+        let log = self.to_be_logged(effects, way.method);
         let journal = effects.common.view.keeps_journal.then_some(effects.geometry);
         let computation =
             Builder { stripe: self, blocks, content: effects.content, log, journal, computation }
-                .build(plan);
+                .build(way);
         let copied = |step: &Step| match step {
             Step::Copy { sectors, .. } => u64::from(*sectors),
             _ => 0,
@@ -179,15 +188,15 @@ impl Stripe {
     }
 
     /// Which parities' members are to have the batch in their logs: those that take what the plan makes.
-    fn to_be_logged<'a>(&self, effects: &Effects<'a>, plan: &Plan) -> Option<ToLog<'a>> {
+    fn to_be_logged<'a>(&self, effects: &Effects<'a>, method: Method) -> Option<ToLog<'a>> {
         let view = &effects.common.view;
-        if !view.keeps_parity_logs || plan.method == Method::NoParity {
+        if !view.keeps_parity_logs || method == Method::NoParity {
             return None;
         }
         let window = self.window();
         let is_logged = |slot: Slot| {
             // Old parity that is not at hand is not modified either.
-            let is_made = plan.method == Method::Rcw || self.column(slot).valid.contains(window);
+            let is_made = method == Method::Rcw || self.column(slot).valid.contains(window);
             view.member(slot).is_some() && is_made
         };
         let p = is_logged(self.map.p_slot());
@@ -235,7 +244,12 @@ impl Stripe {
             self.answer_batch(Ok(()), effects);
         }
         let map = self.map;
-        for data in 0..map.data_slots() {
+        // What could not be read is tried again in any column.
+        let columns = match self.faults.is_empty() {
+            true => self.touched_columns(),
+            false => 0..map.data_slots(),
+        };
+        for data in columns {
             let slot = map.data_slot(data);
             self.write_straight(slot, content.of(data), durable, effects);
             self.write_blocks(slot, content.sets_of(data).0, durable, effects);
@@ -475,6 +489,11 @@ impl Stripe {
         assert!(self.outstanding > 0 && self.batch.is_some(), "the request was of a batch");
         self.outstanding -= 1;
         self.faults.extend(result.err());
+        let is_as_planned = result.is_ok();
+        let is_as_planned = spoiled(Bug::FailedReadFilled, is_as_planned, true);
+        if !is_as_planned {
+            self.filled = None;
+        }
         let column = self.column_mut(slot);
         column.out -= 1;
         let state = column.state;
@@ -533,7 +552,7 @@ impl Stripe {
     }
 }
 
-fn count(common: &mut Common, stripe: &Stripe, plan: &Plan) {
+fn count(common: &mut Common, stripe: &Stripe, way: &Way) {
     let batch = stripe.batch.as_ref().expect("a batch is counted");
     let parity = [Some(stripe.map.p_slot()), stripe.map.q_slot()];
     let has = |slot: Slot, needed: SectorSet| {
@@ -542,7 +561,7 @@ fn count(common: &mut Common, stripe: &Stripe, plan: &Plan) {
     };
     let touched = |slot: Slot| stripe.column(slot).touched.common(batch.window);
     let rest = |slot: Slot| batch.window.without(touched(slot));
-    let cached = match plan.method {
+    let cached = match way.method {
         Method::NoParity => 0,
         Method::Rcw => stripe.data_slots().filter(|slot| has(*slot, rest(*slot))).count(),
         Method::Rmw => {
@@ -552,9 +571,9 @@ fn count(common: &mut Common, stripe: &Stripe, plan: &Plan) {
     };
     let counters = &mut common.counters;
     counters.cache.cached_columns += cached as u64;
-    counters.reconstructions += u64::from(!plan.solutions.is_empty());
-    counters.rcw_writes += u64::from(plan.method == Method::Rcw);
-    counters.rmw_writes += u64::from(plan.method == Method::Rmw);
+    counters.reconstructions += u64::from(!way.solutions.is_empty());
+    counters.rcw_writes += u64::from(way.method == Method::Rcw);
+    counters.rmw_writes += u64::from(way.method == Method::Rmw);
     let full = stripe.data_slots().all(|slot| rest(slot).is_empty());
-    counters.full_stripe_writes += u64::from(full && plan.method == Method::Rcw);
+    counters.full_stripe_writes += u64::from(full && way.method == Method::Rcw);
 }

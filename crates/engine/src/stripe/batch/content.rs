@@ -60,14 +60,18 @@ impl Part {
     }
 }
 
-/// The new content of every data column of a batch.
+/// The new content of every data column of a batch. Most batches are about one column of many, so only those are gone through
+/// that it may touch.
 #[derive(Debug, Default)]
 pub(in super::super) struct Content {
-    /// By column, then by place.
+    /// The first column that it is about, and how many there are in all.
+    first: u16,
+    data_slots: u16,
+    /// By column from the first on, then by place.
     parts: Vec<Part>,
-    /// By column: behind its last part.
+    /// By column from the first on: behind its last part.
     ends: Vec<usize>,
-    /// By column: sectors that are copied into its block, and those that are not.
+    /// By column from the first on: sectors that are copied into its block, and those that are not.
     sets: Vec<(SectorSet, SectorSet)>,
     /// Where something straight begins, or ends, in any column.
     cuts: SectorSet,
@@ -80,7 +84,9 @@ impl Content {
         self.ends.clear();
         self.sets.clear();
         let mut cuts = SectorSet::EMPTY;
-        for index in 0..stripe.map.data_slots() {
+        let columns = stripe.touched_columns();
+        (self.first, self.data_slots) = (columns.start, stripe.map.data_slots());
+        for index in columns {
             let first = self.parts.len();
             if stripe.column(stripe.map.data_slot(index)).touched.is_empty() {
                 self.ends.push(first);
@@ -146,14 +152,19 @@ impl Content {
 
     /// The parts of a data column, in order.
     pub(super) fn of(&self, index: u16) -> &[Part] {
-        let end = |index: usize| self.ends[index];
-        let index = usize::from(index);
-        &self.parts[index.checked_sub(1).map_or(0, end)..end(index)]
+        let Some(place) = self.place(index) else { return &[] };
+        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.parts[start..self.ends[place]]
     }
 
     /// Sectors of a data column that are copied into its block, and those that are not.
     pub(super) fn sets_of(&self, index: u16) -> (SectorSet, SectorSet) {
-        self.sets[usize::from(index)]
+        self.place(index).map_or_else(Default::default, |place| self.sets[place])
+    }
+
+    fn place(&self, index: u16) -> Option<usize> {
+        let place = usize::from(index.checked_sub(self.first)?);
+        (place < self.ends.len()).then_some(place)
     }
 
     /// The straight part of a data column at `place`; none where the block has the bytes.
@@ -178,8 +189,7 @@ impl Content {
     /// Whether every data column becomes zeroes throughout the window; and whether all may be punched.
     pub(super) fn all_zeroes(&self, window: SectorSet) -> Option<bool> {
         let mut all_punch = true;
-        let data = u16::try_from(self.ends.len()).expect("slots are numbered by u16");
-        for index in 0..data {
+        for index in 0..self.data_slots {
             let mut covered = SectorSet::EMPTY;
             for part in self.of(index) {
                 let Source::Zeroes { may_punch } = part.source else { return None };

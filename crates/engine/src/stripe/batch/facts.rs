@@ -4,10 +4,10 @@ use braid_geometry::Slot;
 use braid_hooks::{Bug, spoiled};
 
 use super::super::known::{EntireSlots, Known};
-use super::super::plan::{Need, Plan, StripeFacts, plan};
+use super::super::plan::{Need, Plan, Planner, StripeFacts};
 use super::super::scheduler::Admission;
 use super::decide::Facts;
-use super::stripe::{Column, Phase, Stripe};
+use super::stripe::{Column, Filled, Phase, Stripe};
 use crate::array::{ArrayView, Gate};
 use crate::context::Clocks;
 
@@ -31,31 +31,26 @@ pub(in super::super) struct Around<'a> {
     pub(in super::super) read_idly: bool,
 }
 
-/// The stripe at a glance, for the decision table; and, for one that is being filled, the plan.
-pub(in super::super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, Option<Plan>) {
+/// The stripe at a glance, for the decision table. For one that is being filled the planner has the plan, unless it goes on as
+/// was planned.
+pub(in super::super) fn facts(
+    stripe: &Stripe,
+    around: &Around<'_>,
+    planner: &mut Planner,
+) -> Facts {
     let filling = stripe.phase == Phase::Fill && stripe.outstanding == 0 && stripe.copies == 0;
     let missed = stripe.phase != Phase::Ready && stripe.is_missed(around.view);
-    let plan = filling.then(|| {
-        let stripe_facts =
-            |is_left_out: &dyn Fn(Slot) -> bool| stripe_facts(stripe, around, is_left_out);
-        let all = || plan(&stripe_facts(&|_| false));
-        // Members that sit out are not read if it can be helped.
-        // Where nobody wrote, a member that sits out holds other bytes than parity makes of it, and it is these that parity is to fit.
-        let may_go_around = around.is_synced;
-        let may_go_around = spoiled(Bug::UnsyncedGoneAround, may_go_around, true);
-        match around.clocks.is_any_out() && may_go_around {
-            false => all(),
-            true => plan(&stripe_facts(&|slot| around.clocks.sits_out(slot))).or_else(all),
-        }
-    });
-    let need = match &plan {
-        None => Need::Nothing,
-        Some(None) if can_narrow(stripe, around) => Need::Less,
-        Some(None) => Need::Impossible,
-        Some(Some(plan)) if plan.reads() > 0 => Need::Reads,
-        Some(Some(_)) => Need::Nothing,
+    planner.clear();
+    let need = match filling && !is_filled(stripe, around) {
+        false => Need::Nothing,
+        true => match make_plan(stripe, around, planner) {
+            None if can_narrow(stripe, around) => Need::Less,
+            None => Need::Impossible,
+            Some(plan) if plan.reads() > 0 => Need::Reads,
+            Some(_) => Need::Nothing,
+        },
     };
-    let facts = Facts {
+    Facts {
         phase: stripe.phase,
         queued: !stripe.queue.is_empty(),
         admission: around.admission,
@@ -68,8 +63,35 @@ pub(in super::super) fn facts(stripe: &Stripe, around: &Around<'_>) -> (Facts, O
         // Also where the log was lost meanwhile: then the array says so at once, or as soon as superblocks do.
         logged: stripe.logged,
         broken: around.view.gate == Gate::Broken,
-    };
-    (facts, plan.flatten())
+    }
+}
+
+/// Whether all that was planned to be read was, and nothing has changed that the plan was made from: then a new one would find
+/// nothing to read [check: a_plan_whose_reads_are_in_reads_nothing].
+fn is_filled(stripe: &Stripe, around: &Around<'_>) -> bool {
+    stripe.filled.as_ref().is_some_and(|Filled { way, epoch }| {
+        let is_believed = around.parity_agrees || !way.believes_parity();
+        *epoch == around.view.epoch && is_believed
+    })
+}
+
+fn make_plan<'a>(
+    stripe: &Stripe,
+    around: &Around<'_>,
+    planner: &'a mut Planner,
+) -> Option<&'a Plan> {
+    // Members that sit out are not read if it can be helped.
+    // Where nobody wrote, a member that sits out holds other bytes than parity makes of it, and it is these that parity is to fit.
+    let may_go_around = around.is_synced;
+    let may_go_around = spoiled(Bug::UnsyncedGoneAround, may_go_around, true);
+    let sits_out = |slot: Slot| around.clocks.sits_out(slot);
+    if around.clocks.is_any_out() && may_go_around {
+        planner.plan(|facts| tell(facts, stripe, around, sits_out));
+    }
+    if planner.planned().is_none() {
+        planner.plan(|facts| tell(facts, stripe, around, |_| false));
+    }
+    planner.planned()
 }
 
 /// Whether a batch that lacks more than can be solved for may lack it in different places: then it begins again with one
@@ -81,24 +103,23 @@ fn can_narrow(stripe: &Stripe, around: &Around<'_>) -> bool {
     has_less && stripe.slots().any(is_local)
 }
 
-fn stripe_facts(
+/// What a plan is made from, without the columns that are left out.
+fn tell(
+    facts: &mut StripeFacts,
     stripe: &Stripe,
     around: &Around<'_>,
-    is_left_out: &dyn Fn(Slot) -> bool,
-) -> StripeFacts {
+    is_left_out: impl Fn(Slot) -> bool,
+) {
     let batch = stripe.batch.as_ref().expect("facts are asked of a batch");
     let column_facts = |slot: Slot| known(stripe, around, slot).facts(is_left_out(slot));
-    StripeFacts {
-        window: batch.window,
-        data: stripe.data_slots().map(column_facts).collect(),
-        p: column_facts(stripe.map.p_slot()),
-        q: stripe.map.q_slot().map(column_facts),
-        is_write: true,
-        preferred: batch.preferred,
-        parity_agrees: around.parity_agrees,
-        is_synced: around.is_synced,
-        is_journaled: around.view.keeps_journal,
-    }
+    facts.window = batch.window;
+    facts.data.extend(stripe.data_slots().map(column_facts));
+    facts.p = column_facts(stripe.map.p_slot());
+    facts.q = stripe.map.q_slot().map(column_facts);
+    facts.preferred = batch.preferred;
+    facts.parity_agrees = around.parity_agrees;
+    facts.is_synced = around.is_synced;
+    facts.is_journaled = around.view.keeps_journal;
 }
 
 fn known<'a>(stripe: &'a Stripe, around: &Around<'a>, slot: Slot) -> Known<'a> {

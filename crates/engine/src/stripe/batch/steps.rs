@@ -10,7 +10,7 @@ use braid_geometry::{Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use braid_ondisk::{JournalRow, LoggedEntry};
 
-use super::super::plan::{Method, Plan, Solution};
+use super::super::plan::{Method, Solution, Way};
 use super::super::solve::{Blocks, by_exponent, solve_in_place};
 use super::content::{Content, Part};
 use super::log::{Logged, Rows, ToLog, rows};
@@ -33,13 +33,13 @@ pub(super) struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// All steps of the batch under `plan`.
-    pub(super) fn build(mut self, plan: &Plan) -> Computation {
-        self.solve(plan);
+    /// All steps of the batch that goes on in this way.
+    pub(super) fn build(mut self, way: &Way) -> Computation {
+        self.solve(way);
         if let Some(to_log) = self.log {
-            self.log(to_log, plan.method);
+            self.log(to_log, way.method);
         }
-        match plan.method {
+        match way.method {
             Method::NoParity => {
                 reached(Mark::MakesNoParity);
                 self.gather();
@@ -70,10 +70,10 @@ impl Builder<'_> {
     }
 
     /// Solves for what is lost, into the columns' blocks.
-    fn solve(&mut self, plan: &Plan) {
+    fn solve(&mut self, way: &Way) {
         let (map, blocks) = (self.stripe.map, self.blocks);
-        solve_in_place(&mut self.computation, (&map, blocks), plan);
-        for Solution { recovery, sectors } in &plan.solutions {
+        solve_in_place(&mut self.computation, (&map, blocks), way);
+        for Solution { recovery, sectors } in &way.solutions {
             for index in recovery.columns() {
                 let column = self.stripe.column_mut(map.data_slot(index));
                 column.valid = column.valid.union(*sectors);
@@ -132,7 +132,7 @@ impl Builder<'_> {
 
     /// Lays small writes over the old content of their columns.
     fn gather(&mut self) {
-        for index in 0..self.stripe.map.data_slots() {
+        for index in self.stripe.touched_columns() {
             let content = self.content;
             content.of(index).iter().for_each(|part| self.gather_part(index, part));
         }
@@ -205,7 +205,7 @@ impl Builder<'_> {
         let parity = (parity(map.p_slot()), map.q_slot().and_then(parity));
         assert!(parity.0.or(parity.1).is_some(), "there is old parity to modify");
         let content = self.content;
-        for index in 0..map.data_slots() {
+        for index in self.stripe.touched_columns() {
             for part in content.of(index) {
                 if planted(Bug::RmwForgetsColumn) && index == 1 {
                     self.gather_part(index, part);
@@ -291,7 +291,7 @@ impl Builder<'_> {
     /// What the blocks hold when the members have the batch.
     fn settle_written(&mut self) {
         let window = self.window();
-        for index in 0..self.stripe.map.data_slots() {
+        for index in self.stripe.touched_columns() {
             let (gathered, straight) = self.content.sets_of(index);
             let straight = spoiled(Bug::PayloadKeepsValid, straight, SectorSet::EMPTY);
             let slot = self.data_slot(index);

@@ -3,12 +3,13 @@
 //! The fields are for the rooms of the batch; others have the methods.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use braid_geometry::{ChunkRow, MemberSector, RowMap, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes, spoiled};
 
 use super::super::band::{Attachment, Band, BandKey, Run, Segment};
-use super::super::plan::Method;
+use super::super::plan::{Method, Way};
 use super::super::scheduler::Width;
 use super::log::{Logged, can_be_said};
 use crate::array::ArrayView;
@@ -107,10 +108,20 @@ pub(super) struct Batch {
     /// It writes every data column whole.
     pub(super) is_full: bool,
     pub(super) count: usize,
+    /// Data columns that it may touch: from the first to behind the last.
+    pub(super) columns: (u16, u16),
     /// Sectors that it touches in any column.
     pub(super) window: SectorSet,
     /// The way to make parity that is taken if there are two; only the simulator has a wish.
     pub(super) preferred: Option<Method>,
+}
+
+/// What a batch reads, by a plan: if all of it comes, and nothing else becomes otherwise, it goes on as planned.
+#[derive(Debug)]
+pub(super) struct Filled {
+    pub(super) way: Way,
+    /// Of the view that it was planned under.
+    pub(super) epoch: u64,
 }
 
 /// One stripe of the pool.
@@ -122,6 +133,8 @@ pub(in super::super) struct Stripe {
     pub(super) phase: Phase,
     pub(super) columns: Box<[Column]>,
     pub(super) batch: Option<Batch>,
+    /// How the batch goes on when what it reads is there; none if it is to be planned anew.
+    pub(super) filled: Option<Filled>,
     /// The sector of the stripe unit that its blocks begin with.
     shift_sectors: u32,
     /// Work in order of arrival; the batch's is at the front.
@@ -159,6 +172,7 @@ impl Stripe {
             phase: Phase::Ready,
             columns: vec![Column::EMPTY; usize::from(geometry.slots())].into_boxed_slice(),
             batch: None,
+            filled: None,
             shift_sectors: 0,
             queue: VecDeque::with_capacity(usize::try_from(blocks).expect("a unit is small")),
             has_served: false,
@@ -468,6 +482,12 @@ impl Stripe {
         &mut self.columns[usize::from(slot.0)]
     }
 
+    /// Data columns among which are all that the batch touches.
+    pub(super) fn touched_columns(&self) -> Range<u16> {
+        let (first, end) = self.batch.as_ref().expect("a batch is under way").columns;
+        first..end
+    }
+
     /// Slots of data columns, by data index.
     pub(super) fn data_slots(&self) -> impl Iterator<Item = Slot> + use<> {
         let map = self.map;
@@ -477,7 +497,7 @@ impl Stripe {
     /// Adds to the sectors that queued writes cover.
     pub(super) fn note_queued(&mut self, attachment: &Attachment) {
         let band = *self.band();
-        for index in 0..self.map.data_slots() {
+        for index in band.columns(&attachment.run) {
             if let Some(segment) = band.segment(&attachment.run, index) {
                 let column = self.column_mut(self.map.data_slot(index));
                 let set = SectorSet::run(segment.offset, segment.sectors);
@@ -518,14 +538,20 @@ impl Stripe {
             () if sometimes(Point::PreferRcw) => Some(Method::Rcw),
             () => None,
         };
-        let batch = Batch { is_full: false, count, window: whole, preferred };
+        let band = *self.band();
+        let columns = self.queue.range(..count).map(|work| band.columns(&work.run));
+        let columns = columns.fold((u16::MAX, 0), |(first, end), columns| {
+            (first.min(columns.start), end.max(columns.end))
+        });
+        let batch = Batch { is_full: false, count, columns, window: whole, preferred };
         self.batch = Some(batch);
+        self.filled = None;
         assert_eq!(self.logged, Logged::Needless, "what was logged is over");
         self.faults.clear();
         self.columns.iter_mut().for_each(Column::begin);
         let mut window = SectorSet::EMPTY;
-        let mut is_full = true;
-        for index in 0..self.map.data_slots() {
+        let mut is_full = self.touched_columns().len() == usize::from(self.map.data_slots());
+        for index in self.touched_columns() {
             let mut touched = SectorSet::EMPTY;
             for (_, segment) in self.segments(index) {
                 touched = touched.union(SectorSet::run(segment.offset, segment.sectors));

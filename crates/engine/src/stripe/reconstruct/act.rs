@@ -424,7 +424,7 @@ impl Reconstruct {
         let read = &mut self.reads[place as usize];
         let (map, sectors) = (read.map, self.unit_sectors);
         read.note_erased(plan);
-        solve_in_place(computation, (&map, blocks), plan);
+        solve_in_place(computation, (&map, blocks), &plan.way);
         let among = read.to_locate();
         // Where parity could not be read it says nothing, and is not asked.
         let (p, q) = (blocks.at(map.p_slot(), 0), map.q_slot().map(|slot| blocks.at(slot, 0)));
@@ -559,12 +559,12 @@ impl Reconstruct {
         // What is to be copied may have been read as it is.
         let is_made = |slot: &Slot| read.is_target(*slot) && !read.is_read(*slot);
         let (p, q) = (Some(map.p_slot()).filter(is_made), map.q_slot().filter(is_made));
-        let makes = p.is_some() || q.is_some() || !plan.solutions.is_empty();
+        let makes = p.is_some() || q.is_some() || !plan.way.solutions.is_empty();
         around.common.counters.reconstructions += u64::from(makes);
         if makes && read.origin.is_some_and(|origin| origin.copies()) {
             reached(Mark::CopyIsMade);
         }
-        solve_in_place(computation, (&map, blocks), plan);
+        solve_in_place(computation, (&map, blocks), &plan.way);
         make_parity(computation, (&map, blocks), (p, q), self.unit_sectors);
     }
 
@@ -639,17 +639,17 @@ impl Reconstruct {
     ) {
         let blocks = self.blocks(place);
         let read = &mut self.reads[place as usize];
-        around.common.counters.reconstructions += u64::from(!plan.solutions.is_empty());
+        around.common.counters.reconstructions += u64::from(!plan.way.solutions.is_empty());
         let map = read.map;
-        solve(computation, (&map, blocks), plan, |index, offset| {
-            match read.straight(index, plan.solved(index)) {
+        solve(computation, (&map, blocks), &plan.way, |index, offset| {
+            match read.straight(index, plan.way.solved(index)) {
                 Some((payload, from)) => payload.plus(offset - from),
                 None => blocks.at(map.data_slot(index), offset),
             }
         });
         for index in 0..map.data_slots() {
             let slot = map.data_slot(index);
-            let solved = plan.solved(index);
+            let solved = plan.way.solved(index);
             if !solved.is_empty() && read.straight(index, solved).is_some() {
                 continue;
             }
