@@ -81,10 +81,11 @@ impl<E> Inbox<E> {
         marks != 0 && marks & AT_WORK == 0
     }
 
-    /// Whether there is anything: a change of the marks that changes nothing, so that it is before or
-    /// after every push's.
+    /// Whether there is anything that nobody at work will see: a change of the marks that changes nothing, so that it is before
+    /// or after every push's, and before the end of whoever is at work.
     pub(crate) fn look(&self) -> bool {
-        self.marks.0.fetch_or(0, Ordering::AcqRel) & !AT_WORK != 0
+        let marks = self.marks.0.fetch_or(0, Ordering::AcqRel);
+        marks != 0 && marks & AT_WORK == 0
     }
 
     /// The owner is at work no more. Whether there is anything: a change as well.

@@ -2,7 +2,7 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use std::alloc::System;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use braid_dispatch::{
     Class, Depth, Device, Operation, Place, Request, Scheduler, Settings, Ticket, Vector,
@@ -12,48 +12,70 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Keeps what is out in a vector with room.
-struct Kept(RefCell<Vec<Ticket>>);
+type Own = Scheduler<u64>;
 
-impl Device<u64> for Kept {
+/// Keeps what is out in a vector with room. While it is asked for the time, and the scheduler is owned, others come: as many
+/// as it is told to let come.
+struct Kept<'a> {
+    out: RefCell<Vec<Ticket>>,
+    scheduler: &'a Own,
+    coming: Cell<u64>,
+    come: Cell<u64>,
+}
+
+impl Device<u64> for Kept<'_> {
     fn now_ns(&self) -> u64 {
+        let coming = self.coming.take();
+        if coming > 0 {
+            // By the lists: somebody is at work.
+            self.scheduler.insert_all(self, (0..coming).map(|item| entry(self.come.get() + item)));
+            self.come.set(self.come.get() + coming);
+        }
         0
     }
 
     fn begin(&self, vector: Vector, parts: impl Iterator<Item = u64>) -> Option<Ticket> {
         assert_eq!(parts.count(), vector.parts as usize);
-        self.0.borrow_mut().extend(vector.ticket);
+        self.out.borrow_mut().extend(vector.ticket);
         None
     }
+}
+
+fn entry(number: u64) -> (Request, u64) {
+    let start = number * 104_729 % 100_000 * 8;
+    let operation = match number % 3 {
+        0 => Operation::Write { durable: false },
+        _ => Operation::Read,
+    };
+    let (class, place) = (Class::BestEffort, Place::Sorted);
+    (Request { operation, class, place, start, sectors: 8 }, number)
 }
 
 #[test]
 fn steady_state_allocates_nothing() {
     let depth = Depth { total: 8, kept_for_reads: 2, kept_for_writes: 2 };
     let scheduler = Scheduler::new(Settings { depth, ..Settings::default() });
-    let device = Kept(RefCell::new(Vec::with_capacity(64)));
+    let device = Kept {
+        out: RefCell::new(Vec::with_capacity(64)),
+        scheduler: &scheduler,
+        coming: Cell::new(0),
+        come: Cell::new(0),
+    };
     let mut started = None;
     for round in 0..2_000_u64 {
         if round == 1_000 {
             started = Some(Region::new(GLOBAL));
         }
-        let all = (0..100_u64).map(|item| {
-            let start = (round * 7919 + item * 104_729) % 100_000 * 8;
-            let operation = match item % 3 {
-                0 => Operation::Write { durable: false },
-                _ => Operation::Read,
-            };
-            let (class, place) = (Class::BestEffort, Place::Sorted);
-            let request = Request { operation, class, place, start, sectors: 8 };
-            (request, item)
-        });
-        scheduler.insert_all(&device, all);
+        device.coming.set(50);
+        scheduler.insert_all(&device, (0..50).map(|item| entry(round * 7919 + item)));
         loop {
-            let ticket = device.0.borrow_mut().pop();
+            let ticket = device.out.borrow_mut().pop();
             let Some(ticket) = ticket else { break };
             scheduler.done(&device, Some(ticket));
         }
     }
     let change = started.expect("it is past the middle").change();
     assert_eq!((change.allocations, change.reallocations), (0, 0), "for 100 000 entries");
+    assert_eq!(device.come.get(), 100_000, "half of all came by the lists");
+    assert_eq!(scheduler.counters(&device).out, 0, "all of them have been done");
 }

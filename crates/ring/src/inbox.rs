@@ -17,6 +17,7 @@
 //! several, each of which waits for one item.
 
 use braid_sync::Mutex;
+use braid_sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Debug)]
 struct State<T> {
@@ -30,6 +31,9 @@ struct State<T> {
 #[derive(Debug)]
 pub struct Inbox<T> {
     state: Mutex<State<T>>,
+    /// Whether there are items, for a taker that looks again and again: it is not to stand in the way of who pushes. Set under
+    /// the lock; what it says may be over.
+    has_items: AtomicBool,
 }
 
 /// What is to be done after a push.
@@ -46,7 +50,7 @@ impl<T> Inbox<T> {
     /// An empty one, of a taker that is awake or sleeps.
     pub fn new(is_asleep: bool) -> Self {
         let state = State { items: Vec::new(), is_asleep, is_closed: false };
-        Self { state: Mutex::new(state) }
+        Self { state: Mutex::new(state), has_items: AtomicBool::new(false) }
     }
 
     /// Leaves an item. An inbox that was closed takes items from workers (`is_inside`) only.
@@ -59,6 +63,7 @@ impl<T> Inbox<T> {
             return Err(item);
         }
         state.items.push(item);
+        self.has_items.store(true, Ordering::Relaxed);
         Ok(Self::bell(&mut state))
     }
 
@@ -84,11 +89,12 @@ impl<T> Inbox<T> {
         let mut state = self.state.lock().expect("pushing does not panic");
         state.is_asleep = false;
         std::mem::swap(&mut state.items, items);
+        self.has_items.store(false, Ordering::Relaxed);
     }
 
-    /// Whether there is something in it now.
+    /// Whether there is something in it, or was a moment ago. Who would sleep asks [`Self::sleep`].
     pub(crate) fn has_items(&self) -> bool {
-        !self.state.lock().expect("pushing does not panic").items.is_empty()
+        self.has_items.load(Ordering::Relaxed)
     }
 
     /// Says that the taker sleeps from now on, unless there is something for it.

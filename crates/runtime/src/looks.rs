@@ -109,16 +109,48 @@ mod tests {
         assert!(!looks.wake());
     }
 
+    /// A word of a file that is deleted while the last look is under way, behind the place of that file.
+    #[test]
+    fn what_is_heard_during_the_last_look_is_looked_at() {
+        let looks = Looks::default();
+        looked(&looks, CALM_LOOKS - 1);
+        assert!(!looks.note_asked(), "they go on, so far");
+        assert_eq!(looks.note_look(true), Next::Look);
+    }
+
+    /// Two threads that meet in each round, as close as they can be brought together: one asks while the other goes to rest.
     #[test]
     fn who_asks_and_who_rests_never_miss_each_other() {
-        for _ in 0..2000 {
-            let looks = Looks::default();
-            looked(&looks, CALM_LOOKS - 1);
-            let (next, woke) = std::thread::scope(|scope| {
-                let asks = scope.spawn(|| looks.note_asked());
-                let next = looks.note_look(true);
-                (next, asks.join().expect("it ends"))
-            });
+        const ROUNDS: usize = 20_000;
+        let rounds: Vec<Looks> = (0..ROUNDS).map(|_| Looks::default()).collect();
+        for looks in &rounds {
+            looked(looks, CALM_LOOKS - 1);
+        }
+        let arrived = [AtomicU32::new(0), AtomicU32::new(0)];
+        let meet = |own: usize, round: usize| {
+            let round = u32::try_from(round + 1).expect("few");
+            arrived[own].store(round, Ordering::Release);
+            for turn in 0_u32.. {
+                if arrived[1 - own].load(Ordering::Acquire) >= round {
+                    return;
+                }
+                if turn % 1000 == 999 { std::thread::yield_now() } else { std::hint::spin_loop() }
+            }
+        };
+        let asks = |(round, looks): (usize, &Looks)| {
+            meet(0, round);
+            looks.note_asked()
+        };
+        let rests = |(round, looks): (usize, &Looks)| {
+            meet(1, round);
+            looks.note_look(true)
+        };
+        let (woken, followed): (Vec<bool>, Vec<Next>) = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| rounds.iter().enumerate().map(asks).collect());
+            let followed = rounds.iter().enumerate().map(rests).collect();
+            (asking.join().expect("it ends"), followed)
+        });
+        for (woke, next) in woken.into_iter().zip(followed) {
             let goes_on = next == Next::Look;
             assert!(goes_on != woke, "{next:?}, woken {woke}: one of them, and one only");
         }

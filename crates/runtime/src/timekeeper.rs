@@ -109,9 +109,9 @@ impl Core {
         let (core, hearing) = (Arc::clone(self), Arc::clone(&sentinel));
         let hear = move || {
             while hearing.wait().is_ok_and(|word| word == Word::Look) {
-                if core.looks.wake() {
-                    core.set_next_look();
-                }
+                // As if something were asked: a look that is under way may have passed this member by already, and is not to
+                // be the last.
+                core.note_asked();
             }
         };
         let thread = thread::Builder::new().name("braid-names".into()).spawn(hear)?;
@@ -152,7 +152,7 @@ fn start_of(core: Weak<Core>) -> Start {
     })
 }
 
-/// The thread's body. It holds no lasting share of the core, so that dropping the volume ends it.
+/// The thread's body. It has a share of the core while it sleeps, which may be an hour: who is done with the array stops the alarm.
 fn run(core: &Weak<Core>) {
     while let Some(core) = core.upgrade() {
         match core.alarm.sleep(&core.clock) {

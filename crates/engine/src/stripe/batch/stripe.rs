@@ -189,6 +189,8 @@ impl Stripe {
 
     /// What members hold of its band's parity is being written by background work: the blocks do not say it any more.
     pub(in super::super) fn forget_parity(&mut self) {
+        // A plan may count on what is forgotten.
+        self.filled = None;
         let map = self.map;
         for slot in [Some(map.p_slot()), map.q_slot()].into_iter().flatten() {
             self.column_mut(slot).valid = SectorSet::EMPTY;
