@@ -11,36 +11,37 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
-use rustix::process::{Resource, getrlimit};
 
-use crate::connection::Identity;
+use crate::dealer::Dealer;
 use crate::endpoint::Listener;
 use crate::limits;
 use crate::notice::Notice;
-use crate::registry::{Admission, Evicted, Room};
-use crate::ring::WorkerConnections;
 use crate::shared::Shared;
-use crate::socket::Socket;
-use crate::threads;
+use crate::tls::Tls;
 
 /// The accept thread.
 pub(crate) struct Acceptor {
     shared: Arc<Shared>,
-    workers: Vec<Arc<WorkerConnections>>,
-    listeners: Vec<Listener>,
+    dealer: Dealer,
+    listeners: Vec<(Listener, Option<Tls>)>,
     wake: Arc<OwnedFd>,
     lacks_descriptors: bool,
 }
 
 impl Acceptor {
-    /// One that deals connections to `workers`, or gives each threads of its own if there are none.
+    /// One that has `dealer` carry who comes to a listener, once TLS has let it in where a listener has that.
     pub(crate) fn new(
-        shared: Arc<Shared>,
-        workers: Vec<Arc<WorkerConnections>>,
-        listeners: Vec<Listener>,
+        dealer: Dealer,
+        listeners: Vec<(Listener, Option<Tls>)>,
         wake: Arc<OwnedFd>,
     ) -> Self {
-        Self { shared, workers, listeners, wake, lacks_descriptors: false }
+        Self {
+            shared: Arc::clone(&dealer.shared),
+            dealer,
+            listeners,
+            wake,
+            lacks_descriptors: false,
+        }
     }
 
     /// The thread's body: until the server stops, and says so by `wake`.
@@ -50,7 +51,7 @@ impl Acceptor {
             polled.extend(
                 self.listeners
                     .iter()
-                    .map(|one| PollFd::from_borrowed_fd(one.as_fd(), PollFlags::IN)),
+                    .map(|(one, _)| PollFd::from_borrowed_fd(one.as_fd(), PollFlags::IN)),
             );
             match poll(&mut polled, None) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -65,7 +66,7 @@ impl Acceptor {
     }
 
     fn accept_from(&mut self, index: usize) {
-        let listener = &self.listeners[index];
+        let (listener, tls) = &self.listeners[index];
         while !self.shared.stopping.load(Ordering::Acquire) {
             self.shared.registry.wait_for_room(limits::STOP_GRACE);
             match accept_with(listener, SocketFlags::CLOEXEC) {
@@ -73,7 +74,12 @@ impl Acceptor {
                     if std::mem::take(&mut self.lacks_descriptors) {
                         self.shared.notices.tell(Notice::DescriptorsAgain);
                     }
-                    self.begin(socket, listener.is_tcp());
+                    match tls {
+                        None => self.dealer.begin(socket, listener.is_tcp()),
+                        Some(tls)
+                            if tls.serve((socket, listener.is_tcp()), self.dealer.clone()) => {}
+                        Some(_) => drop(self.shared.counters.refused.add(1)),
+                    }
                 }
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -87,91 +93,6 @@ impl Acceptor {
                 }
             }
         }
-    }
-
-    fn begin(&self, socket: OwnedFd, tcp: bool) {
-        let (bounds, counters) = (&self.shared.bounds, &self.shared.counters);
-        let Ok(socket) = Socket::new(socket, tcp).map(Arc::new) else { return };
-        let connections_max = bounds.connections_max();
-        let room = Room {
-            connections_max,
-            negotiating_max: self.shared.settings.negotiating_max,
-            idle_limit: bounds.idle_limit(),
-        };
-        let identity = match self.shared.registry.admit(&socket, &room) {
-            Admission::Admitted { id, pulse, evicted } => {
-                self.note_evicted(evicted);
-                // Counted before it can be seen to end.
-                counters.accepted.add(1);
-                Identity { id, pulse, refusal: None }
-            }
-            Admission::TurnedAway { id, pulse } => {
-                self.note_full(connections_max);
-                let refusal = format!(
-                    "all {connections_max} connections are in use; the operator can raise them \
-                     (connections)"
-                );
-                Identity { id, pulse, refusal: Some(refusal) }
-            }
-            Admission::Full => return self.note_full(connections_max),
-        };
-        let id = identity.id;
-        let is_served = match self.workers.len() {
-            0 => self.serve_on_threads(identity, socket),
-            workers => {
-                let turn = id % workers as u64;
-                let turn = usize::try_from(turn).expect("fewer than workers");
-                self.workers[turn].begin(identity, socket)
-            }
-        };
-        if !is_served {
-            counters.refused.add(1);
-            self.shared.registry.leave(id);
-        }
-    }
-
-    fn note_full(&self, connections_max: usize) {
-        self.shared.counters.refused.add(1);
-        self.shared.notices.tell(Notice::Full { connections_max });
-    }
-
-    fn note_evicted(&self, evicted: Option<Evicted>) {
-        let counters = &self.shared.counters;
-        match evicted {
-            Some(Evicted::Negotiator) => drop(counters.evicted.add(1)),
-            Some(Evicted::Idler) => {
-                let count = counters.idled.add(1);
-                self.shared.notices.tell(Notice::Idled { count });
-            }
-            None => {}
-        }
-    }
-
-    /// Whether threads of one more leave the addresses that others need; looked at only where there is a limit.
-    fn has_addresses(&self) -> bool {
-        let is_limited = |limit| getrlimit(limit).current.is_some();
-        if !is_limited(Resource::As) && !is_limited(Resource::Data) {
-            return true;
-        }
-        let budget = &self.shared.budget;
-        let unheld = budget.limit_bytes().saturating_sub(budget.held_bytes()) as u64;
-        let needed = unheld.saturating_add(limits::ADDRESSES_LEFT_BYTES);
-        braid_ring::Room::now().addresses.is_none_or(|(left, _)| left >= needed)
-    }
-
-    fn serve_on_threads(&self, identity: Identity, socket: Arc<Socket>) -> bool {
-        if !self.has_addresses() {
-            return false;
-        }
-        let (shared, id) = (Arc::clone(&self.shared), identity.id);
-        let builder = std::thread::Builder::new();
-        let builder = builder.name("nbd-read".into()).stack_size(limits::STACK_BYTES);
-        let body = move || {
-            threads::serve(&shared, identity, &socket);
-            drop(socket);
-            shared.registry.leave(id);
-        };
-        builder.spawn(body).is_ok()
     }
 }
 

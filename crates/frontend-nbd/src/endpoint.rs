@@ -44,8 +44,10 @@ pub enum Endpoint {
 /// Why a server cannot listen somewhere.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// The address is not a loopback address; there is no TLS, so it would be open to the network.
-    #[error("{0} is not a loopback address; serve on 127.0.0.1, ::1 or a Unix socket")]
+    /// The address is not a loopback address, and clients would show no certificates there.
+    #[error(
+        "{0} is not a loopback address; serve on 127.0.0.1, ::1 or a Unix socket, or by TLS (nbds)"
+    )]
     NotLoopback(String),
     /// A live server answers on this socket.
     #[error("{0} is in use: a server listens there")]
@@ -73,10 +75,10 @@ pub enum BindError {
 }
 
 impl Endpoint {
-    /// The endpoint a URI names; the export name is not part of it.
+    /// The endpoint a URI names; the export name is not part of it. With TLS it may be any address.
     ///
     /// # Errors
-    /// A host that is neither `localhost` nor a loopback address.
+    /// A host that is neither `localhost` nor a loopback address; or none at all with TLS: names are not looked up.
     pub fn from_uri(uri: &NbdUri) -> Result<Self, BindError> {
         match &uri.transport {
             Transport::Unix { socket } => {
@@ -89,22 +91,30 @@ impl Endpoint {
                 } else {
                     host.parse().map_err(|_| refuse())?
                 };
-                check_loopback(address)?;
+                if !uri.tls {
+                    check_loopback(address)?;
+                }
                 Ok(Self::Tcp(SocketAddr::new(address, *port)))
             }
         }
     }
 
-    /// The URI of the default export here.
+    /// Whether others than this machine may reach it.
     #[must_use]
-    pub fn uri(&self, export: &str) -> NbdUri {
+    pub fn is_open(&self) -> bool {
+        matches!(self, Self::Tcp(address) if check_loopback(address.ip()).is_err())
+    }
+
+    /// The URI of an export here, with or without TLS.
+    #[must_use]
+    pub fn uri(&self, export: &str, tls: bool) -> NbdUri {
         let transport = match self {
             Self::Unix(path) => Transport::Unix { socket: path.as_os_str().as_bytes().to_vec() },
             Self::Tcp(address) => {
                 Transport::Tcp { host: address.ip().to_string(), port: address.port() }
             }
         };
-        NbdUri { transport, export: export.to_owned() }
+        NbdUri { transport, tls, export: export.to_owned() }
     }
 }
 
@@ -151,6 +161,20 @@ impl Listener {
     pub fn bind(endpoint: &Endpoint) -> Result<Self, BindError> {
         match endpoint {
             Endpoint::Unix(path) => Self::bind_unix(path),
+            Endpoint::Tcp(address) => {
+                check_loopback(address.ip())?;
+                Self::bind_tcp(*address)
+            }
+        }
+    }
+
+    /// The same, where the address may be one that other machines reach: for who lets nobody in without a certificate.
+    ///
+    /// # Errors
+    /// As [`Self::bind`], but for the address.
+    pub fn bind_open(endpoint: &Endpoint) -> Result<Self, BindError> {
+        match endpoint {
+            Endpoint::Unix(path) => Self::bind_unix(path),
             Endpoint::Tcp(address) => Self::bind_tcp(*address),
         }
     }
@@ -194,7 +218,6 @@ impl Listener {
     }
 
     fn bind_tcp(address: SocketAddr) -> Result<Self, BindError> {
-        check_loopback(address.ip())?;
         let system = |source| BindError::System { address: address.to_string(), source };
         let listener = TcpListener::bind(address).map_err(system)?;
         listener.set_nonblocking(true).map_err(system)?;

@@ -1,11 +1,12 @@
 //! The NBD server: sockets around `braid-nbd-proto`.
 //!
 //! Where it stands: between clients and an [`Export`], the one thing it knows about what it serves; the runtime's
-//! volume is one, [`memory::MemoryExport`] another. What it does not do: TLS, any address that is not local, any RAID.
+//! volume is one, [`memory::MemoryExport`] another. What it does not do: any address that is not local, unless
+//! clients show certificates there; any RAID.
 //!
 //! ```text
 //!   accept thread ── one per server; polls every listener and a wake-up
-//!        │ a socket
+//!        │ a socket; with TLS one end of a pair, whose other end is a thread's ([`tls`])
 //!        ▼
 //!   ring ── a worker's turn, for all connections dealt to it ┐ either carries out
 //!   threads ── a reader and a writer for each connection     ┘ what connections ask
@@ -25,7 +26,8 @@
 //! - Each request gets at most one reply, even from an export that forgets or panics: `tests/server.rs`.
 //! - A client that stalls, dies or lies costs its own connection and no other: `tests/hostile.rs`.
 //! - No number that a client sends is believed before so many bytes have come: `connection`, and `tests/hostile.rs`.
-//! - [`Server::stop`] returns within its deadline plus [`limits::STOP_GRACE`]: `tests/stop.rs`.
+//! - [`Server::stop`] returns within its deadline plus [`limits::STOP_GRACE`], and once more that where clients use TLS:
+//!   `tests/stop.rs`, `tests/tls.rs`.
 
 //!
 //! # Layers
@@ -35,6 +37,8 @@
 //! ```text
 //!   server                     the crate's face: start, stop
 //!   acceptor        tuner      takes clients in; reads and sets while it runs
+//!   tls/                       lets in who shows a certificate
+//!   dealer                     gives a connection to who carries it
 //!   ring   threads             two ways to carry a connection
 //!   task                       what a connection asks of its export, carried out
 //!   connection/                the machine
@@ -49,6 +53,7 @@ mod acceptor;
 mod budget;
 mod connection;
 mod counters;
+mod dealer;
 mod endpoint;
 mod export;
 pub mod limits;
@@ -65,6 +70,7 @@ mod socket;
 mod sync;
 mod task;
 mod threads;
+pub mod tls;
 mod tuner;
 
 pub use braid_nbd_proto::{BlockSizes, ErrorCode, Extent, NbdUri, Transport};

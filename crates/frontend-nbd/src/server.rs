@@ -5,7 +5,8 @@
 //! clients and exports do.
 //!
 //! Invariants
-//! - `stop` returns within its deadline plus [`limits::STOP_GRACE`]: `tests/stop.rs`.
+//! - `stop` returns within its deadline plus [`limits::STOP_GRACE`], and once more that where clients use TLS:
+//!   `tests/stop.rs`, `tests/tls.rs`.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,12 +15,14 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use braid_nbd_proto::NbdUri;
 use braid_nbd_proto::limits::NAME_BYTES_MAX;
 use braid_ring::Workers;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::acceptor::Acceptor;
 use crate::counters::Counts;
+use crate::dealer::Dealer;
 use crate::endpoint::{BindError, Endpoint, Listener};
 use crate::export::Export;
 use crate::limits;
@@ -27,6 +30,7 @@ use crate::notice::Listener as NoticeListener;
 use crate::ring::{self, WorkerConnections};
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::tls::Tls;
 use crate::tuner::{Meter, Tuner};
 
 /// Why a server does not start.
@@ -67,6 +71,8 @@ pub struct Server {
     /// None if each connection has threads of its own.
     workers: Vec<Arc<WorkerConnections>>,
     endpoints: Vec<Endpoint>,
+    /// Whether each of them is by TLS.
+    by_tls: Vec<bool>,
     wake: Arc<OwnedFd>,
     acceptor: Option<JoinHandle<()>>,
 }
@@ -118,14 +124,14 @@ impl Server {
         Self::start_with(exports, endpoints, settings, (workers, Some(listener)))
     }
 
-    /// The same, on sockets that listen already.
+    /// The same, on sockets that listen already, each by TLS or without.
     ///
     /// # Errors
     /// As [`Self::start`].
     pub fn start_listening(
         workers: Option<&Arc<Workers>>,
         exports: Vec<Arc<dyn Export>>,
-        listeners: Vec<Listener>,
+        listeners: Vec<(Listener, Option<Tls>)>,
         (settings, listener): (Settings, NoticeListener),
     ) -> Result<Self, StartError> {
         check_names(&exports)?;
@@ -139,36 +145,46 @@ impl Server {
         heard: (Option<&Arc<Workers>>, Option<NoticeListener>),
     ) -> Result<Self, StartError> {
         check_names(&exports)?;
-        let listeners = endpoints.iter().map(Listener::bind).collect::<Result<Vec<_>, _>>()?;
+        let bind = |endpoint| Ok((Listener::bind(endpoint)?, None));
+        let listeners = endpoints.iter().map(bind).collect::<Result<Vec<_>, BindError>>()?;
         Self::start_on_all(exports, listeners, settings, heard)
     }
 
     fn start_on_all(
         exports: Vec<Arc<dyn Export>>,
-        listeners: Vec<Listener>,
+        listeners: Vec<(Listener, Option<Tls>)>,
         settings: Settings,
         (workers, listener): (Option<&Arc<Workers>>, Option<NoticeListener>),
     ) -> Result<Self, StartError> {
         if listeners.is_empty() {
             return Err(StartError::NoEndpoints);
         }
-        let endpoints = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
+        let place = |(listener, tls): &(Listener, Option<Tls>)| {
+            (listener.endpoint().clone(), tls.is_some())
+        };
+        let (endpoints, by_tls) = listeners.iter().map(place).unzip();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(eventfd(0, flags).map_err(io::Error::from)?);
         braid_ring::set_payload_memory(settings.payload_bytes_max);
         let shared = Arc::new(Shared::new(exports, settings, listener));
         let workers = workers.map_or_else(Vec::new, |workers| ring::deal(&shared, workers));
-        let acceptor =
-            Acceptor::new(Arc::clone(&shared), workers.clone(), listeners, Arc::clone(&wake));
+        let dealer = Dealer { shared: Arc::clone(&shared), workers: workers.clone() };
+        let acceptor = Acceptor::new(dealer, listeners, Arc::clone(&wake));
         let builder = std::thread::Builder::new().name("nbd-accept".into());
         let acceptor = Some(builder.spawn(move || acceptor.run())?);
-        Ok(Self { shared, workers, endpoints, wake, acceptor })
+        Ok(Self { shared, workers, endpoints, by_tls, wake, acceptor })
     }
 
     /// Where it listens, in the order asked for, with the ports that were picked.
     #[must_use]
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
+    }
+
+    /// Where an export is found, in the same order.
+    pub fn uris(&self, export: &str) -> impl Iterator<Item = NbdUri> {
+        let places = self.endpoints.iter().zip(&self.by_tls);
+        places.map(move |(endpoint, by_tls)| endpoint.uri(export, *by_tls))
     }
 
     /// What it has counted.
@@ -207,6 +223,7 @@ impl Server {
         // Only a full counter could refuse this, and then the acceptor is awake anyway.
         let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
         acceptor.join().expect("the accept thread does not panic");
+        self.shared.pumps.cut_waiting();
         let registry = &self.shared.registry;
         registry.start_draining();
         // Those that wait for memory wait no longer, and those that send have less time.
@@ -220,6 +237,8 @@ impl Server {
             self.workers.iter().for_each(WorkerConnections::close_all);
             still_running = registry.wait_until_empty(limits::STOP_GRACE);
         }
+        // What connections have said last goes out.
+        self.shared.pumps.end(limits::STOP_GRACE);
         let stalled = self.shared.counters.stalled.get() - stalled_before;
         cut += usize::try_from(stalled).unwrap_or(usize::MAX);
         StopReport { cut, still_running }

@@ -12,6 +12,7 @@ use crate::export::Export;
 use crate::notice::{Listener, Notices};
 use crate::registry::Registry;
 use crate::settings::{Bounds, Settings, granted_of};
+use crate::tls::Pumps;
 
 /// What all threads of a server share.
 pub(crate) struct Shared {
@@ -22,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) bounds: Bounds,
     pub(crate) notices: Notices,
     pub(crate) registry: Registry,
+    /// Threads of clients that use TLS.
+    pub(crate) pumps: Arc<Pumps>,
     pub(crate) stopping: AtomicBool,
     pub(crate) stopping_since: OnceLock<Instant>,
 }
@@ -40,6 +43,7 @@ impl Shared {
             bounds: Bounds::new(&settings),
             notices: Notices::new(listener),
             registry: Registry::default(),
+            pumps: Arc::default(),
             stopping: AtomicBool::new(false),
             stopping_since: OnceLock::new(),
         }

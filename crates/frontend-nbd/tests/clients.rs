@@ -26,7 +26,7 @@ fn run(tool: &str, arguments: &[&str]) -> String {
 }
 
 fn uri(served: &Served, export: &str) -> String {
-    Endpoint::Unix(served.socket.clone()).uri(export).to_string()
+    Endpoint::Unix(served.socket.clone()).uri(export, false).to_string()
 }
 
 /// Bytes with structure: sparse blocks of noise between zeroes.
@@ -238,7 +238,7 @@ fn tcp_on_loopback_serves_the_same() {
     let export = Arc::new(MemoryExport::new("array", SIZE));
     let endpoint = Endpoint::Tcp("127.0.0.1:0".parse().unwrap());
     let server = common::start(vec![export.clone()], &[endpoint], Settings::default()).unwrap();
-    let uri = server.endpoints()[0].uri("array").to_string();
+    let uri = server.endpoints()[0].uri("array", false).to_string();
     run("nbdcopy", &["--flush", &image_file(folder.path()), &uri]);
     assert!(*export.bytes() == image(), "the image did not arrive");
 }

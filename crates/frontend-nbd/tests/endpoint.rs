@@ -70,6 +70,7 @@ fn a_socket_that_listens_already_is_taken_over() {
     assert!(matches!(endpoints[1], Endpoint::Tcp(address) if address.port() > 0));
     let export: Arc<dyn Export> = Arc::new(MemoryExport::new("a", 4096));
     let heard = (Settings::default(), Arc::new(|_| ()) as _);
+    let listeners = listeners.into_iter().map(|listener| (listener, None)).collect();
     let server = Server::start_listening(None, vec![export], listeners, heard).unwrap();
     assert!(Client::connect(&path).read(0, 512).is_ok());
     let Endpoint::Tcp(address) = endpoints[1] else { unreachable!() };
@@ -170,14 +171,18 @@ fn uris_become_endpoints_and_endpoints_uris() {
     assert_eq!(endpoint("nbd://localhost/x").unwrap(), Endpoint::Tcp(local));
     assert_eq!(endpoint("nbd://127.0.0.1").unwrap(), Endpoint::Tcp(local));
     let six = endpoint("nbd://[::1]:5/x").unwrap();
-    assert_eq!(six.uri("x").to_string(), "nbd://[::1]:5/x");
+    assert_eq!(six.uri("x", false).to_string(), "nbd://[::1]:5/x");
     for host in ["example.com", "10.0.0.1", "0.0.0.0", "[::ffff:10.0.0.1]"] {
         let refused = endpoint(&format!("nbd://{host}/"));
         assert!(matches!(refused, Err(BindError::NotLoopback(_))), "{host}");
     }
+    let open = endpoint("nbds://0.0.0.0/x").unwrap();
+    assert!(open.is_open() && !six.is_open());
+    assert_eq!(open.uri("x", true).to_string(), "nbds://0.0.0.0:10809/x");
+    assert!(endpoint("nbds://example.com/").is_err(), "names are not looked up");
     let unix = endpoint("nbd+unix:///array?socket=/run/a%20b.sock").unwrap();
     assert_eq!(unix, Endpoint::Unix("/run/a b.sock".into()));
-    assert_eq!(unix.uri("").to_string(), "nbd+unix:///?socket=/run/a%20b.sock");
+    assert_eq!(unix.uri("", false).to_string(), "nbd+unix:///?socket=/run/a%20b.sock");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! around [`ClientSession`]. Both are machines that are fed bytes and asked for events; neither reads, writes, waits,
 //! spawns or looks at a clock.
 //!
-//! What it does not do: TLS (STARTTLS is answered as unsupported), extended headers, the oldstyle handshake, and
+//! What it does not do: TLS itself ([`TlsGate`] says where in the stream it begins), extended headers, the oldstyle handshake, and
 //! touching the payload of READ and WRITE. Payload bytes go between the socket and the buffer of the owner of the
 //! socket; a session only says where in the byte stream they stand.
 //!
@@ -45,5 +45,5 @@ pub use error::ErrorCode;
 pub use export::{BlockSizes, BlockSizesError, ExportDescription};
 pub use reply::{Extent, ReplyCodec, ReplyHeader, sound_extents};
 pub use request::{Command, Refusal, Request, RequestHeader};
-pub use server::{CloseReason, Negotiated, ServerEvent, ServerSession};
+pub use server::{CloseReason, GateEvent, Negotiated, ServerEvent, ServerSession, TlsGate};
 pub use uri::{NbdUri, PORT_DEFAULT, Transport, UriError};

@@ -48,7 +48,7 @@ pub const OPT_EXPORT_NAME: u32 = 1;
 pub const OPT_ABORT: u32 = 2;
 /// Option: name the exports.
 pub const OPT_LIST: u32 = 3;
-/// Option: upgrade to TLS (unsupported here).
+/// Option: upgrade to TLS.
 pub const OPT_STARTTLS: u32 = 5;
 /// Option: describe an export.
 pub const OPT_INFO: u32 = 6;
@@ -79,6 +79,8 @@ pub const REP_ERR_UNSUP: u32 = REP_ERROR_BIT | 1;
 pub const REP_ERR_POLICY: u32 = REP_ERROR_BIT | 2;
 /// Option error: malformed or out of place.
 pub const REP_ERR_INVALID: u32 = REP_ERROR_BIT | 3;
+/// Option error: TLS comes first.
+pub const REP_ERR_TLS_REQD: u32 = REP_ERROR_BIT | 5;
 /// Option error: no such export.
 pub const REP_ERR_UNKNOWN: u32 = REP_ERROR_BIT | 6;
 /// Option error: the server is going away.

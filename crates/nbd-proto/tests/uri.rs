@@ -11,11 +11,12 @@ fn parse(text: &str) -> Result<NbdUri, UriError> {
 
 fn tcp(host: &str, port: u16, export: &str) -> Result<NbdUri, UriError> {
     let transport = Transport::Tcp { host: host.into(), port };
-    Ok(NbdUri { transport, export: export.into() })
+    Ok(NbdUri { transport, tls: false, export: export.into() })
 }
 
 fn unix(socket: &[u8], export: &str) -> Result<NbdUri, UriError> {
-    Ok(NbdUri { transport: Transport::Unix { socket: socket.into() }, export: export.into() })
+    let transport = Transport::Unix { socket: socket.into() };
+    Ok(NbdUri { transport, tls: false, export: export.into() })
 }
 
 #[test]
@@ -32,12 +33,13 @@ fn the_specifications_examples() {
     assert_eq!(parse("NBD://[::1]:7/x"), tcp("::1", 7, "x"));
     assert_eq!(parse("nbd://[::1]"), tcp("::1", 10809, ""));
     assert_eq!(parse("nbd+unix:///?socket=%2Frun%2Fa%25b"), unix(b"/run/a%b", ""));
+    let by_tls = |uri: Result<NbdUri, UriError>| uri.map(|uri| NbdUri { tls: true, ..uri });
+    assert_eq!(parse("nbds://example.com/disk"), by_tls(tcp("example.com", 10809, "disk")));
+    assert_eq!(parse("nbds+unix:///?socket=s"), by_tls(unix(b"s", "")));
 }
 
 #[test]
 fn what_cannot_be_used_is_refused_by_name() {
-    assert_eq!(parse("nbds://h/"), Err(UriError::Tls("nbds".into())));
-    assert_eq!(parse("nbds+unix:///?socket=s"), Err(UriError::Tls("nbds+unix".into())));
     assert_eq!(parse("http://h/"), Err(UriError::Scheme("http".into())));
     assert_eq!(parse("/run/x.sock"), Err(UriError::NoScheme));
     assert_eq!(parse(""), Err(UriError::NoScheme));
@@ -69,10 +71,12 @@ proptest! {
         socket in prop::collection::vec(1_u8..=255, 1..40),
         host in prop_oneof![Just("::1".to_owned()), "[a-z0-9.-]{1,20}", "[^\0:/@\\[\\]]{1,8}"],
         port in any::<u16>(),
+        tls in any::<bool>(),
     ) {
-        let unix = NbdUri { transport: Transport::Unix { socket }, export: export.clone() };
+        let transport = Transport::Unix { socket };
+        let unix = NbdUri { transport, tls, export: export.clone() };
         prop_assert_eq!(parse(&unix.to_string()), Ok(unix));
-        let tcp = NbdUri { transport: Transport::Tcp { host, port }, export };
+        let tcp = NbdUri { transport: Transport::Tcp { host, port }, tls, export };
         prop_assert_eq!(parse(&tcp.to_string()), Ok(tcp));
     }
 

@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 78] = [
+pub(crate) const CATALOGUE: [Entry; 79] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -123,7 +123,7 @@ pub(crate) const CATALOGUE: [Entry; 78] = [
         title: "not an NBD URI that can be served",
         exit: Exit::Usage,
         explanation: "Listening addresses are written as NBD URIs: `nbd+unix:///?socket=/run/x.sock` or \
-                      `nbd://127.0.0.1:10809/`. TLS (`nbds`) is not there yet.",
+                      `nbd://127.0.0.1:10809/`; with TLS `nbds+unix` and `nbds`.",
     },
     // Creating, and what stands in the way.
     Entry {
@@ -543,7 +543,8 @@ pub(crate) const CATALOGUE: [Entry; 78] = [
         title: "refusing to listen on a network address",
         exit: Exit::Refused,
         explanation: "Plain NBD has no password and no encryption: every client that reaches the port can read and \
-                      write the array. braid listens on Unix sockets and on loopback addresses only.",
+                      write the array. So it is on Unix sockets and on loopback addresses only. Other addresses are \
+                      for TLS (`nbds://`) where clients show certificates.",
     },
     Entry {
         code: Code::CommandFailed,
@@ -688,5 +689,14 @@ pub(crate) const CATALOGUE: [Entry; 78] = [
         explanation: "A signal ended the command. An array that was being served was flushed and its \
                       superblocks were marked clean first; an array that was being made is not made, and \
                       its new files are removed. What `--zero` had begun to write over is gone.",
+    },
+    Entry {
+        code: Code::Certificates,
+        title: "there are no certificates for TLS, or they cannot be used",
+        exit: Exit::Refused,
+        explanation: "`--tls FOLDER` has files named as QEMU, libvirt and nbdkit name them: server-cert.pem (the \
+                      server's certificate, and those between it and the authority), server-key.pem (its key, which \
+                      not everybody may read), ca-cert.pem (who signs clients' certificates), and ca-crl.pem (what was \
+                      called back) if there is one. docs/clients.md has the five commands of certtool that make them.",
     },
 ];

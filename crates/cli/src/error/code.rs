@@ -165,6 +165,8 @@ pub(crate) enum Code {
     NotReplaced = 89,
     /// Interrupted.
     Interrupted = 90,
+    /// There are no certificates for TLS, or they cannot be used.
+    Certificates = 94,
 }
 
 impl fmt::Display for Code {

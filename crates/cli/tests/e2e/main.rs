@@ -8,6 +8,7 @@
 //!   file_system  mke2fs and e2fsck              stopping   SIGTERM, SIGKILL, restart
 //!   exclusive    two servers, sockets           bad_input  everything that must be refused
 //!   captive      --run, TCP                    lost       answered, and then not written
+//!   secured      TLS, and who may come in
 //!   causes       why a member went out, and a request failed
 //!   managed      status, list, get, set, stop, and the control API
 //!   paged        the page for browsers, and the port that it is on
@@ -71,6 +72,7 @@ mod remedies_served;
 mod replaced;
 mod replayed;
 mod scheduled;
+mod secured;
 mod shortages;
 mod shown;
 mod signals;

@@ -2,7 +2,8 @@
 //!
 //! Where it stands: one per connection, owned by the thread that reads the socket. Replies in the transmission phase do
 //! not pass through it: they are written with the [`ReplyCodec`] of [`Negotiated`] by the thread that finishes a request. What
-//! it does not do: time (the handshake deadline is the socket owner's), memory for payloads, I/O, TLS.
+//! it does not do: time (the handshake deadline is the socket owner's), memory for payloads, I/O, TLS: in front of
+//! it stands a [`TlsGate`] then.
 //!
 //! ```text
 //!              greeting out
@@ -32,6 +33,7 @@
 //!   `tests/fragmentation.rs`.
 //! - A feature never outlives the option that negotiated it: `tests/negotiation.rs::contexts_belong_to_one_export`.
 
+mod gate;
 mod negotiate;
 
 use braid_hooks::{Bug, spoiled};
@@ -45,6 +47,8 @@ use crate::limits::{DISCARD_BYTES_MAX, OPTION_BYTES_MAX, OPTIONS_MAX};
 use crate::reply::ReplyCodec;
 use crate::request::{self, Command, Refusal, Request, RequestHeader};
 use crate::wire;
+
+pub use gate::{GateEvent, TlsGate};
 
 /// What a server session asks of its driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +96,9 @@ pub enum CloseReason {
     /// An option other than EXPORT_NAME from a client without fixed newstyle.
     #[error("option {0} from a client without fixed newstyle")]
     NotFixedNewstyle(u32),
+    /// EXPORT_NAME before TLS where it is required: there is no error reply for it.
+    #[error("EXPORT_NAME without TLS")]
+    TlsRequired,
     /// An option without its magic.
     #[error("an option did not begin with its magic")]
     BadOptionMagic,

@@ -21,6 +21,7 @@ mod sit_out;
 mod spare_group;
 mod stop;
 mod telling;
+mod tls;
 mod wait;
 
 use std::os::fd::OwnedFd;
@@ -30,8 +31,9 @@ use std::time::Duration;
 
 use braid_assembly::Choice;
 use braid_control::Served;
+use braid_frontend_nbd::tls::Tls;
 use braid_frontend_nbd::{
-    Endpoint, Export, Listener, NoticeListener, Server, Settings, StartError, limits,
+    BindError, Endpoint, Export, Listener, NoticeListener, Server, Settings, StartError, limits,
 };
 use braid_ring::{RingError, Room, Workers, few_heaps, set_payload_memory};
 use braid_runtime::{Notice, OpenError, Options, Stopped, Volume};
@@ -57,7 +59,7 @@ use io::{Direct, Io, workers};
 use jobs::{Board, JobsWhen, Kept, Sampler};
 use membership::Membership;
 use metrics::ArrayMetrics;
-use place::{bind_error, check_export, control_error, endpoint, own_control, own_endpoint};
+use place::{Address, address, bind_error, check_export, control_error, own_control, own_endpoint};
 use report::Reporter;
 use spare_group::SpareGroup;
 use telling::{Started, Telling, TellingArgs};
@@ -101,6 +103,8 @@ pub(crate) struct Args {
     /// a socket named after the array in the runtime folder.
     #[arg(long = "nbd", value_name = "URI")]
     uris: Vec<String>,
+    #[command(flatten)]
+    tls: tls::TlsArgs,
     /// Run a shell command with $uri set, and stop when it ends.
     #[arg(long, value_name = "CMD")]
     run: Option<String>,
@@ -168,7 +172,8 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let ways = args.telling.ways(globals)?;
     args.metrics.check()?;
     let Inherited { nbd: inherited, control: passed_on } = service::inherited()?;
-    let endpoints = args.uris.iter().map(|uri| endpoint(uri)).collect::<Result<Vec<_>, _>>()?;
+    let addresses = args.uris.iter().map(|uri| address(uri)).collect::<Result<Vec<_>, _>>()?;
+    let tls = args.tls.load(&addresses)?;
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
     let cache = args.cache.cache()?;
     let scheduling = args.scheduling.scheduling()?;
@@ -182,20 +187,21 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         reporter.little_memory(settings.payload_bytes_max, Room::now().least().1);
     }
     let name = reporter.name().to_string();
-    for (_, export) in &endpoints {
-        check_export(export, &name)?;
+    for address in &addresses {
+        check_export(&address.export, &name)?;
     }
-    let is_captive = endpoints.is_empty() && inherited.is_empty() && args.run.is_some();
+    let is_captive = addresses.is_empty() && inherited.is_empty() && args.run.is_some();
     let place = control_place(&args, (passed_on, is_captive), &reporter)?;
     let hearing = Hearing::new(&reporter, &args, &globals.state_dir);
     let mut facts = Facts::new(&name, &ready, Arc::clone(&hearing.health));
     // Kept until the end: the socket for --run lives in it.
     let own_folder = tempfile::Builder::new();
-    let (endpoints, _folder) = if endpoints.is_empty() && inherited.is_empty() {
+    let (endpoints, _folder) = if addresses.is_empty() && inherited.is_empty() {
         let (endpoint, folder) = own_endpoint(&name, args.run.is_some(), &own_folder)?;
-        (vec![endpoint], folder)
+        (vec![(endpoint, None)], folder)
     } else {
-        (endpoints.into_iter().map(|(endpoint, _)| endpoint).collect(), None)
+        let by = |address: Address| (address.endpoint, tls.clone().filter(|_| address.is_tls));
+        (addresses.into_iter().map(by).collect(), None)
     };
     let workers = workers(args.io, (args.workers, args.busy_poll), &reporter)?;
     let options = Options {
@@ -227,8 +233,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     })?;
     let metrics =
         Arc::new(ArrayMetrics::new(numbers, (&volume, &reporter), server.meter(), telling.voice()));
-    let uris: Vec<String> =
-        server.endpoints().iter().map(|endpoint| endpoint.uri(&name).to_string()).collect();
+    let uris: Vec<String> = server.uris(&name).map(|uri| uri.to_string()).collect();
     facts.uris.clone_from(&uris);
     let membership = hearing.membership(&telling, (options.direct, &globals.state_dir))?;
     if let Some(place) = &place {
@@ -371,11 +376,14 @@ fn memory_for(args: &Args, cache: &braid_runtime::Cache) -> Result<Settings, Cli
     Ok(settings)
 }
 
+/// Where clients are listened for, and what lets them in there.
+type Secured = (Endpoint, Option<Tls>);
+
 /// Listens for clients, if there is room for any.
 fn start_server(
     args: &Args,
     export: Arc<dyn Export>,
-    ((endpoints, inherited), settings): ((&[Endpoint], Vec<OwnedFd>), Settings),
+    ((endpoints, inherited), settings): ((&[Secured], Vec<OwnedFd>), Settings),
     (workers, reporter): (&Option<Arc<Workers>>, &Arc<Reporter>),
 ) -> Result<Server, CliError> {
     let (sender, notices) = std::sync::mpsc::channel();
@@ -389,12 +397,18 @@ fn start_server(
         let _ = sender.send(notice);
     });
     let heard = (settings, listener);
-    let inherited = inherited.into_iter().map(Listener::adopt);
-    let listeners = endpoints.iter().map(Listener::bind).chain(inherited);
-    let started =
-        listeners.collect::<Result<_, _>>().map_err(StartError::from).and_then(|listeners| {
-            Server::start_listening(workers.as_ref(), vec![export], listeners, heard)
-        });
+    let inherited = inherited.into_iter().map(|socket| Ok((Listener::adopt(socket)?, None)));
+    let bind = |(endpoint, tls): &Secured| {
+        let listener = match tls {
+            Some(_) => Listener::bind_open(endpoint)?,
+            None => Listener::bind(endpoint)?,
+        };
+        Ok((listener, tls.clone()))
+    };
+    let listeners = endpoints.iter().map(bind).chain(inherited);
+    let started = listeners.collect::<Result<_, BindError>>().map_err(StartError::from).and_then(
+        |listeners| Server::start_listening(workers.as_ref(), vec![export], listeners, heard),
+    );
     let server = started.map_err(|error| start_error(&error, args))?;
     let fit = descriptors::room(settings.connections_max)?;
     if fit < settings.connections_max {

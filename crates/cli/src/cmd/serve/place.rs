@@ -14,8 +14,17 @@ use crate::output::shell::shell_argument;
 use crate::private::{check_above, check_own};
 use crate::running;
 
-/// The endpoint of a URI, which may name the array but no other export.
-pub(super) fn endpoint(text: &str) -> Result<(Endpoint, String), CliError> {
+/// Where an array is served, as it was asked for.
+pub(super) struct Address {
+    pub(super) text: String,
+    pub(super) endpoint: Endpoint,
+    pub(super) is_tls: bool,
+    /// The name in the URI, or none.
+    pub(super) export: String,
+}
+
+/// The address of a URI, which may name the array but no other export.
+pub(super) fn address(text: &str) -> Result<Address, CliError> {
     let uri: NbdUri = text.parse().map_err(|error: braid_nbd_proto::UriError| {
         CliError::new(Code::UriInvalid, format!("'{text}' is not an NBD URI that braid can serve"))
             .caused_by(&error)
@@ -26,7 +35,7 @@ pub(super) fn endpoint(text: &str) -> Result<(Endpoint, String), CliError> {
             )
     })?;
     let endpoint = Endpoint::from_uri(&uri).map_err(|error| bind_error(&error))?;
-    Ok((endpoint, uri.export))
+    Ok(Address { text: text.to_owned(), endpoint, is_tls: uri.tls, export: uri.export })
 }
 
 /// A URI that names an export names this array: there is no other.

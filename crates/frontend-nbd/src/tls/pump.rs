@@ -1,0 +1,369 @@
+//! The thread of one client that uses TLS, or may: the gate, the handshake, and then bytes both ways until either side ends.
+//!
+//! ```text
+//!              receive ──▶ plain ──▶ inner        as long as less than [`HELD_BYTES_MAX`] waits for the connection
+//!   client                                          to take it
+//!              flush ◀── records ◀── inner        as long as the client has taken what was made of the last
+//! ```
+//!
+//! So a client that sends more than its connection takes is not read from, as without TLS, and one that takes nothing of its
+//! replies stops its connection from sending, which cuts it at its own deadline. The thread waits for both sockets at once,
+//! for ever: who is idle wakes nobody.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use braid_nbd_proto::{CloseReason, GateEvent, TlsGate, wire};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_nodelay};
+use rustls::ServerConnection;
+
+use super::watch::Place;
+use super::{Tls, pair};
+use crate::dealer::Dealer;
+use crate::limits::STOP_PROGRESS_DEADLINE;
+
+/// Plain bytes that wait for the connection to take them before no more are received.
+const HELD_BYTES_MAX: usize = 256 * 1024;
+
+/// Plain bytes that are made into records in one go.
+const TURN_BYTES: usize = 128 * 1024;
+
+/// Why a client was not let in, or had to go.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("the client: {0}")]
+    Gate(CloseReason),
+    #[error("something came between the word for TLS and its beginning")]
+    Injected,
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    #[error("the negotiation took too long")]
+    Late,
+    #[error("the client has gone")]
+    Gone,
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+impl From<Errno> for Ended {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno.into())
+    }
+}
+
+/// What goes over the client's socket.
+enum Coat {
+    Tls(Box<ServerConnection>),
+    /// What waits to be sent.
+    Plain(Vec<u8>),
+}
+
+/// A client's end.
+struct Line {
+    client: UnixStream,
+    coat: Coat,
+}
+
+/// What a session is told of a client that was let in: it has its own greeting to say, and hears what came so far.
+struct LetIn {
+    line: Line,
+    heard: Vec<u8>,
+}
+
+/// The thread's body.
+pub(super) fn serve(tls: &Tls, socket: (OwnedFd, bool), dealer: &Dealer, place: &Place) {
+    let ended = run(tls, socket, dealer, place);
+    if let Err(ended) = ended {
+        dealer.shared.counters.negotiations_failed.add(1);
+        tracing::debug!(target: "braid_frontend_nbd::client", why = %ended, "client is not let in by TLS");
+    }
+}
+
+/// An error is of a client that was not let in; how one ends that was is its connection's to say.
+fn run(
+    tls: &Tls,
+    (socket, is_tcp): (OwnedFd, bool),
+    dealer: &Dealer,
+    place: &Place,
+) -> Result<(), Ended> {
+    if is_tcp {
+        set_tcp_nodelay(&socket, true)?;
+        set_socket_keepalive(&socket, true)?;
+    }
+    let client = UnixStream::from(socket);
+    client.set_nonblocking(true)?;
+    let end = Instant::now() + dealer.shared.settings.handshake_deadline;
+    let LetIn { line, heard } = let_in(tls, client, end)?;
+    if dealer.shared.stopping.load(Ordering::Acquire) {
+        return Err(Ended::Gone);
+    }
+    place.is_in();
+    let (mut inner, connections) = pair()?;
+    dealer.begin(connections, false);
+    inner.set_read_timeout(Some(dealer.shared.settings.handshake_deadline))?;
+    // The client has been greeted; no connection is there if it says nothing.
+    if inner.read_exact(&mut [0; wire::GREETING_BYTES]).is_err() {
+        return Err(Ended::Gone);
+    }
+    inner.set_nonblocking(true)?;
+    // A connection ends however it likes, and has counted it.
+    let _ended = pump(line, inner, heard);
+    Ok(())
+}
+
+/// Hears a client out, and does the handshake.
+fn let_in(tls: &Tls, mut client: UnixStream, end: Instant) -> Result<LetIn, Ended> {
+    let mut gate = TlsGate::new(tls.is_required);
+    let (mut buffer, mut length, mut taken) = ([0; 4096], 0, 0);
+    loop {
+        while let Some(event) = gate.poll_event() {
+            let heard = buffer.get(taken..length).unwrap_or_default();
+            match event {
+                GateEvent::Transmit(bytes) => send_all(&mut client, &bytes, end)?,
+                GateEvent::Close(reason) => return Err(Ended::Gate(reason)),
+                GateEvent::Plain(bytes) => {
+                    let heard = [&bytes, heard].concat();
+                    return Ok(LetIn {
+                        line: Line { client, coat: Coat::Plain(Vec::new()) },
+                        heard,
+                    });
+                }
+                // Whoever is between could have put it there, to be believed afterwards.
+                GateEvent::StartTls { .. } if !heard.is_empty() => return Err(Ended::Injected),
+                GateEvent::StartTls { client_flags } => {
+                    let connection = ServerConnection::new(std::sync::Arc::clone(&tls.config))?;
+                    let mut line = Line { client, coat: Coat::Tls(Box::new(connection)) };
+                    line.shake_hands(end)?;
+                    return Ok(LetIn { line, heard: client_flags.to_be_bytes().to_vec() });
+                }
+            }
+        }
+        wait(&client, PollFlags::IN, end)?;
+        length = match client.read(&mut buffer) {
+            Ok(0) => return Err(Ended::Gone),
+            Ok(length) => length,
+            Err(error) if is_early(&error) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        taken = gate.handle_bytes(buffer.get(..length).unwrap_or_default());
+    }
+}
+
+impl Line {
+    fn shake_hands(&mut self, end: Instant) -> Result<(), Ended> {
+        loop {
+            self.flush()?;
+            let Coat::Tls(tls) = &mut self.coat else { return Ok(()) };
+            let is_out = tls.wants_write();
+            if !tls.is_handshaking() && !is_out {
+                // Replies may be longer than what is kept of them by itself.
+                tls.set_buffer_limit(None);
+                return Ok(());
+            }
+            wait(&self.client, if is_out { PollFlags::OUT } else { PollFlags::IN }, end)?;
+            if is_out {
+                continue;
+            }
+            match tls.read_tls(&mut self.client) {
+                Ok(0) => return Err(Ended::Gone),
+                Err(error) if !is_early(&error) => return Err(error.into()),
+                Ok(_) | Err(_) => {}
+            }
+            if let Err(error) = tls.process_new_packets() {
+                // The client is told why, if it still listens.
+                let _told = tls.write_tls(&mut self.client);
+                return Err(error.into());
+            }
+        }
+    }
+
+    /// Adds what has come to `plain`; whether the client has ended its sending.
+    fn receive(&mut self, plain: &mut Vec<u8>) -> Result<bool, Ended> {
+        let start = plain.len();
+        match &mut self.coat {
+            Coat::Plain(_) => {
+                plain.resize(start + TURN_BYTES, 0);
+                let read = self.client.read(&mut plain[start..]);
+                plain.truncate(start + *read.as_ref().unwrap_or(&0));
+                over(read)
+            }
+            Coat::Tls(tls) => {
+                let is_over = over(tls.read_tls(&mut self.client))?;
+                let state = match tls.process_new_packets() {
+                    Ok(state) => state,
+                    Err(error) => {
+                        let _told = tls.write_tls(&mut self.client);
+                        return Err(error.into());
+                    }
+                };
+                plain.resize(start + state.plaintext_bytes_to_read(), 0);
+                tls.reader().read_exact(&mut plain[start..])?;
+                Ok(is_over || state.peer_has_closed())
+            }
+        }
+    }
+
+    fn send(&mut self, plain: &[u8]) -> Result<(), Ended> {
+        match &mut self.coat {
+            Coat::Plain(waiting) => waiting.extend_from_slice(plain),
+            Coat::Tls(tls) => tls.writer().write_all(plain)?,
+        }
+        self.flush()
+    }
+
+    /// Sends as much as the client takes.
+    fn flush(&mut self) -> Result<(), Ended> {
+        while self.waits() {
+            let sent = match &mut self.coat {
+                Coat::Tls(tls) => tls.write_tls(&mut self.client),
+                Coat::Plain(waiting) => self.client.write(waiting).inspect(|sent| {
+                    waiting.drain(..sent);
+                }),
+            };
+            match sent {
+                Ok(0) => return Err(Ended::Gone),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something is still to be sent.
+    fn waits(&self) -> bool {
+        match &self.coat {
+            Coat::Tls(tls) => tls.wants_write(),
+            Coat::Plain(waiting) => !waiting.is_empty(),
+        }
+    }
+
+    /// Says that nothing more comes, and gives the client a while to take the last of it.
+    fn close(&mut self) -> Result<(), Ended> {
+        if let Coat::Tls(tls) = &mut self.coat {
+            tls.send_close_notify();
+        }
+        let end = Instant::now() + STOP_PROGRESS_DEADLINE;
+        loop {
+            self.flush()?;
+            if !self.waits() {
+                self.client.shutdown(Shutdown::Write)?;
+                return Ok(());
+            }
+            wait(&self.client, PollFlags::OUT, end)?;
+        }
+    }
+}
+
+/// Bytes both ways, the first of them `plain`, until the connection has ended.
+fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(), Ended> {
+    let mut buffer = vec![0; TURN_BYTES];
+    // What came with the last of the handshake is here already, and the socket does not tell of it again.
+    let mut is_over = line.receive(&mut plain)?;
+    let (mut written, mut is_told) = (0, false);
+    loop {
+        let has_plain = written < plain.len();
+        if is_over && !has_plain && !is_told {
+            is_told = true;
+            inner.shutdown(Shutdown::Write)?;
+        }
+        let flag =
+            |is_wanted: bool, flag: PollFlags| if is_wanted { flag } else { PollFlags::empty() };
+        let has_room = !is_over && plain.len() - written < HELD_BYTES_MAX;
+        let waits = line.waits();
+        let clients = flag(has_room, PollFlags::IN) | flag(waits, PollFlags::OUT);
+        let connections = flag(!waits, PollFlags::IN) | flag(has_plain, PollFlags::OUT);
+        let mut polled = [
+            PollFd::from_borrowed_fd(line.client.as_fd(), clients),
+            PollFd::from_borrowed_fd(inner.as_fd(), connections),
+        ];
+        match poll(&mut polled, None) {
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(errno.into()),
+        }
+        let [of_client, of_connection] = polled.map(|one| one.revents());
+        let has_failed = |events: PollFlags| events.intersects(PollFlags::ERR | PollFlags::HUP);
+        if of_client.contains(PollFlags::OUT) || has_failed(of_client) && waits {
+            line.flush()?;
+        }
+        if has_room && (of_client.contains(PollFlags::IN) || has_failed(of_client)) {
+            is_over |= line.receive(&mut plain)?;
+        } else if is_over && has_failed(of_client) {
+            // It has gone altogether: nothing that the connection says reaches it.
+            return Ok(());
+        }
+        if written < plain.len() {
+            written += some(inner.write(&plain[written..]))?;
+            if written == plain.len() {
+                plain.clear();
+                written = 0;
+            }
+        }
+        if !waits && (of_connection.contains(PollFlags::IN) || has_failed(of_connection)) {
+            match inner.read(&mut buffer) {
+                Ok(0) => return line.close(),
+                read => {
+                    let length = some(read)?;
+                    line.send(&buffer[..length])?;
+                }
+            }
+        } else if has_failed(of_connection) {
+            return line.close();
+        }
+    }
+}
+
+/// How many bytes it was; none where it was too early.
+fn some(moved: io::Result<usize>) -> io::Result<usize> {
+    match moved {
+        Err(error) if is_early(&error) => Ok(0),
+        moved => moved,
+    }
+}
+
+/// Whether a read has come to the end.
+fn over(read: io::Result<usize>) -> Result<bool, Ended> {
+    match read {
+        Ok(length) => Ok(length == 0),
+        Err(error) if is_early(&error) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_early(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+fn send_all(client: &mut UnixStream, mut bytes: &[u8], end: Instant) -> Result<(), Ended> {
+    while !bytes.is_empty() {
+        match some(client.write(bytes))? {
+            0 => wait(client, PollFlags::OUT, end)?,
+            sent => (_, bytes) = bytes.split_at(sent),
+        }
+    }
+    Ok(())
+}
+
+/// Waits for a socket until `end`.
+fn wait(socket: &UnixStream, events: PollFlags, end: Instant) -> Result<(), Ended> {
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Ended::Late);
+        }
+        let left = Timespec::try_from(left + Duration::from_millis(1)).expect("seconds at most");
+        match poll(&mut [PollFd::from_borrowed_fd(socket.as_fd(), events)], Some(&left)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}

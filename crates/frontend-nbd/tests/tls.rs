@@ -1,0 +1,355 @@
+//! TLS: who comes in, who does not, and that all else is as without it.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use braid_frontend_nbd::memory::MemoryExport;
+use braid_frontend_nbd::tls::{Clients, Tls, TlsError};
+use braid_frontend_nbd::{Endpoint, Export, Listener, Server, Settings, StopReport};
+use braid_nbd_proto::{Command, wire};
+use common::{Client, eventually, is_over_the_ring, workers};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+/// Who signs; keeps what it signs in folders as QEMU and nbdkit name them.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// A folder with what `role` needs to show who it is, and this authority to know others by.
+    fn folder(&self, role: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        write(&folder.path().join("ca-cert.pem"), &self.pem);
+        write(&folder.path().join(format!("{role}-cert.pem")), &certificate.pem());
+        write(&folder.path().join(format!("{role}-key.pem")), &key.serialize_pem());
+        folder
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+struct Served {
+    server: Server,
+    socket: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+fn serve(tls: Tls, settings: Settings) -> (Served, Arc<MemoryExport>) {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("nbd.sock");
+    let export = Arc::new(MemoryExport::new("tank", 8 << 20));
+    let exports = vec![Arc::clone(&export) as Arc<dyn Export>];
+    let listener = Listener::bind(&Endpoint::Unix(socket.clone())).unwrap();
+    let workers = workers().filter(|_| is_over_the_ring());
+    let doors = vec![(listener, Some(tls))];
+    let server = Server::start_listening(workers, exports, doors, (settings, Arc::new(|_| {})));
+    (Served { server: server.unwrap(), socket, _folder: folder }, export)
+}
+
+fn config(folder: &Path, shows: bool) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(folder.join("ca-cert.pem")).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    let builder = builder.with_root_certificates(roots);
+    Arc::new(match shows {
+        false => builder.with_no_client_auth(),
+        true => {
+            let chain =
+                vec![CertificateDer::from_pem_file(folder.join("client-cert.pem")).unwrap()];
+            let key = PrivateKeyDer::from_pem_file(folder.join("client-key.pem")).unwrap();
+            builder.with_client_auth_cert(chain, key).unwrap()
+        }
+    })
+}
+
+/// The greeting, flags and STARTTLS, by hand.
+fn start_tls(stream: &mut UnixStream, flags: [u8; 4]) {
+    let mut message = flags.to_vec();
+    message.extend_from_slice(&wire::OPTION_MAGIC.to_be_bytes());
+    message.extend_from_slice(&wire::OPT_STARTTLS.to_be_bytes());
+    message.extend_from_slice(&[0; 4]);
+    stream.write_all(&message).unwrap();
+    let mut answer = [0; wire::OPTION_REPLY_HEADER_BYTES];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[12..16], wire::REP_ACK.to_be_bytes());
+}
+
+/// A socket behind which clients without TLS find the server: the other half of what is tested, by blocking threads.
+fn stripped(served: &Served, config: &Arc<ClientConfig>) -> (PathBuf, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plain.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let (server, config) = (served.socket.clone(), Arc::clone(config));
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let (server, config) = (server.clone(), Arc::clone(&config));
+            thread::spawn(move || strip(client, &server, config));
+        }
+    });
+    (path, folder)
+}
+
+fn strip(mut client: UnixStream, server: &Path, config: Arc<ClientConfig>) -> Option<()> {
+    let mut outer = UnixStream::connect(server).ok()?;
+    let (mut greeting, mut flags) = ([0; wire::GREETING_BYTES], [0; 4]);
+    outer.read_exact(&mut greeting).ok()?;
+    client.write_all(&greeting).ok()?;
+    client.read_exact(&mut flags).ok()?;
+    start_tls(&mut outer, flags);
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut tls = ClientConnection::new(config, name).unwrap();
+    while tls.is_handshaking() {
+        if tls.complete_io(&mut outer).is_err() {
+            let _ = client.shutdown(Shutdown::Both);
+            return None;
+        }
+    }
+    outer.set_nonblocking(true).ok()?;
+    client.set_nonblocking(true).ok()?;
+    tls.set_buffer_limit(None);
+    let mut buffer = vec![0; 64 << 10];
+    // Sockets are looked at again and again: a test has no better things to do.
+    let mut waiting: Vec<u8> = Vec::new();
+    loop {
+        let mut has_moved = false;
+        match client.read(&mut buffer) {
+            Ok(0) => return Some(()),
+            Ok(length) => {
+                has_moved = true;
+                tls.writer().write_all(&buffer[..length]).ok()?;
+            }
+            Err(_) => {}
+        }
+        while tls.wants_write() && tls.write_tls(&mut outer).is_ok() {}
+        match tls.read_tls(&mut outer) {
+            Ok(0) => {
+                client.set_nonblocking(false).ok()?;
+                client.write_all(&waiting).ok()?;
+                return client.shutdown(Shutdown::Both).ok();
+            }
+            Ok(_) => {
+                has_moved = true;
+                let state = tls.process_new_packets().ok()?;
+                let start = waiting.len();
+                waiting.resize(start + state.plaintext_bytes_to_read(), 0);
+                tls.reader().read_exact(&mut waiting[start..]).ok()?;
+            }
+            Err(_) => {}
+        }
+        if let Ok(length) = client.write(&waiting) {
+            has_moved |= length > 0;
+            waiting.drain(..length);
+        }
+        if !has_moved {
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+fn known(authority: &Authority) -> Tls {
+    Tls::load(authority.folder("server").path(), Clients::Known).unwrap()
+}
+
+#[test]
+fn a_client_that_shows_a_certificate_reads_and_writes() {
+    let authority = Authority::new();
+    let (served, export) = serve(known(&authority), Settings::default());
+    let folder = authority.folder("client");
+    let (path, _kept) = stripped(&served, &config(folder.path(), true));
+    let mut client = Client::connect(&path);
+    let mut bytes = vec![0; 3 << 20];
+    fastrand::Rng::with_seed(7).fill(&mut bytes);
+    client.write(4096, &bytes).unwrap();
+    assert_eq!(client.read(4096, 3 << 20).unwrap(), bytes);
+    assert_eq!(export.bytes()[4096..4096 + bytes.len()], bytes[..]);
+    let mut others: Vec<Client> = (0..4).map(|_| Client::connect(&path)).collect();
+    for (index, other) in others.iter_mut().enumerate() {
+        assert_eq!(other.read(4096 + index as u64, 999).unwrap(), bytes[index..index + 999]);
+    }
+    assert_eq!(served.server.counts().connections, 5);
+    drop((client, others));
+    eventually("all have gone", || served.server.counts().connections == 0);
+    assert_eq!(served.server.stop(Duration::from_secs(5)), StopReport { cut: 0, still_running: 0 });
+}
+
+#[test]
+fn who_shows_none_or_a_strangers_is_not_let_in() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let (served, _) = serve(known(&authority), Settings::default());
+    let (own, others) = (authority.folder("client"), stranger.folder("client"));
+    // It knows the server, and is known to another authority.
+    let ca = std::fs::read_to_string(own.path().join("ca-cert.pem")).unwrap();
+    write(&others.path().join("ca-cert.pem"), &ca);
+    for config in [config(own.path(), false), config(others.path(), true)] {
+        let (path, _kept) = stripped(&served, &config);
+        assert!(Client::try_connect(&path, "", true).is_none());
+    }
+    eventually("both are counted", || served.server.counts().negotiations_failed == 2);
+    assert_eq!(served.server.counts().accepted, 0, "neither had a connection");
+    let any = Tls::load(authority.folder("server").path(), Clients::Any).unwrap();
+    assert!(!any.is_closed());
+    let (served, _) = serve(any, Settings::default());
+    let (path, _kept) = stripped(&served, &config(own.path(), false));
+    assert!(Client::try_connect(&path, "", true).is_some(), "here they may");
+}
+
+/// What a server says to a client that does not ask for TLS: the kind of its answer to LIST.
+fn answer_to_list(socket: &Path) -> u32 {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.read_exact(&mut [0; wire::GREETING_BYTES]).unwrap();
+    let mut message = vec![0, 0, 0, 3];
+    message.extend_from_slice(&wire::OPTION_MAGIC.to_be_bytes());
+    message.extend_from_slice(&wire::OPT_LIST.to_be_bytes());
+    message.extend_from_slice(&[0; 4]);
+    stream.write_all(&message).unwrap();
+    let mut answer = [0; wire::OPTION_REPLY_HEADER_BYTES];
+    stream.read_exact(&mut answer).unwrap();
+    u32::from_be_bytes(answer[12..16].try_into().unwrap())
+}
+
+#[test]
+fn without_tls_nobody_comes_in_unless_that_is_wanted() {
+    let authority = Authority::new();
+    let (served, _) = serve(known(&authority), Settings::default());
+    assert_eq!(answer_to_list(&served.socket), wire::REP_ERR_TLS_REQD);
+    assert!(Client::try_connect(&served.socket, "", true).is_none());
+    let (served, _) = serve(known(&authority).optional(), Settings::default());
+    assert_eq!(answer_to_list(&served.socket), wire::REP_SERVER);
+    let mut plain = Client::connect(&served.socket);
+    plain.write(0, &[7; 600_000]).unwrap();
+    assert_eq!(plain.read(1, 70_000).unwrap(), [7; 70_000]);
+    let folder = authority.folder("client");
+    let (path, _kept) = stripped(&served, &config(folder.path(), true));
+    assert_eq!(Client::connect(&path).read(3, 5).unwrap(), [7; 5]);
+}
+
+/// What comes between the word for TLS and its beginning may be another's.
+#[test]
+fn what_is_sent_ahead_of_tls_is_not_heard_after_it() {
+    let authority = Authority::new();
+    let (served, _) = serve(known(&authority), Settings::default());
+    let mut stream = UnixStream::connect(&served.socket).unwrap();
+    stream.read_exact(&mut [0; wire::GREETING_BYTES]).unwrap();
+    let mut message = vec![0, 0, 0, 3];
+    message.extend_from_slice(&wire::OPTION_MAGIC.to_be_bytes());
+    message.extend_from_slice(&wire::OPT_STARTTLS.to_be_bytes());
+    message.extend_from_slice(&[0; 4]);
+    message.extend_from_slice(&wire::OPTION_MAGIC.to_be_bytes());
+    stream.write_all(&message).unwrap();
+    let mut rest = Vec::new();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let _cut = stream.read_to_end(&mut rest);
+    assert!(rest.len() <= wire::OPTION_REPLY_HEADER_BYTES, "{rest:?}");
+    eventually("it was cut", || served.server.counts().negotiations_failed == 1);
+}
+
+#[test]
+fn who_says_nothing_holds_up_no_other_and_is_cut() {
+    let authority = Authority::new();
+    let settings = Settings {
+        handshake_deadline: Duration::from_millis(1500),
+        negotiating_max: 4,
+        ..Settings::default()
+    };
+    let (served, _) = serve(known(&authority), settings);
+    let mut silent: Vec<UnixStream> =
+        (0..2).map(|_| UnixStream::connect(&served.socket).unwrap()).collect();
+    for stream in &mut silent[..1] {
+        stream.read_exact(&mut [0; wire::GREETING_BYTES]).unwrap();
+        start_tls(stream, [0, 0, 0, 3]);
+    }
+    let folder = authority.folder("client");
+    let (path, _kept) = stripped(&served, &config(folder.path(), true));
+    assert_eq!(Client::connect(&path).read(0, 5).unwrap(), [0; 5]);
+    // Over the limit more of them are not even greeted.
+    let more: Vec<UnixStream> =
+        (0..4).map(|_| UnixStream::connect(&served.socket).unwrap()).collect();
+    eventually("two were too many", || served.server.counts().refused == 2);
+    eventually("the others are cut", || served.server.counts().negotiations_failed == 4);
+    assert!(Client::try_connect(&path, "", true).is_some(), "there is room again");
+    drop((silent, more));
+}
+
+#[test]
+fn a_stop_lets_replies_out_and_does_not_wait_for_who_takes_none() {
+    let authority = Authority::new();
+    let (served, _) = serve(known(&authority), Settings::default());
+    let folder = authority.folder("client");
+    let (path, _kept) = stripped(&served, &config(folder.path(), true));
+    let mut client = Client::connect(&path);
+    client.send(Command::Read { offset: 0, length: 4 << 20, dont_fragment: false }, &[]);
+    eventually("it was asked", || served.server.counts().requests == 1);
+    let mut silent = UnixStream::connect(&served.socket).unwrap();
+    silent.read_exact(&mut [0; wire::GREETING_BYTES]).unwrap();
+    let start = Instant::now();
+    let stopped = thread::spawn(move || served.server.stop(Duration::from_secs(20)));
+    assert_eq!(client.wait().unwrap().1.unwrap(), vec![0; 4 << 20]);
+    drop(client);
+    assert_eq!(stopped.join().unwrap().still_running, 0);
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn folders_that_cannot_be_used_are_refused_by_the_file() {
+    let authority = Authority::new();
+    let load = |folder: &Path| Tls::load(folder, Clients::Known).unwrap_err();
+    let named = |error: &TlsError| match error {
+        TlsError::Unreadable { path, .. }
+        | TlsError::Content { path, .. }
+        | TlsError::KeyOpen { path, .. } => path.file_name().unwrap().to_str().unwrap().to_owned(),
+    };
+    for name in ["ca-cert.pem", "server-cert.pem", "server-key.pem"] {
+        let folder = authority.folder("server");
+        std::fs::remove_file(folder.path().join(name)).unwrap();
+        let error = load(folder.path());
+        assert!(matches!(error, TlsError::Unreadable { .. }), "{error}");
+        assert_eq!(named(&error), name);
+        for text in
+            ["", "nonsense\n", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
+        {
+            write(&folder.path().join(name), text);
+            let error = load(folder.path());
+            assert!(matches!(error, TlsError::Content { .. }), "{text}: {error}");
+        }
+    }
+    let folder = authority.folder("server");
+    let key = folder.path().join("server-key.pem");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(matches!(load(folder.path()), TlsError::KeyOpen { mode: 0o644, .. }));
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o640)).unwrap();
+    assert!(Tls::load(folder.path(), Clients::Known).unwrap().is_closed());
+    // A key that is another's.
+    std::fs::copy(Authority::new().folder("server").path().join("server-key.pem"), &key).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(named(&load(folder.path())), "server-cert.pem");
+}

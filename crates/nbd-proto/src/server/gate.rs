@@ -1,0 +1,299 @@
+//! What is said before TLS: the greeting, the client's flags, and options up to STARTTLS.
+//!
+//! Where it stands: in front of a [`super::ServerSession`], where a client may or must use TLS. It is fed bytes and asked for
+//! events as that is, and ends with one of three words: TLS begins, there will be none, or the client is gone. What follows is
+//! the session's, which has said its own greeting and heard the same flags by then.
+//!
+//! | option | where TLS is required (FORCEDTLS) | where it may be used (SELECTIVETLS) |
+//! |---|---|---|
+//! | STARTTLS | ACK, TLS begins | the same |
+//! | STARTTLS with data | INVALID | the same |
+//! | ABORT | ACK, the end | the session's, in plain text from now on |
+//! | EXPORT_NAME | the end: no error reply exists | the same |
+//! | others | TLS_REQD | the same |
+//!
+//! Nothing that came before TLS counts after it: whoever is between the two ends could have put it there.
+//!
+//! Source: `doc/proto.md`, "TLS support".
+//!
+//! - Any split of the bytes gives the same events, and no more than an option's header is kept:
+//!   [check: a_gate_hears_the_same_however_bytes_are_cut].
+
+use std::collections::VecDeque;
+
+use super::CloseReason;
+use crate::collect::{Collector, Cursor};
+use crate::limits::OPTIONS_MAX;
+use crate::wire;
+
+/// What a gate asks of its driver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GateEvent {
+    /// Send these bytes; they are whole messages.
+    Transmit(Vec<u8>),
+    /// The next bytes of the client are TLS. Then its options come again, under these flags.
+    StartTls {
+        /// What the client has said it knows.
+        client_flags: u32,
+    },
+    /// There will be no TLS. A session is given these bytes, and then all that comes.
+    Plain(Vec<u8>),
+    /// Read no more.
+    Close(CloseReason),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    ClientFlags,
+    OptionHeader,
+    /// The data of an option, which is answered when it is over.
+    Skip {
+        option: u32,
+        remaining: u32,
+    },
+    /// The word was said.
+    Over,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct TlsGate {
+    is_required: bool,
+    phase: Phase,
+    collector: Collector,
+    client_flags: u32,
+    options_seen: u32,
+    events: VecDeque<GateEvent>,
+}
+
+impl TlsGate {
+    /// One that waits for a client; with `is_required` nobody comes in without TLS.
+    #[must_use]
+    pub fn new(is_required: bool) -> Self {
+        let mut collector = Collector::default();
+        collector.expect(4);
+        let events = VecDeque::from([GateEvent::Transmit(wire::encode_greeting())]);
+        let (client_flags, options_seen) = (0, 0);
+        Self {
+            is_required,
+            phase: Phase::ClientFlags,
+            collector,
+            client_flags,
+            options_seen,
+            events,
+        }
+    }
+
+    /// The next event, oldest first.
+    pub fn poll_event(&mut self) -> Option<GateEvent> {
+        self.events.pop_front()
+    }
+
+    /// Takes what the client sent; answers how much of it. What is left over is not the gate's.
+    pub fn handle_bytes(&mut self, input: &[u8]) -> usize {
+        let mut rest = input;
+        while self.phase != Phase::Over && !rest.is_empty() {
+            let taken = match self.phase {
+                Phase::Skip { option, remaining } => self.skip(option, remaining, rest.len()),
+                _ => {
+                    let taken = self.collector.fill(rest);
+                    if self.collector.is_complete() {
+                        self.on_message();
+                    }
+                    taken
+                }
+            };
+            (_, rest) = rest.split_at(taken);
+        }
+        input.len().saturating_sub(rest.len())
+    }
+
+    fn on_message(&mut self) {
+        let message = self.collector.take();
+        let mut cursor = Cursor::new(&message);
+        if self.phase == Phase::ClientFlags {
+            self.client_flags = cursor.u32().expect("four bytes were collected");
+            let known = u32::from(wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES);
+            if self.client_flags & !known != 0 {
+                return self
+                    .end(GateEvent::Close(CloseReason::UnknownClientFlags(self.client_flags)));
+            }
+            return self.expect_option();
+        }
+        let header = (cursor.u64(), cursor.u32(), cursor.u32());
+        let (Some(magic), Some(option), Some(length)) = header else {
+            unreachable!("sixteen bytes were collected");
+        };
+        if magic != wire::OPTION_MAGIC {
+            return self.end(GateEvent::Close(CloseReason::BadOptionMagic));
+        }
+        let is_fixed = self.client_flags & u32::from(wire::FLAG_FIXED_NEWSTYLE) != 0;
+        let is_first = self.options_seen == 0;
+        if option != wire::OPT_STARTTLS && !self.is_required && is_first {
+            let mut bytes = self.client_flags.to_be_bytes().to_vec();
+            bytes.extend_from_slice(&message);
+            return self.end(GateEvent::Plain(bytes));
+        }
+        if option == wire::OPT_EXPORT_NAME {
+            return self.end(GateEvent::Close(CloseReason::TlsRequired));
+        }
+        if !is_fixed {
+            return self.end(GateEvent::Close(CloseReason::NotFixedNewstyle(option)));
+        }
+        if self.options_seen == OPTIONS_MAX {
+            return self.end(GateEvent::Close(CloseReason::TooManyOptions));
+        }
+        self.options_seen = self.options_seen.saturating_add(1);
+        match length {
+            0 => self.answer(option, true),
+            remaining => self.phase = Phase::Skip { option, remaining },
+        }
+    }
+
+    fn skip(&mut self, option: u32, remaining: u32, available: usize) -> usize {
+        let taken = remaining.min(u32::try_from(available).unwrap_or(u32::MAX));
+        match remaining.saturating_sub(taken) {
+            0 => self.answer(option, false),
+            left => self.phase = Phase::Skip { option, remaining: left },
+        }
+        usize::try_from(taken).expect("taken is at most a usize")
+    }
+
+    fn answer(&mut self, option: u32, is_empty: bool) {
+        match option {
+            wire::OPT_STARTTLS if is_empty => {
+                self.reply(option, wire::REP_ACK, &[]);
+                let client_flags = self.client_flags;
+                self.end(GateEvent::StartTls { client_flags });
+            }
+            wire::OPT_STARTTLS => {
+                self.reply(option, wire::REP_ERR_INVALID, b"the option takes no data");
+                self.expect_option();
+            }
+            wire::OPT_ABORT => {
+                self.reply(option, wire::REP_ACK, &[]);
+                self.end(GateEvent::Close(CloseReason::Aborted));
+            }
+            _ => {
+                self.reply(option, wire::REP_ERR_TLS_REQD, b"TLS comes before all other options");
+                self.expect_option();
+            }
+        }
+    }
+
+    fn reply(&mut self, option: u32, kind: u32, data: &[u8]) {
+        let mut bytes = Vec::new();
+        wire::encode_option_reply(&mut bytes, option, kind, data);
+        self.events.push_back(GateEvent::Transmit(bytes));
+    }
+
+    fn expect_option(&mut self) {
+        self.phase = Phase::OptionHeader;
+        self.collector.expect(wire::OPTION_HEADER_BYTES);
+    }
+
+    fn end(&mut self, event: GateEvent) {
+        self.phase = Phase::Over;
+        self.collector = Collector::default();
+        self.events.push_back(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn option(option: u32, data: &[u8]) -> Vec<u8> {
+        let mut bytes = wire::OPTION_MAGIC.to_be_bytes().to_vec();
+        bytes.extend_from_slice(&option.to_be_bytes());
+        bytes.extend_from_slice(&u32::try_from(data.len()).expect("short").to_be_bytes());
+        bytes.extend_from_slice(data);
+        bytes
+    }
+
+    fn flags(flags: u16) -> Vec<u8> {
+        u32::from(flags).to_be_bytes().to_vec()
+    }
+
+    const BOTH: u16 = wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES;
+
+    /// All events but the greeting, and how many bytes were left over, with the bytes given `step` at a time.
+    fn heard(is_required: bool, bytes: &[u8], step: usize) -> (Vec<GateEvent>, usize) {
+        let mut gate = TlsGate::new(is_required);
+        let taken: usize = bytes.chunks(step).map(|part| gate.handle_bytes(part)).sum();
+        let events: Vec<_> = std::iter::from_fn(|| gate.poll_event()).collect();
+        assert_eq!(events.first(), Some(&GateEvent::Transmit(wire::encode_greeting())));
+        (events.into_iter().skip(1).collect(), bytes.len().saturating_sub(taken))
+    }
+
+    /// What each option is answered, by its kind.
+    fn kinds(events: &[GateEvent]) -> Vec<u32> {
+        let kind = |event: &GateEvent| match event {
+            GateEvent::Transmit(bytes) => {
+                let kind = bytes.get(12..16).and_then(|kind| kind.try_into().ok());
+                kind.map(u32::from_be_bytes)
+            }
+            _ => None,
+        };
+        events.iter().filter_map(kind).collect()
+    }
+
+    #[test]
+    fn tls_begins_behind_starttls_and_all_else_is_told_to_use_it() {
+        let client = [
+            flags(BOTH),
+            option(wire::OPT_LIST, &[]),
+            option(wire::OPT_GO, &[7; 5000]),
+            option(wire::OPT_STARTTLS, b"x"),
+            option(wire::OPT_STARTTLS, &[]),
+            b"\x16\x03\x01".to_vec(),
+        ];
+        let (events, left) = heard(true, &client.concat(), usize::MAX);
+        let required = wire::REP_ERR_TLS_REQD;
+        let answers = [required, required, wire::REP_ERR_INVALID, wire::REP_ACK];
+        assert_eq!(kinds(&events), answers);
+        assert_eq!(events.last(), Some(&GateEvent::StartTls { client_flags: u32::from(BOTH) }));
+        assert_eq!(left, 3, "what follows is TLS's");
+    }
+
+    #[test]
+    fn a_gate_hears_the_same_however_bytes_are_cut() {
+        let clients = [
+            [flags(BOTH), option(wire::OPT_LIST, b"abc"), option(wire::OPT_STARTTLS, &[])],
+            [flags(BOTH), option(wire::OPT_GO, b"abc"), option(wire::OPT_ABORT, b"bye")],
+            [flags(0), option(wire::OPT_STARTTLS, &[]), Vec::new()],
+            [flags(BOTH), option(wire::OPT_EXPORT_NAME, b"tank"), Vec::new()],
+            [flags(1 << 9), Vec::new(), Vec::new()],
+            [flags(BOTH), vec![0; 16], Vec::new()],
+        ];
+        for (client, is_required) in clients.iter().flat_map(|one| [(one, true), (one, false)]) {
+            let bytes = client.concat();
+            let whole = heard(is_required, &bytes, usize::MAX);
+            for step in 1..20 {
+                // Behind the word each part is left over whole.
+                assert_eq!(heard(is_required, &bytes, step).0, whole.0, "{step} {client:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn where_tls_may_be_used_the_first_option_decides() {
+        let go = option(wire::OPT_GO, b"data");
+        let (events, left) = heard(false, &[flags(BOTH), go.clone()].concat(), usize::MAX);
+        let header = go.get(..16).expect("a header");
+        assert_eq!(events, [GateEvent::Plain([&flags(BOTH), header].concat())]);
+        assert_eq!(left, 4, "the session takes the data itself");
+        let bytes = [flags(BOTH), option(wire::OPT_STARTTLS, b"x"), go].concat();
+        let (events, _) = heard(false, &bytes, usize::MAX);
+        assert_eq!(kinds(&events), [wire::REP_ERR_INVALID, wire::REP_ERR_TLS_REQD]);
+    }
+
+    #[test]
+    fn a_client_that_never_asks_for_tls_is_cut_off() {
+        let options = (0..50).flat_map(|_| option(wire::OPT_LIST, &[]));
+        let bytes: Vec<u8> = flags(BOTH).into_iter().chain(options).collect();
+        let (events, _) = heard(true, &bytes, 7);
+        assert_eq!(events.last(), Some(&GateEvent::Close(CloseReason::TooManyOptions)));
+        assert_eq!(kinds(&events).len(), usize::try_from(OPTIONS_MAX).expect("few"));
+    }
+}
