@@ -56,6 +56,7 @@
 
 #![forbid(unsafe_code)]
 
+mod busy;
 mod counters;
 mod depth;
 mod elevator;
@@ -65,6 +66,7 @@ mod nodes;
 mod queue;
 mod settings;
 
+pub use busy::Busy;
 pub use counters::Counters;
 pub use depth::Depth;
 pub use elevator::Elevator;

@@ -1,0 +1,103 @@
+//! Whose time a member's time was: what can be told from outside by when requests were sent and when they were done.
+//!
+//! Where it stands: beside a member's elevator, in whoever drives one; what it says goes to [`crate::Multiplexer::handle_served`].
+//!
+//! ```text
+//!   sent  r────────────┐            f───────────────────────┐
+//!   sent     w─┐       │              r─────────────────────┼────┐
+//!   done       w       r                                    f    r
+//!   charged ┃rr┃w┃rrrrr┃            ┃ffffffffffffffffffffffff┃rrrr┃
+//! ```
+//!
+//! A member does one thing after the other, so what is done took the time since what was done before, but no longer than
+//! since it was sent: a write that a cache takes while the arm is on its way to something else took a moment, and the rest
+//! is left for what is still out. A flush is charged like everything else, from its beginning to its end: it is then that a
+//! cache's writes cost what they cost. Without that what was read next would be charged with it, and the flusher would be
+//! given the time of the readers to make up for what it had had.
+//!
+//! What cannot be told from outside: that a cache is emptied while nothing but reads are out. It is charged to reads, until
+//! the cache is full and writes wait for it.
+//!
+//! Invariants
+//! - What is charged is the time that something was out: `all_time_is_charged_once`.
+
+/// What of a member's time has been charged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Busy {
+    /// What is out.
+    out: u32,
+    /// Everything before has been charged, counted from when it was sent with nothing else out.
+    charged_ns: u64,
+}
+
+impl Busy {
+    /// Something is sent.
+    pub fn handle_sent(&mut self, now_ns: u64) {
+        if self.out == 0 {
+            self.charged_ns = now_ns;
+        }
+        self.out += 1;
+    }
+
+    /// Something is done that was sent then; how long the member was busy with it.
+    ///
+    /// # Panics
+    /// If nothing is out.
+    pub fn handle_done(&mut self, now_ns: u64, sent_ns: u64) -> u64 {
+        self.out = self.out.checked_sub(1).expect("what is done was sent");
+        let left_ns = now_ns.saturating_sub(self.charged_ns);
+        let took_ns = match self.out {
+            // Nobody else is left for it.
+            0 => left_ns,
+            _ => left_ns.min(now_ns.saturating_sub(sent_ns)),
+        };
+        self.charged_ns += took_ns;
+        took_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_a_cache_takes_costs_a_moment_and_its_flush_the_time_that_it_takes() {
+        let mut busy = Busy::default();
+        busy.handle_sent(100);
+        busy.handle_sent(130);
+        assert_eq!(busy.handle_done(131, 130), 1);
+        assert_eq!(busy.handle_done(160, 100), 59, "all of its own time");
+        busy.handle_sent(200);
+        busy.handle_sent(210);
+        assert_eq!(busy.handle_done(290, 200), 90, "the flush");
+        assert_eq!(busy.handle_done(297, 210), 7, "the read that it held up");
+    }
+
+    #[test]
+    fn all_time_is_charged_once() {
+        // Whatever is sent and done in whatever order, in steps of one.
+        for seed in 0..2000_u64 {
+            let (mut busy, mut sent, mut charged, mut was_busy) = (Busy::default(), vec![], 0, 0);
+            let mut state = seed;
+            let mut draw = |below: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 33) % below
+            };
+            for now_ns in 1..60 {
+                was_busy += u64::from(!sent.is_empty());
+                if draw(3) == 0 && !sent.is_empty() {
+                    let which = usize::try_from(draw(sent.len() as u64)).expect("few");
+                    charged += busy.handle_done(now_ns, sent.swap_remove(which));
+                }
+                if draw(3) == 0 {
+                    busy.handle_sent(now_ns);
+                    sent.push(now_ns);
+                }
+            }
+            while let Some(one) = sent.pop() {
+                charged += busy.handle_done(59, one);
+            }
+            assert_eq!(charged, was_busy, "{seed}");
+        }
+    }
+}
