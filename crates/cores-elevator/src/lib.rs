@@ -6,8 +6,8 @@
 
 use braid_cores::{Content, Cost, own_line, own_state, work};
 pub use braid_elevator::{
-    Allowed, Class, Counters, Depth, Dispatch, Entry, EntryId, Operation, Place, Policy, Settings,
-    Tag, Turn,
+    Allowed, Busy, Class, Counters, Depth, Dispatch, Entry, EntryId, Operation, Place, Policy,
+    Settings, Tag, Turn,
 };
 
 /// See the crate.

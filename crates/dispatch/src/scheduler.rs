@@ -13,7 +13,10 @@
 //! # Who is held
 //!
 //! Before a batch is chosen the device is asked whose turn it is ([`Device::turn`]), with what waits and what is out at
-//! this member. A slice that its side does not use here is given away ([`Turn::allowed_at`]). What is held waits in the elevator; when the dispatcher leaves it says what waits and, if something was
+//! this member. A slice that its side does not use here is given away ([`Turn::allowed_at`]). What goes past the scheduler and
+//! keeps the member from everything else, a flush, is said to it all the same ([`Scheduler::flush_begins`]): it counts
+//! as something of the flusher's that is out, and its time is the flusher's ([`Busy`]).
+//! What is held waits in the elevator; when the dispatcher leaves it says what waits and, if something was
 //! held, until when ([`Device::leave`]): the implementor has [`Scheduler::dispatch_held`] called then. Under `none`
 //! the device is not asked and nothing is held.
 //!
@@ -23,8 +26,8 @@
 //! entry [check: steady_state_allocates_nothing].
 
 use braid_elevator::{
-    Allowed, Class, Dispatch, Elevator, Entry, EntryId, Operation, Place, Policy, Settings, Tag,
-    Turn,
+    Allowed, Busy, Class, Dispatch, Elevator, Entry, EntryId, Operation, Place, Policy, Settings,
+    Tag, Turn,
 };
 
 use crate::combiner::{Carry, Combiner};
@@ -61,7 +64,7 @@ pub struct Request {
 pub struct Ticket {
     tag: Tag,
     sent_ns: u64,
-    is_read: bool,
+    operation: Operation,
 }
 
 /// Something for the member to do: one entry, or several that are adjacent.
@@ -86,6 +89,9 @@ pub struct State {
     pub waits: Allowed,
     /// Dispatches that it has been given and has not done: reads, and everything else.
     pub out: (u32, u32),
+    /// Entries that wait and dispatches that are out, the same two; a flush that is out is as many as were written since
+    /// the one before.
+    pub queued: (u32, u32),
 }
 
 /// What entries are given to, and who decides whose turn it is.
@@ -102,9 +108,9 @@ pub trait Device<T> {
         Turn { reads: true, writes: true, until_ns: now_ns }
     }
 
-    /// What still waits when the dispatcher has chosen; and, if something is held, when
+    /// What is still at the member when the dispatcher has chosen; and, if something is held, when
     /// [`Scheduler::dispatch_held`] must be called at the latest. Said under ownership, so what is said last is so.
-    fn leave(&self, _: Allowed, _until_ns: Option<u64>) {}
+    fn leave(&self, _: State, _until_ns: Option<u64>) {}
 
     /// The member was busy for so long with a read, or with anything else; what overlaps is counted once.
     fn served(&self, _is_read: bool, _busy_ns: u64) {}
@@ -113,6 +119,8 @@ pub trait Device<T> {
 enum Event<T> {
     Insert(Request, T),
     Done(Ticket),
+    /// A flush has ended that began then.
+    Flushed(u64),
     /// With its number: lists keep only each thread's order.
     Set(u64, Settings),
     Poll,
@@ -124,7 +132,11 @@ struct Dispatcher<T> {
     /// By [`EntryId`].
     items: Vec<Option<T>>,
     free: Vec<usize>,
-    last_done_ns: u64,
+    busy: Busy,
+    /// When the flush began that is out, if it has been heard of.
+    flush_since_ns: Option<u64>,
+    /// Vectors that were written since the last flush.
+    unflushed: u32,
     /// The number of what it is set to.
     last_set: u64,
     counters: Counters,
@@ -160,6 +172,8 @@ impl<T> Batch<T> {
 pub struct Scheduler<T> {
     is_straight: AtomicBool,
     sets: AtomicU64,
+    /// When the flush began that is out; 0: none is.
+    flush_since_ns: AtomicU64,
     combiner: Combiner<Dispatcher<T>, Event<T>>,
     spares: Mutex<Vec<Batch<T>>>,
 }
@@ -185,7 +199,9 @@ impl<T> Scheduler<T> {
             elevator: Elevator::new(settings),
             items: Vec::new(),
             free: Vec::new(),
-            last_done_ns: 0,
+            busy: Busy::default(),
+            flush_since_ns: None,
+            unflushed: 0,
             last_set: 0,
             counters: Counters::default(),
             spares: Vec::new(),
@@ -193,6 +209,7 @@ impl<T> Scheduler<T> {
         Self {
             is_straight: AtomicBool::new(settings.policy == Policy::None),
             sets: AtomicU64::new(0),
+            flush_since_ns: AtomicU64::new(0),
             combiner: combiner(dispatcher),
             spares: Mutex::new(Vec::new()),
         }
@@ -242,6 +259,22 @@ impl<T> Scheduler<T> {
             self.combiner.push(Event::Done(ticket));
         } else {
             self.bring(device, Some(Event::Done(ticket)));
+        }
+    }
+
+    /// A flush begins at the member; the caller sees to it that one is out at a time. Under `none` nobody is held for it.
+    pub fn flush_begins(&self, device: &impl Device<T>) {
+        if !self.is_straight() {
+            self.flush_since_ns.store(device.now_ns().max(1), Ordering::Release);
+            self.dispatch_held(device);
+        }
+    }
+
+    /// It has ended.
+    pub fn flush_ends(&self, device: &impl Device<T>) {
+        let since_ns = self.flush_since_ns.swap(0, Ordering::AcqRel);
+        if since_ns > 0 {
+            self.bring(device, Some(Event::Flushed(since_ns)));
         }
     }
 
@@ -315,7 +348,8 @@ impl<T> Scheduler<T> {
                 {
                     *batch = spare;
                 }
-                dispatcher.turn(device, events, batch);
+                let flush_since_ns = self.flush_since_ns.load(Ordering::Acquire);
+                dispatcher.turn(device, (events, flush_since_ns), batch);
                 // Under ownership, so that what was set last counts.
                 let is_straight = dispatcher.elevator.settings().policy == Policy::None;
                 if is_straight != self.is_straight.load(Ordering::Relaxed) {
@@ -386,7 +420,12 @@ fn hand_over<T>(device: &impl Device<T>, batch: &mut Batch<T>) {
 
 impl<T> Dispatcher<T> {
     /// One turn: everything in, a batch out.
-    fn turn(&mut self, device: &impl Device<T>, events: &mut Vec<Event<T>>, batch: &mut Batch<T>) {
+    fn turn(
+        &mut self,
+        device: &impl Device<T>,
+        (events, flush_since_ns): (&mut Vec<Event<T>>, u64),
+        batch: &mut Batch<T>,
+    ) {
         let now_ns = device.now_ns();
         for ticket in batch.ended.drain(..) {
             self.done(device, now_ns, &ticket);
@@ -397,12 +436,17 @@ impl<T> Dispatcher<T> {
             match event {
                 Event::Insert(request, item) => self.insert(now_ns, request, item),
                 Event::Done(ticket) => self.done(device, now_ns, &ticket),
+                Event::Flushed(since_ns) => self.flushed(device, now_ns, since_ns),
                 Event::Set(number, settings) => self.set(number, settings),
                 Event::Poll => {}
             }
         }
         if drained > 0 {
             self.counters.drained(drained);
+        }
+        if flush_since_ns > 0 && self.flush_since_ns.is_none() {
+            self.flush_since_ns = Some(flush_since_ns);
+            self.busy.handle_sent(flush_since_ns);
         }
         let is_straight = self.elevator.settings().policy == Policy::None;
         let turn = (!is_straight).then(|| device.turn(now_ns, self.state()));
@@ -414,10 +458,11 @@ impl<T> Dispatcher<T> {
         {}
         batch.is_full = batch.vectors.len() == BATCH_MAX;
         self.counters.dispatched_batches += u64::from(!batch.vectors.is_empty());
-        let (waits, allowed) = (self.elevator.waits(), self.allowed(turn));
+        let (state, allowed) = (self.state(), self.allowed(turn));
+        let waits = state.waits;
         let is_held = (waits.reads && !allowed.reads) || (waits.writes && !allowed.writes);
         let until_ns = turn.filter(|_| is_held).map(|turn| turn.until_ns);
-        device.leave(waits, until_ns);
+        device.leave(state, until_ns);
     }
 
     /// Who may go, as things stand: a slice that its side does not use here is given away.
@@ -427,7 +472,11 @@ impl<T> Dispatcher<T> {
     }
 
     fn state(&self) -> State {
-        State { waits: self.elevator.waits(), out: self.elevator.out() }
+        let ((reads, writes), out) = (self.elevator.waiting(), self.elevator.out());
+        let count = |waiting: usize| u32::try_from(waiting).unwrap_or(u32::MAX / 2);
+        let flushed = if self.flush_since_ns.is_some() { self.unflushed.max(1) } else { 0 };
+        let queued = (count(reads) + out.0, (count(writes) + out.1).saturating_add(flushed));
+        State { waits: self.elevator.waits(), out, queued }
     }
 
     /// What was set last counts, in whatever order it is heard of.
@@ -451,9 +500,20 @@ impl<T> Dispatcher<T> {
 
     fn done(&mut self, device: &impl Device<T>, now_ns: u64, ticket: &Ticket) {
         self.elevator.handle_done(ticket.tag);
-        let since_ns = ticket.sent_ns.max(self.last_done_ns);
-        self.last_done_ns = now_ns;
-        device.served(ticket.is_read, now_ns.saturating_sub(since_ns));
+        self.unflushed = self.unflushed.saturating_add(u32::from(ticket.operation.is_write()));
+        let is_read = ticket.operation == Operation::Read;
+        device.served(is_read, self.busy.handle_done(now_ns, ticket.sent_ns));
+    }
+
+    /// One of which nothing was heard while it was out began and ends now.
+    fn flushed(&mut self, device: &impl Device<T>, now_ns: u64, since_ns: u64) {
+        if self.flush_since_ns != Some(since_ns) {
+            self.busy.handle_sent(since_ns);
+        } else {
+            self.flush_since_ns = None;
+        }
+        self.unflushed = 0;
+        device.served(false, self.busy.handle_done(now_ns, since_ns));
     }
 
     /// Adds the next to a batch, if one may go.
@@ -465,8 +525,8 @@ impl<T> Dispatcher<T> {
             batch.parts.push(self.items[index].take().expect("an entry goes out once"));
             self.free.push(index);
         }
-        let is_read = operation == Operation::Read;
-        let ticket = Some(Ticket { tag, sent_ns: now_ns, is_read });
+        self.busy.handle_sent(now_ns);
+        let ticket = Some(Ticket { tag, sent_ns: now_ns, operation });
         batch.vectors.push(Vector { operation, start, sectors, parts, ticket });
         true
     }

@@ -49,6 +49,12 @@ impl Operation {
         }
     }
 
+    /// Whether it leaves something for a flush to do.
+    #[must_use]
+    pub const fn is_write(self) -> bool {
+        matches!(self, Self::Write { .. } | Self::Other)
+    }
+
     pub(crate) const fn merges(self) -> bool {
         !matches!(self, Self::Other)
     }

@@ -11,17 +11,17 @@ use braid_engine::buffer::Buffer;
 use braid_engine::effect::{IoId, MemberIoDone, MemberOperation, Report};
 use braid_engine::request::{Operation, Regions, Request, RequestId};
 use braid_engine::{CacheConfig, Counters, Instant, Shard, Tuning};
-use braid_geometry::{Geometry, LogicalSector};
+use braid_geometry::{ChunkRow, Geometry, LogicalSector, Role, Slot};
 
-use crate::disk::DiskRequest;
+use crate::disk::{DiskRequest, Whose};
 
 /// What a member is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) slot: usize,
     pub(crate) disk: DiskRequest,
-    /// A read into a stripe: what a write must know first, or what a missing member held.
-    pub(crate) is_for_stripe: bool,
+    /// A read into a stripe is a pre-read: no member is missing here.
+    pub(crate) whose: Whose,
 }
 
 /// What it asks for, and what it answers, since it was last asked.
@@ -37,6 +37,7 @@ pub(crate) struct Effects {
 /// A shard.
 pub(crate) struct Engine {
     shard: Shard,
+    geometry: Geometry,
     regions: Regions,
     /// Pieces of each request that are not answered.
     pieces: BTreeMap<u64, u32>,
@@ -63,6 +64,7 @@ impl Engine {
         };
         Self {
             shard: Shard::new(cache, Arc::new(view)),
+            geometry: geometry.clone(),
             regions: Regions::new(geometry, 1),
             pieces: BTreeMap::new(),
             effects: Effects::default(),
@@ -130,6 +132,12 @@ impl Engine {
         self.shard.counters()
     }
 
+    fn is_parity(&self, slot: Slot, sector: u64) -> bool {
+        let Geometry::Stripe(stripe) = &self.geometry else { return false };
+        let row = ChunkRow(sector / u64::from(stripe.chunk_sectors()));
+        !matches!(stripe.row_map(row).role(slot), Role::Data(_))
+    }
+
     fn poll(&mut self, now: u64) {
         loop {
             while let Some(io) = self.shard.poll_member_io() {
@@ -139,13 +147,13 @@ impl Engine {
                     sectors: u64::from(io.sectors),
                     is_write: io.operation.is_write(),
                 };
-                let is_for_stripe =
-                    matches!(io.operation, MemberOperation::Read { buffer: Buffer::Block { .. } });
-                self.effects.asked.push(Asked {
-                    slot: usize::from(io.slot.0),
-                    disk,
-                    is_for_stripe,
-                });
+                let whose = match io.operation {
+                    MemberOperation::Read { buffer: Buffer::Block { .. } } => Whose::PreRead,
+                    MemberOperation::Read { .. } => Whose::Reader,
+                    _ if self.is_parity(io.slot, io.sector.0) => Whose::Parity,
+                    _ => Whose::Data,
+                };
+                self.effects.asked.push(Asked { slot: usize::from(io.slot.0), disk, whose });
             }
             while let Some(reply) = self.shard.poll_reply() {
                 assert!(reply.result.is_ok(), "no member fails here");

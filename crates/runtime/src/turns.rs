@@ -19,13 +19,29 @@
 use braid_dispatch::{State, Turn};
 use braid_elevator::{Demand, Multiplexer, MultiplexerSettings, Slice};
 use braid_engine::request::ShardIndex;
+use braid_geometry::SLOTS_MAX;
 
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// What waits at a member.
-const READS: u8 = 1;
-const WRITES: u8 = 2;
+/// What is at a member as its dispatcher said last, or at all members together. Told in one word, so that what is added up
+/// is what was told.
+///
+/// ```text
+///   reads wait (one for each member) │ reads that are queued │ what is queued of the flusher
+///   bits 48 to 63                    │ 24 to 47              │ 0 to 23
+/// ```
+const WAITS: u32 = 48;
+const READS: u32 = 24;
+const QUEUED_MAX: u32 = (1 << 12) - 1;
+const _: () = assert!(SLOTS_MAX as u64 * QUEUED_MAX as u64 <= 0xff_ffff, "sums fit");
+
+/// As much of it as fits for every member of the largest array: longer queues count as that long.
+fn pack(state: State) -> u64 {
+    let (reads, writes) = state.queued;
+    let queued = |count: u32| u64::from(count.min(QUEUED_MAX));
+    u64::from(state.waits.reads) << WAITS | queued(reads) << READS | queued(writes)
+}
 
 /// What a shard said last.
 #[derive(Default)]
@@ -38,8 +54,8 @@ struct Behind {
 pub(crate) struct Turns {
     is_on: AtomicBool,
     multiplexer: Mutex<Multiplexer>,
-    /// Members where reads wait, and where anything else does.
-    waits: [AtomicUsize; 2],
+    /// What is at all members.
+    at_members: AtomicU64,
     /// By shard.
     behind: Vec<Behind>,
     dirty_sectors_max: AtomicU64,
@@ -54,7 +70,7 @@ impl Turns {
         Self {
             is_on: AtomicBool::new(settings.is_on),
             multiplexer: Mutex::new(Multiplexer::new(settings, 0)),
-            waits: Default::default(),
+            at_members: AtomicU64::new(0),
             behind: (0..shards).map(|_| Behind::default()).collect(),
             dirty_sectors_max: AtomicU64::new(0),
             answers_early: AtomicBool::new(false),
@@ -98,29 +114,24 @@ impl Turns {
         self.urgent.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// What still waits at a member, which was `known` to. Told by its dispatcher.
-    pub(crate) fn tell(&self, known: &AtomicU8, waits: braid_dispatch::Allowed) {
-        let bits = if waits.reads { READS } else { 0 } | if waits.writes { WRITES } else { 0 };
+    /// What is at a member, which was `known` to have something else. Told by its dispatcher.
+    pub(crate) fn tell(&self, known: &AtomicU64, state: State) {
+        // Off, nobody asks, and dispatchers have nothing to share.
+        let now = if self.is_on() { pack(state) } else { 0 };
         let before = known.load(Ordering::Relaxed);
-        if before == bits {
-            return;
-        }
-        known.store(bits, Ordering::Relaxed);
-        for (kind, count) in [READS, WRITES].into_iter().zip(&self.waits) {
-            match (before & kind != 0, bits & kind != 0) {
-                (false, true) => drop(count.fetch_add(1, Ordering::Relaxed)),
-                (true, false) => drop(count.fetch_sub(1, Ordering::Relaxed)),
-                _ => {}
-            }
+        if before != now {
+            known.store(now, Ordering::Relaxed);
+            // Each part of the sum stays a sum of what was told: what is taken has been added before.
+            self.at_members.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
         }
     }
 
     /// Whose turn it is at a member.
-    pub(crate) fn turn(&self, now_ns: u64, known: &AtomicU8, state: State) -> Turn {
+    pub(crate) fn turn(&self, now_ns: u64, known: &AtomicU64, state: State) -> Turn {
         if !self.is_on() {
             return Turn { reads: true, writes: true, until_ns: now_ns };
         }
-        self.tell(known, state.waits);
+        self.tell(known, state);
         let demand = self.demand();
         let mut multiplexer = self.multiplexer.lock().expect("taking turns does not panic");
         multiplexer.turn(now_ns, demand)
@@ -135,12 +146,15 @@ impl Turns {
         // A piece that waits for a stripe waits for the flusher to have written one.
         let is_full = self.behind.iter().any(|one| one.waiting.load(Ordering::Relaxed) > 0);
         let backlog = if is_full { 1000 } else { (dirtiest.saturating_mul(1000) / each).min(1000) };
-        let [reads, writes] = &self.waits;
+        let at_members = self.at_members.load(Ordering::Relaxed);
+        let part = |from: u32| u32::try_from(at_members >> from & 0xff_ffff).expect("24 bits");
         Demand {
             backlog_permille: u32::try_from(backlog).expect("a thousand at most"),
             is_urgent: self.urgent.load(Ordering::Relaxed) > 0,
-            reads: reads.load(Ordering::Relaxed) > 0,
-            writes: writes.load(Ordering::Relaxed) > 0,
+            reads: part(WAITS) > 0,
+            writes: part(0) > 0,
+            reads_queued: part(READS),
+            writes_queued: part(0),
         }
     }
 

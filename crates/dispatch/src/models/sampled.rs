@@ -7,7 +7,7 @@ use braid_sync::models::sample;
 use shuttle::thread;
 
 use crate::flaw::{Flaw, choose};
-use crate::{Allowed, Device, Request, Scheduler, State, Ticket, Vector};
+use crate::{Device, Request, Scheduler, State, Ticket, Vector};
 
 const SCHEDULES: usize = 1_500;
 
@@ -35,7 +35,7 @@ impl Device<u32> for Held {
         Turn { reads, writes: true, until_ns: now_ns }
     }
 
-    fn leave(&self, _: Allowed, _: Option<u64>) {
+    fn leave(&self, _: State, _: Option<u64>) {
         thread::yield_now();
     }
 }

@@ -1,6 +1,6 @@
 //! Stories of one member, then many threads at once.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -26,10 +26,11 @@ fn write(start: u64) -> Request {
 /// Keeps what it is given until it is told otherwise.
 #[derive(Default)]
 struct Slow {
-    now_ns: std::cell::Cell<u64>,
-    turn: std::cell::Cell<Option<Turn>>,
+    now_ns: Cell<u64>,
+    turn: Cell<Option<Turn>>,
     out: RefCell<Vec<(Vector, Vec<u32>)>>,
     left: RefCell<Vec<(Allowed, Option<u64>)>>,
+    queued: Cell<(u32, u32)>,
     served: RefCell<Vec<(bool, u64)>>,
 }
 
@@ -48,8 +49,9 @@ impl Device<u32> for Slow {
         self.turn.get().unwrap_or(open)
     }
 
-    fn leave(&self, waits: Allowed, until_ns: Option<u64>) {
-        self.left.borrow_mut().push((waits, until_ns));
+    fn leave(&self, state: State, until_ns: Option<u64>) {
+        self.left.borrow_mut().push((state.waits, until_ns));
+        self.queued.set(state.queued);
     }
 
     fn served(&self, is_read: bool, busy_ns: u64) {
@@ -103,6 +105,36 @@ fn tags_are_honoured_and_a_completion_lets_the_next_out() {
     (0..3).for_each(|_| device.end_first(&scheduler));
     let counters = scheduler.counters(&device);
     assert_eq!((counters.out, counters.waiting_reads, counters.elevator.dispatched), (0, 0, 5));
+}
+
+#[test]
+fn a_flush_is_the_flushers_while_it_is_out_and_so_is_its_time() {
+    let (device, scheduler) = (Slow::default(), Scheduler::new(depth(8)));
+    for (number, start) in [(0, 0), (1, 500), (2, 900)] {
+        scheduler.insert(&device, write(start), number);
+    }
+    device.now_ns.set(10);
+    (0..3).for_each(|_| device.end_first(&scheduler));
+    assert_eq!(device.queued.get(), (0, 0), "a cache has them, and nothing is left to do");
+    scheduler.flush_begins(&device);
+    scheduler.insert(&device, read(0), 3);
+    assert_eq!(device.queued.get(), (1, 3), "a flush is as much as was written");
+    device.now_ns.set(60);
+    scheduler.flush_ends(&device);
+    device.now_ns.set(67);
+    device.end_first(&scheduler);
+    let served = device.served.borrow();
+    assert_eq!(
+        served[served.len() - 2..],
+        [(false, 50), (true, 7)],
+        "the read has not paid for it"
+    );
+    assert_eq!(device.queued.get(), (0, 0));
+    drop(served);
+    scheduler.set(&device, Settings::straight());
+    scheduler.flush_begins(&device);
+    scheduler.flush_ends(&device);
+    assert_eq!(device.served.borrow().len(), 5, "under none nobody asks");
 }
 
 #[test]

@@ -25,12 +25,17 @@
 //! - Runs of adjacent sectors go at the transfer rate, far ones at a seek and half a turn each: `a_disk_is_as_fast_as_its_sheet`.
 //! - Everything asked is done, once, and writes reach the platter: `everything_is_done_once`.
 
+mod ledger;
 mod plan;
+mod runs;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
+use ledger::Ledger;
+pub use ledger::{Account, Spent, Whose};
 pub use plan::DiskPlan;
-use std::cmp::Reverse;
+use runs::Runs;
 
 /// A request to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,15 +75,15 @@ pub struct Disk {
     writes: Waiting,
     /// Flushes that wait for the cache to be empty.
     flushes: Vec<u64>,
-    /// Sectors in the cache that are not on the platter: from, to.
-    dirty: BTreeMap<u64, u64>,
-    dirty_sectors: u64,
+    /// Sectors in the cache that are not on the platter.
+    dirty: Runs,
+    /// Sectors on their way from the cache to the platter.
+    leaving_sectors: u64,
     /// Writes that the cache has no room for.
-    waiting: VecDeque<DiskRequest>,
+    waiting: VecDeque<(DiskRequest, Whose)>,
     done: BinaryHeap<Reverse<(u64, u64)>>,
     arrivals: u64,
-    /// Runs for which the arm had to move or the platter had to come round.
-    positionings: u64,
+    ledger: Ledger,
     /// How long the arm was busy with reads, and with writes.
     busy_ns: [u64; 2],
 }
@@ -96,12 +101,12 @@ impl Disk {
             reads: BTreeMap::new(),
             writes: BTreeMap::new(),
             flushes: Vec::new(),
-            dirty: BTreeMap::new(),
-            dirty_sectors: 0,
+            dirty: Runs::default(),
+            leaving_sectors: 0,
             waiting: VecDeque::new(),
             done: BinaryHeap::new(),
             arrivals: 0,
-            positionings: 0,
+            ledger: Ledger::default(),
             busy_ns: [0; 2],
         }
     }
@@ -115,7 +120,13 @@ impl Disk {
     /// How often the arm had to move, or the platter had to come round.
     #[must_use]
     pub fn positionings(&self) -> u64 {
-        self.positionings
+        self.account().0.iter().map(|spent| spent.positionings).sum()
+    }
+
+    /// What the arm's time went into; what it has begun counts whole.
+    #[must_use]
+    pub fn account(&self) -> Account {
+        self.ledger.account()
     }
 
     /// Whether nothing is asked, and nothing is in the cache that is not on the platter.
@@ -124,20 +135,26 @@ impl Disk {
         matches!(self.arm, Arm::Idle) && self.done.is_empty() && self.dirty.is_empty()
     }
 
-    /// Takes a request at the moment `now`.
+    /// Takes a request at the moment `now`: a reader's, or data.
     pub fn push(&mut self, now: u64, request: DiskRequest) {
+        let whose = if request.is_write { Whose::Data } else { Whose::Reader };
+        self.push_for(now, request, whose);
+    }
+
+    /// The same where more is known of whose it is. It changes nothing but the account.
+    pub fn push_for(&mut self, now: u64, request: DiskRequest, whose: Whose) {
         let end = request.sector + request.sectors;
         assert!(end <= self.plan.sectors(), "sector {end} is beyond the disk");
         if request.is_write && self.plan.cache_sectors == 0 {
-            self.writes.insert((request.sector, self.arrivals), request);
+            self.writes.insert((request.sector, self.arrivals), (request, whose));
             self.arrivals += 1;
         } else if request.is_write {
-            self.waiting.push_back(request);
+            self.waiting.push_back((request, whose));
             self.admit(now);
-        } else if self.holds(request.sector, end) {
+        } else if self.dirty.holds(request.sector, end) {
             self.done.push(Reverse((now + self.plan.overhead_ns, request.id)));
         } else {
-            self.reads.insert((request.sector, self.arrivals), request);
+            self.reads.insert((request.sector, self.arrivals), (request, whose));
             self.arrivals += 1;
         }
         self.go_on(now);
@@ -171,7 +188,7 @@ impl Disk {
         match std::mem::replace(&mut self.arm, Arm::Idle) {
             Arm::Requests(end, ids) if end <= now => ids.into_iter().for_each(answer),
             Arm::Destage(end, sectors) if end <= now => {
-                self.dirty_sectors -= sectors;
+                self.leaving_sectors -= sectors;
                 self.admit(now);
             }
             busy => self.arm = busy,
@@ -184,38 +201,22 @@ impl Disk {
         if !self.flushes.is_empty() {
             return;
         }
-        while let Some(first) = self.waiting.front() {
-            if self.dirty_sectors > 0
-                && self.dirty_sectors + first.sectors > self.plan.cache_sectors
-            {
+        while let Some((first, _)) = self.waiting.front() {
+            let held = self.dirty_sectors();
+            if held > 0 && held + first.sectors > self.plan.cache_sectors {
                 return;
             }
-            let first = self.waiting.pop_front().expect("it was just looked at");
-            self.soil(first.sector, first.sector + first.sectors);
+            let (first, whose) = self.waiting.pop_front().expect("it was just looked at");
+            let run = (first.sector, first.sector + first.sectors);
+            self.dirty.add(run.0, run.1);
+            self.ledger.cached(run, whose);
             self.done.push(Reverse((now + self.plan.overhead_ns, first.id)));
         }
     }
 
-    /// Whether the cache has the whole run.
-    fn holds(&self, from: u64, to: u64) -> bool {
-        self.dirty.range(..=from).next_back().is_some_and(|(_, end)| *end >= to)
-    }
-
-    /// The run is in the cache now; it becomes one with its neighbours.
-    fn soil(&mut self, mut from: u64, mut to: u64) {
-        let before = self.dirty.range(..=from).next_back().map(|(start, end)| (*start, *end));
-        if let Some((start, end)) = before.filter(|(_, end)| *end >= from) {
-            self.dirty_sectors -= end - start;
-            self.dirty.remove(&start);
-            (from, to) = (start, to.max(end));
-        }
-        while let Some((start, end)) = self.dirty.range(from..=to).next().map(|(s, e)| (*s, *e)) {
-            self.dirty_sectors -= end - start;
-            self.dirty.remove(&start);
-            to = to.max(end);
-        }
-        self.dirty.insert(from, to);
-        self.dirty_sectors += to - from;
+    /// Sectors that take room in the cache.
+    fn dirty_sectors(&self) -> u64 {
+        self.dirty.sectors() + self.leaving_sectors
     }
 
     /// Gives the arm something to do, if it has nothing.
@@ -230,9 +231,8 @@ impl Disk {
         }
         let reads = if self.flushes.is_empty() { next_up(&self.reads, self.head) } else { None };
         let writes = next_up(&self.writes, self.head);
-        let dirty = self.dirty.range(self.head..).next().or_else(|| self.dirty.iter().next());
-        let dirty = dirty.map(|(sector, _)| *sector);
-        let is_urgent = 2 * self.dirty_sectors >= self.plan.cache_sectors;
+        let dirty = self.dirty.next_up(self.head);
+        let is_urgent = 2 * self.dirty_sectors() >= self.plan.cache_sectors;
         let way = |sector: u64| (sector < self.head, sector);
         match (reads, writes, dirty) {
             (None, None, None) => {}
@@ -249,15 +249,17 @@ impl Disk {
     }
 
     fn begin_reads(&mut self, now: u64, first: u64) {
-        let (to, ids) = take_run(&mut self.reads, first, self.plan.run_sectors_max);
+        let (to, ids, whose) = take_run(&mut self.reads, first, self.plan.run_sectors_max);
         let ends = if self.was_read
             && first >= self.head
             && to - self.head <= self.plan.read_ahead_sectors
         {
             // It has gone on reading since; what it has is in its buffer.
-            now.max(self.since + self.plan.transfer_ns(to - self.head))
+            let ends = now.max(self.since + self.plan.transfer_ns(to - self.head));
+            self.ledger.of(whose).transfer_ns += ends - now;
+            ends
         } else {
-            self.position(now, first) + self.plan.transfer_ns(to - first)
+            self.position(now, first, whose) + self.pass(to - first, whose)
         };
         (self.head, self.since, self.was_read) = (to, ends, true);
         self.busy_ns[0] += ends - now;
@@ -266,40 +268,51 @@ impl Disk {
 
     /// Without a cache.
     fn begin_writes(&mut self, now: u64, first: u64) {
-        let (to, ids) = take_run(&mut self.writes, first, self.plan.run_sectors_max);
-        let ends = self.position(now, first) + self.plan.transfer_ns(to - first);
+        let (to, ids, whose) = take_run(&mut self.writes, first, self.plan.run_sectors_max);
+        let ends = self.position(now, first, whose) + self.pass(to - first, whose);
         (self.head, self.since, self.was_read) = (to, ends, false);
         self.busy_ns[1] += ends - now;
         self.arm = Arm::Requests(ends + self.plan.overhead_ns, ids);
     }
 
     fn begin_destage(&mut self, now: u64, first: u64) {
-        let end = self.dirty.remove(&first).expect("it was just found");
-        let to = end.min(first + self.plan.run_sectors_max);
-        if to < end {
-            self.dirty.insert(to, end);
-        }
-        let ends = self.position(now, first) + self.plan.transfer_ns(to - first);
+        let whose = self.ledger.of_cached(first);
+        let to = self.dirty.take_first(first, self.plan.run_sectors_max);
+        let transfer_ns = self.plan.transfer_ns(to - first);
+        let ends = self.position(now, first, whose) + transfer_ns;
+        self.ledger.destaged((first, to), transfer_ns);
         (self.head, self.since, self.was_read) = (to, ends, false);
         self.busy_ns[1] += ends - now;
+        self.leaving_sectors = to - first;
         self.arm = Arm::Destage(ends, to - first);
     }
 
+    /// How long sectors pass, for this account.
+    fn pass(&mut self, sectors: u64, whose: Whose) -> u64 {
+        let transfer_ns = self.plan.transfer_ns(sectors);
+        self.ledger.of(whose).transfer_ns += transfer_ns;
+        transfer_ns
+    }
+
     /// When the platter has brought `sector` under the head.
-    fn position(&mut self, now: u64, sector: u64) -> u64 {
+    fn position(&mut self, now: u64, sector: u64, whose: Whose) -> u64 {
         if sector == self.head && now == self.since {
             return now;
         }
-        self.positionings += 1;
-        let there = now + self.plan.seek_ns(self.head, sector);
+        let seek_ns = self.plan.seek_ns(self.head, sector);
         let turn = self.plan.turn_ns();
-        let (is_at, should_be) = (there % turn, self.plan.angle_ns(sector));
-        there + (should_be + turn - is_at) % turn
+        let (is_at, should_be) = ((now + seek_ns) % turn, self.plan.angle_ns(sector));
+        let rotation_ns = (should_be + turn - is_at) % turn;
+        let spent = self.ledger.of(whose);
+        spent.seek_ns += seek_ns;
+        spent.rotation_ns += rotation_ns;
+        spent.positionings += 1;
+        now + seek_ns + rotation_ns
     }
 }
 
 /// Requests that wait for the arm, by first sector and arrival.
-type Waiting = BTreeMap<(u64, u64), DiskRequest>;
+type Waiting = BTreeMap<(u64, u64), (DiskRequest, Whose)>;
 
 /// The first sector of the next request upwards from the head, or of the lowest.
 fn next_up(waiting: &Waiting, head: u64) -> Option<u64> {
@@ -307,19 +320,22 @@ fn next_up(waiting: &Waiting, head: u64) -> Option<u64> {
     next.map(|((sector, _), _)| *sector)
 }
 
-/// Takes the requests from `first` on that touch each other: where they end, and their names.
-fn take_run(waiting: &mut Waiting, first: u64, sectors_max: u64) -> (u64, Vec<u64>) {
-    let (mut to, mut ids) = (first, Vec::new());
-    while let Some((key, request)) = waiting.range((first, 0)..=(to, u64::MAX)).next() {
+/// Takes the requests from `first` on that touch each other: where they end, their names, and whose the first is.
+fn take_run(waiting: &mut Waiting, first: u64, sectors_max: u64) -> (u64, Vec<u64>, Whose) {
+    let (mut to, mut ids, mut whose) = (first, Vec::new(), Whose::Reader);
+    while let Some((key, (request, of))) = waiting.range((first, 0)..=(to, u64::MAX)).next() {
         let end = to.max(request.sector + request.sectors);
         if !ids.is_empty() && end - first > sectors_max {
             break;
+        }
+        if ids.is_empty() {
+            whose = *of;
         }
         (to, _) = (end, ids.push(request.id));
         let key = *key;
         waiting.remove(&key);
     }
-    (to, ids)
+    (to, ids, whose)
 }
 
 #[cfg(test)]
@@ -384,6 +400,31 @@ mod tests {
         assert_eq!(order, [0, 2, 1, 3], "upwards, whatever they are");
         let [reads, writes] = disk.busy_ns();
         assert!(reads > 0 && writes > 0 && reads + writes <= now);
+    }
+
+    #[test]
+    fn the_account_is_the_arms_time_and_says_whose_it_was() {
+        for cache_sectors in [0, 16 << 10] {
+            let mut disk = Disk::new(DiskPlan { cache_sectors, ..DiskPlan::SATA_2005 });
+            let mut random = Random::new(4);
+            for id in 0..400 {
+                let whose = Whose::ALL[usize::try_from(random.below(4)).expect("few")];
+                let is_write = matches!(whose, Whose::Data | Whose::Parity);
+                let sector = 64 * random.below(1 << 20);
+                disk.push_for(0, DiskRequest { id, sector, sectors: 64, is_write }, whose);
+            }
+            while let Some(at) = disk.next() {
+                disk.advance(at, |_| {});
+            }
+            let account = disk.account();
+            let [reads, writes] = disk.busy_ns();
+            assert_eq!(account.all_ns(), reads + writes);
+            for whose in Whose::ALL {
+                let spent = account.of(whose);
+                assert!((80..=120).contains(&spent.positionings), "{whose:?} {spent:?}");
+                assert!(spent.seek_ns > 0 && spent.rotation_ns > 0 && spent.transfer_ns > 0);
+            }
+        }
     }
 
     #[test]

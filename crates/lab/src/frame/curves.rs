@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::report::Curves;
+use super::report::{Curves, Marks};
 use super::svg::{colour, escape, number};
 
 const LEFT: f64 = 90.0;
@@ -67,13 +67,25 @@ pub(super) fn draw(out: &mut String, top: f64, curves: &Curves, variants: &[&str
         );
     }
     for (variant, points) in &curves.lines {
+        let fill = colour(variant, variants);
+        if curves.marks == Marks::Dots {
+            for (x, y) in points {
+                let _never_fails = writeln!(
+                    out,
+                    "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.4\" fill=\"{fill}\" fill-opacity=\"0.7\"/>",
+                    x_of(*x),
+                    y_of(*y)
+                );
+            }
+            continue;
+        }
         let path: Vec<String> =
             points.iter().map(|(x, y)| format!("{:.1} {:.1}", x_of(*x), y_of(*y))).collect();
         let _never_fails = writeln!(
             out,
             "<path d=\"M{}\" stroke=\"{}\" stroke-width=\"1.6\" fill=\"none\"/>",
             path.join("L"),
-            colour(variant, variants)
+            fill
         );
     }
     bottom + 30.0

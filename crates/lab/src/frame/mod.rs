@@ -20,6 +20,7 @@ mod usage;
 pub use machine::Machine;
 pub use race::{Contender, race};
 pub use report::{
-    Better, Case, Curves, Figure, Metric, Report, Series, Settings, Spread, Suite, Target, named,
+    Better, Case, Curves, Figure, Marks, Metric, Report, Series, Settings, Spread, Suite, Target,
+    named,
 };
 pub use usage::Usage;

@@ -33,6 +33,11 @@ pub fn svg(suite: &str, report: &Report) -> String {
             }
         }
     }
+    for (variant, _) in report.curves.iter().flat_map(|curves| &curves.lines) {
+        if !variants.contains(variant) {
+            variants.push(variant);
+        }
+    }
     let mut body = String::new();
     let mut y = 64.0;
     legend(&mut body, &variants);
@@ -166,7 +171,7 @@ fn bar(out: &mut String, y: f64, (series, scale): (&Series, &Scale), fill: &str)
 
 #[cfg(test)]
 mod tests {
-    use super::super::Curves;
+    use super::super::{Curves, Marks};
     use super::*;
 
     #[test]
@@ -181,8 +186,10 @@ mod tests {
             y: "1/s",
             ticks: &[],
             lines: vec![("before", vec![(1.0, 7.0), (2.0, 14.0)])],
+            ..Curves::default()
         };
-        let report = Report { cases: vec![case], curves: vec![curves], ..Report::default() };
+        let dots = Curves { title: "places".to_owned(), marks: Marks::Dots, ..curves.clone() };
+        let report = Report { cases: vec![case], curves: vec![curves, dots], ..Report::default() };
         let svg = svg("lookup", &report);
         for word in
             ["4.000", "400.0", "5.500", "ns &lt; all", "logarithmic", "16 K", "over time", "14.00"]
@@ -190,6 +197,7 @@ mod tests {
             assert!(svg.contains(word), "{word} in {svg}");
         }
         let count = |word: &str| svg.matches(word).count();
+        assert_eq!(count("<circle"), 2, "a dot for each point");
         assert_eq!(count("<text"), count("</text>"));
         assert!(svg.ends_with("</svg>\n"));
     }

@@ -245,7 +245,7 @@ pub fn named(counters: &braid_engine::Counters) -> String {
 }
 
 /// A plot of lines.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Curves {
     /// What is shown.
     pub title: String,
@@ -257,4 +257,16 @@ pub struct Curves {
     pub ticks: &'static [(f64, &'static str)],
     /// A line for each variant.
     pub lines: Vec<(&'static str, Vec<(f64, f64)>)>,
+    /// How they are drawn.
+    pub marks: Marks,
+}
+
+/// How points are drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Marks {
+    /// Joined, in their order.
+    #[default]
+    Line,
+    /// Each by itself.
+    Dots,
 }

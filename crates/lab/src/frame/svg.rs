@@ -7,6 +7,7 @@ pub(super) fn colour(variant: &str, others: &[&str]) -> &'static str {
         "before" => "#9aa0a6",
         "seed" => "#e0a030",
         "braid" => "#1f6fb2",
+        "bound" => "#222222",
         _ => OTHERS[others.iter().position(|other| *other == variant).unwrap_or(0) % OTHERS.len()],
     }
 }

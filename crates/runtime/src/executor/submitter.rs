@@ -30,7 +30,7 @@
 use std::cell::RefCell;
 
 use braid_dispatch::{
-    Allowed, Class, Device, Operation as Kind, Place, Request, State, Ticket, Turn, Vector,
+    Class, Device, Operation as Kind, Place, Request, State, Ticket, Turn, Vector,
 };
 use braid_engine::Instant;
 use braid_engine::cause::{Asked, Cause};
@@ -83,6 +83,9 @@ impl<'a> Submitter<'a> {
     /// Has an operation carried out: at once by this thread, on a ring when there is room on one, or by the member's
     /// threads.
     pub(crate) fn submit(&self, operation: Operation) {
+        if matches!(operation, Operation::Flush) {
+            self.member.scheduler.flush_begins(self);
+        }
         let (member, admission) = (self.member, &self.member.admission);
         if !matches!(operation, Operation::Look) {
             self.core.note_asked();
@@ -160,6 +163,7 @@ impl<'a> Submitter<'a> {
             },
             Operation::Apart(flight) => self.land_first(flight, result),
             Operation::Flush => {
+                self.member.scheduler.flush_ends(self);
                 let cause = |error| fault::cause(self.member, Asked::Flush, (0, 0), error);
                 self.tell_array(ArrayEvent::Flushed(id, result.map_err(cause)));
             }
@@ -266,11 +270,11 @@ impl Device<Item> for Submitter<'_> {
     }
 
     fn turn(&self, now_ns: u64, state: State) -> Turn {
-        self.core.turns.turn(now_ns, &self.member.waits, state)
+        self.core.turns.turn(now_ns, &self.member.queued, state)
     }
 
-    fn leave(&self, waits: Allowed, until_ns: Option<u64>) {
-        self.core.turns.tell(&self.member.waits, waits);
+    fn leave(&self, state: State, until_ns: Option<u64>) {
+        self.core.turns.tell(&self.member.queued, state);
         if let Some(until_ns) = until_ns {
             self.core.arm(self.core.alarm.set_held(self.member.id(), Instant(until_ns)));
         }

@@ -24,7 +24,7 @@ use super::crew::Crew;
 use super::operation::{Item, Operation, PartLists};
 use super::ring_admission::RingAdmission;
 use super::traffic::Traffic;
-use crate::sync::atomic::AtomicU8;
+use crate::sync::atomic::AtomicU64;
 use crate::sync::{Arc, Mutex};
 use crate::updates::RecordedMember;
 
@@ -35,8 +35,8 @@ pub(crate) struct MemberHandle {
     raw: Option<Raw>,
     /// What stands before it.
     pub(crate) scheduler: Scheduler<Item>,
-    /// What waits there, for the multiplexer ([`crate::turns`]).
-    pub(crate) waits: AtomicU8,
+    /// What is queued there, for the multiplexer ([`crate::turns`]).
+    pub(crate) queued: AtomicU64,
     /// How much of it is for rings.
     pub(crate) admission: RingAdmission<Operation>,
     /// What it has there, but for plain transfers, by the tokens of their operations. Places are used again, so that nothing
@@ -82,7 +82,7 @@ impl MemberHandle {
             id,
             admission: RingAdmission::new(identity.queue_requests, identity.is_answered_outside),
             scheduler: Scheduler::new(Settings::straight()),
-            waits: AtomicU8::new(0),
+            queued: AtomicU64::new(0),
             out: Mutex::default(),
             ports: OnceLock::new(),
             crew: Crew::new(threads_max),

@@ -1,6 +1,6 @@
 //! What the world does with elevators: it fills them, gives disks what they let out, and has a look at who waits.
 
-use braid_elevator::{Allowed, Demand, Elevator, Entry, EntryId, Operation, Place, Policy, Tag};
+use braid_elevator::{Allowed, Demand, Entry, EntryId, Operation, Place, Policy, Tag};
 use braid_engine::array::MemberId;
 use braid_engine::buffer::Buffer;
 use braid_engine::effect::{MemberIo, MemberOperation};
@@ -77,9 +77,14 @@ impl World {
     /// a client waits for.
     fn demand(&self) -> Demand {
         let elevators = &self.engine.elevators;
-        let waits = elevators.each.iter().map(Elevator::waits);
-        let (reads, writes) =
-            waits.fold((false, false), |(r, w), waits| (r | waits.reads, w | waits.writes));
+        let reads = elevators.each.iter().any(|elevator| elevator.waits().reads);
+        let queued = elevators.each.iter().map(|elevator| {
+            let ((reads, writes), out) = (elevator.waiting(), elevator.out());
+            (reads as u32 + out.0, writes as u32 + out.1)
+        });
+        let (reads_queued, writes_queued) =
+            queued.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        let writes = writes_queued > 0;
         let sides = &self.engine.machines.shards;
         let dirty: u64 = sides.iter().map(|side| side.dirty).sum();
         let limit: u64 =
@@ -92,6 +97,8 @@ impl World {
                 || writes && elevators.waiting.values().any(is_forced),
             reads,
             writes,
+            reads_queued,
+            writes_queued,
         }
     }
 

@@ -20,7 +20,7 @@ mod shipped;
 
 use braid_cores::{COSTS, Cost, Costs, Waiting};
 
-use crate::frame::{Case, Curves, Figure, Metric, Report, Series, Settings, Suite, Target};
+use crate::frame::{Case, Curves, Figure, Marks, Metric, Report, Series, Settings, Suite, Target};
 use run::{Outcome, Variant};
 
 pub(super) const SUITE: Suite = Suite {
@@ -90,8 +90,14 @@ fn by_threads(settings: &Settings, report: &mut Report, name: &str, costs: Costs
     }
     for (metric, lines) in METRICS.iter().zip(lines).take(2) {
         let title = format!("{}: {name}", metric.name);
-        let curves =
-            Curves { title, x: "threads", y: metric.unit, ticks: &TICKS, lines: lines.to_vec() };
+        let curves = Curves {
+            title,
+            x: "threads",
+            y: metric.unit,
+            ticks: &TICKS,
+            lines: lines.to_vec(),
+            marks: Marks::Line,
+        };
         report.curves.extend((!curves.lines[0].1.is_empty()).then_some(curves));
     }
 }

@@ -15,7 +15,7 @@ mod engine;
 mod served;
 
 use crate::frame::{
-    Case, Contender, Curves, Figure, Metric, Report, Series, Settings, Suite, Target, race,
+    Case, Contender, Curves, Figure, Marks, Metric, Report, Series, Settings, Suite, Target, race,
 };
 
 pub(super) const SUITE: Suite = Suite {
@@ -110,6 +110,7 @@ impl Axis {
             y: along.metric.unit,
             ticks: self.ticks,
             lines: vec![("braid", points.collect())],
+            marks: Marks::Line,
         }
     }
 }

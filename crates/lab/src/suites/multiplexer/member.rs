@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use braid_elevator::{Allowed, Class, Elevator, Entry, EntryId, Operation, Place, Settings, Tag};
+use braid_elevator::{
+    Allowed, Busy, Class, Elevator, Entry, EntryId, Operation, Place, Settings, Tag,
+};
 
 use super::rule::Allows;
-use crate::disk::{Disk, DiskPlan, DiskRequest};
+use crate::disk::{Account, Disk, DiskPlan, DiskRequest, Whose};
 
 /// Waits by side: readers, then the flusher.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,17 +18,29 @@ pub(super) struct Waits {
     pub(super) held_ns: [u64; 2],
 }
 
+/// What the disk has been given: its tag, whose side it is on, and when.
+#[derive(Clone, Copy, Debug)]
+struct Out {
+    tag: Tag,
+    side: usize,
+    sent: u64,
+    is_write: bool,
+}
+
 /// A member.
 pub(super) struct Member {
     elevator: Elevator,
     disk: Disk,
-    /// When each entry came.
-    came: BTreeMap<u64, u64>,
+    /// When each entry came, and for whom.
+    came: BTreeMap<u64, (u64, Whose)>,
     /// By number of the disk's request.
-    out: BTreeMap<u64, (Tag, usize)>,
+    out: BTreeMap<u64, Out>,
     next: u64,
-    /// Since when the disk works without a pause on what is charged next.
-    charged_until: u64,
+    busy: Busy,
+    /// When the flush began that is out.
+    flush_sent: Option<u64>,
+    /// Vectors that were written since the last flush.
+    unflushed: u32,
     /// Since when each side waits without being dispatched.
     held_since: [Option<u64>; 2],
     pub(super) waits: Waits,
@@ -43,14 +57,21 @@ impl Member {
             came: BTreeMap::new(),
             out: BTreeMap::new(),
             next: 0,
-            charged_until: 0,
+            busy: Busy::default(),
+            flush_sent: None,
+            unflushed: 0,
             held_since: [None; 2],
             waits: Waits::default(),
         }
     }
 
     /// Takes a request of the engine.
-    pub(super) fn insert(&mut self, now: u64, request: DiskRequest, operation: Operation) {
+    pub(super) fn insert(
+        &mut self,
+        now: u64,
+        (request, whose): (DiskRequest, Whose),
+        operation: Operation,
+    ) {
         let entry = Entry {
             id: EntryId(request.id),
             operation,
@@ -58,7 +79,7 @@ impl Member {
             start: request.sector,
             sectors: u32::try_from(request.sectors).expect("short"),
         };
-        self.came.insert(request.id, now);
+        self.came.insert(request.id, (now, whose));
         self.held_since[side(operation)].get_or_insert(now);
         self.elevator.handle_insert(now, entry, Place::Sorted);
     }
@@ -68,9 +89,12 @@ impl Member {
         self.elevator.waits()
     }
 
-    /// How many reads and writes are with the disk.
-    pub(super) fn out(&self) -> (u32, u32) {
-        self.elevator.out()
+    /// How many of each have not been done; a flush that is out is as many as were written since the one before.
+    pub(super) fn queued(&self) -> (u32, u32) {
+        let ((reads, writes), out) = (self.elevator.waiting(), self.elevator.out());
+        let few = |count| u32::try_from(count).expect("few");
+        let flushed = if self.flush_sent.is_some() { self.unflushed.max(1) } else { 0 };
+        (few(reads) + out.0, few(writes) + out.1 + flushed)
     }
 
     /// Gives the disk what may go.
@@ -79,8 +103,10 @@ impl Member {
             let allowed = turn.at(self.elevator.waits(), self.elevator.out());
             let Some(dispatch) = self.elevator.poll_dispatch(now, allowed) else { return };
             let side = side(dispatch.operation);
+            let mut first = None;
             for part in self.elevator.parts(dispatch.tag) {
-                let came = self.came.remove(&part.id.0).expect("it came");
+                let (came, whose) = self.came.remove(&part.id.0).expect("it came");
+                first.get_or_insert(whose);
                 self.waits.longest_ns[side] = self.waits.longest_ns[side].max(now - came);
             }
             if let Some(since) = self.held_since[side].take() {
@@ -90,20 +116,27 @@ impl Member {
             if [waits.reads, waits.writes][side] {
                 self.held_since[side] = Some(now);
             }
-            if self.out.is_empty() {
-                self.charged_until = now;
-            }
-            self.out.insert(self.next, (dispatch.tag, side));
-            let is_write = matches!(dispatch.operation, Operation::Write { .. });
+            self.busy.handle_sent(now);
+            let is_write = dispatch.operation.is_write();
+            self.out.insert(self.next, Out { tag: dispatch.tag, side, sent: now, is_write });
             let (sector, sectors) = (dispatch.start, u64::from(dispatch.sectors));
-            self.disk.push(now, DiskRequest { id: self.next, sector, sectors, is_write });
+            let request = DiskRequest { id: self.next, sector, sectors, is_write };
+            self.disk.push_for(now, request, first.expect("a dispatch has parts"));
             self.next += 1;
         }
     }
 
     /// Has the disk put everything on its platter.
     pub(super) fn flush(&mut self, now: u64, round: u64) {
+        assert!(self.flush_sent.is_none(), "one flush at a time");
+        self.busy.handle_sent(now);
+        self.flush_sent = Some(now);
         self.disk.flush(now, FLUSH | round);
+    }
+
+    /// What the arm's time went into.
+    pub(super) fn account(&self) -> Account {
+        self.disk.account()
     }
 
     /// When something will be done.
@@ -121,15 +154,18 @@ impl Member {
         for id in ids {
             if id & FLUSH != 0 {
                 done.flushes.push(id & !FLUSH);
+                self.unflushed = 0;
+                let sent = self.flush_sent.take().expect("it is out");
+                done.busy_ns[FLUSHER] += self.busy.handle_done(now, sent);
+                done.served[FLUSHER] = true;
                 continue;
             }
-            let (tag, side) = self.out.remove(&id).expect("it is out");
+            let Out { tag, side, sent, is_write } = self.out.remove(&id).expect("it is out");
             done.entries.extend(self.elevator.parts(tag).map(|part| part.id.0));
             self.elevator.handle_done(tag);
-            // One thing after another: what was done last took the time since what was done before.
-            done.busy_ns[side] += now - self.charged_until;
+            self.unflushed += u32::from(is_write);
+            done.busy_ns[side] += self.busy.handle_done(now, sent);
             done.served[side] = true;
-            self.charged_until = now;
         }
         done
     }
@@ -143,6 +179,9 @@ pub(super) struct Done {
     pub(super) busy_ns: [u64; 2],
     pub(super) served: [bool; 2],
 }
+
+/// The flusher's place beside the readers'.
+const FLUSHER: usize = 1;
 
 /// Readers, then the flusher.
 fn side(operation: Operation) -> usize {

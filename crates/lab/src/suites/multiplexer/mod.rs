@@ -3,9 +3,12 @@
 //! The shape of blogbench ([`shape`]) on a RAID-5 of modelled disks ([`crate::disk`]) in virtual time: the shipped engine, the
 //! shipped elevators, and five rules for who may be given to the disks ([`rule`]). Every run is the same, so there is one.
 
+mod bound;
+mod field;
 mod member;
 mod rule;
 mod shape;
+mod sweep;
 mod threads;
 mod world;
 
@@ -13,11 +16,9 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use braid_elevator::MultiplexerSettings;
-use braid_engine::Tuning;
-use braid_geometry::{Geometry, Level, Shape as ArrayShape, default_layout};
 
 use crate::disk::DiskPlan;
-use crate::frame::{Contender, Curves, Metric, Report, Settings, Suite, Target, race};
+use crate::frame::{Case, Contender, Curves, Marks, Metric, Report, Settings, Suite, Target, race};
 use rule::Rule;
 use shape::Shape;
 use world::{Outcome, Plan, World, percentile};
@@ -95,31 +96,7 @@ fn works() -> Vec<Work> {
 
 fn plan(work: &Work, rule: Rule, is_small: bool) -> Plan {
     let disk = DiskPlan { cache_sectors: work.cache_sectors, ..DiskPlan::SATA_2005 };
-    let member_sectors = disk.sectors() / 4;
-    let geometry = Geometry::new(&ArrayShape {
-        level: Level::Raid5,
-        layout: default_layout(Level::Raid5),
-        chunk_sectors: 128,
-        slots: 4,
-        member_sectors: vec![member_sectors; 4],
-    })
-    .expect("a RAID-5");
-    let elevator = match rule {
-        Rule::Braid => braid_elevator::Settings::multiplexed(),
-        _ => braid_elevator::Settings::default(),
-    };
-    let (warm_up_s, time_s) = if is_small { (1, 2) } else { (10, 60) };
-    Plan {
-        geometry,
-        tuning: Tuning::default(),
-        shape: work.shape,
-        rule,
-        multiplexer: MultiplexerSettings::default(),
-        elevator,
-        disk,
-        warm_up_ns: warm_up_s * 1_000_000_000,
-        time_ns: time_s * 1_000_000_000,
-    }
+    field::plan(work.shape, rule, (disk, 4), if is_small { (1, 2) } else { (10, 60) })
 }
 
 fn run(settings: &Settings) -> Report {
@@ -130,6 +107,7 @@ fn run(settings: &Settings) -> Report {
         one(&once, &mut report, &work);
     }
     threaded(settings, &mut report);
+    sweep::run(settings, &mut report);
     let MultiplexerSettings { period_ns, .. } = MultiplexerSettings::default();
     report.note(format!(
         "virtual time; {} s after {} s; period {} ms; {:?}",
@@ -220,6 +198,9 @@ fn threaded(settings: &Settings, report: &mut Report) {
     };
     let contenders = vec![contender(Rule::FreeForAll), contender(Rule::Braid)];
     let case = race(settings, name, &metrics, contenders);
+    if let Some(case) = &case {
+        report.note(throttled_bound(case));
+    }
     report.add(case.map(|case| {
         case.with([
             Target::ratio(WRITES, "braid", "free-for-all", 3.0),
@@ -230,6 +211,28 @@ fn threaded(settings: &Settings, report: &mut Report) {
         "throttled members: a thread for each, {:?} for any request, wherever it is",
         threads::SERVICE
     ));
+}
+
+/// What such members allow: a read takes as long wherever it is, and what reads leave is for writes, of which a work takes
+/// the least that it took under one of the two rules.
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn throttled_bound(case: &Case) -> String {
+    let rate = |metric: &str, of: &str| {
+        case.series(metric, of).map_or(0.0, |series| series.spread().median).max(f64::MIN_POSITIVE)
+    };
+    let has = f64::from(threads::MEMBERS);
+    let read = shape::FILE_BLOCKS as f64 * threads::SERVICE.as_secs_f64();
+    let left = |of: &str| (has - read * rate(READS, of)).max(0.0);
+    let least = ["free-for-all", "braid"].map(|of| left(of) / rate(WRITES, of));
+    let most = (has - 0.8 * (has - left("free-for-all"))) / least[0].min(least[1]);
+    format!(
+        "throttled members: reads leave the flusher {:.1} % in the free-for-all, where a work takes {:.1} ms of members, and {:.1} ms with braid; \
+         with 80 % of the reads there is room for {:.2}x the writes",
+        100.0 * left("free-for-all") / has,
+        1e3 * least[0],
+        1e3 * least[1],
+        most / rate(WRITES, "free-for-all")
+    )
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -285,6 +288,7 @@ fn curves(case: &str, outcomes: &[(Rule, Outcome)]) -> Vec<Curves> {
         y,
         ticks,
         lines,
+        marks: Marks::Line,
     };
     let read: fn(&Outcome) -> &[u64] = |outcome| &outcome.read_ns;
     let fsync: fn(&Outcome) -> &[u64] = |outcome| &outcome.fsync_ns;

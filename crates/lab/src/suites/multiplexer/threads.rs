@@ -20,13 +20,15 @@ use crate::array::{self, Plan, Policy};
 
 /// What a read and a write take: about half a turn of a fast disk.
 pub(super) const SERVICE: Duration = Duration::from_millis(3);
+/// Members, one thread each.
+pub(super) const MEMBERS: u16 = 4;
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// Runs all clients for so long; time is real. Of the rules the runtime has two: free-for-all, and its own.
 pub(super) fn run(rule: Rule, shape: Shape, time: Duration) -> Outcome {
     let plan = Plan {
         level: Level::Raid5,
-        slots: 4,
+        slots: MEMBERS,
         chunk_sectors: 128,
         member_bytes: 256 << 20,
         policy: Policy::Resync,

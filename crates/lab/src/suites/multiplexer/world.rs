@@ -8,9 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use braid_elevator::{
-    Allowed, Demand, MultiplexerSettings, Operation as MemberOperation, Settings,
-};
+use braid_elevator::{Demand, MultiplexerSettings, Operation as MemberOperation, Settings};
 use braid_engine::Tuning;
 use braid_engine::request::Operation;
 use braid_geometry::Geometry;
@@ -18,7 +16,7 @@ use braid_geometry::Geometry;
 use super::member::{Member, Waits};
 use super::rule::{Gate, Rule};
 use super::shape::{Client, Shape, Wish};
-use crate::disk::DiskPlan;
+use crate::disk::{Account, DiskPlan, Whose};
 use crate::engine::Engine;
 
 /// Leaves of HAMMER's tree that files share.
@@ -54,6 +52,8 @@ pub(super) struct Outcome {
     pub(super) share_permille: f64,
     pub(super) set_point_permille: f64,
     pub(super) waits: Waits,
+    /// What the arms' time went into, as the disks know it, since it counts.
+    pub(super) account: Account,
 }
 
 /// A leaf of HAMMER's tree.
@@ -96,6 +96,8 @@ pub(super) struct World {
     gate_asks_at: Option<u64>,
     /// How long members were busy with readers, and with the flusher, since it counts.
     busy_ns: [u64; 2],
+    /// What had gone into before it counts.
+    before: Account,
     outcome: Outcome,
 }
 
@@ -114,6 +116,7 @@ impl World {
             next_id: 0,
             gate_asks_at: None,
             busy_ns: [0; 2],
+            before: Account::default(),
             outcome: Outcome::default(),
             plan: plan.clone(),
         }
@@ -130,6 +133,7 @@ impl World {
                 for member in &mut self.members {
                     member.waits = Waits::default();
                 }
+                self.before = self.account();
             }
             self.now = next;
             self.advance();
@@ -139,6 +143,7 @@ impl World {
         let share = 1000.0 * writes as f64 / (reads + writes).max(1) as f64;
         self.outcome.share_permille = share;
         self.outcome.set_point_permille = self.gate.mean_set_point_permille();
+        self.outcome.account = self.account().with(&self.before, u64::wrapping_sub);
         // Who waits still has waited for so long at least.
         for pending in self.fsyncs.running.iter().chain(&self.fsyncs.waiting) {
             self.outcome.fsync_ns.push(end - pending.since.max(self.plan.warm_up_ns));
@@ -153,6 +158,11 @@ impl World {
             }
         }
         self.outcome
+    }
+
+    fn account(&self) -> Account {
+        let each = self.members.iter().map(Member::account);
+        each.fold(Account::default(), |all, one| all.with(&one, u64::wrapping_add))
     }
 
     /// Every client that can asks.
@@ -229,19 +239,18 @@ impl World {
     }
 
     fn demand(&self) -> Demand {
-        let mut waits = Allowed { reads: false, writes: false };
-        for member in &self.members {
-            let (_, writes_out) = member.out();
-            waits.reads |= member.waits_for().reads;
-            waits.writes |= member.waits_for().writes || writes_out > 0;
-        }
+        let queued = self.members.iter().map(Member::queued);
+        let (reads_queued, writes_queued) =
+            queued.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
         let limit = u64::from(self.plan.tuning.dirty_sectors_max);
         let backlog = self.engine.dirty_sectors() * 1000 / limit;
         Demand {
             backlog_permille: u32::try_from(backlog.min(1000)).expect("small"),
             is_urgent: self.fsyncs.round.is_some() || self.fsyncs.flushing > 0,
-            reads: waits.reads,
-            writes: waits.writes || self.fsyncs.flushing > 0,
+            reads: self.members.iter().any(|member| member.waits_for().reads),
+            writes: writes_queued > 0,
+            reads_queued,
+            writes_queued,
         }
     }
 
@@ -301,13 +310,13 @@ impl World {
     fn carry_out(&mut self) {
         let effects = self.engine.take();
         for asked in effects.asked {
-            let is_flushers = asked.is_for_stripe && self.plan.rule == Rule::Braid;
+            let is_flushers = asked.whose == Whose::PreRead && self.plan.rule == Rule::Braid;
             let operation = match asked.disk.is_write {
                 true => MemberOperation::Write { durable: false },
                 false if is_flushers => MemberOperation::PreRead,
                 false => MemberOperation::Read,
             };
-            self.members[asked.slot].insert(self.now, asked.disk, operation);
+            self.members[asked.slot].insert(self.now, (asked.disk, asked.whose), operation);
         }
         for id in effects.answers {
             let pending = self.pending.remove(&id).expect("it was asked");

@@ -1,6 +1,6 @@
 //! What the suite compares: something that takes clients' requests and asks disks for others.
 
-use crate::disk::DiskRequest;
+use crate::disk::{DiskRequest, Whose};
 
 /// A client's request, in sectors of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub(super) struct ClientRequest {
 /// What it asks for, and what it answers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Effects {
-    /// Which disk, and what.
-    pub(super) disks: Vec<(usize, DiskRequest)>,
+    /// Which disk, what, and for whom.
+    pub(super) disks: Vec<(usize, DiskRequest, Whose)>,
     /// Clients' requests that are answered.
     pub(super) answers: Vec<u64>,
 }

@@ -6,6 +6,7 @@ use braid_geometry::Geometry;
 
 use super::backend::{Backend, ClientRequest, Effects};
 use super::md::BLOCK_SECTORS;
+use crate::disk::Whose;
 use crate::engine::Engine;
 
 /// The engine, and what the suite counts of it.
@@ -53,11 +54,15 @@ impl Backend for Braid {
 
     fn take(&mut self) -> Effects {
         let effects = self.engine.take();
-        let pre_reads = effects.asked.iter().filter(|asked| asked.is_for_stripe);
+        let pre_reads = effects.asked.iter().filter(|asked| asked.whose == Whose::PreRead);
         self.pre_read_sectors += pre_reads.map(|asked| asked.disk.sectors).sum::<u64>();
         self.rounds_over += effects.written_back.len() as u64;
         Effects {
-            disks: effects.asked.iter().map(|asked| (asked.slot, asked.disk)).collect(),
+            disks: effects
+                .asked
+                .iter()
+                .map(|asked| (asked.slot, asked.disk, asked.whose))
+                .collect(),
             answers: effects.answers,
         }
     }

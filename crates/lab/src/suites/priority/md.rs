@@ -17,10 +17,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use braid_geometry::{LogicalSector, MemberSector, Role, Slot, StripeGeometry};
+use braid_geometry::{ChunkRow, LogicalSector, MemberSector, Role, Slot, StripeGeometry};
 
 use super::backend::{Backend, ClientRequest, Effects};
-use crate::disk::DiskRequest;
+use crate::disk::{DiskRequest, Whose};
 
 /// Sectors of a stripe's block.
 pub(super) const BLOCK_SECTORS: u64 = 8;
@@ -323,7 +323,13 @@ impl Md {
         let one = &mut self.stripes[stripe];
         one.outstanding += 1;
         let sector = one.band * BLOCK_SECTORS;
-        self.traffic.ask(Owner::Stripe(stripe, slot), slot, (sector, BLOCK_SECTORS), is_write);
+        let row = ChunkRow(sector / u64::from(self.geometry.chunk_sectors()));
+        let whose = match self.geometry.row_map(row).role(Slot(slot)) {
+            _ if !is_write => Whose::PreRead,
+            Role::Data(_) => Whose::Data,
+            Role::P | Role::Q => Whose::Parity,
+        };
+        self.traffic.ask(Owner::Stripe(stripe, slot), slot, (sector, BLOCK_SECTORS), whose);
     }
 
     fn stripe_done(&mut self, stripe: usize, slot: u16) {
@@ -361,19 +367,20 @@ impl Md {
             let slot = self.geometry.row_map(address.row).data_slot(address.data_index).0;
             let start = self.geometry.row_start(address.row).0 + offset;
             *self.traffic.blocks.entry(request.id).or_default() += 1;
-            self.traffic.ask(Owner::Read(request.id), slot, (start, sectors), false);
+            self.traffic.ask(Owner::Read(request.id), slot, (start, sectors), Whose::Reader);
             sector += sectors;
         }
     }
 }
 
 impl Traffic {
-    fn ask(&mut self, owner: Owner, slot: u16, (sector, sectors): (u64, u64), is_write: bool) {
+    fn ask(&mut self, owner: Owner, slot: u16, (sector, sectors): (u64, u64), whose: Whose) {
         let id = self.next_id;
         self.next_id += 1;
         self.owners.insert(id, owner);
+        let is_write = matches!(whose, Whose::Data | Whose::Parity);
         let request = DiskRequest { id, sector, sectors, is_write };
-        self.effects.disks.push((usize::from(slot), request));
+        self.effects.disks.push((usize::from(slot), request, whose));
     }
 
     fn block_done(&mut self, request: u64) {

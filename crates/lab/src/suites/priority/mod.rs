@@ -226,7 +226,12 @@ impl Work {
         let counters = RefCell::new(&mut *report);
         let go = |variant: &str, backend: &mut dyn Backend| {
             let outcome = go(backend, &self.phases);
-            counters.borrow_mut().counter(format!("{}, {variant}", self.name), backend.counters());
+            let mut report = counters.borrow_mut();
+            report.counter(format!("{}, {variant}", self.name), backend.counters());
+            if outcome.account.all_ns() > 0 {
+                report.counter(format!("{}, {variant}: arms", self.name), arms(&outcome));
+            }
+            drop(report);
             values(&outcome)
         };
         let hold = Policy::Hold { threshold: u64::from(self.tuning.bypass_threshold) };
@@ -242,6 +247,19 @@ impl Work {
         let targets = metrics.iter().map(|name| Target::ratio(name, "braid", "before", self.bound));
         report.add(case.map(|case| case.with(targets)));
     }
+}
+
+/// What the arms' time went into; where some phases only read, of those that write.
+#[allow(clippy::cast_precision_loss, reason = "four figures are shown")]
+fn arms(outcome: &Outcome) -> String {
+    let busy =
+        outcome.writing.all_ns() as f64 / (f64::from(DISKS) * outcome.write_ns.max(1) as f64);
+    let seconds = outcome.write_ns as f64 / 1e9;
+    format!(
+        "{seconds:.2} s of phases that write, busy {:.0} %: {}",
+        100.0 * busy,
+        outcome.writing.line()
+    )
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]

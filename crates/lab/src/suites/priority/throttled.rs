@@ -146,7 +146,7 @@ impl Front<'_> {
 
     fn carry_out(&mut self, outcome: &mut Outcome) {
         let effects = self.backend.take();
-        for (member, request) in effects.disks {
+        for (member, request, _) in effects.disks {
             self.queues[member].send(request).expect("its thread lives as long as this end");
         }
         let count = self.clients.len() as u64;

@@ -1,7 +1,7 @@
 //! Clients, an array and its disks in virtual time: nothing happens by chance, and every run is the same.
 
 use super::backend::{Backend, ClientRequest};
-use crate::disk::{Disk, DiskPlan};
+use crate::disk::{Account, Disk, DiskPlan};
 use crate::random::Random;
 
 /// One client: a stream of requests of one kind.
@@ -32,6 +32,10 @@ pub(super) struct Outcome {
     pub(super) read_sectors: u64,
     pub(super) pre_read_sectors: u64,
     pub(super) positionings: u64,
+    /// What the arms' time went into; none where there are no disks.
+    pub(super) account: Account,
+    /// The same in phases that write.
+    pub(super) writing: Account,
 }
 
 /// A stream on its way.
@@ -121,17 +125,27 @@ impl<'a> World<'a> {
             self.clients =
                 (1..).zip(streams).map(|(seed, stream)| Client::new(seed, stream)).collect();
             self.is_flushed = false;
-            let begun = self.now;
+            let (begun, before) = (self.now, self.account());
             self.run_phase();
             let time_ns = self.now - begun;
             let has = |is_write| streams.iter().any(|stream| stream.is_write == is_write);
-            self.outcome.write_ns += if has(true) { time_ns } else { 0 };
+            let spent = self.account().with(&before, u64::wrapping_sub);
+            if has(true) {
+                self.outcome.write_ns += time_ns;
+                self.outcome.writing = self.outcome.writing.with(&spent, u64::wrapping_add);
+            }
             self.outcome.read_ns += if has(false) { time_ns } else { 0 };
         }
         self.outcome.time_ns = self.now;
         self.outcome.pre_read_sectors = self.backend.pre_read_sectors();
+        self.outcome.account = self.account();
         self.outcome.positionings = self.disks.iter().map(Disk::positionings).sum();
         self.outcome
+    }
+
+    fn account(&self) -> Account {
+        let each = self.disks.iter().map(Disk::account);
+        each.fold(Account::default(), |all, one| all.with(&one, u64::wrapping_add))
     }
 
     fn run_phase(&mut self) {
@@ -195,8 +209,8 @@ impl<'a> World<'a> {
 
     fn carry_out(&mut self) {
         let effects = self.backend.take();
-        for (disk, request) in effects.disks {
-            self.disks[disk].push(self.now, request);
+        for (disk, request, whose) in effects.disks {
+            self.disks[disk].push_for(self.now, request, whose);
         }
         for id in effects.answers {
             let index = usize::try_from(id % CLIENTS_MAX).expect("few clients");

@@ -1,0 +1,149 @@
+//! What the arm's time goes into: for whom it moves, waits for the platter, and lets sectors pass.
+//!
+//! A run is several requests, or several that the cache has joined. Its way there is charged to the one that it begins
+//! with, sectors that pass to each.
+
+use super::runs::Runs;
+
+/// For whom the arm works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// A client that reads.
+    Reader,
+    /// A write that must read first.
+    PreRead,
+    /// A client's data.
+    Data,
+    /// Parity.
+    Parity,
+}
+
+impl Whose {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Reader, Self::PreRead, Self::Data, Self::Parity];
+
+    /// What it is called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reader => "readers",
+            Self::PreRead => "pre-reads",
+            Self::Data => "data",
+            Self::Parity => "parity",
+        }
+    }
+}
+
+/// What the arm spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// On its way to another track.
+    pub seek_ns: u64,
+    /// Waiting for the platter to come round.
+    pub rotation_ns: u64,
+    /// While sectors passed.
+    pub transfer_ns: u64,
+    /// Runs that it moved or waited for.
+    pub positionings: u64,
+}
+
+impl Spent {
+    /// All of it.
+    #[must_use]
+    pub const fn all_ns(&self) -> u64 {
+        self.seek_ns + self.rotation_ns + self.transfer_ns
+    }
+}
+
+/// What the arms spent, by [`Whose`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account(pub [Spent; 4]);
+
+impl Account {
+    /// What was spent on one of them.
+    #[must_use]
+    pub const fn of(&self, whose: Whose) -> Spent {
+        self.0[whose as usize]
+    }
+
+    /// All that was spent.
+    #[must_use]
+    pub fn all_ns(&self) -> u64 {
+        self.0.iter().map(Spent::all_ns).sum()
+    }
+
+    /// What was spent on writes: everything but readers.
+    #[must_use]
+    pub fn writes_ns(&self) -> u64 {
+        self.all_ns() - self.of(Whose::Reader).all_ns()
+    }
+
+    /// In words: seconds of all arms together, by whose they were, as seek + rotation + transfer, and how often they were
+    /// positioned.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "four figures are shown")]
+    pub fn line(&self) -> String {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let one = |whose: Whose| {
+            let spent = self.of(whose);
+            format!(
+                "{} {:.2} s ({:.2} + {:.2} + {:.2}, {} times)",
+                whose.name(),
+                seconds(spent.all_ns()),
+                seconds(spent.seek_ns),
+                seconds(spent.rotation_ns),
+                seconds(spent.transfer_ns),
+                spent.positionings
+            )
+        };
+        Whose::ALL.map(one).join(", ")
+    }
+
+    /// This and another, field by field.
+    #[must_use]
+    pub fn with(self, other: &Self, join: impl Fn(u64, u64) -> u64) -> Self {
+        let both = |one: Spent, other: Spent| Spent {
+            seek_ns: join(one.seek_ns, other.seek_ns),
+            rotation_ns: join(one.rotation_ns, other.rotation_ns),
+            transfer_ns: join(one.transfer_ns, other.transfer_ns),
+            positionings: join(one.positionings, other.positionings),
+        };
+        Self(std::array::from_fn(|index| both(self.0[index], other.0[index])))
+    }
+}
+
+/// One arm's account, and what of the cache is parity.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    account: Account,
+    parity: Runs,
+}
+
+impl Ledger {
+    pub(super) fn account(&self) -> Account {
+        self.account
+    }
+
+    pub(super) fn of(&mut self, whose: Whose) -> &mut Spent {
+        &mut self.account.0[whose as usize]
+    }
+
+    /// Sectors come into the cache.
+    pub(super) fn cached(&mut self, (from, to): (u64, u64), whose: Whose) {
+        if whose == Whose::Parity {
+            self.parity.add(from, to);
+        }
+    }
+
+    /// Whose a sector in the cache is.
+    pub(super) fn of_cached(&self, sector: u64) -> Whose {
+        if self.parity.holds(sector, sector + 1) { Whose::Parity } else { Whose::Data }
+    }
+
+    /// Sectors leave the cache; for how long they pass, sector by sector.
+    pub(super) fn destaged(&mut self, (from, to): (u64, u64), transfer_ns: u64) {
+        let parity_ns = transfer_ns * self.parity.remove(from, to) / (to - from);
+        self.of(Whose::Parity).transfer_ns += parity_ns;
+        self.of(Whose::Data).transfer_ns += transfer_ns - parity_ns;
+    }
+}

@@ -1,0 +1,111 @@
+//! What the arms allow: how much can be written if so much of the reads is to be kept.
+//!
+//! Members have one arm each, which does one thing at a time. Of what the arms spend in the free-for-all a part *f* is the
+//! flusher's. A rule under which reads keep the part *k* of what they are there, and writes become *x* times as many, takes
+//!
+//! ```text
+//!   k (1 - f) + x f   times what the free-for-all spends,     and has   m   times that, all arms being busy:
+//!
+//!   x  ≤  ( m  -  k (1 - f) ) / f
+//! ```
+//!
+//! Three times the writes with 80 % of the reads need f ≤ (m - 0.8) / 2.2: one eleventh where the arms are busy anyway.
+//! A load whose writers have more of the arms than that already cannot have three times as much from any rule.
+//!
+//! A rule that finds shorter ways to what it serves beats this. So each side counts with the least that the arms spent on
+//! one of its works, under any rule that was run and alone ([`Cost`]); what cannot be had so is a way that no rule found.
+//! And no rule gives writers more than having the disks to themselves.
+
+use super::world::Outcome;
+use crate::disk::Whose;
+
+/// What of the arms a run took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cost {
+    pub(super) reads: f64,
+    pub(super) writes: f64,
+    reads_ns: f64,
+    writes_ns: f64,
+}
+
+impl Cost {
+    #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+    pub(super) fn of(outcome: &Outcome) -> Self {
+        Self {
+            reads: outcome.files_read as f64,
+            writes: outcome.works_written as f64,
+            reads_ns: outcome.account.of(Whose::Reader).all_ns() as f64,
+            writes_ns: outcome.account.writes_ns() as f64,
+        }
+    }
+
+    /// The flusher's part of what the arms spent.
+    pub(super) fn flushers_part(&self) -> f64 {
+        self.writes_ns / (self.reads_ns + self.writes_ns).max(1.0)
+    }
+}
+
+/// The bound of one load.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound {
+    free: Cost,
+    /// What all arms have.
+    arms_ns: f64,
+    /// The least that one work took.
+    read_ns: f64,
+    write_ns: f64,
+    /// Writes that writers manage alone.
+    writes_alone: f64,
+}
+
+impl Bound {
+    /// Over the free-for-all, of what `runs` took; `alone` is that of writers who have the disks to themselves.
+    pub(super) fn new(free: Cost, alone: Cost, runs: &[Cost], arms_ns: f64) -> Self {
+        let least = |each: fn(&Cost) -> (f64, f64)| {
+            let counted = runs.iter().map(each).filter(|(works, _)| *works >= WORKS_MIN);
+            counted.map(|(works, took_ns)| took_ns / works).fold(f64::INFINITY, f64::min)
+        };
+        Self {
+            free,
+            arms_ns,
+            read_ns: least(|cost| (cost.reads, cost.reads_ns)),
+            write_ns: least(|cost| (cost.writes, cost.writes_ns)),
+            writes_alone: alone.writes,
+        }
+    }
+
+    /// How many times as much can be written if `kept` of the reads are.
+    pub(super) fn writes(&self, kept: f64) -> f64 {
+        let left_ns = self.arms_ns - kept * self.free.reads * self.read_ns;
+        let most = (left_ns / self.write_ns).min(self.writes_alone);
+        most / self.free.writes.max(1.0)
+    }
+}
+
+/// With fewer works one that was begun before it counted matters.
+const WORKS_MIN: f64 = 100.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_times_the_writes_and_four_fifths_of_the_reads_need_one_eleventh() {
+        for (part, writes) in [(1.0 / 11.0, 3.0), (0.2, 1.8), (0.5, 1.2)] {
+            let free = Cost {
+                reads: 10_000.0 * (1.0 - part),
+                writes: 10_000.0 * part,
+                reads_ns: 10_000.0 * (1.0 - part),
+                writes_ns: 10_000.0 * part,
+            };
+            let alone = Cost { writes: 10_000.0, ..free };
+            let bound = Bound::new(free, alone, &[free], 10_000.0);
+            assert!((free.flushers_part() - part).abs() < 1e-9);
+            assert!((bound.writes(0.8) - writes).abs() < 1e-9, "{}", bound.writes(0.8));
+            assert!((bound.writes(1.0) - 1.0).abs() < 1e-9, "nothing is won for nothing");
+            let slow = Cost { writes: 1.1 * free.writes, ..free };
+            let bound = Bound::new(free, slow, &[free], 10_000.0);
+            assert!(bound.writes(0.8) <= 1.1 + 1e-9, "no more than alone");
+        }
+    }
+}
