@@ -46,6 +46,8 @@ pub struct Elevator {
     /// What waits under [`Policy::None`].
     straight: VecDeque<Node>,
     batch: Option<Batch>,
+    /// The last dispatch that began where its own direction had stopped was a write.
+    is_at_writes: bool,
     out: Out,
     /// Entries that wait, by [`Direction`].
     waiting: [usize; 2],
@@ -64,6 +66,7 @@ impl Elevator {
             classes: Default::default(),
             straight: VecDeque::new(),
             batch: None,
+            is_at_writes: false,
             out: Out::default(),
             waiting: [0; 2],
             held_since_ns: [None; 2],
@@ -244,6 +247,7 @@ impl Elevator {
     }
 
     fn remove(&mut self, class: Class, direction: Direction, node: Node) {
+        self.is_at_writes = direction == Direction::Write;
         self.classes[class.index()].queues[direction as usize].remove(&mut self.nodes, node);
     }
 
@@ -253,17 +257,16 @@ impl Elevator {
         if head.is_some_and(|node| self.may_go(self.direction_of(node), allowed)) {
             return self.classes[class.index()].head.pop_front();
         }
+        if let Some(node) = self.take_along(class, now_ns, allowed) {
+            return Some(node);
+        }
         if let Some(node) = self.continue_batch(class, allowed) {
             return Some(node);
         }
         let direction = self.choose_direction(class, allowed)?;
         let waiting = self.classes[class.index()].queue(direction);
         let oldest = waiting.oldest().expect("a direction is chosen if something waits");
-        let expiry_ns = match direction {
-            Direction::Read => self.settings.read_expiry_ns,
-            Direction::Write => self.settings.write_expiry_ns,
-        };
-        let is_expired = self.nodes.get(oldest).came_ns.saturating_add(expiry_ns) <= now_ns;
+        let is_expired = self.is_expired(oldest, now_ns);
         let is_expired = spoiled(Bug::ExpiredPassedOver, is_expired, false);
         let node = if is_expired {
             oldest
@@ -274,6 +277,42 @@ impl Elevator {
         self.counters.batches += 1;
         self.batch = Some(Batch { class, direction, sent: 1 });
         self.remove(class, direction, node);
+        Some(node)
+    }
+
+    fn is_expired(&self, node: Node, now_ns: u64) -> bool {
+        let expiry_ns = match self.direction_of(node) {
+            Direction::Read => self.settings.read_expiry_ns,
+            Direction::Write => self.settings.write_expiry_ns,
+        };
+        self.nodes.get(node).came_ns.saturating_add(expiry_ns) <= now_ns
+    }
+
+    /// What goes because the arm comes by, or is there; nothing while an older one of its direction has expired.
+    fn take_along(&mut self, class: Class, now_ns: u64, allowed: Allowed) -> Option<Node> {
+        if !self.settings.takes_along || !allowed.reads {
+            return None;
+        }
+        let waiting = &self.classes[class.index()];
+        let [reads, writes] = Direction::BOTH.map(|direction| waiting.queue(direction));
+        let (direction, node) = if !allowed.writes {
+            (Direction::Write, before_next(writes, reads)?)
+        } else if self.is_at_writes && self.waiting[Direction::Write as usize] == 0 {
+            (Direction::Read, reads.next_from(writes.position())?.1)
+        } else {
+            return None;
+        };
+        let oldest = self.classes[class.index()].queue(direction).oldest()?;
+        if self.is_expired(oldest, now_ns) || !self.out.allows(self.settings.depth, direction) {
+            return None;
+        }
+        let [reads, writes] = &mut self.classes[class.index()].queues;
+        let (from, sweep) = match direction {
+            Direction::Read => (reads, writes),
+            Direction::Write => (writes, reads),
+        };
+        from.remove_by_the_way(&mut self.nodes, node);
+        sweep.go_on_from(self.nodes.get(node).end());
         Some(node)
     }
 
@@ -310,6 +349,18 @@ impl Elevator {
             }
         }
     }
+}
+
+/// The group of the one queue that lies before the next of the other's sweep, if the other has any.
+fn before_next(held: &Queue, sweep: &Queue) -> Option<Node> {
+    let (lowest, _) = sweep.next_from(0)?;
+    let (next, held_next) = (sweep.next_from(sweep.position()), held.next_from(sweep.position()));
+    let before = match (next, held_next) {
+        (Some((next, _)), held_next) => held_next.filter(|(start, _)| *start < next),
+        (None, Some(beyond)) => Some(beyond),
+        (None, None) => held.next_from(0).filter(|(start, _)| *start < lowest),
+    };
+    before.map(|(_, node)| node)
 }
 
 #[cfg(test)]

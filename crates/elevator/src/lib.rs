@@ -37,6 +37,12 @@
 //! What is held is passed over as if it were not there, and ages meanwhile: the clock above sees to it that nothing is held
 //! for long. [`Elevator::waits`] is its demand.
 //!
+//! With [`Settings::takes_along`] there is one sweep, that of whose turn it is. While writes are held, one that lies between the
+//! last read and the next goes before that read: it costs half of a way there and back. Where reads are given what the writes
+//! do not use, they begin where the arm is, behind the last write, and not where reads had stopped: more writes
+//! will come, and their sweep goes on from there. Nothing is
+//! taken along past an older one of its direction that has expired.
+//!
 //! # Merging
 //!
 //! An entry whose first sector is another's end joins it at the back; whose end is another's start, at the front; a group
@@ -51,7 +57,8 @@
 //! Invariants
 //! - Every entry is dispatched exactly once: `every_entry_goes_out_once_whatever_comes`.
 //! - No entry waits for ever: `none_is_passed_over_for_ever`.
-//! - What is held does not go, and goes when it may: `what_is_held_waits_and_the_other_goes`.
+//! - What is held does not go, and goes when it may: `what_is_held_waits_and_the_other_goes`; but for what lies on the way:
+//!   `a_write_that_lies_on_the_way_of_reads_goes_along`, `reads_that_are_given_a_slice_begin_where_the_arm_is`.
 //! - Never more out than [`Depth`] allows: `tags_are_never_exceeded`.
 
 #![forbid(unsafe_code)]

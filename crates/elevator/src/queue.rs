@@ -30,8 +30,23 @@ impl Queue {
 
     /// The next group upwards from where this direction stopped.
     pub(crate) fn next_up(&self) -> Option<Node> {
-        let index = self.sorted.partition_point(|(start, _)| *start < self.position);
-        self.sorted.get(index).map(|(_, node)| *node)
+        self.next_from(self.position).map(|(_, node)| node)
+    }
+
+    /// The next group upwards from a sector, and where it begins.
+    pub(crate) fn next_from(&self, sector: u64) -> Option<(u64, Node)> {
+        let index = self.sorted.partition_point(|(start, _)| *start < sector);
+        self.sorted.get(index).copied()
+    }
+
+    /// Where this direction stopped.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The arm has come to this sector with something of the other direction.
+    pub(crate) fn go_on_from(&mut self, sector: u64) {
+        self.position = sector;
     }
 
     /// The group with the lowest sector.
@@ -75,12 +90,17 @@ impl Queue {
 
     /// Takes a group out, to be dispatched.
     pub(crate) fn remove(&mut self, nodes: &mut Nodes, node: Node) {
+        self.remove_by_the_way(nodes, node);
+        self.position = nodes.get(node).end();
+    }
+
+    /// The same while the sweep of this direction stands where it is.
+    pub(crate) fn remove_by_the_way(&mut self, nodes: &mut Nodes, node: Node) {
         let start = nodes.get(node).entry.start;
         let from = self.sorted.partition_point(|(other, _)| *other < start);
         let index = self.sorted[from..].iter().position(|(_, other)| *other == node);
         self.sorted.remove(from + index.expect("a queued group is where it is sorted"));
         self.unlink(nodes, node);
-        self.position = nodes.get(node).end();
     }
 
     fn push_youngest(&mut self, nodes: &mut Nodes, node: Node) {

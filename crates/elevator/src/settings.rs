@@ -39,6 +39,9 @@ pub struct Settings {
     pub merge_parts_max: u32,
     /// How many dispatches may be out.
     pub depth: Depth,
+    /// What is held goes where the arm comes by all the same, and what is given away begins where the arm is, as the
+    /// crate's header says.
+    pub takes_along: bool,
 }
 
 impl Default for Settings {
@@ -54,6 +57,7 @@ impl Default for Settings {
             merge_sectors_max: 2048,
             merge_parts_max: 64,
             depth: Depth { total: 32, kept_for_reads: 8, kept_for_writes: 8 },
+            takes_along: false,
         }
     }
 }
@@ -67,6 +71,7 @@ impl Settings {
         Self {
             read_expiry_ns: 1_500 * MS,
             depth: Depth { total: 8, kept_for_reads: 2, kept_for_writes: 2 },
+            takes_along: true,
             ..Self::default()
         }
     }

@@ -108,6 +108,7 @@ impl Elevators {
                 writes_starved: *random.pick(&[0, 2]),
                 merge_sectors_max: *random.pick(&[0, 16, 2048]),
                 merge_parts_max: *random.pick(&[2, 64]),
+                takes_along: random.chance(50),
             });
             self.patience.elevator_set(member, elevator);
         }

@@ -179,6 +179,78 @@ fn what_is_held_waits_and_the_other_goes() {
     assert_eq!(elevator.poll_dispatch(later_ns, reads).expect("one waits").start, 200);
 }
 
+/// Everything that goes while only reads may.
+fn starts_of_reads(elevator: &mut Elevator) -> Vec<u64> {
+    let reads = Allowed { reads: true, writes: false };
+    std::iter::from_fn(|| elevator.poll_dispatch(0, reads)).map(|dispatch| dispatch.start).collect()
+}
+
+#[test]
+fn a_write_that_lies_on_the_way_of_reads_goes_along() {
+    for takes_along in [true, false] {
+        let settings = Settings { takes_along, merge_sectors_max: 0, ..wide() };
+        let mut elevator = Elevator::new(settings);
+        for (operation, place) in [(Operation::Read, [100, 500, 900]), (WRITE, [50, 300, 950])] {
+            for start in place {
+                elevator.handle_insert(0, entry(start, operation, start), Place::Sorted);
+            }
+        }
+        let (along, beyond): (&[u64], &[u64]) = match takes_along {
+            true => (&[50, 100, 300, 500, 900], &[950, 20]),
+            false => (&[100, 500, 900], &[20]),
+        };
+        assert_eq!(starts_of_reads(&mut elevator), along, "950 is on nobody's way");
+        elevator.handle_insert(0, entry(1, Operation::Read, 20), Place::Sorted);
+        assert_eq!(starts_of_reads(&mut elevator), beyond, "it is on the way to the lowest");
+    }
+}
+
+/// Writes that come all the time just before the next read do not keep it from going.
+#[test]
+fn what_goes_along_does_not_keep_the_sweep_where_it_is() {
+    let mut elevator =
+        Elevator::new(Settings { takes_along: true, merge_sectors_max: 0, ..wide() });
+    elevator.handle_insert(0, entry(0, Operation::Read, 100), Place::Sorted);
+    let reads = Allowed { reads: true, writes: false };
+    let went = (1..100).find(|id| {
+        elevator.handle_insert(0, entry(*id, WRITE, 80), Place::Sorted);
+        let dispatch = elevator.poll_dispatch(0, reads).expect("something may go");
+        elevator.handle_done(dispatch.tag);
+        dispatch.operation == Operation::Read
+    });
+    assert_eq!(went, Some(2), "the second at the same place is behind the arm");
+}
+
+#[test]
+fn reads_that_are_given_a_slice_begin_where_the_arm_is() {
+    for (takes_along, order) in [(true, [450, 600, 100, 470]), (false, [100, 450, 470, 600])] {
+        let settings = Settings { takes_along, merge_sectors_max: 0, ..wide() };
+        let mut elevator = Elevator::new(settings);
+        elevator.handle_insert(0, entry(0, WRITE, 400), Place::Sorted);
+        assert_eq!(starts(&mut elevator, 0), [400]);
+        for start in [100, 450, 600] {
+            elevator.handle_insert(0, entry(start, Operation::Read, start), Place::Sorted);
+        }
+        let first = elevator.poll_dispatch(0, Allowed::ALL).expect("reads wait").start;
+        let second = elevator.poll_dispatch(0, Allowed::ALL).expect("reads wait").start;
+        // Behind the arm of the one, before it of the other.
+        elevator.handle_insert(0, entry(9, Operation::Read, 470), Place::Sorted);
+        let rest = starts(&mut elevator, 0);
+        assert_eq!([first, second, rest[0], rest[1]], order);
+    }
+}
+
+#[test]
+fn nothing_is_taken_along_past_one_that_has_expired() {
+    let settings = Settings { takes_along: true, merge_sectors_max: 0, ..wide() };
+    let mut elevator = Elevator::new(settings);
+    elevator.handle_insert(0, entry(0, WRITE, 400), Place::Sorted);
+    assert_eq!(starts(&mut elevator, 0), [400]);
+    elevator.handle_insert(0, entry(1, Operation::Read, 100), Place::Sorted);
+    elevator.handle_insert(1, entry(2, Operation::Read, 450), Place::Sorted);
+    assert_eq!(starts(&mut elevator, 500 * MS), [100, 450]);
+}
+
 /// A stream of reads that always continues upwards, in a class above: what else waits is served within its time.
 #[test]
 fn none_is_passed_over_for_ever() {
@@ -226,7 +298,7 @@ fn none_is_passed_over_for_ever() {
 #[derive(Clone, Debug)]
 enum Act {
     Insert(u8, u8, u16, u8, bool),
-    Poll,
+    Poll(bool, bool),
     Done(u8),
     Wait(u32),
     Set(u8, u8, u8),
@@ -235,7 +307,7 @@ enum Act {
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         6 => (0..4_u8, 0..3_u8, 0..200_u16, 1..9_u8, any::<bool>()).prop_map(|(o, c, s, n, h)| Act::Insert(o, c, s, n, h)),
-        6 => Just(Act::Poll),
+        6 => any::<(bool, bool)>().prop_map(|(r, w)| Act::Poll(r, w)),
         4 => any::<u8>().prop_map(Act::Done),
         1 => any::<u32>().prop_map(Act::Wait),
         1 => (0..8_u8, 0..20_u8, 0..4_u8).prop_map(|(d, m, b)| Act::Set(d, m, b)),
@@ -254,8 +326,8 @@ struct Driver {
 
 impl Driver {
     /// Takes the next dispatch and checks its parts; false if there is none.
-    fn poll(&mut self) -> bool {
-        let Some(dispatch) = self.elevator.poll_dispatch(self.now_ns, Allowed::ALL) else {
+    fn poll(&mut self, allowed: Allowed) -> bool {
+        let Some(dispatch) = self.elevator.poll_dispatch(self.now_ns, allowed) else {
             return false;
         };
         let (mut at, mut parts) = (dispatch.start, 0);
@@ -304,8 +376,8 @@ impl Driver {
             Act::Insert(operation, class, start, sectors, head) => {
                 self.insert(operation, class, (start, sectors), head);
             }
-            Act::Poll => {
-                self.poll();
+            Act::Poll(reads, writes) => {
+                self.poll(Allowed { reads, writes });
             }
             Act::Done(which) if !self.out.is_empty() => {
                 let dispatch = self.out.swap_remove(usize::from(which) % self.out.len());
@@ -324,7 +396,7 @@ impl Driver {
     /// Until nothing is queued or out.
     fn finish(mut self) {
         loop {
-            let more = self.poll();
+            let more = self.poll(Allowed::ALL);
             let Some(dispatch) = self.out.pop() else {
                 assert!(!more);
                 break;
@@ -338,8 +410,9 @@ impl Driver {
 
 proptest! {
     #[test]
-    fn every_entry_goes_out_once_whatever_comes(acts in acts()) {
-        let elevator = Elevator::new(Settings { aging_ns: 1 << 33, ..Settings::default() });
+    fn every_entry_goes_out_once_whatever_comes(acts in acts(), takes_along in any::<bool>()) {
+        let settings = Settings { aging_ns: 1 << 33, takes_along, ..Settings::default() };
+        let elevator = Elevator::new(settings);
         let (queued, out) = (BTreeMap::new(), Vec::new());
         let mut driver = Driver { elevator, now_ns: 0, next: 0, queued, out };
         acts.iter().for_each(|act| driver.act(act));
