@@ -19,6 +19,7 @@ pub mod disk;
 pub mod driver;
 mod engine;
 pub mod frame;
+mod member;
 mod pages;
 mod random;
 pub mod suites;

@@ -5,7 +5,6 @@
 
 mod bound;
 mod field;
-mod member;
 mod rule;
 mod shape;
 mod sweep;

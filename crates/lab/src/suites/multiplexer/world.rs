@@ -13,11 +13,11 @@ use braid_engine::Tuning;
 use braid_engine::request::Operation;
 use braid_geometry::Geometry;
 
-use super::member::{Member, Waits};
 use super::rule::{Gate, Rule};
 use super::shape::{Client, Shape, Wish};
 use crate::disk::{Account, DiskPlan, Whose};
 use crate::engine::Engine;
+use crate::member::{Member, Waits};
 
 /// Leaves of HAMMER's tree that files share.
 pub(super) const LEAVES: u64 = 32;
@@ -259,7 +259,7 @@ impl World {
         let (allows, asks_at) = self.gate.turn(self.now, demand);
         self.gate_asks_at = asks_at.filter(|_| demand.reads || demand.writes);
         for member in &mut self.members {
-            member.dispatch(self.now, &allows);
+            member.dispatch(self.now, |waits, out| allows.at(waits, out));
         }
     }
 

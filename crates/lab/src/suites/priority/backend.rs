@@ -40,6 +40,9 @@ pub(super) trait Backend {
     /// What it asks for since the last call.
     fn take(&mut self) -> Effects;
 
+    /// What is answered and not on the disks, in thousandths of what may be.
+    fn backlog_permille(&self) -> u32;
+
     /// Whether nothing is under way.
     fn is_idle(&self) -> bool;
 

@@ -12,6 +12,7 @@ use crate::engine::Engine;
 /// The engine, and what the suite counts of it.
 pub(super) struct Braid {
     engine: Engine,
+    dirty_sectors_max: u64,
     pre_read_sectors: u64,
     /// Rounds of writing back that were begun, and that are over.
     rounds: u64,
@@ -23,7 +24,8 @@ impl Braid {
     pub(super) fn new(geometry: &Geometry, tuning: Tuning) -> Self {
         let unit_sectors_max = u32::try_from(BLOCK_SECTORS).expect("few");
         let engine = Engine::new(geometry, unit_sectors_max, tuning);
-        Self { engine, pre_read_sectors: 0, rounds: 0, rounds_over: 0 }
+        let dirty_sectors_max = u64::from(tuning.dirty_sectors_max);
+        Self { engine, dirty_sectors_max, pre_read_sectors: 0, rounds: 0, rounds_over: 0 }
     }
 }
 
@@ -65,6 +67,11 @@ impl Backend for Braid {
                 .collect(),
             answers: effects.answers,
         }
+    }
+
+    fn backlog_permille(&self) -> u32 {
+        let backlog = self.engine.dirty_sectors() * 1000 / self.dirty_sectors_max;
+        u32::try_from(backlog.min(1000)).expect("small")
     }
 
     fn is_idle(&self) -> bool {

@@ -427,6 +427,11 @@ impl Backend for Md {
         std::mem::take(&mut self.traffic.effects)
     }
 
+    /// Nothing is answered that is not written.
+    fn backlog_permille(&self) -> u32 {
+        0
+    }
+
     fn is_idle(&self) -> bool {
         self.traffic.blocks.is_empty()
     }

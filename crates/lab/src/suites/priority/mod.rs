@@ -6,6 +6,7 @@
 mod backend;
 mod engine;
 mod md;
+mod members;
 mod throttled;
 mod world;
 
@@ -19,6 +20,7 @@ use crate::frame::{Contender, Metric, Report, Settings, Suite, Target, race};
 use backend::Backend;
 use engine::Braid;
 use md::{Md, Policy};
+use members::Before;
 use world::{Outcome, Stream, World};
 
 pub(super) const SUITE: Suite = Suite {
@@ -45,6 +47,13 @@ const CHUNK_SECTORS: u32 = 128;
 const WINDOW_SECTORS: u64 = 16 << 10;
 /// What it takes to make 4 KiB: about 400 MB/s.
 const THINK_NS: u64 = 10_000;
+
+/// Variants whose disks have something before them: by it, and by the variant without it.
+const BEFORE_DISKS: [(&str, &str, Before); 3] = [
+    ("before sorted", "before", Before::Elevators),
+    ("braid sorted", "braid", Before::Elevators),
+    ("braid turns", "braid", Before::Multiplexer),
+];
 
 /// What is done, and how.
 struct Work {
@@ -191,8 +200,8 @@ fn run(settings: &Settings) -> Report {
     // Virtual time: every run is the same, and none warms up.
     let once = Settings { runs: 1, small: true, ..settings.clone() };
     for work in works(settings, capacity) {
-        work.run(&once, &mut report, |backend, phases| {
-            World::new(backend, usize::from(DISKS), phases).run()
+        work.run(&once, &mut report, &BEFORE_DISKS, |backend, before, phases| {
+            World::new(backend, (before, usize::from(DISKS)), phases).run()
         });
     }
     let bytes = if settings.small { 1 << 20 } else { 32 << 20 };
@@ -202,7 +211,7 @@ fn run(settings: &Settings) -> Report {
         phases: vec![vec![sequential((0, capacity / 384 * 384), WINDOW_SECTORS / 8, bytes)]],
         bound: 1.0,
     };
-    threads.run(settings, &mut report, |backend, phases| {
+    threads.run(settings, &mut report, &[], |backend, _, phases| {
         throttled::run(backend, usize::from(DISKS), &phases[0])
     });
     report.note(format!("virtual time, but for the last case; {:?}", DiskPlan::SATA_2005));
@@ -220,12 +229,13 @@ impl Work {
         &self,
         settings: &Settings,
         report: &mut Report,
-        go: impl Fn(&mut dyn Backend, &[Vec<Stream>]) -> Outcome,
+        more: &[(&'static str, &'static str, Before)],
+        go: impl Fn(&mut dyn Backend, Before, &[Vec<Stream>]) -> Outcome,
     ) {
         let (geometry, stripe) = geometry();
         let counters = RefCell::new(&mut *report);
-        let go = |variant: &str, backend: &mut dyn Backend| {
-            let outcome = go(backend, &self.phases);
+        let go = |variant: &str, before: Before, backend: &mut dyn Backend| {
+            let outcome = go(backend, before, &self.phases);
             let mut report = counters.borrow_mut();
             report.counter(format!("{}, {variant}", self.name), backend.counters());
             if outcome.account.all_ns() > 0 {
@@ -236,11 +246,16 @@ impl Work {
         };
         let hold = Policy::Hold { threshold: u64::from(self.tuning.bypass_threshold) };
         let md = |policy| Md::new(stripe, self.tuning.stripes as usize, policy);
-        let contenders = vec![
-            Contender::new("before", || go("before", &mut md(Policy::Dump))),
-            Contender::new("seed", || go("seed", &mut md(hold))),
-            Contender::new("braid", || go("braid", &mut Braid::new(&geometry, self.tuning))),
-        ];
+        let bare = ["before", "seed", "braid"].map(|name| (name, name, Before::Nothing));
+        let contender = |(name, what, before): (&'static str, &'static str, Before)| {
+            let (go, md, geometry) = (&go, &md, &geometry);
+            Contender::new(name, move || match what {
+                "before" => go(name, before, &mut md(Policy::Dump)),
+                "seed" => go(name, before, &mut md(hold)),
+                _ => go(name, before, &mut Braid::new(geometry, self.tuning)),
+            })
+        };
+        let contenders = bare.into_iter().chain(more.iter().copied()).map(contender).collect();
         let case = race(settings, self.name, &METRICS, contenders);
         // Where there are phases, reads of one are no faster for the stripes of another: both figures stand.
         let metrics = if self.phases.len() > 1 { &[RATE, WRITTEN][..] } else { &[RATE] };

@@ -1,7 +1,8 @@
 //! Clients, an array and its disks in virtual time: nothing happens by chance, and every run is the same.
 
 use super::backend::{Backend, ClientRequest};
-use crate::disk::{Account, Disk, DiskPlan};
+use super::members::{Before, Members};
+use crate::disk::Account;
 use crate::random::Random;
 
 /// One client: a stream of requests of one kind.
@@ -89,7 +90,7 @@ const CLIENTS_MAX: u64 = 64;
 /// All of it.
 pub(super) struct World<'a> {
     backend: &'a mut dyn Backend,
-    disks: Vec<Disk>,
+    members: Members,
     /// What comes after the clients of now.
     phases: std::slice::Iter<'a, Vec<Stream>>,
     clients: Vec<Client>,
@@ -103,12 +104,12 @@ impl<'a> World<'a> {
     /// The streams of a phase go at once; a phase begins when all of the one before is on the platters.
     pub(super) fn new(
         backend: &'a mut dyn Backend,
-        disks: usize,
+        (before, disks): (Before, usize),
         phases: &'a [Vec<Stream>],
     ) -> Self {
         Self {
             backend,
-            disks: (0..disks).map(|_| Disk::new(DiskPlan::SATA_2005)).collect(),
+            members: Members::new(before, disks),
             phases: phases.iter(),
             clients: Vec::new(),
             now: 0,
@@ -125,11 +126,11 @@ impl<'a> World<'a> {
             self.clients =
                 (1..).zip(streams).map(|(seed, stream)| Client::new(seed, stream)).collect();
             self.is_flushed = false;
-            let (begun, before) = (self.now, self.account());
+            let (begun, before) = (self.now, self.members.account());
             self.run_phase();
             let time_ns = self.now - begun;
             let has = |is_write| streams.iter().any(|stream| stream.is_write == is_write);
-            let spent = self.account().with(&before, u64::wrapping_sub);
+            let spent = self.members.account().with(&before, u64::wrapping_sub);
             if has(true) {
                 self.outcome.write_ns += time_ns;
                 self.outcome.writing = self.outcome.writing.with(&spent, u64::wrapping_add);
@@ -138,14 +139,10 @@ impl<'a> World<'a> {
         }
         self.outcome.time_ns = self.now;
         self.outcome.pre_read_sectors = self.backend.pre_read_sectors();
-        self.outcome.account = self.account();
-        self.outcome.positionings = self.disks.iter().map(Disk::positionings).sum();
+        self.outcome.account = self.members.account();
+        let spent = self.outcome.account.0;
+        self.outcome.positionings = spent.iter().map(|spent| spent.positionings).sum();
         self.outcome
-    }
-
-    fn account(&self) -> Account {
-        let each = self.disks.iter().map(Disk::account);
-        each.fold(Account::default(), |all, one| all.with(&one, u64::wrapping_add))
     }
 
     fn run_phase(&mut self) {
@@ -166,7 +163,7 @@ impl<'a> World<'a> {
 
     fn is_over(&self) -> bool {
         let answered = self.clients.iter().all(|client| client.outstanding == 0);
-        answered && self.backend.is_idle() && self.disks.iter().all(Disk::is_idle)
+        answered && self.backend.is_idle() && self.members.is_idle()
     }
 
     /// Clients ask for what they may.
@@ -186,20 +183,14 @@ impl<'a> World<'a> {
     fn next(&self) -> Option<u64> {
         let asking = self.clients.iter().filter(|client| client.may_ask());
         let asked = asking.map(|client| client.ready_at).min();
-        let disks = self.disks.iter().filter_map(Disk::next).min();
+        let members = self.members.next();
         let timeout = self.backend.timeout();
-        asked.into_iter().chain(disks).chain(timeout).min().map(|at| at.max(self.now))
+        asked.into_iter().chain(members).chain(timeout).min().map(|at| at.max(self.now))
     }
 
     fn advance(&mut self, at: u64) {
         self.now = at;
-        let mut done = Vec::new();
-        for disk in &mut self.disks {
-            while disk.next().is_some_and(|next| next <= at) {
-                disk.advance(at, |id| done.push(id));
-            }
-        }
-        for id in done {
+        for id in self.members.advance(at) {
             self.backend.disk_done(at, id);
         }
         if self.backend.timeout().is_some_and(|timeout| timeout <= at) {
@@ -210,8 +201,9 @@ impl<'a> World<'a> {
     fn carry_out(&mut self) {
         let effects = self.backend.take();
         for (disk, request, whose) in effects.disks {
-            self.disks[disk].push_for(self.now, request, whose);
+            self.members.push(self.now, disk, request, whose);
         }
+        self.members.dispatch(self.now, self.backend.backlog_permille());
         for id in effects.answers {
             let index = usize::try_from(id % CLIENTS_MAX).expect("few clients");
             self.clients[index].answered(&mut self.outcome);

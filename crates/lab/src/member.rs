@@ -6,16 +6,15 @@ use braid_elevator::{
     Allowed, Busy, Class, Elevator, Entry, EntryId, Operation, Place, Settings, Tag,
 };
 
-use super::rule::Allows;
 use crate::disk::{Account, Disk, DiskPlan, DiskRequest, Whose};
 
 /// Waits by side: readers, then the flusher.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Waits {
+pub(crate) struct Waits {
     /// The longest that a request stood in the elevator.
-    pub(super) longest_ns: [u64; 2],
+    pub(crate) longest_ns: [u64; 2],
     /// The longest that a side with something in the elevator had nothing dispatched.
-    pub(super) held_ns: [u64; 2],
+    pub(crate) held_ns: [u64; 2],
 }
 
 /// What the disk has been given: its tag, whose side it is on, and when.
@@ -28,7 +27,7 @@ struct Out {
 }
 
 /// A member.
-pub(super) struct Member {
+pub(crate) struct Member {
     elevator: Elevator,
     disk: Disk,
     /// When each entry came, and for whom.
@@ -43,14 +42,14 @@ pub(super) struct Member {
     unflushed: u32,
     /// Since when each side waits without being dispatched.
     held_since: [Option<u64>; 2],
-    pub(super) waits: Waits,
+    pub(crate) waits: Waits,
 }
 
 /// A flush is not an elevator's; its number tells it from requests.
 const FLUSH: u64 = 1 << 63;
 
 impl Member {
-    pub(super) fn new(settings: Settings, plan: DiskPlan) -> Self {
+    pub(crate) fn new(settings: Settings, plan: DiskPlan) -> Self {
         Self {
             elevator: Elevator::new(settings),
             disk: Disk::new(plan),
@@ -66,7 +65,7 @@ impl Member {
     }
 
     /// Takes a request of the engine.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &mut self,
         now: u64,
         (request, whose): (DiskRequest, Whose),
@@ -85,12 +84,12 @@ impl Member {
     }
 
     /// What waits here.
-    pub(super) fn waits_for(&self) -> Allowed {
+    pub(crate) fn waits_for(&self) -> Allowed {
         self.elevator.waits()
     }
 
     /// How many of each have not been done; a flush that is out is as many as were written since the one before.
-    pub(super) fn queued(&self) -> (u32, u32) {
+    pub(crate) fn queued(&self) -> (u32, u32) {
         let ((reads, writes), out) = (self.elevator.waiting(), self.elevator.out());
         let few = |count| u32::try_from(count).expect("few");
         let flushed = if self.flush_sent.is_some() { self.unflushed.max(1) } else { 0 };
@@ -98,9 +97,10 @@ impl Member {
     }
 
     /// Gives the disk what may go.
-    pub(super) fn dispatch(&mut self, now: u64, turn: &Allows) {
+    /// `allowed` says who may go, by what waits and what is out.
+    pub(crate) fn dispatch(&mut self, now: u64, allowed: impl Fn(Allowed, (u32, u32)) -> Allowed) {
         loop {
-            let allowed = turn.at(self.elevator.waits(), self.elevator.out());
+            let allowed = allowed(self.elevator.waits(), self.elevator.out());
             let Some(dispatch) = self.elevator.poll_dispatch(now, allowed) else { return };
             let side = side(dispatch.operation);
             let mut first = None;
@@ -127,7 +127,7 @@ impl Member {
     }
 
     /// Has the disk put everything on its platter.
-    pub(super) fn flush(&mut self, now: u64, round: u64) {
+    pub(crate) fn flush(&mut self, now: u64, round: u64) {
         assert!(self.flush_sent.is_none(), "one flush at a time");
         self.busy.handle_sent(now);
         self.flush_sent = Some(now);
@@ -135,17 +135,22 @@ impl Member {
     }
 
     /// What the arm's time went into.
-    pub(super) fn account(&self) -> Account {
+    pub(crate) fn account(&self) -> Account {
         self.disk.account()
     }
 
+    /// Whether nothing is asked, and nothing is in the disk's cache that is not on its platter.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.elevator.is_empty() && self.disk.is_idle()
+    }
+
     /// When something will be done.
-    pub(super) fn next(&self) -> Option<u64> {
+    pub(crate) fn next(&self) -> Option<u64> {
         self.disk.next()
     }
 
     /// What is done by `now`: entries and flushes by their numbers; and how long it was busy with what was done, by side.
-    pub(super) fn advance(&mut self, now: u64) -> Done {
+    pub(crate) fn advance(&mut self, now: u64) -> Done {
         let mut ids = Vec::new();
         while self.disk.next().is_some_and(|at| at <= now) {
             self.disk.advance(now, |id| ids.push(id));
@@ -173,11 +178,11 @@ impl Member {
 
 /// What a member has done.
 #[derive(Debug, Default)]
-pub(super) struct Done {
-    pub(super) entries: Vec<u64>,
-    pub(super) flushes: Vec<u64>,
-    pub(super) busy_ns: [u64; 2],
-    pub(super) served: [bool; 2],
+pub(crate) struct Done {
+    pub(crate) entries: Vec<u64>,
+    pub(crate) flushes: Vec<u64>,
+    pub(crate) busy_ns: [u64; 2],
+    pub(crate) served: [bool; 2],
 }
 
 /// The flusher's place beside the readers'.
