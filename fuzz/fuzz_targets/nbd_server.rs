@@ -2,13 +2,15 @@
 //!
 //! With flag 1 the handshake is made right first, with structured replies and the meta context; with flag 2 the server
 //! is being shut down. What must hold: no panic, no more memory than the option limit, no request that leaves its
-//! export, and the same events for the whole stream as for its pieces.
+//! export, and the same events for the whole stream as for its pieces. The same of the gate that stands in front where TLS is
+//! required (flag 4) or may be used.
 #![no_main]
 
 use std::sync::Arc;
 
 use braid_nbd_proto::{
-    BlockSizes, Command, ExportDescription, ServerEvent, ServerSession, limits, wire,
+    BlockSizes, Command, ExportDescription, GateEvent, ServerEvent, ServerSession, TlsGate, limits,
+    wire,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -63,11 +65,21 @@ fn feed(session: &mut ServerSession, stream: &[u8], piece_bytes: usize) -> Vec<S
     events
 }
 
+fn hear(flags: u8, stream: &[u8], piece_bytes: usize) -> Vec<GateEvent> {
+    let mut gate = TlsGate::new(flags & 4 != 0);
+    for piece in stream.chunks(piece_bytes.min(stream.len()).max(1)) {
+        gate.handle_bytes(piece);
+    }
+    std::iter::from_fn(|| gate.poll_event()).collect()
+}
+
 fuzz_target!(|input: &[u8]| {
     let Some(([piece_bytes, flags], stream)) = input.split_first_chunk::<2>() else { return };
     let whole = feed(&mut session(*flags), stream, usize::MAX);
     let pieces = feed(&mut session(*flags), stream, usize::from(*piece_bytes));
     assert_eq!(whole, pieces);
+    let heard = hear(*flags, stream, usize::MAX);
+    assert_eq!(heard, hear(*flags, stream, usize::from(*piece_bytes)));
     for event in &whole {
         let ServerEvent::Request(request) = event else { continue };
         let header = request.command.header(request.cookie);

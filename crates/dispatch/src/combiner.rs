@@ -106,8 +106,9 @@ impl<M, E> Combiner<M, E> {
         }
     }
 
-    /// The same for one who brings events, which are asked for under ownership or under a list's lock, and must not touch this machine: where nobody is at work and nothing waits, they go into the machine at once, and
-    /// otherwise where [`Self::push_all`] has them go.
+    /// The same for one who brings events: where nobody is at work and nothing waits, they go into the machine at once, and
+    /// otherwise where [`Self::push_all`] has them go. They are asked for under ownership or under a list's lock: `events` must
+    /// not touch this machine.
     pub fn hand_over<C, D, A, L>(
         &self,
         events: impl IntoIterator<Item = E>,

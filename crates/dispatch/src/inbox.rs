@@ -36,6 +36,11 @@ pub(crate) struct Inbox<E> {
 #[repr(align(128))]
 struct Marks(AtomicU64);
 
+/// Whether these say that there is something, and nobody at work.
+fn is_alone(marks: u64) -> bool {
+    marks != 0 && marks & AT_WORK == 0
+}
+
 impl<E> Inbox<E> {
     /// `lists` of them, from 1 to 63.
     pub(crate) fn new(lists: usize) -> Self {
@@ -77,15 +82,13 @@ impl<E> Inbox<E> {
 
     /// Whether there is something and nobody at work, as this thread sees it: what it pushed itself it does see.
     pub(crate) fn is_left_alone(&self) -> bool {
-        let marks = self.marks.0.load(Ordering::Acquire);
-        marks != 0 && marks & AT_WORK == 0
+        is_alone(self.marks.0.load(Ordering::Acquire))
     }
 
     /// Whether there is anything that nobody at work will see: a change of the marks that changes nothing, so that it is before
     /// or after every push's, and before the end of whoever is at work.
     pub(crate) fn look(&self) -> bool {
-        let marks = self.marks.0.fetch_or(0, Ordering::AcqRel);
-        marks != 0 && marks & AT_WORK == 0
+        is_alone(self.marks.0.fetch_or(0, Ordering::AcqRel))
     }
 
     /// The owner is at work no more. Whether there is anything: a change as well.

@@ -1,4 +1,5 @@
-//! Where a server listens: a Unix socket that no other user may open, or a loopback port.
+//! Where a server listens: a Unix socket that no other user may open, a loopback port, or any address where clients
+//! come in by TLS only ([`Listener::bind_open`]).
 //!
 //! Where it stands: used once, when a server starts, and by a program that wants a socket made with the same care. Everything
 //! that can go wrong with a path or a port is a [`BindError`] here, before a thread exists.

@@ -15,13 +15,16 @@ use std::time::{Duration, Instant};
 
 use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::tls::{Clients, Tls, TlsError};
-use braid_frontend_nbd::{Endpoint, Export, Listener, Server, Settings, StopReport};
+use braid_frontend_nbd::{Endpoint, Export, Listener, Server, Settings, StopReport, limits};
 use braid_nbd_proto::{Command, wire};
 use common::{Client, eventually, is_over_the_ring, workers};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+/// Bytes of a reply that no socket holds as a whole.
+const LONG: usize = 6 << 20;
 
 /// Who signs; keeps what it signs in folders as QEMU and nbdkit name them.
 struct Authority {
@@ -92,13 +95,13 @@ fn config(folder: &Path, shows: bool) -> Arc<ClientConfig> {
     })
 }
 
-/// The greeting, flags and STARTTLS, by hand.
+/// Fixed newstyle, and no zeroes.
+const FLAGS: [u8; 4] = [0, 0, 0, 3];
+
+/// Flags and STARTTLS, by hand.
 fn start_tls(stream: &mut UnixStream, flags: [u8; 4]) {
-    let mut message = flags.to_vec();
-    message.extend_from_slice(&wire::OPTION_MAGIC.to_be_bytes());
-    message.extend_from_slice(&wire::OPT_STARTTLS.to_be_bytes());
-    message.extend_from_slice(&[0; 4]);
-    stream.write_all(&message).unwrap();
+    let option = wire::encode_option(wire::OPT_STARTTLS, &[]);
+    stream.write_all(&[flags.to_vec(), option].concat()).unwrap();
     let mut answer = [0; wire::OPTION_REPLY_HEADER_BYTES];
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(answer[12..16], wire::REP_ACK.to_be_bytes());
@@ -227,11 +230,8 @@ fn who_shows_none_or_a_strangers_is_not_let_in() {
 fn answer_to_list(socket: &Path) -> u32 {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.read_exact(&mut [0; wire::GREETING_BYTES]).unwrap();
-    let mut message = vec![0, 0, 0, 3];
-    message.extend_from_slice(&wire::OPTION_MAGIC.to_be_bytes());
-    message.extend_from_slice(&wire::OPT_LIST.to_be_bytes());
-    message.extend_from_slice(&[0; 4]);
-    stream.write_all(&message).unwrap();
+    let list = wire::encode_option(wire::OPT_LIST, &[]);
+    stream.write_all(&[FLAGS.to_vec(), list].concat()).unwrap();
     let mut answer = [0; wire::OPTION_REPLY_HEADER_BYTES];
     stream.read_exact(&mut answer).unwrap();
     u32::from_be_bytes(answer[12..16].try_into().unwrap())
@@ -260,12 +260,9 @@ fn what_is_sent_ahead_of_tls_is_not_heard_after_it() {
     let (served, _) = serve(known(&authority), Settings::default());
     let mut stream = UnixStream::connect(&served.socket).unwrap();
     stream.read_exact(&mut [0; wire::GREETING_BYTES]).unwrap();
-    let mut message = vec![0, 0, 0, 3];
-    message.extend_from_slice(&wire::OPTION_MAGIC.to_be_bytes());
-    message.extend_from_slice(&wire::OPT_STARTTLS.to_be_bytes());
-    message.extend_from_slice(&[0; 4]);
-    message.extend_from_slice(&wire::OPTION_MAGIC.to_be_bytes());
-    stream.write_all(&message).unwrap();
+    let starttls = wire::encode_option(wire::OPT_STARTTLS, &[]);
+    let ahead = wire::encode_option(wire::OPT_LIST, &[]);
+    stream.write_all(&[FLAGS.to_vec(), starttls, ahead].concat()).unwrap();
     let mut rest = Vec::new();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let _cut = stream.read_to_end(&mut rest);
@@ -286,7 +283,7 @@ fn who_says_nothing_holds_up_no_other_and_is_cut() {
         (0..2).map(|_| UnixStream::connect(&served.socket).unwrap()).collect();
     for stream in &mut silent[..1] {
         stream.read_exact(&mut [0; wire::GREETING_BYTES]).unwrap();
-        start_tls(stream, [0, 0, 0, 3]);
+        start_tls(stream, FLAGS);
     }
     let folder = authority.folder("client");
     let (path, _kept) = stripped(&served, &config(folder.path(), true));
@@ -317,6 +314,42 @@ fn a_stop_lets_replies_out_and_does_not_wait_for_who_takes_none() {
     drop(client);
     assert_eq!(stopped.join().unwrap().still_running, 0);
     assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+/// A connection that has ended has its last words out, although the client is slow to take them.
+#[test]
+fn a_client_that_reads_late_gets_all_that_was_said_before_the_end() {
+    let authority = Authority::new();
+    let (served, export) = serve(known(&authority), Settings::default());
+    fastrand::Rng::with_seed(9).fill(&mut export.bytes()[..LONG]);
+    let folder = authority.folder("client");
+    let mut stream = UnixStream::connect(&served.socket).unwrap();
+    stream.read_exact(&mut [0; wire::GREETING_BYTES]).unwrap();
+    start_tls(&mut stream, FLAGS);
+    let name = ServerName::try_from("localhost").unwrap();
+    let tls = ClientConnection::new(config(folder.path(), true), name).unwrap();
+    let mut stream = StreamOwned::new(tls, stream);
+    stream.write_all(&wire::encode_option(wire::OPT_EXPORT_NAME, b"tank")).unwrap();
+    stream.read_exact(&mut [0; 10]).unwrap();
+    let header = |kind: u16, length: u32| {
+        let mut request = wire::REQUEST_MAGIC.to_be_bytes().to_vec();
+        request.extend_from_slice(&[0; 2]);
+        request.extend_from_slice(&kind.to_be_bytes());
+        request.extend_from_slice(&[0; 16]);
+        request.extend_from_slice(&length.to_be_bytes());
+        request
+    };
+    let requests = [header(wire::CMD_READ, LONG as u32), header(wire::CMD_DISC, 0)].concat();
+    stream.write_all(&requests).unwrap();
+    stream.flush().unwrap();
+    let mut reply = vec![0; 16 + LONG];
+    let (most, last) = reply.split_at_mut(LONG - (300 << 10));
+    stream.read_exact(most).unwrap();
+    // As a rule the connection has said all by now, waits a second for the client to close, and ends.
+    thread::sleep(limits::CLOSE_TIMEOUT + Duration::from_millis(500));
+    stream.read_exact(last).unwrap();
+    assert!(reply[16..] == export.bytes()[..LONG]);
+    assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "and the end, as TLS says it");
 }
 
 #[test]

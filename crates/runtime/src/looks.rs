@@ -40,7 +40,7 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// Something is asked of a member; true if looks begin again because of it, which is the caller's to see to.
+    /// Something is asked of a member, or a word is heard of it; true if looks begin again because of it, which is the caller's to see to.
     pub(crate) fn note_asked(&self) -> bool {
         // Twice a second, nearly all who come find it noted.
         if self.was_asked.load(Ordering::SeqCst) {
@@ -51,7 +51,7 @@ impl Looks {
     }
 
     /// Looks begin again; true if they rested.
-    pub(crate) fn wake(&self) -> bool {
+    fn wake(&self) -> bool {
         self.rests.load(Ordering::SeqCst) && self.rests.swap(false, Ordering::SeqCst)
     }
 

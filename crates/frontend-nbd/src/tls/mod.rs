@@ -26,7 +26,6 @@ mod watch;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -117,10 +116,4 @@ impl Tls {
         let builder = std::thread::Builder::new().name("nbd-tls".into());
         builder.stack_size(limits::STACK_BYTES).spawn(body).is_ok()
     }
-}
-
-/// Two ends of a stream, the second of which is a connection's.
-fn pair() -> io::Result<(UnixStream, OwnedFd)> {
-    let (own, connections) = UnixStream::pair()?;
-    Ok((own, connections.into()))
 }

@@ -23,8 +23,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_keepalive, set_tcp_nodelay};
 use rustls::ServerConnection;
 
+use super::Tls;
 use super::watch::Place;
-use super::{Tls, pair};
 use crate::dealer::Dealer;
 use crate::limits::STOP_PROGRESS_DEADLINE;
 
@@ -104,8 +104,8 @@ fn run(
         return Err(Ended::Gone);
     }
     place.is_in();
-    let (mut inner, connections) = pair()?;
-    dealer.begin(connections, false);
+    let (mut inner, connections) = UnixStream::pair()?;
+    dealer.begin(connections.into(), false);
     inner.set_read_timeout(Some(dealer.shared.settings.handshake_deadline))?;
     // The client has been greeted; no connection is there if it says nothing.
     if inner.read_exact(&mut [0; wire::GREETING_BYTES]).is_err() {
@@ -262,7 +262,7 @@ impl Line {
     }
 }
 
-/// Bytes both ways, the first of them `plain`, until the connection has ended.
+/// Bytes both ways, the first of them `plain`, until the connection has ended and the client has all that it said.
 fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(), Ended> {
     let mut buffer = vec![0; TURN_BYTES];
     // What came with the last of the handshake is here already, and the socket does not tell of it again.
@@ -272,42 +272,50 @@ fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(),
         let has_plain = written < plain.len();
         if is_over && !has_plain && !is_told {
             is_told = true;
-            inner.shutdown(Shutdown::Write)?;
+            // It may have closed by itself, and then reads what it said until the end.
+            let _ = inner.shutdown(Shutdown::Write);
         }
-        let flag =
-            |is_wanted: bool, flag: PollFlags| if is_wanted { flag } else { PollFlags::empty() };
         let has_room = !is_over && plain.len() - written < HELD_BYTES_MAX;
         let waits = line.waits();
+        let flag = |is_wanted, flag| if is_wanted { flag } else { PollFlags::empty() };
         let clients = flag(has_room, PollFlags::IN) | flag(waits, PollFlags::OUT);
-        let connections = flag(!waits, PollFlags::IN) | flag(has_plain, PollFlags::OUT);
+        let inners = flag(!waits, PollFlags::IN) | flag(has_plain, PollFlags::OUT);
         let mut polled = [
             PollFd::from_borrowed_fd(line.client.as_fd(), clients),
-            PollFd::from_borrowed_fd(inner.as_fd(), connections),
+            PollFd::from_borrowed_fd(inner.as_fd(), inners),
         ];
-        match poll(&mut polled, None) {
+        // A socket that nothing is wanted of is left out: that its peer has closed would be told again and again. Something
+        // is wanted of one of them always.
+        let wanted = match (clients.is_empty(), inners.is_empty()) {
+            (true, _) => &mut polled[1..],
+            (_, true) => &mut polled[..1],
+            (false, false) => &mut polled[..],
+        };
+        match poll(wanted, None) {
             Ok(_) => {}
             Err(Errno::INTR) => continue,
             Err(errno) => return Err(errno.into()),
         }
-        let [of_client, of_connection] = polled.map(|one| one.revents());
-        let has_failed = |events: PollFlags| events.intersects(PollFlags::ERR | PollFlags::HUP);
-        if of_client.contains(PollFlags::OUT) || has_failed(of_client) && waits {
+        let [is_client, is_inner] = polled.map(|one| !one.revents().is_empty());
+        // Whatever was told of a socket, to use it says what it is.
+        if is_client && waits {
             line.flush()?;
         }
-        if has_room && (of_client.contains(PollFlags::IN) || has_failed(of_client)) {
+        if is_client && has_room {
             is_over |= line.receive(&mut plain)?;
-        } else if is_over && has_failed(of_client) {
-            // It has gone altogether: nothing that the connection says reaches it.
-            return Ok(());
         }
-        if written < plain.len() {
-            written += some(inner.write(&plain[written..]))?;
+        if (is_inner || is_client) && written < plain.len() {
+            match some(inner.write(&plain[written..])) {
+                Ok(length) => written += length,
+                // The connection hears nothing more, and may have said something that the client has not taken yet.
+                Err(_) => (is_over, written) = (true, plain.len()),
+            }
             if written == plain.len() {
                 plain.clear();
                 written = 0;
             }
         }
-        if !waits && (of_connection.contains(PollFlags::IN) || has_failed(of_connection)) {
+        if is_inner && !waits {
             match inner.read(&mut buffer) {
                 Ok(0) => return line.close(),
                 read => {
@@ -315,8 +323,6 @@ fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(),
                     line.send(&buffer[..length])?;
                 }
             }
-        } else if has_failed(of_connection) {
-            return line.close();
         }
     }
 }

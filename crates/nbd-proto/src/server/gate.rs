@@ -202,14 +202,7 @@ impl TlsGate {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn option(option: u32, data: &[u8]) -> Vec<u8> {
-        let mut bytes = wire::OPTION_MAGIC.to_be_bytes().to_vec();
-        bytes.extend_from_slice(&option.to_be_bytes());
-        bytes.extend_from_slice(&u32::try_from(data.len()).expect("short").to_be_bytes());
-        bytes.extend_from_slice(data);
-        bytes
-    }
+    use crate::wire::encode_option;
 
     fn flags(flags: u16) -> Vec<u8> {
         u32::from(flags).to_be_bytes().to_vec()
@@ -242,10 +235,10 @@ mod tests {
     fn tls_begins_behind_starttls_and_all_else_is_told_to_use_it() {
         let client = [
             flags(BOTH),
-            option(wire::OPT_LIST, &[]),
-            option(wire::OPT_GO, &[7; 5000]),
-            option(wire::OPT_STARTTLS, b"x"),
-            option(wire::OPT_STARTTLS, &[]),
+            encode_option(wire::OPT_LIST, &[]),
+            encode_option(wire::OPT_GO, &[7; 5000]),
+            encode_option(wire::OPT_STARTTLS, b"x"),
+            encode_option(wire::OPT_STARTTLS, &[]),
             b"\x16\x03\x01".to_vec(),
         ];
         let (events, left) = heard(true, &client.concat(), usize::MAX);
@@ -259,10 +252,18 @@ mod tests {
     #[test]
     fn a_gate_hears_the_same_however_bytes_are_cut() {
         let clients = [
-            [flags(BOTH), option(wire::OPT_LIST, b"abc"), option(wire::OPT_STARTTLS, &[])],
-            [flags(BOTH), option(wire::OPT_GO, b"abc"), option(wire::OPT_ABORT, b"bye")],
-            [flags(0), option(wire::OPT_STARTTLS, &[]), Vec::new()],
-            [flags(BOTH), option(wire::OPT_EXPORT_NAME, b"tank"), Vec::new()],
+            [
+                flags(BOTH),
+                encode_option(wire::OPT_LIST, b"abc"),
+                encode_option(wire::OPT_STARTTLS, &[]),
+            ],
+            [
+                flags(BOTH),
+                encode_option(wire::OPT_GO, b"abc"),
+                encode_option(wire::OPT_ABORT, b"bye"),
+            ],
+            [flags(0), encode_option(wire::OPT_STARTTLS, &[]), Vec::new()],
+            [flags(BOTH), encode_option(wire::OPT_EXPORT_NAME, b"tank"), Vec::new()],
             [flags(1 << 9), Vec::new(), Vec::new()],
             [flags(BOTH), vec![0; 16], Vec::new()],
         ];
@@ -278,19 +279,19 @@ mod tests {
 
     #[test]
     fn where_tls_may_be_used_the_first_option_decides() {
-        let go = option(wire::OPT_GO, b"data");
+        let go = encode_option(wire::OPT_GO, b"data");
         let (events, left) = heard(false, &[flags(BOTH), go.clone()].concat(), usize::MAX);
         let header = go.get(..16).expect("a header");
         assert_eq!(events, [GateEvent::Plain([&flags(BOTH), header].concat())]);
         assert_eq!(left, 4, "the session takes the data itself");
-        let bytes = [flags(BOTH), option(wire::OPT_STARTTLS, b"x"), go].concat();
+        let bytes = [flags(BOTH), encode_option(wire::OPT_STARTTLS, b"x"), go].concat();
         let (events, _) = heard(false, &bytes, usize::MAX);
         assert_eq!(kinds(&events), [wire::REP_ERR_INVALID, wire::REP_ERR_TLS_REQD]);
     }
 
     #[test]
     fn a_client_that_never_asks_for_tls_is_cut_off() {
-        let options = (0..50).flat_map(|_| option(wire::OPT_LIST, &[]));
+        let options = (0..50).flat_map(|_| encode_option(wire::OPT_LIST, &[]));
         let bytes: Vec<u8> = flags(BOTH).into_iter().chain(options).collect();
         let (events, _) = heard(true, &bytes, 7);
         assert_eq!(events.last(), Some(&GateEvent::Close(CloseReason::TooManyOptions)));
