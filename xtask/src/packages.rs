@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Clients, the kernel with md and what boots it, ext4 and what cuts its power, the language of two tests' helpers, a client of HTTP, ISA-L to
-/// compare parity with, the compiler of libFuzzer, what runs alerts (promtool),
+/// Clients, the kernel with md and what boots it, ext4 and what cuts its power, the language of two tests' helpers, a client of HTTP, what mounts
+/// for users (fusermount3), ISA-L to compare parity with, the compiler of libFuzzer, what runs alerts (promtool),
 /// and a browser for the page.
-const NEEDED: [&str; 18] = [
+const NEEDED: [&str; 19] = [
     "qemu-system-x86",
     "qemu-utils",
     "qemu-block-extra",
@@ -20,6 +20,7 @@ const NEEDED: [&str; 18] = [
     "fio",
     "libnbd-bin",
     "nbdkit",
+    "fuse3",
     "busybox-static",
     "cpio",
     "curl",

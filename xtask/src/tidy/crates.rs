@@ -30,11 +30,12 @@ const PURE_REGISTRY: &[&str] =
     &["thiserror", "zerocopy", "crc32c", "rangemap", "slotmap", "smallvec"];
 /// Crates that a dev-dependency may always name: the pure ones, and what a test asks of the machine before it asks anything
 /// else of the world.
-const FOR_TESTS: [&str; 10] = [
+const FOR_TESTS: [&str; 11] = [
     "braid-hooks",
     "braid-geometry",
     "braid-parity",
     "braid-nbd-proto",
+    "braid-fuse-proto",
     "braid-ondisk",
     "braid-assembly",
     "braid-elevator",
@@ -47,7 +48,7 @@ const FOR_TESTS: [&str; 10] = [
 const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
 const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-telling"];
 
-const ROWS: [Row; 27] = [
+const ROWS: [Row; 29] = [
     // Nothing without the simulator's cfg, hence allowed at the very bottom.
     Row { name: "braid-hooks", workspace: &[], registry: &[] },
     // Nothing but an instruction that has no effect.
@@ -55,6 +56,7 @@ const ROWS: [Row; 27] = [
     Row { name: "braid-geometry", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-parity", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-nbd-proto", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
+    Row { name: "braid-fuse-proto", workspace: &[], registry: PURE_REGISTRY },
     Row { name: "braid-elevator", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-pace", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
     Row {
@@ -138,6 +140,12 @@ const ROWS: [Row; 27] = [
     Row {
         name: "braid-frontend-nbd",
         workspace: &["braid-nbd-proto", "braid-ring", "braid-sync"],
+        registry: ANY,
+    },
+    // The array is what it serves; nothing of it is known but how to ask.
+    Row {
+        name: "braid-frontend-fuse",
+        workspace: &["braid-fuse-proto", "braid-ring", "braid-runtime"],
         registry: ANY,
     },
     // Knows values and HTTP; what it tells is given to it.

@@ -1,0 +1,302 @@
+//! Messages by /dev/fuse: a thread that reads them, and answers from whatever thread ends what was asked.
+//!
+//! A message is received into three runs of memory at once: its head, then memory as long as the last write was, then
+//! memory for the longest one. A write that is as long as the one before lies in the second run alone, aligned, and
+//! goes to the array as it is; any other is copied together once, and says how long the next is expected to be.
+//!
+//! ```text
+//!   readv ──► │ head, arguments │ expected │ rest │ ──► decide ──► Answer ──────────────────────► write
+//!                80 bytes         a payload   1 MiB          └──► submit ┄┄► receive, any thread ──► writev
+//! ```
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use braid_fuse_proto::limits::{MESSAGE_BYTES_MAX, WRITE_HEAD_BYTES};
+use braid_fuse_proto::wire::{InHeader, opcode};
+use braid_fuse_proto::{Agreed, Errno, Head, Reply, Step, Wishes};
+use braid_ring::{NoMemory, Payload};
+use braid_runtime::{Outcome, Receiver, VolumeOperation};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno as SystemErrno;
+use slab::Slab;
+
+use crate::gate::Gate;
+use crate::limits::{EXPECTED_BYTES_MIN, PAYLOAD_BYTES_MAX};
+use crate::rings::Rings;
+use crate::session::{Asked, Session, What, add, held_by, operation_of};
+
+/// Bytes of a message before its arguments.
+const HEADER_BYTES: usize = size_of::<InHeader>();
+
+/// See the module.
+pub(crate) struct Device {
+    pub(crate) session: Arc<Session>,
+    descriptor: Arc<OwnedFd>,
+    wishes: Wishes,
+    waiting: Mutex<Slab<Asked>>,
+    pub(crate) gate: Arc<Gate>,
+    /// Written to when the reader is to end.
+    end: OwnedFd,
+    /// What was agreed on, once it was.
+    begun: Mutex<Option<Agreed>>,
+    begins: Condvar,
+    /// The kernel has let go of the file system.
+    gone: AtomicBool,
+    /// We are about to let go of it ourselves.
+    ending: AtomicBool,
+    /// Used from when both ends have agreed on it.
+    rings: Mutex<Option<Rings>>,
+}
+
+impl Device {
+    pub(crate) fn new(
+        session: Arc<Session>,
+        (descriptor, end): (Arc<OwnedFd>, OwnedFd),
+        (wishes, gate, rings): (Wishes, Arc<Gate>, Option<Rings>),
+    ) -> Self {
+        Self {
+            session,
+            descriptor,
+            wishes,
+            waiting: Mutex::default(),
+            gate,
+            end,
+            begun: Mutex::new(None),
+            begins: Condvar::new(),
+            gone: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+            rings: Mutex::new(rings),
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Slab<Asked>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the kernel has let go of the file system.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
+    }
+
+    /// Whether it is being unmounted from here.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::SeqCst)
+    }
+
+    /// It is about to be.
+    pub(crate) fn note_ending(&self) {
+        self.ending.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits for the first request to be answered; what was agreed on, if it was.
+    pub(crate) fn wait_for_begin(&self, limit: Duration) -> Option<Agreed> {
+        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.begins.wait_timeout_while(begun, limit, |begun| begun.is_none());
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Has the reader end.
+    pub(crate) fn end(&self) {
+        self.gate.close();
+        // It can be written to: nobody else does.
+        let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
+    }
+
+    /// Ends the threads of rings; nothing is answered by them any more.
+    pub(crate) fn end_rings(&self) {
+        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(rings);
+    }
+
+    /// Gives an answer to the kernel. One that is not wanted any more is not missed.
+    fn send(&self, reply: &Reply, payload: Option<&Payload>) {
+        let result = match payload {
+            Some(payload) => {
+                let parts = [IoSlice::new(reply.bytes()), IoSlice::new(payload)];
+                rustix::io::writev(&*self.descriptor, &parts)
+            }
+            None => rustix::io::write(&*self.descriptor, reply.bytes()),
+        };
+        match result {
+            Ok(_) | Err(SystemErrno::NOENT | SystemErrno::NODEV | SystemErrno::NOTCONN) => {}
+            Err(errno) => {
+                tracing::warn!(target: "braid_frontend_fuse", %errno, "the kernel refused an answer");
+            }
+        }
+    }
+
+    fn submit(self: &Arc<Self>, asked: Asked, operation: VolumeOperation) {
+        self.gate.enter(asked.held_bytes);
+        let token = self.waiting().insert(asked) as u64;
+        let receiver: Arc<dyn Receiver> = Arc::<Self>::clone(self);
+        self.session.disk.submit(operation, receiver, token);
+    }
+}
+
+impl Receiver for Device {
+    fn receive(self: Arc<Self>, token: u64, outcome: Outcome) {
+        let place = usize::try_from(token).expect("one of our tokens");
+        let asked = self.waiting().remove(place);
+        let (reply, payload) = self.session.answer(&asked, outcome);
+        self.send(&reply, payload.as_ref());
+        drop(payload);
+        self.gate.leave(asked.held_bytes);
+    }
+}
+
+/// The thread that reads messages.
+pub(crate) struct Reader {
+    device: Arc<Device>,
+    head: [u8; MESSAGE_BYTES_MAX],
+    expected: Payload,
+    rest: Payload,
+}
+
+/// What came of looking for a message.
+enum Received {
+    Message(usize),
+    Nothing,
+    Gone,
+}
+
+impl Reader {
+    pub(crate) fn new(device: Arc<Device>) -> Result<Self, NoMemory> {
+        let expected = Payload::try_for_overwriting(EXPECTED_BYTES_MIN)?;
+        let rest = Payload::try_for_overwriting(PAYLOAD_BYTES_MAX)?;
+        Ok(Self { device, head: [0; MESSAGE_BYTES_MAX], expected, rest })
+    }
+
+    /// Until it is told to end, or the kernel lets go.
+    pub(crate) fn run(mut self) {
+        while self.device.gate.wait_for(PAYLOAD_BYTES_MAX) {
+            match self.receive() {
+                Received::Message(bytes) => self.handle(bytes),
+                Received::Nothing => self.wait(),
+                Received::Gone => {
+                    self.device.gone.store(true, Ordering::SeqCst);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits for a message, or to be told to end.
+    fn wait(&self) {
+        let Device { descriptor, end, .. } = &*self.device;
+        let mut descriptors =
+            [PollFd::new(&**descriptor, PollFlags::IN), PollFd::new(end, PollFlags::IN)];
+        // Whatever it says, both are looked at next.
+        let _ = poll(&mut descriptors, None);
+    }
+
+    fn receive(&mut self) -> Received {
+        let mut parts = [
+            IoSliceMut::new(&mut self.head[..WRITE_HEAD_BYTES]),
+            IoSliceMut::new(&mut self.expected),
+            IoSliceMut::new(&mut self.rest),
+        ];
+        match rustix::io::readv(&*self.device.descriptor, &mut parts) {
+            Ok(0) => Received::Gone,
+            Ok(bytes) => Received::Message(bytes),
+            // The last one: it was taken back while it was being handed over.
+            Err(SystemErrno::AGAIN | SystemErrno::INTR | SystemErrno::NOENT) => Received::Nothing,
+            Err(errno) => {
+                tracing::debug!(target: "braid_frontend_fuse", %errno, "no more messages");
+                Received::Gone
+            }
+        }
+    }
+
+    fn handle(&mut self, bytes: usize) {
+        let in_head = bytes.min(WRITE_HEAD_BYTES);
+        let head = match Head::parse(&self.head[..in_head], bytes) {
+            Ok(head) => head,
+            Err(error) => {
+                tracing::error!(target: "braid_frontend_fuse", %error, "not a message");
+                return;
+            }
+        };
+        let behind = bytes - in_head;
+        let is_write = head.opcode == opcode::WRITE;
+        let arguments = if is_write { HEADER_BYTES..in_head } else { self.join(in_head, behind) };
+        let payload_bytes = if is_write { behind } else { 0 };
+        let device = Arc::clone(&self.device);
+        let arguments = (&self.head[arguments], payload_bytes);
+        let step = device.session.decide(&head, arguments, device.wishes);
+        if let Step::Write { offset, length, durable } = step {
+            return self.write(head.unique, (offset, length, durable));
+        }
+        match step {
+            Step::Answer(reply) => device.send(&reply, None),
+            Step::Begin(reply, agreed) => self.begin(&reply, agreed),
+            step => match operation_of(&step) {
+                Some(Ok((operation, what))) => {
+                    let held_bytes = held_by(&operation);
+                    let asked = Asked { unique: head.unique, what, held_bytes };
+                    device.submit(asked, operation);
+                }
+                Some(Err(errno)) => device.send(&Reply::failed(head.unique, errno), None),
+                None => {}
+            },
+        }
+    }
+
+    /// Brings arguments together that are longer than a write's; where they are.
+    fn join(&mut self, in_head: usize, behind: usize) -> std::ops::Range<usize> {
+        let more = behind.min(MESSAGE_BYTES_MAX - in_head).min(self.expected.len());
+        self.head[in_head..in_head + more].copy_from_slice(&self.expected[..more]);
+        HEADER_BYTES.min(in_head)..in_head + more
+    }
+
+    fn begin(&self, reply: &Reply, agreed: Agreed) {
+        self.device.send(reply, None);
+        let rings = self.device.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rings) = rings.as_ref().filter(|_| agreed.over_rings) {
+            rings.register();
+        }
+        drop(rings);
+        *self.device.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(agreed);
+        self.device.begins.notify_all();
+    }
+
+    fn write(&mut self, unique: u64, (offset, length, durable): (u64, u32, bool)) {
+        match self.take(length as usize) {
+            Ok(payload) => {
+                let operation = VolumeOperation::Write { offset, payload, durable };
+                let held_bytes = held_by(&operation);
+                let asked = Asked { unique, what: What::Write { length }, held_bytes };
+                self.device.submit(asked, operation);
+            }
+            Err(NoMemory { .. }) => {
+                self.device.send(&Reply::failed(unique, Errno::NoMemory), None);
+            }
+        }
+    }
+
+    /// The payload of the write that was received.
+    fn take(&mut self, bytes: usize) -> Result<Payload, NoMemory> {
+        let is_as_expected = bytes <= self.expected.len()
+            && Payload::capacity_for(bytes) == Payload::capacity_for(self.expected.len());
+        if is_as_expected {
+            let next = Payload::try_for_overwriting(self.expected.len())?;
+            let mut payload = std::mem::replace(&mut self.expected, next);
+            payload.truncate(bytes);
+            return Ok(payload);
+        }
+        let mut payload = Payload::try_for_overwriting(bytes)?;
+        let (first, second) = payload.split_at_mut(bytes.min(self.expected.len()));
+        first.copy_from_slice(&self.expected[..first.len()]);
+        second.copy_from_slice(&self.rest[..second.len()]);
+        add(&self.device.session.counters.bytes_copied, bytes);
+        let expected = bytes.max(EXPECTED_BYTES_MIN);
+        // Without memory it is as long as it was, and the next one is copied as well.
+        if let Ok(next) = Payload::try_for_overwriting(expected) {
+            self.expected = next;
+        }
+        Ok(payload)
+    }
+}

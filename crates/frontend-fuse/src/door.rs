@@ -1,0 +1,246 @@
+//! The crate's face: an array becomes a file, and stops being one.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, SystemTime};
+
+use braid_fuse_proto::limits::REQUEST_BYTES_MAX;
+use braid_fuse_proto::{File, Owner, Wishes};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::{getegid, geteuid};
+
+use crate::device::{Device, Reader};
+use crate::disk::Disk;
+use crate::gate::Gate;
+use crate::limits::{HELPER_DEADLINE, IN_FLIGHT_BYTES_MAX, STACK_BYTES};
+use crate::mount::{self, How, MountError};
+use crate::place::Place;
+use crate::rings::{self, Rings};
+use crate::session::Session;
+
+/// Why a door cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Mounting failed.
+    #[error("{} cannot be mounted", path.display())]
+    Mount {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: MountError,
+    },
+    /// The kernel says nothing, or something that is not understood.
+    #[error("the kernel's FUSE is too old, or does not answer")]
+    NotBegun,
+    /// The system refused something else.
+    #[error("{call} failed")]
+    System {
+        /// What was called.
+        call: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// Programs had the file open still; they get errors from now on.
+    pub was_in_use: bool,
+    /// Requests that had not ended within the deadline.
+    pub unanswered: usize,
+}
+
+/// What has been counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests of the kernel's.
+    pub requests: u64,
+    /// Bytes that programs have read.
+    pub bytes_read: u64,
+    /// Bytes that they have written.
+    pub bytes_written: u64,
+    /// Of those, what was copied between the kernel's memory and the array's.
+    pub bytes_copied: u64,
+    /// Requests that failed in the array.
+    pub errors: u64,
+    /// Payload bytes in flight now.
+    pub bytes_in_flight: u64,
+}
+
+/// A file that is an array. It is unmounted when this is dropped.
+pub struct Door {
+    device: Arc<Device>,
+    place: Place,
+    reader: Option<JoinHandle<()>>,
+    over_rings: bool,
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Door").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+/// Reads what a door has counted, for as long as there is one.
+#[derive(Clone)]
+pub struct Meter(Weak<Device>);
+
+impl std::fmt::Debug for Meter {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Meter").field(&self.counts()).finish()
+    }
+}
+
+impl Meter {
+    /// What has been counted.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.0.upgrade().map(|device| counts(&device)).unwrap_or_default()
+    }
+}
+
+fn counts(device: &Device) -> Counts {
+    let counters = &device.session.counters;
+    let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    Counts {
+        requests: read(&counters.requests),
+        bytes_read: read(&counters.bytes_read),
+        bytes_written: read(&counters.bytes_written),
+        bytes_copied: read(&counters.bytes_copied),
+        errors: read(&counters.errors),
+        bytes_in_flight: device.gate.held_bytes() as u64,
+    }
+}
+
+impl Door {
+    /// Mounts `disk` on `place`, and serves it. `on_gone` is called if somebody else unmounts it.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; nothing is mounted then.
+    pub fn open(
+        place: Place,
+        disk: Arc<dyn Disk>,
+        on_gone: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, OpenError> {
+        let owner = Owner { uid: geteuid().as_raw(), gid: getegid().as_raw() };
+        let read_only = disk.is_read_only();
+        let file = File::new(disk.size_bytes(), read_only, owner, SystemTime::now());
+        let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let end = end.map_err(|errno| failed("eventfd", errno.into()))?;
+        let mounted = mount::mount(place.path(), (file.mode(), read_only));
+        let descriptor = mounted
+            .map_err(|source| OpenError::Mount { path: place.path().to_path_buf(), source })?;
+        let descriptor = Arc::new(descriptor);
+        let (session, gate) =
+            (Arc::new(Session::new(disk, file)), Arc::new(Gate::new(IN_FLIGHT_BYTES_MAX)));
+        let mut wishes = Wishes { over_rings: true, request_bytes_max: REQUEST_BYTES_MAX };
+        let rings = by_rings(&descriptor, (&session, &gate), wishes);
+        wishes.over_rings = rings.is_some();
+        let way = (wishes, gate, rings);
+        let device = Arc::new(Device::new(session, (descriptor, end), way));
+        // From here on it is unmounted when it is dropped.
+        let mut door = Self { device, place, reader: None, over_rings: false };
+        door.start(on_gone)?;
+        let agreed = door.device.wait_for_begin(HELPER_DEADLINE).ok_or(OpenError::NotBegun)?;
+        door.over_rings = agreed.over_rings;
+        Ok(door)
+    }
+
+    fn start(&mut self, on_gone: impl FnOnce() + Send + 'static) -> Result<(), OpenError> {
+        let device = Arc::clone(&self.device);
+        let reader = Reader::new(Arc::clone(&device))
+            .map_err(|error| failed("taking memory", std::io::Error::other(error)))?;
+        let builder = Builder::new().name("braid-fuse".into()).stack_size(STACK_BYTES);
+        let spawned = builder.spawn(move || {
+            reader.run();
+            if device.is_gone() && !device.is_ending() {
+                on_gone();
+            }
+        });
+        self.reader = Some(spawned.map_err(|error| failed("starting a thread", error))?);
+        Ok(())
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.place.path()
+    }
+
+    /// Whether requests come by io_uring.
+    #[must_use]
+    pub fn is_over_rings(&self) -> bool {
+        self.over_rings
+    }
+
+    /// Reads what it has counted.
+    #[must_use]
+    pub fn meter(&self) -> Meter {
+        Meter(Arc::downgrade(&self.device))
+    }
+
+    /// Unmounts it, and waits for what was asked for, but no longer than so.
+    ///
+    /// Programs that have it open keep a file that answers everything with an error.
+    #[must_use]
+    pub fn close(mut self, deadline: Duration) -> Closed {
+        self.end(deadline)
+    }
+
+    fn end(&mut self, deadline: Duration) -> Closed {
+        self.device.note_ending();
+        let was_in_use = !self.device.is_gone() && self.unmount();
+        self.device.end();
+        if let Some(reader) = self.reader.take()
+            && reader.join().is_err()
+        {
+            tracing::error!(target: "braid_frontend_fuse", "the reader of messages has panicked");
+        }
+        let unanswered = self.device.gate.wait_for_none(deadline);
+        self.device.end_rings();
+        Closed { was_in_use, unanswered }
+    }
+
+    /// Takes the mount away, which is still read from; whether somebody uses it.
+    fn unmount(&self) -> bool {
+        let path = self.place.path();
+        let unused = mount::unmount(path, How::Unused);
+        let Err(error) = unused else { return false };
+        if let Err(again) = mount::unmount(path, How::Detached) {
+            tracing::error!(target: "braid_frontend_fuse", %error, %again, "it cannot be unmounted");
+        }
+        true
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        if self.reader.is_some() || !self.device.is_ending() {
+            self.end(Duration::ZERO);
+        }
+    }
+}
+
+/// What requests by io_uring need, where the kernel has them and there is room; without it they come by /dev/fuse.
+fn by_rings(
+    device: &Arc<OwnedFd>,
+    shared: (&Arc<Session>, &Arc<Gate>),
+    wishes: Wishes,
+) -> Option<Rings> {
+    if !rings::are_allowed() {
+        return None;
+    }
+    let prepared = Rings::prepare(device, shared, wishes);
+    let unfit = |error: &std::io::Error| {
+        tracing::warn!(target: "braid_frontend_fuse", %error, "no io_uring for FUSE; requests come by /dev/fuse");
+    };
+    prepared.inspect_err(unfit).ok()
+}
+
+fn failed(call: &'static str, source: std::io::Error) -> OpenError {
+    OpenError::System { call, source }
+}

@@ -1,0 +1,110 @@
+//! Memory of requests in flight, counted: who takes more messages in waits here.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes that are out, and requests.
+#[derive(Debug, Default)]
+struct Held {
+    bytes: usize,
+    requests: usize,
+    is_closed: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    bytes_max: usize,
+    held: Mutex<Held>,
+    changed: Condvar,
+}
+
+impl Gate {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, held: Mutex::default(), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until so many more bytes would fit, or nothing is taken in any more; whether they do.
+    pub(crate) fn wait_for(&self, bytes: usize) -> bool {
+        let is_full = |held: &mut Held| !held.is_closed && held.bytes + bytes > self.bytes_max;
+        let held = self.changed.wait_while(self.lock(), is_full);
+        !held.unwrap_or_else(PoisonError::into_inner).is_closed
+    }
+
+    /// One more request holds so many bytes.
+    pub(crate) fn enter(&self, bytes: usize) {
+        let mut held = self.lock();
+        held.bytes += bytes;
+        held.requests += 1;
+    }
+
+    /// One has ended.
+    pub(crate) fn leave(&self, bytes: usize) {
+        let mut held = self.lock();
+        held.bytes -= bytes;
+        held.requests -= 1;
+        drop(held);
+        // One waits for bytes, and one for the last request.
+        self.changed.notify_all();
+    }
+
+    /// Bytes that are out.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    /// Takes nothing in any more.
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until no request is out, but no longer than so; how many are.
+    pub(crate) fn wait_for_none(&self, limit: Duration) -> usize {
+        let until = Instant::now() + limit;
+        let mut held = self.lock();
+        while held.requests > 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.changed.wait_timeout(held, left);
+            held = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        held.requests
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_fit_waits_for_one_that_leaves() {
+        let gate = Gate::new(100);
+        gate.enter(80);
+        assert!(gate.wait_for(20));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| gate.wait_for(21));
+            gate.leave(80);
+            assert!(waiting.join().expect("no panic"));
+        });
+        assert_eq!(gate.wait_for_none(Duration::ZERO), 0);
+    }
+
+    #[test]
+    fn a_closed_gate_holds_nobody() {
+        let gate = Gate::new(100);
+        gate.enter(100);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| gate.wait_for(1));
+            gate.close();
+            assert!(!waiting.join().expect("no panic"));
+        });
+        assert_eq!(gate.wait_for_none(Duration::from_millis(1)), 1);
+    }
+}

@@ -1,0 +1,209 @@
+//! Is a path fit to be mounted on?
+//!
+//! It is a file that holds nothing, or nothing is there yet; and nothing is mounted on it. What a server of ours that was
+//! killed has left there is taken away: the kernel answers for it that the transport endpoint is not connected.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::mount::{self, MountError};
+use crate::table::{self, KIND, Mounted};
+
+/// Why a path is not.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// It is a folder.
+    #[error("{} is a folder", .0.display())]
+    Folder(PathBuf),
+    /// It is a device, a socket or the like.
+    #[error("{} is neither a file nor free", .0.display())]
+    NoFile(PathBuf),
+    /// It holds something, which would be hidden.
+    #[error("{} holds {bytes} bytes, which would be hidden", path.display())]
+    HoldsData {
+        /// The path.
+        path: PathBuf,
+        /// How many.
+        bytes: u64,
+    },
+    /// Something is mounted there.
+    #[error("{} is in use: a file system ({kind}) is mounted on it", path.display())]
+    Taken {
+        /// The path.
+        path: PathBuf,
+        /// What kind of file system.
+        kind: String,
+    },
+    /// What a killed server left there cannot be taken away.
+    #[error("what a killed server left on {} cannot be unmounted", path.display())]
+    Stale {
+        /// The path.
+        path: PathBuf,
+        /// Why not.
+        source: MountError,
+    },
+    /// The system refuses to look, or to make it.
+    #[error("{} cannot be used", path.display())]
+    System {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A path that is fit. When this is dropped a file that was made for it goes.
+#[derive(Debug)]
+pub struct Place {
+    path: PathBuf,
+    is_made: bool,
+    was_stale: bool,
+}
+
+impl Place {
+    /// Looks at a path, makes it an empty file if nothing is there, and frees it of what a killed server left.
+    ///
+    /// # Errors
+    /// It is not fit; nothing was changed.
+    pub fn take(path: &Path) -> Result<Self, PlaceError> {
+        let path = without_links(path).map_err(|source| failed(path, source))?;
+        let was_stale = free(&path)?;
+        match std::fs::symlink_metadata(&path) {
+            Ok(metadata) => check(&path, &metadata)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                make(&path).map_err(|source| failed(&path, source))?;
+                return Ok(Self { path, is_made: true, was_stale });
+            }
+            Err(source) => return Err(failed(&path, source)),
+        }
+        Ok(Self { path, is_made: false, was_stale })
+    }
+
+    /// Where it is, without links.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether a killed server had left its mount there.
+    #[must_use]
+    pub fn was_stale(&self) -> bool {
+        self.was_stale
+    }
+}
+
+impl Drop for Place {
+    /// Takes the file away again, if it was made here and is as it was.
+    fn drop(&mut self) {
+        let is_empty = || std::fs::metadata(&self.path).is_ok_and(|file| file.len() == 0);
+        if self.is_made && is_empty() {
+            // Somebody else may have been faster, and an empty file is no harm.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn failed(path: &Path, source: io::Error) -> PlaceError {
+    PlaceError::System { path: path.to_path_buf(), source }
+}
+
+/// The path as the list of mounts has it. The last part is only followed where it can be: it need not be there, and where
+/// a killed server's mount is nothing can be asked of it.
+fn without_links(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    let is_link = std::fs::symlink_metadata(&path).is_ok_and(|file| file.is_symlink());
+    if is_link {
+        return path.canonicalize();
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) => Ok(folder.canonicalize()?.join(name)),
+        _ => Ok(path),
+    }
+}
+
+/// Takes stale mounts of ours away; whether there were some.
+fn free(path: &Path) -> Result<bool, PlaceError> {
+    let mut was_stale = false;
+    loop {
+        let mounted = table::at(path).map_err(|source| failed(path, source))?;
+        let Some(Mounted { kind, .. }) = mounted else { return Ok(was_stale) };
+        let is_ours = kind == KIND;
+        if !is_ours || !is_disconnected(path) {
+            let kind = kind.to_string_lossy().into_owned();
+            return Err(PlaceError::Taken { path: path.to_path_buf(), kind });
+        }
+        let freed = mount::unmount(path, mount::How::Detached);
+        freed.map_err(|source| PlaceError::Stale { path: path.to_path_buf(), source })?;
+        was_stale = true;
+    }
+}
+
+/// Whether the server behind a mount is gone.
+fn is_disconnected(path: &Path) -> bool {
+    let code = Errno::NOTCONN.raw_os_error();
+    std::fs::metadata(path).is_err_and(|error| error.raw_os_error() == Some(code))
+}
+
+fn check(path: &Path, metadata: &Metadata) -> Result<(), PlaceError> {
+    let path = path.to_path_buf();
+    match metadata {
+        metadata if metadata.is_dir() => Err(PlaceError::Folder(path)),
+        metadata if !metadata.is_file() => Err(PlaceError::NoFile(path)),
+        metadata if metadata.len() > 0 => {
+            Err(PlaceError::HoldsData { path, bytes: metadata.len() })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn make(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_fit_or_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let within = |name: &str| folder.path().join(name);
+        let place = Place::take(&within("new")).expect("nothing is there");
+        assert!(place.is_made && !place.was_stale());
+        assert_eq!(std::fs::metadata(place.path()).expect("it is made").len(), 0);
+        drop(place);
+        assert!(!within("new").exists());
+
+        std::fs::write(within("empty"), b"").expect("a file");
+        let place = Place::take(&within("empty")).expect("it holds nothing");
+        drop(place);
+        assert!(within("empty").exists(), "it is not ours");
+
+        std::fs::write(within("full"), b"abc").expect("a file");
+        let full = Place::take(&within("full")).expect_err("it holds something");
+        assert!(matches!(full, PlaceError::HoldsData { bytes: 3, .. }), "{full:?}");
+        assert!(matches!(Place::take(folder.path()), Err(PlaceError::Folder(_))));
+        assert!(matches!(Place::take(Path::new("/dev/null")), Err(PlaceError::NoFile(_))));
+        assert!(matches!(Place::take(Path::new("/")), Err(PlaceError::Taken { .. })));
+        let none = Place::take(&within("no/folder"));
+        assert!(matches!(none, Err(PlaceError::System { .. })), "{none:?}");
+
+        std::os::unix::fs::symlink(within("empty"), within("link")).expect("a link");
+        let place = Place::take(&within("link")).expect("it leads to one that is fit");
+        assert_eq!(place.path().file_name(), within("empty").file_name());
+    }
+
+    #[test]
+    fn what_was_filled_meanwhile_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = Place::take(&folder.path().join("new")).expect("nothing is there");
+        let path = place.path().to_path_buf();
+        std::fs::write(&path, b"abc").expect("a file");
+        drop(place);
+        assert!(path.exists());
+    }
+}

@@ -1,0 +1,199 @@
+//! Commands for the kernel, and the memory that they name: the one place of this crate that deals in addresses.
+//!
+//! A queue of the kernel's has entries, each with two runs of memory that are told once, when it is registered: beside
+//! the request, and its payload. From then on the kernel writes into them whenever a command of that entry is out, and at
+//! no other time; so they are lent to it with the command, and cannot be touched until its end was reaped.
+//!
+//! Invariants
+//! - Memory of an entry whose command is out is not reached from here: asserted in `of_idle`.
+//! - Memory that may be written still when a queue is dropped is kept for ever, in [`KEPT`].
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Mutex;
+
+use braid_fuse_proto::wire::{RING_COMMIT_AND_FETCH, RING_REGISTER, RingCommand, RingHeader};
+use braid_ring::{NoMemory, Payload};
+use io_uring::{IoUring, cqueue, opcode, squeue, types::Fd};
+use rustix::io::Errno;
+
+/// What a command about no entry is called.
+const BELL: u64 = u64::MAX;
+
+/// Bytes of a command in its entry of the submission queue.
+const COMMAND_BYTES: usize = 80;
+
+/// Where the number of vectors stands in an entry of the submission queue (`len` of `struct io_uring_sqe`).
+const LENGTH_AT: usize = 24;
+
+/// Memory of entries that the kernel may still write.
+static KEPT: Mutex<Vec<Vec<Entry>>> = Mutex::new(Vec::new());
+
+/// One entry: its memory, and whether the kernel has it.
+struct Entry {
+    header: Payload,
+    payload: Payload,
+    vectors: Box<[libc::iovec; 2]>,
+    is_out: bool,
+}
+
+// SAFETY: the vectors point into payloads that the entry owns, wherever it is moved.
+#[allow(unsafe_code)]
+unsafe impl Send for Entry {}
+
+impl Entry {
+    fn new(payload_bytes: usize) -> Result<Self, NoMemory> {
+        let header = Payload::try_zeroed(size_of::<RingHeader>())?;
+        let payload = Payload::try_zeroed(payload_bytes)?;
+        let vector = |run: &Payload| libc::iovec {
+            iov_base: run.as_non_null().as_ptr().cast(),
+            iov_len: run.len(),
+        };
+        let vectors = Box::new([vector(&header), vector(&payload)]);
+        Ok(Self { header, payload, vectors, is_out: false })
+    }
+}
+
+/// What has ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// Somebody has left something for this queue; whether that is heard of again.
+    Bell { is_heard_again: bool },
+    /// The command of an entry.
+    Entry { index: usize, result: io::Result<()> },
+}
+
+/// A ring, and the entries of one queue of the kernel's.
+pub(super) struct Commands {
+    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    entries: Vec<Entry>,
+    number: u16,
+    device: i32,
+}
+
+impl Commands {
+    /// A ring with memory for so many entries, of queue `number` of the connection behind `device`, which stays open for
+    /// as long as this is used.
+    pub(super) fn new(
+        device: BorrowedFd<'_>,
+        number: u16,
+        (entries, payload_bytes): (usize, usize),
+    ) -> io::Result<Self> {
+        let room = u32::try_from(entries + 1).map_err(io::Error::other)?;
+        let mut builder = IoUring::builder();
+        builder.dontfork().setup_single_issuer().setup_coop_taskrun().setup_taskrun_flag();
+        let ring = builder.build(room)?;
+        let entries = (0..entries).map(|_| Entry::new(payload_bytes)).collect::<Result<_, _>>();
+        let entries = entries.map_err(io::Error::other)?;
+        Ok(Self { ring, entries, number, device: device.as_raw_fd() })
+    }
+
+    /// How many entries there are.
+    pub(super) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Has the kernel tell whenever `bell` is written to.
+    pub(super) fn watch(&mut self, bell: BorrowedFd<'_>) {
+        let events = u32::try_from(libc::POLLIN).expect("a small number");
+        let poll = opcode::PollAdd::new(Fd(bell.as_raw_fd()), events).multi(true).build();
+        self.push(poll.user_data(BELL).into());
+    }
+
+    /// Gives an entry to the kernel for the first time.
+    pub(super) fn register(&mut self, index: usize) {
+        self.send(index, RING_REGISTER, 0);
+    }
+
+    /// Answers the request of an entry with what lies in its memory, and gives it to the kernel again.
+    pub(super) fn commit(&mut self, index: usize, unique: u64) {
+        self.send(index, RING_COMMIT_AND_FETCH, unique);
+    }
+
+    /// The memory of an entry that the kernel does not have: beside the request, and its payload.
+    ///
+    /// # Panics
+    /// When the kernel has it.
+    pub(super) fn of_idle(&mut self, index: usize) -> (&mut [u8], &mut [u8]) {
+        let entry = &mut self.entries[index];
+        assert!(!entry.is_out, "the kernel has this entry's memory");
+        (&mut entry.header, &mut entry.payload)
+    }
+
+    #[allow(unsafe_code)]
+    fn send(&mut self, index: usize, what: u32, unique: u64) {
+        let entry = &mut self.entries[index];
+        assert!(!entry.is_out, "an entry has one command at a time");
+        entry.is_out = true;
+        let said = RingCommand { commit_id: unique, qid: self.number, ..RingCommand::default() };
+        let mut bytes = [0; COMMAND_BYTES];
+        let said = zerocopy::IntoBytes::as_bytes(&said);
+        bytes[..said.len()].copy_from_slice(said);
+        let mut command = opcode::UringCmd80::new(Fd(self.device), what).cmd(bytes);
+        if what == RING_REGISTER {
+            command = command.addr(Some(entry.vectors.as_ptr().expose_provenance() as u64));
+        }
+        let command = command.build().user_data(index as u64);
+        let command = if what == RING_REGISTER { with_length(command, 2) } else { command };
+        self.push(command);
+    }
+
+    #[allow(unsafe_code)]
+    fn push(&mut self, command: squeue::Entry128) {
+        // SAFETY: the vectors are boxed and the memory is an entry's, which stays as it is until the command has ended:
+        // `of_idle` gives it to nobody, and `drop` keeps it. The bell is a descriptor alone.
+        while unsafe { self.ring.submission().push(&command) }.is_err() {
+            self.enter(false);
+        }
+    }
+
+    /// Gives what was pushed to the kernel, and with `sleeps` waits until something has ended.
+    ///
+    /// # Panics
+    /// When the kernel answers what only a mistake of ours can cause.
+    pub(super) fn enter(&mut self, sleeps: bool) {
+        match self.ring.submit_and_wait(usize::from(sleeps)) {
+            Ok(_) => {}
+            Err(error) => {
+                let passes = [Errno::INTR, Errno::AGAIN, Errno::BUSY];
+                let code = error.raw_os_error();
+                let passes = passes.iter().any(|errno| Some(errno.raw_os_error()) == code);
+                assert!(passes, "io_uring_enter: {error}");
+            }
+        }
+    }
+
+    /// Takes everything that has ended.
+    pub(super) fn reap(&mut self, ended: &mut Vec<Ended>) {
+        let Self { ring, entries, .. } = self;
+        ended.extend(ring.completion().map(|completion| {
+            if completion.user_data() == BELL {
+                return Ended::Bell { is_heard_again: cqueue::more(completion.flags()) };
+            }
+            let index = usize::try_from(completion.user_data()).expect("one of our entries");
+            entries[index].is_out = false;
+            let code = completion.result();
+            let result = if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(()) };
+            Ended::Entry { index, result }
+        }));
+    }
+}
+
+impl Drop for Commands {
+    fn drop(&mut self) {
+        if self.entries.iter().any(|entry| entry.is_out) {
+            let entries = std::mem::take(&mut self.entries);
+            KEPT.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(entries);
+        }
+    }
+}
+
+/// The same command with a number of vectors, which has no setter.
+#[allow(unsafe_code)]
+fn with_length(command: squeue::Entry128, length: u32) -> squeue::Entry128 {
+    // SAFETY: an entry of the submission queue is 128 bytes of the kernel's layout without padding, and any bytes are one.
+    let mut bytes: [u8; 128] = unsafe { std::mem::transmute(command) };
+    bytes[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&length.to_ne_bytes());
+    // SAFETY: as above, the other way round.
+    unsafe { std::mem::transmute(bytes) }
+}

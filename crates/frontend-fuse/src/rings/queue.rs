@@ -1,0 +1,215 @@
+//! One queue of the kernel's: the thread that serves it, and how the ends of operations come there.
+//!
+//! ```text
+//!   request ends in an entry ──► decide ──► Answer ────────────────────────┐
+//!      ▲                            └──► submit ┄┄► receive, any thread    ├──► into the entry's memory, commit
+//!      └──────────────── commit-and-fetch ◄──────── inbox, bell ───────────┘
+//! ```
+//!
+//! Payloads are copied between the entry's memory and the array's: the array may keep a write's after it is answered, and
+//! may answer a read from other memory than it was given, and an entry's memory is the kernel's again from then on.
+//!
+//! Only one thread may give commands to a ring, so ends are left for it. It is woken once for all that came while it slept.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use braid_fuse_proto::wire::{RingEntry, RingHeader, opcode};
+use braid_fuse_proto::{Errno, Head, Reply, Step, Wishes};
+use braid_ring::{Bell, Inbox, Payload};
+use braid_runtime::{Outcome, Receiver, VolumeOperation};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::commands::{Commands, Ended};
+use crate::gate::Gate;
+use crate::session::{Asked, Session, What, add, operation_of};
+
+/// Time in which the kernel gives entries back when it lets go of the file system.
+const LAST_ENTRIES: Duration = Duration::from_millis(200);
+
+/// Something for a queue, from any thread.
+pub(super) enum Left {
+    /// Both ends have agreed: the kernel may have the entries.
+    Register,
+    /// The end of an operation.
+    Finished { token: u64, outcome: Outcome },
+    /// Nothing more is to be served.
+    End,
+}
+
+/// A queue as others see it.
+pub(super) struct Queue {
+    pub(super) session: Arc<Session>,
+    pub(super) gate: Arc<Gate>,
+    pub(super) wishes: Wishes,
+    inbox: Inbox<Left>,
+    bell: OwnedFd,
+}
+
+impl Queue {
+    pub(super) fn new(
+        session: &Arc<Session>,
+        gate: &Arc<Gate>,
+        (wishes, bell): (Wishes, OwnedFd),
+    ) -> Self {
+        let (session, gate) = (Arc::clone(session), Arc::clone(gate));
+        Self { session, gate, wishes, inbox: Inbox::new(false), bell }
+    }
+
+    pub(super) fn leave(&self, left: Left) {
+        // It is never closed, so that nothing is refused; after the thread's end nobody looks.
+        if let Ok(Bell::Ring) = self.inbox.push(left, true) {
+            // Full after 2^64 wakes, and then it is ringing anyway.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Receiver for Queue {
+    fn receive(self: Arc<Self>, token: u64, outcome: Outcome) {
+        self.leave(Left::Finished { token, outcome });
+    }
+}
+
+/// The thread's own.
+pub(super) struct Server {
+    queue: Arc<Queue>,
+    commands: Commands,
+    /// What each entry waits for.
+    asked: Vec<Option<Asked>>,
+    /// Entries that the kernel knows.
+    live: usize,
+    /// Since when it ends.
+    ending: Option<Instant>,
+}
+
+impl Server {
+    pub(super) fn new(queue: Arc<Queue>, commands: Commands) -> Self {
+        let asked = vec![None; commands.count()];
+        Self { queue, commands, asked, live: 0, ending: None }
+    }
+
+    /// Until it is told to end, and the kernel has given its entries back or will not.
+    pub(super) fn run(mut self) {
+        let (mut ended, mut items) = (Vec::new(), Vec::new());
+        self.commands.watch(self.queue.bell.as_fd());
+        loop {
+            self.commands.reap(&mut ended);
+            for one in ended.drain(..) {
+                match one {
+                    Ended::Bell { is_heard_again: true } => {}
+                    Ended::Bell { is_heard_again: false } => {
+                        self.commands.watch(self.queue.bell.as_fd());
+                    }
+                    Ended::Entry { index, result: Ok(()) } => self.handle(index),
+                    Ended::Entry { index, result: Err(error) } => {
+                        tracing::debug!(target: "braid_frontend_fuse", index, %error, "an entry is over");
+                        self.live -= 1;
+                    }
+                }
+            }
+            self.queue.inbox.take(&mut items);
+            items.drain(..).for_each(|left| self.take(left));
+            if self.is_over() {
+                // Answers that are ready go out.
+                return self.commands.enter(false);
+            }
+            if self.ending.is_some() {
+                self.commands.enter(false);
+                std::thread::sleep(crate::limits::LOOK);
+            } else {
+                let sleeps = self.queue.inbox.sleep();
+                self.commands.enter(sleeps);
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.ending.is_some_and(|since| self.live == 0 || since.elapsed() > LAST_ENTRIES)
+    }
+
+    fn take(&mut self, left: Left) {
+        match left {
+            Left::Register => {
+                for index in 0..self.commands.count() {
+                    self.commands.register(index);
+                    self.live += 1;
+                }
+            }
+            Left::Finished { token, outcome } => self.finish(token, outcome),
+            Left::End => self.ending = Some(Instant::now()),
+        }
+    }
+
+    /// The kernel has put a request into an entry.
+    fn handle(&mut self, index: usize) {
+        let queue = Arc::clone(&self.queue);
+        let (header, payload) = self.commands.of_idle(index);
+        let header = RingHeader::read_from_prefix(header).expect("as long as it is").0;
+        let payload_bytes = usize::try_from(header.entry.payload_sz).unwrap_or(usize::MAX);
+        let payload_bytes = payload_bytes.min(payload.len());
+        let head = Head::parse_ring(header.in_out.as_bytes()).expect("as long as it is");
+        // The kernel's name of the request is what it wants it answered by.
+        let head = Head { unique: header.entry.commit_id, ..head };
+        let arguments = (header.op_in.as_bytes(), payload_bytes);
+        let step = queue.session.decide(&head, arguments, queue.wishes);
+        let submitted = match step {
+            Step::Answer(reply) | Step::Begin(reply, _) => Err(reply),
+            Step::Silent => Err(Reply::done(head.unique)),
+            Step::Write { offset, length, durable } => {
+                debug_assert_eq!(head.opcode, opcode::WRITE);
+                let bytes = &payload[..length as usize];
+                add(&queue.session.counters.bytes_copied, bytes.len());
+                match Payload::try_for_overwriting(bytes.len()) {
+                    Ok(mut payload) => {
+                        payload.copy_from_slice(bytes);
+                        let write = VolumeOperation::Write { offset, payload, durable };
+                        Ok((write, What::Write { length }))
+                    }
+                    Err(_) => Err(Reply::failed(head.unique, Errno::NoMemory)),
+                }
+            }
+            step => match operation_of(&step) {
+                Some(Ok(submitted)) => Ok(submitted),
+                Some(Err(errno)) => Err(Reply::failed(head.unique, errno)),
+                None => Err(Reply::done(head.unique)),
+            },
+        };
+        match submitted {
+            Err(reply) => self.answer(index, (&reply, head.unique), None),
+            Ok((operation, what)) => {
+                let held_bytes = crate::session::held_by(&operation);
+                self.asked[index] = Some(Asked { unique: head.unique, what, held_bytes });
+                queue.gate.enter(held_bytes);
+                let receiver: Arc<dyn Receiver> = Arc::<Queue>::clone(&queue);
+                queue.session.disk.submit(operation, receiver, index as u64);
+            }
+        }
+    }
+
+    fn finish(&mut self, token: u64, outcome: Outcome) {
+        let index = usize::try_from(token).expect("one of our entries");
+        let asked = self.asked[index].take().expect("an entry waits for one thing");
+        let session = Arc::clone(&self.queue.session);
+        let (reply, payload) = session.answer(&asked, outcome);
+        self.answer(index, (&reply, asked.unique), payload.as_deref());
+        self.queue.gate.leave(asked.held_bytes);
+    }
+
+    /// Puts an answer into an entry's memory, and gives it back to the kernel.
+    fn answer(&mut self, index: usize, (reply, unique): (&Reply, u64), read: Option<&[u8]>) {
+        let (header, place) = self.commands.of_idle(index);
+        let body = read.unwrap_or(reply.body());
+        place[..body.len()].copy_from_slice(body);
+        if read.is_some() {
+            add(&self.queue.session.counters.bytes_copied, body.len());
+        }
+        let (wire, _) = RingHeader::mut_from_prefix(header).expect("aligned, and as long as it is");
+        let head = reply.head();
+        wire.in_out.as_mut_bytes()[..head.len()].copy_from_slice(head);
+        let payload_sz = u32::try_from(body.len()).expect("no longer than a request");
+        wire.entry = RingEntry { commit_id: unique, payload_sz, ..RingEntry::default() };
+        self.commands.commit(index, unique);
+    }
+}

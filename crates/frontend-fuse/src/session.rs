@@ -1,0 +1,140 @@
+//! What all requests share: the file, the disk, and the way from a request to an operation and back.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use braid_fuse_proto::{Errno, File, Head, Malformed, Reply, Request, Step, Wishes};
+use braid_ring::Payload;
+use braid_runtime::{Outcome, VolumeError, VolumeOperation};
+
+use crate::disk::Disk;
+
+/// What is counted; nothing is decided by it.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) requests: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
+    pub(crate) bytes_written: AtomicU64,
+    pub(crate) bytes_copied: AtomicU64,
+    pub(crate) errors: AtomicU64,
+}
+
+pub(crate) fn add(counter: &AtomicU64, amount: usize) {
+    counter.fetch_add(amount as u64, Ordering::Relaxed);
+}
+
+/// See the module.
+pub(crate) struct Session {
+    pub(crate) disk: Arc<dyn Disk>,
+    file: Mutex<File>,
+    pub(crate) counters: Counters,
+}
+
+/// Whom an operation is for, and what its answer holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) unique: u64,
+    pub(crate) what: What,
+    /// Memory that it holds.
+    pub(crate) held_bytes: usize,
+}
+
+/// What was asked of the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Read,
+    Write { length: u32 },
+    Other,
+}
+
+impl Session {
+    pub(crate) fn new(disk: Arc<dyn Disk>, file: File) -> Self {
+        Self { disk, file: Mutex::new(file), counters: Counters::default() }
+    }
+
+    /// What is to be done about a message, whose arguments are these and whose payload has so many bytes.
+    pub(crate) fn decide(
+        &self,
+        head: &Head,
+        (arguments, payload_bytes): (&[u8], usize),
+        wishes: Wishes,
+    ) -> Step {
+        add(&self.counters.requests, 1);
+        match Request::parse(head, arguments, payload_bytes) {
+            Ok(request) => {
+                let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+                file.decide(head, &request, (wishes, SystemTime::now()))
+            }
+            Err(error) => {
+                warn_malformed(head, error);
+                Step::Answer(Reply::failed(head.unique, Errno::Invalid))
+            }
+        }
+    }
+
+    /// The answer to what has ended, and what of its payload goes with it.
+    pub(crate) fn answer(&self, asked: &Asked, outcome: Outcome) -> (Reply, Option<Payload>) {
+        let Asked { unique, what, .. } = *asked;
+        let counters = &self.counters;
+        if let Err(error) = outcome.result {
+            add(&counters.errors, 1);
+            return (Reply::failed(unique, errno(error)), None);
+        }
+        match (what, outcome.payload) {
+            (What::Read, Some(payload)) => {
+                add(&counters.bytes_read, payload.len());
+                (Reply::read(unique, payload.len()), Some(payload))
+            }
+            (What::Read, None) => (Reply::failed(unique, Errno::Io), None),
+            (What::Write { length }, _) => {
+                add(&counters.bytes_written, length as usize);
+                (Reply::written(unique, length), None)
+            }
+            (What::Other, _) => (Reply::done(unique), None),
+        }
+    }
+}
+
+/// The operation of a step that has no payload from the kernel; a READ's memory is taken here.
+pub(crate) fn operation_of(step: &Step) -> Option<Result<(VolumeOperation, What), Errno>> {
+    Some(Ok(match *step {
+        Step::Read { offset, length } => match Payload::try_for_overwriting(length as usize) {
+            Ok(payload) => (VolumeOperation::Read { offset, payload }, What::Read),
+            Err(_) => return Some(Err(Errno::NoMemory)),
+        },
+        Step::Flush => (VolumeOperation::Flush, What::Other),
+        Step::Zero { offset, length, may_punch } => {
+            let (fast, durable) = (false, false);
+            let zero = VolumeOperation::WriteZeroes { offset, length, may_punch, fast, durable };
+            (zero, What::Other)
+        }
+        Step::Write { .. } | Step::Answer(_) | Step::Begin(..) | Step::Silent => return None,
+    }))
+}
+
+fn warn_malformed(head: &Head, error: Malformed) {
+    tracing::warn!(target: "braid_frontend_fuse", opcode = head.opcode, %error, "a message of the kernel's is malformed");
+}
+
+pub(crate) fn errno(error: VolumeError) -> Errno {
+    match error {
+        VolumeError::ReadOnly => Errno::ReadOnly,
+        VolumeError::Io(_) => Errno::Io,
+        VolumeError::NoSpace => Errno::NoSpace,
+        VolumeError::NoMemory => Errno::NoMemory,
+        VolumeError::NotFast => Errno::NotSupported,
+        VolumeError::OutOfRange => Errno::Invalid,
+        VolumeError::Stopping => Errno::Shutdown,
+    }
+}
+
+/// Memory that an operation holds.
+pub(crate) fn held_by(operation: &VolumeOperation) -> usize {
+    match operation {
+        VolumeOperation::Read { payload, .. } | VolumeOperation::Write { payload, .. } => {
+            Payload::capacity_for(payload.len())
+        }
+        _ => 0,
+    }
+}

@@ -1,0 +1,30 @@
+//! The errors that this file system answers, by the numbers that Linux has for them on every architecture we run on.
+
+/// Why a request failed, as the program that made it sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i32)]
+#[allow(missing_docs)] // errno(3) says what they mean
+pub enum Errno {
+    Perm = 1,
+    Io = 5,
+    Nxio = 6,
+    NoMemory = 12,
+    Access = 13,
+    Invalid = 22,
+    FileTooBig = 27,
+    NoSpace = 28,
+    ReadOnly = 30,
+    NotImplemented = 38,
+    Protocol = 71,
+    NotSupported = 95,
+    Stale = 116,
+    Shutdown = 108,
+}
+
+impl Errno {
+    /// As the kernel wants it: negative.
+    #[must_use]
+    pub const fn to_wire(self) -> i32 {
+        (self as i32).wrapping_neg()
+    }
+}

@@ -1,0 +1,273 @@
+//! What each request means to the one file: answered at once, or something for the array.
+//!
+//! The size is the array's and never changes. Nothing of a file but its times can be set: who may open it was said when it
+//! was mounted. A request that has been read has been begun, so that there is nothing for an INTERRUPT to find: the kernel
+//! takes back what has not been read by itself.
+
+use std::time::{Duration, SystemTime};
+
+use crate::errno::Errno;
+use crate::init::{Agreed, Wishes};
+use crate::limits::{ATTRIBUTES_VALID_S, PAGE_BYTES};
+use crate::reply::Reply;
+use crate::request::{Allocation, Head, Request, SetAttributes, TimeWish, Whence};
+use crate::wire::{Attr, AttrOut, LseekOut, NODE_ROOT, OpenOut, StatfsOut, open};
+
+/// Whose file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+/// What is to be done about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the fields are what the variant's line says
+pub enum Step {
+    /// This is the answer.
+    Answer(Reply),
+    /// This is the answer, and this is what holds from now on.
+    Begin(Reply, Agreed),
+    /// Read, and answer with what was read; it lies within the file.
+    Read { offset: u64, length: u32 },
+    /// Write what came along; it lies within the file.
+    Write { offset: u64, length: u32, durable: bool },
+    /// Make all that was answered durable.
+    Flush,
+    /// Make a range read as zeroes; it lies within the file, and `may_punch` says that it need not keep its space.
+    Zero { offset: u64, length: u64, may_punch: bool },
+    /// There is no answer.
+    Silent,
+}
+
+/// The one file.
+#[derive(Clone, Copy, Debug)]
+pub struct File {
+    size_bytes: u64,
+    read_only: bool,
+    owner: Owner,
+    accessed: SystemTime,
+    modified: SystemTime,
+    changed: SystemTime,
+    request_bytes_max: u32,
+}
+
+/// The mode of a regular file.
+const REGULAR: u32 = 0o100_000;
+const EXECUTE: u32 = 1;
+const WRITE: u32 = 2;
+
+impl File {
+    /// A file of this size, made now.
+    #[must_use]
+    pub fn new(size_bytes: u64, read_only: bool, owner: Owner, now: SystemTime) -> Self {
+        let (accessed, modified, changed) = (now, now, now);
+        let request_bytes_max = crate::limits::REQUEST_BYTES_MAX;
+        Self { size_bytes, read_only, owner, accessed, modified, changed, request_bytes_max }
+    }
+
+    /// Its permissions, with what kind of file it is.
+    #[must_use]
+    pub fn mode(&self) -> u32 {
+        REGULAR | if self.read_only { 0o400 } else { 0o600 }
+    }
+
+    /// What is to be done about a request.
+    #[must_use]
+    pub fn decide(
+        &mut self,
+        head: &Head,
+        request: &Request,
+        (wishes, now): (Wishes, SystemTime),
+    ) -> Step {
+        let unique = head.unique;
+        let is_about_it = head.node == NODE_ROOT
+            || matches!(
+                request,
+                Request::Init(_) | Request::Interrupt | Request::Forget | Request::Destroy
+            );
+        if !is_about_it {
+            return Step::Answer(Reply::failed(unique, Errno::Stale));
+        }
+        let decided = match *request {
+            Request::Init(kernel) => {
+                if !kernel.is_spoken() {
+                    return Step::Answer(Reply::failed(unique, Errno::Protocol));
+                }
+                let (agreed, out) = kernel.agree(wishes);
+                self.request_bytes_max = agreed.request_bytes_max;
+                return Step::Begin(Reply::with(unique, &out), agreed);
+            }
+            Request::GetAttributes => Ok(Step::Answer(self.attributes(unique))),
+            Request::SetAttributes(wish) => {
+                self.set(wish, now).map(|()| Step::Answer(self.attributes(unique)))
+            }
+            Request::Open => Ok(Step::Answer(Reply::with(unique, &opened()))),
+            Request::Read { offset, length } => self.read(unique, offset, length),
+            Request::Write { offset, length, payload_bytes, durable } => {
+                self.write((offset, length), payload_bytes, (durable, now))
+            }
+            Request::Sync => Ok(if self.read_only { done(unique) } else { Step::Flush }),
+            Request::Fallocate { offset, length, mode } => {
+                self.allocate(unique, (offset, length, mode), now)
+            }
+            Request::Seek { offset, whence } => self.seek(unique, offset, whence),
+            Request::FileSystem => Ok(Step::Answer(Reply::with(unique, &self.file_system()))),
+            Request::Access { mask } => self.access(mask).map(|()| done(unique)),
+            Request::Release | Request::Flush | Request::Destroy => Ok(done(unique)),
+            Request::Interrupt | Request::Forget => Ok(Step::Silent),
+            Request::Other => Err(Errno::NotImplemented),
+        };
+        decided.unwrap_or_else(|errno| Step::Answer(Reply::failed(unique, errno)))
+    }
+
+    fn read(&self, unique: u64, offset: u64, length: u32) -> Result<Step, Errno> {
+        if length > self.request_bytes_max {
+            return Err(Errno::Invalid);
+        }
+        let left = self.size_bytes.saturating_sub(offset);
+        let length = length.min(u32::try_from(left).unwrap_or(u32::MAX));
+        let nothing = Step::Answer(Reply::read(unique, 0));
+        Ok(if length == 0 { nothing } else { Step::Read { offset, length } })
+    }
+
+    fn write(
+        &mut self,
+        (offset, length): (u64, u32),
+        payload_bytes: usize,
+        (durable, now): (bool, SystemTime),
+    ) -> Result<Step, Errno> {
+        self.writable()?;
+        if length > self.request_bytes_max || usize::try_from(length) != Ok(payload_bytes) {
+            return Err(Errno::Invalid);
+        }
+        // Only part of it would fit, and what is not written cannot be told apart by programs that do not look.
+        if offset.checked_add(length.into()).is_none_or(|end| end > self.size_bytes) {
+            return Err(Errno::NoSpace);
+        }
+        (self.modified, self.changed) = (now, now);
+        Ok(Step::Write { offset, length, durable })
+    }
+
+    fn allocate(
+        &mut self,
+        unique: u64,
+        (offset, length, mode): (u64, u64, u32),
+        now: SystemTime,
+    ) -> Result<Step, Errno> {
+        self.writable()?;
+        let what = Allocation::of(mode).ok_or(Errno::NotSupported)?;
+        let end = offset.checked_add(length).ok_or(Errno::FileTooBig)?;
+        let grows = match what {
+            Allocation::Punch => false,
+            Allocation::Keep { keeps_size } | Allocation::Zero { keeps_size } => !keeps_size,
+        };
+        if grows && end > self.size_bytes {
+            return Err(Errno::FileTooBig);
+        }
+        let length = end.min(self.size_bytes).saturating_sub(offset);
+        if length == 0 || matches!(what, Allocation::Keep { .. }) {
+            return Ok(done(unique));
+        }
+        (self.modified, self.changed) = (now, now);
+        Ok(Step::Zero { offset, length, may_punch: what == Allocation::Punch })
+    }
+
+    /// Everything is data, and the hole is behind it.
+    fn seek(&self, unique: u64, offset: u64, whence: Whence) -> Result<Step, Errno> {
+        if offset >= self.size_bytes {
+            return Err(Errno::Nxio);
+        }
+        let offset = match whence {
+            Whence::Data => offset,
+            Whence::Hole => self.size_bytes,
+        };
+        Ok(Step::Answer(Reply::with(unique, &LseekOut { offset })))
+    }
+
+    fn set(&mut self, wish: SetAttributes, now: SystemTime) -> Result<(), Errno> {
+        if wish.size_bytes.is_some_and(|size| size != self.size_bytes) || wish.changes_access {
+            return Err(Errno::Perm);
+        }
+        let at = |wish| match wish {
+            TimeWish::Now => now,
+            TimeWish::At(time) => time,
+        };
+        self.accessed = wish.accessed.map_or(self.accessed, at);
+        self.modified = wish.modified.map_or(self.modified, at);
+        self.changed = now;
+        Ok(())
+    }
+
+    fn access(&self, mask: u32) -> Result<(), Errno> {
+        if mask & WRITE != 0 {
+            self.writable()?;
+        }
+        if mask & EXECUTE != 0 { Err(Errno::Access) } else { Ok(()) }
+    }
+
+    fn writable(&self) -> Result<(), Errno> {
+        if self.read_only { Err(Errno::ReadOnly) } else { Ok(()) }
+    }
+
+    fn attributes(&self, unique: u64) -> Reply {
+        let (atime, atimensec) = seconds(self.accessed);
+        let (mtime, mtimensec) = seconds(self.modified);
+        let (ctime, ctimensec) = seconds(self.changed);
+        let attr = Attr {
+            ino: NODE_ROOT,
+            size: self.size_bytes,
+            blocks: self.size_bytes.div_ceil(512),
+            atime,
+            mtime,
+            ctime,
+            atimensec,
+            mtimensec,
+            ctimensec,
+            mode: self.mode(),
+            nlink: 1,
+            uid: self.owner.uid,
+            gid: self.owner.gid,
+            blksize: PAGE_BYTES,
+            ..Attr::default()
+        };
+        Reply::with(unique, &AttrOut { attr_valid: ATTRIBUTES_VALID_S, attr, ..AttrOut::default() })
+    }
+
+    fn file_system(&self) -> StatfsOut {
+        StatfsOut {
+            blocks: self.size_bytes.div_ceil(PAGE_BYTES.into()),
+            files: 1,
+            bsize: PAGE_BYTES,
+            frsize: PAGE_BYTES,
+            namelen: 255,
+            ..StatfsOut::default()
+        }
+    }
+}
+
+fn done(unique: u64) -> Step {
+    Step::Answer(Reply::done(unique))
+}
+
+/// Past the kernel's page cache, since the same bytes may be changed by clients of other doors; and writes beside each
+/// other, since the array keeps those apart that meet.
+fn opened() -> OpenOut {
+    let open_flags = open::DIRECT_IO | open::PARALLEL_DIRECT_WRITES;
+    OpenOut { open_flags, ..OpenOut::default() }
+}
+
+/// Seconds, which may be negative, and nanoseconds from there on.
+fn seconds(time: SystemTime) -> (u64, u32) {
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => (since.as_secs(), since.subsec_nanos()),
+        Err(before) => {
+            let before: Duration = before.duration();
+            let whole = before.as_secs().saturating_add(u64::from(before.subsec_nanos() > 0));
+            let rest = Duration::from_secs(whole).saturating_sub(before);
+            (whole.cast_signed().saturating_neg().cast_unsigned(), rest.subsec_nanos())
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Answers: a head and at most one struct. The bytes of a READ follow them, and are the caller's.
+
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::errno::Errno;
+use crate::wire::{AttrOut, OutHeader, WriteOut};
+
+/// Bytes of the longest answer that is no READ's.
+const BYTES_MAX: usize = size_of::<OutHeader>().saturating_add(size_of::<AttrOut>());
+
+/// An answer. Nothing is allocated for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    bytes: [u8; BYTES_MAX],
+    length: usize,
+}
+
+impl Reply {
+    /// It is done, and this is what comes of it.
+    #[must_use]
+    pub fn with<T: IntoBytes + Immutable>(unique: u64, body: &T) -> Self {
+        Self::new(unique, 0, body.as_bytes(), 0)
+    }
+
+    /// It is done.
+    #[must_use]
+    pub fn done(unique: u64) -> Self {
+        Self::new(unique, 0, &[], 0)
+    }
+
+    /// It could not be done.
+    #[must_use]
+    pub fn failed(unique: u64, errno: Errno) -> Self {
+        Self::new(unique, errno.to_wire(), &[], 0)
+    }
+
+    /// So many bytes have been read, which follow.
+    #[must_use]
+    pub fn read(unique: u64, payload_bytes: usize) -> Self {
+        Self::new(unique, 0, &[], payload_bytes)
+    }
+
+    /// So many bytes have been written.
+    #[must_use]
+    pub fn written(unique: u64, length: u32) -> Self {
+        Self::with(unique, &WriteOut { size: length, padding: 0 })
+    }
+
+    fn new(unique: u64, error: i32, body: &[u8], payload_bytes: usize) -> Self {
+        let mut bytes = [0; BYTES_MAX];
+        let length = size_of::<OutHeader>().saturating_add(body.len());
+        let said = u32::try_from(length.saturating_add(payload_bytes)).unwrap_or(u32::MAX);
+        let header = OutHeader { len: said, error, unique };
+        let (head, rest) = bytes.split_at_mut(size_of::<OutHeader>());
+        head.copy_from_slice(header.as_bytes());
+        let (place, _) = rest.split_at_mut_checked(body.len()).expect("the longest body fits");
+        place.copy_from_slice(body);
+        Self { bytes, length }
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).expect("as long as it was made")
+    }
+
+    /// The head alone.
+    #[must_use]
+    pub fn head(&self) -> &[u8] {
+        self.bytes.get(..size_of::<OutHeader>()).expect("every answer has one")
+    }
+
+    /// What follows the head.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        self.bytes.get(size_of::<OutHeader>()..self.length).expect("as long as it was made")
+    }
+}

@@ -1,0 +1,268 @@
+//! What the kernel asks for: claims into values.
+//!
+//! A message is a head, the arguments of its kind, and for WRITE a payload that is not looked at here, only its length.
+
+use std::time::{Duration, SystemTime};
+
+use zerocopy::FromBytes;
+
+use crate::init::Kernel;
+use crate::wire::{self, InHeader, falloc, opcode, set};
+
+/// A message that is not one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// It is shorter than what it has to hold.
+    #[error("a message of {bytes} bytes is too short")]
+    Short {
+        /// What there is of it.
+        bytes: usize,
+    },
+    /// It does not say how long it is.
+    #[error("a message of {bytes} bytes says that it has {said}")]
+    Length {
+        /// What it says.
+        said: u32,
+        /// What it has.
+        bytes: usize,
+    },
+}
+
+/// Whose message it is, and of which kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// What the kernel calls the request.
+    pub unique: u64,
+    /// Its kind: [`crate::wire::opcode`].
+    pub opcode: u32,
+    /// The file that it is about.
+    pub node: u64,
+}
+
+impl Head {
+    /// Reads the head of a message that is `total_bytes` long.
+    ///
+    /// # Errors
+    /// It is too short, or says another length.
+    pub fn parse(bytes: &[u8], total_bytes: usize) -> Result<Self, Malformed> {
+        let short = Malformed::Short { bytes: bytes.len().min(total_bytes) };
+        let (header, _) = InHeader::read_from_prefix(bytes).map_err(|_| short)?;
+        if usize::try_from(header.len) != Ok(total_bytes) {
+            return Err(Malformed::Length { said: header.len, bytes: total_bytes });
+        }
+        Ok(Self::of(&header))
+    }
+
+    /// The same for a message that came by a ring, where the parts have lengths of their own.
+    ///
+    /// # Errors
+    /// It is too short.
+    pub fn parse_ring(bytes: &[u8]) -> Result<Self, Malformed> {
+        let short = Malformed::Short { bytes: bytes.len() };
+        let (header, _) = InHeader::read_from_prefix(bytes).map_err(|_| short)?;
+        Ok(Self::of(&header))
+    }
+
+    fn of(header: &InHeader) -> Self {
+        Self { unique: header.unique, opcode: header.opcode, node: header.nodeid }
+    }
+}
+
+/// A time to be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeWish {
+    /// Now.
+    Now,
+    /// Then.
+    At(SystemTime),
+}
+
+/// What SETATTR wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttributes {
+    /// Another size.
+    pub size_bytes: Option<u64>,
+    /// When it was read last.
+    pub accessed: Option<TimeWish>,
+    /// When it was changed last.
+    pub modified: Option<TimeWish>,
+    /// Other permissions, or another owner.
+    pub changes_access: bool,
+}
+
+/// Where lseek(2) is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whence {
+    /// The next data.
+    Data,
+    /// The next hole.
+    Hole,
+}
+
+/// One request. Offsets and lengths are bytes, and claims still: nothing was compared with the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the fields are what the variant's line says
+pub enum Request {
+    /// The first one.
+    Init(Kernel),
+    /// What stat(2) tells.
+    GetAttributes,
+    /// Changes some of it.
+    SetAttributes(SetAttributes),
+    /// Opens the file.
+    Open,
+    /// Closes it for good.
+    Release,
+    /// One of its descriptors was closed.
+    Flush,
+    Read {
+        offset: u64,
+        length: u32,
+    },
+    /// `payload_bytes`: what came along; `durable`: before the answer.
+    Write {
+        offset: u64,
+        length: u32,
+        payload_bytes: usize,
+        durable: bool,
+    },
+    /// All that was answered is to be durable.
+    Sync,
+    Fallocate {
+        offset: u64,
+        length: u64,
+        mode: u32,
+    },
+    Seek {
+        offset: u64,
+        whence: Whence,
+    },
+    /// What statfs(2) tells.
+    FileSystem,
+    /// May its maker do so? 2 is to write, 1 to run it.
+    Access {
+        mask: u32,
+    },
+    /// Another request is to be given up; there is no answer.
+    Interrupt,
+    /// The kernel forgets the file; there is no answer.
+    Forget,
+    /// The file system goes.
+    Destroy,
+    /// None of these.
+    Other,
+}
+
+fn time(is_set: bool, is_now: bool, seconds: u64, nanoseconds: u32) -> Option<TimeWish> {
+    if !is_set {
+        return None;
+    }
+    if is_now {
+        return Some(TimeWish::Now);
+    }
+    // A time before 1970 is a negative number in the same place.
+    let nanoseconds = Duration::from_nanos(nanoseconds.into());
+    let seconds = seconds.cast_signed();
+    let away = Duration::from_secs(seconds.unsigned_abs());
+    let epoch = SystemTime::UNIX_EPOCH;
+    let whole = if seconds < 0 { epoch.checked_sub(away) } else { epoch.checked_add(away) };
+    whole.and_then(|whole| whole.checked_add(nanoseconds)).map(TimeWish::At)
+}
+
+impl Request {
+    /// Reads the arguments of a request; `payload_bytes` came behind them.
+    ///
+    /// # Errors
+    /// They are too short for their kind.
+    pub fn parse(head: &Head, arguments: &[u8], payload_bytes: usize) -> Result<Self, Malformed> {
+        Ok(match head.opcode {
+            opcode::INIT => Self::Init(init(arguments)?),
+            opcode::GETATTR => Self::GetAttributes,
+            opcode::SETATTR => Self::SetAttributes(set_attributes(&read(arguments)?)),
+            opcode::OPEN => Self::Open,
+            opcode::RELEASE => Self::Release,
+            opcode::FLUSH => Self::Flush,
+            opcode::READ => {
+                let wire::ReadIn { offset, size, .. } = read(arguments)?;
+                Self::Read { offset, length: size }
+            }
+            opcode::WRITE => {
+                let wire::WriteIn { offset, size, flags, .. } = read(arguments)?;
+                let durable = flags & (wire::O_DSYNC | wire::O_SYNC_ONLY) != 0;
+                Self::Write { offset, length: size, payload_bytes, durable }
+            }
+            opcode::FSYNC => Self::Sync,
+            opcode::FALLOCATE => {
+                let wire::FallocateIn { offset, length, mode, .. } = read(arguments)?;
+                Self::Fallocate { offset, length, mode }
+            }
+            opcode::LSEEK => {
+                let wire::LseekIn { offset, whence, .. } = read(arguments)?;
+                match whence {
+                    wire::SEEK_DATA => Self::Seek { offset, whence: Whence::Data },
+                    wire::SEEK_HOLE => Self::Seek { offset, whence: Whence::Hole },
+                    _ => Self::Other,
+                }
+            }
+            opcode::STATFS => Self::FileSystem,
+            opcode::ACCESS => Self::Access { mask: read::<wire::AccessIn>(arguments)?.mask },
+            opcode::INTERRUPT => Self::Interrupt,
+            opcode::FORGET | opcode::BATCH_FORGET => Self::Forget,
+            opcode::DESTROY => Self::Destroy,
+            _ => Self::Other,
+        })
+    }
+}
+
+fn read<T: FromBytes>(bytes: &[u8]) -> Result<T, Malformed> {
+    let short = Malformed::Short { bytes: bytes.len() };
+    T::read_from_prefix(bytes).map(|(value, _)| value).map_err(|_| short)
+}
+
+/// The upper half of the flags came later than the lower; a kernel that has one says so.
+fn init(arguments: &[u8]) -> Result<Kernel, Malformed> {
+    let wire::InitIn { major, minor, max_readahead, flags } = read(arguments)?;
+    let high = match arguments.get(size_of::<wire::InitIn>()..) {
+        Some(rest) if u64::from(flags) & wire::init::INIT_EXT != 0 => read::<u32>(rest)?,
+        _ => 0,
+    };
+    let flags = u64::from(flags) | (u64::from(high) << 32);
+    Ok(Kernel { major, minor, readahead_bytes: max_readahead, flags })
+}
+
+fn set_attributes(wire: &wire::SetattrIn) -> SetAttributes {
+    let has = |bit| wire.valid & bit != 0;
+    SetAttributes {
+        size_bytes: has(set::SIZE).then_some(wire.size),
+        accessed: time(has(set::ATIME), has(set::ATIME_NOW), wire.atime, wire.atimensec),
+        modified: time(has(set::MTIME), has(set::MTIME_NOW), wire.mtime, wire.mtimensec),
+        changes_access: wire.valid & (set::MODE | set::UID | set::GID) != 0,
+    }
+}
+
+/// What a FALLOCATE is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Allocation {
+    /// The range is to have room: it always has.
+    Keep { keeps_size: bool },
+    /// The range is to read as zeroes, and need not keep its space.
+    Punch,
+    /// The range is to read as zeroes, and to keep its space.
+    Zero { keeps_size: bool },
+}
+
+impl Allocation {
+    /// The kernel lets no other combinations of the bits that we know through.
+    pub(crate) fn of(mode: u32) -> Option<Self> {
+        const PUNCH: u32 = falloc::PUNCH_HOLE | falloc::KEEP_SIZE;
+        const ZERO_KEEP: u32 = falloc::ZERO_RANGE | falloc::KEEP_SIZE;
+        match mode {
+            0 => Some(Self::Keep { keeps_size: false }),
+            falloc::KEEP_SIZE => Some(Self::Keep { keeps_size: true }),
+            PUNCH => Some(Self::Punch),
+            falloc::ZERO_RANGE => Some(Self::Zero { keeps_size: false }),
+            ZERO_KEEP => Some(Self::Zero { keeps_size: true }),
+            _ => None,
+        }
+    }
+}
