@@ -101,6 +101,7 @@ impl Served for Fake {
             failure: None,
             lost: None,
             uris: Vec::new(),
+            file: None,
             settings: self.settings.lock().expect("no panic under it").clone(),
             dirty_bytes: 0,
             bitmap: None,

@@ -29,6 +29,7 @@ pub(crate) fn run(Args {}: Args, globals: &Globals) -> Result<Exit, CliError> {
                     "state": array.state,
                     "control": running.control.display().to_string(),
                     "uris": array.uris,
+                    "file": array.file,
                 })
             })
             .collect();

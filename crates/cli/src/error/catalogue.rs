@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 79] = [
+pub(crate) const CATALOGUE: [Entry; 82] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -690,6 +690,30 @@ pub(crate) const CATALOGUE: [Entry; 79] = [
                       superblocks were marked clean first; an array that was being made is not made, and \
                       its new files are removed. What `--zero` had begun to write over is gone.",
     },
+    // A file.
+    Entry {
+        code: Code::FileUnfit,
+        title: "the array cannot be this file",
+        exit: Exit::Refused,
+        explanation: "With --fuse the array is mounted over an empty file, or one that is made for it. What the path has \
+                      now is a folder, a device, or a file that holds something, which would be hidden as long as the \
+                      array is served. Nothing was changed.",
+    },
+    Entry {
+        code: Code::FileTaken,
+        title: "something is mounted on the file",
+        exit: Exit::Busy,
+        explanation: "A file system is mounted there: another braid's, which serves, or another program's. What a braid \
+                      that was killed has left is unmounted by the next one that is given the path; nothing else is.",
+    },
+    Entry {
+        code: Code::NoFuse,
+        title: "there is no FUSE for this user",
+        exit: Exit::Failed,
+        explanation: "A file needs /dev/fuse, and somebody who may mount: root, or fusermount3 (Debian's fuse3) for \
+                      everybody else. Containers have neither unless they are given. NBD needs none of it.",
+    },
+    // TLS.
     Entry {
         code: Code::Certificates,
         title: "there are no certificates for TLS, or they cannot be used",

@@ -165,6 +165,12 @@ pub(crate) enum Code {
     NotReplaced = 89,
     /// Interrupted.
     Interrupted = 90,
+    /// The array cannot be this file.
+    FileUnfit = 91,
+    /// Something is mounted on the file.
+    FileTaken = 92,
+    /// There is no FUSE for this user.
+    NoFuse = 93,
     /// There are no certificates for TLS, or they cannot be used.
     Certificates = 94,
 }

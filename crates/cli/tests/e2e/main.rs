@@ -6,6 +6,7 @@
 //!   advertised   what nbdinfo is told           copies     nbdcopy, qemu-img
 //!   odd_places   qemu-io against a byte model   load       fio while a member goes
 //!   file_system  mke2fs and e2fsck              stopping   SIGTERM, SIGKILL, restart
+//!   fuse         the array as a file: users, a loss, ext4 on a loop device, stops, twenty kills
 //!   exclusive    two servers, sockets           bad_input  everything that must be refused
 //!   captive      --run, TCP                    lost       answered, and then not written
 //!   secured      TLS, and who may come in
@@ -52,6 +53,7 @@ mod dated;
 mod drills;
 mod exclusive;
 mod file_system;
+mod fuse;
 mod hostile;
 mod hung;
 mod journaled;

@@ -69,6 +69,9 @@ pub struct Array {
     pub lost: Option<Spread>,
     /// Where it is served, as NBD URIs.
     pub uris: Vec<String>,
+    /// The file that it is, through FUSE; null if it is none.
+    #[serde(default)]
+    pub file: Option<String>,
     /// What it is set to.
     pub settings: Settings,
     /// Bytes that clients were told are written and that members do not have yet; a flush brings them there.

@@ -1,4 +1,4 @@
-//! `braid serve`: assemble an array, serve it over NBD, stop cleanly.
+//! `braid serve`: assemble an array, serve it over NBD and as a file, stop cleanly.
 
 pub(crate) mod assemble;
 mod cache;
@@ -6,6 +6,7 @@ mod clients;
 mod control;
 mod descriptors;
 pub(crate) mod export;
+mod fuse;
 mod health;
 mod io;
 mod job_pace;
@@ -31,6 +32,7 @@ use std::time::Duration;
 
 use braid_assembly::Choice;
 use braid_control::Served;
+use braid_frontend_fuse::Door;
 use braid_frontend_nbd::tls::Tls;
 use braid_frontend_nbd::{
     BindError, Endpoint, Export, Listener, NoticeListener, Server, Settings, StartError, limits,
@@ -105,7 +107,9 @@ pub(crate) struct Args {
     uris: Vec<String>,
     #[command(flatten)]
     tls: tls::TlsArgs,
-    /// Run a shell command with $uri set, and stop when it ends.
+    #[command(flatten)]
+    fuse: fuse::FuseArgs,
+    /// Run a shell command with $uri set, and $file with --fuse, and stop when it ends.
     #[arg(long, value_name = "CMD")]
     run: Option<String>,
     /// How clients are served and members used: by io_uring workers, or by threads that block;
@@ -192,6 +196,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     }
     let is_captive = addresses.is_empty() && inherited.is_empty() && args.run.is_some();
     let place = control_place(&args, (passed_on, is_captive), &reporter)?;
+    let file = args.fuse.place(&reporter)?;
     let hearing = Hearing::new(&reporter, &args, &globals.state_dir);
     let mut facts = Facts::new(&name, &ready, Arc::clone(&hearing.health));
     // Kept until the end: the socket for --run lives in it.
@@ -231,10 +236,16 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let server = server.inspect_err(|_| {
         volume.stop();
     })?;
+    let door = file.map(|place| fuse::open(place, &volume, &reporter)).transpose();
+    let door = door.inspect_err(|_| {
+        volume.stop();
+    })?;
     let metrics =
         Arc::new(ArrayMetrics::new(numbers, (&volume, &reporter), server.meter(), telling.voice()));
     let uris: Vec<String> = server.uris(&name).map(|uri| uri.to_string()).collect();
     facts.uris.clone_from(&uris);
+    facts.file = door.as_ref().map(|door| door.path().display().to_string());
+    let file = facts.file.clone();
     let membership = hearing.membership(&telling, (options.direct, &globals.state_dir))?;
     if let Some(place) = &place {
         membership.set_control(place.path().to_path_buf());
@@ -257,15 +268,16 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let taker = Arc::clone(&answers);
     let looking = group.start(move |group| taker.take_spare(group));
     let looking = looking.map_err(|error| system("spares cannot be looked for", &error))?;
-    reporter.serving(&volume, &uris, control.as_ref().map(Control::path));
+    let places = (&uris[..], file.as_deref());
+    reporter.serving(&volume, places, control.as_ref().map(Control::path));
     tracing::info!(target: "braid::serve", array = name, uris = ?uris, "serving");
     let watchdog = service::ready(&volume, workers.as_ref(), (&reporter, &uris));
-    let outcome = serve_until_end(&args, (&watch, &reporter), (&uris, globals));
+    let outcome = serve_until_end(&args, (&watch, &reporter), (places, globals));
     service::stopping();
     drop(looking);
     let board = kept;
     let serving =
-        Serving { volume, keeper, server, sampler, checks, board, answers, control, telling };
+        Serving { volume, keeper, server, door, sampler, checks, board, answers, control, telling };
     let stopped = serving.end(&args, &reporter)?;
     drop((port, watchdog));
     let exit = outcome?;
@@ -325,6 +337,7 @@ struct Serving {
     volume: Arc<Volume>,
     keeper: Keeper,
     server: Server,
+    door: Option<Door>,
     sampler: Sampler,
     checks: Checks,
     board: Arc<Board>,
@@ -337,10 +350,23 @@ impl Serving {
     /// Ends all of it: clients, the array, what is kept of it; and the control socket last, since a client of it may wait for the
     /// end.
     fn end(self, args: &Args, reporter: &Reporter) -> Result<Stopped, CliError> {
-        let Self { volume, keeper, server, sampler, checks, board, answers, control, telling } =
-            self;
+        let Self {
+            volume,
+            keeper,
+            server,
+            door,
+            sampler,
+            checks,
+            board,
+            answers,
+            control,
+            telling,
+        } = self;
         answers.note_stopping();
         let meter = server.meter();
+        if let Some(door) = door {
+            fuse::close(door, STOP_DEADLINE, reporter);
+        }
         let clients = server.stop(STOP_DEADLINE);
         drop((checks, sampler));
         let stopped = stop::stop(&volume, reporter, Duration::from_secs(args.stop_patience));
@@ -504,7 +530,7 @@ fn not_opened(error: &OpenError, labels: &[String]) -> CliError {
 fn serve_until_end(
     args: &Args,
     (watch, reporter): (&Watch, &Reporter),
-    (uris, globals): (&[String], &Globals),
+    ((uris, file), globals): ((&[String], Option<&str>), &Globals),
 ) -> Result<Exit, CliError> {
     let ignored = |number| reporter.ignored(number);
     let Some(command) = &args.run else {
@@ -513,7 +539,7 @@ fn serve_until_end(
     };
     let uri = uris.first().map_or("", String::as_str);
     let child = watch
-        .run(command, uri, globals.umask)
+        .run(command, (uri, file.unwrap_or_default()), globals.umask)
         .map_err(|error| system("the command did not start", &error));
     let child = child?;
     match watch.wait(ignored) {

@@ -208,7 +208,12 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    pub(crate) fn serving(&self, volume: &Volume, uris: &[String], control: Option<&str>) {
+    pub(crate) fn serving(
+        &self,
+        volume: &Volume,
+        (uris, file): (&[String], Option<&str>),
+        control: Option<&str>,
+    ) {
         let size = volume.size_bytes();
         let read_only = volume.is_read_only();
         if self.json {
@@ -219,6 +224,7 @@ impl Reporter {
                     "size_bytes": size,
                     "read_only": read_only,
                     "uris": uris,
+                    "file": file,
                     "control": control,
                 }),
             );
@@ -227,6 +233,9 @@ impl Reporter {
         for uri in uris {
             let (level, size) = (&self.level, format_size(size));
             errln!("serving {} ({level}, {size}, {access}) at {uri}", self.name);
+        }
+        if let Some(file) = file {
+            errln!("{} is the file {}", self.name, printable(file));
         }
     }
 

@@ -95,11 +95,19 @@ impl Watch {
         Stopper(self.sender.clone())
     }
 
-    /// Runs `command` in a shell with `$uri` set, and the umask that the user has; its end is an ending.
-    pub(crate) fn run(&self, command: &str, uri: &str, umask: Mode) -> std::io::Result<Running> {
+    /// Runs `command` in a shell with `$uri` and `$file` set, and the umask that the user has; its end is an ending.
+    pub(crate) fn run(
+        &self,
+        command: &str,
+        (uri, file): (&str, &str),
+        umask: Mode,
+    ) -> std::io::Result<Running> {
         let script = format!("umask {:04o}; {command}", umask.bits());
-        let mut child: Child =
-            Command::new("/bin/sh").args(["-c", &script]).env("uri", uri).spawn()?;
+        let mut child: Child = Command::new("/bin/sh")
+            .args(["-c", &script])
+            .env("uri", uri)
+            .env("file", file)
+            .spawn()?;
         // Before it is waited for: a number that was waited for may be another's by then.
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let handle = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());

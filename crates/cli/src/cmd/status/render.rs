@@ -104,9 +104,10 @@ fn headline(array: &Array, paint: Paint) -> String {
     let state = paint.paint(style, state_word(array));
     let access = if array.read_only { ", read-only" } else { "" };
     let lose = can_lose_words(array.can_lose);
-    let uris = printable(&array.uris.join("  ")).into_owned();
+    let places: Vec<&str> = array.uris.iter().chain(&array.file).map(String::as_str).collect();
+    let places = printable(&places.join("  ")).into_owned();
     let name = paint.paint(Style::Strong, &name);
-    format!("{name}  {}  {size}  {state} ({lose}{access})  {uris}\n", printable(&level))
+    format!("{name}  {}  {size}  {state} ({lose}{access})  {places}\n", printable(&level))
 }
 
 /// How the check goes, or how the last one went.

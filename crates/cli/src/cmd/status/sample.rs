@@ -58,6 +58,7 @@ pub(crate) fn tank(states: &[SlotState]) -> Array {
         failure: None,
         lost: None,
         uris: vec!["nbd+unix:///tank?socket=/run/braid/tank.sock".into()],
+        file: None,
         settings: Settings::new(),
         dirty_bytes: 3 << 20,
         bitmap: None,

@@ -35,6 +35,8 @@ pub(crate) struct Facts {
     health: Arc<Health>,
     /// Where it is served; known when it is.
     pub(crate) uris: Vec<String>,
+    /// The file that it is, the same.
+    pub(crate) file: Option<String>,
     /// Where it is asked; the same.
     pub(crate) control: String,
 }
@@ -77,6 +79,7 @@ impl Facts {
             since: rfc3339_utc(now_seconds()),
             health,
             uris: Vec::new(),
+            file: None,
             control: String::new(),
         }
     }
@@ -139,6 +142,7 @@ impl Facts {
             failure: self.health.failure().filter(|_| has_failed),
             lost: self.health.lost(),
             uris: self.uris.clone(),
+            file: self.file.clone(),
             settings: setting::all(running),
             dirty_bytes: volume.dirty_bytes(),
             bitmap: volume.bitmap().map(|look| Bitmap {
