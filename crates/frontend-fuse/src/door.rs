@@ -147,6 +147,9 @@ impl Door {
         door.start(on_gone)?;
         let agreed = door.device.wait_for_begin(HELPER_DEADLINE).ok_or(OpenError::NotBegun)?;
         door.over_rings = agreed.over_rings;
+        if !agreed.over_rings {
+            door.device.end_rings();
+        }
         Ok(door)
     }
 

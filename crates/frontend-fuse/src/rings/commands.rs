@@ -6,14 +6,14 @@
 //!
 //! Invariants
 //! - Memory of an entry whose command is out is not reached from here: asserted in `of_idle`.
-//! - Memory that may be written still when a queue is dropped is kept for ever, in [`KEPT`].
+//! - Memory that may be written still when a queue is dropped is never given back: `drop`.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::Mutex;
 
 use braid_fuse_proto::wire::{RING_COMMIT_AND_FETCH, RING_REGISTER, RingCommand, RingHeader};
-use braid_ring::{NoMemory, Payload};
+use braid_ring::Region;
 use io_uring::{IoUring, cqueue, opcode, squeue, types::Fd};
 use rustix::io::Errno;
 
@@ -26,31 +26,62 @@ const COMMAND_BYTES: usize = 80;
 /// Where the number of vectors stands in an entry of the submission queue (`len` of `struct io_uring_sqe`).
 const LENGTH_AT: usize = 24;
 
-/// Memory of entries that the kernel may still write.
-static KEPT: Mutex<Vec<Vec<Entry>>> = Mutex::new(Vec::new());
+/// Bytes beside a request: what is said there, in a page of its own.
+const HEADER_BYTES: usize = 4096;
 
-/// One entry: its memory, and whether the kernel has it.
+const _: () = assert!(size_of::<RingHeader>() <= HEADER_BYTES);
+
+/// Memory of all entries of a queue. It is none of the payloads', which rings of members have registered and which
+/// there is not enough of to be lent out for ever.
+struct Memory {
+    region: Region,
+    payload_bytes: usize,
+    entries: Vec<Entry>,
+}
+
+/// One entry: where its memory is, and whether the kernel has it.
 struct Entry {
-    header: Payload,
-    payload: Payload,
     vectors: Box<[libc::iovec; 2]>,
     is_out: bool,
 }
 
-// SAFETY: the vectors point into payloads that the entry owns, wherever it is moved.
+// SAFETY: the vectors point into the region that lies beside them, which stays where it is.
 #[allow(unsafe_code)]
 unsafe impl Send for Entry {}
 
-impl Entry {
-    fn new(payload_bytes: usize) -> Result<Self, NoMemory> {
-        let header = Payload::try_zeroed(size_of::<RingHeader>())?;
-        let payload = Payload::try_zeroed(payload_bytes)?;
-        let vector = |run: &Payload| libc::iovec {
-            iov_base: run.as_non_null().as_ptr().cast(),
-            iov_len: run.len(),
+impl Memory {
+    fn new(entries: usize, payload_bytes: usize) -> io::Result<Self> {
+        let each_bytes = HEADER_BYTES + payload_bytes;
+        let region = Region::reserve(entries * each_bytes)?;
+        let start = region.as_non_null().as_ptr();
+        let entry = |index: usize| {
+            let header = start.wrapping_add(index * each_bytes);
+            let payload = header.wrapping_add(HEADER_BYTES);
+            let vector = |start: *mut u8, iov_len| libc::iovec { iov_base: start.cast(), iov_len };
+            let vectors = [vector(header, HEADER_BYTES), vector(payload, payload_bytes)];
+            Entry { vectors: Box::new(vectors), is_out: false }
         };
-        let vectors = Box::new([vector(&header), vector(&payload)]);
-        Ok(Self { header, payload, vectors, is_out: false })
+        let entries = (0..entries).map(entry).collect();
+        Ok(Self { region, payload_bytes, entries })
+    }
+
+    /// The memory of an entry that the kernel does not have: beside the request, and its payload.
+    ///
+    /// # Panics
+    /// When the kernel has it.
+    #[allow(unsafe_code)]
+    fn of_idle(&mut self, index: usize) -> (&mut [u8], &mut [u8]) {
+        let entry = &self.entries[index];
+        assert!(!entry.is_out, "the kernel has this entry's memory");
+        let [header, payload] = entry.vectors.as_ref();
+        debug_assert!(payload.iov_len == self.payload_bytes && self.region.length_bytes() > index);
+        // SAFETY: two runs of the region that do not meet, zeroed when it was made; the kernel writes neither until the next
+        // command of this entry, which takes `self` alone as this does.
+        unsafe {
+            let header = std::slice::from_raw_parts_mut(header.iov_base.cast(), header.iov_len);
+            let payload = std::slice::from_raw_parts_mut(payload.iov_base.cast(), payload.iov_len);
+            (header, payload)
+        }
     }
 }
 
@@ -66,7 +97,7 @@ pub(super) enum Ended {
 /// A ring, and the entries of one queue of the kernel's.
 pub(super) struct Commands {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
-    entries: Vec<Entry>,
+    memory: ManuallyDrop<Memory>,
     number: u16,
     device: i32,
 }
@@ -83,14 +114,13 @@ impl Commands {
         let mut builder = IoUring::builder();
         builder.dontfork().setup_single_issuer().setup_coop_taskrun().setup_taskrun_flag();
         let ring = builder.build(room)?;
-        let entries = (0..entries).map(|_| Entry::new(payload_bytes)).collect::<Result<_, _>>();
-        let entries = entries.map_err(io::Error::other)?;
-        Ok(Self { ring, entries, number, device: device.as_raw_fd() })
+        let memory = ManuallyDrop::new(Memory::new(entries, payload_bytes)?);
+        Ok(Self { ring, memory, number, device: device.as_raw_fd() })
     }
 
     /// How many entries there are.
     pub(super) fn count(&self) -> usize {
-        self.entries.len()
+        self.memory.entries.len()
     }
 
     /// Has the kernel tell whenever `bell` is written to.
@@ -115,14 +145,11 @@ impl Commands {
     /// # Panics
     /// When the kernel has it.
     pub(super) fn of_idle(&mut self, index: usize) -> (&mut [u8], &mut [u8]) {
-        let entry = &mut self.entries[index];
-        assert!(!entry.is_out, "the kernel has this entry's memory");
-        (&mut entry.header, &mut entry.payload)
+        self.memory.of_idle(index)
     }
 
-    #[allow(unsafe_code)]
     fn send(&mut self, index: usize, what: u32, unique: u64) {
-        let entry = &mut self.entries[index];
+        let entry = &mut self.memory.entries[index];
         assert!(!entry.is_out, "an entry has one command at a time");
         entry.is_out = true;
         let said = RingCommand { commit_id: unique, qid: self.number, ..RingCommand::default() };
@@ -141,7 +168,7 @@ impl Commands {
     #[allow(unsafe_code)]
     fn push(&mut self, command: squeue::Entry128) {
         // SAFETY: the vectors are boxed and the memory is an entry's, which stays as it is until the command has ended:
-        // `of_idle` gives it to nobody, and `drop` keeps it. The bell is a descriptor alone.
+        // `of_idle` gives it to nobody, and `drop` does not give it back. The bell is a descriptor alone.
         while unsafe { self.ring.submission().push(&command) }.is_err() {
             self.enter(false);
         }
@@ -165,13 +192,13 @@ impl Commands {
 
     /// Takes everything that has ended.
     pub(super) fn reap(&mut self, ended: &mut Vec<Ended>) {
-        let Self { ring, entries, .. } = self;
+        let Self { ring, memory, .. } = self;
         ended.extend(ring.completion().map(|completion| {
             if completion.user_data() == BELL {
                 return Ended::Bell { is_heard_again: cqueue::more(completion.flags()) };
             }
             let index = usize::try_from(completion.user_data()).expect("one of our entries");
-            entries[index].is_out = false;
+            memory.entries[index].is_out = false;
             let code = completion.result();
             let result = if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(()) };
             Ended::Entry { index, result }
@@ -180,10 +207,11 @@ impl Commands {
 }
 
 impl Drop for Commands {
+    #[allow(unsafe_code)]
     fn drop(&mut self) {
-        if self.entries.iter().any(|entry| entry.is_out) {
-            let entries = std::mem::take(&mut self.entries);
-            KEPT.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(entries);
+        if !self.memory.entries.iter().any(|entry| entry.is_out) {
+            // SAFETY: it is dropped here alone, and nothing is reached any more.
+            unsafe { ManuallyDrop::drop(&mut self.memory) };
         }
     }
 }
