@@ -54,7 +54,7 @@ fn serve(array: &Array, way: Way, members: &[PathBuf]) -> Served {
         let name = std::fs::read_to_string(task.expect("a thread").path().join("comm"));
         name.is_ok_and(|name| name.trim() == "braid-fuse-ring")
     };
-    assert_eq!(tasks.filter_map(|task| is_ring(task).then_some(())).count() > 0, way == Way::Rings);
+    assert_eq!(tasks.into_iter().any(is_ring), way == Way::Rings);
     served
 }
 
