@@ -7,6 +7,7 @@
 //! | `oracle` | arrays of the real kernel against ours, both ways |
 //! | `sim` | crash and recover in the simulator, for a bounded time |
 //! | `crash-loop` | `braid serve` killed and restarted on real files, for a bounded time |
+//! | `filesystems` | ext4, xfs and btrfs lived in while members die, rebuilds run and the server is killed |
 //! | `models` | the hand-overs between threads, under every schedule or very many |
 //! | `fuzz` | the parsers against chance, for a bounded time |
 //! | `bench` | the lab's cells beside those of another revision: what has moved |
@@ -16,13 +17,16 @@ mod bench;
 mod build;
 mod crash;
 mod each;
+mod filesystems;
 mod fuzz;
 mod hostile;
 mod lab;
 mod models;
 mod oracle;
 mod packages;
+mod programs;
 mod remedies;
+mod server;
 mod sim;
 mod steps;
 mod tidy;
@@ -52,6 +56,8 @@ enum Chore {
     Sim(sim::Options),
     /// `braid serve` killed and restarted on real files
     CrashLoop(crash::Options),
+    /// File systems lived in while members die, rebuilds run and the server is killed
+    Filesystems(filesystems::Options),
     /// The hand-overs between threads, under every schedule or very many (loom, shuttle)
     Models,
     /// The parsers against chance (needs the nightly toolchain)
@@ -78,6 +84,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Tidy => tidy::run(),
         Chore::Oracle(options) => oracle::run(options),
         Chore::Sim(options) => sim::run(options),
+        Chore::Filesystems(options) => filesystems::run(options).map(|_| ()),
         Chore::CrashLoop(options) => crash::run(options).map(|_| ()),
         Chore::Models => models::run().map(|_| ()),
         Chore::Fuzz(options) => fuzz::run(options).map(|_| ()),
@@ -114,6 +121,7 @@ mod tests {
             "sim --seconds 5 --from 7",
             "crash-loop --rounds 3 --level 10 --members tmpfs --seed 1",
             "crash-loop --seconds 3",
+            "filesystems --kind xfs --level 10 --door nbdfuse",
             "models",
             "fuzz --seconds 5 bitmap ppl",
             "hostile-memory --braid /bin/braid",

@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Clients, the kernel with md and what boots it, ext4 and what cuts its power, the language of two tests' helpers, a client of HTTP, what mounts
+/// Clients, the kernel with md and what boots it, file systems, what cuts their power and what lives in them, the language of two tests' helpers, a client of HTTP, what mounts
 /// for users (fusermount3), ISA-L to compare parity with, the compiler of libFuzzer, what runs alerts (promtool),
 /// and a browser for the page.
-const NEEDED: [&str; 19] = [
+const NEEDED: [&str; 22] = [
     "qemu-system-x86",
     "qemu-utils",
     "qemu-block-extra",
@@ -27,6 +27,9 @@ const NEEDED: [&str; 19] = [
     "e2fsprogs",
     "python3",
     "xfsprogs",
+    "btrfs-progs",
+    "fsmark",
+    "dbench",
     "libisal-dev",
     "g++",
     "prometheus",

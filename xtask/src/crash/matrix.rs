@@ -19,10 +19,12 @@ use fastrand::Rng;
 use rustix::process::Signal;
 
 use super::client::Client;
+use super::manner::Manner;
 use super::model::{End, Found, Model, SECTOR_BYTES};
-use super::place::{Kind, Place, output};
+use super::place::{Kind, Place};
 use super::round::Shape;
-use super::server::{Manner, Server, Started, send};
+use crate::programs::output;
+use crate::server::{Server, Started, send};
 
 /// Policies by the word that `create` takes, and the levels that have them.
 const POLICIES: [(&str, &[&str]); 6] = [
@@ -129,7 +131,7 @@ impl<'a> Array<'a> {
 
     fn start(&self, members: &[PathBuf], manner: Manner) -> Result<Server> {
         let devices: Vec<PathBuf> = members.iter().chain(&self.journal).cloned().collect();
-        match Server::spawn(self.braid, &self.folder, &devices, manner)?.serving()? {
+        match Server::spawn(self.braid, &self.folder, &devices, &manner.options())?.serving()? {
             Started::Serving(server) => Ok(server),
             Started::Refused(code) => anyhow::bail!("refused with {code}"),
         }

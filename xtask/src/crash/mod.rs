@@ -4,7 +4,7 @@
 //! mod          which rounds; the summary
 //! round        one array: load, crash, start, verify
 //!    | matrix      each policy, started without members
-//!    | server      the process          | place    tmpfs, or ext4 over loop and its power
+//!    | manner      how it serves       | place    tmpfs, or ext4 over loop and its power
 //!    | client      NBD, many in flight  | foreign  fio
 //!    | model       what must be there   | offline  mdadm, parity and copies on the files
 //! ```
@@ -15,12 +15,12 @@
 
 mod client;
 mod foreign;
+mod manner;
 mod matrix;
 mod model;
 mod offline;
 mod place;
 mod round;
-mod server;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

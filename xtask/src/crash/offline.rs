@@ -14,7 +14,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::place::output;
+use crate::programs::output;
 
 /// Members are compared in such pieces.
 const PIECE_BYTES: u64 = 1 << 20;

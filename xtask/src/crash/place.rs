@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
+
+use crate::programs::run;
 
 /// Where Linux keeps files in memory.
 const TMPFS: &str = "/dev/shm";
@@ -138,24 +140,4 @@ impl Drop for Place {
             eprintln!("{} is still mounted", self.members().display());
         }
     }
-}
-
-/// Runs a program to its end, which must be a good one.
-pub(super) fn run(command: &mut Command) -> Result<()> {
-    output(command).map(|_| ())
-}
-
-/// What it printed.
-pub(super) fn output(command: &mut Command) -> Result<String> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    command.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C");
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = match command.output() {
-        Ok(output) => output,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!("no {program} here"),
-        Err(error) => return Err(error).context(program),
-    };
-    let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    ensure!(output.status.success(), "{program}: {}: {words}", output.status);
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

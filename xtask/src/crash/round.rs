@@ -28,9 +28,11 @@ use super::client::Client;
 use super::foreign::Foreign;
 use super::model::{End, Model, SECTOR_BYTES};
 use super::offline;
-use super::place::{Kind, Place, output};
+use super::place::{Kind, Place};
+use crate::programs::output;
 
-use super::server::{Manner, Server, Started, send};
+use super::manner::Manner;
+use crate::server::{Server, Started, send};
 
 /// Longest time from connecting to a signal.
 const LOAD_MS_MAX: u64 = 600;
@@ -270,7 +272,12 @@ impl<'a> Round<'a> {
         self.members.retain(|member| !names.contains(member));
         ensure!(offline::present(&self.members) == self.members, "a member more is gone");
         let end = self.after(kind);
-        match Server::start(self.braid, self.place.folder(), &self.members, self.cache)? {
+        match Server::start(
+            self.braid,
+            self.place.folder(),
+            &self.members,
+            &["--cache", self.cache],
+        )? {
             Started::Refused(code) => {
                 ensure!(code == WRITE_HOLE && kind == Signal::KILL, "refused with {code}");
                 let mirrors = matches!(self.shape.level, "1" | "10");
@@ -381,7 +388,8 @@ impl<'a> Round<'a> {
     fn kill_while_starting(&mut self) -> Result<()> {
         for _ in 0..=self.random.u64(..2) {
             let manner = Manner::Writing { cache: self.cache };
-            let server = Server::spawn(self.braid, self.place.folder(), &self.members, manner)?;
+            let server =
+                Server::spawn(self.braid, self.place.folder(), &self.members, &manner.options())?;
             std::thread::sleep(self.delay(STARTING_MS_MAX));
             server.kill()?;
             self.counts.kills += 1;
@@ -422,7 +430,12 @@ impl<'a> Round<'a> {
     /// Starts it, with one cache or the other; a crash costs no member.
     fn start(&mut self, degraded: bool) -> Result<Server> {
         self.cache = CACHES[self.random.usize(..CACHES.len())];
-        match Server::start(self.braid, self.place.folder(), &self.members, self.cache)? {
+        match Server::start(
+            self.braid,
+            self.place.folder(),
+            &self.members,
+            &["--cache", self.cache],
+        )? {
             Started::Serving(server) => {
                 let missing = server.degraded;
                 ensure!(degraded || missing == 0, "{missing} members are left out after a crash");
@@ -486,7 +499,8 @@ impl<'a> Round<'a> {
         for _ in 0..self.shape.lost_max {
             members.remove(self.random.usize(..members.len()));
         }
-        let server = Server::spawn(self.braid, self.place.folder(), &members, Manner::ReadOnly)?;
+        let server =
+            Server::spawn(self.braid, self.place.folder(), &members, &Manner::ReadOnly.options())?;
         let Started::Serving(server) = server.serving()? else {
             bail!("a clean array is refused with {} of its members", members.len());
         };

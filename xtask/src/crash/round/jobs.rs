@@ -19,10 +19,11 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::super::client::Client;
+use super::super::manner::Manner;
 use super::super::model::End;
 use super::super::offline;
-use super::super::server::{Manner, Server, Started, control_of, send};
 use super::Round;
+use crate::server::{Server, Started, control_of, send};
 
 /// What a job is paced to: a member is passed in a second.
 const PACE: &str = "16M";
@@ -91,7 +92,8 @@ impl Round<'_> {
                 .with_context(|| format!("replacement in slot {slot}, at {percent} %"))?;
         }
         let manner = Manner::Writing { cache: self.cache };
-        let server = Server::spawn(self.braid, self.place.folder(), &self.named(), manner)?;
+        let server =
+            Server::spawn(self.braid, self.place.folder(), &self.named(), &manner.options())?;
         let Started::Serving(server) = server.serving()? else {
             anyhow::bail!("the array is refused with its replacement");
         };
@@ -134,7 +136,8 @@ impl Round<'_> {
     fn kill_at(&mut self, kind: Kind, percent: f64) -> Result<()> {
         self.cache = super::CACHES[self.random.usize(..super::CACHES.len())];
         let manner = Manner::Paced { cache: self.cache, pace: PACE };
-        let server = Server::spawn(self.braid, self.place.folder(), &self.named(), manner)?;
+        let server =
+            Server::spawn(self.braid, self.place.folder(), &self.named(), &manner.options())?;
         let server = match server.serving()? {
             Started::Serving(server) => server,
             Started::Refused(code) => anyhow::bail!("the array is refused with {code}"),

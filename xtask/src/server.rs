@@ -1,7 +1,7 @@
 //! `braid serve` as a process that is started, spoken to and killed.
 //!
-//! Where it stands: `round` holds one; members and socket are in the round's folders. Nothing here knows what the
-//! array holds.
+//! Where it stands: who holds one says where its members and its socket are, and how it serves. Nothing here knows what
+//! the array holds.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -18,50 +18,35 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Between two looks at something that is waited for.
 const POLL: Duration = Duration::from_millis(2);
 
-/// How it serves.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Manner {
-    ReadOnly,
-    /// As `--cache` says it.
-    Writing {
-        cache: &'static str,
-    },
-    /// The same; jobs pass so much of a member in a second.
-    Paced {
-        cache: &'static str,
-        pace: &'static str,
-    },
-}
-
 /// The control socket of the server whose folder it is.
-pub(super) fn control_of(folder: &Path) -> PathBuf {
+pub(crate) fn control_of(folder: &Path) -> PathBuf {
     folder.join("control.sock")
 }
 
 /// How a start went.
-pub(super) enum Started {
+pub(crate) enum Started {
     Serving(Server),
     /// Its code.
     Refused(String),
 }
 
 /// A running server. It is killed when this is dropped.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     events: Receiver<Value>,
-    pub(super) socket: PathBuf,
+    pub(crate) socket: PathBuf,
     /// As `assembled` said.
-    pub(super) dirty: bool,
-    pub(super) degraded: u64,
+    pub(crate) dirty: bool,
+    pub(crate) degraded: u64,
 }
 
 impl Server {
-    /// Starts it; it may not be serving yet. `folder` is for the socket and its state.
-    pub(super) fn spawn(
+    /// Starts it with more options; it may not be serving yet. `folder` is for the sockets and its state.
+    pub(crate) fn spawn(
         braid: &Path,
         folder: &Path,
         members: &[PathBuf],
-        manner: Manner,
+        options: &[&str],
     ) -> Result<Self> {
         let socket = folder.join("nbd.sock");
         // A killed server leaves its socket behind.
@@ -69,18 +54,7 @@ impl Server {
         let mut command = Command::new(braid);
         command.arg("--json").arg("--state-dir").arg(folder.join("state")).arg("serve");
         command.arg("--nbd").arg(format!("nbd+unix:///?socket={}", socket.display()));
-        match manner {
-            Manner::ReadOnly => command.arg("--read-only"),
-            Manner::Writing { cache } => command.args(["--cache", cache]),
-            Manner::Paced { cache, pace } => command.args([
-                "--cache",
-                cache,
-                "--job-ceiling",
-                pace,
-                "--job-latency-factor",
-                "any",
-            ]),
-        };
+        command.args(options);
         command.arg("--control").arg(control_of(folder));
         command.args(members).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("braid serve")?;
@@ -98,17 +72,17 @@ impl Server {
     }
 
     /// Starts it and waits until it serves or refuses.
-    pub(super) fn start(
+    pub(crate) fn start(
         braid: &Path,
         folder: &Path,
         members: &[PathBuf],
-        cache: &'static str,
+        options: &[&str],
     ) -> Result<Started> {
-        Self::spawn(braid, folder, members, Manner::Writing { cache })?.serving()
+        Self::spawn(braid, folder, members, options)?.serving()
     }
 
     /// Waits until it serves or refuses.
-    pub(super) fn serving(mut self) -> Result<Started> {
+    pub(crate) fn serving(mut self) -> Result<Started> {
         let begun = Instant::now();
         loop {
             match self.events.recv_timeout(LIMIT.saturating_sub(begun.elapsed())) {
@@ -134,19 +108,31 @@ impl Server {
         }
     }
 
+    /// Waits until it says so.
+    pub(crate) fn hear(&self, event: &str, limit: Duration) -> Result<Value> {
+        let begun = Instant::now();
+        loop {
+            match self.events.recv_timeout(limit.saturating_sub(begun.elapsed())) {
+                Ok(said) if said["event"] == event => return Ok(said),
+                Ok(_) => {}
+                Err(_) => bail!("braid serve says no \"{event}\""),
+            }
+        }
+    }
+
     /// Its process, to be killed.
-    pub(super) fn process(&self) -> Result<Pid> {
+    pub(crate) fn process(&self) -> Result<Pid> {
         Pid::from_raw(i32::try_from(self.child.id())?).context("a process has a number")
     }
 
     /// SIGKILL, and waits until it is gone.
-    pub(super) fn kill(mut self) -> Result<()> {
+    pub(crate) fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.ended().map(|_| ())
     }
 
     /// It was told to stop and must do so well: everything flushed, superblocks told, and status 0.
-    pub(super) fn stopped(mut self) -> Result<()> {
+    pub(crate) fn stopped(mut self) -> Result<()> {
         let status = self.ended()?;
         let said: Vec<Value> = self.events.iter().collect();
         let last = said.iter().find(|event| event["event"] == "stopped");
@@ -156,7 +142,7 @@ impl Server {
     }
 
     /// Asks it to stop and waits until it has.
-    pub(super) fn stop(self) -> Result<()> {
+    pub(crate) fn stop(self) -> Result<()> {
         send(self.process()?, Signal::TERM)?;
         self.stopped()
     }
@@ -182,6 +168,6 @@ impl Drop for Server {
 }
 
 /// Sends a signal to our own child, which has not been waited for.
-pub(super) fn send(process: Pid, signal: Signal) -> Result<()> {
+pub(crate) fn send(process: Pid, signal: Signal) -> Result<()> {
     kill_process(process, signal).context("sending a signal")
 }

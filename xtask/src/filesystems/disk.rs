@@ -1,0 +1,116 @@
+//! A file as a disk: a loop device over it, and a file system on that.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use crate::programs::{output, run};
+
+/// Another program may still look at a file system for a moment.
+const UNMOUNT_TRIES: u32 = 100;
+
+/// What is on the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum FileSystem {
+    Ext4,
+    Xfs,
+    Btrfs,
+}
+
+impl FileSystem {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+        }
+    }
+}
+
+/// A loop device over a file, asked to go past the page cache to it.
+pub(super) struct Disk {
+    device: String,
+    kind: FileSystem,
+    folder: PathBuf,
+    is_mounted: bool,
+}
+
+impl Disk {
+    /// `folder` is where it is mounted.
+    pub(super) fn attach(file: &Path, kind: FileSystem, folder: &Path) -> Result<Self> {
+        let mut command = Command::new("losetup");
+        command.args(["--find", "--show", "--direct-io=on"]).arg(file);
+        let device = output(&mut command)?.trim().to_owned();
+        Ok(Self { device, kind, folder: folder.to_owned(), is_mounted: false })
+    }
+
+    /// Makes the file system, with what its maker chooses.
+    pub(super) fn make(&self) -> Result<()> {
+        let (program, options): (_, &[&str]) = match self.kind {
+            FileSystem::Ext4 => ("mkfs.ext4", &["-q", "-F"]),
+            FileSystem::Xfs => ("mkfs.xfs", &["-q", "-f"]),
+            FileSystem::Btrfs => ("mkfs.btrfs", &["-q", "-f"]),
+        };
+        run(Command::new(program).args(options).arg(&self.device))
+    }
+
+    /// A file system that was not unmounted replays its log here.
+    pub(super) fn mount(&mut self) -> Result<()> {
+        let mut command = Command::new("mount");
+        run(command.args(["-t", self.kind.word()]).arg(&self.device).arg(&self.folder))?;
+        self.is_mounted = true;
+        Ok(())
+    }
+
+    pub(super) fn unmount(&mut self) -> Result<()> {
+        for left in (0..UNMOUNT_TRIES).rev() {
+            match run(Command::new("umount").arg(&self.folder)) {
+                Ok(()) => break,
+                Err(error) if left == 0 => return Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+        self.is_mounted = false;
+        Ok(())
+    }
+
+    /// What the file system's own checker says of it, unmounted; it changes nothing.
+    pub(super) fn check(&self) -> Result<()> {
+        let (program, options): (_, &[&str]) = match self.kind {
+            FileSystem::Ext4 => ("e2fsck", &["-f", "-n"]),
+            FileSystem::Xfs => ("xfs_repair", &["-n"]),
+            FileSystem::Btrfs => ("btrfs", &["check", "--readonly", "--check-data-csum"]),
+        };
+        run(Command::new(program).args(options).arg(&self.device))
+    }
+
+    /// Tells the disk what is free; whether the door can be told.
+    pub(super) fn trim(&self) -> Result<bool> {
+        match run(Command::new("fstrim").arg(&self.folder)) {
+            Ok(()) => Ok(true),
+            Err(error) if format!("{error:#}").contains("not supported") => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The loop device lets go of the file.
+    pub(super) fn detach(mut self) -> Result<()> {
+        ensure!(!self.is_mounted, "{} is mounted", self.device);
+        let device = std::mem::take(&mut self.device);
+        run(Command::new("losetup").arg("--detach").arg(device))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // After a failure. What cannot be undone is said by what comes after, and by `mount` and `losetup`.
+        if self.is_mounted {
+            let _ = run(Command::new("umount").arg("--lazy").arg(&self.folder));
+        }
+        if !self.device.is_empty() {
+            let _ = run(Command::new("losetup").arg("--detach").arg(&self.device));
+        }
+    }
+}

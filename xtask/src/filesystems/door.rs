@@ -1,0 +1,91 @@
+//! How an array becomes a file: braid's own FUSE door, or nbdfuse over NBD.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::programs::run;
+
+/// Longer than it takes a file to appear, or to go.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Door {
+    /// `serve --fuse`
+    Fuse,
+    /// nbdfuse of libnbd, over a Unix socket
+    Nbdfuse,
+}
+
+impl Door {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Fuse => "fuse",
+            Self::Nbdfuse => "nbdfuse",
+        }
+    }
+}
+
+/// The array as a file. It goes when this is dropped.
+pub(super) struct Opened {
+    pub(super) file: PathBuf,
+    /// What keeps it, where it is not the server.
+    daemon: Option<Child>,
+}
+
+impl Opened {
+    /// The array of a running server as `file`, which its own door has made already or is told to another program.
+    pub(super) fn new(door: Door, file: &Path, socket: &Path) -> Result<Self> {
+        let mut opened = Self { file: file.to_owned(), daemon: None };
+        if door == Door::Nbdfuse {
+            std::fs::write(file, b"")?;
+            let mut command = Command::new("nbdfuse");
+            command.arg(file).arg(format!("nbd+unix:///?socket={}", socket.display()));
+            // It says each request that a killed server did not answer.
+            let words = std::fs::File::create(file.with_extension("nbdfuse"))?;
+            command.stdin(Stdio::null()).stderr(words);
+            opened.daemon = Some(command.spawn().context("nbdfuse")?);
+        }
+        opened.wait("appear", |bytes| bytes > 0)?;
+        Ok(opened)
+    }
+
+    fn wait(&self, what: &str, is_so: impl Fn(u64) -> bool) -> Result<()> {
+        let begun = Instant::now();
+        while !std::fs::metadata(&self.file).is_ok_and(|metadata| is_so(metadata.len())) {
+            ensure!(begun.elapsed() < LIMIT, "{} does not {what}", self.file.display());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Ends it in order; braid's own file ends with its server.
+    pub(super) fn end(mut self) -> Result<()> {
+        let Some(mut daemon) = self.daemon.take() else { return Ok(()) };
+        run(Command::new("fusermount3").arg("-u").arg(&self.file))?;
+        let status = daemon.wait()?;
+        ensure!(status.success(), "nbdfuse ended with {status}");
+        self.wait("go", |bytes| bytes == 0)
+    }
+
+    /// Its server was killed. What braid's own door has left, the next server takes away.
+    pub(super) fn abandon(mut self) -> Result<()> {
+        let Some(mut daemon) = self.daemon.take() else { return Ok(()) };
+        run(Command::new("fusermount3").arg("-u").arg(&self.file))?;
+        daemon.wait()?;
+        self.wait("go", |bytes| bytes == 0)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Some(daemon) = &mut self.daemon {
+            // After a failure; what is still mounted is named by `mount`.
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+    }
+}

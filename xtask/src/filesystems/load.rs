@@ -1,0 +1,181 @@
+//! What lives in a file system: files that were promised, fs_mark, dbench, and a copy of this source tree.
+//!
+//! A file is *promised* once it, and then the folder that names it, were synced: from then on a file system must have it,
+//! whoever is killed. The promise is taken back before the file is removed.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use fastrand::Rng;
+
+use crate::programs::{output, run};
+
+/// Threads that write files to be promised.
+const WRITERS: u64 = 3;
+/// Files that each of them has at a time.
+const FILES_MAX: usize = 150;
+/// The longest of them.
+const FILE_BYTES_MAX: usize = 200_000;
+
+/// What is in a promised file: what this seed makes.
+#[derive(Clone, Copy, Debug)]
+struct Content {
+    seed: u64,
+    bytes: usize,
+}
+
+impl Content {
+    fn bytes(self) -> Vec<u8> {
+        let mut bytes = vec![0; self.bytes];
+        Rng::with_seed(self.seed).fill(&mut bytes);
+        bytes
+    }
+}
+
+/// Files that must be there.
+#[derive(Default)]
+pub(super) struct Promised {
+    files: Mutex<BTreeMap<PathBuf, Content>>,
+}
+
+impl Promised {
+    pub(super) fn len(&self) -> usize {
+        self.files.lock().expect("no writer panics").len()
+    }
+
+    /// Writes files into a new folder until it is told to end; an error ends it as well, and is right once a server
+    /// may be dead.
+    pub(super) fn write(&self, folder: &Path, ending: &AtomicBool) -> Result<()> {
+        std::fs::create_dir(folder)?;
+        let written = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| scope.spawn(move || self.write_one_by_one(folder, writer, ending)))
+                .collect();
+            writers.into_iter().map(|writer| writer.join().expect("no writer panics")).collect()
+        });
+        let errors: std::io::Result<()> = written;
+        errors.with_context(|| format!("writing files in {}", folder.display()))
+    }
+
+    fn write_one_by_one(
+        &self,
+        folder: &Path,
+        writer: u64,
+        ending: &AtomicBool,
+    ) -> std::io::Result<()> {
+        let mut random = Rng::new();
+        let mut names = std::collections::VecDeque::new();
+        for number in 0_u64.. {
+            if ending.load(Ordering::Relaxed) {
+                break;
+            }
+            if names.len() >= FILES_MAX {
+                let oldest: PathBuf = names.pop_front().expect("it has some");
+                self.files.lock().expect("no writer panics").remove(&oldest);
+                std::fs::remove_file(&oldest)?;
+            }
+            let path = folder.join(format!("promised-{writer}-{number}"));
+            let bytes = random.usize(1..FILE_BYTES_MAX);
+            let content = Content { seed: random.u64(..), bytes };
+            let mut file = File::create(&path)?;
+            file.write_all(&content.bytes())?;
+            file.sync_all()?;
+            File::open(folder)?.sync_all()?;
+            self.files.lock().expect("no writer panics").insert(path.clone(), content);
+            names.push_back(path);
+        }
+        Ok(())
+    }
+
+    /// Each is there, and is what was written; how many bytes that is.
+    pub(super) fn verify(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for (path, content) in &*self.files.lock().expect("no writer panics") {
+            let found = std::fs::read(path);
+            let found = found.with_context(|| format!("{} was promised", path.display()))?;
+            let is_so = found == content.bytes();
+            ensure!(is_so, "{} has other bytes than were promised", path.display());
+            bytes += found.len() as u64;
+        }
+        Ok(bytes)
+    }
+}
+
+/// The checksum of each file of a folder, as `sha256sum` prints it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Checksums {
+    lines: Vec<String>,
+}
+
+impl Checksums {
+    pub(super) fn of(folder: &Path) -> Result<Self> {
+        let script = "cd \"$1\" && find . -type f -print0 | sort -z | xargs -0 -r sha256sum";
+        let text = output(Command::new("sh").args(["-c", script, "sh"]).arg(folder))?;
+        Ok(Self { lines: text.lines().map(str::to_owned).collect() })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// The same files with the same bytes; names what differs.
+    pub(super) fn compare(&self, found: &Self) -> Result<()> {
+        let lacking: Vec<_> =
+            self.lines.iter().filter(|line| !found.lines.contains(line)).collect();
+        let other: Vec<_> = found.lines.iter().filter(|line| !self.lines.contains(line)).collect();
+        ensure!(
+            lacking.is_empty() && other.is_empty(),
+            "{} files differ: not there any more {lacking:?}, there instead {other:?}",
+            lacking.len().max(other.len())
+        );
+        Ok(())
+    }
+}
+
+/// A program of somebody else's that writes.
+pub(super) enum Program<'a> {
+    /// Small files, each synced, by four threads
+    FsMark { files: u32 },
+    /// What office workers do to a file server
+    Dbench { seconds: u32 },
+    /// A source tree is copied, and compared with where it came from
+    Copy { tree: &'a Path },
+}
+
+impl Program<'_> {
+    /// Runs it to its end in a new folder.
+    pub(super) fn run(&self, folder: &Path) -> Result<()> {
+        std::fs::create_dir(folder)?;
+        let mut command = match self {
+            Self::FsMark { files } => {
+                let mut command = Command::new("fs_mark");
+                let each = (files / 4).to_string();
+                command.args(["-k", "-S", "1", "-s", "20000", "-t", "4", "-n", &each]);
+                // A path must be shorter than 40 bytes, and a log is left where it is run.
+                command.args(["-d", ".", "-l", "/dev/null"]).current_dir(folder);
+                command
+            }
+            Self::Dbench { seconds } => {
+                let mut command = Command::new("dbench");
+                command.args(["-F", "-t", &seconds.to_string(), "-D"]).arg(folder).arg("4");
+                command
+            }
+            Self::Copy { tree } => {
+                let mut command = Command::new("cp");
+                command.arg("-a").arg(tree).arg(folder.join("tree"));
+                command
+            }
+        };
+        run(command.stdin(Stdio::null()))?;
+        if let Self::Copy { tree } = self {
+            run(Command::new("diff").arg("-r").arg(tree).arg(folder.join("tree")))?;
+        }
+        Ok(())
+    }
+}

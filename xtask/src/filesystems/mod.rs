@@ -1,0 +1,157 @@
+//! `cargo xtask filesystems`: file systems live on arrays, while members die, rebuilds run and the server is killed.
+//!
+//! ```text
+//! mod          which cells; the table
+//! cell         one file system on one array through one door: its phases, and what must hold after each
+//!    | door        how the array becomes a file: braid's own FUSE door, or nbdfuse
+//!    | disk        that file as a loop device, with a file system on it: made, mounted, checked
+//!    | load        what lives in it: files that were promised, fs_mark, dbench, a source tree
+//! ```
+//!
+//! File systems are the running kernel's. All that is written is written by programs that nobody here wrote, but for the
+//! promised files: those are written here, because what a file system has promised (a file that was synced) is known by
+//! nobody else. Needs root, loop devices and /dev/fuse; says which is missing. On a failure the files are kept.
+
+mod cell;
+mod disk;
+mod door;
+mod load;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use crate::build::Program;
+use crate::programs::output;
+use cell::{Cell, Outcome};
+use disk::FileSystem;
+use door::Door;
+
+/// What the command line asks for.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only this file system
+    #[arg(long, value_enum)]
+    kind: Option<FileSystem>,
+    /// Only arrays of one level
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(LEVELS.map(|level| level.level)))]
+    level: Option<String>,
+    /// Only through this door
+    #[arg(long, value_enum)]
+    door: Option<Door>,
+    /// With the program that the tests have built, not that for release
+    #[arg(long)]
+    dev: bool,
+}
+
+/// An array.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    level: &'static str,
+    members: usize,
+    /// A file system of XFS needs 300 MiB.
+    member_size: &'static str,
+    lost: usize,
+}
+
+const LEVELS: [Level; 4] = [
+    Level { level: "1", members: 2, member_size: "640M", lost: 1 },
+    Level { level: "5", members: 4, member_size: "216M", lost: 1 },
+    Level { level: "6", members: 5, member_size: "216M", lost: 2 },
+    Level { level: "10", members: 4, member_size: "320M", lost: 1 },
+];
+
+impl Options {
+    /// One cell, for `cargo xtask test`.
+    pub(crate) fn short() -> Self {
+        Self {
+            kind: Some(FileSystem::Ext4),
+            level: Some("6".into()),
+            door: Some(Door::Fuse),
+            dev: true,
+        }
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let kinds = [FileSystem::Ext4, FileSystem::Xfs, FileSystem::Btrfs];
+        let mut cells = Vec::new();
+        for kind in kinds.into_iter().filter(|kind| self.kind.is_none_or(|one| one == *kind)) {
+            let levels = LEVELS.into_iter();
+            for level in
+                levels.filter(|level| self.level.as_ref().is_none_or(|one| one == level.level))
+            {
+                let doors = [Door::Fuse, Door::Nbdfuse].into_iter();
+                let doors = doors.filter(|door| self.door.is_none_or(|one| one == *door));
+                cells.extend(doors.map(|door| Cell { kind, level, door }));
+            }
+        }
+        cells
+    }
+}
+
+/// What of the machine is missing, or nothing.
+fn missing() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("only root may mount".into());
+    }
+    if std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
+        return Some("no /dev/fuse".into());
+    }
+    match output(std::process::Command::new("losetup").arg("--find")) {
+        Ok(_) => None,
+        Err(error) => Some(format!("no loop device: {error:#}")),
+    }
+}
+
+/// How it went, when nothing was wrong.
+pub(crate) enum Ran {
+    Cells(usize),
+    /// What of the machine is missing.
+    Skipped(String),
+}
+
+/// Lives in every cell that was asked for.
+pub(crate) fn run(options: &Options) -> Result<Ran> {
+    if let Some(why) = missing() {
+        println!("SKIPPED: {why}");
+        return Ok(Ran::Skipped(why));
+    }
+    let begun = Instant::now();
+    let braid = if options.dev { Program::Braid.dev()? } else { Program::Braid.release()? };
+    let cells = options.cells();
+    println!(
+        "{:<6} {:<8} {:<8} {:>6} {:>9} {:>9} {:>8}  trim",
+        "fs", "level", "door", "files", "promised", "MiB", "took"
+    );
+    let mut all = Outcome::default();
+    for cell in &cells {
+        let begun = Instant::now();
+        let outcome = cell.run(&braid)?;
+        row(cell, &outcome, begun.elapsed());
+        all.files += outcome.files;
+        all.promised += outcome.promised;
+    }
+    ensure!(all.promised > 0, "no file was promised anything");
+    println!(
+        "{} cells: {} files compared, {} of them promised before a kill; 0 differences; fsck clean in each; {:.0} s",
+        cells.len(),
+        all.files,
+        all.promised,
+        begun.elapsed().as_secs_f64()
+    );
+    Ok(Ran::Cells(cells.len()))
+}
+
+fn row(cell: &Cell, outcome: &Outcome, took: Duration) {
+    println!(
+        "{:<6} RAID-{:<3} {:<8} {:>6} {:>9} {:>9} {:>6.1} s  {}",
+        cell.kind.word(),
+        cell.level.level,
+        cell.door.word(),
+        outcome.files,
+        outcome.promised,
+        outcome.bytes >> 20,
+        took.as_secs_f64(),
+        if outcome.is_trimmed { "yes" } else { "not through this door" },
+    );
+}

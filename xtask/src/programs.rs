@@ -1,0 +1,25 @@
+//! Other people's programs, run to their end.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// Runs a program to its end, which must be a good one.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    output(command).map(|_| ())
+}
+
+/// What it printed.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C");
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!("no {program} here"),
+        Err(error) => return Err(error).context(program),
+    };
+    let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    ensure!(output.status.success(), "{program}: {}: {words}", output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
