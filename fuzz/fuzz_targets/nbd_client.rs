@@ -1,7 +1,7 @@
 //! The client's half of an NBD session. Input: 1 byte for the size of the pieces, 1 byte of flags, then the stream.
 //!
 //! With flag 1 the handshake is made right first and four requests are in flight; with flag 2 structured replies are
-//! negotiated. What must hold: no panic, data only inside the request it answers, no byte of it twice, success only with
+//! negotiated, with flag 4 as well extended headers. What must hold: no panic, data only inside the request it answers, no byte of it twice, success only with
 //! all of it, and the same events for the whole stream as for its pieces.
 #![no_main]
 
@@ -14,10 +14,12 @@ const READ: Command = Command::Read { offset: 100, length: 64, dont_fragment: fa
 
 fn session(flags: u8) -> ClientSession {
     let structured = flags & 2 != 0;
+    let extended = structured && flags & 4 != 0;
     let mut session = ClientSession::new(ClientPlan {
         export: String::new(),
         goal: Goal::Transmit,
         structured_replies: structured,
+        extended_headers: extended,
         allocation_context: structured,
     });
     if flags & 1 == 0 {
@@ -25,7 +27,8 @@ fn session(flags: u8) -> ClientSession {
     }
     let mut handshake = wire::encode_greeting();
     if structured {
-        wire::encode_option_reply(&mut handshake, wire::OPT_STRUCTURED_REPLY, wire::REP_ACK, &[]);
+        let style = if extended { wire::OPT_EXTENDED_HEADERS } else { wire::OPT_STRUCTURED_REPLY };
+        wire::encode_option_reply(&mut handshake, style, wire::REP_ACK, &[]);
         let context = b"\0\0\0\x01base:allocation";
         let option = wire::OPT_SET_META_CONTEXT;
         wire::encode_option_reply(&mut handshake, option, wire::REP_META_CONTEXT, context);

@@ -1,7 +1,7 @@
 //! The server's half of an NBD session. Input: 1 byte for the size of the pieces, 1 byte of flags, then the stream.
 //!
-//! With flag 1 the handshake is made right first, with structured replies and the meta context; with flag 2 the server
-//! is being shut down. What must hold: no panic, no more memory than the option limit, no request that leaves its
+//! With flag 1 the handshake is made right first, with structured replies and the meta context, or with extended headers
+//! (flag 8); with flag 2 the server is being shut down. What must hold: no panic, no more memory than the option limit, no request that leaves its
 //! export, and the same events for the whole stream as for its pieces. The same of the gate that stands in front where TLS is
 //! required (flag 4) or may be used.
 #![no_main]
@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use braid_nbd_proto::{
-    BlockSizes, Command, ExportDescription, GateEvent, ServerEvent, ServerSession, TlsGate, limits,
-    wire,
+    BlockSizes, Command, ExportDescription, GateEvent, RequestHeader, ServerEvent, ServerSession,
+    Style, TlsGate, limits, wire,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -19,6 +19,8 @@ const SIZE_BYTES: u64 = 100_000;
 fn session(flags: u8) -> ServerSession {
     let export = ExportDescription {
         name: "array".into(),
+        is_withdrawn: false,
+        description: "RAID-1 of 2 members".into(),
         size_bytes: SIZE_BYTES,
         read_only: false,
         multi_conn: true,
@@ -30,7 +32,10 @@ fn session(flags: u8) -> ServerSession {
         let mut context = vec![0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 15];
         context.extend_from_slice(b"base:allocation");
         let mut handshake = 3_u32.to_be_bytes().to_vec();
-        handshake.extend(wire::encode_option(wire::OPT_STRUCTURED_REPLY, &[]));
+        let is_extended = flags & 8 != 0;
+        let style =
+            if is_extended { wire::OPT_EXTENDED_HEADERS } else { wire::OPT_STRUCTURED_REPLY };
+        handshake.extend(wire::encode_option(style, &[]));
         handshake.extend(wire::encode_option(wire::OPT_SET_META_CONTEXT, &context));
         handshake.extend(wire::encode_option(wire::OPT_GO, &[0; 6]));
         feed(&mut session, &handshake, usize::MAX);
@@ -80,15 +85,26 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(whole, pieces);
     let heard = hear(*flags, stream, usize::MAX);
     assert_eq!(heard, hear(*flags, stream, usize::from(*piece_bytes)));
+    let mut style = if flags & 1 == 0 { Style::Simple } else { Style::Structured };
+    if flags & 9 == 9 {
+        style = Style::Extended;
+    }
     for event in &whole {
-        let ServerEvent::Request(request) = event else { continue };
-        let header = request.command.header(request.cookie);
-        assert!(
-            header
-                .offset
-                .checked_add(u64::from(header.length))
-                .is_some_and(|end| end <= SIZE_BYTES)
-        );
-        assert!(header.length > 0 || request.command == Command::Flush);
+        match event {
+            ServerEvent::Negotiated(negotiated) => style = negotiated.codec.style(),
+            ServerEvent::Request(request) => {
+                let header = request.command.header(request.cookie);
+                let end = header.offset.checked_add(header.length);
+                assert!(end.is_some_and(|end| end <= SIZE_BYTES));
+                assert!(header.length > 0 || request.command == Command::Flush);
+                // What is sent for it is read as the same.
+                let sent =
+                    RequestHeader::decode(&request.command.bytes(request.cookie, style), style);
+                let sent = sent.expect("it is well formed");
+                assert_eq!((sent.echo(), sent.length), (request.echo(), header.length));
+                assert_eq!(sent.payload_bytes(style), request.command.payload_bytes().into());
+            }
+            _ => {}
+        }
     }
 });

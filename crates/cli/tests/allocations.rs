@@ -86,7 +86,7 @@ fn a_request_allocates_nothing_from_the_socket_to_the_members() {
     };
     let volume = Arc::new(array.open(&options, |_| {}));
     let served: Arc<dyn Export> =
-        Arc::new(VolumeExport::new("array".into(), Arc::clone(&volume), None));
+        Arc::new(VolumeExport::new("array".into(), Arc::clone(&volume), None, |_| String::new()));
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nbd.sock");
     let endpoints = [Endpoint::Unix(socket.clone())];

@@ -5,7 +5,9 @@
 //! from whatever thread finished it.
 //!
 //! What the server promises: ranges lie within [`Export::size_bytes`], are multiples of the minimum block size, and
-//! no READ, WRITE or Cache is longer than the maximum; a read-only export gets no Write, Trim or WriteZeroes.
+//! no READ or WRITE is longer than the maximum; a Trim or WriteZeroes is shorter than two times
+//! [`Export::stretch_bytes`], and one that a client asked for longer comes in several, each when the one before is over; a
+//! read-only export gets no Write, Trim or WriteZeroes.
 //!
 //! What the export promises: every operation is completed once, whatever thread does it; the payload of a Read comes
 //! back with the length it went out with, filled if it succeeded (a Write may keep its own); Flush and `fua` mean what
@@ -23,6 +25,7 @@ use std::sync::Arc;
 use braid_nbd_proto::{BlockSizes, ErrorCode, Extent};
 use braid_ring::Payload;
 
+use crate::limits::STRETCH_BYTES;
 use crate::sync::{self, Flaw};
 
 /// One request. Offsets and lengths are bytes.
@@ -36,12 +39,12 @@ pub enum Operation {
     /// Everything completed so far, on any connection, durable before `done`.
     Flush,
     /// The range is not needed any more; doing nothing is allowed.
-    Trim { offset: u64, length: u32, fua: bool },
+    Trim { offset: u64, length: u64, fua: bool },
     /// Make the range read as zeroes. `may_punch`: it need not stay allocated. `fast`: be faster than writing, or
     /// answer [`IoError::Unsupported`] at once and change nothing.
-    WriteZeroes { offset: u64, length: u32, fua: bool, may_punch: bool, fast: bool },
+    WriteZeroes { offset: u64, length: u64, fua: bool, may_punch: bool, fast: bool },
     /// The range will be wanted soon; doing nothing is allowed.
-    Cache { offset: u64, length: u32 },
+    Cache { offset: u64, length: u64 },
 }
 
 /// Why an operation failed, in the words NBD has for it.
@@ -164,6 +167,17 @@ pub trait Export: Send + Sync + 'static {
     /// Name, at most 4096 bytes; the array's.
     fn name(&self) -> &str;
 
+    /// Whether it has been taken out while its server runs: new clients do not find it, and those that have it are answered by
+    /// it as before.
+    fn is_withdrawn(&self) -> bool {
+        false
+    }
+
+    /// What it is and how it is, for people; asked for when a connection begins, empty if there is nothing to say.
+    fn description(&self) -> String {
+        String::new()
+    }
+
     /// Size, in bytes; asked for when a connection begins.
     fn size_bytes(&self) -> u64;
 
@@ -173,13 +187,26 @@ pub trait Export: Send + Sync + 'static {
     /// Block size constraints; a minimum of 1 means that the export handles unaligned requests.
     fn block_sizes(&self) -> BlockSizes;
 
+    /// A long Trim or WriteZeroes comes in stretches that end at multiples of this; more than none, and a multiple of the
+    /// minimum block size. Between two of them others have their turn, and the request can be given up.
+    fn stretch_bytes(&self) -> u64 {
+        STRETCH_BYTES
+    }
+
+    /// Whether WriteZeroes of all of a range would be faster than writing; asked before the first stretch of one that is to be
+    /// `fast`, so that nothing has changed where it is not.
+    fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
+        let _ = (offset, length);
+        true
+    }
+
     /// Starts an operation, and returns without waiting for others: the thread serves many connections.
     fn submit(&self, operation: Operation, completion: Completion);
 
     /// Extents from `offset` on: at least one, at most `extents_max`, none empty, none starting beyond
     /// `offset + length`, each a multiple of the minimum block size. Everything is allocated data unless an export
     /// knows better.
-    fn block_status(&self, offset: u64, length: u32, extents_max: usize) -> Vec<Extent> {
+    fn block_status(&self, offset: u64, length: u64, extents_max: usize) -> Vec<Extent> {
         let _ = (offset, extents_max);
         vec![Extent { length_bytes: length, flags: 0 }]
     }

@@ -48,7 +48,7 @@ pub const FIRST_GRANT_BYTES: usize = 256 * 1024;
 pub const STRIDE_BYTES: usize = 2 * 1024 * 1024;
 
 /// Memory that the answer to one BLOCK_STATUS takes: descriptors, and the list that they are made of.
-pub const DESCRIPTORS_BYTES: usize = 2 * 8 * EXTENTS_MAX;
+pub const DESCRIPTORS_BYTES: usize = 2 * 16 * EXTENTS_MAX;
 
 /// Time in which a client that sends a payload, or is sent a reply, has to move [`STRIDE_BYTES`], or all of it.
 pub const PROGRESS_DEADLINE: Duration = Duration::from_secs(30);
@@ -73,10 +73,11 @@ pub const NOTICE_PAUSE: Duration = Duration::from_secs(60);
 /// Request headers that one receive takes at most: those of all requests that may be in flight.
 pub const AHEAD_HEADERS_MAX: usize = 128;
 
-/// Input buffer of a connection, in bytes; holds as many headers.
+/// Input buffer of a connection, in bytes; holds as many headers, extended or not.
 pub const INPUT_BYTES: usize = 4 * 1024;
 
-const _: () = assert!(AHEAD_HEADERS_MAX * braid_nbd_proto::wire::REQUEST_BYTES <= INPUT_BYTES);
+const _: () =
+    assert!(AHEAD_HEADERS_MAX * braid_nbd_proto::wire::EXTENDED_REQUEST_BYTES <= INPUT_BYTES);
 
 /// Writes of one length, with nothing between them, after which more of them are expected.
 pub const WRITES_ALIKE_MIN: usize = 4;
@@ -92,6 +93,10 @@ pub const WHOLE_BYTES_MIN: usize = 64 * 1024;
 
 /// Reply messages sent by one system call; Linux takes 1024 vectors, a reply is at most two.
 pub const REPLIES_PER_SEND: usize = 64;
+
+/// The longest TRIM or WRITE_ZEROES that an export gets in one piece, unless it says otherwise: a second's work of a few
+/// disks, since what has to wait for one waits no longer.
+pub const STRETCH_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Extents in one BLOCK_STATUS reply.
 pub const EXTENTS_MAX: usize = 1024;

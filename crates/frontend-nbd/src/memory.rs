@@ -55,8 +55,8 @@ impl MemoryExport {
         if end > self.bytes().len() { Err(IoError::Invalid) } else { Ok(start..end) }
     }
 
-    fn zero(&self, offset: u64, length: u32) -> Result<(), IoError> {
-        let range = self.range(offset, length as usize)?;
+    fn zero(&self, offset: u64, length: u64) -> Result<(), IoError> {
+        let range = self.range(offset, usize::try_from(length).map_err(|_| IoError::Invalid)?)?;
         self.bytes()[range].fill(0);
         Ok(())
     }
@@ -102,8 +102,9 @@ impl Export for MemoryExport {
         completion.complete(outcome);
     }
 
-    fn block_status(&self, offset: u64, length: u32, extents_max: usize) -> Vec<Extent> {
-        let Ok(range) = self.range(offset, length as usize) else {
+    fn block_status(&self, offset: u64, length: u64, extents_max: usize) -> Vec<Extent> {
+        let length_bytes = usize::try_from(length).unwrap_or(usize::MAX);
+        let Ok(range) = self.range(offset, length_bytes) else {
             return vec![Extent { length_bytes: length, flags: 0 }];
         };
         let bytes = self.bytes();
@@ -113,7 +114,7 @@ impl Export for MemoryExport {
             let end = ((start / BLOCK_BYTES + 1) * BLOCK_BYTES).min(range.end);
             let zero = bytes[start..end].iter().all(|byte| *byte == 0);
             let flags = if zero { wire::STATE_HOLE | wire::STATE_ZERO } else { 0 };
-            let length_bytes = u32::try_from(end - start).expect("at most one block");
+            let length_bytes = (end - start) as u64;
             let full = extents.len() == extents_max;
             match extents.last_mut() {
                 Some(last) if last.flags == flags => last.length_bytes += length_bytes,

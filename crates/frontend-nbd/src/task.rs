@@ -17,7 +17,7 @@ pub(crate) enum Done {
     /// Nothing: the completion will.
     Submitted,
     /// Extents, for the slot, with the length and the number that were asked for.
-    Described { slot: u32, extents: Vec<Extent>, asked: (u32, usize) },
+    Described { slot: u32, extents: Vec<Extent>, asked: (u64, usize) },
     /// The export panicked; its completion, if it had one, has been told.
     Panicked { undone: Option<u32> },
 }

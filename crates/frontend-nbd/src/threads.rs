@@ -186,13 +186,44 @@ impl Line {
         }
     }
 
-    /// Messages for the writer; waits until there are some, `None` if there will be no more.
-    fn next_batch(&self) -> Option<Batch> {
-        let idle =
-            |connection: &mut Connection| !connection.has_batch() && !connection.sends_no_more();
+    /// Messages for the writer, or what the end of a stretch left to be asked of the export, which the reader may not come
+    /// to for long; waits until there is one of them, `None` if there will be no more.
+    fn next_batch(&self, tasks: &mut Vec<Task>) -> Option<Batch> {
+        let idle = |connection: &mut Connection| {
+            !connection.has_batch() && !connection.has_tasks() && !connection.sends_no_more()
+        };
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.work.wait_while(connection, idle);
-        waited.unwrap_or_else(PoisonError::into_inner).batch()
+        let mut connection = waited.unwrap_or_else(PoisonError::into_inner);
+        connection.take_tasks(tasks);
+        connection.batch()
+    }
+
+    /// Carries out on the export what is to be done.
+    fn perform(self: &Arc<Self>, tasks: &mut Vec<Task>) {
+        let export = self.lock().export().map(Arc::clone);
+        let export = export.expect("a task comes after negotiation");
+        let receiver: Arc<dyn Receiver> = Arc::<Self>::clone(self);
+        let mut goes_on = true;
+        for task in tasks.drain(..) {
+            if !goes_on {
+                self.lock().abandon(task.slot());
+                continue;
+            }
+            match perform(task, &*export, &receiver, 0) {
+                Done::Submitted => {}
+                Done::Described { slot, extents, asked } => {
+                    self.lock().described(slot, &extents, asked);
+                    self.work.notify_one();
+                }
+                Done::Panicked { undone } => {
+                    goes_on = false;
+                    self.shared.counters.panics.add(1);
+                    self.close();
+                    undone.into_iter().for_each(|slot| self.lock().abandon(slot));
+                }
+            }
+        }
     }
 
     fn sent(&self, batch: Batch, result: io::Result<()>) {
@@ -229,7 +260,7 @@ impl Reader<'_> {
         let mut tasks = Vec::new();
         loop {
             match self.line.next_step(self.socket, &mut tasks, self.writer.is_some()) {
-                Step::Perform => self.perform(&mut tasks),
+                Step::Perform => self.line.perform(&mut tasks),
                 Step::Send(mut batch) => {
                     let deadline = self.line.lock().stage_deadline();
                     let result = self
@@ -276,32 +307,6 @@ impl Reader<'_> {
         }
     }
 
-    fn perform(&mut self, tasks: &mut Vec<Task>) {
-        let export = self.line.lock().export().map(Arc::clone);
-        let export = export.expect("a task comes after negotiation");
-        let receiver: Arc<dyn Receiver> = Arc::<Line>::clone(self.line);
-        let mut goes_on = true;
-        for task in tasks.drain(..) {
-            if !goes_on {
-                self.line.lock().abandon(task.slot());
-                continue;
-            }
-            match perform(task, &*export, &receiver, 0) {
-                Done::Submitted => {}
-                Done::Described { slot, extents, asked } => {
-                    self.line.lock().described(slot, &extents, asked);
-                    self.line.work.notify_one();
-                }
-                Done::Panicked { undone } => {
-                    goes_on = false;
-                    self.shared.counters.panics.add(1);
-                    self.line.close();
-                    undone.into_iter().for_each(|slot| self.line.lock().abandon(slot));
-                }
-            }
-        }
-    }
-
     /// Lets the next call on the socket wait no longer than until `deadline`; without one, as long as a client may take
     /// that has something half done.
     fn set_deadline(&mut self, deadline: Option<Instant>) -> io::Result<()> {
@@ -338,9 +343,19 @@ impl Reader<'_> {
 }
 
 /// Sends replies until there will be no more or the socket breaks.
-fn write(socket: &Socket, line: &Line) {
+fn write(socket: &Socket, line: &Arc<Line>) {
     let goes_on = |spent: Duration| spent < line.lock().patience();
-    while let Some(mut batch) = line.next_batch() {
+    let mut tasks = Vec::new();
+    loop {
+        let batch = line.next_batch(&mut tasks);
+        let is_over = batch.is_none() && tasks.is_empty();
+        if !tasks.is_empty() {
+            line.perform(&mut tasks);
+        }
+        if is_over {
+            return;
+        }
+        let Some(mut batch) = batch else { continue };
         let result = send_all(socket, &mut batch, goes_on);
         if result.is_err() {
             if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {

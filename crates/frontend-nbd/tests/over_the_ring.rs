@@ -15,6 +15,8 @@ mod hostile;
 mod server;
 #[path = "stop.rs"]
 mod stop;
+#[path = "stretches.rs"]
+mod stretches;
 
 /// Names of this process's threads.
 fn threads() -> Vec<String> {

@@ -11,14 +11,15 @@ use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{
     BlockSizes, Endpoint, ErrorCode, Export, IoError, Outcome, Payload, Settings, StartError,
 };
-use braid_nbd_proto::Command;
+use braid_nbd_proto::{Command, Style};
 use common::{Client, OddExport, eventually, serve, serve_memory, shelving, succeed};
 
 #[test]
-fn what_is_written_is_read_in_both_reply_styles() {
+fn what_is_written_is_read_in_every_style() {
     let (served, export) = serve_memory(1 << 20);
-    for structured in [false, true] {
-        let mut client = Client::try_connect(&served.socket, "array", structured).unwrap();
+    for style in [Style::Simple, Style::Structured, Style::Extended] {
+        let mut client = Client::connect_as(&served.socket, "array", style).unwrap();
+        assert_eq!(client.info.style, style);
         for (offset, length) in [(0, 1), (513, 4097), (1_000_000, 48_576), (5, 1_000_000)] {
             let data: Vec<u8> = (0..length).map(|i| (i * 7 + offset) as u8).collect();
             client.write(offset as u64, &data).unwrap();
@@ -34,10 +35,10 @@ fn what_is_written_is_read_in_both_reply_styles() {
         client.call(Command::Cache { offset: 0, length: 4096 }, &[]).unwrap();
     }
     let counts = served.server.counts();
-    assert_eq!(counts.negotiated, 2);
-    assert_eq!(counts.requests, 2 * (8 + 5));
-    assert_eq!(counts.bytes_written, 2 * (1 + 4097 + 48_576 + 1_000_000));
-    assert_eq!(counts.bytes_read, counts.bytes_written + 2 * 9);
+    assert_eq!(counts.negotiated, 3);
+    assert_eq!(counts.requests, 3 * (8 + 5));
+    assert_eq!(counts.bytes_written, 3 * (1 + 4097 + 48_576 + 1_000_000));
+    assert_eq!(counts.bytes_read, counts.bytes_written + 3 * 9);
     assert_eq!(counts.errors, [0; 8]);
 }
 

@@ -68,7 +68,7 @@ impl BlockSizes {
         self.preferred_bytes
     }
 
-    /// The longest READ, WRITE and CACHE.
+    /// The longest READ and WRITE.
     #[must_use]
     pub const fn maximum_bytes(self) -> u32 {
         self.maximum_bytes
@@ -78,8 +78,12 @@ impl BlockSizes {
 /// One export as a session knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportDescription {
-    /// Name a client asks for; the empty name reaches the first export of a catalog.
+    /// Name a client asks for; the empty name reaches the first export of a catalog that is not withdrawn.
     pub name: String,
+    /// It was here, and is not any more: nobody finds it.
+    pub is_withdrawn: bool,
+    /// What it is, for people; empty if there is nothing to say.
+    pub description: String,
     /// Size, in bytes.
     pub size_bytes: u64,
     /// Whether WRITE, TRIM and WRITE_ZEROES are refused.
@@ -91,9 +95,9 @@ pub struct ExportDescription {
 }
 
 impl ExportDescription {
-    /// The transmission flags; "don't fragment" needs `structured` replies.
+    /// The transmission flags; "don't fragment" needs replies that have `chunks`.
     #[must_use]
-    pub fn transmission_flags(&self, structured: bool) -> u16 {
+    pub fn transmission_flags(&self, chunks: bool) -> u16 {
         let mut flags = wire::TRANSMIT_HAS_FLAGS
             | wire::TRANSMIT_FLUSH
             | wire::TRANSMIT_FUA
@@ -103,7 +107,7 @@ impl ExportDescription {
         } else {
             flags |= wire::TRANSMIT_TRIM | wire::TRANSMIT_WRITE_ZEROES | wire::TRANSMIT_FAST_ZERO;
         }
-        if structured {
+        if chunks {
             flags |= wire::TRANSMIT_DF;
         }
         if self.multi_conn {

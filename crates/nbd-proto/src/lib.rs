@@ -4,8 +4,8 @@
 //! around [`ClientSession`]. Both are machines that are fed bytes and asked for events; neither reads, writes, waits,
 //! spawns or looks at a clock.
 //!
-//! What it does not do: TLS itself ([`TlsGate`] says where in the stream it begins), extended headers, the oldstyle handshake, and
-//! touching the payload of READ and WRITE. Payload bytes go between the socket and the buffer of the owner of the
+//! What it does not do: TLS itself ([`TlsGate`] says where in the stream it begins), the oldstyle handshake, and touching
+//! the payload of READ and WRITE. Payload bytes go between the socket and the buffer of the owner of the
 //! socket; a session only says where in the byte stream they stand.
 //!
 //! ```text
@@ -15,7 +15,8 @@
 //!          payload_consumed(n)              └──► Close(reason)        nothing more will be read
 //! ```
 //!
-//! Source: the public specification, `doc/proto.md` and `doc/uri.md` of NetworkBlockDevice/nbd.
+//! Source: the public specification, `doc/proto.md` and `doc/uri.md` of NetworkBlockDevice/nbd; extended headers as that
+//! project's extension of the same name has them.
 //!
 //! Invariants
 //! - Any split of the byte stream gives the same events: `tests/fragmentation.rs`.
@@ -35,6 +36,7 @@ mod option;
 mod reply;
 mod request;
 mod server;
+mod style;
 mod uri;
 pub mod wire;
 
@@ -44,6 +46,7 @@ pub use client::{
 pub use error::ErrorCode;
 pub use export::{BlockSizes, BlockSizesError, ExportDescription};
 pub use reply::{Extent, ReplyCodec, ReplyHeader, sound_extents};
-pub use request::{Command, Refusal, Request, RequestHeader};
+pub use request::{Command, Echo, Refusal, Request, RequestBytes, RequestHeader};
 pub use server::{CloseReason, GateEvent, Negotiated, ServerEvent, ServerSession, TlsGate};
+pub use style::Style;
 pub use uri::{NbdUri, PORT_DEFAULT, Transport, UriError};

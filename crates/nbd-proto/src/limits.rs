@@ -13,7 +13,7 @@ pub const OPTION_BYTES_MAX: usize = 64 * 1024;
 /// Options one client may send before it is cut off. The longest honest negotiation known takes 8.
 pub const OPTIONS_MAX: u32 = 32;
 
-/// Largest READ, WRITE or CACHE, in bytes; the largest that common clients send is 32 MiB.
+/// Largest READ or WRITE, in bytes; the largest that common clients send is 32 MiB.
 pub const REQUEST_BYTES_MAX: u32 = 64 * 1024 * 1024;
 
 /// Largest payload of a refused WRITE that is consumed to keep the connection, in bytes. Beyond it the peer is not

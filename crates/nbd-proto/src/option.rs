@@ -24,10 +24,11 @@ pub(crate) enum OptionDataError {
 }
 
 /// Data of INFO and GO.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InfoData<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) wants_name: bool,
+    pub(crate) wants_description: bool,
     pub(crate) wants_block_size: bool,
 }
 
@@ -36,10 +37,11 @@ impl<'a> InfoData<'a> {
         let mut cursor = Cursor::new(bytes);
         let name = cursor.counted_bytes().ok_or(OptionDataError::Malformed)?;
         let count = cursor.u16().ok_or(OptionDataError::Malformed)?;
-        let mut data = Self { name, wants_name: false, wants_block_size: false };
+        let mut data = Self { name, ..Self::default() };
         for _ in 0..count {
             match cursor.u16().ok_or(OptionDataError::Malformed)? {
                 crate::wire::INFO_NAME => data.wants_name = true,
+                crate::wire::INFO_DESCRIPTION => data.wants_description = true,
                 crate::wire::INFO_BLOCK_SIZE => data.wants_block_size = true,
                 _ => {}
             }

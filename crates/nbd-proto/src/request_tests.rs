@@ -6,15 +6,25 @@ use crate::limits::REQUEST_BYTES_MAX;
 use proptest::prelude::*;
 
 fn export(size_bytes: u64, read_only: bool, block_sizes: BlockSizes) -> ExportDescription {
-    ExportDescription { name: "a".into(), size_bytes, read_only, multi_conn: true, block_sizes }
+    let (name, is_withdrawn) = ("a".into(), false);
+    let (description, multi_conn) = (String::new(), true);
+    ExportDescription {
+        name,
+        is_withdrawn,
+        description,
+        size_bytes,
+        read_only,
+        multi_conn,
+        block_sizes,
+    }
 }
 
-fn header(kind: u16, flags: u16, offset: u64, length: u32) -> RequestHeader {
+fn header(kind: u16, flags: u16, offset: u64, length: u64) -> RequestHeader {
     RequestHeader { flags, kind, cookie: 7, offset, length }
 }
 
 fn error(header: RequestHeader, export: &ExportDescription) -> Option<ErrorCode> {
-    admit(&header, export, true, true).err().map(|refusal| refusal.error)
+    admit(&header, export, Style::Structured, true).err().map(|refusal| refusal.error)
 }
 
 const KINDS: [u16; 7] = [
@@ -52,11 +62,11 @@ fn each_command_takes_exactly_its_flags() {
 fn features_that_were_not_negotiated_are_refused() {
     let export = export(1 << 20, false, BlockSizes::BYTE_GRANULAR);
     let read = header(wire::CMD_READ, wire::CMD_FLAG_DF, 0, 512);
-    assert!(admit(&read, &export, false, false).is_err());
-    assert!(admit(&read, &export, true, false).is_ok());
+    assert!(admit(&read, &export, Style::Simple, false).is_err());
+    assert!(admit(&read, &export, Style::Structured, false).is_ok());
     let status = header(wire::CMD_BLOCK_STATUS, 0, 0, 512);
-    assert!(admit(&status, &export, true, false).is_err());
-    assert!(admit(&status, &export, true, true).is_ok());
+    assert!(admit(&status, &export, Style::Structured, false).is_err());
+    assert!(admit(&status, &export, Style::Structured, true).is_ok());
 }
 
 #[test]
@@ -109,6 +119,29 @@ fn block_sizes_are_kept() {
 }
 
 #[test]
+fn extended_headers_say_which_length_is_a_payload() {
+    let export = export(1 << 50, false, BlockSizes::BYTE_GRANULAR);
+    let extended = |kind, flags, length| {
+        let header = header(kind, flags, 0, length);
+        let error = admit(&header, &export, Style::Extended, true).err();
+        (error.map(|refusal| refusal.error), header.payload_bytes(Style::Extended))
+    };
+    let refused = Some(ErrorCode::Invalid);
+    for kind in KINDS {
+        let length = if kind == wire::CMD_FLUSH { 0 } else { 512 };
+        let has_payload = kind == wire::CMD_WRITE;
+        let want = if has_payload { refused } else { None };
+        assert_eq!(extended(kind, 0, length), (want, 0), "{kind} without");
+        let want = if has_payload { None } else { refused };
+        assert_eq!(extended(kind, wire::CMD_FLAG_PAYLOAD_LEN, 512), (want, 512), "{kind} with");
+        let is_short = [wire::CMD_READ, wire::CMD_WRITE, wire::CMD_FLUSH].contains(&kind);
+        let want = if is_short { refused } else { None };
+        assert_eq!(extended(kind, 0, 1 << 50), (want, 0), "{kind} of everything");
+    }
+    assert_eq!(extended(99, wire::CMD_FLAG_PAYLOAD_LEN, 7), (refused, 7), "a stranger's payload");
+}
+
+#[test]
 fn flush_has_no_range() {
     let export = export(1 << 20, false, BlockSizes::BYTE_GRANULAR);
     assert_eq!(error(header(wire::CMD_FLUSH, 0, 0, 0), &export), None);
@@ -121,22 +154,27 @@ proptest! {
     fn no_admitted_range_leaves_the_export(
         kind in 0_u16..10, flags in 0_u16..64, size in 0_u64..1 << 33,
         offset in prop_oneof![0_u64..1 << 33, Just(u64::MAX), any::<u64>()],
-        length in prop_oneof![0_u32..1 << 16, Just(u32::MAX), any::<u32>()],
-        shift in 0_u32..13,
+        length in prop_oneof![0_u64..1 << 16, 0_u64..1 << 34, Just(u64::MAX), any::<u64>()],
+        shift in 0_u32..13, is_extended in any::<bool>(),
     ) {
+        let style = if is_extended { Style::Extended } else { Style::Structured };
+        let length = length.min(style.length_max());
         let minimum = 1 << shift;
         let sizes = BlockSizes::new(minimum, 4096.max(minimum), REQUEST_BYTES_MAX).unwrap();
         let export = export(size, false, sizes);
         let header = header(kind, flags, offset, length);
-        prop_assert_eq!(RequestHeader::decode(&header.encode()), Some(header));
-        if let Ok(command) = admit(&header, &export, true, true)
+        let bytes =
+            if is_extended { header.encode_extended().to_vec() } else { header.encode().to_vec() };
+        prop_assert_eq!(RequestHeader::decode(&bytes, style), Some(header));
+        if let Ok(command) = admit(&header, &export, style, true)
             && command != Command::Flush
         {
             prop_assert!(u128::from(offset) + u128::from(length) <= u128::from(size));
-            prop_assert!(length > 0 && length.is_multiple_of(minimum));
+            prop_assert!(length > 0 && length.is_multiple_of(minimum.into()));
             prop_assert!(command.payload_bytes() <= REQUEST_BYTES_MAX);
-            let again = command.header(7);
-            prop_assert_eq!(admit(&again, &export, true, true), Ok(command));
+            prop_assert_eq!(u64::from(command.payload_bytes()), header.payload_bytes(style));
+            let again = RequestHeader::decode(&command.bytes(7, style), style).unwrap();
+            prop_assert_eq!(admit(&again, &export, style, true), Ok(command));
         }
     }
 }

@@ -11,6 +11,13 @@
 //!  chunk          0x668e33ef u32 · flags u16 · type u16 · cookie u64 · length u32 · payload       20 + length
 //! ```
 //!
+//! With extended headers, instead of the last three:
+//!
+//! ```text
+//!  request        0x21e41c71 u32 · flags u16 · type u16 · cookie u64 · offset u64 · length u64         32 bytes
+//!  chunk          0x6e8a278c u32 · flags u16 · type u16 · cookie u64 · offset u64 · length u64    32 + length
+//! ```
+//!
 //! Source: `doc/proto.md`, sections "Protocol phases" and "Values".
 
 /// First eight bytes of every server: `NBDMAGIC`.
@@ -26,6 +33,11 @@ pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 /// Starts each chunk of a structured reply.
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
+/// Starts each request with extended headers.
+pub const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
+/// Starts each chunk with extended headers.
+pub const EXTENDED_CHUNK_MAGIC: u32 = 0x6e8a_278c;
+
 /// Length of the server's greeting, in bytes.
 pub const GREETING_BYTES: usize = 18;
 /// Length of an option header, in bytes.
@@ -34,6 +46,8 @@ pub const OPTION_HEADER_BYTES: usize = 16;
 pub const OPTION_REPLY_HEADER_BYTES: usize = 20;
 /// Length of a request header, in bytes.
 pub const REQUEST_BYTES: usize = 28;
+/// Length of an extended request header, in bytes.
+pub const EXTENDED_REQUEST_BYTES: usize = 32;
 /// Zeroes after the reply to EXPORT_NAME, unless both ends agreed to leave them out.
 pub const EXPORT_NAME_ZEROES: usize = 124;
 
@@ -60,7 +74,7 @@ pub const OPT_STRUCTURED_REPLY: u32 = 8;
 pub const OPT_LIST_META_CONTEXT: u32 = 9;
 /// Option: choose the meta contexts of an export.
 pub const OPT_SET_META_CONTEXT: u32 = 10;
-/// Option: use extended headers (unsupported here).
+/// Option: use extended headers.
 pub const OPT_EXTENDED_HEADERS: u32 = 11;
 
 /// Option reply: done.
@@ -88,10 +102,15 @@ pub const REP_ERR_SHUTDOWN: u32 = REP_ERROR_BIT | 7;
 /// Option error: over a size limit.
 pub const REP_ERR_TOO_BIG: u32 = REP_ERROR_BIT | 9;
 
+/// `NBD_REP_ERR_EXT_HEADER_REQD`: extended headers are negotiated, and what was asked for would take them back.
+pub const REP_ERR_EXT_HEADER_REQD: u32 = REP_ERROR_BIT | 10;
+
 /// Info item: size and transmission flags.
 pub const INFO_EXPORT: u16 = 0;
 /// Info item: canonical name.
 pub const INFO_NAME: u16 = 1;
+/// Info item: a description for people.
+pub const INFO_DESCRIPTION: u16 = 2;
 /// Info item: block sizes.
 pub const INFO_BLOCK_SIZE: u16 = 3;
 
@@ -143,6 +162,8 @@ pub const CMD_FLAG_DF: u16 = 1 << 2;
 pub const CMD_FLAG_REQ_ONE: u16 = 1 << 3;
 /// Command flag of WRITE_ZEROES: fail rather than be as slow as a write.
 pub const CMD_FLAG_FAST_ZERO: u16 = 1 << 4;
+/// Command flag with extended headers: the length is that of the payload behind the header, not that of a range.
+pub const CMD_FLAG_PAYLOAD_LEN: u16 = 1 << 5;
 
 /// Chunk flag: the last chunk of its reply.
 pub const CHUNK_FLAG_DONE: u16 = 1 << 0;
@@ -154,6 +175,8 @@ pub const CHUNK_OFFSET_DATA: u16 = 1;
 pub const CHUNK_OFFSET_HOLE: u16 = 2;
 /// Chunk: extents of one meta context.
 pub const CHUNK_BLOCK_STATUS: u16 = 5;
+/// Chunk: extents of one meta context, with 64 bits each for length and flags.
+pub const CHUNK_BLOCK_STATUS_EXT: u16 = 6;
 /// Bit that marks a chunk as an error.
 pub const CHUNK_ERROR_BIT: u16 = 1 << 15;
 /// Chunk: error code and message.

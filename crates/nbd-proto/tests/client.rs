@@ -5,16 +5,16 @@
 mod common;
 
 use braid_nbd_proto::{
-    ClientClose, ClientEvent, ClientSession, Command, ErrorCode, Goal, ReplyCodec, SubmitError,
-    wire,
+    ClientClose, ClientEvent, ClientSession, Command, Echo, ErrorCode, Goal, ReplyCodec, Style,
+    SubmitError, wire,
 };
-use common::{Seen, converse, plan, trace_client};
+use common::{STYLES, Seen, converse, plan, trace_client};
 
 const READ: Command = Command::Read { offset: 100, length: 10, dont_fragment: false };
 
 /// A client in its transmission phase with `commands` in flight (cookie = index).
-fn client(structured: bool, commands: &[Command]) -> ClientSession {
-    let plan = plan(Goal::Transmit, structured);
+fn client(style: Style, commands: &[Command]) -> ClientSession {
+    let plan = plan(Goal::Transmit, style);
     let negotiation = converse(plan.clone(), &[]).to_client;
     let mut session = ClientSession::new(plan);
     trace_client(&mut session, commands, &[&negotiation]);
@@ -51,6 +51,11 @@ fn last(session: &mut ClientSession, bytes: &[&[u8]]) -> ClientEvent {
     }
 }
 
+/// What a reply repeats of the request with this cookie: the flushes and reads here.
+fn echo(cookie: u64) -> Echo {
+    Echo { cookie, offset: if cookie == 0 { 100 } else { 0 } }
+}
+
 fn is_broken(event: &ClientEvent) -> bool {
     matches!(event, ClientEvent::Close(ClientClose::Broken(_)))
 }
@@ -66,7 +71,7 @@ fn a_read_may_come_in_pieces_in_any_order() {
         &[&hole(false, 109, 1), &data(false, 100, 5), &data(false, 105, 4), &none],
     ];
     for order in orders {
-        assert_eq!(last(&mut client(true, &[READ]), order), completed);
+        assert_eq!(last(&mut client(Style::Structured, &[READ]), order), completed);
     }
 }
 
@@ -86,7 +91,7 @@ fn success_with_missing_or_doubled_or_foreign_bytes_is_refused() {
         &[&hole(true, 100, u32::MAX)],
     ];
     for (index, lie) in lies.iter().enumerate() {
-        let event = last(&mut client(true, &[READ]), lie);
+        let event = last(&mut client(Style::Structured, &[READ]), lie);
         assert!(is_broken(&event), "lie {index}: {event:?}");
     }
 }
@@ -94,13 +99,13 @@ fn success_with_missing_or_doubled_or_foreign_bytes_is_refused() {
 #[test]
 fn errors_end_only_their_request() {
     let commands = [READ, Command::Flush];
-    for structured in [false, true] {
-        let codec = ReplyCodec::new(structured);
-        let mut session = client(structured, &commands);
-        let failed = codec.failure(0, ErrorCode::Io, "member 3 is gone");
+    for style in STYLES {
+        let codec = ReplyCodec::new(style);
+        let mut session = client(style, &commands);
+        let failed = codec.failure(echo(0), ErrorCode::Io, "member 3 is gone");
         let event = last(&mut session, &[&failed]);
         assert_eq!(event, ClientEvent::Completed { cookie: 0, result: Err(ErrorCode::Io) });
-        let event = last(&mut session, &[codec.success(1).as_ref()]);
+        let event = last(&mut session, &[codec.success(echo(1)).as_ref()]);
         assert_eq!(event, ClientEvent::Completed { cookie: 1, result: Ok(()) });
     }
 }
@@ -111,27 +116,36 @@ fn an_error_with_an_offset_fails_the_read_that_had_data() {
     body.extend_from_slice(&0_u16.to_be_bytes());
     body.extend_from_slice(&104_u64.to_be_bytes());
     let error = chunk(true, wire::CHUNK_ERROR_OFFSET, 0, &body);
-    let event = last(&mut client(true, &[READ]), &[&data(false, 100, 10), &error]);
+    let event = last(&mut client(Style::Structured, &[READ]), &[&data(false, 100, 10), &error]);
     assert_eq!(event, ClientEvent::Completed { cookie: 0, result: Err(ErrorCode::Io) });
 }
 
 #[test]
 fn replies_of_the_wrong_kind_are_refused() {
     let status = Command::BlockStatus { offset: 0, length: 512, one: true };
-    let simple = ReplyCodec::new(false);
+    let simple = ReplyCodec::new(Style::Simple);
     let extent = |length: u32| {
         let mut body = wire::CONTEXT_ALLOCATION_ID.to_be_bytes().to_vec();
         body.extend_from_slice(&length.to_be_bytes());
         body.extend_from_slice(&0_u32.to_be_bytes());
         chunk(true, wire::CHUNK_BLOCK_STATUS, 0, &body)
     };
-    assert!(is_broken(&last(&mut client(true, &[READ]), &[simple.success(0).as_ref()])));
-    assert!(is_broken(&last(&mut client(false, &[READ]), &[&data(true, 100, 10)])));
-    assert!(is_broken(&last(&mut client(true, &[READ]), &[simple.success(77).as_ref()])));
-    assert!(is_broken(&last(&mut client(true, &[READ]), &[&extent(512)])));
-    assert!(is_broken(&last(&mut client(true, &[status]), &[&extent(513)])));
-    assert!(is_broken(&last(&mut client(true, &[status]), &[&extent(0)])));
-    assert!(is_broken(&last(&mut client(true, &[status]), &[simple.success(0).as_ref()])));
+    assert!(is_broken(&last(
+        &mut client(Style::Structured, &[READ]),
+        &[simple.success(echo(0)).as_ref()]
+    )));
+    assert!(is_broken(&last(&mut client(Style::Simple, &[READ]), &[&data(true, 100, 10)])));
+    assert!(is_broken(&last(
+        &mut client(Style::Structured, &[READ]),
+        &[simple.success(echo(77)).as_ref()]
+    )));
+    assert!(is_broken(&last(&mut client(Style::Structured, &[READ]), &[&extent(512)])));
+    assert!(is_broken(&last(&mut client(Style::Structured, &[status]), &[&extent(513)])));
+    assert!(is_broken(&last(&mut client(Style::Structured, &[status]), &[&extent(0)])));
+    assert!(is_broken(&last(
+        &mut client(Style::Structured, &[status]),
+        &[simple.success(echo(0)).as_ref()]
+    )));
     let several = Command::BlockStatus { offset: 0, length: 512, one: false };
     let two = |first: u32| {
         let mut body = wire::CONTEXT_ALLOCATION_ID.to_be_bytes().to_vec();
@@ -140,21 +154,27 @@ fn replies_of_the_wrong_kind_are_refused() {
         }
         chunk(true, wire::CHUNK_BLOCK_STATUS, 0, &body)
     };
-    let event = last(&mut client(true, &[several]), &[&two(511)]);
+    let event = last(&mut client(Style::Structured, &[several]), &[&two(511)]);
     assert_eq!(event, ClientEvent::Completed { cookie: 0, result: Ok(()) });
-    assert!(is_broken(&last(&mut client(true, &[several]), &[&two(512)])), "one extent too many");
-    assert!(is_broken(&last(&mut client(true, &[status]), &[&two(511)])), "one was asked for");
+    assert!(
+        is_broken(&last(&mut client(Style::Structured, &[several]), &[&two(512)])),
+        "one extent too many"
+    );
+    assert!(
+        is_broken(&last(&mut client(Style::Structured, &[status]), &[&two(511)])),
+        "one was asked for"
+    );
     let none = chunk(true, wire::CHUNK_NONE, 0, &[]);
-    assert!(is_broken(&last(&mut client(true, &[status]), &[&none])));
-    let event = last(&mut client(true, &[status]), &[&extent(512)]);
+    assert!(is_broken(&last(&mut client(Style::Structured, &[status]), &[&none])));
+    let event = last(&mut client(Style::Structured, &[status]), &[&extent(512)]);
     assert_eq!(event, ClientEvent::Completed { cookie: 0, result: Ok(()) });
     let zero_error = chunk(true, wire::CHUNK_ERROR, 0, &[0, 0, 0, 0, 0, 0]);
-    assert!(is_broken(&last(&mut client(true, &[READ]), &[&zero_error])));
+    assert!(is_broken(&last(&mut client(Style::Structured, &[READ]), &[&zero_error])));
 }
 
 #[test]
 fn submission_keeps_to_what_was_negotiated() {
-    let mut session = client(false, &[READ]);
+    let mut session = client(Style::Simple, &[READ]);
     let beyond = Command::Read { offset: 99_999, length: 2, dont_fragment: false };
     assert_eq!(session.submit(1, beyond), Err(SubmitError::Range));
     let empty = Command::Read { offset: 0, length: 0, dont_fragment: false };
@@ -164,13 +184,13 @@ fn submission_keeps_to_what_was_negotiated() {
     assert_eq!(session.submit(1, whole), Err(SubmitError::NotNegotiated));
     let status = Command::BlockStatus { offset: 0, length: 9, one: true };
     assert_eq!(session.submit(1, status), Err(SubmitError::NotNegotiated));
-    let fresh = &mut ClientSession::new(plan(Goal::Transmit, false));
+    let fresh = &mut ClientSession::new(plan(Goal::Transmit, Style::Simple));
     assert_eq!(fresh.submit(1, READ), Err(SubmitError::NotReady));
 }
 
 #[test]
 fn servers_without_go_are_asked_by_export_name() {
-    let mut session = ClientSession::new(plan(Goal::Transmit, false));
+    let mut session = ClientSession::new(plan(Goal::Transmit, Style::Simple));
     let mut refusal = Vec::new();
     wire::encode_option_reply(&mut refusal, wire::OPT_GO, wire::REP_ERR_UNSUP, b"what?");
     let seen = trace_client(&mut session, &[], &[&wire::encode_greeting(), &refusal]);
@@ -184,12 +204,12 @@ fn servers_without_go_are_asked_by_export_name() {
 
 #[test]
 fn refusals_and_strangers_are_told_apart() {
-    let mut refused = plan(Goal::Transmit, true);
+    let mut refused = plan(Goal::Transmit, Style::Structured);
     refused.export = "stranger".into();
     let talk = converse(refused, &[]);
     let close = ClientClose::Refused { option: wire::OPT_GO, kind: wire::REP_ERR_UNKNOWN };
     assert_eq!(talk.seen.last(), Some(&Seen::Event(ClientEvent::Close(close))));
-    let mut session = ClientSession::new(plan(Goal::Transmit, true));
+    let mut session = ClientSession::new(plan(Goal::Transmit, Style::Structured));
     let event = last(&mut session, &[b"SSH-2.0-OpenSSH_9.2p1"]);
     assert_eq!(event, ClientEvent::Close(ClientClose::NotNbd));
 }

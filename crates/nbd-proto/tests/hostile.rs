@@ -5,8 +5,8 @@
 mod common;
 
 use braid_nbd_proto::{
-    ClientSession, CloseReason, Command, ErrorCode, Goal, RequestHeader, ServerEvent,
-    ServerSession, limits, wire,
+    ClientSession, CloseReason, Command, Echo, ErrorCode, Goal, RequestHeader, ServerEvent,
+    ServerSession, Style, limits, wire,
 };
 use common::{Seen, catalog, converse, pieces, plan, trace_client, trace_server};
 use proptest::prelude::*;
@@ -107,7 +107,10 @@ fn refused_writes_are_swallowed_whole_and_the_next_request_served() {
             seen.extend(trace_server(&mut session, &[&block[..now]]));
             left -= now;
         }
-        assert!(matches!(seen[..], [Seen::Event(ServerEvent::Refused { cookie: 1, .. })]));
+        assert!(matches!(
+            seen[..],
+            [Seen::Event(ServerEvent::Refused { echo: Echo { cookie: 1, .. }, .. })]
+        ));
         assert!(session.buffered_bytes() <= 64);
         let read = Command::Read { offset: 0, length: 1, dont_fragment: false }.header(2).encode();
         let seen = trace_server(&mut session, &[&read]);
@@ -120,7 +123,10 @@ fn monstrous_writes_end_the_session() {
     for length in [limits::DISCARD_BYTES_MAX + 1, u32::MAX] {
         let write = Command::Write { offset: 0, length, fua: false }.header(1).encode();
         let seen = trace_server(&mut transmitting(), &[&write]);
-        assert_eq!(seen, [Seen::Event(ServerEvent::Close(CloseReason::PayloadTooLarge(length)))]);
+        assert_eq!(
+            seen,
+            [Seen::Event(ServerEvent::Close(CloseReason::PayloadTooLarge(length.into())))]
+        );
     }
 }
 
@@ -128,9 +134,12 @@ fn monstrous_writes_end_the_session() {
 fn unknown_commands_are_refused_without_a_payload() {
     for kind in [8_u16, 9, 255, u16::MAX] {
         let mut session = transmitting();
-        let header = RequestHeader { flags: 0, kind, cookie: 9, offset: 0, length: u32::MAX };
+        let header =
+            RequestHeader { flags: 0, kind, cookie: 9, offset: 0, length: u32::MAX.into() };
         let seen = trace_server(&mut session, &[&header.encode()]);
-        let [Seen::Event(ServerEvent::Refused { cookie: 9, refusal })] = &seen[..] else {
+        let [Seen::Event(ServerEvent::Refused { echo: Echo { cookie: 9, .. }, refusal })] =
+            &seen[..]
+        else {
             panic!("{seen:?}");
         };
         assert_eq!(refusal.error, ErrorCode::Invalid);
@@ -163,7 +172,7 @@ proptest! {
 
     #[test]
     fn damaged_conversations_never_panic_the_server(
-        bytes in almost(converse(plan(Goal::Transmit, true), &commands()).to_server),
+        bytes in almost(converse(plan(Goal::Transmit, Style::Structured), &commands()).to_server),
         lengths in prop::collection::vec(1_usize..64, 1..8),
     ) {
         let mut session = ServerSession::new(catalog());
@@ -173,10 +182,10 @@ proptest! {
 
     #[test]
     fn damaged_conversations_never_panic_the_client(
-        bytes in almost(converse(plan(Goal::Transmit, true), &commands()).to_client),
+        bytes in almost(converse(plan(Goal::Transmit, Style::Structured), &commands()).to_client),
         lengths in prop::collection::vec(1_usize..64, 1..8),
     ) {
-        let mut session = ClientSession::new(plan(Goal::Transmit, true));
+        let mut session = ClientSession::new(plan(Goal::Transmit, Style::Structured));
         trace_client(&mut session, &[], &pieces(&bytes, &lengths));
     }
 
@@ -185,6 +194,6 @@ proptest! {
         trace_server(&mut ServerSession::new(catalog()), &[&bytes]);
         trace_server(&mut negotiating(), &[&bytes]);
         trace_server(&mut transmitting(), &[&bytes]);
-        trace_client(&mut ClientSession::new(plan(Goal::List, false)), &[], &[&bytes]);
+        trace_client(&mut ClientSession::new(plan(Goal::List, Style::Simple)), &[], &[&bytes]);
     }
 }

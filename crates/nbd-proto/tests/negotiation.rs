@@ -4,7 +4,7 @@
 
 mod common;
 
-use braid_nbd_proto::{CloseReason, Negotiated, ServerEvent, ServerSession, wire};
+use braid_nbd_proto::{CloseReason, Echo, Negotiated, ServerEvent, ServerSession, Style, wire};
 use common::catalog;
 
 /// Sends bytes to a session; answers its events.
@@ -130,16 +130,19 @@ fn go_and_info_tell_what_was_asked() {
     assert_eq!(replies[0].1.len(), 12);
     let flags = u16::from_be_bytes(replies[0].1[10..12].try_into().unwrap());
     assert_eq!(flags, 0b101_0000_1111, "read-only, flush, fua, multi-conn, cache");
-    let items = [wire::INFO_NAME, wire::INFO_BLOCK_SIZE, wire::INFO_BLOCK_SIZE, 999];
+    let items = [wire::INFO_NAME, wire::INFO_DESCRIPTION, wire::INFO_BLOCK_SIZE, 3, 999];
     let replies = ask(&mut session, wire::OPT_INFO, &info("frozen", &items));
     assert_eq!(kinds(&replies), [wire::REP_INFO, wire::REP_INFO, wire::REP_INFO, wire::REP_ACK]);
     assert_eq!(replies[1].1, b"\0\x01frozen");
     assert_eq!(replies[2].1, b"\0\x03\0\0\x02\0\0\0\x10\0\0\x10\0\0");
+    let replies = ask(&mut session, wire::OPT_INFO, &info("array", &[wire::INFO_DESCRIPTION]));
+    assert_eq!(kinds(&replies), [wire::REP_INFO, wire::REP_INFO, wire::REP_ACK]);
+    assert_eq!(replies[1].1, b"\0\x02RAID-1 of 2 members");
     let replies = ask(&mut session, wire::OPT_GO, &info("stranger", &[]));
     assert_eq!(kinds(&replies), [wire::REP_ERR_UNKNOWN]);
     let events = send(&mut session, &wire::encode_option(wire::OPT_GO, &info("", &[])));
     assert_eq!(negotiated(&events).export_index, 0);
-    assert!(!negotiated(&events).codec.is_structured());
+    assert!(!negotiated(&events).codec.style().has_chunks());
 }
 
 #[test]
@@ -154,7 +157,7 @@ fn options_without_data_refuse_data() {
         let mut session = fixed_newstyle(3);
         assert_eq!(kinds(&ask(&mut session, option, b"x")), [wire::REP_ERR_INVALID]);
         let events = send(&mut session, &wire::encode_option(wire::OPT_GO, &info("", &[])));
-        assert!(!negotiated(&events).codec.is_structured(), "a refused option left a trace");
+        assert!(!negotiated(&events).codec.style().has_chunks(), "a refused option left a trace");
     }
 }
 
@@ -182,11 +185,52 @@ fn every_option_with_every_wrong_length_is_invalid_and_harmless() {
 
 #[test]
 fn unknown_and_unsupported_options_are_told_so() {
-    let unsupported = [0, 4, wire::OPT_STARTTLS, wire::OPT_EXTENDED_HEADERS, 12, 1 << 31, u32::MAX];
+    let unsupported = [0, 4, wire::OPT_STARTTLS, 12, 1 << 31, u32::MAX];
     let mut session = fixed_newstyle(3);
     for option in unsupported {
         assert_eq!(kinds(&ask(&mut session, option, &[])), [wire::REP_ERR_UNSUP], "{option}");
     }
+}
+
+#[test]
+fn what_is_withdrawn_is_not_found_and_not_listed() {
+    let mut exports = catalog().to_vec();
+    exports[0].is_withdrawn = true;
+    let mut session = ServerSession::new(exports.into());
+    send(&mut session, &3_u32.to_be_bytes());
+    let listed = ask(&mut session, wire::OPT_LIST, &[]);
+    assert_eq!(listed[0], (wire::REP_SERVER, b"\0\0\0\x06frozen".to_vec()));
+    assert_eq!(kinds(&listed[1..]), [wire::REP_ACK]);
+    let replies = ask(&mut session, wire::OPT_INFO, &info("array", &[]));
+    assert_eq!(kinds(&replies), [wire::REP_ERR_UNKNOWN]);
+    let replies = ask(&mut session, wire::OPT_INFO, &info("", &[wire::INFO_NAME]));
+    assert_eq!(replies[1].1, b"\0\x01frozen", "the next is the default");
+}
+
+#[test]
+fn extended_headers_take_precedence_and_stay() {
+    for before in [&[][..], &[wire::OPT_STRUCTURED_REPLY], &[wire::OPT_EXTENDED_HEADERS]] {
+        let mut session = fixed_newstyle(3);
+        for option in before {
+            assert_eq!(kinds(&ask(&mut session, *option, &[])), [wire::REP_ACK]);
+        }
+        assert_eq!(kinds(&ask(&mut session, wire::OPT_EXTENDED_HEADERS, &[])), [wire::REP_ACK]);
+        let replies = ask(&mut session, wire::OPT_STRUCTURED_REPLY, &[]);
+        assert_eq!(kinds(&replies), [wire::REP_ERR_EXT_HEADER_REQD], "they are not taken back");
+        let base = contexts("", &["base:allocation"]);
+        let replies = ask(&mut session, wire::OPT_SET_META_CONTEXT, &base);
+        assert_eq!(kinds(&replies), [wire::REP_META_CONTEXT, wire::REP_ACK]);
+        let replies = ask(&mut session, wire::OPT_INFO, &info("", &[]));
+        assert_ne!(replies[0].1[11] & 1 << 7, 0, "don't fragment is understood");
+        assert_eq!(replies[0].1[10] & 1 << 4, 0, "BLOCK_STATUS has no payload");
+        let events = send(&mut session, &wire::encode_option(wire::OPT_GO, &info("", &[])));
+        assert_eq!(negotiated(&events).codec.style(), Style::Extended);
+        assert!(negotiated(&events).allocation_context);
+    }
+    let mut session = fixed_newstyle(3);
+    ask(&mut session, wire::OPT_EXTENDED_HEADERS, &[]);
+    let events = send(&mut session, &wire::encode_option(wire::OPT_EXPORT_NAME, b"array"));
+    assert_eq!(events, [ServerEvent::Close(CloseReason::ExportNameExtended)]);
 }
 
 #[test]
@@ -276,7 +320,9 @@ fn shutdown_is_told_to_options_and_requests() {
     session.handle_shutdown();
     let flush = braid_nbd_proto::Command::Flush.header(5).encode();
     let events = send(&mut session, &flush);
-    let [ServerEvent::Refused { cookie: 5, refusal }] = &events[..] else { panic!("{events:?}") };
+    let [ServerEvent::Refused { echo: Echo { cookie: 5, .. }, refusal }] = &events[..] else {
+        panic!("{events:?}")
+    };
     assert_eq!(refusal.error, braid_nbd_proto::ErrorCode::Shutdown);
 }
 

@@ -102,6 +102,26 @@ impl Volume {
         &self.geometry
     }
 
+    /// What is written, zeroed and given back best as a whole, in bytes: a row of chunks where they have a parity, else a
+    /// sector.
+    #[must_use]
+    pub fn unit_bytes(&self) -> u64 {
+        request::unit_bytes(&self.geometry)
+    }
+
+    /// Whether all of a range would be zeroed without writing zeroes: what `fast` asks for.
+    #[must_use]
+    pub fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
+        let operation = ByteOperation::WriteZeroes { may_punch: true, fast: true, durable: false };
+        let request = ByteRequest { operation, offset, length };
+        request::check(&request, self.allowed()) != Err(Denial::NotFast)
+    }
+
+    fn allowed(&self) -> Allowed<'_> {
+        let (read_only, zero_is_fast) = (self.read_only, self.zero_is_fast);
+        Allowed { geometry: &self.geometry, read_only, zero_is_fast }
+    }
+
     /// What all shards have done so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
@@ -379,9 +399,7 @@ impl Volume {
             return self.drive(|machines| core.flush(Completion::Flush(client), machines));
         };
         log::asked(&request);
-        let (read_only, zero_is_fast) = (self.read_only, self.zero_is_fast);
-        let allowed = Allowed { geometry: &self.geometry, read_only, zero_is_fast };
-        if let Err(denial) = request::check(&request, allowed) {
+        if let Err(denial) = request::check(&request, self.allowed()) {
             let denial = denied(denial);
             log::refused(&request, &denial);
             return core.tell(client, Outcome { result: Err(denial), payload });

@@ -164,8 +164,11 @@ fn on_a_wire(ask: Ask) -> Say {
     Say::Ask(match operation {
         ByteOperation::Read => Command::Read { offset, length, dont_fragment: false },
         ByteOperation::Write { durable } => Command::Write { offset, length, fua: durable },
-        ByteOperation::Trim { durable } => Command::Trim { offset, length, fua: durable },
+        ByteOperation::Trim { durable } => {
+            Command::Trim { offset, length: length.into(), fua: durable }
+        }
         ByteOperation::WriteZeroes { may_punch, fast, durable } => {
+            let length = length.into();
             Command::WriteZeroes { offset, length, fua: durable, may_punch, fast }
         }
     })
@@ -185,8 +188,8 @@ fn else_on_a_wire(ask: Ask, random: &mut Random) -> Option<Say> {
         }
         8..10 => Say::Cut,
         10 => Say::Disconnect,
-        11..15 => Say::Ask(Command::BlockStatus { offset, length, one }),
-        15..17 => Say::Ask(Command::Cache { offset, length }),
+        11..15 => Say::Ask(Command::BlockStatus { offset, length: length.into(), one }),
+        15..17 => Say::Ask(Command::Cache { offset, length: length.into() }),
         17..20 => Say::Ask(Command::Read { offset, length, dont_fragment: true }),
         _ => return None,
     })

@@ -91,6 +91,7 @@ impl Client {
             export: String::new(),
             goal: Goal::Transmit,
             structured_replies: true,
+            extended_headers: true,
             allocation_context: false,
         });
         let (input, in_flight) = (Vec::new(), BTreeMap::new());
@@ -231,7 +232,13 @@ impl Client {
         let (offset, length) = place(&range);
         let mut payload = Vec::new();
         let command = if zeroes {
-            Command::WriteZeroes { offset, length, fua: durable, may_punch: durable, fast: false }
+            Command::WriteZeroes {
+                offset,
+                length: length.into(),
+                fua: durable,
+                may_punch: durable,
+                fast: false,
+            }
         } else {
             payload.extend(range.clone().flat_map(|sector| content(version, sector)));
             Command::Write { offset, length, fua: durable }

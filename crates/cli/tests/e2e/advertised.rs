@@ -9,7 +9,7 @@ use crate::living::done;
 use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text, wait_for_rebuild};
 
 /// Asks everything that nbdinfo can ask.
-fn look(served: &Served, data_members: u64) {
+fn look(served: &Served, data_members: u64, (preferred, description): (u64, &str)) {
     let json = ok("nbdinfo", ["--json", &served.uri]);
     let info: Value = serde_json::from_str(&json).expect("nbdinfo prints JSON");
     assert_eq!(info["protocol"], "newstyle-fixed", "{info}");
@@ -33,7 +33,7 @@ fn look(served: &Served, data_members: u64) {
     }
     assert_eq!(export["is_read_only"], false, "{export}");
     assert_eq!(export["block_size_minimum"], 1, "{export}");
-    assert_eq!(export["block_size_preferred"], 4096, "{export}");
+    assert_eq!(export["block_size_preferred"], preferred, "{export}");
     assert_eq!(export["block_size_maximum"], 64 << 20, "{export}");
     assert_eq!(export["contexts"][0], "base:allocation", "{export}");
 
@@ -43,6 +43,9 @@ fn look(served: &Served, data_members: u64) {
     assert_eq!(exports.len(), 1, "{list}");
     assert_eq!(exports[0]["export-name"], "tank", "{list}");
     assert_eq!(exports[0]["export-size"], served.size_bytes, "{list}");
+    let told = exports[0]["description"].as_str().expect("a description");
+    let (before, state) = description.split_once(", ").expect("level and state");
+    assert!(told.starts_with(&format!("{before}, ")) && told.ends_with(state), "{list}");
 
     let map: Value = serde_json::from_str(&ok("nbdinfo", ["--map", "--json", &served.uri]))
         .expect("nbdinfo prints JSON");
@@ -57,17 +60,17 @@ fn look(served: &Served, data_members: u64) {
     }
 }
 
-fn look_at_level(shape: Shape, data_members: u64) {
+fn look_at_level(shape: Shape, data_members: u64, (preferred, level): (u64, &str)) {
     let array = Array::create(shape);
     let mut served = array.serve();
-    look(&served, data_members);
+    look(&served, data_members, (preferred, &format!("{level}, ok")));
     assert_eq!(served.wait_for("assembled")["degraded_slots"], 0);
     served.stop();
     if shape.lost_max > 0 {
         let lost: Vec<usize> = (0..shape.lost_max).collect();
         let mut served = array.serve_with(&[], &array.without(&lost));
         assert_eq!(served.wait_for("assembled")["degraded_slots"], shape.lost_max);
-        look(&served, data_members);
+        look(&served, data_members, (preferred, &format!("{level}, degraded")));
         served.stop();
     }
 }
@@ -75,11 +78,12 @@ fn look_at_level(shape: Shape, data_members: u64) {
 #[test]
 fn every_level_tells_the_same_healthy_and_degraded() {
     needs!("nbdinfo");
-    look_at_level(RAID_0, 3);
-    look_at_level(RAID_1, 1);
-    look_at_level(RAID_5, 3);
-    look_at_level(RAID_6, 3);
-    look_at_level(RAID_10, 2);
+    look_at_level(RAID_0, 3, (4096, "RAID-0 of 3 members"));
+    look_at_level(RAID_1, 1, (4096, "RAID-1 of 2 members"));
+    // Rows of three chunks of 64 KiB.
+    look_at_level(RAID_5, 3, (64 << 10, "RAID-5 of 4 members"));
+    look_at_level(RAID_6, 3, (64 << 10, "RAID-6 of 5 members"));
+    look_at_level(RAID_10, 2, (4096, "RAID-10 of 4 members"));
 }
 
 #[test]
@@ -159,7 +163,7 @@ fn an_array_that_says_its_logical_block_is_served_with_it() {
     let info: Value = serde_json::from_str(&json).expect("nbdinfo prints JSON");
     let export = &info["exports"][0];
     assert_eq!(export["block_size_minimum"], 4096, "{export}");
-    assert_eq!(export["block_size_preferred"], 4096, "{export}");
+    assert_eq!(export["block_size_preferred"], 64 << 10, "{export}");
     let wanted = filled(&array, &served, 3);
     done(&array, &["fail", "tank", "1"]);
     done(&array, &["remove", "tank", "1"]);

@@ -9,6 +9,7 @@
 //!   fuse         the array as a file: users, a loss, ext4 on a loop device, stops, twenty kills
 //!   exclusive    two servers, sockets           bad_input  everything that must be refused
 //!   captive      --run, TCP                    lost       answered, and then not written
+//!   extended     requests of 64 bits, by QEMU as well
 //!   secured      TLS, and who may come in
 //!   causes       why a member went out, and a request failed
 //!   managed      status, list, get, set, stop, and the control API
@@ -52,6 +53,7 @@ mod copies;
 mod dated;
 mod drills;
 mod exclusive;
+mod extended;
 mod file_system;
 mod fuse;
 mod hostile;

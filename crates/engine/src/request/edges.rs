@@ -110,15 +110,21 @@ pub fn check(request: &ByteRequest, allowed: Allowed<'_>) -> Result<(), Denial> 
     Ok(())
 }
 
-/// Whether a range can be zeroed without writing zeroes: by members that can, in units whose parity
-/// becomes zero with them.
-fn is_fast(request: &ByteRequest, allowed: Allowed<'_>) -> bool {
-    let unit = match allowed.geometry {
+/// What is written, zeroed and given back best as a whole: a row of chunks where they have a parity, else a sector.
+#[must_use]
+pub fn unit_bytes(geometry: &Geometry) -> u64 {
+    match geometry {
         Geometry::Stripe(stripe) => {
             u64::from(stripe.data_slots()) * u64::from(stripe.chunk_sectors()) * SECTOR_BYTES
         }
         Geometry::Direct(_) | Geometry::Mirror(_) => SECTOR_BYTES,
-    };
+    }
+}
+
+/// Whether a range can be zeroed without writing zeroes: by members that can, in units whose parity
+/// becomes zero with them.
+fn is_fast(request: &ByteRequest, allowed: Allowed<'_>) -> bool {
+    let unit = unit_bytes(allowed.geometry);
     let is_whole = request.offset.is_multiple_of(unit) && request.length.is_multiple_of(unit);
     allowed.zero_is_fast && is_whole
 }

@@ -12,7 +12,6 @@
 
 use std::collections::VecDeque;
 
-use braid_nbd_proto::wire::REQUEST_BYTES;
 use braid_ring::Payload;
 
 use crate::limits::{AHEAD_BYTES_MAX, AHEAD_WRITES_MAX, WRITES_ALIKE_MIN};
@@ -52,8 +51,10 @@ pub(super) struct Guess {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ahead {
+    /// Length of a request's header.
+    header_bytes: usize,
     length: usize,
     alike: usize,
     /// Guesses in the next receive, at most.
@@ -66,6 +67,19 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
+    /// For requests whose headers are so long.
+    pub(super) fn new(header_bytes: usize) -> Self {
+        Self {
+            header_bytes,
+            length: 0,
+            alike: 0,
+            count: 0,
+            headers: Vec::new(),
+            payloads: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
     /// Notes a write.
     pub(super) fn note_write(&mut self, length: usize) {
         if length == self.length {
@@ -96,7 +110,7 @@ impl Ahead {
             let payload = kept.unwrap_or_else(|| Payload::try_for_overwriting(self.length));
             // Without memory there is no guessing.
             let Ok(payload) = payload else { break };
-            let header = self.headers.pop().unwrap_or_else(|| vec![0; REQUEST_BYTES]);
+            let header = self.headers.pop().unwrap_or_else(|| vec![0; self.header_bytes]);
             guesses.push(Guess { payload, header });
         }
         guesses
@@ -113,9 +127,10 @@ impl Ahead {
         let mut used = 0;
         for Guess { payload, header } in guesses.drain(..) {
             used += usize::from(bytes > 0);
-            for (memory, length) in
-                [(Memory::Payload(payload), self.length), (Memory::Header(header), REQUEST_BYTES)]
-            {
+            for (memory, length) in [
+                (Memory::Payload(payload), self.length),
+                (Memory::Header(header), self.header_bytes),
+            ] {
                 let end = bytes.min(length);
                 bytes -= end;
                 if end > 0 {

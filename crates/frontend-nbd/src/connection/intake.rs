@@ -28,7 +28,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use braid_nbd_proto::{
-    Command, ExportDescription, Negotiated, Refusal, Request, ServerEvent, ServerSession, wire,
+    Command, Echo, ExportDescription, Negotiated, Refusal, Request, ServerEvent, ServerSession,
 };
 
 use braid_ring::{Memory, NoMemory, Payload, Segment, Segments};
@@ -46,7 +46,7 @@ pub(super) enum Event {
     /// A request; if it is a WRITE, [`Intake::open`] comes before the next event.
     Request(Request),
     /// A request that the session refuses.
-    Refused { cookie: u64, refusal: Refusal },
+    Refused { echo: Echo, refusal: Refusal },
     /// The WRITE that was opened has its payload.
     Written(Write),
     /// The payload of the WRITE that was opened is past; there was no memory for it.
@@ -193,13 +193,14 @@ impl Intake {
         if let Some(reason) = refusal {
             session.turn_away(reason);
         }
+        let ahead = Ahead::new(session.request_bytes());
         Self {
             session,
             input: Some(vec![0; INPUT_BYTES]),
             start: 0,
             end: 0,
             pieces: VecDeque::new(),
-            ahead: Ahead::default(),
+            ahead,
             window_headers: 1,
             reads_in_a_row: 0,
             write: None,
@@ -307,15 +308,18 @@ impl Intake {
     fn translate(&mut self, event: ServerEvent) -> Event {
         match event {
             ServerEvent::Transmit(bytes) => Event::Transmit(bytes),
-            ServerEvent::Negotiated(negotiated) => Event::Negotiated(negotiated),
+            ServerEvent::Negotiated(negotiated) => {
+                self.ahead = Ahead::new(self.session.request_bytes());
+                Event::Negotiated(negotiated)
+            }
             ServerEvent::Request(request) => {
                 self.look_at(&request);
                 Event::Request(request)
             }
-            ServerEvent::Refused { cookie, refusal } => {
+            ServerEvent::Refused { echo, refusal } => {
                 self.reads_in_a_row = 0;
                 self.ahead.note_other();
-                Event::Refused { cookie, refusal }
+                Event::Refused { echo, refusal }
             }
             ServerEvent::Close(_) => Event::Close,
         }
@@ -394,10 +398,10 @@ impl Intake {
         } else {
             let first = match &write {
                 Some(write) if write.is_skipped => write.missing_bytes(),
-                Some(_) => wire::REQUEST_BYTES,
+                Some(_) => self.session.request_bytes(),
                 None => self.session.message_missing(),
             };
-            let more = (self.window_headers - 1) * wire::REQUEST_BYTES;
+            let more = (self.window_headers - 1) * self.session.request_bytes();
             let is_skipped = write.as_ref().is_some_and(|write| write.is_skipped);
             let guesses = if is_skipped { Vec::new() } else { self.ahead.guess() };
             (first.saturating_add(more).min(input.len()), guesses)

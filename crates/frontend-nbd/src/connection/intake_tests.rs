@@ -2,7 +2,7 @@
 
 #![allow(clippy::cast_possible_truncation)] // small numbers of our own
 
-use braid_nbd_proto::BlockSizes;
+use braid_nbd_proto::{BlockSizes, Style, wire};
 
 use super::*;
 use crate::limits::{AHEAD_BYTES_MAX, AHEAD_WRITES_MAX};
@@ -14,15 +14,25 @@ fn write(length: u32) -> Command {
 }
 
 fn intake() -> Intake {
+    intake_as(Style::Simple)
+}
+
+fn intake_as(style: Style) -> Intake {
     let export = ExportDescription {
         name: "a".into(),
+        is_withdrawn: false,
+        description: String::new(),
         size_bytes: 1 << 30,
         read_only: false,
         multi_conn: true,
         block_sizes: BlockSizes::BYTE_GRANULAR,
     };
     let mut intake = Intake::new(Arc::new([export]), None);
-    let hello = [&3_u32.to_be_bytes()[..], &wire::encode_option(wire::OPT_GO, &[0; 6])].concat();
+    let mut hello = 3_u32.to_be_bytes().to_vec();
+    if style.is_extended() {
+        hello.extend(wire::encode_option(wire::OPT_EXTENDED_HEADERS, &[]));
+    }
+    hello.extend(wire::encode_option(wire::OPT_GO, &[0; 6]));
     let mut said = Client::saying(&hello);
     said.talk(&mut intake, &mut || usize::MAX);
     assert!(said.bytes.is_empty() && intake.is_negotiated());
@@ -30,8 +40,14 @@ fn intake() -> Intake {
 }
 
 fn message(command: Command, cookie: u64, payload: &[u8]) -> Vec<u8> {
-    [&command.header(cookie).encode()[..], payload].concat()
+    message_as(Style::Simple, command, cookie, payload)
 }
+
+fn message_as(style: Style, command: Command, cookie: u64, payload: &[u8]) -> Vec<u8> {
+    [&command.bytes(cookie, style)[..], payload].concat()
+}
+
+const STYLES: [Style; 2] = [Style::Simple, Style::Extended];
 
 /// What a client sends, and what it came to.
 struct Client<'a> {
@@ -105,27 +121,33 @@ fn any_split_gives_the_same_requests() {
         commands.push((write(payload.len() as u32), payload));
         commands.extend([(READ, Vec::new()), (Command::Flush, Vec::new())]);
     }
-    let bytes: Vec<u8> = commands.iter().flat_map(|(c, p)| message(*c, 1, p)).collect();
     let mut state = 1_u64;
-    for round in 0..500 {
+    for (style, round) in STYLES.into_iter().flat_map(|style| (0..250).map(move |at| (style, at))) {
+        let message =
+            |(command, payload): &(Command, Vec<u8>)| message_as(style, *command, 1, payload);
+        let bytes: Vec<u8> = commands.iter().flat_map(message).collect();
         let mut piece = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             if round == 0 { 1 } else { (state >> 33) as usize % (4 * round) + 1 }
         };
         let mut client = Client::saying(&bytes);
-        client.talk(&mut intake(), &mut piece);
-        assert_eq!(client.served, commands);
+        client.talk(&mut intake_as(style), &mut piece);
+        assert_eq!(client.served, commands, "{style:?}");
     }
 }
 
 #[test]
 fn writes_in_a_row_are_not_copied() {
     for length in [1, 27, 512, 4096, 40_000, 65_536, 1 << 20] {
-        let bytes = message(write(length), 1, &vec![7; length as usize]).repeat(20);
-        for piece in [usize::MAX, 1000, 29] {
-            let mut client = Client::saying(&bytes);
-            client.talk(&mut intake(), &mut || piece);
-            assert_eq!((client.served.len(), client.copied), (20, 0), "{length} {piece}");
+        for style in STYLES {
+            let payload = vec![7; length as usize];
+            let bytes = message_as(style, write(length), 1, &payload).repeat(20);
+            for piece in [usize::MAX, 1000, 33] {
+                let mut client = Client::saying(&bytes);
+                client.talk(&mut intake_as(style), &mut || piece);
+                let found = (client.served.len(), client.copied);
+                assert_eq!(found, (20, 0), "{style:?} {length} {piece}");
+            }
         }
     }
 }
@@ -151,15 +173,17 @@ fn reads_are_taken_many_at_once_and_a_write_after_them_is_hardly_copied() {
 
 #[test]
 fn small_writes_of_one_length_come_many_at_once() {
-    let writes = message(write(4096), 1, &[7; 4096]).repeat(200);
-    let mut receives = 0;
-    let mut client = Client::saying(&writes);
-    client.talk(&mut intake(), &mut || {
-        receives += 1;
-        usize::MAX
-    });
-    assert_eq!((client.served.len(), client.copied), (200, 0));
-    assert!(receives < 8 + 200 / AHEAD_WRITES_MAX, "{receives}");
+    for style in STYLES {
+        let writes = message_as(style, write(4096), 1, &[7; 4096]).repeat(200);
+        let mut receives = 0;
+        let mut client = Client::saying(&writes);
+        client.talk(&mut intake_as(style), &mut || {
+            receives += 1;
+            usize::MAX
+        });
+        assert_eq!((client.served.len(), client.copied), (200, 0), "{style:?}");
+        assert!(receives < 8 + 200 / AHEAD_WRITES_MAX, "{receives}");
+    }
 }
 
 #[test]

@@ -25,11 +25,14 @@
 //! Invariants
 //! - A client that has been let in is evicted for being idle only, if that is wanted: `tests/hostile.rs`, `crate::registry`.
 //! - A request is taken only when there is room for it: `tests/server.rs::a_connection_with_its_fill_in_flight_is_not_read_from`.
+//! - A request that is longer than a [`stretch`] is answered once, and goes no further when its client has gone or the
+//!   server stops: `tests/stretches.rs`.
 
 mod ahead;
 mod intake;
 mod outbox;
 mod progress;
+mod stretch;
 
 use std::io;
 use std::sync::Arc;
@@ -37,7 +40,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use braid_nbd_proto::{
-    BlockSizes, Command, ErrorCode, ExportDescription, Extent, Negotiated, Refusal, Request,
+    BlockSizes, Command, Echo, ErrorCode, ExportDescription, Extent, Negotiated, Refusal, Request,
 };
 
 use crate::budget::{Bell, request_bytes_max};
@@ -63,7 +66,7 @@ pub(crate) enum Task {
     /// Submit it; its end is [`Connection::finished`] with this slot.
     Submit { slot: u32, operation: Operation },
     /// Ask for extents, and tell them with [`Connection::described`].
-    Describe { slot: u32, offset: u64, length: u32, extents_max: usize },
+    Describe { slot: u32, offset: u64, length: u64, extents_max: usize },
 }
 
 impl Task {
@@ -89,7 +92,7 @@ enum Stage {
 #[derive(Debug)]
 enum Waiting {
     Request(Request),
-    Refused { cookie: u64, refusal: Refusal },
+    Refused { echo: Echo, refusal: Refusal },
 }
 
 /// See the module.
@@ -104,6 +107,8 @@ pub(crate) struct Connection {
     tasks: Vec<Task>,
     /// The end of sending has been asked for.
     ends_sending: bool,
+    /// Its client has gone without a word.
+    is_forsaken: bool,
     progress: Progress,
     pulse: Arc<Pulse>,
 }
@@ -145,6 +150,7 @@ impl Connection {
             waiting: None,
             tasks: Vec::new(),
             ends_sending: false,
+            is_forsaken: false,
             progress: Progress::new(now),
             pulse,
         }
@@ -377,9 +383,9 @@ impl Connection {
                 self.shared.counters.requests.add(1);
                 self.waiting = Some(Waiting::Request(request));
             }
-            Event::Refused { cookie, refusal } => {
+            Event::Refused { echo, refusal } => {
                 self.shared.counters.requests.add(1);
-                self.waiting = Some(Waiting::Refused { cookie, refusal });
+                self.waiting = Some(Waiting::Refused { echo, refusal });
             }
             Event::Written(Write { slot, offset, fua, payload, copied_bytes, .. }) => {
                 self.progress.stride_is_done();
@@ -412,22 +418,25 @@ impl Connection {
 
     /// Starts a request, or gives it back if there is no room for it yet.
     fn admit(&mut self, waiting: Waiting) -> Option<Waiting> {
-        let (cookie, kind) = match &waiting {
-            Waiting::Refused { cookie, .. } => (*cookie, Kind::Other),
-            Waiting::Request(Request { cookie, command }) => match *command {
-                Command::Read { offset, length, .. } => (*cookie, Kind::Read { offset, length }),
-                Command::Write { length, .. } => (*cookie, Kind::Write { length }),
-                Command::BlockStatus { .. } => (*cookie, Kind::Describe),
-                _ => (*cookie, Kind::Other),
-            },
+        let (echo, kind) = match &waiting {
+            Waiting::Refused { echo, .. } => (*echo, Kind::Other),
+            Waiting::Request(request) => {
+                let kind = match request.command {
+                    Command::Read { length, .. } => Kind::Read { length },
+                    Command::Write { length, .. } => Kind::Write { length },
+                    Command::BlockStatus { .. } => Kind::Describe,
+                    _ => Kind::Other,
+                };
+                (request.echo(), kind)
+            }
         };
         let budget = &self.shared.budget;
-        let mut begun = self.outbox.begin(cookie, kind, budget);
+        let mut begun = self.outbox.begin(echo, kind, budget);
         let is_too_large = begun == Begun::TooLarge;
         if is_too_large {
             // It needs a place for its answer only.
             self.outbox.stop_waiting(budget);
-            begun = self.outbox.begin(cookie, Kind::Other, budget);
+            begun = self.outbox.begin(echo, Kind::Other, budget);
         }
         let Begun::Slot(slot, bytes) = begun else { return Some(waiting) };
         match waiting {
@@ -463,13 +472,17 @@ impl Connection {
                 return self.tasks.push(Task::Describe { slot, offset, length, extents_max });
             }
             Command::Flush => Operation::Flush,
-            Command::Trim { offset, length, fua } => Operation::Trim { offset, length, fua },
-            Command::WriteZeroes { offset, length, fua, may_punch, fast } => {
-                Operation::WriteZeroes { offset, length, fua, may_punch, fast }
+            Command::Trim { .. } | Command::WriteZeroes { .. } => {
+                return self.begin_stretches(slot, command);
             }
             Command::Cache { offset, length } => Operation::Cache { offset, length },
         };
         self.tasks.push(Task::Submit { slot, operation });
+    }
+
+    /// Whether something is to be done.
+    pub(crate) fn has_tasks(&self) -> bool {
+        !self.tasks.is_empty()
     }
 
     /// Moves what is to be done to an empty list.
@@ -478,13 +491,45 @@ impl Connection {
         std::mem::swap(&mut self.tasks, tasks);
     }
 
+    /// Starts what may be longer than the export is to have at once.
+    fn begin_stretches(&mut self, slot: u32, command: Command) {
+        let export = self.export.as_ref().expect("requests come after negotiation");
+        if let Command::WriteZeroes { offset, length, fast: true, .. } = command
+            && length > export.stretch_bytes()
+            && !export.zeroes_fast(offset, length)
+        {
+            let (error, ledger) = (ErrorCode::Unsupported, Ledger::of(&self.shared));
+            return self.outbox.refuse(slot, error, "it would not be fast", &ledger);
+        }
+        self.next_stretch(slot, command);
+    }
+
+    fn next_stretch(&mut self, slot: u32, command: Command) {
+        let export = self.export.as_ref().expect("requests come after negotiation");
+        let (operation, rest) = stretch::first(command, export.stretch_bytes());
+        self.outbox.set_rest(slot, rest);
+        self.tasks.push(Task::Submit { slot, operation });
+    }
+
     /// The end of an operation; no outcome if the export dropped it.
     pub(crate) fn finished(&mut self, slot: u32, outcome: Option<Outcome>) {
+        let is_done = matches!(&outcome, Some(Outcome { status: Ok(()), .. }));
+        if is_done
+            && !self.is_closed()
+            && let Some(rest) = self.outbox.take_rest(slot)
+        {
+            if self.is_forsaken || self.shared.stopping.load(Ordering::Acquire) {
+                let ledger = Ledger::of(&self.shared);
+                let reason = "the server is being shut down, and the rest is left";
+                return self.outbox.refuse(slot, ErrorCode::Shutdown, reason, &ledger);
+            }
+            return self.next_stretch(slot, rest);
+        }
         self.outbox.finish(slot, outcome, &Ledger::of(&self.shared));
     }
 
     /// The extents that were asked for.
-    pub(crate) fn described(&mut self, slot: u32, extents: &[Extent], asked: (u32, usize)) {
+    pub(crate) fn described(&mut self, slot: u32, extents: &[Extent], asked: (u64, usize)) {
         self.outbox.describe(slot, extents, asked, &Ledger::of(&self.shared));
     }
 
@@ -524,7 +569,10 @@ impl Connection {
             self.give_up_write(slot);
         }
         match self.stage {
-            Stage::Transmitting => self.drain(),
+            Stage::Transmitting => {
+                self.is_forsaken = true;
+                self.drain();
+            }
             Stage::Negotiating { .. } => self.close(),
             Stage::Ending { .. } if bytes == 0 => self.close(),
             Stage::Draining | Stage::Ending { .. } | Stage::Closed => {}
@@ -581,6 +629,8 @@ impl<'a> Ledger<'a> {
 fn describe(export: &dyn Export, request_bytes_max: usize) -> ExportDescription {
     ExportDescription {
         name: export.name().to_owned(),
+        is_withdrawn: export.is_withdrawn(),
+        description: export.description(),
         size_bytes: export.size_bytes(),
         read_only: export.read_only(),
         multi_conn: true, // Export::submit promises that Flush covers all connections
@@ -590,10 +640,12 @@ fn describe(export: &dyn Export, request_bytes_max: usize) -> ExportDescription 
 
 /// No request longer than there may be memory for.
 fn within(sizes: BlockSizes, request_bytes_max: usize) -> BlockSizes {
-    let (minimum, preferred) = (sizes.minimum_bytes(), sizes.preferred_bytes());
-    let most = u32::try_from(request_bytes_max).unwrap_or(u32::MAX).max(preferred).max(minimum);
+    let minimum = sizes.minimum_bytes();
+    let most = u32::try_from(request_bytes_max).unwrap_or(u32::MAX).max(minimum).max(512);
     let maximum = sizes.maximum_bytes().min(most - most % minimum);
-    BlockSizes::new(minimum, preferred, maximum).expect("no rule is broken by a lower maximum")
+    // The largest power of two that still fits, if what is preferred does not.
+    let preferred = sizes.preferred_bytes().min(1 << maximum.ilog2());
+    BlockSizes::new(minimum, preferred, maximum).expect("no rule is broken by lower numbers")
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use braid_nbd_proto::{ErrorCode, Extent, ReplyCodec, sound_extents};
+use braid_nbd_proto::{Command, Echo, ErrorCode, Extent, ReplyCodec, Style, sound_extents};
 use braid_ring::{Memory, PAYLOAD_ALIGNMENT_BYTES, Payload, Segment, Segments};
 
 use crate::budget::{Bell, Budget, Grant, Need, Purse, request_bytes_max};
@@ -37,7 +37,7 @@ const SPARE_HEAD_BYTES: usize = 64;
 /// What is to be known of a request until it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    Read { offset: u64, length: u32 },
+    Read { length: u32 },
     Write { length: u32 },
     Describe,
     Other,
@@ -47,7 +47,7 @@ impl Kind {
     /// Memory that it comes to have.
     fn bytes(self) -> usize {
         match self {
-            Self::Read { length, .. } | Self::Write { length } => {
+            Self::Read { length } | Self::Write { length } => {
                 Payload::capacity_for(length as usize)
             }
             Self::Describe => DESCRIPTORS_BYTES,
@@ -174,8 +174,10 @@ impl Batch {
 
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    cookie: u64,
+    echo: Echo,
     kind: Kind,
+    /// What of it has not been asked of the export yet.
+    rest: Option<Command>,
     /// Memory that it has in the budget.
     cost_bytes: usize,
 }
@@ -203,7 +205,7 @@ pub(super) struct Outbox {
 impl Outbox {
     pub(super) fn new(purse: Purse, bell: Arc<dyn Bell>) -> Self {
         Self {
-            codec: ReplyCodec::new(false),
+            codec: ReplyCodec::new(Style::Simple),
             slots: Vec::new(),
             free: Vec::new(),
             replies: VecDeque::new(),
@@ -224,7 +226,7 @@ impl Outbox {
     }
 
     /// Begins a request if there is room.
-    pub(super) fn begin(&mut self, cookie: u64, kind: Kind, budget: &Budget) -> Begun {
+    pub(super) fn begin(&mut self, echo: Echo, kind: Kind, budget: &Budget) -> Begun {
         let bytes = kind.bytes();
         if bytes > request_bytes_max(budget.limit_bytes()) {
             return Begun::TooLarge;
@@ -242,7 +244,7 @@ impl Outbox {
         };
         let Some(granted) = granted else { return Begun::Wait };
         self.in_flight += 1;
-        let slot = Some(Slot { cookie, kind, cost_bytes: granted });
+        let slot = Some(Slot { echo, kind, rest: None, cost_bytes: granted });
         if let Some(free) = self.free.pop() {
             self.slots[free as usize] = slot;
             return Begun::Slot(free, granted);
@@ -327,6 +329,16 @@ impl Outbox {
         budget.leave(&mut self.purse);
     }
 
+    /// Keeps what is left of a request of which a part is asked of the export.
+    pub(super) fn set_rest(&mut self, number: u32, rest: Option<Command>) {
+        self.slots[number as usize].as_mut().expect("a request that is under way").rest = rest;
+    }
+
+    /// What is left of a request of which a part has come back.
+    pub(super) fn take_rest(&mut self, number: u32) -> Option<Command> {
+        self.slots[number as usize].as_mut().expect("a request that is under way").rest.take()
+    }
+
     /// Answers a request with what the export said, or with an error if it dropped it.
     pub(super) fn finish(&mut self, number: u32, outcome: Option<Outcome>, at: &Ledger<'_>) {
         let slot = self.take_slot(number);
@@ -338,15 +350,15 @@ impl Outbox {
         };
         match (status, slot.kind) {
             (Err(error), _) => self.fail(slot, error.into(), &error.to_string(), at),
-            (Ok(()), Kind::Read { offset, length }) => match payload {
+            (Ok(()), Kind::Read { length }) => match payload {
                 Some(payload) if payload.len() == length as usize => {
                     at.counters.bytes_read.add(u64::from(length));
-                    let header = self.codec.data(slot.cookie, offset, length);
+                    let header = self.codec.data(slot.echo, length);
                     self.answer(slot, header.as_ref(), Some(payload));
                 }
                 _ => self.breach(slot, "the data of a read did not come back", at),
             },
-            (Ok(()), _) => self.answer(slot, self.codec.success(slot.cookie).as_ref(), None),
+            (Ok(()), _) => self.answer(slot, self.codec.success(slot.echo).as_ref(), None),
         }
     }
 
@@ -355,7 +367,7 @@ impl Outbox {
         &mut self,
         number: u32,
         extents: &[Extent],
-        (length, extents_max): (u32, usize),
+        (length, extents_max): (u64, usize),
         at: &Ledger<'_>,
     ) {
         let slot = self.take_slot(number);
@@ -363,7 +375,7 @@ impl Outbox {
             return self.end(1, slot.cost_bytes, at.budget);
         }
         let sound = sound_extents(extents, length, extents_max);
-        let bytes = self.codec.block_status(slot.cookie, &sound);
+        let bytes = self.codec.block_status(slot.echo, &sound);
         self.answer(slot, &bytes, None);
     }
 
@@ -397,7 +409,7 @@ impl Outbox {
 
     fn fail(&mut self, slot: Slot, error: ErrorCode, reason: &str, at: &Ledger<'_>) {
         at.counters.error(error);
-        let bytes = self.codec.failure(slot.cookie, error, reason);
+        let bytes = self.codec.failure(slot.echo, error, reason);
         self.answer(slot, &bytes, None);
     }
 

@@ -15,7 +15,7 @@ use braid_frontend_nbd::{
     Settings, StartError,
 };
 use braid_nbd_proto::{
-    ClientEvent, ClientPlan, ClientSession, Command, ErrorCode, ExportInfo, Goal,
+    ClientEvent, ClientPlan, ClientSession, Command, ErrorCode, ExportInfo, Goal, Style,
 };
 use braid_needs::{Need, skip};
 use braid_ring::Workers;
@@ -101,13 +101,20 @@ impl Client {
 
     /// `None` if the server ends the connection before transmission.
     pub fn try_connect(socket: &Path, export: &str, structured: bool) -> Option<Self> {
+        let style = if structured { Style::Structured } else { Style::Simple };
+        Self::connect_as(socket, export, style)
+    }
+
+    /// The same, with any way to write messages.
+    pub fn connect_as(socket: &Path, export: &str, style: Style) -> Option<Self> {
         let stream = UnixStream::connect(socket).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let session = ClientSession::new(ClientPlan {
             export: export.into(),
             goal: Goal::Transmit,
-            structured_replies: structured,
-            allocation_context: structured,
+            structured_replies: style == Style::Structured,
+            extended_headers: style.is_extended(),
+            allocation_context: style.has_chunks(),
         });
         let info = ExportInfo::default();
         let mut client = Self { stream, session, input: Vec::new(), info, cookie: 0 };
@@ -156,6 +163,11 @@ impl Client {
         self.stream.write_all(&header).unwrap();
         self.stream.write_all(payload).unwrap();
         self.cookie
+    }
+
+    /// Says that nothing more will come.
+    pub fn say_goodbye(&mut self) {
+        self.stream.write_all(&self.session.disconnect()).unwrap();
     }
 
     /// Waits for one request to end: its cookie, how it went, and the data if it was a READ.

@@ -5,7 +5,7 @@
 //! offset. It trusts the server no more than the server trusts clients.
 //!
 //! ```text
-//!   Greeting ─► OptionReply ⟳ STRUCTURED_REPLY? SET_META_CONTEXT? then GO | INFO | LIST | EXPORT_NAME
+//!   Greeting ─► OptionReply ⟳ EXTENDED_HEADERS? else STRUCTURED_REPLY? SET_META_CONTEXT? then GO | INFO | LIST | EXPORT_NAME
 //!                    │
 //!                    ├── INFO, LIST answered ─► ABORT out ─────────────────► Closed
 //!                    ├── refused, broken ─────────────────────────────────► Closed
@@ -31,7 +31,8 @@ use crate::collect::Collector;
 use crate::error::ErrorCode;
 use crate::export::BlockSizes;
 use crate::reply::Extent;
-use crate::request::Command;
+use crate::request::{Command, RequestBytes, RequestHeader};
+use crate::style::Style;
 use crate::wire;
 use coverage::Coverage;
 
@@ -57,7 +58,10 @@ pub struct ClientPlan {
     pub goal: Goal,
     /// Ask for structured replies.
     pub structured_replies: bool,
-    /// Ask for `base:allocation` (needs structured replies).
+    /// Ask for extended headers, and for structured replies only if there are none. Not with [`Goal::TransmitByExportName`],
+    /// which they rule out.
+    pub extended_headers: bool,
+    /// Ask for `base:allocation` (needs structured replies or extended headers).
     pub allocation_context: bool,
 }
 
@@ -70,10 +74,12 @@ pub struct ExportInfo {
     pub transmission_flags: u16,
     /// Canonical name, if told.
     pub name: Option<String>,
+    /// Description for people, if told.
+    pub description: Option<String>,
     /// Block sizes, if told and valid.
     pub block_sizes: Option<BlockSizes>,
-    /// Whether structured replies are on.
-    pub structured: bool,
+    /// How requests and replies are written.
+    pub style: Style,
     /// Id of `base:allocation`, if selected.
     pub context_id: Option<u32>,
 }
@@ -159,7 +165,7 @@ pub enum SubmitError {
     /// The range does not lie within the export, or is empty.
     #[error("the range is empty or beyond the end of the export")]
     Range,
-    /// BLOCK_STATUS without the context, or "don't fragment" without structured replies.
+    /// BLOCK_STATUS without the context, "don't fragment" without structured replies, or a range longer than headers hold.
     #[error("the request needs a feature that was not negotiated")]
     NotNegotiated,
 }
@@ -173,6 +179,7 @@ enum Phase {
     Magic,
     SimpleHeader,
     ChunkHeader,
+    ExtendedChunkHeader,
     ChunkBody { kind: u16, cookie: u64, done: bool },
     DataOffset { cookie: u64, length: u32, done: bool },
     Data { cookie: u64, remaining: u32, done: bool },
@@ -278,11 +285,7 @@ impl ClientSession {
     ///
     /// # Errors
     /// The request does not fit what was negotiated; nothing was taken.
-    pub fn submit(
-        &mut self,
-        cookie: u64,
-        command: Command,
-    ) -> Result<[u8; wire::REQUEST_BYTES], SubmitError> {
+    pub fn submit(&mut self, cookie: u64, command: Command) -> Result<RequestBytes, SubmitError> {
         if !self.is_ready() {
             return Err(SubmitError::NotReady);
         }
@@ -291,14 +294,14 @@ impl ClientSession {
         }
         let negotiated = match command {
             Command::BlockStatus { .. } => self.info.context_id.is_some(),
-            Command::Read { dont_fragment, .. } => !dont_fragment || self.info.structured,
+            Command::Read { dont_fragment, .. } => !dont_fragment || self.info.style.has_chunks(),
             _ => true,
         };
-        if !negotiated {
+        let header = command.header(cookie);
+        if !negotiated || header.length > self.info.style.length_max() {
             return Err(SubmitError::NotNegotiated);
         }
-        let header = command.header(cookie);
-        let end = header.offset.checked_add(u64::from(header.length));
+        let end = header.offset.checked_add(header.length);
         let inside = header.length > 0 && end.is_some_and(|end| end <= self.info.size_bytes);
         if command != Command::Flush && !inside {
             return Err(SubmitError::Range);
@@ -306,14 +309,19 @@ impl ClientSession {
         let coverage = Coverage::default();
         let entry = InFlight { command, coverage, status_seen: false, error: None };
         self.in_flight.insert(cookie, entry);
-        Ok(header.encode())
+        Ok(command.bytes(cookie, self.info.style))
     }
 
     /// The DISC request: send it, then nothing; it has no reply.
     #[must_use]
-    pub fn disconnect() -> [u8; wire::REQUEST_BYTES] {
+    pub fn disconnect(&self) -> RequestBytes {
         let kind = wire::CMD_DISC;
-        crate::request::RequestHeader { flags: 0, kind, cookie: 0, offset: 0, length: 0 }.encode()
+        let header = RequestHeader { flags: 0, kind, cookie: 0, offset: 0, length: 0 };
+        if self.info.style.is_extended() {
+            RequestBytes::new(&header.encode_extended())
+        } else {
+            RequestBytes::new(&header.encode())
+        }
     }
 
     /// Requests without a complete reply.
@@ -328,6 +336,7 @@ impl ClientSession {
             Phase::Magic
                 | Phase::SimpleHeader
                 | Phase::ChunkHeader
+                | Phase::ExtendedChunkHeader
                 | Phase::ChunkBody { .. }
                 | Phase::DataOffset { .. }
                 | Phase::Data { .. }
@@ -362,6 +371,7 @@ impl ClientSession {
             Phase::Magic => self.on_magic(),
             Phase::SimpleHeader => self.on_simple_header(),
             Phase::ChunkHeader => self.on_chunk_header(),
+            Phase::ExtendedChunkHeader => self.on_extended_chunk_header(),
             Phase::ChunkBody { kind, cookie, done } => {
                 let body = self.collector.take();
                 self.on_chunk_body(kind, cookie, done, &body);

@@ -9,6 +9,7 @@ use crate::collect::Cursor;
 use crate::export::BlockSizes;
 use crate::limits::{NAME_BYTES_MAX, OPTION_BYTES_MAX, OPTION_REPLIES_MAX};
 use crate::option::{ContextData, InfoData};
+use crate::style::Style;
 use crate::wire;
 
 impl ClientSession {
@@ -23,6 +24,14 @@ impl ClientSession {
         self.no_zeroes = flags & wire::FLAG_NO_ZEROES != 0;
         let answer = u32::from(flags & (wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES));
         self.events.push_back(ClientEvent::Transmit(answer.to_be_bytes().to_vec()));
+        if self.plan.extended_headers && self.plan.goal != Goal::TransmitByExportName {
+            self.send_option(wire::OPT_EXTENDED_HEADERS, &[]);
+        } else {
+            self.send_structured_or_goal();
+        }
+    }
+
+    fn send_structured_or_goal(&mut self) {
         if self.plan.structured_replies {
             self.send_option(wire::OPT_STRUCTURED_REPLY, &[]);
         } else {
@@ -38,7 +47,7 @@ impl ClientSession {
     }
 
     fn send_context_or_goal(&mut self) {
-        if self.plan.allocation_context && self.info.structured {
+        if self.plan.allocation_context && self.info.style.has_chunks() {
             let data = ContextData::encode(&self.plan.export, &[wire::CONTEXT_ALLOCATION]);
             self.send_option(wire::OPT_SET_META_CONTEXT, &data);
         } else {
@@ -47,7 +56,7 @@ impl ClientSession {
     }
 
     fn send_goal(&mut self) {
-        let infos = [wire::INFO_NAME, wire::INFO_BLOCK_SIZE];
+        let infos = [wire::INFO_NAME, wire::INFO_DESCRIPTION, wire::INFO_BLOCK_SIZE];
         match self.plan.goal {
             Goal::Transmit => {
                 let data = InfoData::encode(&self.plan.export, &infos);
@@ -123,7 +132,11 @@ impl ClientSession {
     fn on_acknowledged(&mut self, option: u32) {
         match option {
             wire::OPT_STRUCTURED_REPLY => {
-                self.info.structured = true;
+                self.info.style = Style::Structured;
+                self.send_context_or_goal();
+            }
+            wire::OPT_EXTENDED_HEADERS => {
+                self.info.style = Style::Extended;
                 self.send_context_or_goal();
             }
             wire::OPT_SET_META_CONTEXT => self.send_goal(),
@@ -139,12 +152,15 @@ impl ClientSession {
 
     fn on_option_error(&mut self, option: u32, kind: u32) {
         match option {
+            wire::OPT_EXTENDED_HEADERS => self.send_structured_or_goal(),
             wire::OPT_STRUCTURED_REPLY => self.send_goal(),
             wire::OPT_SET_META_CONTEXT => {
                 self.info.context_id = None;
                 self.send_goal();
             }
-            wire::OPT_GO if kind == wire::REP_ERR_UNSUP => self.send_export_name(),
+            wire::OPT_GO if kind == wire::REP_ERR_UNSUP && !self.info.style.is_extended() => {
+                self.send_export_name();
+            }
             _ => self.close(ClientClose::Refused { option, kind }),
         }
     }
@@ -164,6 +180,7 @@ impl ClientSession {
                 self.export_told = true;
             }
             Some(wire::INFO_NAME) => self.info.name = name_of(cursor.rest()),
+            Some(wire::INFO_DESCRIPTION) => self.info.description = name_of(cursor.rest()),
             Some(wire::INFO_BLOCK_SIZE) => {
                 let sizes = (cursor.u32(), cursor.u32(), cursor.u32());
                 let (Some(minimum), Some(preferred), Some(maximum)) = sizes else {

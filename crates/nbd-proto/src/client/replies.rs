@@ -10,6 +10,7 @@ use crate::error::ErrorCode;
 use crate::limits::CHUNK_BYTES_MAX;
 use crate::reply::Extent;
 use crate::request::Command;
+use crate::style::Style;
 use crate::wire;
 
 impl InFlight {
@@ -43,9 +44,14 @@ impl InFlight {
 impl ClientSession {
     pub(super) fn on_magic(&mut self) {
         match Cursor::new(self.collector.bytes()).u32() {
-            Some(wire::SIMPLE_REPLY_MAGIC) => self.collect_in(Phase::SimpleHeader, 12),
-            Some(wire::CHUNK_MAGIC) if self.info.structured => {
+            Some(wire::SIMPLE_REPLY_MAGIC) if !self.info.style.is_extended() => {
+                self.collect_in(Phase::SimpleHeader, 12);
+            }
+            Some(wire::CHUNK_MAGIC) if self.info.style == Style::Structured => {
                 self.collect_in(Phase::ChunkHeader, 16);
+            }
+            Some(wire::EXTENDED_CHUNK_MAGIC) if self.info.style.is_extended() => {
+                self.collect_in(Phase::ExtendedChunkHeader, 28);
             }
             _ => self.broken("a reply without its magic"),
         }
@@ -56,7 +62,7 @@ impl ClientSession {
         let (Some(error), Some(cookie)) = (cursor.u32(), cursor.u64()) else {
             unreachable!("twelve bytes were collected");
         };
-        let structured = self.info.structured;
+        let structured = self.info.style.has_chunks();
         let Some(entry) = self.in_flight.get_mut(&cookie) else {
             return self.broken("a reply to a request that was not made");
         };
@@ -85,10 +91,36 @@ impl ClientSession {
         let (Some(cookie), Some(length)) = (cursor.u64(), cursor.u32()) else {
             unreachable!("sixteen bytes were collected");
         };
-        let done = flags & wire::CHUNK_FLAG_DONE != 0;
         if !self.in_flight.contains_key(&cookie) {
             return self.broken("a chunk for a request that was not made");
         }
+        self.on_chunk((flags, kind), cookie, length);
+    }
+
+    pub(super) fn on_extended_chunk_header(&mut self) {
+        let mut cursor = Cursor::new(self.collector.bytes());
+        let (Some(flags), Some(kind)) = (cursor.u16(), cursor.u16()) else {
+            unreachable!("twenty-eight bytes were collected");
+        };
+        let (Some(cookie), Some(offset), Some(length)) = (cursor.u64(), cursor.u64(), cursor.u64())
+        else {
+            unreachable!("twenty-eight bytes were collected");
+        };
+        let Some(entry) = self.in_flight.get(&cookie) else {
+            return self.broken("a chunk for a request that was not made");
+        };
+        if offset != entry.command.offset() {
+            return self.broken("a chunk with the offset of another request");
+        }
+        let Ok(length) = u32::try_from(length) else {
+            return self.broken("a chunk over the limit");
+        };
+        self.on_chunk((flags, kind), cookie, length);
+    }
+
+    /// A chunk of a request that is in flight.
+    fn on_chunk(&mut self, (flags, kind): (u16, u16), cookie: u64, length: u32) {
+        let done = flags & wire::CHUNK_FLAG_DONE != 0;
         if kind == wire::CHUNK_OFFSET_DATA {
             let Some(length) = length.checked_sub(8).filter(|length| *length > 0) else {
                 return self.broken("a data chunk without data");
@@ -126,10 +158,12 @@ impl ClientSession {
                 Some(event) => Some(event),
                 None => return self.broken("a hole outside the request, or twice"),
             },
-            wire::CHUNK_BLOCK_STATUS => match self.take_status(cookie, body) {
-                Some(event) => Some(event),
-                None => return self.broken("a malformed block status"),
-            },
+            wire::CHUNK_BLOCK_STATUS | wire::CHUNK_BLOCK_STATUS_EXT => {
+                match self.take_status(kind, cookie, body) {
+                    Some(event) => Some(event),
+                    None => return self.broken("a malformed block status"),
+                }
+            }
             _ if kind & wire::CHUNK_ERROR_BIT != 0 => {
                 if !self.take_error(cookie, body) {
                     return self.broken("a malformed error chunk");
@@ -150,7 +184,11 @@ impl ClientSession {
         fits.then_some(ClientEvent::Hole { cookie, offset, length })
     }
 
-    fn take_status(&mut self, cookie: u64, body: &[u8]) -> Option<ClientEvent> {
+    fn take_status(&mut self, kind: u16, cookie: u64, body: &[u8]) -> Option<ClientEvent> {
+        let is_long = kind == wire::CHUNK_BLOCK_STATUS_EXT;
+        if is_long && !self.info.style.is_extended() {
+            return None;
+        }
         let mut cursor = Cursor::new(body);
         let entry = self.in_flight.get_mut(&cookie)?;
         let Command::BlockStatus { length, one, .. } = entry.command else { return None };
@@ -158,15 +196,26 @@ impl ClientSession {
             return None;
         }
         entry.status_seen = true;
+        // A count of 0 leaves it to the length of the chunk.
+        let count = if is_long { cursor.u32()? } else { 0 };
         let mut extents = Vec::new();
         while !cursor.is_empty() {
-            extents.push(Extent { length_bytes: cursor.u32()?, flags: cursor.u32()? });
+            extents.push(if is_long {
+                let (length_bytes, flags) = (cursor.u64()?, cursor.u64()?);
+                Extent { length_bytes, flags: u32::try_from(flags).ok()? }
+            } else {
+                Extent { length_bytes: cursor.u32()?.into(), flags: cursor.u32()? }
+            });
+        }
+        if count != 0 && usize::try_from(count) != Ok(extents.len()) {
+            return None;
         }
         let (last, before) = extents.split_last()?;
-        let before = before.iter().map(|extent| u64::from(extent.length_bytes)).sum::<u64>();
+        let mut lengths = before.iter().map(|extent| extent.length_bytes);
+        let before = lengths.try_fold(0_u64, u64::checked_add)?;
         let overlong = one && (extents.len() > 1 || last.length_bytes > length);
         let empty = extents.iter().any(|extent| extent.length_bytes == 0);
-        if overlong || empty || before >= u64::from(length) {
+        if overlong || empty || before >= length {
             return None;
         }
         Some(ClientEvent::BlockStatus { cookie, extents })

@@ -45,7 +45,8 @@ use crate::error::ErrorCode;
 use crate::export::ExportDescription;
 use crate::limits::{DISCARD_BYTES_MAX, OPTION_BYTES_MAX, OPTIONS_MAX};
 use crate::reply::ReplyCodec;
-use crate::request::{self, Command, Refusal, Request, RequestHeader};
+use crate::request::{self, Command, Echo, Refusal, Request, RequestHeader};
+use crate::style::Style;
 use crate::wire;
 
 pub use gate::{GateEvent, TlsGate};
@@ -59,10 +60,10 @@ pub enum ServerEvent {
     Negotiated(Negotiated),
     /// Serve this. If it is a WRITE, the next bytes of the stream are its payload.
     Request(Request),
-    /// Answer this cookie with this error; its payload, if any, has been consumed.
+    /// Answer this request with this error; its payload, if any, has been consumed.
     Refused {
-        /// The request's cookie.
-        cookie: u64,
+        /// What the reply repeats of the request.
+        echo: Echo,
         /// The error and its reason.
         refusal: Refusal,
     },
@@ -114,12 +115,15 @@ pub enum CloseReason {
     /// EXPORT_NAME of a client that is not to be served: there is no error reply for it.
     #[error("the client was turned away")]
     TurnedAway,
+    /// EXPORT_NAME after extended headers, which rule it out: there is no error reply for it.
+    #[error("EXPORT_NAME after extended headers")]
+    ExportNameExtended,
     /// A request without its magic.
     #[error("a request did not begin with its magic")]
     BadRequestMagic,
-    /// A WRITE beyond [`DISCARD_BYTES_MAX`].
-    #[error("a write of {0} bytes")]
-    PayloadTooLarge(u32),
+    /// A payload beyond [`DISCARD_BYTES_MAX`].
+    #[error("a payload of {0} bytes")]
+    PayloadTooLarge(u64),
 }
 
 /// Where in the stream the session stands; the drawing is in the module's header.
@@ -131,7 +135,7 @@ enum Phase {
     OptionSkip { option: u32, remaining: u32 },
     RequestHeader,
     Payload { remaining: u32 },
-    Discard { remaining: u32, cookie: u64, refusal: Refusal },
+    Discard { remaining: u32, echo: Echo, refusal: Refusal },
     Closed,
 }
 
@@ -140,7 +144,7 @@ enum Phase {
 struct Features {
     fixed_newstyle: bool,
     no_zeroes: bool,
-    structured: bool,
+    style: Style,
     /// The export that `base:allocation` was selected for.
     context_export: Option<usize>,
     options_seen: u32,
@@ -161,7 +165,7 @@ pub struct ServerSession {
 }
 
 impl ServerSession {
-    /// A session over `catalog`, whose first export is also reached by the empty name. The greeting is its first event.
+    /// A session over `catalog`, whose first export (of those that are not withdrawn) is also reached by the empty name. The greeting is its first event.
     ///
     /// # Panics
     /// If the catalog is empty: a server without exports does not listen.
@@ -195,8 +199,8 @@ impl ServerSession {
             let taken = match self.phase {
                 Phase::Payload { .. } | Phase::Closed => 0,
                 Phase::OptionSkip { option, remaining } => self.skip(option, remaining, rest.len()),
-                Phase::Discard { remaining, cookie, refusal } => {
-                    self.discard(remaining, cookie, refusal, rest.len())
+                Phase::Discard { remaining, echo, refusal } => {
+                    self.discard(remaining, echo, refusal, rest.len())
                 }
                 Phase::ClientFlags
                 | Phase::OptionHeader
@@ -276,6 +280,12 @@ impl ServerSession {
         self.negotiated.is_some()
     }
 
+    /// Length of a request's header, as far as it has been negotiated, in bytes.
+    #[must_use]
+    pub fn request_bytes(&self) -> usize {
+        self.features.style.request_bytes()
+    }
+
     /// Memory held for unfinished input, in bytes.
     #[must_use]
     pub fn buffered_bytes(&self) -> usize {
@@ -311,20 +321,14 @@ impl ServerSession {
         usize::try_from(taken).expect("taken is at most a usize")
     }
 
-    fn discard(
-        &mut self,
-        remaining: u32,
-        cookie: u64,
-        refusal: Refusal,
-        available: usize,
-    ) -> usize {
+    fn discard(&mut self, remaining: u32, echo: Echo, refusal: Refusal, available: usize) -> usize {
         let taken = remaining.min(u32::try_from(available).unwrap_or(u32::MAX));
         match remaining.saturating_sub(taken) {
             0 => {
-                self.events.push_back(ServerEvent::Refused { cookie, refusal });
+                self.events.push_back(ServerEvent::Refused { echo, refusal });
                 self.enter(Phase::RequestHeader);
             }
-            left => self.phase = Phase::Discard { remaining: left, cookie, refusal },
+            left => self.phase = Phase::Discard { remaining: left, echo, refusal },
         }
         usize::try_from(taken).expect("taken is at most a usize")
     }
@@ -335,7 +339,7 @@ impl ServerSession {
         match phase {
             Phase::ClientFlags => self.collector.expect(4),
             Phase::OptionHeader => self.collector.expect(wire::OPTION_HEADER_BYTES),
-            Phase::RequestHeader => self.collector.expect(wire::REQUEST_BYTES),
+            Phase::RequestHeader => self.collector.expect(self.features.style.request_bytes()),
             Phase::Closed => self.collector = Collector::default(),
             Phase::OptionPayload { .. }
             | Phase::OptionSkip { .. }
@@ -409,22 +413,22 @@ impl ServerSession {
 
     fn on_request_header(&mut self) {
         let negotiated = self.negotiated.expect("requests come after negotiation");
-        let Some(header) = RequestHeader::decode(self.collector.bytes()) else {
+        let style = negotiated.codec.style();
+        let Some(header) = RequestHeader::decode(self.collector.bytes(), style) else {
             return self.close(CloseReason::BadRequestMagic);
         };
         if header.kind == wire::CMD_DISC {
             return self.close(CloseReason::Disconnected);
         }
         let export = self.catalog.get(negotiated.export_index).expect("the index was found here");
-        let structured = negotiated.codec.is_structured();
         let verdict = if self.shutting_down {
             Err(Refusal { error: ErrorCode::Shutdown, reason: "the server is being shut down" })
         } else {
-            request::admit(&header, export, structured, negotiated.allocation_context)
+            request::admit(&header, export, style, negotiated.allocation_context)
         };
         match verdict {
             Ok(command) => self.on_admitted(Request { cookie: header.cookie, command }),
-            Err(refusal) => self.on_refused(&header, refusal),
+            Err(refusal) => self.on_refused(&header, style, refusal),
         }
     }
 
@@ -437,18 +441,18 @@ impl ServerSession {
         }
     }
 
-    fn on_refused(&mut self, header: &RequestHeader, refusal: Refusal) {
-        let has_payload = header.kind == wire::CMD_WRITE;
-        let has_payload = spoiled(Bug::RefusedUndrained, has_payload, false);
-        let payload = if has_payload { header.length } else { 0 };
-        if payload > DISCARD_BYTES_MAX {
+    fn on_refused(&mut self, header: &RequestHeader, style: Style, refusal: Refusal) {
+        let payload = header.payload_bytes(style);
+        let payload = spoiled(Bug::RefusedUndrained, payload, 0);
+        let remaining = u32::try_from(payload).unwrap_or(u32::MAX);
+        if remaining > DISCARD_BYTES_MAX {
             return self.close(CloseReason::PayloadTooLarge(payload));
         }
-        if payload > 0 {
-            let cookie = header.cookie;
-            return self.enter(Phase::Discard { remaining: payload, cookie, refusal });
+        let echo = header.echo();
+        if remaining > 0 {
+            return self.enter(Phase::Discard { remaining, echo, refusal });
         }
-        self.events.push_back(ServerEvent::Refused { cookie: header.cookie, refusal });
+        self.events.push_back(ServerEvent::Refused { echo, refusal });
         self.enter(Phase::RequestHeader);
     }
 }

@@ -5,19 +5,22 @@
 //!
 //! | option | answer |
 //! |---|---|
-//! | EXPORT_NAME | size, flags, zeroes unless agreed away; unknown name: the session ends (no error reply exists) |
+//! | EXPORT_NAME | size, flags, zeroes unless agreed away; unknown name, or after EXTENDED_HEADERS: the session ends (no error reply exists) |
 //! | ABORT | ACK, the session ends; data is ignored |
-//! | LIST | one SERVER per export, ACK |
-//! | INFO, GO | EXPORT always, NAME and BLOCK_SIZE when asked for, ACK; GO enters transmission |
-//! | STRUCTURED_REPLY | ACK, also when repeated |
-//! | LIST_META_CONTEXT | `base:allocation` for no query, `base:` or its name; INVALID before STRUCTURED_REPLY |
+//! | LIST | one SERVER per export, with its description, ACK |
+//! | INFO, GO | EXPORT always, NAME, DESCRIPTION and BLOCK_SIZE when asked for, ACK; GO enters transmission |
+//! | STRUCTURED_REPLY | ACK, also when repeated; EXT_HEADER_REQD after EXTENDED_HEADERS, which would be taken back |
+//! | EXTENDED_HEADERS | ACK, also when repeated, and whether or not replies are structured |
+//! | LIST_META_CONTEXT | `base:allocation` for no query, `base:` or its name; INVALID before STRUCTURED_REPLY or EXTENDED_HEADERS |
 //! | SET_META_CONTEXT | `base:allocation` for its name; replaces the selection even when it fails |
-//! | STARTTLS, EXTENDED_HEADERS, others | UNSUP |
+//! | STARTTLS, others | UNSUP |
 //! | any but ABORT, of a client that was turned away | POLICY, and why |
 
 use super::{CloseReason, Negotiated, Phase, ServerEvent, ServerSession};
+use crate::export::ExportDescription;
 use crate::option::{ContextData, InfoData, OptionDataError};
 use crate::reply::ReplyCodec;
+use crate::style::Style;
 use crate::wire;
 
 impl ServerSession {
@@ -54,7 +57,15 @@ impl ServerSession {
             }
             wire::OPT_LIST => self.on_list(),
             wire::OPT_STRUCTURED_REPLY => {
-                self.features.structured = true;
+                if self.features.style.is_extended() {
+                    let message = b"extended headers are negotiated already";
+                    return self.answer(option, wire::REP_ERR_EXT_HEADER_REQD, message);
+                }
+                self.features.style = Style::Structured;
+                self.answer(option, wire::REP_ACK, &[]);
+            }
+            wire::OPT_EXTENDED_HEADERS => {
+                self.features.style = Style::Extended;
                 self.answer(option, wire::REP_ACK, &[]);
             }
             _ => self.answer(option, wire::REP_ERR_UNSUP, b"the option is not supported"),
@@ -86,19 +97,22 @@ impl ServerSession {
     }
 
     fn find_export(&self, name: &[u8]) -> Option<usize> {
-        if name.is_empty() {
-            return Some(0);
-        }
-        self.catalog.iter().position(|export| export.name.as_bytes() == name)
+        let is_meant = |export: &ExportDescription| {
+            !export.is_withdrawn && (name.is_empty() || export.name.as_bytes() == name)
+        };
+        self.catalog.iter().position(is_meant)
     }
 
     fn on_export_name(&mut self, name: &[u8]) {
+        if self.features.style.is_extended() {
+            return self.close(CloseReason::ExportNameExtended);
+        }
         let Some(index) = self.find_export(name) else {
             return self.close(CloseReason::UnknownExport);
         };
         let export = self.catalog.get(index).expect("the index was found here");
         let mut bytes = export.size_bytes.to_be_bytes().to_vec();
-        let flags = export.transmission_flags(self.features.structured);
+        let flags = export.transmission_flags(self.features.style.has_chunks());
         bytes.extend_from_slice(&flags.to_be_bytes());
         if !self.features.no_zeroes {
             bytes.extend_from_slice(&[0; wire::EXPORT_NAME_ZEROES]);
@@ -109,10 +123,11 @@ impl ServerSession {
 
     fn on_list(&mut self) {
         let mut bytes = Vec::new();
-        for export in self.catalog.iter() {
+        for export in self.catalog.iter().filter(|export| !export.is_withdrawn) {
             let length = u32::try_from(export.name.len()).expect("names have at most 4096 bytes");
             let mut data = length.to_be_bytes().to_vec();
             data.extend_from_slice(export.name.as_bytes());
+            data.extend_from_slice(export.description.as_bytes());
             wire::encode_option_reply(&mut bytes, wire::OPT_LIST, wire::REP_SERVER, &data);
         }
         wire::encode_option_reply(&mut bytes, wire::OPT_LIST, wire::REP_ACK, &[]);
@@ -131,13 +146,18 @@ impl ServerSession {
         let export = self.catalog.get(index).expect("the index was found here");
         let mut item = wire::INFO_EXPORT.to_be_bytes().to_vec();
         item.extend_from_slice(&export.size_bytes.to_be_bytes());
-        let flags = export.transmission_flags(self.features.structured);
+        let flags = export.transmission_flags(self.features.style.has_chunks());
         item.extend_from_slice(&flags.to_be_bytes());
         let mut bytes = Vec::new();
         wire::encode_option_reply(&mut bytes, option, wire::REP_INFO, &item);
         if info.wants_name {
             let mut item = wire::INFO_NAME.to_be_bytes().to_vec();
             item.extend_from_slice(export.name.as_bytes());
+            wire::encode_option_reply(&mut bytes, option, wire::REP_INFO, &item);
+        }
+        if info.wants_description && !export.description.is_empty() {
+            let mut item = wire::INFO_DESCRIPTION.to_be_bytes().to_vec();
+            item.extend_from_slice(export.description.as_bytes());
             wire::encode_option_reply(&mut bytes, option, wire::REP_INFO, &item);
         }
         if info.wants_block_size {
@@ -162,8 +182,8 @@ impl ServerSession {
         if sets {
             self.features.context_export = None;
         }
-        if !self.features.structured {
-            let message = b"structured replies come before meta contexts";
+        if !self.features.style.has_chunks() {
+            let message = b"structured replies or extended headers come before meta contexts";
             return self.answer(option, wire::REP_ERR_INVALID, message);
         }
         let contexts = match ContextData::parse(data) {
@@ -191,7 +211,7 @@ impl ServerSession {
     fn transmit(&mut self, export_index: usize) {
         let negotiated = Negotiated {
             export_index,
-            codec: ReplyCodec::new(self.features.structured),
+            codec: ReplyCodec::new(self.features.style),
             allocation_context: self.features.context_export == Some(export_index),
         };
         self.negotiated = Some(negotiated);

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use braid_nbd_proto::{
-    BlockSizes, ClientEvent, ClientPlan, ClientSession, Command, ExportDescription, Extent, Goal,
-    Negotiated, ReplyCodec, ServerEvent, ServerSession, wire,
+    BlockSizes, ClientEvent, ClientPlan, ClientSession, Command, Echo, ExportDescription, Extent,
+    Goal, Negotiated, ReplyCodec, Request, ServerEvent, ServerSession, Style, wire,
 };
 
 /// Size of the writable export, in bytes.
@@ -15,6 +15,8 @@ pub const DISK_BYTES: usize = 100_000;
 pub fn catalog() -> Arc<[ExportDescription]> {
     let array = ExportDescription {
         name: "array".into(),
+        is_withdrawn: false,
+        description: "RAID-1 of 2 members".into(),
         size_bytes: DISK_BYTES as u64,
         read_only: false,
         multi_conn: true,
@@ -22,6 +24,7 @@ pub fn catalog() -> Arc<[ExportDescription]> {
     };
     let frozen = ExportDescription {
         name: "frozen".into(),
+        description: String::new(),
         read_only: true,
         block_sizes: BlockSizes::new(512, 4096, 1 << 20).unwrap(),
         ..array.clone()
@@ -29,12 +32,16 @@ pub fn catalog() -> Arc<[ExportDescription]> {
     Arc::new([array, frozen])
 }
 
-pub fn plan(goal: Goal, structured: bool) -> ClientPlan {
+/// Every way to write messages.
+pub const STYLES: [Style; 3] = [Style::Simple, Style::Structured, Style::Extended];
+
+pub fn plan(goal: Goal, style: Style) -> ClientPlan {
     ClientPlan {
         export: "array".into(),
         goal,
-        structured_replies: structured,
-        allocation_context: structured,
+        structured_replies: style == Style::Structured,
+        extended_headers: style.is_extended(),
+        allocation_context: style.has_chunks(),
     }
 }
 
@@ -146,7 +153,7 @@ pub struct MemoryServer {
     pub session: ServerSession,
     pub disk: Vec<u8>,
     negotiated: Option<Negotiated>,
-    write: Option<(u64, u64, Vec<u8>, usize)>,
+    write: Option<(Echo, Vec<u8>, usize)>,
     pub out: Vec<u8>,
 }
 
@@ -168,14 +175,14 @@ impl MemoryServer {
             let pending = self.session.payload_pending() as usize;
             let taken = if pending > 0 {
                 let taken = pending.min(rest.len());
-                let (cookie, offset, mut payload, length) = self.write.take().unwrap();
+                let (echo, mut payload, length) = self.write.take().unwrap();
                 payload.extend_from_slice(&rest[..taken]);
                 if payload.len() == length {
-                    self.disk[offset as usize..][..length].copy_from_slice(&payload);
+                    self.disk[echo.offset as usize..][..length].copy_from_slice(&payload);
                     let codec = self.negotiated.unwrap().codec;
-                    self.out.extend_from_slice(codec.success(cookie).as_ref());
+                    self.out.extend_from_slice(codec.success(echo).as_ref());
                 } else {
-                    self.write = Some((cookie, offset, payload, length));
+                    self.write = Some((echo, payload, length));
                 }
                 self.session.payload_consumed(taken.try_into().unwrap());
                 taken
@@ -195,36 +202,37 @@ impl MemoryServer {
             match event {
                 ServerEvent::Transmit(bytes) => self.out.extend(bytes),
                 ServerEvent::Negotiated(negotiated) => self.negotiated = Some(negotiated),
-                ServerEvent::Refused { cookie, refusal } => {
+                ServerEvent::Refused { echo, refusal } => {
                     let codec = self.negotiated.unwrap().codec;
-                    self.out.extend(codec.failure(cookie, refusal.error, refusal.reason));
+                    self.out.extend(codec.failure(echo, refusal.error, refusal.reason));
                 }
-                ServerEvent::Request(request) => self.serve(request.cookie, request.command),
+                ServerEvent::Request(request) => self.serve(request),
                 ServerEvent::Close(_) => {}
             }
         }
     }
 
-    fn serve(&mut self, cookie: u64, command: Command) {
+    fn serve(&mut self, request: Request) {
+        let echo = request.echo();
         let codec: ReplyCodec = self.negotiated.unwrap().codec;
-        match command {
+        match request.command {
             Command::Read { offset, length, .. } => {
-                self.out.extend_from_slice(codec.data(cookie, offset, length).as_ref());
+                self.out.extend_from_slice(codec.data(echo, length).as_ref());
                 let range = offset as usize..offset as usize + length as usize;
                 self.out.extend_from_slice(&self.disk[range]);
             }
-            Command::Write { offset, length, .. } => {
-                self.write = Some((cookie, offset, Vec::new(), length as usize));
+            Command::Write { length, .. } => {
+                self.write = Some((echo, Vec::new(), length as usize));
             }
             Command::BlockStatus { length, .. } => {
                 let extents = [Extent { length_bytes: length, flags: wire::STATE_ZERO }];
-                self.out.extend(codec.block_status(cookie, &extents));
+                self.out.extend(codec.block_status(echo, &extents));
             }
             Command::WriteZeroes { offset, length, .. } => {
                 self.disk[offset as usize..][..length as usize].fill(0);
-                self.out.extend_from_slice(codec.success(cookie).as_ref());
+                self.out.extend_from_slice(codec.success(echo).as_ref());
             }
-            _ => self.out.extend_from_slice(codec.success(cookie).as_ref()),
+            _ => self.out.extend_from_slice(codec.success(echo).as_ref()),
         }
     }
 }
@@ -242,14 +250,14 @@ pub fn converse(plan: ClientPlan, commands: &[Command]) -> Conversation {
         for event in &seen {
             match event {
                 Seen::Event(ClientEvent::Transmit(bytes)) => answer.extend_from_slice(bytes),
-                Seen::Event(ClientEvent::Ready(_)) => {
+                Seen::Event(ClientEvent::Ready(info)) => {
                     for (cookie, command) in commands.iter().enumerate() {
-                        answer.extend_from_slice(&command.header(cookie as u64).encode());
+                        answer.extend_from_slice(&command.bytes(cookie as u64, info.style));
                         if let Command::Write { offset, length, .. } = *command {
                             answer.extend(pattern(offset, length));
                         }
                     }
-                    answer.extend_from_slice(&ClientSession::disconnect());
+                    answer.extend_from_slice(&client.disconnect());
                 }
                 _ => {}
             }

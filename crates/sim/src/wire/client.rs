@@ -4,7 +4,7 @@
 //! acknowledged that the array has not answered. What data must be, the model says.
 
 use braid_engine::request::RequestId;
-use braid_nbd_proto::{ClientEvent, ClientSession, Command, ErrorCode, Extent, wire};
+use braid_nbd_proto::{ClientEvent, Command, ErrorCode, Extent, wire};
 
 use super::server::code;
 use super::{Asked, ClientEnd, Crooked, Ending, Say};
@@ -51,14 +51,25 @@ impl World {
         match say {
             Say::Ask(command) => self.say_command((index, cookie, id), command),
             Say::Crooked(crooked) => {
+                let style = self.connection(index).client.style;
+                let (mut header, error) = crooked.header(cookie, size_bytes);
+                // An extended reply tells the offset, and the stand-in below has none.
+                if style.is_extended() && header.offset != 0 {
+                    return self.say(index, Say::Crooked(Crooked::UnknownFlag));
+                }
                 self.tally.count("nbd-crooked");
-                let (header, error) = crooked.header(cookie, size_bytes);
                 // Whatever the wire carries, the client waits for an answer without data.
                 let stand_in = self.connection(index).client.session.submit(cookie, Command::Flush);
                 stand_in.expect("a flush can always be asked for");
                 let connection = self.connection(index);
-                connection.to_server.push(&header.encode());
-                if header.kind == wire::CMD_WRITE {
+                let is_write = header.kind == wire::CMD_WRITE;
+                if style.is_extended() {
+                    header.flags |= if is_write { wire::CMD_FLAG_PAYLOAD_LEN } else { 0 };
+                    connection.to_server.push(&header.encode_extended());
+                } else {
+                    connection.to_server.push(&header.encode());
+                }
+                if is_write {
                     connection.to_server.push(&vec![0x5A; header.length as usize]);
                 }
                 let forbidden = matches!(
@@ -77,10 +88,11 @@ impl World {
             }
             Say::Part { offset, length, sent } => {
                 let command = Command::Write { offset, length, fua: false };
-                let mut bytes = command.header(cookie).encode().to_vec();
+                let style = connection.client.style;
+                let mut bytes = command.bytes(cookie, style).to_vec();
                 bytes.extend(written(id, offset, length.into()));
                 bytes.truncate(sent.min(bytes.len() - 1));
-                self.tally.count(if bytes.len() > 28 {
+                self.tally.count(if bytes.len() > style.request_bytes() {
                     "nbd-cut-in-payload"
                 } else {
                     "nbd-cut-in-header"
@@ -93,7 +105,8 @@ impl World {
             Say::Disconnect => {
                 self.tally.count("nbd-disconnect");
                 let connection = self.connection(index);
-                connection.to_server.push(&ClientSession::disconnect());
+                let goodbye = connection.client.session.disconnect();
+                connection.to_server.push(&goodbye);
                 connection.ending = Ending::Said;
             }
         }
@@ -166,6 +179,11 @@ impl World {
                 ClientEvent::Transmit(bytes) => connection.to_server.push(&bytes),
                 ClientEvent::Ready(info) => {
                     connection.client.is_ready = true;
+                    connection.client.style = info.style;
+                    if info.style.is_extended() {
+                        self.tally.count("nbd-extended");
+                    }
+                    let connection = self.connection(index);
                     let backlog = std::mem::take(&mut connection.client.backlog);
                     let size_bytes = self.geometry.capacity_sectors() * SECTOR as u64;
                     assert_eq!(info.size_bytes, size_bytes, "the export has another size");

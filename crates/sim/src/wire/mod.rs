@@ -31,7 +31,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use braid_engine::request::RequestId;
 use braid_nbd_proto::{
-    ClientSession, Command, ErrorCode, Negotiated, Request, RequestHeader, ServerSession, wire,
+    ClientSession, Command, ErrorCode, Negotiated, Request, RequestHeader, ServerSession, Style,
+    wire,
 };
 
 use crate::call::{Call, CallError};
@@ -191,6 +192,8 @@ struct ServerEnd {
 struct ClientEnd {
     session: ClientSession,
     is_ready: bool,
+    /// How it writes, once it is ready.
+    style: Style,
     is_read_only: bool,
     /// Said before the negotiation is over.
     backlog: VecDeque<Say>,
@@ -283,10 +286,10 @@ mod tests {
                     Command::Write { offset, length, fua },
                     Command::Read { offset, length, dont_fragment: false },
                     Command::Flush,
-                    Command::WriteZeroes { offset, length, fua, may_punch, fast },
+                    Command::WriteZeroes { offset, length: length.into(), fua, may_punch, fast },
                     Command::Trim { offset, length: 5000, fua },
-                    Command::Cache { offset, length },
-                    Command::BlockStatus { offset, length, one: true },
+                    Command::Cache { offset, length: length.into() },
+                    Command::BlockStatus { offset, length: length.into(), one: true },
                     Command::Read { offset: 0, length: 9000, dont_fragment: true },
                 ] {
                     world.say(index, Say::Ask(command));
@@ -338,7 +341,9 @@ mod tests {
         let connection = world.connection(index);
         let cookie = *connection.client.asked.keys().next().expect("it was asked");
         let codec = connection.server.negotiated.expect("it has settled").codec;
-        connection.to_client.push(codec.success(cookie).as_ref());
+        connection
+            .to_client
+            .push(codec.success(braid_nbd_proto::Echo { cookie, offset: 0 }).as_ref());
         while world.connection(index).has_bytes().1 {
             world.deliver((index, false), &mut random);
         }

@@ -6,7 +6,7 @@
 
 use braid_engine::request::{ByteOperation, ByteRequest, Denial, Fault};
 use braid_nbd_proto::{
-    CloseReason, Command, ErrorCode, Extent, Request, ServerEvent, sound_extents,
+    CloseReason, Command, Echo, ErrorCode, Extent, Request, ServerEvent, sound_extents,
 };
 
 use super::{Asked, Ending, State};
@@ -20,9 +20,9 @@ const EXTENTS_MAX: usize = 1024;
 /// The command as a request in bytes; none for what does not go to the array's sectors.
 fn in_bytes(command: Command) -> Option<ByteRequest> {
     let (operation, offset, length) = match command {
-        Command::Read { offset, length, .. } => (ByteOperation::Read, offset, length),
+        Command::Read { offset, length, .. } => (ByteOperation::Read, offset, length.into()),
         Command::Write { offset, length, fua } => {
-            (ByteOperation::Write { durable: fua }, offset, length)
+            (ByteOperation::Write { durable: fua }, offset, length.into())
         }
         Command::Trim { offset, length, fua } => {
             (ByteOperation::Trim { durable: fua }, offset, length)
@@ -32,7 +32,7 @@ fn in_bytes(command: Command) -> Option<ByteRequest> {
         }
         Command::Flush | Command::Cache { .. } | Command::BlockStatus { .. } => return None,
     };
-    Some(ByteRequest { operation, offset, length: length.into() })
+    Some(ByteRequest { operation, offset, length })
 }
 
 /// What a client is told, as `VolumeExport` in the command and the front end map it.
@@ -92,9 +92,9 @@ impl World {
                         self.serve(index, request, Vec::new());
                     }
                 }
-                ServerEvent::Refused { cookie, refusal } => {
+                ServerEvent::Refused { echo, refusal } => {
                     let codec = connection.server.negotiated.expect("requests come later").codec;
-                    let reply = codec.failure(cookie, refusal.error, refusal.reason);
+                    let reply = codec.failure(echo, refusal.error, refusal.reason);
                     connection.to_client.push(&reply);
                 }
                 ServerEvent::Close(reason) => {
@@ -112,7 +112,7 @@ impl World {
 
     /// A request was received wholly, as the front end's reader starts it.
     fn serve(&mut self, index: usize, request: Request, payload: Vec<u8>) {
-        let Request { cookie, command } = request;
+        let (echo, Request { cookie, command }) = (request.echo(), request);
         let connection = self.connection(index);
         connection.server.serving += 1;
         let asked = connection.client.asked.get(&cookie).expect("the client asked");
@@ -132,9 +132,9 @@ impl World {
             Command::BlockStatus { length, one, .. } => {
                 let extents = [Extent { length_bytes: length, flags: 0 }];
                 let extents_max = if one { 1 } else { EXTENTS_MAX };
-                codec.block_status(cookie, &sound_extents(&extents, length, extents_max))
+                codec.block_status(echo, &sound_extents(&extents, length, extents_max))
             }
-            _ => codec.success(cookie).as_ref().to_vec(),
+            _ => codec.success(echo).as_ref().to_vec(),
         };
         self.send(index, &reply);
     }
@@ -155,15 +155,16 @@ impl World {
     ) {
         let connection = self.connection(index);
         let codec = connection.server.negotiated.expect("requests come later").codec;
+        let echo = Echo { cookie, offset: call.request.offset };
         let reply = match (result, call.request.operation) {
-            (Err(error), _) => codec.failure(cookie, code(error), "failed"),
+            (Err(error), _) => codec.failure(echo, code(error), "failed"),
             (Ok(()), ByteOperation::Read) => {
                 let length = call.request.length as u32;
-                let mut reply = codec.data(cookie, call.request.offset, length).as_ref().to_vec();
+                let mut reply = codec.data(echo, length).as_ref().to_vec();
                 reply.extend_from_slice(&call.payload);
                 reply
             }
-            (Ok(()), _) => codec.success(cookie).as_ref().to_vec(),
+            (Ok(()), _) => codec.success(echo).as_ref().to_vec(),
         };
         let asked = connection.client.asked.get_mut(&cookie).expect("the client waits");
         let before = asked.id;
@@ -181,9 +182,10 @@ impl World {
             return;
         }
         let codec = connection.server.negotiated.expect("requests come later").codec;
+        let echo = Echo { cookie, offset: 0 };
         let reply = match result {
-            Ok(()) => codec.success(cookie).as_ref().to_vec(),
-            Err(fault) => codec.failure(cookie, code(CallError::Failed(fault)), "failed"),
+            Ok(()) => codec.success(echo).as_ref().to_vec(),
+            Err(fault) => codec.failure(echo, code(CallError::Failed(fault)), "failed"),
         };
         self.send(index, &reply);
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use braid_nbd_proto::{
-    BlockSizes, ClientPlan, ClientSession, ExportDescription, Goal, ServerSession,
+    BlockSizes, ClientPlan, ClientSession, ExportDescription, Goal, ServerSession, Style,
 };
 
 use super::{ClientEnd, Connection, Ending, Fragments, Pipe, ServerEnd, State};
@@ -18,15 +18,17 @@ impl World {
         self.tally.count("nbd-connections");
         let structured_replies = random.chance(75);
         let is_read_only = random.chance(8);
+        let index = self.engine.clients.connections.len();
         let plan = ClientPlan {
             export: if is_read_only { "look" } else { *random.pick(&["", "array"]) }.to_owned(),
             goal: *random.pick(&[Goal::Transmit, Goal::Transmit, Goal::TransmitByExportName]),
             structured_replies,
+            // Not drawn: each seed is to be the world that it was.
+            extended_headers: structured_replies && index % 2 == 1,
             allocation_context: structured_replies && random.chance(70),
         };
         let fragments = *random.pick(&[Fragments::Whole, Fragments::Short, Fragments::Any]);
         let is_at_once = random.chance(75);
-        let index = self.engine.clients.connections.len();
         let size_bytes = self.geometry.capacity_sectors() * SECTOR as u64;
         self.note("connect", [index as u64, u64::from(structured_replies), 0]);
         self.engine.clients.connections.push(Connection {
@@ -39,6 +41,7 @@ impl World {
             client: ClientEnd {
                 session: ClientSession::new(plan),
                 is_ready: false,
+                style: Style::Simple,
                 is_read_only,
                 backlog: VecDeque::new(),
                 asked: BTreeMap::new(),
@@ -120,6 +123,8 @@ impl World {
 fn catalog(size_bytes: u64) -> Arc<[ExportDescription]> {
     let export = |name: &str, read_only| ExportDescription {
         name: name.to_owned(),
+        is_withdrawn: false,
+        description: String::new(),
         size_bytes,
         read_only,
         multi_conn: true,

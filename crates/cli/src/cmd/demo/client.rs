@@ -62,6 +62,7 @@ impl Client {
             export: String::new(),
             goal: Goal::Transmit,
             structured_replies: true,
+            extended_headers: true,
             allocation_context: false,
         });
         let mut client = Self { stream, session, input: Vec::new(), cookie: 0 };
@@ -106,7 +107,7 @@ impl Client {
     /// Makes `length` bytes from `offset` read as zeroes.
     pub(super) fn write_zeroes(&mut self, offset: u64, length: usize) -> Result<(), ClientError> {
         for (offset, part) in pieces(offset, length) {
-            let length = self::length(&part);
+            let length = self::length(&part).into();
             let (fua, may_punch, fast) = (false, true, false);
             let command = Command::WriteZeroes { offset, length, fua, may_punch, fast };
             self.call(command, Payload::None)?;
@@ -121,7 +122,7 @@ impl Client {
 
     /// Says goodbye.
     pub(super) fn disconnect(mut self) -> Result<(), ClientError> {
-        Ok(self.stream.write_all(&ClientSession::disconnect())?)
+        Ok(self.stream.write_all(&self.session.disconnect())?)
     }
 
     fn call(&mut self, command: Command, mut payload: Payload<'_>) -> Result<(), ClientError> {

@@ -30,7 +30,7 @@ use super::wait::Stopper;
 use super::{clients as limits, scheduling};
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
-pub(super) use array::Facts;
+pub(super) use array::{Facts, state_of};
 pub(super) use asking::Checks;
 pub(super) use setting::Running;
 

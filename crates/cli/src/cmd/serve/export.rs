@@ -3,11 +3,16 @@
 //! Where it stands: between the server's [`Export`] and the [`Volume`]. Each of them names a request in its own way; what is
 //! under way lies in [`UnderWay`] meanwhile, in places that are used again, so that a request allocates nothing.
 //!
+//! What clients are told beside the size: the smallest block is a byte, since any is written (by reading the sector around
+//! it) unless the array says otherwise; the preferred one is the largest power of two that rows of a parity level consist
+//! of, and 4 KiB where there is no parity.
+//!
 //! Invariant
 //! - From the socket to a member's file and back nothing is allocated for a request: `tests/allocations.rs`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use braid_frontend_nbd::limits::STRETCH_BYTES;
 use braid_frontend_nbd::{Completion, Export, IoError, Operation, Outcome};
 use braid_nbd_proto::{BlockSizes, Extent, wire};
 use braid_runtime::{Receiver, Volume, VolumeError, VolumeOperation};
@@ -21,6 +26,7 @@ pub(crate) struct VolumeExport {
     name: String,
     volume: Arc<Volume>,
     block_sizes: BlockSizes,
+    describe: fn(&Volume) -> String,
     under_way: Arc<UnderWay>,
 }
 
@@ -44,23 +50,33 @@ impl Receiver for UnderWay {
 }
 
 impl VolumeExport {
-    /// `logical_block_bytes`: the smallest block that users of the array may write, if it says so.
-    pub(crate) fn new(name: String, volume: Arc<Volume>, logical_block_bytes: Option<u32>) -> Self {
+    /// `logical_block_bytes`: the smallest block that users of the array may write, if it says so; `describe`: says what it is
+    /// and how, for people.
+    pub(crate) fn new(
+        name: String,
+        volume: Arc<Volume>,
+        logical_block_bytes: Option<u32>,
+        describe: fn(&Volume) -> String,
+    ) -> Self {
         let usual = BlockSizes::BYTE_GRANULAR;
         // Of 512 any disk is: what clients ask for in parts is read and written by sectors in any case.
         let larger = logical_block_bytes.filter(|bytes| *bytes > SECTOR_BYTES);
-        let block_sizes = larger.map_or(usual, |bytes| {
-            let sizes =
-                BlockSizes::new(bytes, usual.preferred_bytes().max(bytes), usual.maximum_bytes());
-            sizes.expect("a power of two that NBD has a word for")
-        });
-        Self { name, volume, block_sizes, under_way: Arc::default() }
+        let minimum = larger.unwrap_or(usual.minimum_bytes());
+        let least = usual.preferred_bytes().max(minimum);
+        let block_sizes =
+            BlockSizes::new(minimum, preferred(volume.unit_bytes(), least), usual.maximum_bytes());
+        let block_sizes = block_sizes.expect("powers of two that NBD has a word for");
+        Self { name, volume, block_sizes, describe, under_way: Arc::default() }
     }
 }
 
 impl Export for VolumeExport {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn description(&self) -> String {
+        (self.describe)(&self.volume)
     }
 
     fn size_bytes(&self) -> u64 {
@@ -75,6 +91,15 @@ impl Export for VolumeExport {
         self.block_sizes
     }
 
+    /// Whole units, so that none is cut that the client has asked for as a whole.
+    fn stretch_bytes(&self) -> u64 {
+        STRETCH_BYTES.next_multiple_of(self.volume.unit_bytes())
+    }
+
+    fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
+        self.volume.zeroes_fast(offset, length)
+    }
+
     fn submit(&self, operation: Operation, completion: Completion) {
         let operation = match operation {
             Operation::Read { offset, payload } => VolumeOperation::Read { offset, payload },
@@ -83,16 +108,10 @@ impl Export for VolumeExport {
             }
             Operation::Flush => VolumeOperation::Flush,
             Operation::Trim { offset, length, fua } => {
-                VolumeOperation::Trim { offset, length: length.into(), durable: fua }
+                VolumeOperation::Trim { offset, length, durable: fua }
             }
             Operation::WriteZeroes { offset, length, fua, may_punch, fast } => {
-                VolumeOperation::WriteZeroes {
-                    offset,
-                    length: length.into(),
-                    may_punch,
-                    fast,
-                    durable: fua,
-                }
+                VolumeOperation::WriteZeroes { offset, length, may_punch, fast, durable: fua }
             }
             // A hint, and one that the page cache of the members takes better by itself.
             Operation::Cache { .. } => {
@@ -104,13 +123,20 @@ impl Export for VolumeExport {
         self.volume.submit_for(operation, receiver, token);
     }
 
-    fn block_status(&self, offset: u64, length: u32, extents_max: usize) -> Vec<Extent> {
+    fn block_status(&self, offset: u64, length: u64, extents_max: usize) -> Vec<Extent> {
         let extent = |extent: braid_runtime::Extent| Extent {
-            length_bytes: u32::try_from(extent.length_bytes).expect("no longer than asked for"),
+            length_bytes: extent.length_bytes,
             flags: if extent.is_hole { wire::STATE_HOLE | wire::STATE_ZERO } else { 0 },
         };
-        self.volume.extents(offset, length.into(), extents_max).into_iter().map(extent).collect()
+        self.volume.extents(offset, length, extents_max).into_iter().map(extent).collect()
     }
+}
+
+/// The largest power of two that divides a unit, but no less than `least`, and no more than a request may have.
+fn preferred(unit_bytes: u64, least: u32) -> u32 {
+    let most = BlockSizes::BYTE_GRANULAR.maximum_bytes();
+    let power = 1_u64 << unit_bytes.trailing_zeros();
+    u32::try_from(power).unwrap_or(most).clamp(least, most)
 }
 
 fn error(error: VolumeError) -> IoError {
@@ -122,5 +148,25 @@ fn error(error: VolumeError) -> IoError {
         VolumeError::NotFast => IoError::Unsupported,
         VolumeError::OutOfRange => IoError::Invalid,
         VolumeError::Stopping => IoError::Shutdown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_preferred_as_far_as_they_are_powers_of_two() {
+        let chunk = 512 << 10;
+        for (unit, expected) in [
+            (512, 4096),
+            (4 * chunk, 2 << 20),
+            (3 * chunk, 512 << 10),
+            (6 * (64 << 10), 128 << 10),
+            (1 << 40, 64 << 20),
+        ] {
+            assert_eq!(preferred(unit, 4096), expected, "{unit}");
+        }
+        assert_eq!(preferred(512, 8192), 8192, "no less than what may be written");
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod assemble;
 mod cache;
 mod clients;
 mod control;
+mod described;
 mod descriptors;
 pub(crate) mod export;
 mod fuse;
@@ -229,8 +230,12 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let fails = move |path: &Path, error: &std::io::Error| jobs_not_kept(&told, path, error);
     let sampler = Sampler::start(&hearing.board, &volume, fails);
     let sampler = sampler.map_err(|error| system("jobs cannot be watched", &error))?;
-    let export: Arc<dyn Export> =
-        Arc::new(VolumeExport::new(name.clone(), Arc::clone(&volume), block_bytes));
+    let export: Arc<dyn Export> = Arc::new(VolumeExport::new(
+        name.clone(),
+        Arc::clone(&volume),
+        block_bytes,
+        described::describe,
+    ));
     let places = (&endpoints[..], inherited);
     let server = start_server(&args, export, (places, settings), (&workers, &reporter));
     let server = server.inspect_err(|_| {

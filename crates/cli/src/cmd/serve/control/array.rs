@@ -56,6 +56,20 @@ pub(super) fn ground(volume: &Volume) -> Ground {
     }
 }
 
+/// How the array is by this view, in a word.
+pub(crate) fn state_of(volume: &Volume, view: &ArrayView) -> State {
+    let is_in_sync = |slot: SlotNumber| {
+        view.member(slot).is_some_and(|member| member.recovered_sectors == u64::MAX)
+    };
+    if view.gate == Gate::Broken {
+        State::Failed
+    } else if (0..volume.geometry().slots()).map(SlotNumber).all(is_in_sync) {
+        State::Ok
+    } else {
+        State::Degraded
+    }
+}
+
 impl Facts {
     /// Of an array that is about to be started under this name.
     pub(crate) fn new(name: &str, ready: &Ready, health: Arc<Health>) -> Self {
@@ -104,8 +118,8 @@ impl Facts {
             view.member(slot).is_some_and(|member| member.recovered_sectors == u64::MAX)
         };
         let tolerance = Tolerance::of(geometry, view.resync_offset, &is_in_sync);
-        let has_failed = view.gate == Gate::Broken;
-        let is_whole = (0..geometry.slots()).map(SlotNumber).all(is_in_sync);
+        let state = state_of(volume, &view);
+        let has_failed = state == State::Failed;
         let told = board.told(volume);
         let counters = volume.counters().named();
         let counters = counters.into_iter().map(|(name, count)| (name.to_owned(), count));
@@ -118,11 +132,7 @@ impl Facts {
             metadata: self.metadata.clone(),
             chunk_bytes: self.chunk_bytes,
             size_bytes: volume.size_bytes(),
-            state: match (has_failed, is_whole) {
-                (true, _) => State::Failed,
-                (false, false) => State::Degraded,
-                (false, true) => State::Ok,
-            },
+            state,
             read_only: volume.is_read_only(),
             dirty: view.resync_offset != u64::MAX,
             can_lose: if has_failed { 0 } else { tolerance.can_lose },

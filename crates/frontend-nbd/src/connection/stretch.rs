@@ -1,0 +1,113 @@
+//! Cutting a long TRIM or WRITE_ZEROES, which may be of the whole export, into stretches.
+//!
+//! Where it stands: under the connection, which asks the export for one stretch at a time and keeps the rest with the
+//! request. So a request of any length takes the memory of a short one; what others ask gets in between; and it ends with
+//! the stretch that it is in when nobody waits for it any more.
+//!
+//! ```text
+//!   offset ├──────┤ stretch ├─────────┤ stretch ├───── .. ─────┤ at least one stretch, less than two ├ end
+//!                 ▲ multiples of the export's stretch
+//! ```
+//!
+//! Each is `fua` if the request is. The last is never a mere tail: one that is shorter than a sector would come to nothing
+//! where sectors are trimmed, and make nothing durable.
+
+use braid_nbd_proto::Command;
+
+use crate::export::Operation;
+
+/// The first stretch of a command, and what is left.
+///
+/// # Panics
+/// For commands that are not cut: our own mistake.
+pub(super) fn first(command: Command, stretch_bytes: u64) -> (Operation, Option<Command>) {
+    let (offset, length) = match command {
+        Command::Trim { offset, length, .. } | Command::WriteZeroes { offset, length, .. } => {
+            (offset, length)
+        }
+        _ => unreachable!("{command:?} is not cut"),
+    };
+    let until = stretch_bytes - offset % stretch_bytes;
+    // The rest is a stretch at least, so that the last of them is no tail.
+    let is_cut = length >= until.saturating_add(stretch_bytes);
+    let taken = if is_cut { until } else { length };
+    let rest = is_cut.then(|| with_range(command, offset + taken, length - taken));
+    let operation = match with_range(command, offset, taken) {
+        Command::WriteZeroes { offset, length, fua, may_punch, fast } => {
+            Operation::WriteZeroes { offset, length, fua, may_punch, fast }
+        }
+        Command::Trim { offset, length, fua } => Operation::Trim { offset, length, fua },
+        other => unreachable!("{other:?} is not cut"),
+    };
+    (operation, rest)
+}
+
+fn with_range(mut command: Command, new_offset: u64, new_length: u64) -> Command {
+    if let Command::Trim { offset, length, .. } | Command::WriteZeroes { offset, length, .. } =
+        &mut command
+    {
+        (*offset, *length) = (new_offset, new_length);
+    }
+    command
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+
+    /// The ranges of all stretches.
+    fn all(offset: u64, length: u64, stretch_bytes: u64) -> Vec<(u64, u64)> {
+        let mut ranges = Vec::new();
+        let mut left = Some(Command::Trim { offset, length, fua: true });
+        while let Some(command) = left {
+            let (operation, rest) = first(command, stretch_bytes);
+            let Operation::Trim { offset, length, fua: true } = operation else {
+                panic!("{operation:?}")
+            };
+            ranges.push((offset, length));
+            left = rest;
+        }
+        ranges
+    }
+
+    #[test]
+    fn stretches_are_the_request_end_at_multiples_and_have_no_tail() {
+        for offset in 0..25 {
+            for length in 1..80 {
+                let ranges = all(offset, length, 10);
+                let mut at = offset;
+                for (start, taken) in &ranges {
+                    assert_eq!(*start, at);
+                    assert!((1..20).contains(taken));
+                    at += taken;
+                }
+                assert_eq!(at, offset + length);
+                let (last, before) = ranges.split_last().expect("there is one");
+                assert!(before.iter().all(|(start, taken)| (start + taken) % 10 == 0));
+                assert!(before.is_empty() || last.1 >= 10, "{offset} {length}: {last:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_numbers_are_cut_too() {
+        let stretch = 1 << 62;
+        let ranges = all(u64::MAX - (3 << 62), 3 << 62, stretch);
+        assert_eq!(ranges.iter().map(|(_, length)| length).sum::<u64>(), 3 << 62);
+        let zero =
+            Command::WriteZeroes { offset: 5, length: 30, fua: false, may_punch: true, fast: true };
+        let (operation, rest) = first(zero, 10);
+        let Operation::WriteZeroes {
+            offset: 5,
+            length: 5,
+            fua: false,
+            may_punch: true,
+            fast: true,
+        } = operation
+        else {
+            panic!("{operation:?}")
+        };
+        assert!(matches!(rest, Some(Command::WriteZeroes { offset: 10, length: 25, .. })));
+    }
+}

@@ -1,0 +1,49 @@
+//! How messages of the transmission phase are written: which of the three ways was negotiated.
+//!
+//! Where it stands: below requests and replies, which ask it; the sessions come to one by their options.
+//!
+//! | style | negotiated with | request header | reply header |
+//! |---|---|---|---|
+//! | simple | nothing | 28 bytes | 16 bytes, without a length |
+//! | structured | STRUCTURED_REPLY | 28 bytes | chunks, 20 bytes; or simple where there is no data |
+//! | extended | EXTENDED_HEADERS | 32 bytes, length of 64 bits | chunks, 32 bytes |
+
+use crate::wire;
+
+/// See the module.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// What every client knows.
+    #[default]
+    Simple,
+    /// Replies are chunks.
+    Structured,
+    /// Replies are chunks, and lengths have 64 bits.
+    Extended,
+}
+
+impl Style {
+    /// Whether replies are chunks: block status and "don't fragment" need that.
+    #[must_use]
+    pub const fn has_chunks(self) -> bool {
+        !matches!(self, Self::Simple)
+    }
+
+    /// Whether headers are extended.
+    #[must_use]
+    pub const fn is_extended(self) -> bool {
+        matches!(self, Self::Extended)
+    }
+
+    /// Length of a request's header, in bytes.
+    #[must_use]
+    pub const fn request_bytes(self) -> usize {
+        if self.is_extended() { wire::EXTENDED_REQUEST_BYTES } else { wire::REQUEST_BYTES }
+    }
+
+    /// The longest range that a request can name, in bytes.
+    #[must_use]
+    pub const fn length_max(self) -> u64 {
+        if self.is_extended() { u64::MAX } else { u32::MAX as u64 }
+    }
+}
