@@ -231,12 +231,20 @@ fn with_remedies(
     let kernel = kernel_command(verdicts, members);
     match refusal {
         Refusal::NoMembers { .. } => error.remedy(Risk::Look, "See what is on them", examine),
-        Refusal::SeveralArrays { arrays } => arrays.iter().fold(error, |error, array| {
-            let name =
-                if array.name.is_empty() { format_uuid(&array.uuid) } else { array.name.clone() };
-            let command = format!("braid serve {}", words(&of_array(verdicts, &array.uuid), &[]));
-            error.remedy(Risk::Change, format!("Serve {name}"), command)
-        }),
+        Refusal::SeveralArrays { arrays } => {
+            let each = arrays.iter().fold(error, |error, array| {
+                let name = if array.name.is_empty() {
+                    format_uuid(&array.uuid)
+                } else {
+                    array.name.clone()
+                };
+                let command =
+                    format!("braid serve {}", words(&of_array(verdicts, &array.uuid), &[]));
+                error.remedy(Risk::Change, format!("Serve {name}"), command)
+            });
+            let command = format!("braid serve --all {all}");
+            each.remedy(Risk::Change, "Serve each of them, as it is", command)
+        }
         Refusal::RolesContradict { labels } | Refusal::SlotClaimedTwice { labels, .. } => {
             labels.iter().fold(error.remedy(Risk::Look, "Compare them", examine), |error, label| {
                 let rest = words(members, &others(labels, label));

@@ -308,8 +308,9 @@ pub(crate) const CATALOGUE: [Entry; 82] = [
         code: Code::SeveralArrays,
         title: "the members belong to several arrays",
         exit: Exit::Refused,
-        explanation: "The members named fall into more than one array, and none was chosen. Serve them one \
-                      array at a time.",
+        explanation: "The members named fall into more than one array, and none was chosen. Several are served \
+                      by one server where each has all its members; where one lacks some it may be a slip, \
+                      and `serve --all` says that it is meant. What is for one array cannot be said of several.",
     },
     Entry {
         code: Code::SlotClaimedTwice,

@@ -158,7 +158,8 @@ fn of_several_arrays_each_is_offered_with_its_own_members() {
     let (refusal, _) = refusals().swap_remove(2);
     let error = cli_error(&refusal, &verdicts(), &labels());
     let commands: Vec<String> = error.remedies().into_iter().map(|remedy| remedy.command).collect();
-    assert_eq!(commands, ["braid serve 'a b'", "braid serve c"]);
+    let all = "braid serve --all 'a b' c";
+    assert_eq!(commands, ["braid serve 'a b'", "braid serve c", all]);
 }
 
 #[test]

@@ -10,6 +10,7 @@
 //!   exclusive    two servers, sockets           bad_input  everything that must be refused
 //!   captive      --run, TCP                    lost       answered, and then not written
 //!   extended     requests of 64 bits, by QEMU as well
+//!   several      two arrays in one server
 //!   secured      TLS, and who may come in
 //!   causes       why a member went out, and a request failed
 //!   managed      status, list, get, set, stop, and the control API
@@ -77,6 +78,7 @@ mod replaced;
 mod replayed;
 mod scheduled;
 mod secured;
+mod several;
 mod shortages;
 mod shown;
 mod signals;

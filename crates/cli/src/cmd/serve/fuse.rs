@@ -25,6 +25,11 @@ pub(crate) struct FuseArgs {
 }
 
 impl FuseArgs {
+    /// Whether it was asked for.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.path.is_some()
+    }
+
     /// The place of the file, before anything is done about the array.
     pub(super) fn place(&self, reporter: &Reporter) -> Result<Option<Place>, CliError> {
         let Some(path) = &self.path else { return Ok(None) };

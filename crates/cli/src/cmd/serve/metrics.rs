@@ -43,6 +43,11 @@ impl MetricsArgs {
         parsed.transpose().map(drop).map_err(|error| refused(&error))
     }
 
+    /// Whether they were asked for.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.metrics.is_some()
+    }
+
     /// Serves them, if they were asked for.
     pub(super) fn start(
         &self,

@@ -19,6 +19,7 @@ mod place;
 mod report;
 mod scheduling;
 mod service;
+mod several;
 mod sit_out;
 mod spare_group;
 mod stop;
@@ -64,6 +65,7 @@ use membership::Membership;
 use metrics::ArrayMetrics;
 use place::{Address, address, bind_error, check_export, control_error, own_control, own_endpoint};
 use report::Reporter;
+use several::{Clients, Together};
 use spare_group::SpareGroup;
 use telling::{Started, Telling, TellingArgs};
 use wait::{Ending, Watch};
@@ -95,9 +97,13 @@ pub(crate) struct Args {
     /// missing, and all of the array is resynced.
     #[arg(long)]
     without_journal: bool,
-    /// Which array, if the members are of several: its name or UUID.
+    /// Which array, if the members are of several and not all are to be served: its name or UUID.
     #[arg(long, value_name = "NAME")]
     array: Option<String>,
+    /// Serve every array that the members are of, also those that lack some. Without it several are served by one server if each
+    /// has all its members.
+    #[arg(long, conflicts_with_all = ["array", "bitmap_file"])]
+    all: bool,
     /// The file that has the array's write-intent bitmap, and braid's own log if there is one, beside the members, as md has it
     /// (`mdadm --bitmap=FILE`). It is not on the array itself.
     #[arg(long, value_name = "FILE")]
@@ -172,44 +178,81 @@ impl Args {
     }
 }
 
+/// What an array has of others that are served beside it: settings of the server, and its place there.
+struct Shared {
+    settings: Settings,
+    place: (Arc<Together>, usize),
+    /// The first array, whose socket it is where none was named; none if sockets were passed on.
+    socket_name: Option<String>,
+}
+
 pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let _log = Log::start(&args.log)?;
-    let ways = args.telling.ways(globals)?;
     args.metrics.check()?;
-    let Inherited { nbd: inherited, control: passed_on } = service::inherited()?;
+    if let Some(groups) = several::groups(&args)? {
+        return several::run(&args, groups, globals);
+    }
+    let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
+    one(&args, &args.members, (&watch, globals), None)
+}
+
+/// Serves the array of these members, by a server of its own or one that is shared.
+fn one(
+    args: &Args,
+    members: &[PathBuf],
+    (watch, globals): (&Watch, &Globals),
+    shared: Option<Shared>,
+) -> Result<Exit, CliError> {
+    let ways = args.telling.ways(globals)?;
+    let Inherited { nbd: inherited, control: passed_on } = match &shared {
+        None => service::inherited()?,
+        Some(_) => Inherited::default(),
+    };
     let addresses = args.uris.iter().map(|uri| address(uri)).collect::<Result<Vec<_>, _>>()?;
     let tls = args.tls.load(&addresses)?;
-    let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
     let cache = args.cache.cache()?;
     let scheduling = args.scheduling.scheduling()?;
-    let settings = memory_for(&args, &cache)?;
+    let settings = match &shared {
+        None => memory_for(args, &cache)?,
+        Some(shared) => shared.settings,
+    };
     descriptors::raise(settings.connections_max + args.members.len() * DESCRIPTORS_PER_MEMBER);
-    let named = (&args.members[..], args.bitmap_file.as_deref());
-    let ready = assemble::ready(named, wanted(&args), &globals.state_dir)?;
+    let named = (members, args.bitmap_file.as_deref());
+    let ready = assemble::ready(named, wanted(args), &globals.state_dir)?;
     let reporter = Arc::new(Reporter::new(globals, &ready));
     reporter.members(&ready);
     if !args.clients.says_memory() && settings.payload_bytes_max < limits::PAYLOAD_BYTES_MAX {
         reporter.little_memory(settings.payload_bytes_max, Room::now().least().1);
     }
     let name = reporter.name().to_string();
-    for address in &addresses {
+    for address in addresses.iter().filter(|_| shared.is_none()) {
         check_export(&address.export, &name)?;
     }
     let is_captive = addresses.is_empty() && inherited.is_empty() && args.run.is_some();
-    let place = control_place(&args, (passed_on, is_captive), &reporter)?;
+    let place = control_place(args, (passed_on, is_captive), &reporter)?;
     let file = args.fuse.place(&reporter)?;
-    let hearing = Hearing::new(&reporter, &args, &globals.state_dir);
+    let hearing = Hearing::new(&reporter, args, &globals.state_dir);
     let mut facts = Facts::new(&name, &ready, Arc::clone(&hearing.health));
     // Kept until the end: the socket for --run lives in it.
     let own_folder = tempfile::Builder::new();
-    let (endpoints, _folder) = if addresses.is_empty() && inherited.is_empty() {
-        let (endpoint, folder) = own_endpoint(&name, args.run.is_some(), &own_folder)?;
+    let socket_name = match &shared {
+        None => Some(name.clone()).filter(|_| inherited.is_empty()),
+        Some(shared) => shared.socket_name.clone(),
+    };
+    let (endpoints, _folder) = if addresses.is_empty()
+        && let Some(socket_name) = socket_name
+    {
+        let (endpoint, folder) = own_endpoint(&socket_name, args.run.is_some(), &own_folder)?;
         (vec![(endpoint, None)], folder)
     } else {
         let by = |address: Address| (address.endpoint, tls.clone().filter(|_| address.is_tls));
         (addresses.into_iter().map(by).collect(), None)
     };
-    let workers = workers(args.io, (args.workers, args.busy_poll), &reporter)?;
+    let start = || workers(args.io, (args.workers, args.busy_poll), &reporter);
+    let workers = match &shared {
+        None => start()?,
+        Some(Shared { place: (together, _), .. }) => together.workers_or(start)?,
+    };
     let options = Options {
         read_only: args.read_only,
         jobs_paused: args.jobs.is_paused(),
@@ -236,8 +279,16 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         block_bytes,
         described::describe,
     ));
-    let places = (&endpoints[..], inherited);
-    let server = start_server(&args, export, (places, settings), (&workers, &reporter));
+    let start = |exports, inherited| {
+        let places = (&endpoints[..], inherited);
+        start_server(args, exports, (places, settings), (&workers, &reporter))
+    };
+    let server = match &shared {
+        None => start(vec![export], inherited).map(Clients::Own),
+        Some(Shared { place: (together, index), .. }) => {
+            together.join(*index, (export, &volume, &reporter), start)
+        }
+    };
     let server = server.inspect_err(|_| {
         volume.stop();
     })?;
@@ -247,7 +298,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     })?;
     let metrics =
         Arc::new(ArrayMetrics::new(numbers, (&volume, &reporter), server.meter(), telling.voice()));
-    let uris: Vec<String> = server.uris(&name).map(|uri| uri.to_string()).collect();
+    let uris = server.uris(&name);
     facts.uris.clone_from(&uris);
     facts.file = door.as_ref().map(|door| door.path().display().to_string());
     let file = facts.file.clone();
@@ -276,14 +327,18 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let places = (&uris[..], file.as_deref());
     reporter.serving(&volume, places, control.as_ref().map(Control::path));
     tracing::info!(target: "braid::serve", array = name, uris = ?uris, "serving");
-    let watchdog = service::ready(&volume, workers.as_ref(), (&reporter, &uris));
-    let outcome = serve_until_end(&args, (&watch, &reporter), (places, globals));
-    service::stopping();
+    let is_alone = shared.is_none();
+    let tell = || service::ready(&[Arc::clone(&volume)], workers.as_ref(), (&reporter, &uris));
+    let watchdog = if is_alone { tell() } else { None };
+    let outcome = serve_until_end(args, (watch, &reporter), (places, globals));
+    if is_alone {
+        service::stopping();
+    }
     drop(looking);
     let board = kept;
     let serving =
         Serving { volume, keeper, server, door, sampler, checks, board, answers, control, telling };
-    let stopped = serving.end(&args, &reporter)?;
+    let stopped = serving.end(args, &reporter)?;
     drop((port, watchdog));
     let exit = outcome?;
     if stopped.clean || args.read_only { Ok(exit) } else { Ok(Exit::Attention) }
@@ -341,7 +396,7 @@ fn jobs_not_kept(reporter: &Reporter, path: &Path, error: &std::io::Error) {
 struct Serving {
     volume: Arc<Volume>,
     keeper: Keeper,
-    server: Server,
+    server: Clients,
     door: Option<Door>,
     sampler: Sampler,
     checks: Checks,
@@ -413,7 +468,7 @@ type Secured = (Endpoint, Option<Tls>);
 /// Listens for clients, if there is room for any.
 fn start_server(
     args: &Args,
-    export: Arc<dyn Export>,
+    exports: Vec<Arc<dyn Export>>,
     ((endpoints, inherited), settings): ((&[Secured], Vec<OwnedFd>), Settings),
     (workers, reporter): (&Option<Arc<Workers>>, &Arc<Reporter>),
 ) -> Result<Server, CliError> {
@@ -437,9 +492,10 @@ fn start_server(
         Ok((listener, tls.clone()))
     };
     let listeners = endpoints.iter().map(bind).chain(inherited);
-    let started = listeners.collect::<Result<_, BindError>>().map_err(StartError::from).and_then(
-        |listeners| Server::start_listening(workers.as_ref(), vec![export], listeners, heard),
-    );
+    let started = listeners
+        .collect::<Result<_, BindError>>()
+        .map_err(StartError::from)
+        .and_then(|listeners| Server::start_listening(workers.as_ref(), exports, listeners, heard));
     let server = started.map_err(|error| start_error(&error, args))?;
     let fit = descriptors::room(settings.connections_max)?;
     if fit < settings.connections_max {

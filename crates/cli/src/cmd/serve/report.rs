@@ -50,20 +50,23 @@ pub(crate) struct Reporter {
     lost: Mutex<LostRanges>,
 }
 
+/// What an array is called where it is served: the name in its superblock, or its UUID.
+pub(super) fn served_name(name: &str, uuid: &str) -> String {
+    // md stores "host:name"; what a person calls the array is the name.
+    let name = name.rsplit(':').next().unwrap_or_default();
+    // The name comes from a disk and goes into a path and onto terminals.
+    let is_harmless = !name.is_empty()
+        && !name.starts_with('.')
+        && printable(name) == name
+        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | '+'));
+    if is_harmless { name.to_string() } else { uuid.replace(':', "") }
+}
+
 impl Reporter {
     pub(crate) fn new(globals: &Globals, ready: &Ready) -> Self {
         let facts = &ready.array.newest.array;
         let uuid = format_uuid(&facts.uuid);
-        // md stores "host:name"; what a person calls the array is the name.
-        let name = facts.name.rsplit(':').next().unwrap_or_default();
-        // The name comes from a disk and goes into a path and onto terminals.
-        let is_harmless = !name.is_empty()
-            && !name.starts_with('.')
-            && printable(name) == name
-            && name
-                .chars()
-                .all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | '+'));
-        let name = if is_harmless { name.to_string() } else { uuid.replace(':', "") };
+        let name = served_name(&facts.name, &uuid);
         let chosen = ready.array.occupants().map(|occupant| occupant.member);
         let journal = ready.array.journal.iter().map(|journal| journal.member);
         let spares = ready.array.spares.iter().copied();

@@ -52,7 +52,7 @@ pub(super) fn control_place(
 
 /// Whether the loops that do the work go round.
 struct Loops {
-    volume: Weak<Volume>,
+    volumes: Vec<Weak<Volume>>,
     workers: Option<Arc<Workers>>,
 }
 
@@ -77,7 +77,7 @@ impl Heart for Loops {
                 return false;
             }
         }
-        if let Some(volume) = self.volume.upgrade() {
+        for volume in self.volumes.iter().filter_map(Weak::upgrade) {
             // Looks at every shard, and at the array: hangs if one of them is never let go of.
             let _ = volume.counters();
             let _ = volume.sitting_out();
@@ -86,15 +86,22 @@ impl Heart for Loops {
     }
 }
 
-/// The array is served: says so, and feeds the watchdog from now on.
+/// The arrays are served: says so, and feeds the watchdog from now on.
 pub(super) fn ready(
-    volume: &Arc<Volume>,
+    volumes: &[Arc<Volume>],
     workers: Option<&Arc<Workers>>,
     (reporter, uris): (&Reporter, &[String]),
 ) -> Option<Watchdog> {
-    let status = format!("serving {} at {}", reporter.name(), uris.join(", "));
+    let what = match volumes.len() {
+        1 => reporter.name().to_owned(),
+        count => format!("{count} arrays"),
+    };
+    let status = format!("serving {what} at {}", uris.join(", "));
     let told = service::ready(&status);
-    let loops = Loops { volume: Arc::downgrade(volume), workers: workers.map(Arc::clone) };
+    let loops = Loops {
+        volumes: volumes.iter().map(Arc::downgrade).collect(),
+        workers: workers.map(Arc::clone),
+    };
     let watchdog = Watchdog::start(loops);
     for error in [told.as_ref().err(), watchdog.as_ref().err()].into_iter().flatten() {
         let text = format!("the service manager cannot be told: {error}");

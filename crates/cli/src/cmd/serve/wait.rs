@@ -90,6 +90,12 @@ impl Watch {
         Ok(Self { heard, sender })
     }
 
+    /// One that hears of no signals: of an array beside others, whose server hears of them.
+    pub(crate) fn without_signals() -> Self {
+        let (sender, heard) = channel();
+        Self { heard, sender }
+    }
+
     /// For those who may have it end.
     pub(crate) fn stopper(&self) -> Stopper {
         Stopper(self.sender.clone())

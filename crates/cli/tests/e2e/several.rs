@@ -1,0 +1,145 @@
+//! Two arrays in one server: each by its name, each with a life of its own.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::kit::{Array, RAID_1, RAID_5, Served, needs, ok, run, wait_until};
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Arrays that know each other's servers, and all their members.
+fn two() -> (Array, Array, Vec<PathBuf>) {
+    let tank = Array::create_named("tank", RAID_5, "16M");
+    let pool = Array::create_named("pool", RAID_1, "24M").found_with(&tank);
+    // In any order, as /dev/sd* has them.
+    let members = [&tank.members[..2], &pool.members[..], &tank.members[2..]].concat();
+    (tank, pool, members)
+}
+
+/// Where an array is found.
+fn at(served: &Served, name: &str) -> String {
+    format!("nbd+unix:///{name}?socket={}", served.socket.display())
+}
+
+fn serving(served: &Served) -> usize {
+    served.events("serving").len()
+}
+
+fn wait_for_both(served: &Served) {
+    wait_until("both to be served", Duration::from_secs(30), || serving(served) == 2);
+}
+
+fn size(served: &Served, name: &str) -> u64 {
+    ok("nbdinfo", ["--size", &at(served, name)]).trim().parse().expect("a size")
+}
+
+fn status(array: &Array, name: &str) -> Value {
+    let json = array.braid(&["status", name], &[]).stdout;
+    let status: Value =
+        serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}"));
+    status["arrays"][0].clone()
+}
+
+#[test]
+fn both_are_listed_and_hold_their_own_bytes() {
+    needs!("nbdinfo", "qemu-io", "nbdcopy");
+    let (tank, _pool, members) = two();
+    let served = tank.serve_with(&[], &members);
+    wait_for_both(&served);
+    let list: Value = serde_json::from_str(&ok("nbdinfo", ["--list", "--json", &served.uri]))
+        .expect("nbdinfo prints JSON");
+    let exports = list["exports"].as_array().expect("exports");
+    let told = |index: usize, key: &str| exports[index][key].as_str().expect("text").to_owned();
+    assert_eq!((told(0, "export-name"), told(1, "export-name")), ("tank".into(), "pool".into()));
+    assert!(told(0, "description").starts_with("RAID-5 of 4 members, "), "{list}");
+    assert!(told(1, "description").starts_with("RAID-1 of 2 members, "), "{list}");
+    assert!(size(&served, "tank") != size(&served, "pool"));
+    assert_eq!(size(&served, ""), size(&served, "tank"), "the first is the default");
+    for (name, byte) in [("tank", 1), ("pool", 2)] {
+        let write = format!("write -P {byte} 1M 3M");
+        ok("qemu-io", ["-f", "raw", "-c", &write, "-c", "flush", &at(&served, name)]);
+    }
+    for (name, byte) in [("tank", 1), ("pool", 2)] {
+        let read = format!("read -P {byte} 1M 3M");
+        let said = ok("qemu-io", ["-f", "raw", "-c", &read, &at(&served, name)]);
+        assert!(!said.contains("failed"), "{said}");
+        assert_eq!(status(&tank, name)["name"], name);
+    }
+    assert!(!run("nbdinfo", [at(&served, "other")]).status.success());
+    served.stop();
+    // Each by itself has what was written.
+    let served = tank.serve();
+    let said = ok("qemu-io", ["-f", "raw", "-c", "read -P 1 1M 3M", &served.uri]);
+    assert!(!said.contains("failed"), "{said}");
+    served.stop();
+}
+
+#[test]
+fn one_fails_and_is_stopped_and_the_other_goes_on() {
+    needs!("nbdinfo", "qemu-io");
+    let (tank, pool, members) = two();
+    let mut served = tank.serve_with(&[], &members);
+    wait_for_both(&served);
+    let (tank_uri, pool_uri) = (at(&served, "tank"), at(&served, "pool"));
+    ok("qemu-io", ["-f", "raw", "-c", "write -P 3 0 1M", &tank_uri]);
+    // Too much of the mirror is lost: its writes fail, and nothing else does.
+    for member in &pool.members {
+        std::fs::remove_file(member).expect("a member");
+    }
+    wait_until("the mirror to be lost", Duration::from_secs(30), || {
+        run("qemu-io", ["-f", "raw", "-c", "write -P 4 0 1M", &pool_uri]);
+        status(&tank, "pool")["state"] == "failed"
+    });
+    assert!(ok("nbdinfo", ["--list", &served.uri]).contains("failed"));
+    ok("qemu-io", ["-f", "raw", "-c", "write -P 5 0 1M", "-c", "flush", &tank_uri]);
+    assert_eq!(status(&tank, "tank")["state"], "ok");
+    // It is stopped by itself: nobody finds it any more.
+    tank.braid(&["stop", "pool"], &[]);
+    wait_until("it to be gone", Duration::from_secs(30), || {
+        !run("nbdinfo", ["--size", &pool_uri]).status.success()
+    });
+    assert!(!ok("nbdinfo", ["--list", &served.uri]).contains("pool"));
+    let said = ok("qemu-io", ["-f", "raw", "-c", "read -P 5 0 1M", &tank_uri]);
+    assert!(!said.contains("failed"), "{said}");
+    served.signal(Signal::TERM);
+    let status = served.wait();
+    assert_eq!(status.code(), Some(3), "one of them did not end in order");
+    let stopped = served.events("stopped");
+    assert!(stopped.iter().any(|stopped| stopped["in_order"] == true), "{stopped:?}");
+}
+
+#[test]
+fn the_last_that_is_stopped_ends_the_server() {
+    let (tank, _pool, members) = two();
+    let mut served = tank.serve_with(&[], &members);
+    wait_for_both(&served);
+    assert!(tank.braid(&["stop", "tank"], &[]).status.success());
+    assert!(tank.braid(&["stop", "pool"], &[]).status.success());
+    assert!(served.wait().success());
+    assert_eq!(served.events("stopped").len(), 2);
+}
+
+#[test]
+fn without_a_member_it_has_to_be_meant() {
+    needs!("nbdinfo");
+    let (tank, pool, members) = two();
+    let lacking: Vec<PathBuf> =
+        members.iter().filter(|path| **path != pool.members[1]).cloned().collect();
+    tank.serve_refused(&[], &lacking).is("B033", 12);
+    tank.serve_refused(&["--fuse", "disk"], &members).is("B033", 12);
+    tank.serve_refused(&["--accept-older"], &members).is("B033", 12);
+    let served = tank.serve_with(&["--all"], &lacking);
+    wait_for_both(&served);
+    assert!(ok("nbdinfo", ["--list", &served.uri]).contains("degraded"));
+    served.stop();
+    // One that cannot be served at all is said, and the other is.
+    let lacking: Vec<PathBuf> =
+        members.iter().filter(|path| !tank.members[..2].contains(path)).cloned().collect();
+    let mut served = tank.serve_with(&["--all"], &lacking);
+    assert_eq!(serving(&served), 1);
+    assert!(served.error().is_some(), "the other is said");
+    assert_eq!(size(&served, ""), size(&served, "pool"));
+    served.signal(Signal::TERM);
+    assert_eq!(served.wait().code(), Some(3));
+}
