@@ -3,15 +3,20 @@
 //! Debian's names. As root, what is missing is installed; otherwise the one line to run is
 //! printed and the run fails. On a system without dpkg the list is only printed, and a step that
 //! misses its tool will say so itself.
+//!
+//! A QEMU that knows NBD's extended headers (8.2) is newer than Debian 12's. Its backport is unpacked under `target`, beside
+//! what is installed: nothing else is to change. Where that cannot be had the test that wants it says so ([`newer`]).
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Clients, the kernel with md and what boots it, file systems, what cuts their power and what lives in them, the language of two tests' helpers, a client of HTTP, what mounts
+mod newer;
+
+/// Clients (one of them libnbd's, from Python), the kernel with md and what boots it, file systems, what cuts their power and what lives in them, the language of two tests' helpers, a client of HTTP, what mounts
 /// for users (fusermount3), ISA-L to compare parity with, the compiler of libFuzzer, what runs alerts (promtool),
 /// and a browser for the page.
-const NEEDED: [&str; 22] = [
+const NEEDED: [&str; 23] = [
     "qemu-system-x86",
     "qemu-utils",
     "qemu-block-extra",
@@ -34,6 +39,7 @@ const NEEDED: [&str; 22] = [
     "g++",
     "prometheus",
     "chromium",
+    "python3-libnbd",
 ];
 
 /// Installs what is missing, or says how to.
@@ -46,6 +52,7 @@ pub(crate) fn ensure() -> Result<()> {
         NEEDED.into_iter().filter(|name| !is_installed(&status_of(name))).collect();
     if missing.is_empty() {
         println!("all {} packages are installed", NEEDED.len());
+        newer::fetch_qemu();
         return Ok(());
     }
     if !is_root()? {
@@ -56,7 +63,9 @@ pub(crate) fn ensure() -> Result<()> {
     apt(&["update"])?;
     let mut install = vec!["install", "--yes", "--no-install-recommends"];
     install.extend(&missing);
-    apt(&install)
+    apt(&install)?;
+    newer::fetch_qemu();
+    Ok(())
 }
 
 /// The one line for a person who is not root.

@@ -11,6 +11,7 @@
 //!   captive      --run, TCP                    lost       answered, and then not written
 //!   extended     requests of 64 bits, by QEMU as well
 //!   several      two arrays in one server
+//!   strangers    libnbd from Python, nbdkit between
 //!   secured      TLS, and who may come in
 //!   causes       why a member went out, and a request failed
 //!   managed      status, list, get, set, stop, and the control API
@@ -84,6 +85,7 @@ mod shown;
 mod signals;
 mod spare_groups;
 mod stopping;
+mod strangers;
 mod told;
 mod transcript;
 mod tuned;

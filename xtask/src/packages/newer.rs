@@ -1,0 +1,111 @@
+//! A newer QEMU beside the installed one: `qemu-utils` of the distribution's backports, unpacked and not installed.
+//!
+//! apt is given lists of its own, so that the system's stay as they are. Whatever goes wrong is said and is no failure: a test
+//! that finds no such QEMU is skipped, and says why.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// Where it is unpacked; `crates/cli/tests/e2e/extended.rs` looks there.
+const FOLDER: &str = "target/newer-qemu";
+
+/// Unpacks it if it is not there and the installed one is too old.
+pub(super) fn fetch_qemu() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(FOLDER);
+    if folder.join("usr/bin/qemu-io").exists() || is_new("qemu-io") {
+        return;
+    }
+    match fetch(&folder) {
+        Ok(()) => println!("unpacked a newer qemu-utils in {FOLDER}"),
+        Err(error) => println!("no newer qemu-utils: {error:#}"),
+    }
+}
+
+/// Whether a program of QEMU's is of 8.2 or later.
+fn is_new(program: &str) -> bool {
+    let said = Command::new(program).arg("--version").output();
+    let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    said.is_ok_and(|said| version(&said).is_some_and(|version| version >= (8, 2)))
+}
+
+/// Of `qemu-io version 7.2.22 (Debian ...)`.
+fn version(said: &str) -> Option<(u32, u32)> {
+    let mut numbers = said.split_once("version ")?.1.split(['.', ' ']).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+fn fetch(folder: &Path) -> Result<()> {
+    let (site, release) = main_archive()?;
+    let work = folder.with_extension("apt");
+    for part in ["lists/partial", "cache/archives/partial"] {
+        fs::create_dir_all(work.join(part))?;
+    }
+    let work = fs::canonicalize(&work)?;
+    let list = work.join("backports.list");
+    fs::write(&list, format!("deb {site} {release}-backports main\n"))?;
+    let option = |name: &str, value: PathBuf| format!("-oDir::{name}={}", value.display());
+    let options = [
+        option("Etc::SourceList", list),
+        option("Etc::SourceParts", "-".into()),
+        option("State::Lists", work.join("lists")),
+        option("Cache", work.join("cache")),
+        "--quiet=2".to_owned(),
+    ];
+    let apt = |words: &[&str]| {
+        let output = Command::new("apt-get").args(&options).args(words).current_dir(&work).output();
+        let output = output.context("apt-get")?;
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr);
+            bail!("apt-get {}: {}", words.join(" "), why.trim());
+        }
+        anyhow::Ok(())
+    };
+    apt(&["update"])?;
+    apt(&["download", &format!("qemu-utils/{release}-backports")])?;
+    let package = fs::read_dir(&work)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let package = package.into_iter().find(|path| path.extension().is_some_and(|e| e == "deb"));
+    let package = package.context("apt-get downloaded nothing")?;
+    let status = Command::new("dpkg").arg("--extract").args([&package, folder]).status()?;
+    if !status.success() {
+        bail!("dpkg --extract: {status}");
+    }
+    fs::remove_dir_all(&work)?;
+    // What it needs is installed with the older one, or it is of no use.
+    let program = folder.join("usr/bin/qemu-io");
+    if !is_new(&program.display().to_string()) {
+        fs::remove_dir_all(folder)?;
+        bail!("it does not run here");
+    }
+    Ok(())
+}
+
+/// The archive that packages come from, and the release.
+fn main_archive() -> Result<(String, String)> {
+    let words =
+        ["indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"];
+    let output = Command::new("apt-get").args(words).output().context("apt-get")?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let main = said.lines().find_map(|line| {
+        let mut words = line.split(' ');
+        let (site, release, component) = (words.next()?, words.next()?, words.next()?);
+        // Not its updates, and not its security's.
+        let is_main = component == "main" && !release.contains('-') && !site.contains("security");
+        is_main.then(|| (site.to_owned(), release.to_owned()))
+    });
+    main.context("no release's main archive is configured")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_qemu_says_them() {
+        assert_eq!(version("qemu-io version 7.2.22 (Debian 1:7.2+dfsg-7)\n"), Some((7, 2)));
+        assert_eq!(version("qemu-img version 10.0.2 (Debian 1:10.0.2+ds-2)"), Some((10, 0)));
+        assert_eq!(version("nbdinfo 1.14.2"), None);
+    }
+}
