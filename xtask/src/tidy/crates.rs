@@ -48,7 +48,7 @@ const FOR_TESTS: [&str; 11] = [
 const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
 const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-telling"];
 
-const ROWS: [Row; 29] = [
+const ROWS: [Row; 30] = [
     // Nothing without the simulator's cfg, hence allowed at the very bottom.
     Row { name: "braid-hooks", workspace: &[], registry: &[] },
     // Nothing but an instruction that has no effect.
@@ -101,6 +101,12 @@ const ROWS: [Row; 29] = [
     },
     // One unsafe call, kept out of the crate that opens members.
     Row { name: "braid-loop-device", workspace: &[], registry: &["rustix"] },
+    // What a process gives up; asks the kernel and nobody else.
+    Row {
+        name: "braid-confine",
+        workspace: &[],
+        registry: &["landlock", "libc", "rustix", "seccompiler", "thiserror"],
+    },
     Row { name: "braid-member", workspace: &["braid-loop-device"], registry: ANY },
     // Names for what threads share; the model checkers stand behind them.
     Row { name: "braid-sync", workspace: &[], registry: &["loom", "shuttle"] },

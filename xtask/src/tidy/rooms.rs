@@ -8,7 +8,8 @@ use super::tree::Tree;
 use super::{Finding, Rule};
 
 /// Crates whose root says `#![forbid(unsafe_code)]`.
-const FORBIDDEN: [&str; 13] = [
+const FORBIDDEN: [&str; 14] = [
+    "confine",
     "control",
     "hooks",
     "sync",
@@ -137,6 +138,7 @@ mod tests {
         let comment = "//! #![forbid(unsafe_code)]\n";
         forbid(
             &tree(&[
+                ("crates/confine/src/lib.rs", good),
                 ("crates/control/src/lib.rs", good),
                 ("crates/hooks/src/lib.rs", good),
                 ("crates/sync/src/lib.rs", good),

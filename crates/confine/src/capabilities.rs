@@ -1,0 +1,68 @@
+//! Capabilities: all are given up, but for reading and writing files of others where that is needed.
+//!
+//! To be called while there is one thread: each thread has its own.
+
+use std::path::Path;
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+
+use crate::ConfineError;
+
+/// What root needs to open what is another user's.
+const OF_OTHERS: CapabilitySet = CapabilitySet::DAC_OVERRIDE;
+
+/// What is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// None: there were none, or none is needed.
+    Nothing,
+    /// Files of other users may be opened.
+    FilesOfOthers,
+}
+
+/// Gives up all capabilities, for this thread and those that it starts. One is kept if a path here cannot be opened without it:
+/// for writing too, if that is asked for.
+///
+/// From now on no program that is run has more than this process, whatever its file says (`no_new_privs`).
+///
+/// # Errors
+/// The kernel refused.
+pub fn keep(paths: &[&Path], for_writing: bool) -> Result<Kept, ConfineError> {
+    let system = |errno: Errno| ConfineError::Capabilities(errno.into());
+    set_no_new_privs(true).map_err(system)?;
+    let had = capabilities(None).map_err(system)?.effective;
+    if had.is_empty() {
+        return Ok(Kept::Nothing);
+    }
+    // Memory that rings register is limited for those who do not have all of them. Without it they use their own.
+    if had.contains(CapabilitySet::SYS_RESOURCE) {
+        let maximum = getrlimit(Resource::Memlock).maximum;
+        let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })
+            .or_else(|_| setrlimit(Resource::Memlock, Rlimit { current: maximum, maximum }));
+    }
+    if had.contains(CapabilitySet::SETPCAP) {
+        for one in CapabilitySet::all().iter() {
+            // Newer kernels have more, older ones fewer.
+            let _ = remove_capability_from_bounding_set(one);
+        }
+    }
+    let _ = clear_ambient_capability_set();
+    // Tried without, while it can still be had back.
+    let set = |effective, permitted| {
+        let inheritable = CapabilitySet::empty();
+        set_capabilities(None, CapabilitySets { effective, permitted, inheritable }).map_err(system)
+    };
+    set(CapabilitySet::empty(), had & OF_OTHERS)?;
+    let wanted = if for_writing { Access::READ_OK | Access::WRITE_OK } else { Access::READ_OK };
+    let is_closed =
+        |path: &&Path| accessat(CWD, *path, wanted, AtFlags::EACCESS) == Err(Errno::ACCESS);
+    let kept = if paths.iter().any(is_closed) { had & OF_OTHERS } else { CapabilitySet::empty() };
+    set(kept, kept)?;
+    Ok(if kept.is_empty() { Kept::Nothing } else { Kept::FilesOfOthers })
+}
