@@ -531,3 +531,42 @@ fn point((header, vectors): Message<'_>, count: u32) -> &mut libc::msghdr {
     header.msg_iovlen = count as usize;
     header
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setup::ring;
+
+    /// What a ring answers to an entry.
+    #[allow(unsafe_code)]
+    fn answer(entry: squeue::Entry) -> Option<i32> {
+        let mut ring = ring(8).ok()?;
+        // SAFETY: what the entry names lives as long as the program.
+        unsafe { ring.submission().push(&entry) }.expect("there is room");
+        ring.submit_and_wait(1).expect("it is answered");
+        Some(ring.completion().next().expect("an answer").result())
+    }
+
+    #[test]
+    fn a_ring_does_what_braid_does_and_nothing_else() {
+        let Some(nothing) = answer(opcode::Nop::new().build()) else {
+            // Rings are not allowed here; tests of workers say so where they must be.
+            return;
+        };
+        assert_eq!(nothing, 0);
+        let path = c"/etc/passwd";
+        let refused = [
+            opcode::OpenAt::new(Fd(libc::AT_FDCWD), path.as_ptr()).build(),
+            opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build(),
+            opcode::MkDirAt::new(Fd(libc::AT_FDCWD), path.as_ptr()).build(),
+            // Nor in a way that is not listed.
+            opcode::Nop::new().build().flags(squeue::Flags::IO_LINK),
+        ];
+        for entry in refused {
+            assert_eq!(answer(entry), Some(-libc::EACCES));
+        }
+        let ring = ring(8).expect("there was one before");
+        let probe = ring.submitter().register_probe(&mut io_uring::Probe::new());
+        assert_eq!(probe.expect_err("it is not listed").raw_os_error(), Some(libc::EACCES));
+    }
+}

@@ -1,8 +1,15 @@
-//! Making a ring: with everything that helps, or with what this kernel has.
+//! Making a ring: with everything that helps, or with what this kernel has; and for nothing but what braid does with rings.
+//!
+//! What a ring does is seen by no filter of system calls. So a ring refuses all operations but those on the list from its first one
+//! on, and all registering but that of files and buffers: whoever gets hold of it opens, connects and runs nothing by it.
+//!
+//! Invariants
+//! - an operation that is not on the list is refused `[check: a_ring_does_what_braid_does_and_nothing_else]`.
 
 use std::io;
 
-use io_uring::IoUring;
+use io_uring::register::Restriction;
+use io_uring::{IoUring, opcode, squeue};
 
 use crate::error::RingError;
 
@@ -36,6 +43,37 @@ const COMPLETIONS_PER_ENTRY: u32 = 4;
 /// out (`braid_runtime`'s `members/ring_admission.rs`).
 const KERNEL_THREADS_MAX: u32 = 1024;
 
+/// Operations of [`crate::Operation`], and what waking and cancelling take.
+const OPERATIONS: [u8; 16] = [
+    opcode::Nop::CODE,
+    opcode::Readv::CODE,
+    opcode::Writev::CODE,
+    opcode::Fsync::CODE,
+    opcode::ReadFixed::CODE,
+    opcode::WriteFixed::CODE,
+    opcode::PollAdd::CODE,
+    opcode::Read::CODE,
+    opcode::Write::CODE,
+    opcode::Fallocate::CODE,
+    opcode::Accept::CODE,
+    opcode::AsyncCancel::CODE,
+    opcode::Send::CODE,
+    opcode::Recv::CODE,
+    opcode::SendMsg::CODE,
+    opcode::RecvMsg::CODE,
+];
+
+/// What may be registered, by its numbers in linux/io_uring.h: files and buffers come and go.
+const REGISTERED: [u8; 7] = [
+    2,  // IORING_REGISTER_FILES
+    3,  // IORING_UNREGISTER_FILES
+    1,  // IORING_UNREGISTER_BUFFERS
+    6,  // IORING_REGISTER_FILES_UPDATE
+    13, // IORING_REGISTER_FILES2
+    15, // IORING_REGISTER_BUFFERS2
+    16, // IORING_REGISTER_BUFFERS_UPDATE
+];
+
 /// A ring for the thread that calls this, and for no other.
 pub(crate) fn ring(entries: u32) -> Result<IoUring, RingError> {
     let mut refused = io::Error::from_raw_os_error(libc::EINVAL);
@@ -51,7 +89,11 @@ pub(crate) fn ring(entries: u32) -> Result<IoUring, RingError> {
 
 fn build(wishes: Wishes, entries: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
-    builder.dontfork().setup_clamp().setup_cqsize(entries * COMPLETIONS_PER_ENTRY);
+    builder
+        .dontfork()
+        .setup_r_disabled()
+        .setup_clamp()
+        .setup_cqsize(entries * COMPLETIONS_PER_ENTRY);
     if wishes.defer {
         builder.setup_defer_taskrun().setup_taskrun_flag();
     } else if wishes.cooperative {
@@ -63,7 +105,21 @@ fn build(wishes: Wishes, entries: u32) -> io::Result<IoUring> {
     if wishes.submit_all {
         builder.setup_submit_all();
     }
-    builder.build(entries)
+    let ring = builder.build(entries)?;
+    // Unchanged for what is no file. A kernel that knows no such limit (before 5.15) keeps to its own.
+    let _ = ring.submitter().register_iowq_max_workers(&mut [KERNEL_THREADS_MAX, 0]);
+    restrict(&ring)?;
+    Ok(ring)
+}
+
+/// From now on it does what is listed, and nothing else.
+fn restrict(ring: &IoUring) -> io::Result<()> {
+    let operations = OPERATIONS.into_iter().map(Restriction::sqe_op);
+    let registered = REGISTERED.into_iter().map(Restriction::register_op);
+    let flags = Restriction::sqe_flags_allowed(squeue::Flags::FIXED_FILE.bits());
+    let mut all: Vec<Restriction> = operations.chain(registered).chain([flags]).collect();
+    ring.submitter().register_restrictions(&mut all)?;
+    ring.submitter().register_enable_rings()
 }
 
 /// Refuses a ring that lacks what there is no way around.
@@ -79,7 +135,5 @@ fn check(ring: IoUring) -> Result<IoUring, RingError> {
     if let Some((_, lacks)) = needs.into_iter().find(|(has, _)| !has) {
         return Err(RingError::TooOld { lacks });
     }
-    // Unchanged for what is no file. A kernel that knows no such limit (before 5.15) keeps to its own.
-    let _ = ring.submitter().register_iowq_max_workers(&mut [KERNEL_THREADS_MAX, 0]);
     Ok(ring)
 }
