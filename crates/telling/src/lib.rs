@@ -16,7 +16,7 @@
 //!   api
 //!   metrics/                                       service   sockets
 //!   teller
-//!   hooks/{command, webhook, mail}                 history   standing
+//!   hooks/{apart, command, webhook, mail}          history   standing
 //!   hooks/process   outlet                         notice    membership
 //!   ending                                         event
 //!                                                  kind

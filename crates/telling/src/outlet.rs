@@ -42,6 +42,9 @@ pub enum DeliveryError {
     /// There was no answer.
     #[error("no answer: {0}")]
     NoAnswer(#[source] Box<ureq::Error>),
+    /// The process that delivers for this one says so.
+    #[error("{0}")]
+    Apart(String),
     /// There is no time left.
     #[error("there was no time left")]
     Ended,

@@ -8,12 +8,14 @@
 //! - a heart that does not beat is not fed, and neither is one that hangs
 //!   `[check: a_heart_that_stands_still_is_not_fed]`.
 
+use std::ffi::OsString;
 use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-use sd_notify::NotifyState;
 
 /// Says whether the loops that do the work are alive.
 pub trait Heart: Send + 'static {
@@ -27,7 +29,7 @@ pub trait Heart: Send + 'static {
 /// # Errors
 /// There is a socket to tell it to, and it cannot be told.
 pub fn ready(status: &str) -> io::Result<()> {
-    sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&one_line(status))])
+    notify(&format!("READY=1\nSTATUS={}\n", one_line(status)))
 }
 
 /// How it is now.
@@ -35,7 +37,7 @@ pub fn ready(status: &str) -> io::Result<()> {
 /// # Errors
 /// There is a socket to tell it to, and it cannot be told.
 pub fn status(status: &str) -> io::Result<()> {
-    sd_notify::notify(&[NotifyState::Status(&one_line(status))])
+    notify(&format!("STATUS={}\n", one_line(status)))
 }
 
 /// The array is being stopped.
@@ -43,7 +45,33 @@ pub fn status(status: &str) -> io::Result<()> {
 /// # Errors
 /// There is a socket to tell it to, and it cannot be told.
 pub fn stopping() -> io::Result<()> {
-    sd_notify::notify(&[NotifyState::Stopping])
+    notify("STOPPING=1\n")
+}
+
+/// Says something, if there is somebody to say it to. Each time by a socket that is connected to nobody: a confined server may
+/// still send, and connect no more.
+fn notify(words: &str) -> io::Result<()> {
+    match std::env::var_os("NOTIFY_SOCKET") {
+        None => Ok(()),
+        Some(place) => send(&place, words),
+    }
+}
+
+fn send(place: &OsString, words: &str) -> io::Result<()> {
+    let socket = UnixDatagram::unbound()?;
+    match place.as_bytes().strip_prefix(b"@") {
+        Some(name) => socket.send_to_addr(words.as_bytes(), &SocketAddr::from_abstract_name(name)?),
+        None => socket.send_to(words.as_bytes(), place),
+    }
+    .map(drop)
+}
+
+/// How long the service manager's watchdog waits, if it watches this process.
+fn watchdog() -> Option<Duration> {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    let is_ours = std::env::var_os("WATCHDOG_PID").is_none()
+        || number("WATCHDOG_PID") == Some(u64::from(std::process::id()));
+    number("WATCHDOG_USEC").filter(|time| is_ours && *time > 0).map(Duration::from_micros)
 }
 
 /// The protocol goes by lines.
@@ -65,9 +93,9 @@ impl Watchdog {
     /// # Errors
     /// There is no thread.
     pub fn start(heart: impl Heart) -> io::Result<Option<Self>> {
-        let Some(patience) = sd_notify::watchdog_enabled() else { return Ok(None) };
+        let Some(patience) = watchdog() else { return Ok(None) };
         // Feeding that fails shows in what the service manager does.
-        let feed = || drop(sd_notify::notify(&[NotifyState::Watchdog]));
+        let feed = || drop(notify("WATCHDOG=1\n"));
         Self::start_with(patience, heart, feed).map(Some)
     }
 
@@ -135,6 +163,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn words_come_to_sockets_of_both_kinds() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("notify");
+        let named = UnixDatagram::bind(&path).expect("a socket");
+        let name = format!("braid-service-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).expect("a name");
+        let hidden = UnixDatagram::bind_addr(&address).expect("a socket");
+        for (place, socket) in [(path.into_os_string(), named), (format!("@{name}").into(), hidden)]
+        {
+            send(&place, "READY=1\n").expect("it is there");
+            let mut words = [0; 16];
+            assert_eq!(socket.recv(&mut words).expect("words"), 8, "{place:?}");
+            assert_eq!(&words[..8], b"READY=1\n");
+        }
+        assert!(send(&folder.path().join("nobody").into_os_string(), "x").is_err());
     }
 
     fn asked(asked: &Receiver<()>, times: usize) {

@@ -5,6 +5,7 @@
 //! environment, never as part of a line that a shell reads; in a mail it stands in the text, and in the subject without
 //! anything that could begin another header.
 
+pub mod apart;
 pub mod command;
 pub mod mail;
 mod process;

@@ -1,0 +1,197 @@
+//! A hook in a process of its own: for a server that may run no program and connect to nobody.
+//!
+//! ```text
+//!   server: Apart ──one event, a line of JSON──▶ socket ──▶ process: carry_out ──▶ the hook itself
+//!                 ◀──what came of it, a line─────
+//! ```
+//!
+//! The process is started before the server gives anything up. It is told what it delivers by its command line, and gets events and
+//! nothing else by the socket: whoever has the server can have it tell what is not so, and can have it run nothing else. When
+//! the socket ends there is no time left, and what it runs is ended.
+//!
+//! Invariants
+//! - what came of it is what would have come of it here `[check: what_comes_of_an_event_comes_back]`;
+//! - a process that says nothing is not waited for beyond the end `[check: a_process_that_is_gone_is_an_error_and_no_wait]`.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::ending::Ending;
+use crate::event::Event;
+use crate::outlet::{Deliver, DeliveryError, Undelivered};
+
+/// How often the end is looked for while an answer is waited for.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What came of an event.
+#[derive(Debug, Serialize, Deserialize)]
+struct Answer {
+    /// Nothing if it was delivered.
+    error: Option<String>,
+    may_retry: bool,
+}
+
+/// The server's side.
+pub struct Apart {
+    /// The same hook here: it says what it is called and what it wants, and delivers nothing.
+    like: Box<dyn Deliver>,
+    socket: BufReader<UnixStream>,
+    line: Vec<u8>,
+}
+
+impl Apart {
+    /// A hook that is carried out at the other end of the socket.
+    ///
+    /// # Errors
+    /// The socket cannot be waited at for a time.
+    pub fn new(like: Box<dyn Deliver>, socket: UnixStream) -> io::Result<Self> {
+        socket.set_read_timeout(Some(LOOK_INTERVAL))?;
+        Ok(Self { like, socket: BufReader::new(socket), line: Vec::new() })
+    }
+
+    fn answer(&mut self, ending: &Ending) -> Result<Answer, DeliveryError> {
+        self.line.clear();
+        loop {
+            match self.socket.read_until(b'\n', &mut self.line) {
+                Ok(_) if self.line.ends_with(b"\n") => break,
+                Ok(_) => return Err(gone("it has ended")),
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
+                    if ending.allows(LOOK_INTERVAL).is_none() {
+                        return Err(DeliveryError::Ended);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(gone(&error.to_string())),
+            }
+        }
+        serde_json::from_slice(&self.line).map_err(|error| gone(&error.to_string()))
+    }
+}
+
+fn gone(why: &str) -> DeliveryError {
+    DeliveryError::Apart(format!("the process that delivers is of no use any more: {why}"))
+}
+
+impl Deliver for Apart {
+    fn name(&self) -> &'static str {
+        self.like.name()
+    }
+
+    fn wants(&self, event: &Event) -> bool {
+        self.like.wants(event)
+    }
+
+    fn deliver(&mut self, event: &Event, ending: &Ending) -> Result<(), Undelivered> {
+        let mut line = serde_json::to_vec(event).expect("it is made of text and numbers");
+        line.push(b'\n');
+        let written = self.socket.get_mut().write_all(&line);
+        written.map_err(|error| Undelivered::for_good(gone(&error.to_string())))?;
+        match self.answer(ending).map_err(Undelivered::for_good)? {
+            Answer { error: None, .. } => Ok(()),
+            Answer { error: Some(error), may_retry } => {
+                Err(Undelivered { error: DeliveryError::Apart(error), may_retry })
+            }
+        }
+    }
+}
+
+/// The process's side: delivers what comes by the socket until that ends.
+///
+/// # Errors
+/// The socket cannot be read or written.
+pub fn carry_out(mut hook: Box<dyn Deliver>, socket: UnixStream) -> io::Result<()> {
+    let ending = Arc::new(Ending::default());
+    let (sender, lines) = channel::<Vec<u8>>();
+    let mut out = socket.try_clone()?;
+    let ends = Arc::clone(&ending);
+    let read = move || {
+        let mut socket = BufReader::new(socket);
+        let mut line = Vec::new();
+        while socket.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+            if sender.send(std::mem::take(&mut line)).is_err() {
+                break;
+            }
+        }
+        ends.begin(Instant::now());
+    };
+    std::thread::Builder::new().name("braid-events".into()).spawn(read)?;
+    for line in lines {
+        let answer = match serde_json::from_slice::<Event>(&line) {
+            Err(error) => Answer { error: Some(error.to_string()), may_retry: false },
+            Ok(event) => match hook.deliver(&event, &ending) {
+                Ok(()) => Answer { error: None, may_retry: false },
+                Err(Undelivered { error, may_retry }) => {
+                    Answer { error: Some(error.to_string()), may_retry }
+                }
+            },
+        };
+        let mut line = serde_json::to_vec(&answer).expect("it is made of text");
+        line.push(b'\n');
+        out.write_all(&line)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    /// Delivers every event but each second one.
+    struct Second(u32);
+
+    impl Deliver for Second {
+        fn name(&self) -> &'static str {
+            "second"
+        }
+
+        fn deliver(&mut self, _: &Event, _: &Ending) -> Result<(), Undelivered> {
+            self.0 += 1;
+            match self.0.is_multiple_of(2) {
+                true => Err(Undelivered::for_now(DeliveryError::Answer(503))),
+                false => Ok(()),
+            }
+        }
+    }
+
+    #[test]
+    fn what_comes_of_an_event_comes_back() {
+        let (here, there) = UnixStream::pair().expect("sockets");
+        let process = std::thread::spawn(|| carry_out(Box::new(Second(0)), there));
+        let mut apart = Apart::new(Box::new(Second(0)), here).expect("a hook");
+        let ending = Ending::default();
+        assert_eq!(apart.name(), "second");
+        for event in samples::events() {
+            apart.deliver(&event, &ending).expect("the first is delivered");
+            let refused = apart.deliver(&event, &ending).expect_err("the second is not");
+            assert!(refused.may_retry);
+            assert_eq!(refused.error.to_string(), DeliveryError::Answer(503).to_string());
+        }
+        drop(apart);
+        process.join().expect("it does not panic").expect("it ends with the socket");
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_an_error_and_no_wait() {
+        let (here, there) = UnixStream::pair().expect("sockets");
+        let mut apart = Apart::new(Box::new(Second(0)), here).expect("a hook");
+        let event = samples::events().into_iter().next().expect("there is one");
+        let ending = Ending::default();
+        ending.begin(Instant::now() + Duration::from_millis(100));
+        let refused = apart.deliver(&event, &ending).expect_err("nobody answers");
+        assert!(matches!(refused.error, DeliveryError::Ended), "{refused:?}");
+        drop(there);
+        let refused = apart.deliver(&event, &Ending::default()).expect_err("nobody is there");
+        assert!(
+            matches!(refused.error, DeliveryError::Apart(_)) && !refused.may_retry,
+            "{refused:?}"
+        );
+    }
+}
