@@ -1,6 +1,7 @@
 //! One request to a running array, and its answer: what every verb of the command does.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use crate::model::Problem;
+use crate::passing::{self, Begun};
 
 /// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
@@ -90,6 +92,20 @@ impl<'a> Client<'a> {
         self.ask(Method::POST, target, Some(body))
     }
 
+    /// The same, and gives the server these descriptors.
+    ///
+    /// # Errors
+    /// Every [`ClientError`].
+    pub fn post_passing<T: DeserializeOwned>(
+        &self,
+        target: &str,
+        body: &impl Serialize,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).expect("it is made of text and numbers");
+        self.ask_passing((Method::POST, target, Some(body)), descriptors)
+    }
+
     /// Changes something.
     ///
     /// # Errors
@@ -117,7 +133,7 @@ impl<'a> Client<'a> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ClientError::System)?;
         runtime.block_on(async {
-            let response = self.send(request(Method::GET, target, None));
+            let response = self.send(request(Method::GET, target, None), &[]);
             let response = match self.deadline {
                 None => response.await,
                 Some(deadline) => {
@@ -156,11 +172,19 @@ impl<'a> Client<'a> {
         target: &str,
         body: Option<Vec<u8>>,
     ) -> Result<T, ClientError> {
+        self.ask_passing((method, target, body), &[])
+    }
+
+    fn ask_passing<T: DeserializeOwned>(
+        &self,
+        (method, target, body): (Method, &str, Option<Vec<u8>>),
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<T, ClientError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ClientError::System)?;
         let request = request(method, target, body);
         let (is_well, bytes) = runtime.block_on(async {
-            let exchange = self.exchange(request);
+            let exchange = self.exchange(request, descriptors);
             match self.deadline {
                 None => exchange.await,
                 Some(deadline) => {
@@ -177,19 +201,34 @@ impl<'a> Client<'a> {
     }
 
     /// Connects, and waits for the answer's head.
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
+    async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<Response<Incoming>, ClientError> {
         let stream = timeout(CONNECT_DEADLINE, UnixStream::connect(self.path)).await;
         let stream = stream.map_err(|_| ClientError::Late(CONNECT_DEADLINE))?;
         let stream = stream.map_err(ClientError::Connect)?;
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(ClientError::Ended)?;
+        let passes = !descriptors.is_empty();
+        if passes {
+            // A request begins with its method.
+            let first = request.method().as_str().as_bytes()[0];
+            passing::send(&stream, first, descriptors).await.map_err(ClientError::Connect)?;
+        }
+        let (mut sender, connection) = http1::handshake(TokioIo::new(Begun::new(stream, passes)))
+            .await
+            .map_err(ClientError::Ended)?;
         // Its errors come to the sender as well.
         tokio::spawn(connection);
         sender.send_request(request).await.map_err(ClientError::Ended)
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<(bool, Bytes), ClientError> {
-        let response = self.send(request).await?;
+    async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(bool, Bytes), ClientError> {
+        let response = self.send(request, descriptors).await?;
         let is_well = response.status().is_success();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         match body {

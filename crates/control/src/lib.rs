@@ -6,6 +6,7 @@
 //!
 //! ```text
 //!   server    client      connections: who may, how many, how long; one request and its answer
+//!   passing               descriptors that go with a request
 //!   routes                what is asked and answered, and the deadlines of both
 //!   page                  the page for browsers, and who is shown it on a port
 //!   api                   operations, each with its part of the OpenAPI document
@@ -23,10 +24,12 @@ pub mod api;
 mod client;
 pub mod model;
 mod page;
+mod passing;
 pub mod routes;
 mod served;
 mod server;
 
 pub use client::{Client, ClientError};
+pub use passing::{DESCRIPTORS_MAX, Passed};
 pub use served::{Misuse, Refusal, Served, StopListener, StopOutcome, StopTeller, stopping};
 pub use server::{Limits, Server};

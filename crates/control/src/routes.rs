@@ -24,6 +24,7 @@ use crate::model::{
     SettingsAnswer, StopPlan, Stopped,
 };
 use crate::page;
+use crate::passing::Passed;
 use crate::served::{Misuse, Refusal, Served, StopListener};
 
 /// Longest body of a request, in bytes: every setting there is, many times over.
@@ -150,9 +151,10 @@ fn with_members(api: Api, served: &Shared) -> Api {
         let served = Arc::clone(&served);
         async move {
             let DryRunQuery { dry_run } = checked(&served, query)?;
+            let passed = request.extensions().get::<Passed>().cloned().unwrap_or_default();
             let wanted = read::<MembersWanted>(request.into_body()).await;
             let wanted = wanted.map_err(|misuse| served.misused(&misuse))?;
-            ask(&served, move |served| served.change_members(&wanted, dry_run)).await
+            ask(&served, move |served| served.change_members(&wanted, &passed, dry_run)).await
         }
     };
     api.add(&operation, handler)

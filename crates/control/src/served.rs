@@ -9,6 +9,7 @@ use crate::model::{
     Array, Elevators, JobRequest, JobsAnswer, MembersAnswer, MembersWanted, Problem, Settings,
     SettingsAnswer, StopPlan, Stopped,
 };
+use crate::passing::Passed;
 
 /// The media type of a [`Problem`].
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
@@ -45,7 +46,7 @@ pub trait Served: Send + Sync + 'static {
     /// It has no such job, or cannot do it as it is; nothing is changed.
     fn request_job(&self, request: JobRequest, dry_run: bool) -> Result<JobsAnswer, Refusal>;
 
-    /// Has members come, fail or go; with `dry_run` it does not, and the answer says what would be.
+    /// Has members come, fail or go; with `dry_run` it does not, and the answer says what would be. Devices may have come open.
     ///
     /// # Errors
     /// The array cannot do without the member, or a device cannot become one. Of several devices those before the one that is
@@ -53,6 +54,7 @@ pub trait Served: Send + Sync + 'static {
     fn change_members(
         &self,
         wanted: &MembersWanted,
+        passed: &Passed,
         dry_run: bool,
     ) -> Result<MembersAnswer, Refusal>;
 

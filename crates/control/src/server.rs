@@ -35,6 +35,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
+use crate::passing::{Passed, Receiving};
 use crate::served::{Misuse, PROBLEM_JSON, Served};
 
 /// How long a shortage of the system is given to pass.
@@ -230,7 +231,11 @@ impl Connections {
         let clients = Arc::clone(&self.clients);
         let noted = Arc::clone(&clients);
         let routes = TowerToHyperService::new(self.router.clone());
-        let service = service_fn(move |request| {
+        let passed = Passed::default();
+        let coming = passed.clone();
+        let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+            // What came up to here came with this request.
+            request.extensions_mut().insert(Passed::of(passed.take()));
             if let Some(client) = lock(&noted).get_mut(&number) {
                 client.has_asked = true;
             }
@@ -241,7 +246,7 @@ impl Connections {
             .header_read_timeout(self.limits.head_deadline)
             .max_buf_size(self.limits.head_bytes_max)
             .max_headers(HEADERS_MAX)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(TokioIo::new(Receiving::new(stream, coming)), service);
         async move {
             let mut connection = std::pin::pin!(connection);
             let ended = ends.wait_for(|ends| *ends);

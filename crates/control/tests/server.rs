@@ -1,8 +1,8 @@
 //! The server as clients meet it: real sockets, requests by hand, and answers held against the document.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use braid_control::model::{
     Array, Clients, Elevators, Found, Job, JobEffect, JobKind, JobRequest, JobState, JobsAnswer,
-    JobsWanted, MemberChanged, MemberEffect, MembersAnswer, MembersWanted, Problem, ProblemRemedy,
-    RemedyRisk, Role, SettingValue, Settings, SettingsAnswer, Slot, SlotState, State, StopPlan,
-    Stopped, VERSION,
+    JobsWanted, MemberChanged, MemberEffect, MemberRequest, MembersAnswer, MembersWanted, Problem,
+    ProblemRemedy, RemedyRisk, Role, SettingValue, Settings, SettingsAnswer, Slot, SlotState,
+    State, StopPlan, Stopped, VERSION,
 };
 use braid_control::{
-    Client, ClientError, Limits, Misuse, Refusal, Served, Server, StopTeller, routes, stopping,
+    Client, ClientError, DESCRIPTORS_MAX, Limits, Misuse, Passed, Refusal, Served, Server,
+    StopTeller, routes, stopping,
 };
 use braid_needs::{Need, skip};
 use serde_json::Value;
@@ -31,6 +32,8 @@ struct Fake {
     stops: AtomicUsize,
     /// How long it takes to say what it is.
     delay: Duration,
+    /// What was in the files that came with requests.
+    read: Mutex<Vec<String>>,
 }
 
 fn refusal(status: StatusCode, title: &str) -> Refusal {
@@ -108,6 +111,7 @@ impl Served for Fake {
             parity_logs: None,
             journal: None,
             clients: Clients::default(),
+            confined: Vec::new(),
             sat_out_ms: 0,
             counters: BTreeMap::new(),
             server: braid_control::model::Server {
@@ -154,8 +158,14 @@ impl Served for Fake {
     fn change_members(
         &self,
         wanted: &MembersWanted,
+        passed: &Passed,
         dry_run: bool,
     ) -> Result<MembersAnswer, Refusal> {
+        for descriptor in passed.take() {
+            let mut text = String::new();
+            std::fs::File::from(descriptor).read_to_string(&mut text).expect("a file");
+            self.read.lock().expect("no panic under it").push(text);
+        }
         let changed = |member: &String| MemberChanged {
             member: member.clone(),
             slot: None,
@@ -371,6 +381,40 @@ fn an_array_of_an_older_server_is_understood() {
     }
     let array: Array = serde_json::from_value(answer).unwrap();
     assert!(array.jobs.is_empty() && !array.jobs_paused);
+}
+
+#[test]
+fn descriptors_come_with_the_request_that_they_are_sent_with() {
+    let place = Place::new();
+    let wanted = |count| MembersWanted {
+        request: MemberRequest::Add,
+        members: vec!["/dev/sde".into()],
+        with: None,
+        destroy: Vec::new(),
+        descriptors: vec![count; usize::from(count > 0)],
+    };
+    let file = |text: &str| {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(text.as_bytes()).and_then(|()| file.rewind()).expect("a file");
+        file
+    };
+    let read = || std::mem::take(&mut *place.fake.read.lock().expect("no panic under it"));
+    let post = |files: &[std::fs::File], count| {
+        let descriptors: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+        place.client().post_passing::<MembersAnswer>("/v1/members", &wanted(count), &descriptors)
+    };
+    post(&[file("a"), file("b")], 2).expect("an answer");
+    assert_eq!(read(), ["a", "b"]);
+    post(&[], 0).expect("an answer");
+    assert_eq!(read(), [""; 0]);
+    let many: Vec<_> = (0..DESCRIPTORS_MAX).map(|number| file(&number.to_string())).collect();
+    post(&many, 128).expect("an answer");
+    assert_eq!(read().len(), DESCRIPTORS_MAX);
+    let too_many: Vec<_> = (0..=DESCRIPTORS_MAX).map(|_| file("x")).collect();
+    assert!(post(&too_many, 129).is_err());
+    // What comes with another request is nobody's.
+    let array = place.client().get::<Array>("/v1/array");
+    assert!(array.is_ok() && read().is_empty());
 }
 
 #[test]

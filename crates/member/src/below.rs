@@ -236,6 +236,20 @@ fn open_layer(layer: &Layer) -> Option<File> {
     Some(file)
 }
 
+/// What is opened beside a device to hold it: what is below it, to be locked; and where that is a loop device, all loop devices, to
+/// be asked what they are over.
+#[must_use]
+pub fn opened_beside(path: &Path) -> Vec<PathBuf> {
+    let kernel = Kernel::running();
+    let key = fs::metadata(path).ok().and_then(|metadata| key_of(&metadata));
+    let Some(IdentityKey::BlockDevice { device }) = key else { return Vec::new() };
+    let layers = layers(device, &kernel);
+    let is_loop = layers.iter().any(|layer| layer.way == Way::Loop);
+    let loops = is_loop.then(|| kernel.loops()).into_iter().flatten();
+    let nodes = loops.map(|one| kernel.node_of(&one.name)).collect::<Vec<_>>();
+    layers.into_iter().map(|layer| layer.path).chain(nodes).collect()
+}
+
 /// Which bytes a path leads to, by each of their names.
 #[derive(Debug, Clone)]
 pub struct Reach(Vec<Place>);

@@ -17,7 +17,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::fs::{SeekFrom, fallocate, fdatasync, seek};
 use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev2, retry_on_intr};
@@ -59,6 +59,8 @@ pub(crate) struct Descriptor {
     shared: OnceLock<Arc<OwnedFd>>,
     /// Past the page cache, for what is aligned.
     direct: OnceLock<Direct>,
+    /// An opening past the page cache that is there already, for when it is wanted.
+    offered: Mutex<Option<File>>,
     identity: Identity,
     size_bytes: u64,
     writable: bool,
@@ -89,6 +91,7 @@ impl Descriptor {
             file,
             shared: OnceLock::new(),
             direct: OnceLock::new(),
+            offered: Mutex::default(),
             identity,
             size_bytes,
             writable: access == Access::ReadWrite,
@@ -100,6 +103,11 @@ impl Descriptor {
             was_cut_short: AtomicBool::new(false),
             _locks: Vec::new(),
         }
+    }
+
+    /// The same, with an opening for when it is to go past the page cache.
+    pub(crate) fn with_offered(self, direct: Option<File>) -> Self {
+        Self { offered: Mutex::new(direct), ..self }
     }
 
     /// The same, which keeps these files locked for as long as it lives.
@@ -368,7 +376,8 @@ impl Descriptor {
     /// Goes past the page cache from now on, wherever offset, length and memory allow it.
     pub(crate) fn go_direct(&self) -> Result<(), DirectError> {
         if self.direct.get().is_none() {
-            let file = direct::reopen(&self.file, self.writable)?;
+            let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let file = offered.map_or_else(|| direct::reopen(&self.file, self.writable), Ok)?;
             let shared = direct::share(&file)?;
             // Another thread was quicker and did the same.
             let _ = self.direct.set(Direct { file, shared });

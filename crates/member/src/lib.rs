@@ -46,14 +46,14 @@ mod zeroing;
 use std::io::{IoSlice, IoSliceMut};
 
 pub use access::Access;
-pub use below::Reach;
+pub use below::{Reach, opened_beside};
 pub use block::BlockMember;
 pub use direct::DirectError;
 pub use error::{FileKind, Holder, MemberError, OpenError, is_shortage};
 pub use file::FileMember;
 pub use identity::{DeviceNumber, Identity, IdentityKey, MemberKind};
 pub use memory::MemoryMember;
-pub use open::{create_file, open};
+pub use open::{adopt, create_file, key_at, open, open_for_another};
 pub use raw::{Deed, Raw};
 pub use sentinel::{Sentinel, Word};
 pub use zeroing::ZeroWay;

@@ -14,6 +14,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -26,6 +27,7 @@ use crate::access::Access;
 use crate::below;
 use crate::block::BlockMember;
 use crate::descriptor::Descriptor;
+use crate::direct;
 use crate::error::{FileKind, Holder, OpenError, is_shortage};
 use crate::file::FileMember;
 use crate::kernel::{Kernel, key_of};
@@ -41,6 +43,62 @@ use crate::{DeviceNumber, Identity, IdentityKey, Member, MemberKind};
 /// Every way in which this is not ours to use; nothing is written in any of them.
 pub fn open(path: &Path, access: Access) -> Result<Box<dyn Member>, OpenError> {
     let kernel = Kernel::running();
+    wrap(path, claim(path, access, &kernel)?, (access, None), &kernel)
+}
+
+/// Opens one for another process, which is given the descriptors and makes a member of them with [`adopt`]: that of the device; that
+/// past the page cache, or the first again where there is none; and those that hold the locks on what is below. Claims and locks are
+/// of the descriptors, and go with them.
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_for_another(path: &Path) -> Result<Vec<OwnedFd>, OpenError> {
+    let (file, below) = claim(path, Access::ReadWrite, &Kernel::running())?;
+    let again = direct::reopen(&file, true).or_else(|_| file.try_clone());
+    let again = again.map_err(|error| path_error(path, "dup", &error))?;
+    Ok([file, again].into_iter().chain(below).map(OwnedFd::from).collect())
+}
+
+/// What another process has opened with [`open_for_another`], as a member for reading and writing. That it is open so, and locked, is
+/// not taken on trust.
+///
+/// # Errors
+/// It is no file and no block device, is not open for both, or somebody else has it locked.
+///
+pub fn adopt(path: &Path, descriptors: Vec<OwnedFd>) -> Result<Box<dyn Member>, OpenError> {
+    let kernel = Kernel::running();
+    let mut files = descriptors.into_iter().map(File::from);
+    let (Some(file), Some(again)) = (files.next(), files.next()) else {
+        return Err(OpenError::Missing { path: path.into() });
+    };
+    let metadata = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
+    let key = key_of(&metadata)
+        .ok_or_else(|| OpenError::NotAMember { path: path.into(), kind: kind_of(&metadata) })?;
+    if again.metadata().ok().and_then(|again| key_of(&again)) != Some(key) {
+        return Err(OpenError::Replaced { path: path.into() });
+    }
+    let flags = |file: &File| {
+        rustix::fs::fcntl_getfl(file).map_err(|errno| path_error(path, "fcntl", &errno.into()))
+    };
+    let is_for_both = |flags: OFlags| flags & OFlags::RWMODE == OFlags::RDWR;
+    let again_flags = flags(&again)?;
+    if !is_for_both(flags(&file)?) || !is_for_both(again_flags) {
+        return Err(OpenError::PermissionDenied { path: path.into() });
+    }
+    // It is the other process's lock, which has looked for those of other kinds.
+    take_lock(path, &file, Sharing::Exclusive, &kernel)?;
+    let direct = again_flags.contains(OFlags::DIRECT).then_some(again);
+    wrap(path, (file, files.collect()), (Access::ReadWrite, direct), &kernel)
+}
+
+/// The identity of what a path leads to, without opening it; none if that is no file and no block device.
+#[must_use]
+pub fn key_at(path: &Path) -> Option<IdentityKey> {
+    key_of(&fs::metadata(path).ok()?)
+}
+
+/// Opens and locks it and what is below.
+fn claim(path: &Path, access: Access, kernel: &Kernel) -> Result<(File, Vec<File>), OpenError> {
     let before = fs::metadata(path).map_err(|error| path_error(path, "stat", &error))?;
     let key = key_of(&before)
         .ok_or_else(|| OpenError::NotAMember { path: path.into(), kind: kind_of(&before) })?;
@@ -48,23 +106,23 @@ pub fn open(path: &Path, access: Access) -> Result<Box<dyn Member>, OpenError> {
         refuse(path, kernel.holder_of(key))?;
     }
     let claim = if access == Access::ReadWrite { Claim::Alone } else { Claim::None };
-    let file = open_file(path, (access, claim), key, &kernel)?;
+    let file = open_file(path, (access, claim), key, kernel)?;
     let after = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
     if key_of(&after) != Some(key) {
         return Err(OpenError::Replaced { path: path.into() });
     }
-    lock_out(path, &file, access, &kernel)?;
+    lock_out(path, &file, access, kernel)?;
     let below = match key {
         IdentityKey::BlockDevice { device } if access != Access::Examine => {
-            below::hold(path, device, access, &kernel)?
+            below::hold(path, device, access, kernel)?
         }
         _ => Vec::new(),
     };
     if access == Access::ReadOnly {
         // A writer of a partition of it has no lock on it that a reader would meet; the kernel knows of it.
-        drop(open_file(path, (access, Claim::Alone), key, &kernel)?);
+        drop(open_file(path, (access, Claim::Alone), key, kernel)?);
     }
-    wrap(path, (file, below), access, &kernel)
+    Ok((file, below))
 }
 
 /// Makes a new sparse file of `size_bytes` (rounded down to whole sectors) and opens it for reading
@@ -83,8 +141,9 @@ pub fn create_file(path: &Path, size_bytes: u64) -> Result<Box<dyn Member>, Open
         .mode(0o600)
         .open(path)
         .map_err(|error| path_error(path, "open", &error))?;
-    let made = fill_new_file(path, &file, size_bytes)
-        .and_then(|()| wrap(path, (file, Vec::new()), Access::ReadWrite, &Kernel::running()));
+    let made = fill_new_file(path, &file, size_bytes).and_then(|()| {
+        wrap(path, (file, Vec::new()), (Access::ReadWrite, None), &Kernel::running())
+    });
     if made.is_err() {
         // The error that is being reported matters more than one of tidying up after it.
         let _ = fs::remove_file(path);
@@ -164,14 +223,7 @@ fn lock_out(path: &Path, file: &File, access: Access, kernel: &Kernel) -> Result
         Access::ReadWrite => Sharing::Exclusive,
     };
     let metadata = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
-    let taken = lock::take_patiently(file, sharing, kernel);
-    let taken = taken.map_err(|errno| match errno.raw_os_error() {
-        errno if is_shortage(errno) => {
-            OpenError::System { path: path.into(), call: "flock", errno }
-        }
-        errno => OpenError::Unlockable { path: path.into(), errno },
-    });
-    refuse(path, taken?)?;
+    take_lock(path, file, sharing, kernel)?;
     // QEMU's locks are of a kind that `flock` does not meet. Only a regular file's locks say that
     // its contents are in use; and readers may share.
     let is_alone = access == Access::ReadWrite && metadata.is_file();
@@ -179,16 +231,27 @@ fn lock_out(path: &Path, file: &File, access: Access, kernel: &Kernel) -> Result
     refuse(path, is_alone.then(foreign).flatten())
 }
 
+fn take_lock(path: &Path, file: &File, sharing: Sharing, kernel: &Kernel) -> Result<(), OpenError> {
+    let taken = lock::take_patiently(file, sharing, kernel);
+    let taken = taken.map_err(|errno| match errno.raw_os_error() {
+        errno if is_shortage(errno) => {
+            OpenError::System { path: path.into(), call: "flock", errno }
+        }
+        errno => OpenError::Unlockable { path: path.into(), errno },
+    });
+    refuse(path, taken?)
+}
+
 /// A member of an open file and the locks on what is below it.
 fn wrap(
     path: &Path,
     (file, below): (File, Vec<File>),
-    access: Access,
+    (access, direct): (Access, Option<File>),
     kernel: &Kernel,
 ) -> Result<Box<dyn Member>, OpenError> {
     let metadata = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
     if metadata.is_file() {
-        return wrap_file(path, file, access, kernel);
+        return wrap_file(path, file, (access, direct), kernel);
     }
     let mut end = &file;
     let size_bytes =
@@ -215,14 +278,15 @@ fn wrap(
         inode: None,
         key: IdentityKey::BlockDevice { device },
     };
-    let descriptor = Descriptor::new(file, identity, size_bytes, access).with_locks(below);
+    let descriptor = Descriptor::new(file, identity, size_bytes, access);
+    let descriptor = descriptor.with_locks(below).with_offered(direct);
     Ok(Box::new(BlockMember::new(descriptor, queue.zeroes_fast)))
 }
 
 fn wrap_file(
     path: &Path,
     file: File,
-    access: Access,
+    (access, direct): (Access, Option<File>),
     kernel: &Kernel,
 ) -> Result<Box<dyn Member>, OpenError> {
     let metadata = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
@@ -244,7 +308,7 @@ fn wrap_file(
         inode: Some(metadata.ino()),
         key: IdentityKey::File { device, inode: metadata.ino() },
     };
-    let descriptor = Descriptor::new(file, identity, size_bytes, access);
+    let descriptor = Descriptor::new(file, identity, size_bytes, access).with_offered(direct);
     Ok(Box::new(FileMember::new(descriptor, is_one_of(&PUNCHING_FILE_SYSTEMS))))
 }
 

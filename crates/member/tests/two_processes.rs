@@ -3,10 +3,11 @@
 //! The second process is this test program itself, started again to run only [`hold`].
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use braid_member::{Access, Holder, OpenError, create_file, open};
+use braid_member::{Access, Holder, OpenError, adopt, create_file, open, open_for_another};
 
 const PATH_VARIABLE: &str = "BRAID_TEST_HOLD_PATH";
 const ACCESS_VARIABLE: &str = "BRAID_TEST_HOLD_ACCESS";
@@ -80,4 +81,35 @@ fn a_reader_elsewhere_keeps_writers_out_and_readers_not() {
     let status = child.wait().expect("wait");
     assert!(status.success());
     assert!(matches!(refusals, [Some(OpenError::Busy { .. }), None]), "{refusals:?}");
+}
+
+#[test]
+fn what_another_process_hands_over_keeps_its_lock() {
+    let folder = tempfile::tempdir().expect("tempdir");
+    let path = folder.path().join("member");
+    drop(create_file(&path, 1 << 20).expect("create_file"));
+    let handed = open_for_another(&path).expect("it is free");
+    assert!(matches!(open(&path, Access::ReadWrite), Err(OpenError::Busy { .. })));
+    let member = adopt(&path, handed).expect("it was opened for that");
+    member.write_at(&[7; 512], 4096, true).expect("it is open for writing");
+    assert!(matches!(open(&path, Access::ReadWrite), Err(OpenError::Busy { .. })));
+    drop(member);
+    drop(open(&path, Access::ReadWrite).expect("nobody has it any more"));
+    // What is not open for both, is of two files, or is none, is no member.
+    let file =
+        |options: &mut std::fs::OpenOptions| OwnedFd::from(options.open(&path).expect("a file"));
+    let reading = || file(std::fs::OpenOptions::new().read(true));
+    let both = || file(std::fs::OpenOptions::new().read(true).write(true));
+    let other = || OwnedFd::from(tempfile::tempfile().expect("a file"));
+    let null = || OwnedFd::from(std::fs::File::open("/dev/null").expect("a device"));
+    for handed in [
+        vec![reading(), both()],
+        vec![both(), reading()],
+        vec![both(), other()],
+        vec![null(), null()],
+        vec![both()],
+    ] {
+        assert!(adopt(&path, handed).is_err());
+    }
+    assert!(adopt(&path, vec![both(), both()]).is_ok());
 }

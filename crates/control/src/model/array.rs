@@ -91,6 +91,9 @@ pub struct Array {
     pub sat_out_ms: u64,
     /// What the array has done since it was started, by name. The names are those of this version of braid.
     pub counters: BTreeMap<String, u64>,
+    /// What its process has closed off for itself: files, system-calls, capabilities.
+    #[serde(default)]
+    pub confined: Vec<String>,
     /// The process that serves it.
     pub server: Server,
 }

@@ -37,6 +37,11 @@ pub struct MembersWanted {
     /// What is on devices that are added and may be destroyed, by name; each thing once.
     #[serde(default)]
     pub destroy: Vec<String>,
+    /// How many descriptors come with the request for each device of `members`, and then for `with`: none; or one of the device, opened and
+    /// locked as the server would have it, and behind it one for each lock on what is below it. Of no use but to a server that says
+    /// that files are closed off.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub descriptors: Vec<u16>,
 }
 
 /// What comes of a member.
