@@ -5,6 +5,7 @@ mod output;
 
 mod bitmap_file;
 mod cmd;
+mod config;
 mod contents;
 mod error;
 mod known;
@@ -33,6 +34,8 @@ use error::{CliError, Exit, Risk};
 const MDADM_HABITS: [&str; 6] = ["start", "assemble", "detail", "replace", "grow", "monitor"];
 
 fn main() -> ExitCode {
+    // A shell asks what could stand where its user is; it is answered, and that is all.
+    clap_complete::CompleteEnv::with_factory(cmd::completing::command).complete();
     signals::survive_long_writes();
     let umask = private::umask();
     let json = std::env::args_os().any(|argument| argument == "--json");

@@ -16,7 +16,7 @@ pub(crate) struct Args {
 }
 
 /// What `mdadm` calls it, and what it is here.
-const MDADM: [(&str, &str); 19] = [
+const MDADM: [(&str, &str); 20] = [
     ("mdadm --create /dev/md/NAME -l5 -n3 A B C", "braid create NAME --level 5 A B C"),
     ("... --chunk=512 --layout=ls missing", "... --chunk 512K --layout left-symmetric missing"),
     ("... --assume-clean", "... --assume-clean"),
@@ -28,6 +28,7 @@ const MDADM: [(&str, &str); 19] = [
         "connect what is missing; or braid serve --accept-risk COUNT A B C",
     ),
     ("mdadm --examine A", "braid examine A"),
+    ("mdadm --examine --scan", "braid scan; then braid serve --name NAME"),
     ("mdadm --stop /dev/md/NAME", "braid stop NAME"),
     ("mdadm --detail /dev/md/NAME, /proc/mdstat", "braid status NAME, braid status"),
     ("mdadm --detail --test /dev/md/NAME", "braid status NAME --exit-code"),

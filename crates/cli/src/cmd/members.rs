@@ -3,6 +3,9 @@
 //! The server looks at devices, decides and acts; a path is made absolute here, for it may stand in another folder. All return
 //! at once: what is rebuilt is waited for by `braid wait`.
 
+mod handing;
+
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use braid_control::model::{
@@ -111,7 +114,7 @@ fn join(args: &JoinArgs, request: MemberRequest, globals: &Globals) -> Result<Ex
     let running = running::find(&args.array)?;
     let members = args.devices.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?;
     let destroy = args.destroy.clone();
-    let wanted = MembersWanted { request, members, with: None, destroy };
+    let wanted = MembersWanted { request, members, with: None, destroy, descriptors: Vec::new() };
     let answer = ask(&running, &wanted, args.dry_run)?;
     tell(&answer, globals, || joined(&answer, &running.word(&[])));
     Ok(Exit::Done)
@@ -136,7 +139,8 @@ pub(crate) fn remove(args: &RemoveArgs, globals: &Globals) -> Result<Exit, CliEr
 }
 
 fn of_one(request: MemberRequest, members: Vec<String>) -> MembersWanted {
-    MembersWanted { request, members, with: None, destroy: Vec::new() }
+    let (destroy, descriptors) = (Vec::new(), Vec::new());
+    MembersWanted { request, members, with: None, destroy, descriptors }
 }
 
 pub(crate) fn replace(args: &ReplaceArgs, globals: &Globals) -> Result<Exit, CliError> {
@@ -158,8 +162,18 @@ fn ask(
     dry_run: bool,
 ) -> Result<MembersAnswer, CliError> {
     let target = if dry_run { "/v1/members?dry_run=true" } else { "/v1/members" };
-    let answer = running.client().post_with::<MembersAnswer>(target, wanted);
-    answer.map_err(|error| unanswered(&running.control, &error))
+    // A server that has closed off files for itself is handed what it may not open.
+    let opens = running.array.confined.iter().any(|closed| closed == "files");
+    let handed = if opens { handing::over(wanted) } else { handing::Handed::default() };
+    let wanted = MembersWanted { descriptors: handed.counts.clone(), ..wanted.clone() };
+    let descriptors: Vec<_> = handed.descriptors.iter().map(AsFd::as_fd).collect();
+    let answer = running.client().post_passing::<MembersAnswer>(target, &wanted, &descriptors);
+    let answer = answer.map_err(|error| unanswered(&running.control, &error));
+    // Why it was not handed over says more than that it was not.
+    answer.map_err(|error| match handed.why {
+        Some(why) if error.code() == Code::FilesClosed => why,
+        _ => error,
+    })
 }
 
 /// A path as it is sent.

@@ -1,6 +1,7 @@
 //! The verbs, one file each, and what all of them are given.
 
 mod check;
+pub(crate) mod completing;
 mod create;
 mod demo;
 mod elevators;
@@ -9,10 +10,13 @@ mod examine;
 mod get;
 mod help;
 mod history;
+mod hook;
 mod jobs;
 mod list;
+mod manual;
 mod members;
 mod replay;
+mod scan;
 pub(crate) mod serve;
 mod set;
 mod status;
@@ -65,6 +69,8 @@ pub(crate) enum Command {
     Examine(examine::Args),
     /// Say how arrays that are being served are, what is wrong with them, and what to do.
     Status(status::Args),
+    /// Look which arrays there are on devices, and print (or write) a file for each by which `braid serve --name` serves it.
+    Scan(scan::Args),
     /// List the arrays that are being served.
     List(list::Args),
     /// Show the settings of an array that is being served.
@@ -110,6 +116,12 @@ pub(crate) enum Command {
     Replay(replay::Args),
     /// Show the main job on temporary files, in under a minute.
     Demo(demo::Args),
+    /// Deliver events for a server that is confined.
+    #[command(hide = true)]
+    Hook(Box<hook::Args>),
+    /// Write manual pages into a folder.
+    #[command(hide = true)]
+    Manual(manual::Args),
     /// Explain an error code (`braid help B031`), a verb, `exit` or `mdadm`.
     Help(help::Args),
 }
@@ -165,6 +177,7 @@ pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError>
         Command::Serve(args) => serve::run(*args, globals),
         Command::Examine(args) => examine::run(args, globals),
         Command::Status(args) => status::run(&args, globals),
+        Command::Scan(args) => scan::run(&args, globals),
         Command::List(args) => list::run(args, globals),
         Command::Get(args) => get::run(&args, globals),
         Command::Set(args) => set::run(&args, globals),
@@ -186,6 +199,8 @@ pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError>
         Command::Undo(args) => undo::run(&args, globals),
         Command::Replay(args) => replay::run(&args, globals),
         Command::Demo(args) => demo::run(&args, globals),
+        Command::Hook(args) => hook::run(&args, globals),
+        Command::Manual(args) => manual::run(&args, globals),
         Command::Help(args) => help::run(&args, globals),
     }
 }

@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 82] = [
+pub(crate) const CATALOGUE: [Entry; 86] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -723,5 +723,41 @@ pub(crate) const CATALOGUE: [Entry; 82] = [
                       server's certificate, and those between it and the authority), server-key.pem (its key, which \
                       not everybody may read), ca-cert.pem (who signs clients' certificates), and ca-crl.pem (what was \
                       called back) if there is one. docs/clients.md has the five commands of certtool that make them.",
+    },
+    // Files that say how arrays are served.
+    Entry {
+        code: Code::ConfigMissing,
+        title: "nothing says how the array is served",
+        exit: Exit::NoSuchArray,
+        explanation: "`braid serve --name NAME`, and so the unit braid@NAME.service, goes by the file NAME.toml in /etc/braid \
+                      (or the folder of --config-dir or $BRAID_CONFIG_DIR). It is not there, or cannot be read. `braid scan` \
+                      prints a file for each array that it finds, and `braid scan --write` writes those that are missing.",
+    },
+    Entry {
+        code: Code::ConfigUnfit,
+        title: "the file that says how the array is served cannot be used",
+        exit: Exit::Usage,
+        explanation: "The file is TOML. At its top stand `array`, `members`, `devices` and `wait-seconds`; below [doors] and \
+                      [policy] each key is a long option of `braid serve`, with the value that it takes there. What is not \
+                      known is refused rather than left out, because a word with a slip in it would be missed. Nothing was \
+                      started.",
+    },
+    // Servers that are confined.
+    Entry {
+        code: Code::NotConfined,
+        title: "the server cannot be confined",
+        exit: Exit::Refused,
+        explanation: "With --confine the server gives up files other than the members (landlock), system calls that serving does \
+                      not make (seccomp), and capabilities. `full` asks for all of it, which some options (--run, --fuse, \
+                      --spare-group), members of other users and kernels without landlock do not allow; `auto` takes what there \
+                      is and tells what that is. Nothing was started.",
+    },
+    Entry {
+        code: Code::FilesClosed,
+        title: "the server opens no files by itself",
+        exit: Exit::Refused,
+        explanation: "It was started with --confine, and can open nothing but the members that it began with. Devices that are \
+                      added are opened by `braid add`, `spare` and `replace`, and handed over. What was asked for names a file that \
+                      the server would have to open: start it with that file, or with --confine off. Nothing was changed.",
     },
 ];

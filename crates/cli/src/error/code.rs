@@ -173,6 +173,14 @@ pub(crate) enum Code {
     NoFuse = 93,
     /// There are no certificates for TLS, or they cannot be used.
     Certificates = 94,
+    /// Nothing says how the array is served.
+    ConfigMissing = 95,
+    /// The file that says how the array is served cannot be used.
+    ConfigUnfit = 96,
+    /// The server cannot be confined.
+    NotConfined = 97,
+    /// The server opens no files by itself.
+    FilesClosed = 98,
 }
 
 impl fmt::Display for Code {

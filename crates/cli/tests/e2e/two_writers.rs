@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::kit::{Array, Need, RAID_1, RAID_5, Refusal, needs, run, skip};
 
 /// Loop devices over files. They are detached when this is dropped.
-struct Loops(Vec<PathBuf>);
+pub(crate) struct Loops(pub(crate) Vec<PathBuf>);
 
 impl Loops {
-    fn over(files: &[PathBuf]) -> Option<Self> {
+    pub(crate) fn over(files: &[PathBuf]) -> Option<Self> {
         let mut loops = Self(Vec::new());
         for file in files {
             let ran = run("losetup", ["--find".as_ref(), "--show".as_ref(), file.as_os_str()]);

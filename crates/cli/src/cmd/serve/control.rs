@@ -21,11 +21,14 @@ use braid_control::model::{
     Array, Checked, Elevators, JobRequest, JobsAnswer, MembersAnswer, MembersWanted, Settings,
     SettingsAnswer, Status, StopPlan, Stopped, Top, VERSION,
 };
-use braid_control::{Limits, Misuse, Refusal, Served, Server, StopTeller, routes, stopping};
+use braid_control::{
+    Limits, Misuse, Passed, Refusal, Served, Server, StopTeller, routes, stopping,
+};
 use braid_frontend_nbd::{BindError, Endpoint, Listener};
 use braid_telling::metrics::Source;
 use braid_telling::{Voice, with_telling};
 
+use super::spare_group::SpareGroup;
 use super::wait::Stopper;
 use super::{clients as limits, scheduling};
 use crate::error::code::Code;
@@ -188,6 +191,13 @@ impl Answers {
         })
     }
 
+    fn files_closed(&self) -> Refusal {
+        let what = format!("the server of {} opens no files by itself", self.facts.name);
+        let error = CliError::new(Code::FilesClosed, what).about(&self.facts.name);
+        let error = error.because("it was started with --confine; nothing was changed");
+        refusal(409, &error.remedy(Risk::Look, "Read about it", "braid help B098"))
+    }
+
     fn not_set(&self, refused: setting::Refused) -> Refusal {
         match refused {
             setting::Refused::ByArray(error) => refusal(members::status(&error), &error),
@@ -236,6 +246,15 @@ impl Served for Answers {
         let running = self.running()?;
         let _alone = self.setting.lock().unwrap_or_else(PoisonError::into_inner);
         let from = setting::all(&running);
+        let is_wish = |key: &str, none: &str| {
+            let text = wanted.get(key).map(ToString::to_string);
+            text.filter(|text| text != none && wanted.get(key) != from.get(key)).is_some()
+        };
+        let opens = is_wish(consistency::FILE, consistency::NO_FILE)
+            || is_wish(SpareGroup::KEY, SpareGroup::NONE);
+        if running.membership.opens_nothing && opens {
+            return Err(self.files_closed());
+        }
         let (name, word) = (&*self.facts.name, self.facts.word());
         let named = consistency::Named { name, word };
         let set = setting::Wanted::check(&running, &named, wanted);
@@ -276,10 +295,11 @@ impl Served for Answers {
     fn change_members(
         &self,
         wanted: &MembersWanted,
+        passed: &Passed,
         dry_run: bool,
     ) -> Result<MembersAnswer, Refusal> {
         let running = self.running()?;
-        let changed = members::change(&running, &self.facts, wanted, dry_run);
+        let changed = members::change(&running, &self.facts, (wanted, passed), dry_run);
         changed.map_err(|(status, error)| refusal(status, &error))
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Membership {
     pub(super) direct: Direct,
     /// Where the first and last bytes of devices are saved.
     pub(super) state_dir: PathBuf,
+    /// Files are closed off: what is added comes open.
+    pub(super) opens_nothing: bool,
     /// One person at a time.
     changing: Mutex<()>,
     /// The control socket; beside it may lie the command that serves the array again.
@@ -59,7 +61,7 @@ impl Membership {
     pub(super) fn start(
         (reporter, health): (&Arc<Reporter>, &Arc<Health>),
         telling: MemberTelling,
-        (direct, state_dir): (Direct, PathBuf),
+        (direct, state_dir, opens_nothing): (Direct, PathBuf, bool),
     ) -> std::io::Result<Self> {
         let (lines, said) = channel::<Line>();
         let saying = Arc::clone(reporter);
@@ -75,6 +77,7 @@ impl Membership {
             lines,
             direct,
             state_dir,
+            opens_nothing,
             changing: Mutex::default(),
             control: Mutex::default(),
         })

@@ -1,8 +1,10 @@
 //! `braid serve`: assemble an array, serve it over NBD and as a file, stop cleanly.
 
+mod apart;
 pub(crate) mod assemble;
 mod cache;
 mod clients;
+mod confine;
 mod control;
 mod described;
 mod descriptors;
@@ -15,6 +17,7 @@ mod jobs;
 mod lost;
 mod membership;
 mod metrics;
+pub(crate) mod named;
 mod place;
 mod report;
 mod scheduling;
@@ -23,7 +26,7 @@ mod several;
 mod sit_out;
 mod spare_group;
 mod stop;
-mod telling;
+pub(crate) mod telling;
 mod tls;
 mod wait;
 
@@ -166,8 +169,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stop_patience: u64,
+    #[command(flatten)]
+    confine: confine::ConfineArgs,
+    #[command(flatten)]
+    named: named::NamedArgs,
     /// The members, in any order; others are recognised and left alone.
-    #[arg(required = true, value_name = "MEMBER")]
+    #[arg(required_unless_present = "name", value_name = "MEMBER")]
     members: Vec<PathBuf>,
 }
 
@@ -187,13 +194,23 @@ struct Shared {
 }
 
 pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
+    let args = named::resolved(args, globals)?;
+    let addresses = args.uris.iter().map(|uri| address(uri)).collect::<Result<Vec<_>, _>>()?;
+    let ways = match args.confine.is_wanted() {
+        true => args.telling.ways_apart(globals)?,
+        false => args.telling.ways(globals)?,
+    };
+    let confining = confine::begin(&args, &addresses, globals)?;
     let _log = Log::start(&args.log)?;
     args.metrics.check()?;
-    if let Some(groups) = several::groups(&args)? {
-        return several::run(&args, groups, globals);
+    // A confined server looks at the members of one array, and at nothing before it is confined.
+    if !args.confine.is_wanted()
+        && let Some(groups) = several::groups(&args)?
+    {
+        return several::run(&args, groups, (&confining, globals));
     }
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
-    one(&args, &args.members, (&watch, globals), None)
+    one(&args, &args.members, (&watch, globals), (ways, &confining), None)
 }
 
 /// Serves the array of these members, by a server of its own or one that is shared.
@@ -201,9 +218,9 @@ fn one(
     args: &Args,
     members: &[PathBuf],
     (watch, globals): (&Watch, &Globals),
+    (ways, confining): (Ways, &confine::Begun),
     shared: Option<Shared>,
 ) -> Result<Exit, CliError> {
-    let ways = args.telling.ways(globals)?;
     let Inherited { nbd: inherited, control: passed_on } = match &shared {
         None => service::inherited()?,
         Some(_) => Inherited::default(),
@@ -302,7 +319,9 @@ fn one(
     facts.uris.clone_from(&uris);
     facts.file = door.as_ref().map(|door| door.path().display().to_string());
     let file = facts.file.clone();
-    let membership = hearing.membership(&telling, (options.direct, &globals.state_dir))?;
+    let kept = (options.direct, &*globals.state_dir, confining.opens_nothing());
+    let membership = hearing.membership(&telling, kept)?;
+    facts.confined = confining.words();
     if let Some(place) = &place {
         membership.set_control(place.path().to_path_buf());
     }
@@ -324,9 +343,12 @@ fn one(
     let taker = Arc::clone(&answers);
     let looking = group.start(move |group| taker.take_spare(group));
     let looking = looking.map_err(|error| system("spares cannot be looked for", &error))?;
+    confining.finish().inspect_err(|_| {
+        volume.stop();
+    })?;
     let places = (&uris[..], file.as_deref());
     reporter.serving(&volume, places, control.as_ref().map(Control::path));
-    tracing::info!(target: "braid::serve", array = name, uris = ?uris, "serving");
+    tracing::info!(target: "braid::serve", array = name, uris = ?uris, confined = confining.line(), "serving");
     let is_alone = shared.is_none();
     let tell = || service::ready(&[Arc::clone(&volume)], workers.as_ref(), (&reporter, &uris));
     let watchdog = if is_alone { tell() } else { None };
@@ -372,10 +394,10 @@ impl Hearing {
     fn membership(
         &self,
         telling: &Telling,
-        (direct, state_dir): (braid_runtime::Direct, &Path),
+        (direct, state_dir, opens_nothing): (braid_runtime::Direct, &Path, bool),
     ) -> Result<Arc<Membership>, CliError> {
         let heard = (&self.reporter, &self.health);
-        let kept = (direct, state_dir.to_path_buf());
+        let kept = (direct, state_dir.to_path_buf(), opens_nothing);
         let started = Membership::start(heard, telling.of_members(), kept);
         started.map(Arc::new).map_err(|error| system("members cannot be told of", &error))
     }

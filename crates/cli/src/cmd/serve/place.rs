@@ -69,7 +69,7 @@ pub(super) fn own_endpoint(
 }
 
 /// The folder for sockets that no place was named for; made if it is not there.
-fn own_folder() -> Result<PathBuf, CliError> {
+pub(super) fn own_folder() -> Result<PathBuf, CliError> {
     let folder = running::folder();
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.map_err(|error| folder_error(&folder, &error.to_string()))?;

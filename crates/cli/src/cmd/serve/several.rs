@@ -32,7 +32,7 @@ use braid_telling::sockets::Inherited;
 use super::place::address;
 use super::report::served_name;
 use super::wait::Watch;
-use super::{Args, Shared, memory_for, one, service};
+use super::{Args, Shared, confine, memory_for, one, service};
 use crate::cmd::Globals;
 use crate::error::code::Code;
 use crate::error::system::system;
@@ -131,7 +131,11 @@ fn check(args: &Args, inherited: &Inherited) -> Result<(), CliError> {
 }
 
 /// Serves all of them until the last has been stopped.
-pub(super) fn run(args: &Args, groups: Vec<Group>, globals: &Globals) -> Result<Exit, CliError> {
+pub(super) fn run(
+    args: &Args,
+    groups: Vec<Group>,
+    (confining, globals): (&confine::Begun, &Globals),
+) -> Result<Exit, CliError> {
     let inherited = service::inherited()?;
     check(args, &inherited)?;
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
@@ -147,7 +151,10 @@ pub(super) fn run(args: &Args, groups: Vec<Group>, globals: &Globals) -> Result<
             let (place, socket_name) = ((Arc::clone(together), index), socket_name.clone());
             let body = move || {
                 let shared = Shared { settings, place, socket_name };
-                let outcome = one(args, &group.members, (&watch, globals), Some(shared));
+                let place = (&watch, globals);
+                let outcome = args.telling.ways(globals).and_then(|ways| {
+                    one(args, &group.members, place, (ways, confining), Some(shared))
+                });
                 together.leave(index);
                 let is_last = alive.fetch_sub(1, Ordering::AcqRel) == 1;
                 if let Err(error) = &outcome

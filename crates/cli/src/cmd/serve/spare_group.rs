@@ -54,7 +54,7 @@ impl SpareGroup {
     pub(super) const KEY: &str = "spare-group";
 
     /// The word for none.
-    const NONE: &str = "off";
+    pub(super) const NONE: &str = "off";
 
     /// Of an array that is about to be served; a name that was checked.
     pub(super) fn new(name: Option<&str>) -> Self {

@@ -2,6 +2,7 @@
 //!
 //! What happens before the array has started is held until that is told, so that the history begins with the start.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use braid_telling::{
 };
 use serde_json::json;
 
+use super::apart;
 use super::assemble::Ready;
 use super::health::absolute;
 use super::report::Reporter;
@@ -55,7 +57,7 @@ pub(crate) struct TellingArgs {
 
 impl TellingArgs {
     /// The ways out that were asked for.
-    pub(super) fn ways(&self, globals: &Globals) -> Result<Ways, CliError> {
+    pub(crate) fn ways(&self, globals: &Globals) -> Result<Ways, CliError> {
         let mut ways: Ways = Vec::new();
         if let Some(command) = &self.on_event {
             let script = format!("umask {:04o}; {command}", globals.umask.bits());
@@ -89,10 +91,41 @@ impl TellingArgs {
         }
         Ok(ways)
     }
+
+    /// The same, each in a process of its own: for a server that may run no program and connect to nobody.
+    pub(super) fn ways_apart(&self, globals: &Globals) -> Result<Ways, CliError> {
+        let mut ways = Ways::new();
+        for (like, backoff) in self.ways(globals)? {
+            let options = self.options_of(like.name());
+            ways.push((apart::apart(like, options, globals)?, backoff));
+        }
+        Ok(ways)
+    }
+
+    /// The options that ask for one way, and for no other.
+    fn options_of(&self, name: &str) -> Vec<OsString> {
+        let option = |key: &str, value: &OsStr| {
+            let mut word = OsString::from(format!("--{key}="));
+            word.push(value);
+            word
+        };
+        let text = |key: &str, value: &Option<String>| {
+            option(key, OsStr::new(value.as_deref().unwrap_or_default()))
+        };
+        match name {
+            "command" => vec![
+                text("on-event", &self.on_event),
+                option("on-event-timeout", OsStr::new(&self.on_event_timeout.to_string())),
+            ],
+            "webhook" => vec![text("webhook", &self.webhook)],
+            "mail" => vec![text("mail", &self.mail), option("sendmail", self.sendmail.as_os_str())],
+            other => unreachable!("there is no hook called {other}"),
+        }
+    }
 }
 
 /// Where events go.
-pub(super) type Ways = Vec<(Box<dyn Deliver>, Backoff)>;
+pub(crate) type Ways = Vec<(Box<dyn Deliver>, Backoff)>;
 
 /// Telling, for as long as the array is served.
 pub(super) struct Telling {

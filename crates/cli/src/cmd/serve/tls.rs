@@ -36,6 +36,11 @@ pub(crate) struct TlsArgs {
 }
 
 impl TlsArgs {
+    /// The folder that is named.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
     /// Takes what the addresses need, if any of them is by TLS.
     pub(super) fn load(&self, addresses: &[Address]) -> Result<Option<Tls>, CliError> {
         let Some(address) = addresses.iter().find(|address| address.is_tls) else {

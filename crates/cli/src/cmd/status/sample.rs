@@ -67,6 +67,7 @@ pub(crate) fn tank(states: &[SlotState]) -> Array {
         clients: Clients::default(),
         sat_out_ms: 0,
         counters: BTreeMap::new(),
+        confined: Vec::new(),
         server: Server {
             pid: 7,
             version: "0".into(),

@@ -52,6 +52,10 @@ impl Served {
         let socket = array.path("nbd.sock");
         let uri = format!("nbd+unix:///?socket={}", socket.display());
         let mut words = vec!["serve", "--nbd", &uri];
+        // All of them under confinement, for whoever asks for that: what it costs is seen.
+        if std::env::var_os("BRAID_E2E_CONFINE").is_some() && !options.contains(&"--confine") {
+            words.extend(["--confine", "auto"]);
+        }
         words.extend(options);
         let script = format!("{setup}; exec \"$@\"");
         let mut child = Command::new("/bin/sh")

@@ -39,6 +39,8 @@ pub(crate) struct Facts {
     pub(crate) file: Option<String>,
     /// Where it is asked; the same.
     pub(crate) control: String,
+    /// What its process has closed off; the same.
+    pub(crate) confined: Vec<String>,
 }
 
 /// What jobs look at.
@@ -95,6 +97,7 @@ impl Facts {
             uris: Vec::new(),
             file: None,
             control: String::new(),
+            confined: Vec::new(),
         }
     }
 
@@ -175,6 +178,7 @@ impl Facts {
             clients: limits::state(tuner),
             sat_out_ms: volume.sat_out_ms(),
             counters: counters.collect::<BTreeMap<_, _>>(),
+            confined: self.confined.clone(),
             server: Server {
                 pid: std::process::id(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -11,19 +11,22 @@
 //! - with `dry_run`, or refused, not one byte of a device changes `[check: what_members_cannot_do_is_refused_and_changes_nothing]`.
 
 mod joining;
+mod opened;
 mod refusals;
 
+use opened::Opened;
 pub(super) use refusals::status;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use braid_assembly::Tolerance;
+use braid_control::Passed;
 use braid_control::model::{
     MemberChanged, MemberEffect, MemberRequest, MembersAnswer, MembersWanted, VERSION,
 };
 use braid_geometry::Slot;
-use braid_member::{Access, IdentityKey};
+use braid_member::IdentityKey;
 use braid_ondisk::Role;
 use braid_runtime::{ArrayView, MemberId, MemberLook, MemberRefusal, RemoveError, Volume};
 
@@ -76,6 +79,8 @@ struct Asked<'a> {
     members: Vec<Seated>,
     /// The array that a device comes from whose spare it was.
     moved_from: Option<&'a str>,
+    /// Devices that came open.
+    opened: Opened,
 }
 
 impl<'a> Asked<'a> {
@@ -111,14 +116,14 @@ impl<'a> Asked<'a> {
             ground: array::ground(volume),
             members: looks.into_iter().map(seated).collect(),
             moved_from: None,
+            opened: Opened::default(),
         }
     }
 
     /// The member that is meant by a slot's number or a path; of several by one path the one that this is asked of first.
     fn find(&self, word: &str, order: [Standing; 5]) -> Result<&Seated, CliError> {
         let number = word.parse::<u16>().ok().filter(|_| !word.starts_with('+'));
-        let key = || braid_member::open(Path::new(word), Access::Examine).ok();
-        let key = if number.is_none() { key().map(|device| device.identity().key) } else { None };
+        let key = if number.is_none() { braid_member::key_at(Path::new(word)) } else { None };
         let is_meant = |one: &Seated| match number {
             Some(number) => one.slot == Some(number),
             None => one.label == word || is_key(one, key),
@@ -185,11 +190,13 @@ struct Outcome {
 pub(super) fn change(
     running: &Running,
     facts: &Facts,
-    wanted: &MembersWanted,
+    (wanted, passed): (&MembersWanted, &Passed),
     dry_run: bool,
 ) -> Result<MembersAnswer, (u16, CliError)> {
     let _one = running.membership.alone();
-    let asked = Asked::new(running, facts);
+    let opened = Opened::of(wanted, passed, running.membership.opens_nothing);
+    let opened = opened.map_err(|error| (refusals::status(&error), error))?;
+    let asked = Asked { opened, ..Asked::new(running, facts) };
     let outcome = asked.may_be_changed().and_then(|()| match wanted.request {
         MemberRequest::Add | MemberRequest::Spare => joining::add(&asked, wanted, dry_run),
         MemberRequest::Journal => joining::add_journal(&asked, wanted, dry_run),
@@ -323,10 +330,7 @@ fn replace(
     let slot = slot.map_err(|refusal| refusals::not_replaced(asked, (member, wanted), refusal))?;
     let is_meant = |one: &&Seated| match &wanted.with {
         None => true,
-        Some(with) => {
-            let key = braid_member::open(Path::new(with), Access::Examine).ok();
-            one.label == *with || is_key(one, key.map(|device| device.identity().key))
-        }
+        Some(with) => one.label == *with || is_key(one, braid_member::key_at(Path::new(with))),
     };
     let mut waiting = asked.members.iter().filter(|one| one.standing == Standing::Waiting);
     let Some(spare) = waiting.find(is_meant) else {

@@ -119,6 +119,7 @@ impl Answers {
             members: vec![(*path).to_owned()],
             with: None,
             destroy: destroy.iter().map(|name| (*name).to_owned()).collect(),
+            descriptors: Vec::new(),
         };
         let give_back = || match of
             .client()

@@ -27,7 +27,7 @@ use crate::error::code::Code;
 use crate::error::system::system;
 use crate::error::{CliError, Risk};
 use crate::output::shell::{option_words, shell_word};
-use crate::probe::{io_error, open_error, open_member};
+use crate::probe::{io_error, open_error};
 use crate::undo::{Deed, Overwrite, save};
 
 /// Bytes in a sector.
@@ -214,12 +214,17 @@ fn candidates(asked: &Asked<'_>, devices: &[String]) -> Result<Vec<Candidate>, C
                 format!("realpath {}", shell_word(word)),
             ));
         }
-        let looked = open_unchanged(&path, Access::Examine)?;
+        // One that is a member already is called that, also where it could not be opened.
+        if let Some(key) = braid_member::key_at(&path) {
+            check_no_member(asked, word, (key, &Reach::of(&path)))?;
+        }
+        let looked = open_unchanged(asked, &path, Access::Examine)?;
         let (key, reach) = (looked.identity().key, Reach::of(&path));
         check_not_named_twice(word, (key, &reach), &candidates)?;
         let out = check_no_member(asked, word, (key, &reach))?;
         // One that is out is locked by this process.
-        let device = if out.is_some() { looked } else { open_unchanged(&path, Access::ReadWrite)? };
+        let device =
+            if out.is_some() { looked } else { open_unchanged(asked, &path, Access::ReadWrite)? };
         if device.identity().key != key {
             return Err(open_error(&OpenError::Replaced { path }));
         }
@@ -252,8 +257,12 @@ fn candidates(asked: &Asked<'_>, devices: &[String]) -> Result<Vec<Candidate>, C
     Ok(candidates)
 }
 
-fn open_unchanged(path: &Path, access: Access) -> Result<Box<dyn Member>, CliError> {
-    open_member(path, access).map_err(|error| error.because("nothing was changed"))
+fn open_unchanged(
+    asked: &Asked<'_>,
+    path: &Path,
+    access: Access,
+) -> Result<Box<dyn Member>, CliError> {
+    asked.opened.open(path, access).map_err(|error| error.because("nothing was changed"))
 }
 
 fn check_not_named_twice(
@@ -482,7 +491,7 @@ fn take_in(asked: &Asked<'_>, candidate: Candidate, seat: Seat) -> Result<(), Cl
             let first = existing.snippets.clone();
             drop(existing);
             take_away(asked, &asked.members[index])?;
-            let device = open_member(&path, Access::ReadWrite)?;
+            let device = asked.opened.open(&path, Access::ReadWrite)?;
             if device.identity().key != key {
                 return Err(open_error(&OpenError::Replaced { path }));
             }
@@ -519,7 +528,7 @@ fn take_in(asked: &Asked<'_>, candidate: Candidate, seat: Seat) -> Result<(), Cl
         if !is_wiped {
             return refused;
         }
-        let is_back = braid_member::open(&path, Access::ReadWrite).is_ok_and(|device| {
+        let is_back = asked.opened.open(&path, Access::ReadWrite).is_ok_and(|device| {
             let back = |one: &Snippet| device.write_at(&one.bytes, one.offset, false).is_ok();
             snippets.iter().all(back) && device.flush().is_ok()
         });

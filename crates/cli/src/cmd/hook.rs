@@ -1,0 +1,37 @@
+//! `braid hook`: delivers events for a server that has closed off programs and the network for itself. Not for people.
+//!
+//! The server starts one for each hook before it confines itself, with the hook on its command line, and sends events by its
+//! standard input, which is a socket. See `braid_telling::hooks::apart`.
+
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use braid_telling::hooks::apart::carry_out;
+
+use super::Globals;
+use super::serve::telling::TellingArgs;
+use crate::error::system::system;
+use crate::error::{CliError, Exit};
+
+/// Arguments of `braid hook`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The umask that commands have, in octal digits.
+    #[arg(long, value_parser = |text: &str| u32::from_str_radix(text, 8))]
+    umask: u32,
+    #[command(flatten)]
+    telling: TellingArgs,
+}
+
+/// Delivers until its standard input ends.
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    let umask = rustix::fs::Mode::from_bits_truncate(args.umask);
+    let globals = Globals { umask, ..globals.clone() };
+    let mut ways = args.telling.ways(&globals)?;
+    let failed = |error| system("events cannot be delivered", &error);
+    let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
+    if let Some((hook, _)) = ways.pop() {
+        carry_out(hook, UnixStream::from(input)).map_err(failed)?;
+    }
+    Ok(Exit::Done)
+}

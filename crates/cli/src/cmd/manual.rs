@@ -1,0 +1,28 @@
+//! `braid manual`: the manual pages, made of the same words as `--help`. For packages, and not for people.
+
+use std::path::PathBuf;
+
+use clap::CommandFactory;
+
+use super::{Cli, Globals};
+use crate::error::system::system;
+use crate::error::{CliError, Exit};
+use crate::state::make_folders;
+
+/// Arguments of `braid manual`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where to.
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+}
+
+/// Writes braid.1, and one page for each verb.
+pub(crate) fn run(args: &Args, _: &Globals) -> Result<Exit, CliError> {
+    let folder = &args.folder;
+    let made = make_folders(folder).map_err(|(_, error)| error);
+    let written = made.and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
+    let what = || format!("manual pages cannot be written into {}", folder.display());
+    written.map_err(|error| system(what(), &error))?;
+    Ok(Exit::Done)
+}

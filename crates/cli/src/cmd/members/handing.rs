@@ -1,0 +1,61 @@
+//! Devices that are opened here and handed over to a server that may open nothing by itself.
+//!
+//! A device that cannot be opened is not handed over: it may be one that failed and is open in the server still, which opens it
+//! again by itself. Otherwise the server refuses it, and what is told is why it could not be opened here.
+
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use braid_control::DESCRIPTORS_MAX;
+use braid_control::model::{MemberRequest, MembersWanted};
+use braid_member::IdentityKey;
+
+use crate::error::CliError;
+use crate::probe::open_error;
+
+/// What goes with a request.
+#[derive(Debug, Default)]
+pub(super) struct Handed {
+    pub(super) descriptors: Vec<OwnedFd>,
+    /// How many are of each device.
+    pub(super) counts: Vec<u16>,
+    /// Why the first one that could not be opened was not.
+    pub(super) why: Option<CliError>,
+}
+
+/// Opens the devices that are to become members.
+pub(super) fn over(wanted: &MembersWanted) -> Handed {
+    let mut handed = Handed::default();
+    let are_devices = match wanted.request {
+        MemberRequest::Add | MemberRequest::Spare | MemberRequest::Journal => true,
+        MemberRequest::Fail | MemberRequest::Remove | MemberRequest::Replace => false,
+    };
+    let members = wanted.members.iter().map(|device| (device, are_devices));
+    let mut before: Vec<(IdentityKey, Range<usize>)> = Vec::new();
+    let with = wanted.with.iter().map(|device| (device, true));
+    for (device, is_opened) in members.chain(with) {
+        let path = Path::new(device);
+        let key = braid_member::key_at(path).filter(|_| is_opened);
+        // What is named twice is for the server to say; a second opening would only find the lock of the first.
+        let same = key.and_then(|key| before.iter().find(|(other, _)| *other == key));
+        let again = same.map(|(_, one): &(_, Range<usize>)| {
+            handed.descriptors[one.clone()].iter().map(OwnedFd::try_clone).collect()
+        });
+        let opened: Vec<OwnedFd> = match again {
+            Some(Ok(again)) => again,
+            None if is_opened => braid_member::open_for_another(path).unwrap_or_else(|error| {
+                handed.why.get_or_insert_with(|| open_error(&error).because("nothing was changed"));
+                Vec::new()
+            }),
+            Some(Err(_)) | None => Vec::new(),
+        };
+        let is_room = handed.descriptors.len() + opened.len() <= DESCRIPTORS_MAX;
+        let opened = if is_room { opened } else { Vec::new() };
+        let first = handed.descriptors.len();
+        before.extend(key.map(|key| (key, first..first + opened.len())));
+        handed.counts.push(u16::try_from(opened.len()).expect("a few"));
+        handed.descriptors.extend(opened);
+    }
+    handed
+}

@@ -1,0 +1,169 @@
+//! `braid serve --name NAME`: the array is served as its file says, and as the command line says beside it.
+//!
+//! ```text
+//!   braid serve --name tank --read-only
+//!     └─▶ /etc/braid/tank.toml ─▶ --nbd ... --cache-memory ... MEMBER ... ─clap─▶ the same Args as from a command line
+//! ```
+//!
+//! An option of the command line takes the place of the file's; members that it names come beside those of the file.
+//!
+//! What it does not do: know any option by itself. What there is, and what values are taken, clap knows.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{CommandFactory, Parser};
+
+use super::Args;
+use crate::cmd::{Cli, Command, Globals};
+use crate::config::{self, Config, Given, Known};
+use crate::error::CliError;
+
+/// Options that choose a file.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct NamedArgs {
+    /// Serve as the file of this name says: NAME.toml in the folder of --config-dir. What else is given here goes before what the
+    /// file says.
+    #[arg(long, value_name = "NAME")]
+    pub(super) name: Option<String>,
+    /// Where these files are; without it $BRAID_CONFIG_DIR, or /etc/braid.
+    #[arg(long, value_name = "FOLDER", requires = "name")]
+    config_dir: Option<PathBuf>,
+}
+
+/// The options of `braid serve`.
+pub(crate) fn known() -> Vec<Known> {
+    let command = Cli::command();
+    let serve = command.find_subcommand("serve").expect("it is a verb");
+    let known = |one: &clap::Arg| {
+        let key = one.get_long()?.to_owned();
+        Some(Known { key, takes_value: one.get_action().takes_values() })
+    };
+    serve.get_arguments().filter_map(known).collect()
+}
+
+/// The arguments with what their file says, if one is named.
+pub(super) fn resolved(args: Args, globals: &Globals) -> Result<Args, CliError> {
+    let Some(name) = &args.named.name else { return Ok(args) };
+    let folder = args.named.config_dir.clone().unwrap_or_else(config::folder);
+    let config = config::read(&folder, name, &known())?;
+    let given: Vec<OsString> = std::env::args_os().collect();
+    let line = with_options(&given, &config, args.array.is_some());
+    // What is wrong with the options is found before anything is waited for.
+    parsed(&line, &config)?;
+    let members = config::find::members(&config, &globals.state_dir)?;
+    let mut args = parsed(&line, &config)?;
+    args.members.extend(members);
+    Ok(args)
+}
+
+/// The command line, with the options of a file that it does not give itself. They stand right behind the verb, before any
+/// member.
+fn with_options(given: &[OsString], config: &Config, has_array: bool) -> Vec<OsString> {
+    let is_given = |key: &str| {
+        let (whole, begin) = (format!("--{key}"), format!("--{key}="));
+        given
+            .iter()
+            .filter_map(|word| word.to_str())
+            .any(|word| word == whole || word.starts_with(&begin))
+    };
+    let mut options: Vec<OsString> = Vec::new();
+    if let Some(array) = config.array.as_ref().filter(|_| !has_array) {
+        options.push(format!("--array={array}").into());
+    }
+    for Given { key, values, .. } in config.options.iter().filter(|one| !is_given(&one.key)) {
+        match values.as_slice() {
+            [] => options.push(format!("--{key}").into()),
+            values => options.extend(values.iter().map(|value| format!("--{key}={value}").into())),
+        }
+    }
+    let at = given.iter().position(|word| word == "serve").map_or(given.len(), |at| at + 1);
+    let mut line = given.to_vec();
+    line.splice(at..at, options);
+    line
+}
+
+fn parsed(line: &[OsString], config: &Config) -> Result<Args, CliError> {
+    let error = match Cli::try_parse_from(line) {
+        Ok(Cli { command: Command::Serve(args), .. }) => return Ok(*args),
+        Ok(_) => unreachable!("the verb is the same"),
+        Err(error) => error.to_string(),
+    };
+    let first = error.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    let is_about = |one: &&Given| {
+        let rest = first.split_once(&format!("--{}", one.key)).map(|(_, rest)| rest);
+        rest.is_some_and(|rest| {
+            !rest.starts_with(|sign: char| sign == '-' || sign.is_alphanumeric())
+        })
+    };
+    let whole = Given { key: String::new(), values: Vec::new(), line: 1 };
+    let given = config.options.iter().find(is_about).unwrap_or(&whole);
+    Err(config.not_taken(given, first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(options: &[(&str, &[&str])]) -> Config {
+        let given = |(line, (key, values)): (usize, &(&str, &[&str]))| Given {
+            key: (*key).into(),
+            values: values.iter().map(|value| (*value).into()).collect(),
+            line,
+        };
+        Config {
+            path: "/etc/braid/tank.toml".into(),
+            array: Some("tank".into()),
+            members: Vec::new(),
+            devices: Vec::new(),
+            wait_seconds: 0,
+            options: (2..).zip(options).map(given).collect(),
+        }
+    }
+
+    fn line(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_command_line_goes_before_its_file() {
+        let config =
+            config(&[("nbd", &["nbd://a", "nbd://b"]), ("read-only", &[]), ("workers", &["2"])]);
+        let given = line(&["braid", "--json", "serve", "--name", "tank", "--workers=1", "/x"]);
+        let expected = [
+            "braid",
+            "--json",
+            "serve",
+            "--array=tank",
+            "--nbd=nbd://a",
+            "--nbd=nbd://b",
+            "--read-only",
+            "--name",
+            "tank",
+            "--workers=1",
+            "/x",
+        ];
+        assert_eq!(with_options(&given, &config, false), line(&expected));
+        assert_eq!(with_options(&given, &config, true).len(), expected.len() - 1);
+    }
+
+    #[test]
+    fn a_value_that_is_not_taken_is_told_with_its_line() {
+        let config = config(&[("read-only", &[]), ("workers", &["many"])]);
+        let line = with_options(&line(&["braid", "serve", "--name", "tank"]), &config, false);
+        let error = parsed(&line, &config).expect_err("many is no number");
+        let text = error.to_text(crate::output::colour::Paint::plain());
+        assert!(text.contains("line 3") && text.contains("--workers"), "{text}");
+    }
+
+    #[test]
+    fn every_door_is_an_option() {
+        let known = known();
+        for door in config::DOORS {
+            assert!(known.iter().any(|one| one.key == door), "{door}");
+        }
+        let kinds = |key: &str| known.iter().find(|one| one.key == key).map(|one| one.takes_value);
+        assert_eq!((kinds("read-only"), kinds("nbd")), (Some(false), Some(true)));
+    }
+}

@@ -1,0 +1,181 @@
+//! Devices by patterns, and the arrays that they are members of. Opens for looking only; nothing is locked and nothing written.
+//!
+//! ```text
+//!   patterns, or all of /sys/class/block ─▶ devices ─probe─▶ Found { path, probed } ─by UUID─▶ members of one array
+//! ```
+//!
+//! A disk whose last partition ends where the disk ends shows the partition's superblock as well (metadata 0.90 and 1.0 lie at the
+//! end). Of two names that lead to the same bytes the one that has fewer is the member.
+
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use braid_assembly::{Options, ProbedMember, assemble};
+use braid_member::{Access, Reach};
+use braid_ondisk::{Superblock, format_uuid};
+
+use super::Config;
+use crate::cmd::serve::choice;
+use crate::error::CliError;
+use crate::error::Risk;
+use crate::error::code::Code;
+use crate::known;
+use crate::probe::{open_member, probe_member};
+
+/// Between two looks for members that are not there yet.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// A device with a superblock.
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    pub(crate) probed: ProbedMember,
+    pub(crate) superblock: Superblock,
+    reach: Reach,
+}
+
+impl Found {
+    /// Its array's UUID, as it is printed.
+    pub(crate) fn uuid(&self) -> String {
+        format_uuid(&self.superblock.array.uuid)
+    }
+
+    /// Its array's name, without the host that it was made on; empty where the metadata has none.
+    pub(crate) fn name(&self) -> String {
+        let name = &self.superblock.array.name;
+        name.rsplit_once(':').map_or(name.as_str(), |(_, name)| name).to_owned()
+    }
+}
+
+/// Every block device that the kernel has, by its node, and none that is made of nothing.
+pub(crate) fn all_devices() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+    let has_bytes = |folder: &Path| {
+        let size = std::fs::read_to_string(folder.join("size")).unwrap_or_default();
+        size.trim().parse::<u64>().is_ok_and(|sectors| sectors > 0)
+    };
+    let entries = entries.filter(|entry| has_bytes(&entry.path()));
+    // The kernel writes a slash within a name as an exclamation mark.
+    let node = |name: String| Path::new("/dev").join(name.replace('!', "/"));
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut nodes: Vec<PathBuf> = names.map(node).collect();
+    nodes.sort();
+    nodes
+}
+
+/// What patterns name, each device once, in order. A word without any sign of a pattern is a path.
+///
+/// # Errors
+/// A pattern that is none.
+pub(crate) fn matching(patterns: &[String]) -> Result<Vec<PathBuf>, CliError> {
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for pattern in patterns {
+        let found = glob::glob(pattern).map_err(|error| {
+            let what = format!("'{pattern}' is no pattern of devices");
+            let like = "braid scan '/dev/disk/by-id/ata-*'";
+            let error = CliError::new(Code::Usage, what).about(pattern).because(error.to_string());
+            error.remedy(Risk::Look, "Like this", like)
+        })?;
+        paths.extend(found.flatten());
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    paths.retain(|path| seen.insert(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())));
+    Ok(paths)
+}
+
+/// Looks at devices. What cannot be opened or read, or has no superblock, is none of them.
+pub(crate) fn look(paths: &[PathBuf]) -> Vec<Found> {
+    let mut found: Vec<Found> = paths.iter().filter_map(|path| look_at(path)).collect();
+    let is_around = |one: &Found| {
+        found.iter().any(|other| {
+            other.path != one.path
+                && other.uuid() == one.uuid()
+                && other.probed.size_bytes < one.probed.size_bytes
+                && other.reach.shared_with(&one.reach).is_some()
+        })
+    };
+    let around: Vec<bool> = found.iter().map(is_around).collect();
+    let mut around = around.into_iter();
+    found.retain(|_| around.next() != Some(true));
+    found
+}
+
+/// Looks at one device.
+pub(crate) fn look_at(path: &Path) -> Option<Found> {
+    let device = open_member(path, Access::Examine).ok()?;
+    let probed = probe_member(&*device, &path.display().to_string()).ok()?;
+    let superblock = probed.probe.newest()?.clone();
+    Some(Found { path: path.to_path_buf(), probed, superblock, reach: Reach::of(path) })
+}
+
+/// The members of the array of a file. Those that the others miss are waited for, as long as the file says.
+///
+/// # Errors
+/// None of them is here.
+pub(crate) fn members(config: &Config, state_dir: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let Some(array) = config.array.as_deref().filter(|_| config.members.is_empty()) else {
+        return Ok(config.members.clone());
+    };
+    let (began, patience) = (Instant::now(), Duration::from_secs(config.wait_seconds));
+    loop {
+        let devices = match config.devices.is_empty() {
+            true => all_devices(),
+            false => matching(&config.devices)?,
+        };
+        let looked = look(&devices);
+        let of_it: Vec<&Found> = looked.iter().filter(|one| is_of(one, array)).collect();
+        if is_complete(&of_it, array, state_dir) || began.elapsed() >= patience {
+            if of_it.is_empty() {
+                return Err(nowhere(config, array, devices.len()));
+            }
+            return Ok(of_it.into_iter().map(|one| stable_name(&one.path)).collect());
+        }
+        sleep(LOOK_INTERVAL.min(patience.saturating_sub(began.elapsed())));
+    }
+}
+
+/// Whether a device is of the array that is meant by a UUID or a name.
+fn is_of(one: &Found, array: &str) -> bool {
+    match choice(Some(array)).uuid {
+        Some(uuid) => one.superblock.array.uuid == uuid,
+        None => one.name() == array,
+    }
+}
+
+/// Whether all are here that the newest of them counts in. One that failed before is not waited for.
+fn is_complete(found: &[&Found], array: &str, state_dir: &Path) -> bool {
+    if found.is_empty() {
+        return false;
+    }
+    let probed: Vec<ProbedMember> = found.iter().map(|one| one.probed.clone()).collect();
+    let known = known::of(state_dir, &probed);
+    let options =
+        Options { known, choice: choice(Some(array)), read_only: true, ..Options::default() };
+    let assembled = assemble(&probed, &options).array;
+    assembled.is_ok_and(|array| !array.may_return() && array.journal_fault.is_none())
+}
+
+/// What `serve` calls a device: a name that it keeps over a restart, if it has one.
+pub(crate) fn stable_name(path: &Path) -> PathBuf {
+    let Ok(device) = std::fs::canonicalize(path) else { return path.to_path_buf() };
+    let links = std::fs::read_dir("/dev/disk/by-id").into_iter().flatten().flatten();
+    let mut links: Vec<PathBuf> = links
+        .map(|entry| entry.path())
+        .filter(|link| std::fs::canonicalize(link).is_ok_and(|to| to == device))
+        .collect();
+    links.sort();
+    links.into_iter().next().unwrap_or_else(|| path.to_path_buf())
+}
+
+fn nowhere(config: &Config, array: &str, looked_at: usize) -> CliError {
+    let waited = config.wait_seconds;
+    let what = format!("no member of the array {array} is here");
+    let error = CliError::new(Code::MemberMissing, what).about(array);
+    let error = error.because(format!("{looked_at} devices were looked at, for {waited} s"));
+    let error = error.because(format!("so it says in {}", config.path.display()));
+    error.remedy(Risk::Look, "See which arrays there are", "braid scan").remedy(
+        Risk::Look,
+        "Disks that there are",
+        "lsblk",
+    )
+}

@@ -1,0 +1,128 @@
+//! `mdadm.conf`: which arrays it names, by lines that begin with ARRAY.
+//!
+//! Facts of the format are from mdadm.conf(5): words are separated by white space, a line that begins with white space goes on with
+//! the one before, `#` begins a comment, a word may be quoted, and keywords may be short (three letters) and in any case. What
+//! other lines say (DEVICE, AUTO, MAILADDR and so on) is not braid's.
+
+/// One array.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct ArrayLine {
+    /// What it is to be called: the end of the device's path, or of `name=`.
+    pub(crate) name: Option<String>,
+    /// Its UUID, as hexadecimal digits alone.
+    pub(crate) uuid: Option<String>,
+    /// The name in its superblocks, with the host.
+    pub(crate) superblock_name: Option<String>,
+    /// Patterns of its members.
+    pub(crate) devices: Vec<String>,
+    /// Its metadata.
+    pub(crate) metadata: Option<String>,
+    /// mdadm leaves it alone.
+    pub(crate) is_ignored: bool,
+}
+
+/// Where distributions have it.
+pub(crate) const PATHS: [&str; 2] = ["/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"];
+
+/// The arrays of a file. Words that are not known are left out: newer versions of mdadm may have more.
+pub(crate) fn arrays(text: &str) -> Vec<ArrayLine> {
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    for line in text.lines() {
+        let goes_on = line.starts_with([' ', '\t']);
+        let words = words(line);
+        match lines.last_mut().filter(|_| goes_on) {
+            Some(before) => before.extend(words),
+            None => lines.push(words),
+        }
+    }
+    let is_array = |words: &Vec<String>| {
+        words
+            .first()
+            .is_some_and(|word| word.len() >= 3 && "array".starts_with(&word.to_lowercase()))
+    };
+    lines.iter().filter(|words| is_array(words)).map(|words| array(&words[1..])).collect()
+}
+
+fn array(words: &[String]) -> ArrayLine {
+    let mut line = ArrayLine::default();
+    for word in words {
+        match word.split_once('=') {
+            None if word.eq_ignore_ascii_case("<ignore>") => line.is_ignored = true,
+            None => line.name = word.rsplit('/').next().map(str::to_owned),
+            Some((key, value)) => match &*key.to_lowercase() {
+                "uuid" => line.uuid = Some(digits(value)),
+                "name" => line.superblock_name = Some(value.to_owned()),
+                "devices" => line.devices.extend(value.split(',').map(str::to_owned)),
+                "metadata" => line.metadata = Some(value.to_owned()),
+                _ => {}
+            },
+        }
+    }
+    line
+}
+
+impl ArrayLine {
+    /// Whether it means the array with this UUID and name.
+    pub(crate) fn means(&self, uuid: &str, superblock_name: &str) -> bool {
+        match (&self.uuid, &self.superblock_name) {
+            (Some(one), _) => *one == digits(uuid),
+            (None, Some(name)) => name == superblock_name,
+            (None, None) => false,
+        }
+    }
+
+    /// What the array is to be called.
+    pub(crate) fn called(&self) -> Option<&str> {
+        let of_superblock =
+            || self.superblock_name.as_deref().map(|name| name.rsplit(':').next().unwrap_or(name));
+        self.name.as_deref().or_else(of_superblock).filter(|name| !name.is_empty())
+    }
+}
+
+fn digits(uuid: &str) -> String {
+    uuid.chars().filter(char::is_ascii_hexdigit).map(|one| one.to_ascii_lowercase()).collect()
+}
+
+/// The words of a line.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for letter in line.chars() {
+        match (letter, quote) {
+            (_, Some(end)) if letter == end => quote = None,
+            (_, Some(_)) => word.get_or_insert_default().push(letter),
+            ('"' | '\'', None) => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            ('#', None) if word.is_none() => break,
+            (_, None) if letter.is_whitespace() => words.extend(word.take()),
+            (_, None) => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_are_named_and_everything_else_is_left_alone() {
+        let text = "# how\nDEVICE partitions\nARRAY /dev/md/tank metadata=1.2 UUID=0E9D:a1:2:3 name=box:tank\n   spares=1 \
+                    devices=/dev/sda1,/dev/sdb*\n\nMAILADDR root\narray <ignore> UUID=11:22 # not us\nARR /dev/md0 \"name=a b\"\n";
+        let found = arrays(text);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert_eq!(found[0].called(), Some("tank"));
+        assert_eq!(found[0].uuid.as_deref(), Some("0e9da123"));
+        assert_eq!(found[0].devices, ["/dev/sda1", "/dev/sdb*"]);
+        assert_eq!(found[0].metadata.as_deref(), Some("1.2"));
+        assert!(found[1].is_ignored && found[1].means("11-22", ""));
+        assert_eq!(
+            (found[2].called(), found[2].superblock_name.as_deref()),
+            (Some("md0"), Some("a b"))
+        );
+        assert!(found[2].means("any", "a b") && !found[2].means("any", "a"));
+        assert!(arrays("").is_empty() && arrays("AR x\nARRAYS y\n").is_empty());
+    }
+}

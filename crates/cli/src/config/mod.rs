@@ -1,0 +1,462 @@
+//! Files that say how arrays are served: `/etc/braid/NAME.toml`, one for each.
+//!
+//! ```text
+//!   text --toml--> keys with their lines --known?--> Config { members: which, options: words of `braid serve` }
+//! ```
+//!
+//! There is no second list of options: every key below `[doors]` and `[policy]` is a long option of `braid serve`, and its value
+//! goes to that option as it would from a command line. What is at the top says which devices the array is on.
+//!
+//! What it does not do: look for devices ([`find`]), or judge values (clap does, in `serve::named`).
+//!
+//! Invariants
+//! - a key that is not known is refused with its line, and with the key that was probably meant
+//!   `[check: an_unknown_key_is_refused_with_its_line_and_a_likely_one]`.
+
+pub(crate) mod find;
+pub(crate) mod mdadm;
+
+use std::fs::Permissions;
+use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::error::code::Code;
+use crate::error::{CliError, Risk};
+use crate::output::shell::shell_word;
+use crate::state::write_whole;
+
+/// Longest file that is read: a hundred members by their longest names are a tenth of it.
+const FILE_BYTES_MAX: u64 = 256 << 10;
+
+/// How long members are waited for that should be there, without a word in the file: disks behind an expander take this long to
+/// spin up one after the other.
+const WAIT_SECONDS: u64 = 30;
+
+/// The longest that may be asked for.
+const WAIT_SECONDS_MAX: u64 = 3600;
+
+/// What stands at the top of a file.
+const TOP: [&str; 6] = ["array", "members", "devices", "wait-seconds", "doors", "policy"];
+
+/// Options of `serve` that make no sense in a file.
+const NOT_IN_A_FILE: [&str; 5] = ["help", "run", "array", "name", "config-dir"];
+
+/// Options that say where an array is to be had. All others say how it is served.
+pub(crate) const DOORS: [&str; 6] =
+    ["nbd", "tls", "tls-clients", "tls-optional", "fuse", "control"];
+
+/// A file, understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Config {
+    /// Where it lies.
+    pub(crate) path: PathBuf,
+    /// The array's UUID or name; it has none if the members say it all.
+    pub(crate) array: Option<String>,
+    /// Members by their paths.
+    pub(crate) members: Vec<PathBuf>,
+    /// Patterns of devices among which members are looked for; all block devices if there are none.
+    pub(crate) devices: Vec<String>,
+    /// How long members are waited for that the others miss.
+    pub(crate) wait_seconds: u64,
+    /// Options of `serve`, in the order of the file.
+    pub(crate) options: Vec<Given>,
+}
+
+/// One option.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Given {
+    /// Its long name.
+    pub(crate) key: String,
+    /// Its values; none for one that is only on or off.
+    pub(crate) values: Vec<String>,
+    /// The line where it stands.
+    pub(crate) line: usize,
+}
+
+/// An option of `serve`, as clap knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// Its long name.
+    pub(crate) key: String,
+    /// It has a value.
+    pub(crate) takes_value: bool,
+}
+
+/// What is wrong with a file, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wrong {
+    line: usize,
+    what: String,
+    likely: Option<String>,
+}
+
+/// `$BRAID_CONFIG_DIR`, or `/etc/braid`.
+pub(crate) fn folder() -> PathBuf {
+    let named = std::env::var_os("BRAID_CONFIG_DIR").filter(|folder| !folder.is_empty());
+    named.map_or_else(|| PathBuf::from("/etc/braid"), PathBuf::from)
+}
+
+/// Where the file of an array lies.
+pub(crate) fn path_of(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.toml"))
+}
+
+/// The names of all that have a file, in order.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let name = |path: PathBuf| {
+        let is_one = path.extension().is_some_and(|end| end == "toml");
+        is_one.then(|| path.file_stem()?.to_str().map(str::to_owned)).flatten()
+    };
+    let mut names: Vec<String> = entries.filter_map(|entry| name(entry.path())).collect();
+    names.sort();
+    names
+}
+
+/// Writes the file of an array. Everybody may read it: it is served by another user than the one who writes it, and has no secrets
+/// as long as nobody puts one in.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn write(folder: &Path, name: &str, text: &str) -> std::io::Result<PathBuf> {
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode));
+    let is_new = !folder.is_dir();
+    let path = path_of(folder, name);
+    write_whole(&path, text)?;
+    if is_new {
+        mode(folder, 0o755)?;
+    }
+    mode(&path, 0o644)?;
+    Ok(path)
+}
+
+/// Reads the file of an array.
+///
+/// # Errors
+/// There is none, or something in it is not understood.
+pub(crate) fn read(folder: &Path, name: &str, known: &[Known]) -> Result<Config, CliError> {
+    let path = path_of(folder, name);
+    if name.is_empty() || name.starts_with('.') || name.contains('/') {
+        return Err(missing(folder, name, "a name has no slash, and begins with no dot"));
+    }
+    let text = match std::fs::metadata(&path).map(|file| file.len()) {
+        Ok(length) if length > FILE_BYTES_MAX => {
+            let what = format!("it has {length} bytes, and no more than {FILE_BYTES_MAX} are read");
+            return Err(unfit(&path, &Wrong { line: 1, what, likely: None }));
+        }
+        _ => std::fs::read_to_string(&path),
+    };
+    let text = text.map_err(|error| missing(folder, name, &error.to_string()))?;
+    parse(&path, &text, known).map_err(|wrong| unfit(&path, &wrong))
+}
+
+fn missing(folder: &Path, name: &str, why: &str) -> CliError {
+    let path = path_of(folder, name);
+    let what = format!("nothing says how '{name}' is served");
+    let error = CliError::new(Code::ConfigMissing, what).about(name);
+    let error = error.because(format!("{}: {why}", path.display()));
+    let names = names(folder);
+    let error = match likely(name, names.iter().map(String::as_str)) {
+        Some(other) => error.because(format!("is '{other}' meant?")),
+        None => error,
+    };
+    error.remedy(Risk::Look, "See which arrays there are, and a file for each", "braid scan")
+}
+
+/// Why a file cannot be used.
+fn unfit(path: &Path, wrong: &Wrong) -> CliError {
+    let label = path.display().to_string();
+    let what = format!("{label} cannot be used");
+    let error = CliError::new(Code::ConfigUnfit, what).about(label.clone());
+    let error = error.because(format!("line {}: {}", wrong.line, wrong.what));
+    let error = match &wrong.likely {
+        Some(likely) => error.because(format!("is '{likely}' meant?")),
+        None => error,
+    };
+    let command = format!("sed -n {}p {}", wrong.line, shell_word(&label));
+    error.remedy(Risk::Look, "See the line", command).remedy(
+        Risk::Look,
+        "What there is to say",
+        "braid serve --help",
+    )
+}
+
+impl Config {
+    /// Why an option of it was not taken.
+    pub(crate) fn not_taken(&self, given: &Given, why: &str) -> CliError {
+        unfit(&self.path, &Wrong { line: given.line, what: why.to_owned(), likely: None })
+    }
+}
+
+/// Understands a file.
+fn parse(path: &Path, text: &str, known: &[Known]) -> Result<Config, Wrong> {
+    let file = File { text, known };
+    let table = DeTable::parse(text).map_err(|error| {
+        let at = error.span().unwrap_or(0..0);
+        Wrong { line: file.line(&at), what: error.message().to_owned(), likely: None }
+    })?;
+    let mut config = Config {
+        path: path.to_path_buf(),
+        array: None,
+        members: Vec::new(),
+        devices: Vec::new(),
+        wait_seconds: WAIT_SECONDS,
+        options: Vec::new(),
+    };
+    let mut entries: Vec<_> = table.get_ref().iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    for (key, value) in entries {
+        file.top(key, value, &mut config)?;
+    }
+    if config.array.is_none() && config.members.is_empty() {
+        let what = "it says neither `array = \"UUID\"` nor `members = [\"PATH\", ...]`".to_owned();
+        return Err(Wrong { line: 1, what, likely: None });
+    }
+    if !config.members.is_empty() && !config.devices.is_empty() {
+        let what = "`members` are all that there are, so nothing is looked for among `devices`";
+        return Err(Wrong { line: 1, what: what.to_owned(), likely: None });
+    }
+    Ok(config)
+}
+
+/// A file that is being understood.
+struct File<'a> {
+    text: &'a str,
+    known: &'a [Known],
+}
+
+type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
+type Value<'a> = Spanned<DeValue<'a>>;
+
+impl File<'_> {
+    fn line(&self, at: &Range<usize>) -> usize {
+        1 + self.text.as_bytes()[..at.start.min(self.text.len())]
+            .iter()
+            .filter(|one| **one == b'\n')
+            .count()
+    }
+
+    fn wrong(&self, at: &Range<usize>, what: impl Into<String>) -> Wrong {
+        Wrong { line: self.line(at), what: what.into(), likely: None }
+    }
+
+    /// One entry at the top.
+    fn top(&self, key: &Key<'_>, value: &Value<'_>, config: &mut Config) -> Result<(), Wrong> {
+        let name: &str = key.get_ref();
+        match name {
+            "array" => {
+                let DeValue::String(word) = value.get_ref() else {
+                    return Err(
+                        self.wrong(&value.span(), "`array` is the UUID of an array, or its name")
+                    );
+                };
+                config.array = Some(word.to_string());
+            }
+            "members" | "devices" => {
+                let paths = self.paths(name, value)?;
+                match name {
+                    "members" => config.members = paths.into_iter().map(PathBuf::from).collect(),
+                    _ => config.devices = paths,
+                }
+            }
+            "wait-seconds" => {
+                let number = match value.get_ref() {
+                    DeValue::Integer(number) => number.as_str().parse::<u64>().ok(),
+                    _ => None,
+                };
+                let number =
+                    number.filter(|number| *number <= WAIT_SECONDS_MAX).ok_or_else(|| {
+                        let what =
+                            format!("`wait-seconds` is a number from 0 to {WAIT_SECONDS_MAX}");
+                        self.wrong(&value.span(), what)
+                    })?;
+                config.wait_seconds = number;
+            }
+            "doors" | "policy" => {
+                let DeValue::Table(table) = value.get_ref() else {
+                    return Err(self.wrong(&key.span(), format!("[{name}] is a table of options")));
+                };
+                let mut entries: Vec<_> = table.iter().collect();
+                entries.sort_by_key(|(key, _)| key.span().start);
+                for (key, value) in entries {
+                    config.options.extend(self.option(name, key, value)?);
+                }
+            }
+            _ => {
+                let mut wrong = self.wrong(&key.span(), format!("'{name}' is not known"));
+                let options = self.options().filter_map(|one| self.table_of(one));
+                wrong.likely = likely(name, TOP.into_iter());
+                if let Some(table) = options.into_iter().find(|(key, _)| *key == name) {
+                    wrong.what = format!("'{name}' stands below [{}]", table.1);
+                }
+                return Err(wrong);
+            }
+        }
+        Ok(())
+    }
+
+    /// Options that may stand in a file.
+    fn options(&self) -> impl Iterator<Item = &str> {
+        self.known.iter().map(|one| &*one.key).filter(|key| !NOT_IN_A_FILE.contains(key))
+    }
+
+    fn table_of<'a>(&self, key: &'a str) -> Option<(&'a str, &'static str)> {
+        Some((
+            key,
+            if DOORS.contains(&key) || key.starts_with("metrics") { "doors" } else { "policy" },
+        ))
+    }
+
+    /// One option; none where it says that it is off.
+    fn option(
+        &self,
+        table: &str,
+        key: &Key<'_>,
+        value: &Value<'_>,
+    ) -> Result<Option<Given>, Wrong> {
+        let name: &str = key.get_ref();
+        let known = self.known.iter().find(|one| one.key == name);
+        let Some(known) = known.filter(|_| !NOT_IN_A_FILE.contains(&name)) else {
+            let mut wrong =
+                self.wrong(&key.span(), format!("'{name}' is not known below [{table}]"));
+            wrong.likely = likely(name, self.options());
+            return Err(wrong);
+        };
+        if let Some((_, right)) = self.table_of(name)
+            && right != table
+        {
+            return Err(self.wrong(&key.span(), format!("'{name}' stands below [{right}]")));
+        }
+        let given =
+            |values| Some(Given { key: name.to_owned(), values, line: self.line(&key.span()) });
+        if !known.takes_value {
+            return match value.get_ref() {
+                DeValue::Boolean(true) => Ok(given(Vec::new())),
+                DeValue::Boolean(false) => Ok(None),
+                _ => Err(self.wrong(&value.span(), format!("`{name}` is true or false"))),
+            };
+        }
+        match value.get_ref() {
+            DeValue::Array(values) => {
+                let words = values.iter().map(|value| self.word(name, value));
+                Ok(given(words.collect::<Result<_, _>>()?))
+            }
+            _ => Ok(given(vec![self.word(name, value)?])),
+        }
+    }
+
+    /// A value, as it would stand on a command line.
+    fn word(&self, name: &str, value: &Value<'_>) -> Result<String, Wrong> {
+        match value.get_ref() {
+            DeValue::String(word) => Ok(word.to_string()),
+            DeValue::Integer(number) => Ok(number.to_string()),
+            DeValue::Float(number) => Ok(number.to_string()),
+            _ => Err(self
+                .wrong(&value.span(), format!("`{name}` is a word, a number or a list of them"))),
+        }
+    }
+
+    /// Absolute paths: a service stands in no folder.
+    fn paths(&self, name: &str, value: &Value<'_>) -> Result<Vec<String>, Wrong> {
+        let DeValue::Array(values) = value.get_ref() else {
+            return Err(self.wrong(&value.span(), format!("`{name}` is a list of paths")));
+        };
+        let path =
+            |value: &Value<'_>| match value.get_ref() {
+                DeValue::String(path) if path.starts_with('/') => Ok(path.to_string()),
+                _ => Err(self
+                    .wrong(&value.span(), format!("`{name}` has paths that begin with a slash"))),
+            };
+        values.iter().map(path).collect()
+    }
+}
+
+/// The word that was probably meant.
+fn likely<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<String> {
+    let word = word.replace('_', "-");
+    let near = |other: &str| strsim::damerau_levenshtein(&word, other);
+    // A third of a word is a slip of the hand, more is another word.
+    let nearest = words.map(|other| (near(other), other)).min()?;
+    (nearest.0 <= 1 + word.len() / 3).then(|| nearest.1.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known() -> Vec<Known> {
+        let one = |(key, takes_value): (&str, bool)| Known { key: key.into(), takes_value };
+        let all = [("nbd", true), ("read-only", false), ("job-floor", true), ("run", true)];
+        all.into_iter().map(one).collect()
+    }
+
+    fn parsed(text: &str) -> Result<Config, Wrong> {
+        parse(Path::new("/etc/braid/tank.toml"), text, &known())
+    }
+
+    fn wrong(text: &str) -> (usize, String, Option<String>) {
+        let wrong = parsed(text).expect_err("it is not understood");
+        (wrong.line, wrong.what, wrong.likely)
+    }
+
+    #[test]
+    fn a_file_is_members_doors_and_policy() {
+        let text = "array = \"tank\"\nwait-seconds = 5\ndevices = [\"/dev/sd*\"]\n[doors]\nnbd = [\"nbd://a\", \"nbd://b\"]\n\
+                    [policy]\nread-only = true\njob-floor = \"8M\"\n";
+        let config = parsed(text).expect("it is understood");
+        assert_eq!((config.array.as_deref(), config.wait_seconds), (Some("tank"), 5));
+        assert_eq!(config.devices, ["/dev/sd*"]);
+        let words: Vec<(&str, usize, usize)> =
+            config.options.iter().map(|one| (&*one.key, one.values.len(), one.line)).collect();
+        assert_eq!(words, [("nbd", 2, 5), ("read-only", 0, 7), ("job-floor", 1, 8)]);
+        let off = parsed("members = [\"/a\"]\n[policy]\nread-only = false\n").expect("understood");
+        assert_eq!((off.options.len(), off.wait_seconds), (0, WAIT_SECONDS));
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_its_line_and_a_likely_one() {
+        let (line, what, likely) = wrong("array = \"a\"\n\n[policy]\nread_only = true\n");
+        assert_eq!((line, likely.as_deref()), (4, Some("read-only")));
+        assert!(what.contains("'read_only'"), "{what}");
+        let (line, _, likely) = wrong("aray = \"a\"\n");
+        assert_eq!((line, likely.as_deref()), (1, Some("array")));
+        let (_, what, _) = wrong("array = \"a\"\nnbd = [\"nbd://\"]\n");
+        assert!(what.contains("below [doors]"), "{what}");
+        let (_, what, _) = wrong("array = \"a\"\n[policy]\nnbd = [\"nbd://\"]\n");
+        assert!(what.contains("below [doors]"), "{what}");
+        let (_, _, likely) = wrong("array = \"a\"\n[policy]\nzzzzzz = 1\n");
+        assert_eq!(likely, None);
+        assert!(wrong("array = \"a\"\n[policy]\nrun = \"x\"\n").1.contains("not known"));
+    }
+
+    #[test]
+    fn what_is_no_file_of_an_array_is_refused_with_its_line() {
+        assert_eq!(wrong("array = \"a\"\nmembers = [\n").0, 3);
+        assert!(wrong("").1.contains("neither"));
+        assert_eq!(wrong("members = [\"a\"]\n").1, "`members` has paths that begin with a slash");
+        assert!(wrong("array = \"a\"\nwait-seconds = 1e3\n").1.contains("from 0 to"));
+        assert!(
+            wrong("members = [\"/a\"]\ndevices = [\"/b\"]\n").1.contains("nothing is looked for")
+        );
+        assert!(
+            wrong("array = \"a\"\n[policy]\nread-only = \"yes\"\n").1.contains("true or false")
+        );
+        assert!(wrong("array = \"a\"\narray = \"b\"\n").0 == 2);
+    }
+
+    #[test]
+    fn names_with_slashes_lead_nowhere() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("tank.toml"), "members = [\"/a\"]\n").expect("a file");
+        let code = |name| read(folder.path(), name, &known()).map_err(|error| error.code());
+        assert!(code("tank").is_ok());
+        for name in ["", "../tank", ".tank", "tan"] {
+            assert_eq!(code(name), Err(Code::ConfigMissing), "{name}");
+        }
+        assert_eq!(names(folder.path()), ["tank"]);
+    }
+}

@@ -1,0 +1,269 @@
+//! Arrays by files: `braid scan` writes them, `braid serve --name` serves as they say, and a unit starts that.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::kit::{Array, Need, RAID_5, RAID_6, Served, needs, random_bytes, run, skip};
+use crate::two_writers::Loops;
+
+/// Where the repository is.
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Writes the file of an array.
+fn configure(array: &Array, name: &str, text: &str) -> String {
+    let folder = array.path("etc");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join(format!("{name}.toml")), text).expect("a file");
+    folder.display().to_string()
+}
+
+fn uuid(array: &Array) -> String {
+    let ran = array.braid(&["scan"], &array.members);
+    let found: Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
+    found["arrays"][0]["uuid"].as_str().expect("an array").to_owned()
+}
+
+fn served(array: &Array, words: &[&str]) -> Served {
+    array.serve_with(words, &[])
+}
+
+fn length(server: &Served) -> usize {
+    usize::try_from(server.size_bytes).expect("some megabytes")
+}
+
+#[test]
+fn what_scan_writes_is_served_by_its_name() {
+    needs!("nbdcopy");
+    let array = Array::create(RAID_6);
+    let etc = array.path("etc").display().to_string();
+    let pattern = array.path("m*").display().to_string();
+    let scan = |more: &[&str]| {
+        let words = [&["scan", "--config-dir", &etc, &pattern], more].concat();
+        let ran = array.braid(&words, &[]);
+        assert!(ran.status.success(), "{ran:?}");
+        serde_json::from_str::<Value>(ran.stdout.trim()).expect("JSON")
+    };
+    let found = scan(&[]);
+    assert_eq!((&found["devices"], &found["arrays"][0]["name"]), (&5.into(), &"tank".into()));
+    assert!(!array.path("etc").exists(), "a scan writes nothing unless it is asked to");
+    let written = scan(&["--write"]);
+    assert_eq!(written["arrays"][0]["written"], true);
+    let file = array.path("etc/tank.toml");
+    let text = std::fs::read_to_string(&file).expect("a file");
+    assert_eq!(Some(&*text), written["arrays"][0]["text"].as_str());
+    // A second time it stays as it is.
+    std::fs::write(&file, text.clone() + "[policy]\njob-floor = \"3M\"\n").expect("a file");
+    assert_eq!(scan(&["--write"])["arrays"][0]["written"], false);
+    let server = served(&array, &["--name", "tank", "--config-dir", &etc]);
+    let bytes = random_bytes(1, length(&server));
+    server.write_all(&array, &bytes);
+    let got = array.braid(&["get", "tank"], &[]);
+    let got: Value = serde_json::from_str(got.stdout.trim()).expect("JSON");
+    assert_eq!(got["settings"]["job-floor"], 3 << 20, "{got}");
+    server.stop();
+    // The command line goes before the file.
+    let server = served(
+        &array,
+        &["--name", "tank", "--config-dir", &etc, "--job-floor", "4M", "--read-only"],
+    );
+    assert!(server.read_all(&array) == bytes);
+    let got = array.braid(&["get", "tank"], &[]);
+    assert!(got.stdout.contains(&(4 << 20).to_string()), "{got:?}");
+    server.stop();
+}
+
+#[test]
+fn members_are_found_by_the_uuid_and_waited_for() {
+    needs!("nbdcopy");
+    let array = Array::create(RAID_5);
+    let uuid = uuid(&array);
+    let pattern = array.path("m*").display().to_string();
+    let text = format!("array = \"{uuid}\"\ndevices = [\"{pattern}\"]\nwait-seconds = 20\n");
+    let etc = configure(&array, "other", &text);
+    let (hidden, member) = (array.path("hidden"), array.members[2].clone());
+    std::fs::rename(&member, &hidden).expect("a member");
+    // It comes while the others wait for it, and so nothing has to be rebuilt.
+    let comes = std::thread::spawn({
+        let member = member.clone();
+        move || {
+            std::thread::sleep(Duration::from_secs(2));
+            std::fs::rename(&hidden, &member).expect("a member");
+        }
+    });
+    let begun = Instant::now();
+    let words = ["--name", "other", "--config-dir", &etc];
+    let mut server = served(&array, &words);
+    comes.join().expect("it is renamed");
+    let assembled = server.wait_for("assembled");
+    assert!(begun.elapsed() >= Duration::from_secs(2), "it was not waited for");
+    assert_eq!(assembled["degraded_slots"], 0, "{assembled}");
+    server.stop();
+    // Without one for good it is served degraded once time is up; and what failed then is not waited for the next time.
+    std::fs::remove_file(&member).expect("a member");
+    let short = configure(&array, "other", &text.replace("20", "1"));
+    let mut server = served(&array, &["--name", "other", "--config-dir", &short]);
+    assert_eq!(server.wait_for("assembled")["degraded_slots"], 1);
+    // It misses a write, and from then on superblocks say that it is out.
+    server.write_all(&array, &random_bytes(3, length(&server)));
+    server.stop();
+    configure(&array, "other", &text);
+    let begun = Instant::now();
+    served(&array, &words).stop();
+    assert!(
+        begun.elapsed() < Duration::from_secs(15),
+        "a member that is known to be out was waited for"
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_used_says_where_and_what_was_meant() {
+    let array = Array::create(RAID_5);
+    let etc = configure(&array, "tank", "array = \"tank\"\n\n[policy]\nread_only = true\n");
+    let words =
+        |name: &'static str| ["serve", "--config-dir", &etc, "--name", name].map(str::to_owned);
+    let refused = |name: &'static str| {
+        let words = words(name);
+        array.refused(&words.iter().map(String::as_str).collect::<Vec<_>>(), &[])
+    };
+    let wrong = refused("tank");
+    wrong.is("B096", 2);
+    let cause = wrong.json["cause"].as_str().expect("a cause");
+    assert!(cause.contains("line 4") && cause.contains("is 'read-only' meant?"), "{cause}");
+    let missing = refused("tnak");
+    missing.is("B095", 10);
+    assert!(missing.json["cause"].as_str().expect("a cause").contains("is 'tank' meant?"));
+    configure(&array, "tank", "array = \"tank\"\n[policy]\nworkers = 1000\n");
+    let value = refused("tank");
+    value.is("B096", 2);
+    assert!(value.json["cause"].as_str().expect("a cause").contains("line 3"), "{}", value.json);
+    let nothing = array.path("none*").display().to_string();
+    configure(
+        &array,
+        "tank",
+        &format!("array = \"tank\"\ndevices = [\"{nothing}\"]\nwait-seconds = 0\n"),
+    );
+    refused("tank").is("B050", 1);
+}
+
+#[test]
+fn udev_hears_of_arrays_that_have_a_file_and_of_no_other() {
+    let (array, other) = (Array::create(RAID_5), Array::create(RAID_6));
+    let etc = configure(&array, "house", &format!("array = \"{}\"\n", uuid(&array)));
+    let udev = |member: &Path| {
+        let ran = array.braid(&["scan", "--config-dir", &etc, "--udev"], &[member.to_path_buf()]);
+        assert!(ran.status.success() && ran.stderr.is_empty(), "{ran:?}");
+        ran.stdout
+    };
+    assert_eq!(udev(&array.members[1]), "BRAID_NAME=house\n");
+    assert_eq!(udev(&other.members[1]), "");
+    let empty = array.path("empty");
+    std::fs::write(&empty, vec![0; 1 << 20]).expect("a file");
+    assert_eq!(udev(&empty) + &udev(Path::new("/nonexistent")), "");
+}
+
+#[test]
+fn mdadm_conf_names_arrays() {
+    let array = Array::create(RAID_5);
+    let conf = array.path("mdadm.conf");
+    std::fs::write(&conf, format!("ARRAY /dev/md/photos metadata=1.2\n  UUID={}\n", uuid(&array)))
+        .expect("a file");
+    let conf = conf.display().to_string();
+    let ran = array.braid(&["scan", "--mdadm-conf", &conf], &array.members);
+    let found: Value = serde_json::from_str(ran.stdout.trim()).expect("JSON");
+    assert_eq!(found["arrays"][0]["name"], "photos", "{found}");
+}
+
+/// The unit, as it would be with braid installed where it was built, in a folder.
+fn unit(array: &Array) -> PathBuf {
+    let text = std::fs::read_to_string(repository().join("packaging/systemd/braid@.service"))
+        .expect("the unit");
+    let text = text.replace("/usr/bin/braid", env!("CARGO_BIN_EXE_braid"));
+    let unit = array.path("braid@.service");
+    std::fs::write(&unit, text).expect("a file");
+    unit
+}
+
+#[test]
+fn the_unit_is_in_order_and_exposes_little() {
+    needs!("systemd-analyze");
+    let array = Array::create(RAID_5);
+    let unit = unit(&array).display().to_string();
+    let verified = run("systemd-analyze", ["verify", "--man=no", &unit]);
+    assert!(verified.status.success(), "{verified:?}");
+    assert_eq!((&*verified.stdout, &*verified.stderr), ("", ""), "it has something to say");
+    // Tenths: 15 is an exposure of 1.5.
+    let rated = run(
+        "systemd-analyze",
+        ["security", "--offline=true", "--threshold=15", "--no-pager", &unit],
+    );
+    assert!(rated.status.success(), "{rated:?}");
+    let careless = array.path("careless.service");
+    std::fs::write(&careless, "[Service]\nExecStart=/bin/true\n").expect("a file");
+    let rated = run(
+        "systemd-analyze",
+        [
+            "security",
+            "--offline=true",
+            "--threshold=15",
+            "--no-pager",
+            &careless.display().to_string(),
+        ],
+    );
+    assert!(!rated.status.success(), "the threshold rates nothing");
+}
+
+#[test]
+fn options_of_the_unit_are_options() {
+    let array = Array::create(RAID_5);
+    let etc = configure(
+        &array,
+        "tank",
+        &format!("array = \"{}\"\ndevices = [\"{}\"]\n", uuid(&array), array.path("m*").display()),
+    );
+    let text = std::fs::read_to_string(unit(&array)).expect("the unit");
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart="))
+        .expect("a command")
+        .replace("%i", "tank");
+    let mut words = line.split_whitespace().skip(2).map(str::to_owned).collect::<Vec<_>>();
+    words.extend(["--config-dir".to_owned(), etc]);
+    served(&array, &words.iter().map(String::as_str).collect::<Vec<_>>()).stop();
+}
+
+/// What udev makes of a device with the rule of braid, in a folder where `/etc/braid` is another, and with md's own rules.
+fn asked_of_udev(array: &Array, device: &Path, etc: &str) -> String {
+    let rule = std::fs::read_to_string(repository().join("packaging/udev/62-braid.rules"));
+    let scan = format!("{} scan --config-dir {etc}", env!("CARGO_BIN_EXE_braid"));
+    let rule = rule.expect("the rule").replace("/usr/bin/braid scan", &scan);
+    let file = array.path("62-braid.rules");
+    std::fs::write(&file, rule.replace("\"/etc/braid\"", &format!("\"{etc}\""))).expect("a file");
+    let name = device.file_name().expect("a device").to_string_lossy();
+    // Rules of its own, for this run: nothing of the machine's is changed.
+    let script = format!(
+        "mount -t tmpfs none /run && mkdir -p /run/udev/rules.d && cp '{}' /run/udev/rules.d/ && exec udevadm test --action=add /sys/block/{name} 2>&1",
+        file.display()
+    );
+    run("unshare", ["--mount", "sh", "-c", &script]).stdout
+}
+
+#[test]
+fn udev_starts_the_unit_and_md_does_not_get_the_member() {
+    needs!("udevadm", "unshare", "losetup");
+    let array = Array::create(RAID_5);
+    let Some(loops) = Loops::over(&array.members[..1]) else { return };
+    let device = &loops.0[0];
+    let etc = configure(&array, "house", &format!("array = \"{}\"\n", uuid(&array)));
+    let said = asked_of_udev(&array, device, &etc);
+    if !said.contains("62-braid.rules") {
+        return skip(Need::LoopDevices, "udev cannot be asked here");
+    }
+    for line in ["ID_FS_TYPE=braid_member", "SYSTEMD_WANTS=braid@house.service"] {
+        assert!(said.lines().any(|one| one == line), "{line}: {said}");
+    }
+    assert!(!said.contains("--incremental"), "mdadm was asked: {said}");
+}
