@@ -16,6 +16,7 @@
 mod bench;
 mod build;
 mod crash;
+mod dist;
 mod each;
 mod filesystems;
 mod fuzz;
@@ -66,6 +67,8 @@ enum Chore {
     Bench(bench::Options),
     /// Clients that make a server hold memory: braid, nbdkit, qemu-nbd
     HostileMemory(hostile::Options),
+    /// What is installed: a package of Debian's, an archive, a bill of materials
+    Dist(dist::Args),
 }
 
 fn main() -> ExitCode {
@@ -89,6 +92,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Models => models::run().map(|_| ()),
         Chore::Fuzz(options) => fuzz::run(options).map(|_| ()),
         Chore::Bench(options) => bench::run(options),
+        Chore::Dist(options) => dist::run(options),
         Chore::HostileMemory(options) => hostile::run(options),
     }
 }
@@ -125,6 +129,7 @@ mod tests {
             "models",
             "fuzz --seconds 5 bitmap ppl",
             "hostile-memory --braid /bin/braid",
+            "dist --out /tmp/x --braid /bin/braid --clean-root",
             "bench --against a7a20da --rounds 9 --only write --json bench.json",
         ] {
             assert!(parse(line).is_ok(), "{line}: {:?}", parse(line));

@@ -15,8 +15,8 @@ mod newer;
 
 /// Clients (one of them libnbd's, from Python), the kernel with md and what boots it, file systems, what cuts their power and what lives in them, the language of two tests' helpers, a client of HTTP, what mounts
 /// for users (fusermount3), ISA-L to compare parity with, the compiler of libFuzzer, what runs alerts (promtool),
-/// and a browser for the page.
-const NEEDED: [&str; 23] = [
+/// a browser for the page, what judges units (systemd-analyze) and packages, and a root to install one in.
+const NEEDED: [&str; 26] = [
     "qemu-system-x86",
     "qemu-utils",
     "qemu-block-extra",
@@ -40,6 +40,9 @@ const NEEDED: [&str; 23] = [
     "prometheus",
     "chromium",
     "python3-libnbd",
+    "systemd",
+    "lintian",
+    "debootstrap",
 ];
 
 /// Installs what is missing, or says how to.

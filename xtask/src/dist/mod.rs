@@ -1,0 +1,181 @@
+//! `cargo xtask dist`: what is installed of braid, as a folder, a package of Debian's, an archive, and a list of what it is made of.
+//!
+//! ```text
+//!   braid (release) ─▶ stage: usr/bin, manual pages, completions, unit, rule, user, docs
+//!                        ├─▶ braid_VERSION_ARCH.deb   ─▶ lintian ─▶ --clean-root: installed, used, removed
+//!                        ├─▶ braid-VERSION-ARCH.tar.gz
+//!                        └─▶ braid-VERSION.cdx.json   (CycloneDX, of Cargo.lock)
+//! ```
+//!
+//! Everything that is written by words of the command is asked of the command itself: pages by `braid manual`, completions by
+//! `COMPLETE=SHELL braid`.
+
+mod clean_root;
+mod deb;
+mod sbom;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::build::Program;
+use crate::tidy;
+
+/// What the command line asks for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where to
+    #[arg(long, value_name = "FOLDER", default_value = "target/dist")]
+    out: PathBuf,
+    /// Package this program, and build none
+    #[arg(long, value_name = "PATH")]
+    braid: Option<PathBuf>,
+    /// Install the package in a root of its own (made with debootstrap; as root), serve an array there, and remove it
+    #[arg(long)]
+    clean_root: bool,
+}
+
+/// Shells, what their files are called, and where those go.
+const SHELLS: [(&str, &str); 3] = [
+    ("bash", "usr/share/bash-completion/completions/braid"),
+    ("zsh", "usr/share/zsh/vendor-completions/_braid"),
+    ("fish", "usr/share/fish/vendor_completions.d/braid.fish"),
+];
+
+/// Files of the repository, and where they go.
+const FILES: [(&str, &str); 7] = [
+    ("packaging/systemd/braid@.service", "usr/lib/systemd/system/braid@.service"),
+    ("packaging/systemd/braid.sysusers", "usr/lib/sysusers.d/braid.conf"),
+    ("packaging/udev/62-braid.rules", "usr/lib/udev/rules.d/62-braid.rules"),
+    ("packaging/debian/copyright", "usr/share/doc/braid/copyright"),
+    ("docs/service.md", "usr/share/doc/braid/service.md"),
+    ("docs/operating.md", "usr/share/doc/braid/operating.md"),
+    ("docs/monitoring.md", "usr/share/doc/braid/monitoring.md"),
+];
+
+/// Version and processor of what is packaged.
+struct Facts {
+    version: String,
+    /// Debian's word for the processor.
+    architecture: String,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let root = tidy::repository_root()?;
+    let braid = match &args.braid {
+        Some(braid) => fs::canonicalize(braid).with_context(|| braid.display().to_string())?,
+        None => Program::Braid.release()?,
+    };
+    let out = std::path::absolute(&args.out)?;
+    let stage = out.join("stage");
+    if stage.exists() {
+        fs::remove_dir_all(&stage).context("the folder of the last run")?;
+    }
+    fs::create_dir_all(&stage)?;
+    let facts = Facts { version: version(&braid)?, architecture: deb::architecture()? };
+    staged(&root, &braid, &stage)?;
+    let name = format!("braid-{}-{}", facts.version, facts.architecture);
+    let archive = out.join(format!("{name}.tar.gz"));
+    done(
+        Command::new("tar")
+            .args(["--sort=name", "--owner=0", "--group=0", "--mtime=@0", "-czf"])
+            .arg(&archive)
+            .arg("-C")
+            .arg(&stage)
+            .arg("."),
+    )?;
+    println!("{}", archive.display());
+    let bill = out.join(format!("braid-{}.cdx.json", facts.version));
+    fs::write(&bill, sbom::of_lock(&root, &facts.version)?)?;
+    println!("{}", bill.display());
+    let package = deb::package(&root, &stage, (&out, &facts))?;
+    println!("{}", package.display());
+    deb::judged(&package)?;
+    if args.clean_root {
+        clean_root::used(&package, &out)?;
+    }
+    Ok(())
+}
+
+/// The version that a program says it has.
+fn version(braid: &Path) -> Result<String> {
+    let said = said(Command::new(braid).arg("--version"))?;
+    let version = said.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+    ensure!(!version.is_empty(), "{} says no version", braid.display());
+    Ok(version)
+}
+
+/// Puts everything where it is installed.
+fn staged(root: &Path, braid: &Path, stage: &Path) -> Result<()> {
+    let program = stage.join("usr/bin/braid");
+    copied(braid, &program, 0o755)?;
+    done(Command::new("strip").arg("--strip-unneeded").arg(&program))?;
+    for (from, to) in FILES {
+        copied(&root.join(from), &stage.join(to), 0o644)?;
+    }
+    let etc = stage.join("etc/braid");
+    fs::create_dir_all(&etc)?;
+    fs::set_permissions(&etc, fs::Permissions::from_mode(0o755))?;
+    for (shell, to) in SHELLS {
+        let mut asked = Command::new(&program);
+        let text = said(asked.env("COMPLETE", shell).arg("--"))?;
+        ensure!(text.contains("braid"), "there is no completion for {shell}");
+        // What asks is the program that is installed, not the one that was packaged.
+        let text = text.replace(&program.display().to_string(), "braid");
+        written(&stage.join(to), &text)?;
+    }
+    let pages = stage.join("usr/share/man/man1");
+    fs::create_dir_all(&pages)?;
+    done(Command::new(&program).arg("manual").arg(&pages))?;
+    let changes = stage.join("usr/share/doc/braid/changelog");
+    copied(&root.join("CHANGELOG.md"), &changes, 0o644)?;
+    let pages = fs::read_dir(&pages)?.map(|page| Ok(page?.path())).collect::<Result<Vec<_>>>()?;
+    ensure!(pages.len() > 20, "{} manual pages", pages.len());
+    done(Command::new("gzip").args(["-9n"]).args(pages).arg(changes))?;
+    opened(stage)
+}
+
+/// Everything may be read by everybody, whatever the umask of whoever packages it is.
+fn opened(folder: &Path) -> Result<()> {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            opened(&entry.path())?;
+        } else {
+            let is_program = entry.metadata()?.permissions().mode() & 0o100 != 0;
+            let mode = if is_program { 0o755 } else { 0o644 };
+            fs::set_permissions(entry.path(), fs::Permissions::from_mode(mode))?;
+        }
+    }
+    Ok(())
+}
+
+fn copied(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    fs::create_dir_all(to.parent().expect("it lies in a folder"))?;
+    fs::copy(from, to).with_context(|| format!("{} to {}", from.display(), to.display()))?;
+    Ok(fs::set_permissions(to, fs::Permissions::from_mode(mode))?)
+}
+
+fn written(to: &Path, text: &str) -> Result<()> {
+    fs::create_dir_all(to.parent().expect("it lies in a folder"))?;
+    fs::write(to, text).with_context(|| to.display().to_string())
+}
+
+/// Runs it; it has to end well.
+fn done(command: &mut Command) -> Result<()> {
+    let status = command.stdin(Stdio::null()).status().with_context(|| format!("{command:?}"))?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(())
+}
+
+/// What it prints; it has to end well.
+fn said(command: &mut Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{command:?}"))?;
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{command:?}: {}\n{errors}", output.status);
+    Ok(String::from_utf8(output.stdout)?)
+}
