@@ -35,9 +35,9 @@ const TRIES: [Try; 12] = [
     }),
     ("listen by TCP", |_| TcpListener::bind("127.0.0.1:0").map(drop)),
     ("connect to a Unix socket", |folder| UnixStream::connect(folder.join("socket")).map(drop)),
+    // Seized and not attached to: that would stop it, for good if this process ends first.
     ("trace another process", |_| {
-        nix::sys::ptrace::attach(Pid::from_raw(victim()))?;
-        Ok(nix::sys::ptrace::detach(Pid::from_raw(victim()), None)?)
+        Ok(nix::sys::ptrace::seize(Pid::from_raw(victim()), nix::sys::ptrace::Options::empty())?)
     }),
     ("signal another process", |_| Ok(nix::sys::signal::kill(Pid::from_raw(victim()), None)?)),
     ("mount", |folder| {
