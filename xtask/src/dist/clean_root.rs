@@ -13,6 +13,7 @@ use super::{copied, done, said};
 /// In the root: makes an array, has it configured by `braid scan`, serves it as the unit would, and stops it.
 const USE: &str = r#"
 set -eu
+rm -rf /srv/disks /var/lib/braid /etc/braid
 dpkg --install /braid.deb
 test "$(braid --version | cut -d' ' -f1)" = braid
 id braid | grep -q disk
