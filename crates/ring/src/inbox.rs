@@ -34,6 +34,8 @@ pub struct Inbox<T> {
     /// Whether there are items, for a taker that looks again and again: it is not to stand in the way of who pushes. Set under
     /// the lock; what it says may be over.
     has_items: AtomicBool,
+    /// Whether the taker sleeps and nobody has rung yet, for who has something that anybody may do. The same holds.
+    seems_asleep: AtomicBool,
 }
 
 /// What is to be done after a push.
@@ -50,7 +52,8 @@ impl<T> Inbox<T> {
     /// An empty one, of a taker that is awake or sleeps.
     pub fn new(is_asleep: bool) -> Self {
         let state = State { items: Vec::new(), is_asleep, is_closed: false };
-        Self { state: Mutex::new(state), has_items: AtomicBool::new(false) }
+        let seems_asleep = AtomicBool::new(is_asleep);
+        Self { state: Mutex::new(state), has_items: AtomicBool::new(false), seems_asleep }
     }
 
     /// Leaves an item. An inbox that was closed takes items from workers (`is_inside`) only.
@@ -64,30 +67,37 @@ impl<T> Inbox<T> {
         }
         state.items.push(item);
         self.has_items.store(true, Ordering::Relaxed);
-        Ok(Self::bell(&mut state))
+        Ok(self.bell(&mut state))
     }
 
     /// Has the taker look at something else than its inbox.
     pub(crate) fn disturb(&self) -> Bell {
-        Self::bell(&mut self.state.lock().expect("pushing does not panic"))
+        self.bell(&mut self.state.lock().expect("pushing does not panic"))
     }
 
     /// Takes nothing more from outside.
     pub fn close(&self) -> Bell {
         let mut state = self.state.lock().expect("pushing does not panic");
         state.is_closed = true;
-        Self::bell(&mut state)
+        self.bell(&mut state)
     }
 
-    fn bell(state: &mut State<T>) -> Bell {
-        if std::mem::take(&mut state.is_asleep) { Bell::Ring } else { Bell::Leave }
+    fn bell(&self, state: &mut State<T>) -> Bell {
+        if std::mem::take(&mut state.is_asleep) {
+            self.seems_asleep.store(false, Ordering::Relaxed);
+            Bell::Ring
+        } else {
+            Bell::Leave
+        }
     }
 
     /// Takes everything, into a list that is empty. The taker is awake.
     pub fn take(&self, items: &mut Vec<T>) {
         debug_assert!(items.is_empty());
         let mut state = self.state.lock().expect("pushing does not panic");
-        state.is_asleep = false;
+        if std::mem::take(&mut state.is_asleep) {
+            self.seems_asleep.store(false, Ordering::Relaxed);
+        }
         std::mem::swap(&mut state.items, items);
         self.has_items.store(false, Ordering::Relaxed);
     }
@@ -97,10 +107,16 @@ impl<T> Inbox<T> {
         self.has_items.load(Ordering::Relaxed)
     }
 
+    /// Whether the taker sleeps, or did a moment ago.
+    pub(crate) fn seems_asleep(&self) -> bool {
+        self.seems_asleep.load(Ordering::Relaxed)
+    }
+
     /// Says that the taker sleeps from now on, unless there is something for it.
     pub fn sleep(&self) -> bool {
         let mut state = self.state.lock().expect("pushing does not panic");
         state.is_asleep = state.items.is_empty();
+        self.seems_asleep.store(state.is_asleep, Ordering::Relaxed);
         state.is_asleep
     }
 }

@@ -18,6 +18,7 @@ use crate::arena::ShardMemory;
 use crate::client_request::ClientRequest;
 use crate::clock::Clock;
 use crate::events::{ArrayEvent, ShardEvent};
+use crate::hand_over::HandOver;
 use crate::log;
 use crate::looks::Looks;
 use crate::members::Members;
@@ -44,6 +45,7 @@ pub(crate) struct ShardCell {
 /// What clients have asked for, and not been told the end of.
 pub(crate) struct Clients {
     pub(crate) in_flight: InFlight,
+    pub(crate) hand_over: HandOver,
     /// Which of those that change the array may begin.
     pub(crate) write_admission: WriteAdmission<ClientRequest>,
     /// Which shard has what.
@@ -54,9 +56,9 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    pub(crate) fn new(regions: Regions) -> Self {
+    pub(crate) fn new(regions: Regions, hand_over: HandOver) -> Self {
         let (in_flight, write_admission, requests, failures) = Default::default();
-        Self { in_flight, write_admission, regions, requests, failures }
+        Self { in_flight, hand_over, write_admission, regions, requests, failures }
     }
 }
 

@@ -57,6 +57,15 @@ impl Core {
         self.drive_here(scratch);
     }
 
+    /// Leaves shards on the list to workers that sleep. Where none does they stay on it.
+    pub(crate) fn hand_over(self: &Arc<Self>, machines: &mut VecDeque<Machine>) {
+        if let Some(drivers) = &self.workers {
+            machines.retain(|machine| {
+                !matches!(machine, Machine::Shard(_)) || !drivers.hand_over(self, *machine)
+            });
+        }
+    }
+
     /// Drives the machines on the list, and whatever comes of it, until nothing is left for this thread.
     pub(crate) fn drive_here(self: &Arc<Self>, mut scratch: DriveScratch) {
         let _guard = AbortOnPanic::new();

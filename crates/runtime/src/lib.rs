@@ -30,7 +30,7 @@
 //!   steps                    executor/                   a client's request, step by step; the way to a member
 //!   core                                                 what the threads of one array share
 //!   ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-//!   client_request, requests, arena   members/   alarm, workers   turns   pacing   updates   watch   write_admission   log
+//!   client_request, requests, arena   members/   alarm, workers   turns   pacing   hand_over   updates   watch   write_admission   log
 //!                                                        parts of it, each of which knows little of the others
 //!   client, events, options, cache, scheduling, cause, clock, waiter, shared_bytes, sync/          values, and hand-overs
 //! ```
@@ -71,6 +71,8 @@ mod events;
 mod executor;
 #[cfg(not(loom))]
 mod extents;
+#[cfg(not(loom))]
+mod hand_over;
 #[cfg(not(loom))]
 mod log;
 #[cfg(not(loom))]

@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::core::{Clients, Core, End, ShardCell};
 use crate::events::{ArrayEvent, Machine};
 use crate::executor::fault;
+use crate::hand_over::HandOver;
 use crate::log;
 use crate::looks::Looks;
 use crate::members::Members;
@@ -131,7 +132,7 @@ impl Volume {
         };
         // From the start a job asks for what it is allowed.
         array.handle_job_allowance(Instant::default(), JobAllowance::default());
-        let clients = Clients::new(regions);
+        let clients = Clients::new(regions, HandOver::new(options.hand_over_bytes));
         let shard = || Shard::new(config, Arc::clone(&view));
         let cell = |_| cell((shard(), &joining), &clients.requests);
         let shards = (0..options.shards).map(cell).collect::<Result<_, _>>()?;

@@ -59,6 +59,8 @@ pub struct Options {
     pub io: Io,
     /// Whether members are used past the page cache.
     pub direct: Direct,
+    /// The shortest write that a worker leaves to one that sleeps while it receives the next one, in bytes; 0 for never.
+    pub hand_over_bytes: u64,
     /// Workers to share with others, which outlive the volume; otherwise it has its own, if any.
     pub workers: Option<Arc<Workers>>,
 }
@@ -78,6 +80,7 @@ impl Default for Options {
             clean_delay_ms: 200,
             io: Io::Auto,
             direct: Direct::Auto,
+            hand_over_bytes: 64 << 10,
             workers: None,
         }
     }

@@ -385,7 +385,7 @@ impl Volume {
         let core = &self.core;
         let was_running =
             flaw::has(Flaw::CheckBeforeCount) && !self.stopping.load(Ordering::SeqCst);
-        core.clients.in_flight.enter();
+        let under_way = core.clients.in_flight.enter();
         let began = if is_timed(&operation) { core.pacing.begins(&core.clock) } else { None };
         let client = Client { asker, is_urgent: is_waited_for(&operation), began };
         if client.is_urgent {
@@ -404,10 +404,15 @@ impl Volume {
             log::refused(&request, &denial);
             return core.tell(client, Outcome { result: Err(denial), payload });
         }
+        let is_handed_over = matches!(request.operation, ByteOperation::Write { .. })
+            && core.clients.hand_over.is_worth_it(request.length, under_way);
         self.drive(|machines| {
             core.start(&request, payload, client, machines);
             if began.is_some() {
                 core.note_client(machines);
+            }
+            if is_handed_over {
+                core.hand_over(machines);
             }
         });
     }

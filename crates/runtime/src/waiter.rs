@@ -90,8 +90,11 @@ struct Count {
 }
 
 impl InFlight {
-    pub(crate) fn enter(&self) {
-        self.state.lock().expect("counting does not panic").requests += 1;
+    /// One more; how many there are with it.
+    pub(crate) fn enter(&self) -> usize {
+        let mut state = self.state.lock().expect("counting does not panic");
+        state.requests += 1;
+        state.requests
     }
 
     pub(crate) fn count(&self) -> usize {

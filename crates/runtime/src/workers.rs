@@ -91,6 +91,21 @@ impl Drivers {
         told.is_ok()
     }
 
+    /// Has a worker that sleeps tell `driver` of `machine`; false when none does, or when this thread is no worker, whose
+    /// machines are for the worker that each belongs to.
+    pub(crate) fn hand_over<D: Wake + 'static>(&self, driver: &Arc<D>, machine: Machine) -> bool {
+        let Some(on) = self.workers.sleeper().filter(|_| self.is_here()) else { return false };
+        let (slot, _, token) = self.scheduling(machine);
+        if slot.swap(true, Ordering::SeqCst) {
+            return true;
+        }
+        let told = self.workers.wake(on, Arc::clone(driver) as Arc<dyn Wake>, token);
+        if told.is_err() {
+            slot.store(false, Ordering::SeqCst);
+        }
+        told.is_ok()
+    }
+
     /// The same for a worker that has just pushed a completion: once the others of this turn are told.
     pub(crate) fn put_off<D: Wake + 'static>(
         &self,

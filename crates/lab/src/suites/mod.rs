@@ -5,6 +5,7 @@ mod cores;
 mod cost;
 mod elevator;
 mod growth;
+mod hand_over;
 mod lookup;
 mod multiplexer;
 mod nbd;
@@ -37,4 +38,5 @@ pub const SUITES: &[Suite] = &[
     policies::SUITE,
     cost::SUITE,
     growth::SUITE,
+    hand_over::SUITE,
 ];

@@ -9,6 +9,7 @@ use braid_runtime::Options;
 use super::report::Reporter;
 use crate::error::CliError;
 use crate::error::system::system;
+use crate::output::size::{SizeError, parse_size};
 
 /// More shards than this cost more memory than they give.
 const SHARDS_MAX: u16 = 64;
@@ -46,6 +47,11 @@ impl From<Direct> for braid_runtime::Direct {
             Direct::Off => Self::Off,
         }
     }
+}
+
+/// Reads what `--hand-over` says, in bytes; 0 for never.
+pub(super) fn hand_over_bytes(text: &str) -> Result<u64, SizeError> {
+    if text == "never" { Ok(0) } else { parse_size(text) }
 }
 
 /// How the array is to use `workers`: four shards for each, so that they seldom meet at one.

@@ -133,6 +133,10 @@ pub(crate) struct Args {
     /// processor is busy while clients are; 0 sleeps at once.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=io::BUSY_POLL_US_MAX))]
     busy_poll: u32,
+    /// The shortest write that a worker leaves to one that sleeps, so that it can receive the next one meanwhile; done
+    /// where a client is seen to have several under way. Or `never`.
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = io::hand_over_bytes)]
+    hand_over: u64,
     /// Whether members are used past the page cache of the system; `auto` does with block devices that
     /// allow it.
     #[arg(long, value_enum, default_value_t = Direct::Auto, value_name = "WHEN")]
@@ -278,6 +282,7 @@ fn one(
         scheduling,
         sit_out: args.sit_out.sit_out()?,
         job_pace: args.job_pace.job_pace()?,
+        hand_over_bytes: args.hand_over,
         ..io::options(workers.as_ref())
     };
     args.cache.check(&options.cache, &ready.array.geometry, options.shards)?;

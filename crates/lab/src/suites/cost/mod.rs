@@ -117,7 +117,8 @@ impl Servers {
             }
         }
         servers::create_braid(&braid, folder.path(), &members)?;
-        let serve = |direct| servers::serve_braid(&braid, folder.path(), &members, direct);
+        let serve =
+            |direct| servers::serve_braid(&braid, folder.path(), &members, &["--direct", direct]);
         let server = serve("on").or_else(|why| {
             // A file system in memory may not say how.
             report.note(format!("cost: braid goes through the page cache, {}", first_line(&why)));

@@ -129,7 +129,7 @@ impl Exports {
         }
         fill(Path::new(&raw), member_mib * (MEMBERS - 1))?;
         servers::create_braid(&braid, folder.path(), &members)?;
-        let server = servers::serve_braid(&braid, folder.path(), &members, "on")?;
+        let server = servers::serve_braid(&braid, folder.path(), &members, &["--direct", "on"])?;
         let mut peers = Vec::new();
         let started = [
             ("nothing", servers::serve_nothing(folder.path(), member_mib * (MEMBERS - 1))),

@@ -97,16 +97,16 @@ fn state(folder: &Path) -> PathBuf {
     folder.join("state")
 }
 
-/// `braid serve` on members of an array, past the page cache or not.
+/// `braid serve` on members of an array, with more options.
 pub(in crate::suites) fn serve_braid(
     braid: &Path,
     folder: &Path,
     members: &[String],
-    direct: &str,
+    more: &[&str],
 ) -> Result<Server, String> {
     let socket = folder.join("braid.sock");
     let mut serve = Command::new(braid);
-    serve.arg("--state-dir").arg(state(folder)).args(["serve", "--direct", direct]);
+    serve.arg("--state-dir").arg(state(folder)).arg("serve").args(more);
     serve.arg("--nbd").arg(format!("nbd+unix:///?socket={}", socket.display())).args(members);
     Server::start(&mut serve, &socket)
 }

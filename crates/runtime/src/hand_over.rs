@@ -1,0 +1,97 @@
+//! Whether a worker does what a client asked of it, or leaves it to a worker that sleeps.
+//!
+//! A worker that has received a long write can carry it out, and receive the next one afterwards; or wake another for it,
+//! and receive the next one meanwhile. The second way is faster if there is a next one, and slower if there is not: a client
+//! with one request at a time waits for the wake-up as well. Nobody can ask the client. But it shows:
+//!
+//! ```text
+//!   a long write comes ── another request is under way? ──yes──▶ the client has several: credit is full
+//!                                     │ no
+//!                                     ▼
+//!                          some credit? ──yes──▶ one less, and hand it over
+//!                                     │ no
+//!                                     ▼
+//!                          every so many: hand it over, and see what comes meanwhile; else do it here
+//! ```
+//!
+//! Who does all it is given at once never has two requests under way, whatever the client has waiting in its socket. So
+//! now and then one is handed over to see. Reads are never handed over: what they need most is done by the thread that
+//! sends, and the lab found nothing to win (docs/lab.md).
+//!
+//! Invariant: a client with one request at a time pays for one wake-up in [`TRY_EVERY`] `[check: one_at_a_time_is_seldom_handed_over]`.
+
+use crate::sync::atomic::{AtomicU32, Ordering};
+
+/// So many long writes alone are handed over after two were seen to be under way at once.
+const CREDIT: u32 = 32;
+/// Without credit, one in so many is handed over.
+const TRY_EVERY: u32 = 64;
+
+/// What is known of the clients. Threads that count at once may lose a count, which costs a wake-up.
+#[derive(Debug)]
+pub(crate) struct HandOver {
+    /// The least that is worth a wake-up; 0 if nothing is ever handed over.
+    bytes_min: u64,
+    credit: AtomicU32,
+    /// Long writes since the last that was handed over without credit.
+    alone: AtomicU32,
+}
+
+impl HandOver {
+    pub(crate) fn new(bytes_min: u64) -> Self {
+        Self { bytes_min, credit: AtomicU32::new(0), alone: AtomicU32::new(0) }
+    }
+
+    /// Whether a write of so many bytes is to be handed over, when so many requests are under way, itself among them.
+    pub(crate) fn is_worth_it(&self, bytes: u64, under_way: usize) -> bool {
+        if self.bytes_min == 0 || bytes < self.bytes_min {
+            return false;
+        }
+        if under_way > 1 {
+            self.credit.store(CREDIT, Ordering::Relaxed);
+            return true;
+        }
+        let credit = self.credit.load(Ordering::Relaxed);
+        if credit > 0 {
+            self.credit.store(credit - 1, Ordering::Relaxed);
+            return true;
+        }
+        let alone = self.alone.load(Ordering::Relaxed) + 1;
+        self.alone.store(alone % TRY_EVERY, Ordering::Relaxed);
+        alone == TRY_EVERY
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    const LONG: u64 = 256 << 10;
+
+    fn handed_over(hand_over: &HandOver, (bytes, under_way): (u64, usize), times: u32) -> usize {
+        (0..times).filter(|_| hand_over.is_worth_it(bytes, under_way)).count()
+    }
+
+    #[test]
+    fn one_at_a_time_is_seldom_handed_over() {
+        let hand_over = HandOver::new(64 << 10);
+        assert_eq!(handed_over(&hand_over, (LONG, 1), 10 * TRY_EVERY), 10);
+        assert!(hand_over.is_worth_it(LONG, 2));
+        assert_eq!(handed_over(&hand_over, (LONG, 1), CREDIT), 32, "for a while after two at once");
+        assert_eq!(handed_over(&hand_over, (LONG, 1), 10 * TRY_EVERY), 10, "and then as before");
+    }
+
+    #[test]
+    fn several_at_once_are_handed_over() {
+        let hand_over = HandOver::new(64 << 10);
+        assert_eq!(handed_over(&hand_over, (LONG, 8), 100), 100);
+    }
+
+    #[test]
+    fn what_is_short_and_what_was_forbidden_stay() {
+        let hand_over = HandOver::new(64 << 10);
+        assert_eq!(handed_over(&hand_over, ((64 << 10) - 1, 8), 100), 0);
+        assert_eq!(handed_over(&HandOver::new(0), (LONG, 8), 100), 0);
+    }
+}
