@@ -8,10 +8,9 @@
 //! ```
 //!
 //! Invariants:
-//! - before a kill no program that writes sees an error, whatever the members do `[check: Living::under_load]`;
-//! - after the kill, every file that was promised is there, and so is all that was synced before
-//!   `[check: Living::verify]`;
-//! - the file system's checker finds nothing, after the kill and at the end `[check: Living::check]`.
+//! - before a kill no program that writes sees an error, whatever the members do (`Living::under_load`);
+//! - after the kill, every file that was promised is there, and so is all that was synced before (`Living::verify`);
+//! - the file system's checker finds nothing, after the kill and at the end (`Living::check`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +20,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::Level;
 use super::disk::{Disk, FileSystem};
 use super::door::{Door, Opened};
 use super::load::{Checksums, Program, Promised};
@@ -35,6 +33,23 @@ const REBUILD_PACE: &str = "64M";
 const LOSS_LIMIT: Duration = Duration::from_secs(20);
 /// How long a load goes on before something happens to it.
 const BEFORE: Duration = Duration::from_millis(700);
+
+/// An array.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Level {
+    pub(super) level: &'static str,
+    members: usize,
+    /// A file system of XFS needs 300 MiB.
+    member_size: &'static str,
+    lost: usize,
+}
+
+pub(super) const LEVELS: [Level; 4] = [
+    Level { level: "1", members: 2, member_size: "640M", lost: 1 },
+    Level { level: "5", members: 4, member_size: "216M", lost: 1 },
+    Level { level: "6", members: 5, member_size: "216M", lost: 2 },
+    Level { level: "10", members: 4, member_size: "320M", lost: 1 },
+];
 
 /// What is tried.
 pub(super) struct Cell {

@@ -57,10 +57,9 @@ impl Promised {
             let writers: Vec<_> = (0..WRITERS)
                 .map(|writer| scope.spawn(move || self.write_one_by_one(folder, writer, ending)))
                 .collect();
-            writers.into_iter().map(|writer| writer.join().expect("no writer panics")).collect()
+            writers.into_iter().try_for_each(|writer| writer.join().expect("no writer panics"))
         });
-        let errors: std::io::Result<()> = written;
-        errors.with_context(|| format!("writing files in {}", folder.display()))
+        written.with_context(|| format!("writing files in {}", folder.display()))
     }
 
     fn write_one_by_one(

@@ -23,7 +23,7 @@ use anyhow::{Result, ensure};
 
 use crate::build::Program;
 use crate::programs::output;
-use cell::{Cell, Outcome};
+use cell::{Cell, LEVELS, Outcome};
 use disk::FileSystem;
 use door::Door;
 
@@ -43,23 +43,6 @@ pub(crate) struct Options {
     #[arg(long)]
     dev: bool,
 }
-
-/// An array.
-#[derive(Clone, Copy, Debug)]
-struct Level {
-    level: &'static str,
-    members: usize,
-    /// A file system of XFS needs 300 MiB.
-    member_size: &'static str,
-    lost: usize,
-}
-
-const LEVELS: [Level; 4] = [
-    Level { level: "1", members: 2, member_size: "640M", lost: 1 },
-    Level { level: "5", members: 4, member_size: "216M", lost: 1 },
-    Level { level: "6", members: 5, member_size: "216M", lost: 2 },
-    Level { level: "10", members: 4, member_size: "320M", lost: 1 },
-];
 
 impl Options {
     /// One cell, for `cargo xtask test`.

@@ -70,7 +70,7 @@ use place::{Address, address, bind_error, check_export, control_error, own_contr
 use report::Reporter;
 use several::{Clients, Together};
 use spare_group::SpareGroup;
-use telling::{Started, Telling, TellingArgs};
+use telling::{Started, Telling, TellingArgs, Ways};
 use wait::{Ending, Watch};
 
 /// Descriptors that a member may have open: buffered, direct, and a look at what it is.
