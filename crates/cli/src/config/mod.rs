@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn what_is_no_file_of_an_array_is_refused_with_its_line() {
-        assert_eq!(wrong("array = \"a\"\nmembers = [\n").0, 3);
+        assert_eq!(wrong("array = \"a\"\nmembers = [\n").0, 2);
         assert!(wrong("").1.contains("neither"));
         assert_eq!(wrong("members = [\"a\"]\n").1, "`members` has paths that begin with a slash");
         assert!(wrong("array = \"a\"\nwait-seconds = 1e3\n").1.contains("from 0 to"));
