@@ -7,7 +7,7 @@
 //!
 //! What is opened before `finish` is opened under the first half already, superblocks included: a damaged device is read by a
 //! process that can open nothing but the members. Members that are added later are opened by whoever adds them, and come as
-//! descriptors over the control socket ([`braid_control::passing`]).
+//! descriptors over the control socket ([`braid_control::Passed`]).
 //!
 //! What cannot be confined: a server that runs a command (--run), or that mounts (--fuse: who unmounts has to be able to, and
 //! fusermount3 to have its privileges).
