@@ -34,13 +34,13 @@ fn a_band_left_inconsistent_by_two_failures_is_refused_and_never_guessed() {
 /// or the simulator does something else, and then it is set anew.
 #[test]
 fn seed_7_has_the_trace_that_it_always_had() {
-    assert_eq!(format!("{:016x}", simulate(&settings(7)).trace_hash), "83dd3a5dab5f8ceb");
+    assert_eq!(format!("{:016x}", simulate(&settings(7)).trace_hash), "daaf33748e3b5334");
 }
 
 #[test]
 fn random_worlds_hold_and_meet_every_kind_of_fault() {
     let mut total = braid_sim::Tally::default();
-    (3000..3250).for_each(|seed| total.add(&simulate(&settings(seed)).tally));
+    (3000..3400).for_each(|seed| total.add(&simulate(&settings(seed)).tally));
     for name in [
         "power-cut",
         "process-killed",
@@ -70,6 +70,7 @@ fn random_worlds_hold_and_meet_every_kind_of_fault() {
         "part-of-a-sector-read",
         "write-admission-waits",
         "call-denied",
+        "nbd-extended",
         "nbd-refused",
         "nbd-out-of-order",
         "nbd-block-status",
