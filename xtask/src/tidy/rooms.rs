@@ -142,6 +142,7 @@ mod tests {
                 ("crates/control/src/lib.rs", good),
                 ("crates/hooks/src/lib.rs", good),
                 ("crates/sync/src/lib.rs", good),
+                ("crates/fuse-proto/src/lib.rs", good),
                 ("crates/geometry/src/lib.rs", good),
                 ("crates/ondisk/src/lib.rs", good),
                 ("crates/nbd-proto/src/lib.rs", good),
