@@ -22,10 +22,11 @@ impl Choice {
         self.uuid.is_none() && self.name.is_none()
     }
 
-    fn admits(&self, array: &ArrayName) -> bool {
-        let bare = array.name.split_once(':').map_or(array.name.as_str(), |(_, bare)| bare);
-        let by_name = |name: &String| *name == array.name || name == bare;
-        self.uuid.is_none_or(|uuid| uuid == array.uuid) && self.name.as_ref().is_none_or(by_name)
+    /// Whether the array with this UUID and name is meant.
+    #[must_use]
+    pub fn admits(&self, uuid: &[u8; 16], name: &str) -> bool {
+        let by_name = |wanted: &String| wanted == name || wanted == bare_name(name);
+        self.uuid.is_none_or(|wanted| wanted == *uuid) && self.name.as_ref().is_none_or(by_name)
     }
 
     fn wanted(&self) -> Option<String> {
@@ -35,6 +36,12 @@ impl Choice {
             (None, None) => None,
         }
     }
+}
+
+/// The name of an array without the `host:` that mdadm puts in front.
+#[must_use]
+pub fn bare_name(name: &str) -> &str {
+    name.split_once(':').map_or(name, |(_, bare)| bare)
 }
 
 /// The candidates of one array; all others are foreign.
@@ -53,8 +60,10 @@ pub(crate) fn choose<'a>(
         });
         known.members += 1;
     }
-    let mut admitted: Vec<ArrayName> =
-        arrays.into_values().filter(|array| choice.is_open() || choice.admits(array)).collect();
+    let mut admitted: Vec<ArrayName> = arrays
+        .into_values()
+        .filter(|array| choice.is_open() || choice.admits(&array.uuid, &array.name))
+        .collect();
     let chosen = match admitted.len() {
         1 => Some(admitted[0].uuid),
         _ => None,

@@ -121,7 +121,7 @@ mod verdict;
 
 pub use array::{AssembledArray, AssembledBitmap, Occupant, Tolerance, resync_sectors};
 pub use bitmap_file::{AssembledBitmapFile, GivenBitmapFile};
-pub use choose::Choice;
+pub use choose::{Choice, bare_name};
 pub use journal::{AssembledJournal, journal_sectors_min};
 pub use known::{Known, KnownMember};
 pub use parity_log::AssembledParityLog;

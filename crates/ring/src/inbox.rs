@@ -22,7 +22,6 @@ use braid_sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug)]
 struct State<T> {
     items: Vec<T>,
-    is_asleep: bool,
     /// Nothing more from outside.
     is_closed: bool,
 }
@@ -34,8 +33,9 @@ pub struct Inbox<T> {
     /// Whether there are items, for a taker that looks again and again: it is not to stand in the way of who pushes. Set under
     /// the lock; what it says may be over.
     has_items: AtomicBool,
-    /// Whether the taker sleeps and nobody has rung yet, for who has something that anybody may do. The same holds.
-    seems_asleep: AtomicBool,
+    /// Whether the taker sleeps and nobody has rung yet. Set under the lock as well; who looks without has something that
+    /// anybody may do.
+    is_asleep: AtomicBool,
 }
 
 /// What is to be done after a push.
@@ -51,9 +51,9 @@ pub enum Bell {
 impl<T> Inbox<T> {
     /// An empty one, of a taker that is awake or sleeps.
     pub fn new(is_asleep: bool) -> Self {
-        let state = State { items: Vec::new(), is_asleep, is_closed: false };
-        let seems_asleep = AtomicBool::new(is_asleep);
-        Self { state: Mutex::new(state), has_items: AtomicBool::new(false), seems_asleep }
+        let state = State { items: Vec::new(), is_closed: false };
+        let (has_items, is_asleep) = (AtomicBool::new(false), AtomicBool::new(is_asleep));
+        Self { state: Mutex::new(state), has_items, is_asleep }
     }
 
     /// Leaves an item. An inbox that was closed takes items from workers (`is_inside`) only.
@@ -67,37 +67,40 @@ impl<T> Inbox<T> {
         }
         state.items.push(item);
         self.has_items.store(true, Ordering::Relaxed);
-        Ok(self.bell(&mut state))
+        Ok(self.bell(&state))
     }
 
     /// Has the taker look at something else than its inbox.
     pub(crate) fn disturb(&self) -> Bell {
-        self.bell(&mut self.state.lock().expect("pushing does not panic"))
+        self.bell(&self.state.lock().expect("pushing does not panic"))
     }
 
     /// Takes nothing more from outside.
     pub fn close(&self) -> Bell {
         let mut state = self.state.lock().expect("pushing does not panic");
         state.is_closed = true;
-        self.bell(&mut state)
+        self.bell(&state)
     }
 
-    fn bell(&self, state: &mut State<T>) -> Bell {
-        if std::mem::take(&mut state.is_asleep) {
-            self.seems_asleep.store(false, Ordering::Relaxed);
-            Bell::Ring
-        } else {
-            Bell::Leave
+    /// Under the lock, whose state shows it.
+    fn bell(&self, _: &State<T>) -> Bell {
+        if self.awakes() { Bell::Ring } else { Bell::Leave }
+    }
+
+    /// Whether the taker slept until now.
+    fn awakes(&self) -> bool {
+        let was_asleep = self.is_asleep.load(Ordering::Relaxed);
+        if was_asleep {
+            self.is_asleep.store(false, Ordering::Relaxed);
         }
+        was_asleep
     }
 
     /// Takes everything, into a list that is empty. The taker is awake.
     pub fn take(&self, items: &mut Vec<T>) {
         debug_assert!(items.is_empty());
         let mut state = self.state.lock().expect("pushing does not panic");
-        if std::mem::take(&mut state.is_asleep) {
-            self.seems_asleep.store(false, Ordering::Relaxed);
-        }
+        self.awakes();
         std::mem::swap(&mut state.items, items);
         self.has_items.store(false, Ordering::Relaxed);
     }
@@ -109,15 +112,15 @@ impl<T> Inbox<T> {
 
     /// Whether the taker sleeps, or did a moment ago.
     pub(crate) fn seems_asleep(&self) -> bool {
-        self.seems_asleep.load(Ordering::Relaxed)
+        self.is_asleep.load(Ordering::Relaxed)
     }
 
     /// Says that the taker sleeps from now on, unless there is something for it.
     pub fn sleep(&self) -> bool {
-        let mut state = self.state.lock().expect("pushing does not panic");
-        state.is_asleep = state.items.is_empty();
-        self.seems_asleep.store(state.is_asleep, Ordering::Relaxed);
-        state.is_asleep
+        let state = self.state.lock().expect("pushing does not panic");
+        let is_asleep = state.items.is_empty();
+        self.is_asleep.store(is_asleep, Ordering::Relaxed);
+        is_asleep
     }
 }
 

@@ -267,13 +267,12 @@ impl Workers {
         self.leave(on, Item::Wake(sleeper, token))
     }
 
-    /// A worker that sleeps, other than this thread's own, if there is one; it may have been woken since.
+    /// A worker that sleeps, if this thread is another of them; it may have been woken since.
     #[must_use]
     pub fn sleeper(&self) -> Option<usize> {
-        let count = self.count();
-        let own = self.current().map_or(0, |worker| worker.index());
-        let others = (own + 1..own + count).map(|on| on % count);
-        others.into_iter().find(|on| self.shared.mailboxes[*on].inbox.seems_asleep())
+        let (own, count) = (self.current()?.index(), self.count());
+        let mut others = (own + 1..own + count).map(|on| on % count);
+        others.find(|on| self.shared.mailboxes[*on].inbox.seems_asleep())
     }
 
     /// [`Worker::wake_at`] on this thread's own worker if it is one of these, on worker `otherwise` (modulo their number)

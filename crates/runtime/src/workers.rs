@@ -78,23 +78,18 @@ impl Drivers {
         self.workers.current().is_some()
     }
 
-    /// Has a worker tell `driver` of `machine`; false when there are none any more.
+    /// Has its worker tell `driver` of `machine`; false when there are none any more.
     pub(crate) fn schedule<D: Wake + 'static>(&self, driver: &Arc<D>, machine: Machine) -> bool {
-        let (slot, on, token) = self.scheduling(machine);
-        if slot.swap(true, Ordering::SeqCst) {
-            return true;
-        }
-        let told = self.workers.wake(on, Arc::clone(driver) as Arc<dyn Wake>, token);
-        if told.is_err() {
-            slot.store(false, Ordering::SeqCst);
-        }
-        told.is_ok()
+        self.schedule_on(self.scheduling(machine).1, driver, machine)
     }
 
     /// Has a worker that sleeps tell `driver` of `machine`; false when none does, or when this thread is no worker, whose
     /// machines are for the worker that each belongs to.
     pub(crate) fn hand_over<D: Wake + 'static>(&self, driver: &Arc<D>, machine: Machine) -> bool {
-        let Some(on) = self.workers.sleeper().filter(|_| self.is_here()) else { return false };
+        self.workers.sleeper().is_some_and(|on| self.schedule_on(on, driver, machine))
+    }
+
+    fn schedule_on<D: Wake + 'static>(&self, on: usize, driver: &Arc<D>, machine: Machine) -> bool {
         let (slot, _, token) = self.scheduling(machine);
         if slot.swap(true, Ordering::SeqCst) {
             return true;

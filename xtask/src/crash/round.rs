@@ -272,12 +272,7 @@ impl<'a> Round<'a> {
         self.members.retain(|member| !names.contains(member));
         ensure!(offline::present(&self.members) == self.members, "a member more is gone");
         let end = self.after(kind);
-        match Server::start(
-            self.braid,
-            self.place.folder(),
-            &self.members,
-            &["--cache", self.cache],
-        )? {
+        match self.open()? {
             Started::Refused(code) => {
                 ensure!(code == WRITE_HOLE && kind == Signal::KILL, "refused with {code}");
                 let mirrors = matches!(self.shape.level, "1" | "10");
@@ -427,15 +422,16 @@ impl<'a> Round<'a> {
         Duration::from_micros(self.random.u64(..most_ms * 1000))
     }
 
+    /// Starts it on what is there, with the cache that was chosen last.
+    fn open(&self) -> Result<Started> {
+        let options = ["--cache", self.cache];
+        Server::start(self.braid, self.place.folder(), &self.members, &options)
+    }
+
     /// Starts it, with one cache or the other; a crash costs no member.
     fn start(&mut self, degraded: bool) -> Result<Server> {
         self.cache = CACHES[self.random.usize(..CACHES.len())];
-        match Server::start(
-            self.braid,
-            self.place.folder(),
-            &self.members,
-            &["--cache", self.cache],
-        )? {
+        match self.open()? {
             Started::Serving(server) => {
                 let missing = server.degraded;
                 ensure!(degraded || missing == 0, "{missing} members are left out after a crash");

@@ -173,7 +173,8 @@ impl<'a> Living<'a> {
             }
             Ok(())
         })?;
-        self.verify()
+        self.verify()?;
+        Ok(())
     }
 
     fn is_rebuilt(&mut self) -> Result<()> {
@@ -191,7 +192,8 @@ impl<'a> Living<'a> {
             ensure!(state["arrays"][0]["state"] == "ok", "not whole after its rebuild: {state}");
             Ok(())
         })?;
-        self.verify()
+        self.verify()?;
+        Ok(())
     }
 
     /// SIGKILL to the server, in the middle of everything; then it is served again.
@@ -221,7 +223,7 @@ impl<'a> Living<'a> {
         ensure!(self.promised.len() > before, "no file was promised before the kill");
         self.disk().unmount()?;
         self.disk.take().context("a disk")?.detach()?;
-        self.opened.take().context("a door")?.abandon()?;
+        self.opened.take().context("a door")?.end(true)?;
         self.start()?;
         self.disk().mount()?;
         self.promised_at_kill = self.promised.len();
@@ -233,11 +235,10 @@ impl<'a> Living<'a> {
     fn end(mut self, is_trimmed: bool) -> Result<Outcome> {
         self.under_load("last", |_| Ok(()))?;
         self.check()?;
-        let bytes = self.promised.verify()?;
-        self.verify()?;
+        let bytes = self.verify()?;
         self.disk().unmount()?;
         self.disk.take().context("a disk")?.detach()?;
-        self.opened.take().context("a door")?.end()?;
+        self.opened.take().context("a door")?.end(false)?;
         self.ask("wait", &["--for", "idle", "--timeout", "120"])?;
         let checked = self.ask("check", &[])?;
         ensure!(checked["check"]["differing_sectors"] == 0, "its redundancy differs: {checked}");
@@ -287,15 +288,15 @@ impl<'a> Living<'a> {
         Ok(())
     }
 
-    /// All files that must be there, read from the array: the file system is mounted anew for it.
-    fn verify(&mut self) -> Result<()> {
+    /// All files that must be there, read from the array: the file system is mounted anew for it. Bytes of those that were promised.
+    fn verify(&mut self) -> Result<u64> {
         self.disk().unmount()?;
         self.disk().mount()?;
-        self.promised.verify()?;
+        let bytes = self.promised.verify()?;
         for (folder, sums) in &self.kept {
             sums.compare(&Checksums::of(folder)?).with_context(|| folder.display().to_string())?;
         }
-        Ok(())
+        Ok(bytes)
     }
 
     /// Unmounted, checked by its own checker, and mounted again.

@@ -62,20 +62,12 @@ impl Opened {
         Ok(())
     }
 
-    /// Ends it in order; braid's own file ends with its server.
-    pub(super) fn end(mut self) -> Result<()> {
+    /// Ends it. braid's own file ends with its server, and what that leaves when it is killed the next one takes away.
+    pub(super) fn end(mut self, was_killed: bool) -> Result<()> {
         let Some(mut daemon) = self.daemon.take() else { return Ok(()) };
         run(Command::new("fusermount3").arg("-u").arg(&self.file))?;
         let status = daemon.wait()?;
-        ensure!(status.success(), "nbdfuse ended with {status}");
-        self.wait("go", |bytes| bytes == 0)
-    }
-
-    /// Its server was killed. What braid's own door has left, the next server takes away.
-    pub(super) fn abandon(mut self) -> Result<()> {
-        let Some(mut daemon) = self.daemon.take() else { return Ok(()) };
-        run(Command::new("fusermount3").arg("-u").arg(&self.file))?;
-        daemon.wait()?;
+        ensure!(was_killed || status.success(), "nbdfuse ended with {status}");
         self.wait("go", |bytes| bytes == 0)
     }
 }

@@ -3,7 +3,7 @@
 //! A file is *promised* once it, and then the folder that names it, were synced: from then on a file system must have it,
 //! whoever is killed. The promise is taken back before the file is removed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -109,12 +109,12 @@ impl Promised {
 /// The checksum of each file of a folder, as `sha256sum` prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Checksums {
-    lines: Vec<String>,
+    lines: BTreeSet<String>,
 }
 
 impl Checksums {
     pub(super) fn of(folder: &Path) -> Result<Self> {
-        let script = "cd \"$1\" && find . -type f -print0 | sort -z | xargs -0 -r sha256sum";
+        let script = "cd \"$1\" && find . -type f -print0 | xargs -0 -r sha256sum";
         let text = output(Command::new("sh").args(["-c", script, "sh"]).arg(folder))?;
         Ok(Self { lines: text.lines().map(str::to_owned).collect() })
     }
@@ -125,9 +125,8 @@ impl Checksums {
 
     /// The same files with the same bytes; names what differs.
     pub(super) fn compare(&self, found: &Self) -> Result<()> {
-        let lacking: Vec<_> =
-            self.lines.iter().filter(|line| !found.lines.contains(line)).collect();
-        let other: Vec<_> = found.lines.iter().filter(|line| !self.lines.contains(line)).collect();
+        let lacking: Vec<_> = self.lines.difference(&found.lines).collect();
+        let other: Vec<_> = found.lines.difference(&self.lines).collect();
         ensure!(
             lacking.is_empty() && other.is_empty(),
             "{} files differ: not there any more {lacking:?}, there instead {other:?}",

@@ -9,10 +9,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use braid_assembly::Choice;
 use serde_json::json;
 
 use super::Globals;
-use super::serve::named;
+use super::serve::{choice, named};
 use crate::config::find::{self, Found};
 use crate::config::{self, mdadm};
 use crate::error::code::Code;
@@ -72,7 +73,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         true => find::all_devices(),
         false => find::matching(&args.devices)?,
     };
-    let arrays = arrays(find::look(&devices), &lines, &folder);
+    let arrays = arrays(find::look(&devices), &lines, &files(&folder));
     let mut written = BTreeMap::new();
     for array in arrays.iter().filter(|array| args.write && array.has_file.is_none()) {
         let path = config::write(&folder, &array.name, &array.file());
@@ -129,27 +130,34 @@ fn tell(
 /// The name of the array of one device that has a file here. The device may be of no array, or of one that is not ours: that is
 /// no error.
 fn udev(devices: &[String], folder: &Path) -> Result<Exit, CliError> {
-    let names = config::names(folder);
-    if names.is_empty() {
+    let files = files(folder);
+    if files.is_empty() {
         return Ok(Exit::Done);
     }
     let found = devices.iter().find_map(|path| find::look_at(Path::new(path)));
-    if let Some(name) = found.and_then(|found| file_of(&found.uuid(), &found.name(), folder)) {
+    if let Some(name) = found.and_then(|found| file_of(&files, &found)) {
         outln!("BRAID_NAME={name}");
     }
     Ok(Exit::Done)
 }
 
-/// The name of the file that is about this array, if there is one. A file that is not understood is about none.
-fn file_of(uuid: &str, name: &str, folder: &Path) -> Option<String> {
+/// The names of files, and which array each is about. A file that is not understood is about none.
+fn files(folder: &Path) -> Vec<(String, Choice)> {
+    let names = config::names(folder);
+    if names.is_empty() {
+        return Vec::new();
+    }
     let known = named::known();
-    let digits = |text: &str| text.chars().filter(char::is_ascii_hexdigit).collect::<String>();
-    config::names(folder).into_iter().find(|file| {
-        let Ok(config) = config::read(folder, file, &known) else { return false };
-        let is_it =
-            |array: &str| digits(array).eq_ignore_ascii_case(&digits(uuid)) || array == name;
-        config.array.as_deref().is_some_and(is_it)
-    })
+    let about = |name: String| {
+        let array = config::read(folder, &name, &known).ok()?.array?;
+        Some((name, choice(Some(&array))))
+    };
+    names.into_iter().filter_map(about).collect()
+}
+
+/// The name of the file that is about the array of a member, if there is one.
+fn file_of(files: &[(String, Choice)], member: &Found) -> Option<String> {
+    files.iter().find(|(_, choice)| member.is_of(choice)).map(|(name, _)| name.clone())
 }
 
 /// The ARRAY lines that name arrays.
@@ -178,7 +186,7 @@ fn mdadm_lines(named: Option<&Path>) -> Result<Vec<mdadm::ArrayLine>, CliError> 
 }
 
 /// The arrays of these devices, in the order of their names.
-fn arrays(found: Vec<Found>, lines: &[mdadm::ArrayLine], folder: &Path) -> Vec<Array> {
+fn arrays(found: Vec<Found>, lines: &[mdadm::ArrayLine], files: &[(String, Choice)]) -> Vec<Array> {
     let mut by_uuid: BTreeMap<String, Vec<Found>> = BTreeMap::new();
     for one in found {
         by_uuid.entry(one.uuid()).or_default().push(one);
@@ -192,7 +200,7 @@ fn arrays(found: Vec<Found>, lines: &[mdadm::ArrayLine], folder: &Path) -> Vec<A
         let line = lines.iter().find(|line| line.means(&uuid, &superblock.array.name));
         let called = line.and_then(|line| line.called()).map(str::to_owned);
         let taken = |name: &str| arrays.iter().any(|other| other.name == name);
-        let mut names = [called, Some(newest.name())].into_iter().flatten();
+        let mut names = [called, Some(newest.name().to_owned())].into_iter().flatten();
         let name = names.find(|name| is_file_name(name) && !taken(name));
         arrays.push(Array {
             name: name.unwrap_or_else(|| uuid.replace(':', "")),
@@ -201,7 +209,7 @@ fn arrays(found: Vec<Found>, lines: &[mdadm::ArrayLine], folder: &Path) -> Vec<A
             metadata: superblock.version.to_string(),
             devices: superblock.array.raid_slots,
             is_ignored_by_mdadm: line.is_some_and(|line| line.is_ignored),
-            has_file: file_of(&uuid, &newest.name(), folder),
+            has_file: file_of(files, newest),
             members: members
                 .iter()
                 .map(|one| (find::stable_name(&one.path), one.probed.size_bytes))
@@ -320,7 +328,11 @@ mod tests {
             config::read(folder.path(), "tank", &named::known()).expect("it is understood");
         assert_eq!(config.array.as_deref(), Some(&*array.uuid));
         assert_eq!(config.members, [PathBuf::from("/no such/\"file")]);
-        assert_eq!(file_of(&array.uuid, "", folder.path()).as_deref(), Some("tank"));
-        assert_eq!(file_of("00112233:44556677:8899aabb:ccddeef0", "", folder.path()), None);
+        let files = files(folder.path());
+        let [(name, choice)] = &*files else { panic!("{files:?}") };
+        let mut uuid = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128;
+        assert!(name == "tank" && choice.admits(&uuid.to_be_bytes(), ""));
+        uuid -= 0xf;
+        assert!(!choice.admits(&uuid.to_be_bytes(), ""));
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use braid_assembly::{Options, ProbedMember, assemble};
+use braid_assembly::{Choice, Options, ProbedMember, assemble, bare_name};
 use braid_member::{Access, Reach};
 use braid_ondisk::{Superblock, format_uuid};
 
@@ -41,9 +41,13 @@ impl Found {
     }
 
     /// Its array's name, without the host that it was made on; empty where the metadata has none.
-    pub(crate) fn name(&self) -> String {
-        let name = &self.superblock.array.name;
-        name.rsplit_once(':').map_or(name.as_str(), |(_, name)| name).to_owned()
+    pub(crate) fn name(&self) -> &str {
+        bare_name(&self.superblock.array.name)
+    }
+
+    /// Whether its array is meant.
+    pub(crate) fn is_of(&self, choice: &Choice) -> bool {
+        choice.admits(&self.superblock.array.uuid, &self.superblock.array.name)
     }
 }
 
@@ -116,6 +120,7 @@ pub(crate) fn members(config: &Config, state_dir: &Path) -> Result<Vec<PathBuf>,
     let Some(array) = config.array.as_deref().filter(|_| config.members.is_empty()) else {
         return Ok(config.members.clone());
     };
+    let choice = choice(Some(array));
     let (began, patience) = (Instant::now(), Duration::from_secs(config.wait_seconds));
     loop {
         let devices = match config.devices.is_empty() {
@@ -123,8 +128,8 @@ pub(crate) fn members(config: &Config, state_dir: &Path) -> Result<Vec<PathBuf>,
             false => matching(&config.devices)?,
         };
         let looked = look(&devices);
-        let of_it: Vec<&Found> = looked.iter().filter(|one| is_of(one, array)).collect();
-        if is_complete(&of_it, array, state_dir) || began.elapsed() >= patience {
+        let of_it: Vec<&Found> = looked.iter().filter(|one| one.is_of(&choice)).collect();
+        if is_complete(&of_it, &choice, state_dir) || began.elapsed() >= patience {
             if of_it.is_empty() {
                 return Err(nowhere(config, array, devices.len()));
             }
@@ -134,23 +139,15 @@ pub(crate) fn members(config: &Config, state_dir: &Path) -> Result<Vec<PathBuf>,
     }
 }
 
-/// Whether a device is of the array that is meant by a UUID or a name.
-fn is_of(one: &Found, array: &str) -> bool {
-    match choice(Some(array)).uuid {
-        Some(uuid) => one.superblock.array.uuid == uuid,
-        None => one.name() == array,
-    }
-}
-
 /// Whether all are here that the newest of them counts in. One that failed before is not waited for.
-fn is_complete(found: &[&Found], array: &str, state_dir: &Path) -> bool {
+fn is_complete(found: &[&Found], choice: &Choice, state_dir: &Path) -> bool {
     if found.is_empty() {
         return false;
     }
     let probed: Vec<ProbedMember> = found.iter().map(|one| one.probed.clone()).collect();
     let known = known::of(state_dir, &probed);
-    let options =
-        Options { known, choice: choice(Some(array)), read_only: true, ..Options::default() };
+    let choice = choice.clone();
+    let options = Options { known, choice, read_only: true, ..Options::default() };
     let assembled = assemble(&probed, &options).array;
     assembled.is_ok_and(|array| !array.may_return() && array.journal_fault.is_none())
 }

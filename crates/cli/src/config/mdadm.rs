@@ -4,6 +4,8 @@
 //! the one before, `#` begins a comment, a word may be quoted, and keywords may be short (three letters) and in any case. What
 //! other lines say (DEVICE, AUTO, MAILADDR and so on) is not braid's.
 
+use braid_assembly::bare_name;
+
 /// One array.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ArrayLine {
@@ -13,10 +15,6 @@ pub(crate) struct ArrayLine {
     pub(crate) uuid: Option<String>,
     /// The name in its superblocks, with the host.
     pub(crate) superblock_name: Option<String>,
-    /// Patterns of its members.
-    pub(crate) devices: Vec<String>,
-    /// Its metadata.
-    pub(crate) metadata: Option<String>,
     /// mdadm leaves it alone.
     pub(crate) is_ignored: bool,
 }
@@ -52,8 +50,6 @@ fn array(words: &[String]) -> ArrayLine {
             Some((key, value)) => match &*key.to_lowercase() {
                 "uuid" => line.uuid = Some(digits(value)),
                 "name" => line.superblock_name = Some(value.to_owned()),
-                "devices" => line.devices.extend(value.split(',').map(str::to_owned)),
-                "metadata" => line.metadata = Some(value.to_owned()),
                 _ => {}
             },
         }
@@ -73,8 +69,7 @@ impl ArrayLine {
 
     /// What the array is to be called.
     pub(crate) fn called(&self) -> Option<&str> {
-        let of_superblock =
-            || self.superblock_name.as_deref().map(|name| name.rsplit(':').next().unwrap_or(name));
+        let of_superblock = || self.superblock_name.as_deref().map(bare_name);
         self.name.as_deref().or_else(of_superblock).filter(|name| !name.is_empty())
     }
 }
@@ -115,8 +110,6 @@ mod tests {
         assert_eq!(found.len(), 3, "{found:?}");
         assert_eq!(found[0].called(), Some("tank"));
         assert_eq!(found[0].uuid.as_deref(), Some("0e9da123"));
-        assert_eq!(found[0].devices, ["/dev/sda1", "/dev/sdb*"]);
-        assert_eq!(found[0].metadata.as_deref(), Some("1.2"));
         assert!(found[1].is_ignored && found[1].means("11-22", ""));
         assert_eq!(
             (found[2].called(), found[2].superblock_name.as_deref()),

@@ -33,10 +33,6 @@ fn of_thread(folder: &Path, key: &str) -> String {
     line.unwrap_or_default().trim_start_matches(':').trim().to_owned()
 }
 
-fn length(server: &Served) -> usize {
-    usize::try_from(server.size_bytes).expect("some megabytes")
-}
-
 #[test]
 fn a_confined_server_serves_and_can_do_nothing_else() {
     needs!("nbdcopy");
@@ -44,7 +40,7 @@ fn a_confined_server_serves_and_can_do_nothing_else() {
     let server = served(&array, &[]);
     let confined = status(&array)["confined"].clone();
     assert_eq!(confined, serde_json::json!(["files", "system-calls", "capabilities"]));
-    let bytes = random_bytes(7, length(&server));
+    let bytes = random_bytes(7, server.length());
     server.write_all(&array, &bytes);
     assert!(server.read_all(&array) == bytes);
     // Every thread of it, those that were there before and those that came since.
@@ -70,7 +66,7 @@ fn devices_are_handed_over_and_failed_ones_come_back() {
     needs!("nbdcopy");
     let array = Array::create(RAID_5);
     let server = served(&array, &[]);
-    let bytes = random_bytes(8, length(&server));
+    let bytes = random_bytes(8, server.length());
     server.write_all(&array, &bytes);
     // In a folder that the server was never told of.
     let elsewhere = tempfile::tempdir().expect("a folder");
@@ -190,7 +186,7 @@ fn block_devices_are_held_with_what_is_below_and_handed_over_so() {
     let array = Array::create(RAID_5);
     let Some(loops) = Loops::over(&array.members) else { return };
     let server = array.serve_with(&["--confine", "full"], &loops.0);
-    let bytes = random_bytes(9, length(&server));
+    let bytes = random_bytes(9, server.length());
     server.write_all(&array, &bytes);
     // The file below is locked, although the server was granted nothing but to look at it.
     let locked = |file: &Path| {

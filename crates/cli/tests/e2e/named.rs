@@ -31,10 +31,6 @@ fn served(array: &Array, words: &[&str]) -> Served {
     array.serve_with(words, &[])
 }
 
-fn length(server: &Served) -> usize {
-    usize::try_from(server.size_bytes).expect("some megabytes")
-}
-
 #[test]
 fn what_scan_writes_is_served_by_its_name() {
     needs!("nbdcopy");
@@ -59,7 +55,7 @@ fn what_scan_writes_is_served_by_its_name() {
     std::fs::write(&file, text.clone() + "[policy]\njob-floor = \"3M\"\n").expect("a file");
     assert_eq!(scan(&["--write"])["arrays"][0]["written"], false);
     let server = served(&array, &["--name", "tank", "--config-dir", &etc]);
-    let bytes = random_bytes(1, length(&server));
+    let bytes = random_bytes(1, server.length());
     server.write_all(&array, &bytes);
     let got = array.braid(&["get", "tank"], &[]);
     let got: Value = serde_json::from_str(got.stdout.trim()).expect("JSON");
@@ -104,11 +100,11 @@ fn members_are_found_by_the_uuid_and_waited_for() {
     server.stop();
     // Without one for good it is served degraded once time is up; and what failed then is not waited for the next time.
     std::fs::remove_file(&member).expect("a member");
-    let short = configure(&array, "other", &text.replace("20", "1"));
+    let short = configure(&array, "other", &text.replace("= 20", "= 1"));
     let mut server = served(&array, &["--name", "other", "--config-dir", &short]);
     assert_eq!(server.wait_for("assembled")["degraded_slots"], 1);
     // It misses a write, and from then on superblocks say that it is out.
-    server.write_all(&array, &random_bytes(3, length(&server)));
+    server.write_all(&array, &random_bytes(3, server.length()));
     server.stop();
     configure(&array, "other", &text);
     let begun = Instant::now();

@@ -50,10 +50,8 @@ pub(super) fn resolved(args: Args, globals: &Globals) -> Result<Args, CliError> 
     let given: Vec<OsString> = std::env::args_os().collect();
     let line = with_options(&given, &config, args.array.is_some());
     // What is wrong with the options is found before anything is waited for.
-    parsed(&line, &config)?;
-    let members = config::find::members(&config, &globals.state_dir)?;
     let mut args = parsed(&line, &config)?;
-    args.members.extend(members);
+    args.members.extend(config::find::members(&config, &globals.state_dir)?);
     Ok(args)
 }
 

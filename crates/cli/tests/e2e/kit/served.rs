@@ -183,6 +183,11 @@ impl Served {
         });
     }
 
+    /// Its size, for arrays of some megabytes.
+    pub(crate) fn length(&self) -> usize {
+        usize::try_from(self.size_bytes).expect("some megabytes")
+    }
+
     /// Copies everything out with nbdcopy.
     pub(crate) fn read_all(&self, array: &Array) -> Vec<u8> {
         let path = array.path("out.img");
