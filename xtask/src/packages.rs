@@ -15,8 +15,8 @@ mod newer;
 
 /// Clients (one of them libnbd's, from Python), the kernel with md and what boots it, file systems, what cuts their power and what lives in them, the language of two tests' helpers, a client of HTTP, what mounts
 /// for users (fusermount3), ISA-L to compare parity with, the compiler of libFuzzer, what runs alerts (promtool),
-/// a browser for the page, what judges units (systemd-analyze) and packages, and a root to install one in.
-const NEEDED: [&str; 26] = [
+/// a browser for the page, what judges units (systemd-analyze) and packages, a root to install one in, and who uses a file (fuser).
+const NEEDED: [&str; 27] = [
     "qemu-system-x86",
     "qemu-utils",
     "qemu-block-extra",
@@ -43,6 +43,7 @@ const NEEDED: [&str; 26] = [
     "systemd",
     "lintian",
     "debootstrap",
+    "psmisc",
 ];
 
 /// Installs what is missing, or says how to.

@@ -4,9 +4,10 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::kit::{Array, RAID_5, RAID_6, Served, Shape, needs, random_bytes, wait_until};
+use crate::kit::{Array, RAID_5, RAID_6, SECCOMP, Served, Shape, needs, random_bytes, wait_until};
+use crate::remedies::{error_of, words_of};
 use crate::two_writers::Loops;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,7 +40,7 @@ fn a_confined_server_serves_and_can_do_nothing_else() {
     let array = Array::create(RAID_6);
     let server = served(&array, &[]);
     let confined = status(&array)["confined"].clone();
-    assert_eq!(confined, serde_json::json!(["files", "system-calls", "capabilities"]));
+    assert_eq!(confined, json!(["files", "system-calls", "capabilities"]));
     let bytes = random_bytes(7, server.length());
     server.write_all(&array, &bytes);
     assert!(server.read_all(&array) == bytes);
@@ -155,12 +156,60 @@ fn what_cannot_be_confined_says_so() {
         refused.is("B097", 12);
         let cause = refused.json["cause"].as_str().expect("a cause");
         assert!(cause.contains(options[2]), "{cause}");
+        let chosen = [("MEMBER...", &*words_of(members))];
+        array.follow_with(&refused.json, "Have as much of it as there is", &chosen);
     }
     let server = array.serve_with(&["--confine", "auto", "--spare-group", "a"], members);
-    assert_eq!(status(&array)["confined"], serde_json::json!(["system-calls", "capabilities"]));
+    assert_eq!(status(&array)["confined"], json!(["system-calls", "capabilities"]));
     server.stop();
     let server = array.serve_with(&["--confine", "off"], members);
-    assert_eq!(status(&array)["confined"], serde_json::json!([]));
+    assert_eq!(status(&array)["confined"], json!([]));
+    server.stop();
+}
+
+#[test]
+fn what_the_system_refuses_is_said_with_how_to_serve_all_the_same() {
+    let array = Array::create(RAID_5);
+    let chosen = [("MEMBER...", &*words_of(&array.members))];
+    // EPERM.
+    let words = ["serve", "--confine", "full"];
+    if let Some(ran) = array.braid_denied((SECCOMP, 1), &words) {
+        let error = error_of(&ran);
+        assert_eq!(error["code"], "B097", "{error}");
+        array.follow_with(&error, "Serve without", &chosen);
+    }
+    // A file, where a folder would have to be made.
+    let words = ["--json", "--state-dir", "m0/state", "serve", "--confine", "full"];
+    let error = error_of(&array.type_line(&format!("braid {} {}", words.join(" "), chosen[0].1)));
+    assert_eq!(error["code"], "B080", "{error}");
+    let chosen = [chosen[0], ("FOLDER", "elsewhere")];
+    array.follow_with(&error, "Name another one", &chosen);
+}
+
+/// The command line hands over what it names; another client may not.
+#[test]
+fn a_device_that_was_not_handed_over_is_refused_with_who_uses_it() {
+    needs!("curl", "fuser");
+    let array = Array::create(RAID_5);
+    let server = served(&array, &[]);
+    let elsewhere = tempfile::NamedTempFile::new().expect("a file");
+    let post = |descriptors: &[u16]| {
+        let wanted =
+            json!({ "request": "add", "members": [elsewhere.path()], "descriptors": descriptors })
+                .to_string();
+        let control = array.path("run/tank.control").display().to_string();
+        let post = ["-sS", "--unix-socket", &control, "-H", "content-type: application/json"];
+        let words = [&post[..], &["-d", &wanted, "http://braid/v1/members"]].concat();
+        serde_json::from_str::<Value>(&crate::kit::ok("curl", words)).expect("JSON")
+    };
+    let error = post(&[]);
+    assert_eq!(error["code"], "B098", "{error}");
+    // This test, which has it open.
+    let users = array.follow(&error, "See who uses it").stdout;
+    assert!(users.contains(&std::process::id().to_string()), "{users}");
+    let error = post(&[1]);
+    assert_eq!(error["code"], "B001", "{error}");
+    array.follow(&error, "Have braid send it");
     server.stop();
 }
 
@@ -176,7 +225,7 @@ fn members_of_another_user_cost_a_capability_and_that_is_told() {
     }
     array.refused(&["serve", "--confine", "full"], &array.members).is("B097", 12);
     let server = array.serve_with(&["--confine", "auto"], &array.members);
-    assert_eq!(status(&array)["confined"], serde_json::json!(["files", "system-calls"]));
+    assert_eq!(status(&array)["confined"], json!(["files", "system-calls"]));
     server.stop();
 }
 

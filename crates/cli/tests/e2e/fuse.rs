@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::kit::{
-    Array, Client, Mount, Need, RAID_5, RAID_6, Served, assert_same, needs, ok, random_bytes, run,
-    skip, wait_until,
+    Array, Client, MOUNT, Mount, Need, RAID_5, RAID_6, Served, assert_same, needs, ok,
+    random_bytes, run, skip, wait_until,
 };
+use crate::remedies::{error_of, words_of};
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 static SWITCHED: Mutex<()> = Mutex::new(());
@@ -152,6 +153,26 @@ fn a_file_is_the_array_through_a_loss() {
         assert_same(&served.read_all(&array), &expected, "after a restart");
         served.stop();
     }
+}
+
+/// fusermount3 may not either: it has the same filter.
+#[test]
+fn who_may_not_mount_is_told_what_is_allowed_and_of_another_door() {
+    needs!("fusermount3");
+    if ways().is_empty() {
+        return;
+    }
+    let array = Array::create(RAID_5);
+    let path = disk(&array);
+    let words = ["serve", "--fuse", path.to_str().expect("text")];
+    // EPERM.
+    let Some(ran) = array.braid_denied((MOUNT, 1), &words) else { return };
+    let error = error_of(&ran);
+    assert_eq!(error["code"], "B093", "{error}");
+    assert!(!path.exists(), "it was made for this");
+    array.follow(&error, "See what it allows");
+    let members = words_of(&array.members);
+    array.follow_with(&error, "Serve it over NBD alone", &[("MEMBER...", &*members)]);
 }
 
 /// A loop device, which goes when this is dropped.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use crate::kit::{Array, RAID_1, RAID_6, needs, ok, random_bytes, run};
+use crate::remedies::words_of;
 
 /// Folders as QEMU, libvirt and nbdkit name them, all by one authority.
 struct Certificates {
@@ -128,16 +129,24 @@ fn what_cannot_be_secured_is_refused_with_the_way_to_do_it() {
         array.refused(&words, &array.members)
     };
     let open = "nbds://0.0.0.0:0/";
-    refused(&["--nbd", open]).is("B094", 12);
+    let members = words_of(&array.members);
+    let example =
+        [("0.0.0.0:10809", "127.0.0.1:0"), ("/etc/pki/braid", &*own), ("MEMBER...", &*members)];
+    let without_folder = refused(&["--nbd", open]);
+    without_folder.is("B094", 12);
+    array.follow_with(&without_folder.json, "Name the folder", &example);
     refused(&["--nbd", open, "--tls", "/nowhere"]).is("B094", 12);
     refused(&["--nbd", "nbds://example.org/", "--tls", &own]).is("B072", 12);
     refused(&["--nbd", open, "--tls", &own, "--tls-clients", "any"]).is("B072", 12);
     refused(&["--nbd", open, "--tls", &own, "--tls-optional"]).is("B072", 12);
     refused(&["--nbd", open, "--tls", &own, "--nbd", "nbd://0.0.0.0:0/"]).is("B072", 12);
-    refused(&["--tls", &own]).is("B001", 2);
+    let without_address = refused(&["--tls", &own]);
+    without_address.is("B001", 2);
+    array.follow_with(&without_address.json, "Serve by TLS", &example);
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).expect("a mode");
-    refused(&["--nbd", open, "--tls", &own]).is("B094", 12);
-    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("a mode");
+    let readable = refused(&["--nbd", open, "--tls", &own]);
+    readable.is("B094", 12);
+    array.follow(&readable.json, "Let only its owner read it");
     let served = array.serve_with(&["--nbd", open, "--tls", &own], &array.members);
     served.stop();
 }

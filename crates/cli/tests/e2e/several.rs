@@ -3,7 +3,8 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::kit::{Array, RAID_1, RAID_5, Served, needs, ok, run, wait_until};
+use crate::kit::{Array, RAID_1, RAID_5, Served, needs, note, offered, ok, run, wait_until};
+use crate::remedies::words_of;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -126,11 +127,19 @@ fn without_a_member_it_has_to_be_meant() {
     let (tank, pool, members) = two();
     let lacking: Vec<PathBuf> =
         members.iter().filter(|path| **path != pool.members[1]).cloned().collect();
-    tank.serve_refused(&[], &lacking).is("B033", 12);
-    tank.serve_refused(&["--fuse", "disk"], &members).is("B033", 12);
+    let to_mean_it = tank.serve_refused(&[], &lacking);
+    to_mean_it.is("B033", 12);
+    let for_one = tank.serve_refused(&["--fuse", "disk"], &members);
+    for_one.is("B033", 12);
+    let chosen = [("NAME", "tank"), ("MEMBER...", &*words_of(&members))];
+    tank.follow_with(&for_one.json, "Choose one of them", &chosen);
     tank.serve_refused(&["--accept-older"], &members).is("B033", 12);
+    let label = "Serve each of them, as it is";
+    let offered = offered(&to_mean_it.json, label);
+    assert_eq!(offered, format!("braid serve --all {}", words_of(&lacking)));
     let served = tank.serve_with(&["--all"], &lacking);
     wait_for_both(&served);
+    note(label);
     assert!(ok("nbdinfo", ["--list", &served.uri]).contains("degraded"));
     served.stop();
     // One that cannot be served at all is said, and the other is.

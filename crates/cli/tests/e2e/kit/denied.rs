@@ -23,6 +23,10 @@ os.execvp(sys.argv[3], sys.argv[3:])
 
 /// `flock`, by its number on x86-64.
 pub(crate) const FLOCK: u32 = 73;
+/// `mount`.
+pub(crate) const MOUNT: u32 = 165;
+/// `seccomp`.
+pub(crate) const SECCOMP: u32 = 317;
 
 impl Array {
     /// Runs braid where the system call `number` answers `errno`; none where no filter can be had.
