@@ -1,11 +1,9 @@
 //! What the bitmaps of an array's members say together, and when they are believed.
 
-mod kit;
-
+use crate::kit::{EVENTS, add_bitmap, array, judge, superblock};
 use braid_assembly::AssembledBitmap;
 use braid_geometry::Level;
 use braid_ondisk::{Bitmap, BitmapKind};
-use kit::{EVENTS, add_bitmap, array, judge, superblock};
 
 /// Sets bits of one member's bitmap.
 fn set_bits(member: &mut braid_assembly::ProbedMember, bits: &[u64]) {

@@ -4,15 +4,13 @@
 //! The rows here and the rows there are compared, so that neither can have one that the other lacks
 //! (`the_tables_of_the_page_are_these`), and the fields cover the whole fixed part (`no_byte_is_left_out`).
 
-mod kit;
-
+use crate::kit::{DEVICE_BYTES, EVENTS, array_with, judge, superblock};
 use braid_assembly::{AssembledArray, Assembly, ProbedMember, ReadOnlyReason, Refusal};
 use braid_geometry::{Level, Slot};
 use braid_ondisk::{
     Bitmap, BitmapKind, BitmapSuperblock, Bits, Features, Role, Superblock, SuperblockFault,
     SuperblockUpdate, Timestamp, UnvalidatedV1, Version, checksum_v1,
 };
-use kit::{DEVICE_BYTES, EVENTS, array_with, judge, superblock};
 
 const PAGE: &str = include_str!("../../../docs/on-disk.md");
 /// Bytes before the roles.

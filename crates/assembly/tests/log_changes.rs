@@ -1,10 +1,8 @@
 //! Arrays that were cut off while parity logs were made, or given up.
 
-mod kit;
-
+use crate::kit::{array, edit, edit_all, judge};
 use braid_geometry::Level;
 use braid_ondisk::{LogHome, LogPlace, OwnLog, OwnLogPlace, PplLog, PplPlace};
-use kit::{array, edit, edit_all, judge};
 
 const PLACE: OwnLogPlace = OwnLogPlace { size_sectors: 512 };
 

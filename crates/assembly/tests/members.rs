@@ -1,16 +1,14 @@
 //! One scenario per verdict: what the members are, who is in which slot, and why.
 
-mod kit;
-
+use crate::kit::{
+    CLEAN, DEVICE_BYTES, EVENTS, add_events, add_feature, array, array_with, blank, codes, edit,
+    edit_all, fail, judge, occupants, refusal, set_dirty, set_role, superblock,
+};
 use braid_assembly::{Options, Reason, Refusal, Verdict, assemble};
 use braid_geometry::{Family, Level};
 use braid_ondisk::{
     BadBlockLogError, BadBlockLogPlace, BadRange, BadRecord, Features, Foreign, ForeignKind, Role,
     SuperblockError, SuperblockFault, Version,
-};
-use kit::{
-    CLEAN, DEVICE_BYTES, EVENTS, add_events, add_feature, array, array_with, blank, codes, edit,
-    edit_all, fail, judge, occupants, refusal, set_dirty, set_role, superblock,
 };
 
 #[test]

@@ -1,14 +1,12 @@
 //! Old copies of members: what superblocks tell, what a record tells, and what nothing does. A test for each row of the table
 //! in docs/on-disk.md.
 
-mod kit;
-
+use crate::kit::{CLEAN, EVENTS, array, codes, edit_all, judge, set_role, superblock};
 use braid_assembly::{
     Assembly, Known, KnownMember, Options, ProbedMember, Reason, Refusal, assemble,
 };
 use braid_geometry::Level;
 use braid_ondisk::{Role, Timestamp};
-use kit::{CLEAN, EVENTS, array, codes, edit_all, judge, set_role, superblock};
 
 const DIRTY: u64 = 0;
 
@@ -96,7 +94,7 @@ fn an_old_copy_with_the_newest_count_is_told_by_its_time() {
 /// A spare that slept has the time of when it was last told; nothing is read from it.
 #[test]
 fn a_sleeping_spare_is_not_an_old_copy() {
-    let mut members = kit::array_with(Level::Raid5, 3, 1, 7);
+    let mut members = crate::kit::array_with(Level::Raid5, 3, 1, 7);
     tell(&mut members[..3], 0, 9, CLEAN);
     assert_eq!(codes(&judge(&members)), ["fresh", "fresh", "fresh", "spare"]);
 }
@@ -260,7 +258,7 @@ fn a_clone_that_ran_as_often_as_its_member_is_refused() {
     for uuid in [[7; 16], [0; 16]] {
         let mut members = array(Level::Raid1, 2);
         set_role(&mut members[0], 1, Role::Faulty);
-        kit::edit(&mut members[0], |superblock| superblock.device.uuid = uuid);
+        crate::kit::edit(&mut members[0], |superblock| superblock.device.uuid = uuid);
         members.truncate(1);
         tell(&mut members, 2, 5, DIRTY);
         let mut clone = members[0].clone();

@@ -1,13 +1,13 @@
 //! What holds for every mess: the order does not matter, and nothing that missed a write is read.
 
-mod kit;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::kit::{
+    add_events, add_feature, array_with, blank, edit, set_dirty, set_role, superblock,
+};
 use braid_assembly::{Assembly, Options, ProbedMember, assemble};
 use braid_geometry::Level;
 use braid_ondisk::{Features, Role};
-use kit::{add_events, add_feature, array_with, blank, edit, set_dirty, set_role, superblock};
 use proptest::prelude::*;
 
 /// Something that happens to one member, or that one member comes to believe about another.

@@ -1,7 +1,9 @@
 //! One scenario per refusal, and what each of them says.
 
-mod kit;
-
+use crate::kit::{
+    EVENTS, add_bitmap, add_events, add_feature, array, array_with, blank, codes, damage, edit,
+    edit_all, fail, judge, judge_read_only, refusal, set_dirty, set_role, superblock,
+};
 use braid_assembly::{
     AssembledReplay, AtRisk, JournalFault, Options, ProbedMember, RangeAtRisk, ReadOnlyReason,
     Reason, Refusal, assemble, journal_sectors_min,
@@ -11,10 +13,6 @@ use braid_ondisk::{
     Bitmap, BitmapError, BitmapKind, Features, JournalArea, JournalEnd, JournalLog,
     JournalLogError, LoggedEntry, PplEntry, PplLog, PplLogError, PplPlace, PplRecord, Reshape,
     Role, Superblock,
-};
-use kit::{
-    EVENTS, add_bitmap, add_events, add_feature, array, array_with, blank, codes, damage, edit,
-    edit_all, fail, judge, judge_read_only, refusal, set_dirty, set_role, superblock,
 };
 
 #[test]

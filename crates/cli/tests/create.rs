@@ -1,8 +1,6 @@
 //! `braid create` makes arrays that braid and mdadm read as they were asked for.
 
-mod create_kit;
-
-use create_kit::{Folder, MEMBER, MEMBER_BYTES};
+use crate::create_kit::{Folder, MEMBER, MEMBER_BYTES};
 
 /// One array to make, and what must come of it.
 type Case = (&'static str, &'static str, &'static str, u64, &'static str, Option<&'static str>);

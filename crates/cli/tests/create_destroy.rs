@@ -1,11 +1,9 @@
 //! Nothing recognisable is overwritten unless it was named; what is named is saved, and wiped so
 //! that nothing is ambiguous afterwards.
 
-mod create_kit;
-
 use std::fs;
 
-use create_kit::{Folder, write_ext};
+use crate::create_kit::{Folder, write_ext};
 use serde_json::Value;
 
 #[test]

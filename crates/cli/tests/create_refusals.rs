@@ -1,9 +1,7 @@
 //! Whatever is wrong with a command line or its members, `braid create` says so by code, offers a
 //! way out, and has not changed one byte.
 
-mod create_kit;
-
-use create_kit::{Folder, MEMBER_BYTES};
+use crate::create_kit::{Folder, MEMBER_BYTES};
 
 #[test]
 fn words_that_mean_nothing_are_refused_with_those_that_do() {

@@ -1,7 +1,5 @@
 //! The demo as a person runs it: to its end, with a member that lies, and interrupted half-way.
 
-#![allow(clippy::unwrap_used)] // tests: a panic is a failure
-
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

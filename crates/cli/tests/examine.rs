@@ -1,9 +1,7 @@
 //! `braid examine` says what each member is, never writes, and exits by what it found.
 
-mod create_kit;
-
+use crate::create_kit::{Folder, MEMBER_BYTES};
 use braid_ondisk::{SuperblockUpdate, UnvalidatedV1, Version};
-use create_kit::{Folder, MEMBER_BYTES};
 
 fn raid5() -> Folder {
     let folder = Folder::new();
@@ -134,7 +132,7 @@ fn too_few_several_and_twice_are_told_apart() {
 fn without_any_superblock_there_is_no_array() {
     let folder = Folder::new();
     folder.files(&["a", "b"]);
-    create_kit::write_ext(&folder, "b", "backup");
+    crate::create_kit::write_ext(&folder, "b", "backup");
     let seen = folder.braid_changing_nothing("examine a b");
     assert_eq!(seen.exit, 10);
     seen.says("nothing that is recognised").says("ext \"backup\"").says("error[B020]");
@@ -163,7 +161,7 @@ fn a_member_that_is_in_use_may_be_looked_at() {
 fn a_name_from_a_disk_cannot_steer_the_terminal() {
     let folder = Folder::new();
     folder.files(&["a"]);
-    create_kit::write_ext(&folder, "a", "\u{1b}[2Jx");
+    crate::create_kit::write_ext(&folder, "a", "\u{1b}[2Jx");
     let seen = folder.braid("examine a");
     assert!(!seen.out.contains('\u{1b}') && seen.out.contains("\\u{1b}"), "{seen:?}");
 }

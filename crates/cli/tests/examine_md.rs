@@ -1,21 +1,11 @@
 //! `braid examine` on arrays that the kernel's md made: what it says is what md said.
 
-mod create_kit;
-
 use std::fs;
 use std::path::Path;
 
-use create_kit::Folder;
+use crate::create_kit::Folder;
+use crate::fixture::Fixture;
 use serde_json::Value;
-
-#[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
-#[path = "../../../oracle/fixture.rs"]
-mod fixture;
-#[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
-#[path = "../../../oracle/pattern.rs"]
-mod pattern;
-
-use fixture::Fixture;
 
 fn fixtures() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../oracle/fixtures")

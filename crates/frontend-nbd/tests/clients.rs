@@ -1,18 +1,14 @@
 //! The clients people use: libnbd's nbdinfo and nbdcopy, qemu's qemu-img and qemu-io, fio. A test whose program is not
 //! installed says so and passes; under `cargo xtask test`, which installs them, it fails.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
-
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use crate::common::{Served, serve, serve_memory};
 use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{BlockSizes, Endpoint, Settings};
 use braid_needs::{Need, needs, skip};
-use common::{Served, serve, serve_memory};
 
 const SIZE: usize = 24 << 20;
 
@@ -237,7 +233,8 @@ fn tcp_on_loopback_serves_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let export = Arc::new(MemoryExport::new("array", SIZE));
     let endpoint = Endpoint::Tcp("127.0.0.1:0".parse().unwrap());
-    let server = common::start(vec![export.clone()], &[endpoint], Settings::default()).unwrap();
+    let server =
+        crate::common::start(vec![export.clone()], &[endpoint], Settings::default()).unwrap();
     let uri = server.endpoints()[0].uri("array", false).to_string();
     run("nbdcopy", &["--flush", &image_file(folder.path()), &uri]);
     assert!(*export.bytes() == image(), "the image did not arrive");

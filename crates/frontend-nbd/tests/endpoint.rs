@@ -1,9 +1,5 @@
 //! Where a server listens: modes, stale sockets, live ones, and addresses it will not take.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
-
-mod common;
-
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -12,15 +8,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::common::Client;
 use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{
     BindError, Endpoint, Export, Listener, NbdUri, Server, Settings, StartError,
 };
-use common::Client;
 
 fn start(endpoint: Endpoint) -> Result<Server, StartError> {
     let export: Arc<dyn Export> = Arc::new(MemoryExport::new("a", 4096));
-    common::start(vec![export], &[endpoint], Settings::default())
+    crate::common::start(vec![export], &[endpoint], Settings::default())
 }
 
 fn start_unix(path: &Path) -> Result<Server, StartError> {
@@ -48,7 +44,7 @@ fn the_socket_is_never_open_to_others() {
         let before = looks.load(Ordering::Relaxed);
         let server = start_unix(&path).unwrap();
         let unseen = || looks.load(Ordering::Relaxed) == before && !watcher.is_finished();
-        common::eventually("the watcher has looked", || !unseen());
+        crate::common::eventually("the watcher has looked", || !unseen());
         drop(server);
     }
     over.store(true, Ordering::Relaxed);

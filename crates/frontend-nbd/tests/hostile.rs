@@ -1,19 +1,17 @@
 //! Clients that stall, die and lie cost their own connection and no other.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
-
-mod common;
-
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::common::{
+    Client, OddExport, eventually, serve, serve_heard, serve_memory, shelving, succeed,
+};
 use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{ErrorCode, Notice, Settings};
 use braid_nbd_proto::{Command, wire};
-use common::{Client, OddExport, eventually, serve, serve_heard, serve_memory, shelving, succeed};
 
 /// All that a client says to read one sector with structured replies.
 fn whole_handshake() -> Vec<u8> {

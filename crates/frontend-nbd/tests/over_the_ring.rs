@@ -3,19 +3,13 @@
 //! Where io_uring is not allowed they run over threads and say so.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
-#![allow(clippy::duplicate_mod)] // each file brings its own `common`, as it does alone
 
-#[path = "clients.rs"]
 mod clients;
-#[path = "endpoint.rs"]
+mod common;
 mod endpoint;
-#[path = "hostile.rs"]
 mod hostile;
-#[path = "server.rs"]
 mod server;
-#[path = "stop.rs"]
 mod stop;
-#[path = "stretches.rs"]
 mod stretches;
 
 /// Names of this process's threads.
@@ -29,10 +23,10 @@ fn threads() -> Vec<String> {
 
 #[test]
 fn no_connection_has_a_thread_of_its_own() {
-    let (served, _export) = server::common::serve_memory(4096);
-    let mut client = server::common::Client::connect(&served.socket);
+    let (served, _export) = common::serve_memory(4096);
+    let mut client = common::Client::connect(&served.socket);
     client.read(0, 1).unwrap();
-    if server::common::workers().is_some() {
+    if common::workers().is_some() {
         let own = threads().into_iter().filter(|name| name.starts_with("nbd-read")).count();
         assert_eq!(own, 0);
     }

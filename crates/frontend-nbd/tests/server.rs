@@ -1,18 +1,14 @@
 //! The server through our own client: what is written is read, errors are the right ones, and each request gets exactly
 //! one reply whatever the export does.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
-
-pub mod common;
-
 use std::sync::Arc;
 
+use crate::common::{Client, OddExport, eventually, serve, serve_memory, shelving, succeed};
 use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{
     BlockSizes, Endpoint, ErrorCode, Export, IoError, Outcome, Payload, Settings, StartError,
 };
 use braid_nbd_proto::{Command, Style};
-use common::{Client, OddExport, eventually, serve, serve_memory, shelving, succeed};
 
 #[test]
 fn what_is_written_is_read_in_every_style() {
@@ -162,7 +158,7 @@ fn what_cannot_be_served_does_not_start() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = [Endpoint::Unix(folder.path().join("s"))];
     let export = |name: &str| -> Arc<dyn Export> { Arc::new(MemoryExport::new(name, 1)) };
-    let start = |exports| common::start(exports, &endpoint, Settings::default());
+    let start = |exports| crate::common::start(exports, &endpoint, Settings::default());
     assert!(matches!(start(vec![]), Err(StartError::NoExports)));
     let twice = start(vec![export("a"), export("a")]);
     assert!(matches!(twice, Err(StartError::DuplicateName(_))));
@@ -171,7 +167,7 @@ fn what_cannot_be_served_does_not_start() {
     }
     assert!(matches!(start(vec![export("a"), export("")]), Err(StartError::Name(_))));
     assert!(!folder.path().join("s").exists(), "a failed start left a socket");
-    let none = common::start(vec![export("a")], &[], Settings::default());
+    let none = crate::common::start(vec![export("a")], &[], Settings::default());
     assert!(matches!(none, Err(StartError::NoEndpoints)));
     assert!(start(vec![export(""), export("a")]).is_ok());
 }

@@ -1,16 +1,12 @@
 //! Stopping: in bounded time, with replies in flight delivered, in every state a client can be in.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
-
-mod common;
-
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use crate::common::{Client, eventually, serve, serve_memory, shelving, succeed};
 use braid_frontend_nbd::{Settings, StopReport};
 use braid_nbd_proto::Command;
-use common::{Client, eventually, serve, serve_memory, shelving, succeed};
 
 const CLEAN: StopReport = StopReport { cut: 0, still_running: 0 };
 

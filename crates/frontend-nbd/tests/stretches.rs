@@ -1,18 +1,14 @@
 //! Requests for more than an export is to have at once: every byte asked for once, others between, and an end when nobody
 //! waits any more.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
-
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::common::{Client, Served, Shelf, eventually, serve, succeed};
 use braid_frontend_nbd::{
     BlockSizes, Completion, ErrorCode, Export, IoError, Operation, Outcome, Settings, StopReport,
 };
 use braid_nbd_proto::{Command, Style};
-use common::{Client, Served, Shelf, eventually, serve, succeed};
 
 /// Larger than what compact headers can name.
 const SIZE: u64 = 40 << 40;

@@ -1,9 +1,5 @@
 //! TLS: who comes in, who does not, and that all else is as without it.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
-
-mod common;
-
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
@@ -13,11 +9,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::{Client, eventually, is_over_the_ring, workers};
 use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::tls::{Clients, Tls, TlsError};
 use braid_frontend_nbd::{Endpoint, Export, Listener, Server, Settings, StopReport, limits};
 use braid_nbd_proto::{Command, wire};
-use common::{Client, eventually, is_over_the_ring, workers};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};

@@ -1,14 +1,10 @@
 //! linear and raid0: tables of zones, and properties over members of any sizes.
 
-#![allow(clippy::unwrap_used, reason = "a test that finds nothing fails")]
-
-mod support;
-
 use std::collections::HashMap;
 
+use crate::support::{cells, direct, losses, uneven};
 use braid_geometry::{DirectGeometry, Geometry, Level, LogicalSector, MemberSector, Slot};
 use proptest::prelude::*;
-use support::{cells, direct, losses, uneven};
 
 const ORIGINAL: u32 = 1;
 const ALTERNATE: u32 = 2;
@@ -162,7 +158,7 @@ fn check_bijection(geometry: &DirectGeometry) {
 }
 
 proptest! {
-    #![proptest_config(support::cases(256))]
+    #![proptest_config(crate::support::cases(256))]
 
     #[test]
     fn small_raid0_is_a_bijection(

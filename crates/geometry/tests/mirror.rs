@@ -1,16 +1,12 @@
 //! Properties of raid1 and raid10: exhaustive on small arrays, sampled on large ones.
 
-#![allow(clippy::unwrap_used, reason = "a test that finds nothing fails")]
-
-mod support;
-
 use std::collections::{HashMap, HashSet};
 
+use crate::support::{CHUNK, even, losses, mirror, raid10_layouts};
 use braid_geometry::{
     Geometry, GeometryError, Level, LogicalSector, MemberSector, MirrorGeometry, Shape, Slot,
 };
 use proptest::prelude::*;
-use support::{CHUNK, even, losses, mirror, raid10_layouts};
 
 /// Shapes of 2 to 16 slots with members of a few chunks, odd numbers and rests included.
 fn small_shapes() -> Vec<Shape> {
@@ -200,7 +196,7 @@ fn a_copy_too_many_is_refused() {
 }
 
 proptest! {
-    #![proptest_config(support::cases(512))]
+    #![proptest_config(crate::support::cases(512))]
 
     /// Members up to 128 TiB, chunks from 4 KiB to 64 MiB, up to 64 slots.
     #[test]

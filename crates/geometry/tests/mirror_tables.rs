@@ -3,12 +3,8 @@
 //! A column is a slot, a line is a chunk row of the members, a number is the chunk of the array
 //! that lies there; `-` is a chunk left unused. Drawn from the description of the layouts in md(4).
 
-#![allow(clippy::unwrap_used, reason = "a test that finds nothing fails")]
-
-mod support;
-
+use crate::support::{CHUNK, cells, even, mirror};
 use braid_geometry::{Level, LogicalSector, MemberSector, Slot};
-use support::{CHUNK, cells, even, mirror};
 
 /// The drawing shows all rows of the members.
 fn check(layout: u32, drawing: &str) {

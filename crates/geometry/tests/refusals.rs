@@ -1,15 +1,11 @@
 //! Shapes that are no geometry, and the words each refusal has; and that no numbers at all make it
 //! panic.
 
-#![allow(clippy::unwrap_used, reason = "a test that finds nothing fails")]
-
-mod support;
-
+use crate::support::{even, uneven};
 use braid_geometry::{
     Geometry, GeometryError, Level, LogicalSector, SECTORS_MAX, SLOTS_MAX, Shape, Slot,
 };
 use proptest::prelude::*;
-use support::{even, uneven};
 
 fn refusal(shape: &Shape) -> GeometryError {
     Geometry::new(shape).expect_err("accepted")
@@ -77,8 +73,8 @@ fn layout_numbers() {
     let known = |level: Level| -> &[u32] {
         match level {
             Level::Raid0 => &[0, 1, 2],
-            Level::Raid5 => &support::RAID5_LAYOUTS,
-            _ => &support::RAID6_LAYOUTS,
+            Level::Raid5 => &crate::support::RAID5_LAYOUTS,
+            _ => &crate::support::RAID6_LAYOUTS,
         }
     };
     for level in [Level::Raid0, Level::Raid5, Level::Raid6] {
@@ -207,7 +203,7 @@ fn any_chunk() -> impl Strategy<Value = u32> {
 }
 
 proptest! {
-    #![proptest_config(support::cases(4096))]
+    #![proptest_config(crate::support::cases(4096))]
 
     /// Any numbers give a refusal or a geometry whose first and last sector can be asked for.
     #[test]

@@ -1,16 +1,12 @@
 //! Properties of raid4, raid5 and raid6: exhaustive on small arrays, sampled on large ones.
 
-#![allow(clippy::unwrap_used, reason = "a test that finds nothing fails")]
-
-mod support;
-
 use std::collections::HashSet;
 
+use crate::support::{CHUNK, RAID5_LAYOUTS, RAID6_LAYOUTS, even, losses, stripe};
 use braid_geometry::{
     ChunkRow, Geometry, Level, LogicalSector, MemberSector, Role, Shape, Slot, StripeGeometry,
 };
 use proptest::prelude::*;
-use support::{CHUNK, RAID5_LAYOUTS, RAID6_LAYOUTS, even, losses, stripe};
 
 /// Every level and layout of the family.
 fn layouts() -> Vec<(Level, u32)> {
@@ -180,7 +176,7 @@ fn questions_one_beyond_the_end_are_refused() {
 }
 
 proptest! {
-    #![proptest_config(support::cases(512))]
+    #![proptest_config(crate::support::cases(512))]
 
     /// Members up to 128 TiB, chunks from 4 KiB to 64 MiB, up to 64 slots.
     #[test]

@@ -4,12 +4,8 @@
 //! the row, or, in the exponent tables, powers of the generator in Q. Drawn from the descriptions
 //! of the layouts in md(4) and in the SNIA DDF specification, not from any program.
 
-#![allow(clippy::unwrap_used, reason = "a test that finds nothing fails")]
-
-mod support;
-
+use crate::support::{CHUNK, cells, even, stripe};
 use braid_geometry::{ChunkRow, Level, Role, Slot, StripeGeometry, parse_layout};
-use support::{CHUNK, cells, even, stripe};
 
 /// Rows are given for one turn of the rotation; the test checks two.
 fn geometry(level: Level, word: &str, slots: u16) -> StripeGeometry {

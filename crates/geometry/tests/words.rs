@@ -1,13 +1,9 @@
 //! Level and layout words: as mdadm takes them, and as `mdadm --examine` 4.2 prints them.
 
-#![allow(clippy::unwrap_used, reason = "a test that finds nothing fails")]
-
-mod support;
-
+use crate::support::{RAID5_LAYOUTS, RAID6_LAYOUTS};
 use braid_geometry::{
     Family, GeometryError, Level, Slot, default_layout, layout_name, parse_layout,
 };
-use support::{RAID5_LAYOUTS, RAID6_LAYOUTS};
 
 #[test]
 fn levels_come_back_from_number_and_name() {

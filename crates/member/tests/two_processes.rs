@@ -31,7 +31,7 @@ fn hold() {
 
 fn start_holder(path: &Path, access: &str) -> Child {
     let mut child = Command::new(std::env::current_exe().expect("current_exe"))
-        .args(["--exact", "hold", "--nocapture"])
+        .args(["--exact", "two_processes::hold", "--nocapture"])
         .env(PATH_VARIABLE, path)
         .env(ACCESS_VARIABLE, access)
         .stdin(Stdio::piped())
@@ -56,7 +56,7 @@ fn a_writer_elsewhere_is_named_and_killing_it_frees_the_file() {
     let mut child = start_holder(&path, "write");
     let program = std::env::current_exe().expect("current_exe");
     let program = program.file_name().expect("a name").to_string_lossy();
-    let whole = format!("{program} --exact hold --nocapture");
+    let whole = format!("{program} --exact two_processes::hold --nocapture");
     let cut = || format!("{}...", &whole[..60]);
     let command = Some(if whole.len() > 60 { cut() } else { whole.clone() });
     let holder = Holder::Lock { process_id: Some(child.id()), command };

@@ -1,14 +1,10 @@
 //! The client against servers that lie.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
-
-mod common;
-
+use crate::common::{STYLES, Seen, converse, plan, trace_client};
 use braid_nbd_proto::{
     ClientClose, ClientEvent, ClientSession, Command, Echo, ErrorCode, Goal, ReplyCodec, Style,
     SubmitError, wire,
 };
-use common::{STYLES, Seen, converse, plan, trace_client};
 
 const READ: Command = Command::Read { offset: 100, length: 10, dont_fragment: false };
 

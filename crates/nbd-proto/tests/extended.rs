@@ -2,18 +2,14 @@
 //!
 //! No client that others wrote takes part here; those are in `crates/cli/tests/e2e/extended.rs`.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
-
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::{Seen, converse, plan, trace_client, trace_server};
 use braid_nbd_proto::{
     BlockSizes, ClientClose, ClientEvent, ClientSession, CloseReason, Command, Echo, ErrorCode,
     ExportDescription, Extent, Goal, ReplyCodec, Request, ServerEvent, ServerSession, Style,
     SubmitError, limits, wire,
 };
-use common::{Seen, converse, plan, trace_client, trace_server};
 
 /// Larger than any range that 32 bits name.
 const HUGE: u64 = 3 << 40;
@@ -168,7 +164,7 @@ fn headers_of_the_other_length_end_the_session() {
     assert_eq!(seen, [Seen::Event(ServerEvent::Close(CloseReason::BadRequestMagic))]);
     let plain = converse(plan(Goal::Transmit, Style::Structured), &[]).to_server;
     let negotiation = &plain[..plain.len() - 28];
-    let mut session = ServerSession::new(common::catalog());
+    let mut session = ServerSession::new(crate::common::catalog());
     trace_server(&mut session, &[negotiation]);
     assert!(session.is_negotiated());
     let seen = trace_server(&mut session, &[&request(0, 3, 0, 0)]);

@@ -1,13 +1,11 @@
 //! The two sessions against each other, and the rule that a stream means the same however it is cut.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
-
-mod common;
-
+use crate::common::{
+    STYLES, Seen, catalog, converse, pattern, pieces, plan, trace_client, trace_server,
+};
 use braid_nbd_proto::{
     ClientEvent, ClientSession, Command, ErrorCode, Goal, ServerEvent, ServerSession, Style,
 };
-use common::{STYLES, Seen, catalog, converse, pattern, pieces, plan, trace_client, trace_server};
 use proptest::prelude::*;
 
 fn every_command() -> Vec<Command> {
@@ -76,7 +74,7 @@ fn info_and_list_answer_and_leave() {
         _ => None,
     });
     let info = described.expect("INFO is answered");
-    assert_eq!(info.size_bytes, common::DISK_BYTES as u64);
+    assert_eq!(info.size_bytes, crate::common::DISK_BYTES as u64);
     assert_eq!(info.name.as_deref(), Some("array"));
     assert_eq!(info.description.as_deref(), Some("RAID-1 of 2 members"));
     assert_eq!(info.block_sizes, Some(braid_nbd_proto::BlockSizes::BYTE_GRANULAR));

@@ -1,14 +1,10 @@
 //! Peers that mean harm: lengths at every limit, garbage at every place, and memory that must not follow their numbers.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
-
-mod common;
-
+use crate::common::{Seen, catalog, converse, pieces, plan, trace_client, trace_server};
 use braid_nbd_proto::{
     ClientSession, CloseReason, Command, Echo, ErrorCode, Goal, RequestHeader, ServerEvent,
     ServerSession, Style, limits, wire,
 };
-use common::{Seen, catalog, converse, pieces, plan, trace_client, trace_server};
 use proptest::prelude::*;
 
 const CAP: u32 = limits::OPTION_BYTES_MAX as u32;

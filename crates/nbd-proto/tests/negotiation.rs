@@ -1,11 +1,7 @@
 //! Every option, in every state it matters in, by its bytes.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
-
-mod common;
-
+use crate::common::catalog;
 use braid_nbd_proto::{CloseReason, Echo, Negotiated, ServerEvent, ServerSession, Style, wire};
-use common::catalog;
 
 /// Sends bytes to a session; answers its events.
 fn send(session: &mut ServerSession, bytes: &[u8]) -> Vec<ServerEvent> {

@@ -1,7 +1,5 @@
 //! NBD URIs: the examples of the specification, what must be refused, and printing as the inverse of parsing.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
-
 use braid_nbd_proto::{NbdUri, Transport, UriError};
 use proptest::prelude::*;
 

@@ -1,12 +1,8 @@
 //! Every single-bit error in a superblock is refused, wherever it strikes: the checksum (or an earlier check) sees
 //! it. For version 1 that covers the 256 bytes and all roles; for 0.90 all 4096 bytes.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
-
-mod common;
-
+use crate::common::{DEVICE_BYTES, V0_OFFSET_BYTES, superblock_v0_bytes, superblock_v1};
 use braid_ondisk::{UnvalidatedV0, UnvalidatedV1, Version};
-use common::{DEVICE_BYTES, V0_OFFSET_BYTES, superblock_v0_bytes, superblock_v1};
 
 #[test]
 fn version_1() {

@@ -1,11 +1,7 @@
 //! Every kind of stranger is recognised at its place, with label and UUID, and an md superblock beside it, too.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
-
-mod common;
-
+use crate::common::{DEVICE_BYTES, superblock_v1};
 use braid_ondisk::{ForeignKind, Probe, Snippet, Version, probe, probe_ranges};
-use common::{DEVICE_BYTES, superblock_v1};
 
 /// Probes a device of zeroes with `parts` written on it.
 fn probed(parts: &[(u64, &[u8])]) -> Probe {

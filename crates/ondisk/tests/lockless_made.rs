@@ -1,7 +1,5 @@
 //! A lockless bitmap as the writer makes it, byte by byte: the seed of the fuzzer is the fixture.
 
-#![allow(clippy::unwrap_used)]
-
 use std::path::Path;
 
 use braid_ondisk::{Bitmap, BitmapSuperblock, Bits, LocklessMarks, MarkState, UnvalidatedBitmap};

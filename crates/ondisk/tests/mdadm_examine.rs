@@ -3,23 +3,19 @@
 //! The only test here that needs a program. Without mdadm it says so and passes; under `cargo xtask test`, which installs
 //! it, it fails.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
-
-mod common;
-
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
+use crate::common::{DEVICE_BYTES, V0_OFFSET_BYTES, spec, superblock_v0_bytes, superblock_v1};
 use braid_geometry::Level;
 use braid_needs::{Need, skip};
 use braid_ondisk::{
     BadBlockLog, BadRange, BitmapFile, BitmapSuperblock, Bits, LogHome, Role, Superblock,
     SuperblockUpdate, Timestamp, Version, format_uuid,
 };
-use common::{DEVICE_BYTES, V0_OFFSET_BYTES, spec, superblock_v0_bytes, superblock_v1};
 
 /// Runs mdadm on a device of zeroes with `parts` on it; `None` if there is no mdadm.
 fn mdadm(option: &str, parts: &[(u64, &[u8])]) -> Option<String> {

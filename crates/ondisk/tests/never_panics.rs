@@ -1,15 +1,11 @@
 //! No bytes make a parser panic: random ones, and sound superblocks with noise in them and the checksum made
 //! right again, so that the checks behind the checksum are reached.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
-
-mod common;
-
+use crate::common::{DEVICE_BYTES, V0_OFFSET_BYTES, superblock_v0_bytes, superblock_v1};
 use braid_ondisk::{
     BitmapFile, BitmapSuperblock, Bits, OwnLogHead, OwnLogPlace, Snippet, UnvalidatedV0,
     UnvalidatedV1, Version, checksum_v0, checksum_v1, probe,
 };
-use common::{DEVICE_BYTES, V0_OFFSET_BYTES, superblock_v0_bytes, superblock_v1};
 use proptest::prelude::*;
 
 /// Values that overflow arithmetic, or nearly so.

@@ -1,20 +1,11 @@
 //! A 0.90 superblock that we make is the one that md made: every byte, for every golden array of that
 //! version, once it is told what md was told.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, too
-
-#[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
-#[path = "../../../oracle/fixture.rs"]
-mod fixture;
-#[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
-#[path = "../../../oracle/pattern.rs"]
-mod pattern;
-
 use std::path::Path;
 
+use crate::fixture::Fixture;
 use braid_geometry::Family;
 use braid_ondisk::{NewSuperblockError, NewV0, Role, Superblock, SuperblockUpdate, UnvalidatedV0};
-use fixture::Fixture;
 
 /// Where the descriptors of devices are, and how long one is.
 const DESCRIPTORS_AT: usize = 512;

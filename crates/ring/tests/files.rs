@@ -1,12 +1,10 @@
 //! Reading, writing, making durable and zeroing files.
 
-mod common;
-
 use std::io::ErrorKind;
 use std::sync::Arc;
 
+use crate::common::{ear, file, workers};
 use braid_ring::{Completion, Memory, Operation, Payload, Segment, Segments, Zeroing};
-use common::{ear, file, workers};
 
 fn pattern(length: usize, seed: u8) -> Vec<u8> {
     (0..length).map(|at| (at * 7 + at / 251).to_le_bytes()[0] ^ seed).collect()

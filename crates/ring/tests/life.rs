@@ -1,17 +1,15 @@
 //! Posting, waking and stopping.
 
-mod common;
-
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::common::{FORGOTTEN, ear, file, workers};
 use braid_ring::{
     Completion, Descriptor, Handler, Operation, Payload, Refused, Segments, Settings, Wake, Worker,
     Workers,
 };
-use common::{FORGOTTEN, ear, file, workers};
 
 #[test]
 fn tasks_run_on_the_worker_they_are_meant_for() {
@@ -28,7 +26,7 @@ fn afterwards_comes_after_everything_of_the_turn() {
     /// Counts completions, and notes how many there had been when it was woken.
     struct Batch {
         completed: AtomicU64,
-        ear: Arc<common::Ear>,
+        ear: Arc<crate::common::Ear>,
     }
     impl Handler for Batch {
         fn complete(self: Arc<Self>, worker: &Worker, _: Completion) {

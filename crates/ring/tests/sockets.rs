@@ -1,14 +1,12 @@
 //! Accepting, receiving, sending and cancelling.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::common::{ear, workers};
 use braid_ring::{Descriptor, Handler, Memory, Operation, Payload, Segment, Segments};
-use common::{ear, workers};
 
 fn pair() -> (Descriptor, UnixStream) {
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");

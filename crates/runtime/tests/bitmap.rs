@@ -1,21 +1,13 @@
 //! A write-intent bitmap on real threads: made, made anew of another size, and given up, while clients write.
 
-#[allow(dead_code, reason = "nothing here is random")]
-#[path = "kit/client.rs"]
-mod client;
-#[allow(dead_code, reason = "the kit of all tests")]
-mod kit;
-#[path = "kit/meanwhile.rs"]
-mod meanwhile;
-
+use crate::kit::Array;
+use crate::meanwhile::while_it_is_written;
 use braid_geometry::Level;
 use braid_member::Member;
 use braid_ondisk::BitmapSuperblock;
 use braid_runtime::{
     BitmapError, BitmapHome, BitmapRefusal, MemberId, MemberRefusal, WantedBitmap,
 };
-use kit::Array;
-use meanwhile::while_it_is_written;
 
 const LEVELS: [(Level, u16, u32); 4] =
     [(Level::Raid1, 2, 0), (Level::Raid5, 4, 128), (Level::Raid6, 5, 64), (Level::Raid10, 4, 128)];

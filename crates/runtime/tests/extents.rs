@@ -1,19 +1,12 @@
 //! Holes of members, seen through the levels: nothing that was answered is one, and what was never written is.
 
-#[path = "kit/client.rs"]
-mod client;
-#[path = "kit/files.rs"]
-mod files;
-#[allow(dead_code)] // arrays in memory are other tests'
-mod kit;
-
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use crate::client::{Random, read, write};
+use crate::files::Files;
 use braid_geometry::{Geometry, Level, LogicalSector};
 use braid_runtime::{Cache, CacheMode, Extent, Io, Options, Volume, VolumeOperation};
-use client::{Random, read, write};
-use files::Files;
 
 const BLOCK: u64 = 4096;
 

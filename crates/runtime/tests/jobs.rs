@@ -1,15 +1,11 @@
 //! Jobs on real threads: an array becomes whole by itself, and what it holds stays right.
 
-#[allow(dead_code, reason = "nothing here is random")]
-#[path = "kit/client.rs"]
-mod client;
-#[allow(dead_code, reason = "the kit of all tests")]
-mod kit;
-
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::client::{read, write};
+use crate::kit::Array;
 use braid_geometry::{Level, Slot};
 use braid_member::layer::{Fault, Operation};
 use braid_member::{Member, MemoryMember};
@@ -18,8 +14,6 @@ use braid_runtime::{
     AddError, GovernorSettings, JobEnd, JobKind, JobRequest, MemberRefusal, Newcomer, Notice,
     Options, Payload, Phase, RemoveError, Volume, VolumeOperation,
 };
-use client::{read, write};
-use kit::Array;
 
 const LEVELS: [(Level, u16, u32); 4] =
     [(Level::Raid1, 2, 0), (Level::Raid5, 4, 128), (Level::Raid6, 5, 64), (Level::Raid10, 4, 128)];
@@ -207,7 +201,7 @@ fn a_member_is_failed_removed_and_replaced_while_clients_write() {
         assert_eq!(volume.missing_count(), 1, "{level}");
         volume.remove_member(old).expect("it is out");
         assert!(!volume.members().contains(&old), "{level}: its device is closed");
-        let device = Arc::new(MemoryMember::new(kit::MEMBER_BYTES));
+        let device = Arc::new(MemoryMember::new(crate::kit::MEMBER_BYTES));
         let id = volume.add_member(
             Box::new(Arc::clone(&device)),
             &Newcomer { uuid: [8; 16], ..Newcomer::default() },
@@ -222,8 +216,8 @@ fn a_member_is_failed_removed_and_replaced_while_clients_write() {
         assert!(volume.stop().clean, "{level}");
         // What md would find: the old device is stale, the new one has its slot.
         let mut probed: Vec<_> =
-            (0..).zip(&array.devices).map(|(i, d)| kit::probed(i, d)).collect();
-        probed.push(kit::probed(usize::from(slots), &device));
+            (0..).zip(&array.devices).map(|(i, d)| crate::kit::probed(i, d)).collect();
+        probed.push(crate::kit::probed(usize::from(slots), &device));
         let assembly = braid_assembly::assemble(&probed, &braid_assembly::Options::default());
         let assembled = assembly.array.expect("an array");
         assert!(!assembled.dirty && assembled.degraded == 0, "{level}: {:?}", assembly.verdicts);
@@ -239,7 +233,7 @@ fn what_the_array_cannot_do_without_is_not_failed() {
     let members = volume.members();
     volume.fail_member(members[0]).expect("one can be missed");
     assert_eq!(volume.fail_member(members[1]), Err(MemberRefusal::Needed));
-    let small = MemoryMember::new(kit::MEMBER_BYTES - (1 << 20));
+    let small = MemoryMember::new(crate::kit::MEMBER_BYTES - (1 << 20));
     let refused = volume.add_member(
         Box::new(small),
         &Newcomer { uuid: [8; 16], ..Newcomer::default() },

@@ -1,21 +1,13 @@
 //! Parity logs on real threads: made and given up while clients write.
 
-#[allow(dead_code, reason = "nothing here is random")]
-#[path = "kit/client.rs"]
-mod client;
-#[allow(dead_code, reason = "the kit of all tests")]
-mod kit;
-#[path = "kit/meanwhile.rs"]
-mod meanwhile;
-
 use std::sync::Arc;
 
+use crate::kit::Array;
+use crate::meanwhile::while_it_is_written;
 use braid_geometry::Level;
 use braid_member::MemoryMember;
 use braid_ondisk::Features;
 use braid_runtime::{JournalError, LogError, LogKind, LogRefusal, MemberId};
-use kit::Array;
-use meanwhile::while_it_is_written;
 
 const LEVELS: [(Level, u16, u32); 3] =
     [(Level::Raid4, 3, 64), (Level::Raid5, 4, 128), (Level::Raid6, 5, 64)];

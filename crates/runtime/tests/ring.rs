@@ -1,23 +1,16 @@
 //! A volume on files: by rings and by threads, through the page cache and past it.
 
-#[path = "kit/client.rs"]
-mod client;
-#[path = "kit/files.rs"]
-mod files;
-#[allow(dead_code)] // arrays in memory are other tests'
-mod kit;
-
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use crate::client::{Random, read, write};
+use crate::files::Files;
 use braid_geometry::Level;
 use braid_ring::Settings;
 use braid_runtime::{
     Cache, CacheMode, Direct, Io, Notice, Options, Outcome, Payload, Volume, VolumeOperation,
     Workers,
 };
-use client::{Random, read, write};
-use files::Files;
 
 /// Every way of doing I/O and of answering; past the page cache only where the folder for temporary files can.
 fn ways() -> Vec<Options> {
@@ -103,7 +96,7 @@ fn what_was_written_is_read_after_a_clean_restart_whichever_way() {
             level,
             slots,
             if level == Level::Raid1 { 0 } else { 128 },
-            kit::MEMBER_BYTES,
+            crate::kit::MEMBER_BYTES,
         );
         for (seed, options) in (1..).zip(ways()) {
             let volume = array.open(&options, |_| {});
@@ -119,7 +112,7 @@ fn what_was_written_is_read_after_a_clean_restart_whichever_way() {
 #[test]
 fn a_file_cut_short_under_load_costs_nobody_anything_whichever_way() {
     for options in ways() {
-        let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+        let array = Files::new(Level::Raid5, 4, 128, crate::kit::MEMBER_BYTES);
         let (sender, notices) = mpsc::channel();
         let volume = array.open(&options, move |notice| {
             let _ = sender.send(notice);
@@ -136,7 +129,7 @@ fn a_file_cut_short_under_load_costs_nobody_anything_whichever_way() {
         volume.stop();
         // What was in flight when it was cut may have made it a little longer again.
         let length = std::fs::metadata(array.path(2)).expect("it").len();
-        assert!(length < kit::MEMBER_BYTES, "what was cut off stays off: {options:?}");
+        assert!(length < crate::kit::MEMBER_BYTES, "what was cut off stays off: {options:?}");
     }
 }
 
@@ -144,14 +137,14 @@ fn a_file_cut_short_under_load_costs_nobody_anything_whichever_way() {
 #[test]
 fn a_hole_where_a_file_was_cut_and_grew_again_is_not_believed_whichever_way() {
     for options in ways() {
-        let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+        let array = Files::new(Level::Raid5, 4, 128, crate::kit::MEMBER_BYTES);
         let volume = array.open(&options, |_| {});
         let size = usize::try_from(volume.size_bytes()).expect("small");
         let mut model = vec![7; size];
         write(&volume, 0, &model, true);
         let file = std::fs::OpenOptions::new().write(true).open(array.path(2)).expect("it");
         file.set_len(0).expect("cut short");
-        file.set_len(kit::MEMBER_BYTES - 4096).expect("as the last write but one would");
+        file.set_len(crate::kit::MEMBER_BYTES - 4096).expect("as the last write but one would");
         // A write of a part reads what was there before.
         write(&volume, 4096, &[9; 4096], true);
         model[4096..8192].fill(9);
@@ -165,7 +158,7 @@ fn sixty_four_callers_at_once() {
     let workers =
         Workers::start(&Settings { workers: 2, ..Settings::default() }).expect("io_uring");
     let workers = Arc::new(workers);
-    let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+    let array = Files::new(Level::Raid5, 4, 128, crate::kit::MEMBER_BYTES);
     let options =
         Options { io: Io::Ring, workers: Some(Arc::clone(&workers)), ..Options::default() };
     let volume = array.open(&options, |_| {});
@@ -197,7 +190,7 @@ fn unaligned_writes_from_the_only_worker_do_not_wait_for_themselves() {
     let workers =
         Workers::start(&Settings { workers: 1, ..Settings::default() }).expect("io_uring");
     let workers = Arc::new(workers);
-    let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+    let array = Files::new(Level::Raid5, 4, 128, crate::kit::MEMBER_BYTES);
     let options =
         Options { io: Io::Ring, workers: Some(Arc::clone(&workers)), ..Options::default() };
     let volume = Arc::new(array.open(&options, |_| {}));
@@ -229,7 +222,7 @@ fn unaligned_writes_from_the_only_worker_do_not_wait_for_themselves() {
 #[test]
 fn early_answers_end_on_the_members() {
     for options in ways().into_iter().filter(|options| options.cache.mode == CacheMode::WriteBack) {
-        let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+        let array = Files::new(Level::Raid5, 4, 128, crate::kit::MEMBER_BYTES);
         let volume = array.open(&options, |_| {});
         volume.tune(Cache { dirty_bytes_max: 1 << 19, age_max_ms: 20, ..volume.cache() });
         let mut kept = 0;
@@ -254,7 +247,7 @@ fn early_answers_end_on_the_members() {
 /// A partial stripe is waited for to fill up, and written when it has been waited for long enough.
 #[test]
 fn what_is_dirty_does_not_stay_so() {
-    let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+    let array = Files::new(Level::Raid5, 4, 128, crate::kit::MEMBER_BYTES);
     let options = Options::default();
     assert_eq!(options.cache.mode, CacheMode::WriteBack);
     let volume = array.open(&options, |_| {});
@@ -267,7 +260,7 @@ fn what_is_dirty_does_not_stay_so() {
 #[test]
 fn stopped_workers_leave_threads_to_finish() {
     let workers = Arc::new(Workers::start(&Settings::default()).expect("io_uring"));
-    let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+    let array = Files::new(Level::Raid5, 4, 128, crate::kit::MEMBER_BYTES);
     let options =
         Options { io: Io::Ring, workers: Some(Arc::clone(&workers)), ..Options::default() };
     let volume = array.open(&options, |_| {});
@@ -293,7 +286,7 @@ fn wait_for_writes(volume: &Volume, before: u64) {
 #[test]
 fn a_moment_that_stopped_workers_forgot_comes_all_the_same() {
     let workers = Arc::new(Workers::start(&Settings::default()).expect("io_uring"));
-    let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+    let array = Files::new(Level::Raid5, 4, 128, crate::kit::MEMBER_BYTES);
     let options =
         Options { io: Io::Ring, workers: Some(Arc::clone(&workers)), ..Options::default() };
     let volume = array.open(&options, |_| {});
@@ -310,7 +303,7 @@ fn a_moment_that_stopped_workers_forgot_comes_all_the_same() {
 #[test]
 fn who_stops_leaves_the_members_to_others_at_once() {
     let workers = Arc::new(Workers::start(&Settings::default()).expect("io_uring"));
-    let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+    let array = Files::new(Level::Raid5, 4, 128, crate::kit::MEMBER_BYTES);
     let directs = [Direct::Off, Direct::On];
     for direct in directs.into_iter().filter(|direct| *direct == Direct::Off || can_go_direct()) {
         let workers = Some(Arc::clone(&workers));
@@ -346,7 +339,7 @@ fn rests(workers: &Workers) -> bool {
 fn an_idle_array_wakes_nobody_and_hears_of_a_file_that_is_deleted() {
     let settings = Settings { workers: 2, ..Settings::default() };
     let workers = Arc::new(Workers::start(&settings).expect("io_uring"));
-    let array = Files::new(Level::Raid5, 4, 128, kit::MEMBER_BYTES);
+    let array = Files::new(Level::Raid5, 4, 128, crate::kit::MEMBER_BYTES);
     let options = Options {
         io: Io::Ring,
         clean_delay_ms: 20,

@@ -1,19 +1,14 @@
 //! Elevators and the multiplexer before a volume's members: what is merged, held, switched and lost on the way.
 
-#[allow(dead_code)] // some of it is other tests'
-#[path = "kit/client.rs"]
-mod client;
-#[path = "kit/files.rs"]
-mod files;
-#[allow(dead_code)] // arrays in memory are other tests'
-mod kit;
-
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use crate::client::{Random, read, write};
+use crate::files::Files;
+use crate::kit::{MEMBER_BYTES, probed, superblocks};
 use braid_assembly::{ProbedMember, assemble};
 use braid_geometry::Level;
 use braid_member::layer::{Fault, Faults, Faulty, Operation};
@@ -22,9 +17,6 @@ use braid_runtime::{
     Cache, CacheMode, Elevator, ElevatorTuning, Io, Multiplex, MultiplexerSettings, OpenMember,
     Options, Outcome, Payload, Scheduling, Volume, VolumeOperation,
 };
-use client::{Random, read, write};
-use files::Files;
-use kit::{MEMBER_BYTES, probed, superblocks};
 
 /// Takes its time, and counts who is in it at once.
 struct Busy {

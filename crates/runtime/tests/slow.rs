@@ -1,10 +1,5 @@
 //! A member stalls for seconds under load, on real threads: readers do not notice.
 
-#[path = "kit/client.rs"]
-mod client;
-#[allow(dead_code, reason = "the kit of all tests")]
-mod kit;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,8 +10,8 @@ use braid_member::layer::{Delays, Slow};
 use braid_member::{Member, MemoryMember};
 use braid_runtime::{Io, Notice, OpenMember, Options, Volume, VolumeOperation};
 
-use client::{Random, read, write};
-use kit::{MEMBER_BYTES, probed, superblocks};
+use crate::client::{Random, read, write};
+use crate::kit::{MEMBER_BYTES, probed, superblocks};
 
 /// How long the member stalls.
 const STALL: Duration = Duration::from_secs(4);

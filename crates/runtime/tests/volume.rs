@@ -1,13 +1,10 @@
 //! The runtime end to end over memory members: many threads, failing members, unaligned requests,
 //! and what the superblocks say afterwards.
 
-#[path = "kit/client.rs"]
-mod client;
-#[allow(dead_code, reason = "the kit of all tests")]
-mod kit;
-
 use std::sync::{Arc, Mutex};
 
+use crate::client::{Random, read, write};
+use crate::kit::Array;
 use braid_assembly::Verdict;
 use braid_geometry::Level;
 use braid_member::Member;
@@ -16,8 +13,6 @@ use braid_ondisk::{SuperblockUpdate, Timestamp};
 use braid_runtime::{
     Gate, MemberId, Notice, OpenError, Payload, Volume, VolumeError, VolumeOperation,
 };
-use client::{Random, read, write};
-use kit::Array;
 
 const LEVELS: [(Level, u16, u32); 6] = [
     (Level::Raid0, 3, 128),

@@ -8,6 +8,7 @@
 //!      ── rooms ──┤
 //!      ── circles ┼── findings ── printed
 //!      ── plants ─┤
+//!      ─ programs ┤
 //!      ── docs ───┤
 //! metadata ─ crates┘
 //! ```
@@ -21,6 +22,7 @@ mod crates;
 mod docs;
 mod licence;
 mod plants;
+mod programs;
 mod rooms;
 mod source;
 #[cfg(test)]
@@ -52,11 +54,12 @@ enum Rule {
     Links,
     Circles,
     PlantedBugs,
+    TestPrograms,
 }
 
 impl Rule {
     /// Every rule; a rule that is missing here could not be named by a document.
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Dependencies,
         Self::Licences,
         Self::ForbidUnsafe,
@@ -71,6 +74,7 @@ impl Rule {
         Self::Links,
         Self::Circles,
         Self::PlantedBugs,
+        Self::TestPrograms,
     ];
 
     const fn name(self) -> &'static str {
@@ -89,6 +93,7 @@ impl Rule {
             Self::Links => "links",
             Self::Circles => "circles",
             Self::PlantedBugs => "planted-bugs",
+            Self::TestPrograms => "test-programs",
         }
     }
 }
@@ -146,6 +151,7 @@ fn check(root: &Path) -> Result<(Vec<Finding>, usize)> {
     }
     rooms::rooms_exist(&tree, &mut findings);
     rooms::forbid(&tree, &mut findings);
+    programs::check(&tree, &mut findings);
     circles::check(&tree, &mut findings);
     crates::directions(&packages, &mut findings);
     licence::check(&metadata, &licence::allowed(root)?, &mut findings);

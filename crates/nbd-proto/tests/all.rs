@@ -1,0 +1,11 @@
+//! The tests of the protocol, in one program: a program for each file is linked for each file.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
+
+mod client;
+mod common;
+mod extended;
+mod fragmentation;
+mod hostile;
+mod negotiation;
+mod uri;
