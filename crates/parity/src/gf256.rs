@@ -100,7 +100,7 @@ pub static PRODUCTS: [[u8; 256]; 256] = {
 };
 
 /// `NIBBLES[a]` is a times 0..16, then a times 0x00, 0x10, .. 0xf0: the two tables of a byte shuffle that multiplies by a.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) static NIBBLES: [[u8; 32]; 256] = {
     let mut table = [[0; 32]; 256];
     let mut a = 0;
@@ -178,20 +178,23 @@ mod tests {
     }
 
     /// The tables that only vector kernels read.
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     fn by_vector_tables(_: u8, _: u8, _: u8) {}
 
     /// The tables that only vector kernels read.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     fn by_vector_tables(a: u8, b: u8, expected: u8) {
         let (row, column) = (usize::from(a), usize::from(b));
         let nibbles = &NIBBLES[row];
         assert_eq!(nibbles[column & 15] ^ nibbles[16 + (column >> 4)], expected, "{a} x {b}");
-        let matrix = MATRICES[row].to_le_bytes();
-        let product = (0..8).fold(0u8, |sum, bit| {
-            sum | u8::try_from((matrix[7 - bit] & b).count_ones() & 1).unwrap() << bit
-        });
-        assert_eq!(product, expected, "{a} x {b}");
+        #[cfg(target_arch = "x86_64")]
+        {
+            let matrix = MATRICES[row].to_le_bytes();
+            let product = (0..8).fold(0u8, |sum, bit| {
+                sum | u8::try_from((matrix[7 - bit] & b).count_ones() & 1).unwrap() << bit
+            });
+            assert_eq!(product, expected, "{a} x {b}");
+        }
     }
 
     #[test]

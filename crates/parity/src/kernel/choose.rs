@@ -5,7 +5,7 @@
 //! Order of preference: gfni-avx512, avx512, gfni-avx2, avx2, scalar. It is fixed, not raced at start, so that two
 //! starts of one program on one machine never differ. It is the order measured with `examples/throughput` on an EPYC
 //! 9005 (Zen 5), 2026-11-20: sums follow the register's width, products follow GFNI, and only P + Q of eight columns
-//! puts gfni-avx2 before avx512.
+//! puts gfni-avx2 before avx512. On aarch64 there is neon, and scalar.
 //!
 //! Invariant: a kernel that fails its self-test is never offered (`tests::a_broken_kernel_fails_the_self_test`).
 
@@ -44,7 +44,12 @@ fn candidates() -> Vec<Kernel> {
     all.into_iter().filter(|(present, _)| *present).map(|(_, table)| Kernel(table)).collect()
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+fn candidates() -> Vec<Kernel> {
+    vec![Kernel(&super::table::NEON), Kernel(&SCALAR)]
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn candidates() -> Vec<Kernel> {
     vec![Kernel(&SCALAR)]
 }

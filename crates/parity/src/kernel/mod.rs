@@ -2,7 +2,7 @@
 //!
 //! Where it stands: the crate's face towards the drivers of the engine, and the one room of this crate where `unsafe`
 //! is allowed. From outside in: `mod.rs` (checks) -> `table.rs` (functions per instruction set) -> `entry.rs` (which
-//! walk) -> `body.rs` (loops) -> `lanes.rs` (registers), implemented by `scalar.rs`, `avx2.rs`, `avx512.rs`.
+//! walk) -> `body.rs` (loops) -> `lanes.rs` (registers), implemented by `scalar.rs`, `avx2.rs`, `avx512.rs`, `neon.rs`.
 //!
 //! It does not read the environment or a configuration: [`kernel_named`] is for those who do.
 //!
@@ -20,6 +20,8 @@ mod body;
 mod choose;
 mod entry;
 mod lanes;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 mod table;
 
@@ -77,7 +79,7 @@ fn check_lost(sources: &[Option<&[u8]>], lost: u16) {
 }
 
 impl Kernel {
-    /// The name: "gfni-avx512", "avx512", "gfni-avx2", "avx2" or "scalar".
+    /// The name: "gfni-avx512", "avx512", "gfni-avx2", "avx2", "neon" or "scalar".
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.0.name

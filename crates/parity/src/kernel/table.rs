@@ -59,6 +59,10 @@ macro_rules! table {
 // 32 of them, AVX2 has 16. Measured with examples/throughput on an EPYC 9005 (Zen 5), 2026-11-20.
 table!(SCALAR, "scalar", u64, 2);
 
+// NEON has 32 registers of 16 bytes: four of them, P and Q, leave room for two more sources. Not measured: see docs/service.md.
+#[cfg(target_arch = "aarch64")]
+table!(NEON, "neon", super::neon::Neon, 4, "neon");
+
 #[cfg(target_arch = "x86_64")]
 table!(AVX2, "avx2", super::avx2::Avx2, 2, "avx2");
 #[cfg(target_arch = "x86_64")]
