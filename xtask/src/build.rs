@@ -41,7 +41,7 @@ impl Program {
     /// An integration test of its package: cargo builds programs for those, as `cargo test` does.
     const fn test(self) -> &'static str {
         match self {
-            Self::Braid => "demo",
+            Self::Braid => "commands",
             Self::Lab => "allocations",
             Self::Sim => "dependencies",
         }
