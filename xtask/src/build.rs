@@ -21,6 +21,12 @@ pub(crate) fn command(args: &[&str]) -> Command {
     command
 }
 
+/// Where what is built is.
+pub(crate) fn folder() -> Result<PathBuf> {
+    let set = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    set.map_or_else(|| tidy::repository_root().map(|root| root.join("target")), Ok)
+}
+
 /// A program of the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {

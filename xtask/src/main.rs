@@ -18,6 +18,7 @@ mod build;
 mod crash;
 mod dist;
 mod each;
+mod emulated;
 mod filesystems;
 mod fuzz;
 mod hostile;
@@ -67,7 +68,9 @@ enum Chore {
     Bench(bench::Options),
     /// Clients that make a server hold memory: braid, nbdkit, qemu-nbd
     HostileMemory(hostile::Options),
-    /// What is installed: a package of Debian's, an archive, a bill of materials
+    /// braid for another processor, under an emulator: tests, and the same bytes on members
+    Emulated(emulated::Options),
+    /// What is installed: packages, an archive, an image, a bill of materials
     Dist(dist::Args),
 }
 
@@ -93,6 +96,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Fuzz(options) => fuzz::run(options).map(|_| ()),
         Chore::Bench(options) => bench::run(options),
         Chore::Dist(options) => dist::run(options),
+        Chore::Emulated(options) => emulated::run(options),
         Chore::HostileMemory(options) => hostile::run(options),
     }
 }
@@ -130,6 +134,8 @@ mod tests {
             "fuzz --seconds 5 bitmap ppl",
             "hostile-memory --braid /bin/braid",
             "dist --out /tmp/x --braid /bin/braid --clean-root",
+            "dist --arch x86-64 --arch aarch64",
+            "emulated --arrays-only",
             "bench --against a7a20da --rounds 9 --only write --json bench.json",
         ] {
             assert!(parse(line).is_ok(), "{line}: {:?}", parse(line));

@@ -377,15 +377,10 @@ impl Pending {
 
 impl Slot {
     fn new() -> Self {
-        let header = libc::msghdr {
-            msg_name: std::ptr::null_mut(),
-            msg_namelen: 0,
-            msg_iov: std::ptr::null_mut(),
-            msg_iovlen: 0,
-            msg_control: std::ptr::null_mut(),
-            msg_controllen: 0,
-            msg_flags: 0,
-        };
+        // musl's has private fields besides, which fill what the kernel reads to the width of a word: they have to be zero.
+        // SAFETY: null pointers, lengths of zero and no flags are a message header.
+        #[allow(unsafe_code)]
+        let header: libc::msghdr = unsafe { std::mem::zeroed() };
         Self { pending: None, vectors: SmallVec::new(), header }
     }
 
@@ -528,7 +523,8 @@ fn aim(memory: &mut Segments, moved: usize, vectors: &mut SmallVec<[libc::iovec;
 /// Has a message header name so many vectors.
 fn point((header, vectors): Message<'_>, count: u32) -> &mut libc::msghdr {
     header.msg_iov = vectors.as_mut_ptr();
-    header.msg_iovlen = count as usize;
+    // A word in glibc, as in the kernel; half of one in musl.
+    header.msg_iovlen = count.try_into().expect("capped");
     header
 }
 

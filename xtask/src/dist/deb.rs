@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
+use super::target::Processor;
 use super::{Facts, copied, done, said, written};
 
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
@@ -21,20 +22,20 @@ const NOT_OURS: &str = "initial-upload-closes-no-bugs,bogus-mail-host";
 /// Who is asked about it.
 const MAINTAINER: &str = "the braid authors <braid@example.invalid>";
 
-/// Debian's word for this processor.
-pub(super) fn architecture() -> Result<String> {
-    Ok(said(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned())
-}
-
 /// Makes the package of a folder.
-pub(super) fn package(root: &Path, stage: &Path, (out, facts): (&Path, &Facts)) -> Result<PathBuf> {
+pub(super) fn package(
+    root: &Path,
+    stage: &Path,
+    (out, facts): (&Path, &Facts),
+    processor: Processor,
+) -> Result<PathBuf> {
     let control = stage.join("DEBIAN");
     fs::create_dir_all(&control)?;
     fs::set_permissions(&control, fs::Permissions::from_mode(0o755))?;
     for script in SCRIPTS {
         copied(&root.join("packaging/debian").join(script), &control.join(script), 0o755)?;
     }
-    let Facts { version, architecture } = facts;
+    let (version, architecture) = (&facts.version, processor.of_debian());
     let text = format!(
         "Package: braid\nVersion: {version}-1\nArchitecture: {architecture}\nMaintainer: {MAINTAINER}\n\
          Installed-Size: {size}\nDepends: {depends}\nRecommends: systemd, fuse3\nSuggests: mdadm, nbd-client, qemu-utils\n\
@@ -44,7 +45,7 @@ pub(super) fn package(root: &Path, stage: &Path, (out, facts): (&Path, &Facts)) 
          without privileges, and makes arrays that the kernel takes in turn. It repairs\n \
          what it can prove to be wrong, and says what it cannot.\n",
         size = bytes_in(stage)? / 1024,
-        depends = depends(stage)?,
+        depends = depends(stage, processor)?,
     );
     written(&control.join("control"), &text)?;
     let date = said(Command::new("git").current_dir(root).args(["log", "-1", "--format=%cD"]))?;
@@ -73,11 +74,13 @@ pub(super) fn package(root: &Path, stage: &Path, (out, facts): (&Path, &Facts)) 
 }
 
 /// What the program needs of the system, by what it is linked with.
-fn depends(stage: &Path) -> Result<String> {
+fn depends(stage: &Path, processor: Processor) -> Result<String> {
+    let objdump = format!("{}objdump", processor.tools()?);
     let linked = said(
         Command::new("sh")
-            .args(["-c", "objdump -p \"$1\" | grep -E 'NEEDED|GLIBC_' || true", "sh"])
-            .arg(stage.join("usr/bin/braid")),
+            .args(["-c", "\"$2\" -p \"$1\" | grep -E 'NEEDED|GLIBC_' || true", "sh"])
+            .arg(stage.join("usr/bin/braid"))
+            .arg(objdump),
     )?;
     if !linked.contains("NEEDED") {
         return Ok(SYSUSERS.to_owned());

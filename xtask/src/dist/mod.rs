@@ -1,18 +1,24 @@
-//! `cargo xtask dist`: what is installed of braid, as a folder, a package of Debian's, an archive, and a list of what it is made of.
+//! `cargo xtask dist`: what is installed of braid, as packages, an archive, an image for containers, and a list of what it is made of.
 //!
 //! ```text
-//!   braid (release) ─▶ stage: usr/bin, manual pages, completions, unit, rule, user, docs
-//!                        ├─▶ braid_VERSION_ARCH.deb   ─▶ lintian ─▶ --clean-root: installed, used, removed
-//!                        ├─▶ braid-VERSION-ARCH.tar.gz
-//!                        └─▶ braid-VERSION.cdx.json   (CycloneDX, of Cargo.lock)
+//!   braid for glibc ─▶ stage ─▶ braid_VERSION-1_ARCH.deb    ─▶ lintian ─▶ --clean-root: installed, used, removed
+//!   braid, static   ─▶ stage ┬▶ braid-VERSION-1.ARCH.rpm    ─▶ installed in a folder, run, erased
+//!                            ├▶ braid-VERSION-ARCH.tar.gz
+//!                            └▶ braid-VERSION-ARCH.oci.tar  ─▶ unpacked, run
+//!   Cargo.lock ─▶ braid-VERSION.cdx.json   (CycloneDX)
+//!
+//!   stage: usr/bin, manual pages, completions, unit, rule, user, docs
 //! ```
 //!
-//! Everything that is written by words of the command is asked of the command itself: pages by `braid manual`, completions by
+//! For each processor that is asked for ([`target`]). Everything that is written by words of the command is asked of the command itself: pages by `braid manual`, completions by
 //! `COMPLETE=SHELL braid`.
 
 mod clean_root;
 mod deb;
+mod image;
+mod rpm;
 mod sbom;
+pub(crate) mod target;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -23,6 +29,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::build::Program;
 use crate::tidy;
+use target::{Library, Processor};
 
 /// What the command line asks for.
 #[derive(Debug, clap::Args)]
@@ -30,9 +37,12 @@ pub(crate) struct Args {
     /// Where to
     #[arg(long, value_name = "FOLDER", default_value = "target/dist")]
     out: PathBuf,
-    /// Package this program, and build none
-    #[arg(long, value_name = "PATH")]
+    /// Make the package of Debian's alone, of this program, and build none
+    #[arg(long, value_name = "PATH", conflicts_with = "arch")]
     braid: Option<PathBuf>,
+    /// Processors, instead of this one alone
+    #[arg(long, value_name = "PROCESSOR")]
+    arch: Vec<Processor>,
     /// Install the package in a root of its own (made with debootstrap; as root), serve an array there, and remove it
     #[arg(long)]
     clean_root: bool,
@@ -56,48 +66,58 @@ const FILES: [(&str, &str); 7] = [
     ("docs/monitoring.md", "usr/share/doc/braid/monitoring.md"),
 ];
 
-/// Version and processor of what is packaged.
+/// What all of them say.
 struct Facts {
     version: String,
-    /// Debian's word for the processor.
-    architecture: String,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let root = tidy::repository_root()?;
-    let braid = match &args.braid {
+    let out = std::path::absolute(&args.out)?;
+    // It says its words itself: what is built for another processor could not.
+    let speaker = match &args.braid {
         Some(braid) => fs::canonicalize(braid).with_context(|| braid.display().to_string())?,
         None => Program::Braid.release()?,
     };
-    let out = std::path::absolute(&args.out)?;
-    let stage = out.join("stage");
-    if stage.exists() {
-        fs::remove_dir_all(&stage).context("the folder of the last run")?;
+    let facts = Facts { version: version(&speaker)? };
+    let own = Processor::own()?;
+    let processors = if args.arch.is_empty() { vec![own] } else { args.arch.clone() };
+    for processor in processors {
+        let linked = match &args.braid {
+            Some(_) => speaker.clone(),
+            None => processor.release(Library::Glibc)?,
+        };
+        let stage = staged(&root, (&speaker, &linked), &out, processor)?;
+        let package = deb::package(&root, &stage, (&out, &facts), processor)?;
+        println!("{}", package.display());
+        deb::judged(&package)?;
+        if args.clean_root && processor == own {
+            clean_root::used(&package, &out)?;
+        }
+        if args.braid.is_none() {
+            let braid = processor.release(Library::Static)?;
+            let stage = staged(&root, (&speaker, &braid), &out, processor)?;
+            packed(&stage, (&out, &facts), processor)?;
+        }
     }
-    fs::create_dir_all(&stage)?;
-    let facts = Facts { version: version(&braid)?, architecture: deb::architecture()? };
-    staged(&root, &braid, &stage)?;
-    let name = format!("braid-{}-{}", facts.version, facts.architecture);
-    let archive = out.join(format!("{name}.tar.gz"));
-    done(
-        Command::new("tar")
-            .args(["--sort=name", "--owner=0", "--group=0", "--mtime=@0", "-czf"])
-            .arg(&archive)
-            .arg("-C")
-            .arg(&stage)
-            .arg("."),
-    )?;
-    println!("{}", archive.display());
     let bill = out.join(format!("braid-{}.cdx.json", facts.version));
     fs::write(&bill, sbom::of_lock(&root, &facts.version)?)?;
     println!("{}", bill.display());
-    let package = deb::package(&root, &stage, (&out, &facts))?;
-    println!("{}", package.display());
-    deb::judged(&package)?;
-    if args.clean_root {
-        clean_root::used(&package, &out)?;
-    }
     Ok(())
+}
+
+/// What the static program comes in.
+fn packed(stage: &Path, (out, facts): (&Path, &Facts), processor: Processor) -> Result<()> {
+    let name = format!("braid-{}-{}.tar.gz", facts.version, processor.of_debian());
+    let archive = out.join(name);
+    let mut tar = Command::new("tar");
+    tar.args(["--sort=name", "--owner=0", "--group=0", "--mtime=@0", "-czf"]).arg(&archive);
+    done(tar.arg("-C").arg(stage).arg("."))?;
+    println!("{}", archive.display());
+    let package = rpm::package(stage, (out, facts), processor)?;
+    rpm::used(&package, out, processor)?;
+    let archive = image::archive(stage, (out, facts), processor)?;
+    image::used(&archive, (out, facts), processor)
 }
 
 /// The version that a program says it has.
@@ -108,11 +128,21 @@ fn version(braid: &Path) -> Result<String> {
     Ok(version)
 }
 
-/// Puts everything where it is installed.
-fn staged(root: &Path, braid: &Path, stage: &Path) -> Result<()> {
+/// Puts everything where it is installed, in a folder: a program, and what the other one says of both.
+fn staged(
+    root: &Path,
+    (speaker, braid): (&Path, &Path),
+    out: &Path,
+    processor: Processor,
+) -> Result<PathBuf> {
+    let stage = out.join("stage");
+    if stage.exists() {
+        fs::remove_dir_all(&stage).context("the folder of the last run")?;
+    }
     let program = stage.join("usr/bin/braid");
     copied(braid, &program, 0o755)?;
-    done(Command::new("strip").arg("--strip-unneeded").arg(&program))?;
+    let strip = format!("{}strip", processor.tools()?);
+    done(Command::new(strip).arg("--strip-unneeded").arg(&program))?;
     for (from, to) in FILES {
         copied(&root.join(from), &stage.join(to), 0o644)?;
     }
@@ -120,22 +150,23 @@ fn staged(root: &Path, braid: &Path, stage: &Path) -> Result<()> {
     fs::create_dir_all(&etc)?;
     fs::set_permissions(&etc, fs::Permissions::from_mode(0o755))?;
     for (shell, to) in SHELLS {
-        let mut asked = Command::new(&program);
+        let mut asked = Command::new(speaker);
         let text = said(asked.env("COMPLETE", shell).arg("--"))?;
         ensure!(text.contains("braid"), "there is no completion for {shell}");
         // What asks is the program that is installed, not the one that was packaged.
-        let text = text.replace(&program.display().to_string(), "braid");
+        let text = text.replace(&speaker.display().to_string(), "braid");
         written(&stage.join(to), &text)?;
     }
     let pages = stage.join("usr/share/man/man1");
     fs::create_dir_all(&pages)?;
-    done(Command::new(&program).arg("manual").arg(&pages))?;
+    done(Command::new(speaker).arg("manual").arg(&pages))?;
     let changes = stage.join("usr/share/doc/braid/changelog");
     copied(&root.join("CHANGELOG.md"), &changes, 0o644)?;
     let pages = fs::read_dir(&pages)?.map(|page| Ok(page?.path())).collect::<Result<Vec<_>>>()?;
     ensure!(pages.len() > 20, "{} manual pages", pages.len());
     done(Command::new("gzip").args(["-9n"]).args(pages).arg(changes))?;
-    opened(stage)
+    opened(&stage)?;
+    Ok(stage)
 }
 
 /// Everything may be read by everybody, whatever the umask of whoever packages it is.

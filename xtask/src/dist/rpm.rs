@@ -1,0 +1,106 @@
+//! The package of RPM's: a spec with the files of the stage, built by rpmbuild; installed in a folder, run there, and erased.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::target::Processor;
+use super::{Facts, done, said, written};
+
+/// What happens where it is installed: the user, the unit and the rule are known from then on.
+const SPEC: &str = "\
+%global debug_package %{nil}
+%global __os_install_post %{nil}
+%global _build_id_links none
+AutoReqProv: no
+Name: braid
+Version: @version@
+Release: 1
+Summary: Software RAID in user space, on the format of Linux md
+License: MIT OR Apache-2.0
+URL: https://example.invalid/braid
+Recommends: systemd, fuse3
+%description
+braid serves arrays of Linux md (mdadm) over NBD and as files, from a process
+without privileges, and makes arrays that the kernel takes in turn. It repairs
+what it can prove to be wrong, and says what it cannot.
+%install
+cp -a @stage@/. %{buildroot}
+%post
+if command -v systemd-sysusers > /dev/null; then systemd-sysusers braid.conf; fi
+if [ -d /run/systemd/system ]; then systemctl daemon-reload || :; udevadm control --reload || :; fi
+%preun
+if [ \"$1\" = 0 ] && [ -d /run/systemd/system ]; then systemctl stop 'braid@*.service' || :; fi
+%files
+%dir /etc/braid
+@files@
+";
+
+/// Makes the package of a folder.
+pub(super) fn package(
+    stage: &Path,
+    (out, facts): (&Path, &Facts),
+    processor: Processor,
+) -> Result<PathBuf> {
+    let mut files = Vec::new();
+    files_of(stage, stage, &mut files)?;
+    let spec = SPEC
+        .replace("@version@", &facts.version)
+        .replace("@stage@", &stage.display().to_string())
+        .replace("@files@", &files.join("\n"));
+    let top = out.join("rpmbuild");
+    let path = top.join("braid.spec");
+    written(&path, &spec)?;
+    let kernel = processor.of_kernel();
+    done(
+        Command::new("rpmbuild")
+            .args(["-bb", "--quiet", "--target", &format!("{kernel}-linux")])
+            .args(["--define", &format!("_topdir {}", top.display())])
+            .args(["--define", &format!("_rpmdir {}", out.display())])
+            .args(["--define", "_rpmfilename %{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm"])
+            .arg(&path),
+    )?;
+    fs::remove_dir_all(&top).context("what rpmbuild leaves behind")?;
+    Ok(out.join(format!("braid-{}-1.{kernel}.rpm", facts.version)))
+}
+
+/// All files of a folder, by their paths in it.
+fn files_of(folder: &Path, stage: &Path, files: &mut Vec<String>) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            files_of(&path, stage, files)?;
+        } else {
+            files.push(format!("/{}", path.strip_prefix(stage)?.display()));
+        }
+    }
+    files.sort();
+    Ok(())
+}
+
+/// Installs it in a folder of its own, without its scripts, has it say its version there, and erases it.
+pub(super) fn used(package: &Path, out: &Path, processor: Processor) -> Result<()> {
+    let root = out.join("rpm-root");
+    if root.exists() {
+        fs::remove_dir_all(&root)?;
+    }
+    fs::create_dir_all(&root)?;
+    let rpm = |words: &[&str]| {
+        let mut command = Command::new("rpm");
+        command.arg("--root").arg(&root).args(words);
+        command
+    };
+    done(&mut rpm(&["--initdb"]))?;
+    // Whatever the processor; what it wants of the system is nothing.
+    done(rpm(&["--install", "--noscripts", "--ignorearch"]).arg(package))?;
+    let program = root.join("usr/bin/braid");
+    let version = said(processor.running(&program)?.arg("--version"))?;
+    ensure!(version.starts_with("braid "), "it says {version}");
+    done(&mut rpm(&["--erase", "--noscripts", "braid"]))?;
+    ensure!(!program.exists(), "{} is left behind", program.display());
+    fs::remove_dir_all(&root)?;
+    println!("installed, run and erased: {}", package.display());
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! Processors that braid is packaged for, and building for them.
+//!
+//! ```text
+//!   glibc    what a package of Debian's links to: this processor's by its own compiler, another's by a cross compiler
+//!   static   no library at all (musl): the archive, the .rpm, the image; runs on whatever kernel has io_uring or threads
+//! ```
+//!
+//! Programs of another processor run here under qemu-user, which knows no io_uring: they serve with `--io threads`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::build::{self, Program};
+use crate::tidy;
+
+/// A processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Processor {
+    #[value(name = "x86-64")]
+    X86_64,
+    Aarch64,
+}
+
+/// What a program is linked with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Library {
+    Glibc,
+    /// musl's, which is part of the program.
+    Static,
+}
+
+impl Processor {
+    /// The one that this runs on.
+    pub(crate) fn own() -> Result<Self> {
+        match std::env::consts::ARCH {
+            "x86_64" => Ok(Self::X86_64),
+            "aarch64" => Ok(Self::Aarch64),
+            other => bail!("braid is not packaged on {other}"),
+        }
+    }
+
+    /// Debian's word for it, and that of images.
+    pub(super) const fn of_debian(self) -> &'static str {
+        match self {
+            Self::X86_64 => "amd64",
+            Self::Aarch64 => "arm64",
+        }
+    }
+
+    /// The kernel's word for it, and RPM's.
+    pub(super) const fn of_kernel(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64",
+            Self::Aarch64 => "aarch64",
+        }
+    }
+
+    pub(crate) fn triple(self, library: Library) -> String {
+        let library = match library {
+            Library::Glibc => "gnu",
+            Library::Static => "musl",
+        };
+        format!("{}-unknown-linux-{library}", self.of_kernel())
+    }
+
+    /// What comes before the names of its compiler and of tools that look into its programs; empty for this processor's own.
+    pub(super) fn tools(self) -> Result<String> {
+        let of = |word: &str| format!("{word}-linux-gnu-");
+        Ok(if self == Self::own()? { String::new() } else { of(self.of_kernel()) })
+    }
+
+    /// A command that runs a program of this processor here.
+    pub(crate) fn running(self, program: &Path) -> Result<Command> {
+        if self == Self::own()? {
+            return Ok(Command::new(program));
+        }
+        let mut command = Command::new(format!("qemu-{}-static", self.of_kernel()));
+        command.arg("-L").arg(format!("/usr/{}-linux-gnu", self.of_kernel())).arg(program);
+        Ok(command)
+    }
+
+    /// Cargo with the words of its command, and a compiler and a runner for this processor's programs.
+    pub(crate) fn cargo(self, words: &[&str], library: Library) -> Result<Command> {
+        let triple = self.triple(library);
+        is_there(&triple)?;
+        let mut command = build::command(words);
+        command.args(["--target", &triple]);
+        let compiler = format!("{}gcc", self.tools()?);
+        let key = triple.to_uppercase().replace('-', "_");
+        // Without calls into libgcc, which a program that has its library in itself is not linked with.
+        let words = if self == Self::Aarch64 { "-mno-outline-atomics" } else { "" };
+        command
+            .env(format!("CC_{}", triple.replace('-', "_")), &compiler)
+            .env(format!("CFLAGS_{}", triple.replace('-', "_")), words)
+            .env(format!("CARGO_TARGET_{key}_LINKER"), &compiler)
+            .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
+            .env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+        if self != Self::own()? {
+            let kernel = self.of_kernel();
+            let runner = format!("qemu-{kernel}-static -L /usr/{kernel}-linux-gnu");
+            command.env(format!("CARGO_TARGET_{key}_RUNNER"), runner);
+        }
+        Ok(command)
+    }
+
+    /// braid for it, for release.
+    pub(crate) fn release(self, library: Library) -> Result<PathBuf> {
+        if self == Self::own()? && library == Library::Glibc {
+            return Program::Braid.release();
+        }
+        let words = ["build", "--quiet", "--release", "--package", "braid", "--bin", "braid"];
+        let mut command = self.cargo(&words, library)?;
+        let status = command.status().context("cargo")?;
+        ensure!(status.success(), "{command:?}: {status}");
+        let folder = build::folder()?.join(self.triple(library)).join("release");
+        Ok(folder.join("braid"))
+    }
+}
+
+/// The standard library for it has to be installed.
+fn is_there(triple: &str) -> Result<()> {
+    let installed = Command::new("rustup")
+        .current_dir(tidy::repository_root()?)
+        .args(["target", "list", "--installed"])
+        .output();
+    // Without rustup there is no way to see.
+    let Ok(installed) = installed else { return Ok(()) };
+    let installed = String::from_utf8_lossy(&installed.stdout).into_owned();
+    ensure!(
+        installed.lines().any(|line| line == triple),
+        "Rust's library for {triple} is not installed: rustup target add {triple}"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_have_the_names_that_others_give_them() {
+        let of = |processor: Processor| (processor.of_debian(), processor.of_kernel());
+        assert_eq!(of(Processor::X86_64), ("amd64", "x86_64"));
+        assert_eq!(of(Processor::Aarch64), ("arm64", "aarch64"));
+        assert_eq!(Processor::Aarch64.triple(Library::Static), "aarch64-unknown-linux-musl");
+    }
+}

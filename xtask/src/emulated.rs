@@ -1,0 +1,175 @@
+//! `cargo xtask emulated`: braid for another processor, under qemu-user: its pure crates' tests, and arrays that both make alike.
+//!
+//! ```text
+//!   tests    the crates that compute: parity (its vector kernel against the definition), formats, protocols, geometry, engine
+//!   arrays   blank members ─┬─▶ this processor's braid:   an image in by nbdcopy, stopped ─▶ members ─┐
+//!                           └─▶ the other one's, emulated: the same                       ─▶ members ─┴▶ the same bytes
+//!            a member taken away from those that the other one wrote: this processor's reads the image back, and the reverse
+//! ```
+//!
+//! qemu-user has no io_uring: both serve with `--io threads`. Speed says nothing under an emulator, and is not looked at.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::build::Program;
+use crate::dist::target::{Library, Processor};
+
+/// The crates that compute, and ask the system for nothing.
+const PURE: [&str; 9] = [
+    "geometry",
+    "ondisk",
+    "nbd-proto",
+    "fuse-proto",
+    "elevator",
+    "pace",
+    "hints",
+    "assembly",
+    "engine",
+];
+
+/// Levels, how many members, and which of them is then taken away. Without logs, which have what was under way and when.
+const ARRAYS: [(&str, usize, Option<usize>); 6] = [
+    ("0", 3, None),
+    ("1", 2, Some(0)),
+    ("4", 4, Some(1)),
+    ("5", 4, Some(2)),
+    ("6", 5, Some(3)),
+    ("10", 4, Some(1)),
+];
+const MEMBER_SIZE: &str = "16M";
+
+/// What the command line asks for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Leave the tests of the crates out
+    #[arg(long)]
+    arrays_only: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let own = Processor::own()?;
+    let other = match own {
+        Processor::X86_64 => Processor::Aarch64,
+        Processor::Aarch64 => Processor::X86_64,
+    };
+    if !options.arrays_only {
+        tests(other)?;
+    }
+    let programs = [(own, Program::Braid.release()?), (other, other.release(Library::Glibc)?)];
+    let folder = tempfile::tempdir()?;
+    for (level, count, lost) in ARRAYS {
+        let one = Array { programs: &programs, folder: &folder.path().join(level), count };
+        let bytes = one.compared(level, lost).with_context(|| format!("level {level}"))?;
+        println!("level {level}: {count} members, {bytes} bytes of them alike");
+    }
+    Ok(())
+}
+
+fn tests(other: Processor) -> Result<()> {
+    let run = |words: &[&str]| -> Result<()> {
+        let mut command = other.cargo(&[&["test", "--quiet"], words].concat(), Library::Glibc)?;
+        let status = command.status().context("cargo test")?;
+        ensure!(status.success(), "{command:?}: {status}");
+        Ok(())
+    };
+    // Not its third program, which compares speeds.
+    run(&["--package", "braid-parity", "--lib", "--test", "kernels"])?;
+    let packages = PURE.map(|name| format!("braid-{name}"));
+    let packages = packages.iter().flat_map(|name| ["--package", name]);
+    run(&packages.chain(["--tests"]).collect::<Vec<_>>())
+}
+
+/// One array, made once and written by each.
+struct Array<'a> {
+    programs: &'a [(Processor, PathBuf); 2],
+    folder: &'a Path,
+    count: usize,
+}
+
+impl Array<'_> {
+    fn members(&self, whose: usize) -> Vec<PathBuf> {
+        (0..self.count).map(|slot| self.folder.join(format!("{whose}-m{slot}"))).collect()
+    }
+
+    fn braid(&self, whose: usize, words: &[&str], members: &[PathBuf]) -> Result<String> {
+        let (processor, program) = &self.programs[whose];
+        let mut command = processor.running(program)?;
+        command.arg("--state-dir").arg(self.folder.join(format!("{whose}-state"))).args(words);
+        command.args(members).env("BRAID_RUNTIME_DIR", self.folder).stdin(Stdio::null());
+        let output = command.output().with_context(|| format!("{command:?}"))?;
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.success(), "{command:?}: {}\n{errors}", output.status);
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Has one of them serve these members while a command runs.
+    fn serve(&self, whose: usize, command: &str, members: &[PathBuf]) -> Result<()> {
+        self.braid(whose, &["serve", "--io", "threads", "--run", command], members).map(|_| ())
+    }
+
+    /// How many bytes of members were compared.
+    fn compared(&self, level: &str, lost: Option<usize>) -> Result<usize> {
+        fs::create_dir_all(self.folder)?;
+        let chunk: &[&str] = if level == "1" { &[] } else { &["--chunk", "64K"] };
+        let plain: &[&str] = lost.map_or(&[], |_| &["--consistency", "resync"]);
+        let words = ["create", "tank", "--level", level, "--member-size", MEMBER_SIZE];
+        let create = [&words, chunk, plain];
+        self.braid(1, &create.concat(), &self.members(0))?;
+        for (from, to) in self.members(0).iter().zip(self.members(1)) {
+            fs::copy(from, to)?;
+        }
+        let image = self.folder.join("image");
+        let made =
+            format!("head -c 5000000 /dev/urandom > {0}; truncate -s 6M {0}", image.display());
+        ensure!(Command::new("sh").args(["-c", &made]).status()?.success(), "no image");
+        for whose in [0, 1] {
+            let copy = format!("nbdcopy --flush {} \"$uri\"", image.display());
+            self.serve(whose, &copy, &self.members(whose))?;
+        }
+        let bytes = self.alike()?;
+        // Each reads what the other wrote, with a member missing.
+        for (reader, writer) in [(0, 1), (1, 0)] {
+            let mut members = self.members(writer);
+            if let Some(lost) = lost {
+                members.remove(lost);
+            }
+            let back = self.folder.join("back");
+            let copy = format!("nbdcopy \"$uri\" {}", back.display());
+            self.serve(reader, &copy, &members)?;
+            let (image, back) = (fs::read(&image)?, fs::read(&back)?);
+            ensure!(back.starts_with(&image), "{reader} reads other bytes than {writer} wrote");
+        }
+        Ok(bytes)
+    }
+
+    /// The members that one wrote and those of the other, byte for byte, but for the times in superblocks and their sums.
+    fn alike(&self) -> Result<usize> {
+        let mut bytes = 0;
+        for (one, other) in self.members(0).iter().zip(self.members(1)) {
+            let mut both = [fs::read(one)?, fs::read(&other)?];
+            for times in both.iter_mut().flat_map(|member| superblock_times(member)) {
+                times.fill(0);
+            }
+            let differs = both[0].iter().zip(&both[1]).position(|(one, other)| one != other);
+            ensure!(
+                differs.is_none() && both[0].len() == both[1].len(),
+                "{} and {} differ at byte {differs:?}",
+                one.display(),
+                other.display()
+            );
+            bytes += both[0].len();
+        }
+        Ok(bytes)
+    }
+}
+
+/// Of a superblock 1.2: when it was written (bytes 192 to 200), and its sum (216 to 220).
+fn superblock_times(member: &mut [u8]) -> [&mut [u8]; 2] {
+    const AT: usize = 4096;
+    let (before, after) = member[AT..].split_at_mut(208);
+    [&mut before[192..200], &mut after[8..12]]
+}
