@@ -89,10 +89,17 @@ fn unknown_client_flags_end_the_session() {
 }
 
 #[test]
-fn without_fixed_newstyle_only_export_name_is_served() {
+fn options_are_answered_whether_or_not_the_client_said_it_knows_them() {
+    let asked = |flags, option, data: &[u8]| ask(&mut fixed_newstyle(flags), option, data);
+    let data = info("array", &[]);
+    for (option, data) in [(wire::OPT_LIST, &[][..]), (wire::OPT_INFO, &data), (77, b"x")] {
+        let replies = asked(0, option, data);
+        assert!(!replies.is_empty());
+        assert_eq!(replies, asked(1, option, data), "option {option}");
+    }
     let mut session = fixed_newstyle(0);
-    let events = send(&mut session, &wire::encode_option(wire::OPT_LIST, &[]));
-    assert_eq!(events, [ServerEvent::Close(CloseReason::NotFixedNewstyle(wire::OPT_LIST))]);
+    let events = send(&mut session, &wire::encode_option(wire::OPT_GO, &data));
+    assert_eq!(negotiated(&events).export_index, 0);
     let mut session = fixed_newstyle(0);
     let events = send(&mut session, &wire::encode_option(wire::OPT_EXPORT_NAME, b""));
     let ServerEvent::Transmit(bytes) = &events[0] else { panic!("{events:?}") };

@@ -127,7 +127,6 @@ impl TlsGate {
         if magic != wire::OPTION_MAGIC {
             return self.end(GateEvent::Close(CloseReason::BadOptionMagic));
         }
-        let is_fixed = self.client_flags & u32::from(wire::FLAG_FIXED_NEWSTYLE) != 0;
         let is_first = self.options_seen == 0;
         if option != wire::OPT_STARTTLS && !self.is_required && is_first {
             let mut bytes = self.client_flags.to_be_bytes().to_vec();
@@ -136,9 +135,6 @@ impl TlsGate {
         }
         if option == wire::OPT_EXPORT_NAME {
             return self.end(GateEvent::Close(CloseReason::TlsRequired));
-        }
-        if !is_fixed {
-            return self.end(GateEvent::Close(CloseReason::NotFixedNewstyle(option)));
         }
         if self.options_seen == OPTIONS_MAX {
             return self.end(GateEvent::Close(CloseReason::TooManyOptions));
@@ -247,6 +243,10 @@ mod tests {
         assert_eq!(kinds(&events), answers);
         assert_eq!(events.last(), Some(&GateEvent::StartTls { client_flags: u32::from(BOTH) }));
         assert_eq!(left, 3, "what follows is TLS's");
+        let (events, _) =
+            heard(true, &[flags(0), encode_option(wire::OPT_STARTTLS, &[])].concat(), usize::MAX);
+        let begins = GateEvent::StartTls { client_flags: 0 };
+        assert_eq!((kinds(&events), events.last()), (vec![wire::REP_ACK], Some(&begins)));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //!                   │
 //!             ClientFlags ──────────── unknown flags ───────────────────────────────► Closed
 //!                   │                                                                   ▲
-//!   ┌────────► OptionHeader ────────── bad magic, 33rd option, not fixed newstyle ──────┤
+//!   ┌────────► OptionHeader ────────── bad magic, 33rd option ──────────────────────────┤
 //!   │            │       │                                                              │
 //!   │    over the limit  └─► OptionPayload ── ABORT · EXPORT_NAME of a stranger ────────┤
 //!   │            ▼                 │  │                                                 │
@@ -94,9 +94,6 @@ pub enum CloseReason {
     /// Client flags this server did not offer.
     #[error("unknown client flags {0:#x}")]
     UnknownClientFlags(u32),
-    /// An option other than EXPORT_NAME from a client without fixed newstyle.
-    #[error("option {0} from a client without fixed newstyle")]
-    NotFixedNewstyle(u32),
     /// EXPORT_NAME before TLS where it is required: there is no error reply for it.
     #[error("EXPORT_NAME without TLS")]
     TlsRequired,
@@ -142,7 +139,6 @@ enum Phase {
 /// What the options so far came to.
 #[derive(Debug, Default, Clone, Copy)]
 struct Features {
-    fixed_newstyle: bool,
     no_zeroes: bool,
     style: Style,
     /// The export that `base:allocation` was selected for.
@@ -361,7 +357,8 @@ impl ServerSession {
         if flags & !(fixed | no_zeroes) != 0 {
             return self.close(CloseReason::UnknownClientFlags(flags));
         }
-        self.features.fixed_newstyle = flags & fixed != 0;
+        // Whoever sends options knows them, whether it said so or not: "servers MAY choose to honour fixed newstyle from
+        // clients that didn't set this bit". Some clients send no flag at all (go-nbd).
         self.features.no_zeroes = flags & no_zeroes != 0;
         self.enter(Phase::OptionHeader);
     }
@@ -379,9 +376,6 @@ impl ServerSession {
             return self.close(CloseReason::TooManyOptions);
         }
         self.features.options_seen = self.features.options_seen.saturating_add(1);
-        if !self.features.fixed_newstyle && option != wire::OPT_EXPORT_NAME {
-            return self.close(CloseReason::NotFixedNewstyle(option));
-        }
         let length_bytes = usize::try_from(length).unwrap_or(usize::MAX);
         if length_bytes > self.option_bytes_max(option) {
             return self.on_oversized_option(option, length);
