@@ -8,6 +8,7 @@
 //! | `sim` | crash and recover in the simulator, for a bounded time |
 //! | `crash-loop` | `braid serve` killed and restarted on real files, for a bounded time |
 //! | `filesystems` | ext4, xfs and btrfs lived in while members die, rebuilds run and the server is killed |
+//! | `guests` | virtual machines whose disk is an array, while members fail and the server is killed |
 //! | `models` | the hand-overs between threads, under every schedule or very many |
 //! | `fuzz` | the parsers against chance, for a bounded time |
 //! | `bench` | the lab's cells beside those of another revision: what has moved |
@@ -21,6 +22,7 @@ mod each;
 mod emulated;
 mod filesystems;
 mod fuzz;
+mod guests;
 mod hostile;
 mod lab;
 mod models;
@@ -60,6 +62,8 @@ enum Chore {
     CrashLoop(crash::Options),
     /// File systems lived in while members die, rebuilds run and the server is killed
     Filesystems(filesystems::Options),
+    /// Virtual machines whose disk is an array, while members fail and the server is killed
+    Guests(guests::Options),
     /// The hand-overs between threads, under every schedule or very many (loom, shuttle)
     Models,
     /// The parsers against chance (needs the nightly toolchain)
@@ -91,6 +95,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Oracle(options) => oracle::run(options),
         Chore::Sim(options) => sim::run(options),
         Chore::Filesystems(options) => filesystems::run(options).map(|_| ()),
+        Chore::Guests(options) => guests::run(options).map(|_| ()),
         Chore::CrashLoop(options) => crash::run(options).map(|_| ()),
         Chore::Models => models::run().map(|_| ()),
         Chore::Fuzz(options) => fuzz::run(options).map(|_| ()),
@@ -130,6 +135,7 @@ mod tests {
             "crash-loop --rounds 3 --level 10 --members tmpfs --seed 1",
             "crash-loop --seconds 3",
             "filesystems --kind xfs --level 10 --door nbdfuse",
+            "guests --only vhost-user --braid /bin/braid",
             "models",
             "fuzz --seconds 5 bitmap ppl",
             "hostile-memory --braid /bin/braid",
@@ -154,6 +160,7 @@ mod tests {
             "oracle --boots few",
             "sim --seconds",
             "crash-loop --level 7",
+            "guests --only luck",
             "crash-loop --members nfs",
             "crash-loop --rounds",
             "crash-loop --rounds 1 --seconds 1",

@@ -13,11 +13,13 @@ use anyhow::{Context, Result, bail};
 
 mod newer;
 
-/// Clients (one of them libnbd's, from Python), the kernel with md and what boots it, file systems, what cuts their power and what lives in them, the language of two tests' helpers, a client of HTTP, what mounts
+/// Clients (one of them libnbd's, from Python, and one the kernel's), the kernel with md and what boots it (QEMU, and GRUB from an array), QEMU's storage daemon, file systems, what cuts their power and what lives in them, the language of two tests' helpers, a client of HTTP, what mounts
 /// for users (fusermount3), ISA-L to compare parity with, the compiler of libFuzzer, what runs alerts (promtool),
 /// a browser for the page, what judges units (systemd-analyze) and packages, a root to install one in, and who uses a file (fuser).
-const NEEDED: [&str; 27] = [
+const NEEDED: [&str; 30] = [
     "qemu-system-x86",
+    "qemu-system-common",
+    "grub-pc-bin",
     "qemu-utils",
     "qemu-block-extra",
     "linux-image-amd64",
@@ -25,6 +27,7 @@ const NEEDED: [&str; 27] = [
     "fio",
     "libnbd-bin",
     "nbdkit",
+    "nbd-client",
     "fuse3",
     "busybox-static",
     "cpio",

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold, one step after the other.
 //!
 //! ```text
-//! packages -> fmt -> clippy -> tidy -> test -> sim -> crash-loop -> filesystems -> lab -> docs -> fuzz -> oracle -> demo -> summary
+//! packages -> fmt -> clippy -> tidy -> test -> sim -> crash-loop -> filesystems -> guests -> lab -> docs -> fuzz -> oracle -> demo -> summary
 //! ```
 //!
 //! Cheap steps come first. The first step that fails ends the run with its name; a step that
@@ -21,7 +21,9 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::builder::PossibleValuesParser;
 
 use crate::build::{Program, command};
-use crate::{bench, crash, filesystems, fuzz, lab, models, oracle, packages, remedies, sim, tidy};
+use crate::{
+    bench, crash, filesystems, fuzz, guests, lab, models, oracle, packages, remedies, sim, tidy,
+};
 
 /// What the whole may take on two cores; a longer run is said at the end.
 const BUDGET: Duration = Duration::from_secs(25 * 60);
@@ -54,7 +56,7 @@ struct Step {
     run: fn() -> Result<Ending>,
 }
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     Step { name: "packages", run: || packages::ensure().map(done) },
     Step { name: "fmt", run: || cargo(&["fmt", "--all", "--check"]) },
     Step { name: "clippy", run: clippy },
@@ -64,6 +66,7 @@ const STEPS: [Step; 14] = [
     Step { name: "models", run: check_models },
     Step { name: "crash-loop", run: crash_briefly },
     Step { name: "filesystems", run: live_briefly },
+    Step { name: "guests", run: boot_guests },
     Step { name: "lab", run: measure_briefly },
     Step { name: "docs", run: docs },
     Step { name: "fuzz", run: fuzz_briefly },
@@ -175,6 +178,10 @@ fn live_briefly() -> Result<Ending> {
         filesystems::Ran::Cells(count) => Ending::Done(format!("{count} cell")),
         filesystems::Ran::Skipped(why) => Ending::Skipped(why),
     })
+}
+
+fn boot_guests() -> Result<Ending> {
+    Ok(Ending::Done(format!("{} scenes", guests::run(&guests::Options::short())?)))
 }
 
 fn fuzz_briefly() -> Result<Ending> {

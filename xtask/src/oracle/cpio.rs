@@ -6,7 +6,7 @@
 //! cached base.
 
 /// An archive being written.
-pub(super) struct Archive {
+pub(crate) struct Archive {
     bytes: Vec<u8>,
     inode: u32,
 }
@@ -16,27 +16,27 @@ const PROGRAM: u32 = 0o100_755;
 const LINK: u32 = 0o120_777;
 
 impl Archive {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { bytes: Vec::new(), inode: 0 }
     }
 
     /// A folder; its parents must have been added before.
-    pub(super) fn directory(&mut self, path: &str) {
+    pub(crate) fn directory(&mut self, path: &str) {
         self.entry(path, DIRECTORY, &[]);
     }
 
     /// A file that may be run.
-    pub(super) fn file(&mut self, path: &str, content: &[u8]) {
+    pub(crate) fn file(&mut self, path: &str, content: &[u8]) {
         self.entry(path, PROGRAM, content);
     }
 
     /// A symbolic link.
-    pub(super) fn link(&mut self, path: &str, target: &str) {
+    pub(crate) fn link(&mut self, path: &str, target: &str) {
         self.entry(path, LINK, target.as_bytes());
     }
 
     /// Ends the archive and gives its bytes, a multiple of 512.
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[]);
         self.bytes.resize(self.bytes.len().next_multiple_of(512), 0);
         self.bytes

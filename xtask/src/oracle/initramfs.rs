@@ -75,8 +75,8 @@ impl Initramfs {
             archive.directory(folder);
         }
         archive.directory("modules");
-        add_modules(&mut archive, &modules)?;
-        add_programs(&mut archive)?;
+        add_modules(&mut archive, &modules, &MODULES)?;
+        add_programs(&mut archive, &PROGRAMS)?;
         archive.file("bin/agent", &build_agent(cache)?);
         for (name, text) in SCRIPTS {
             archive.file(name, text.as_bytes());
@@ -86,7 +86,7 @@ impl Initramfs {
 }
 
 /// The newest kernel with both an image and a raid456 module: (image, folder of modules).
-fn find_kernel() -> Result<(PathBuf, PathBuf)> {
+pub(crate) fn find_kernel() -> Result<(PathBuf, PathBuf)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/lib/modules").into_iter().flatten().flatten() {
         let release = entry.file_name().to_string_lossy().into_owned();
@@ -102,9 +102,10 @@ fn find_kernel() -> Result<(PathBuf, PathBuf)> {
     )
 }
 
-fn add_modules(archive: &mut Archive, root: &Path) -> Result<()> {
+/// Packs modules of a kernel, as far as they are below `root`, and the order to insert them in.
+pub(crate) fn add_modules(archive: &mut Archive, root: &Path, names: &[&str]) -> Result<()> {
     let mut order = String::new();
-    for name in MODULES {
+    for name in names {
         let Some(path) = find_module(root, name) else {
             // A later kernel may have it built in, or (linear) no longer have it at all.
             continue;
@@ -139,12 +140,13 @@ fn find_module(folder: &Path, name: &str) -> Option<PathBuf> {
     folders.iter().find_map(|folder| find_module(folder, name))
 }
 
-fn add_programs(archive: &mut Archive) -> Result<()> {
+/// Packs programs with the libraries that they name, and what busybox stands for and none of them does.
+pub(crate) fn add_programs(archive: &mut Archive, programs: &[&str]) -> Result<()> {
     let mut libraries = BTreeSet::new();
-    for program in PROGRAMS {
+    for &program in programs {
         let name = program.rsplit('/').next().unwrap_or(program);
         let content = std::fs::read(program).with_context(|| {
-            format!("the guest needs {program} (Debian: mdadm, util-linux, busybox-static)")
+            format!("the guest needs {program} (Debian: mdadm, util-linux, busybox-static, fio)")
         })?;
         archive.file(&format!("bin/{name}"), &content);
         // A static program makes ldd fail; that is no error.
@@ -162,7 +164,7 @@ fn add_programs(archive: &mut Archive) -> Result<()> {
         archive.file(&format!("{folder}/{name}"), &content);
     }
     let applets = output(Command::new("/usr/bin/busybox").arg("--list"))?;
-    let own: Vec<&str> = PROGRAMS.iter().filter_map(|path| path.rsplit('/').next()).collect();
+    let own: Vec<&str> = programs.iter().filter_map(|path| path.rsplit('/').next()).collect();
     for applet in String::from_utf8_lossy(&applets).lines().filter(|name| !own.contains(name)) {
         archive.link(&format!("bin/{applet}"), "busybox");
     }

@@ -47,9 +47,13 @@ use std::time::Instant;
 
 use anyhow::Result;
 
+pub(crate) use cpio::Archive;
 use guest::Guest;
+pub(crate) use initramfs::{add_modules, add_programs};
 use spec::Level;
 use suite::Bench;
+
+pub(crate) use initramfs::find_kernel;
 
 /// The repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");

@@ -1,0 +1,24 @@
+//! What is asked, and whoever can be asked.
+
+use std::error::Error;
+
+/// Requests of one kind.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) name: &'static str,
+    pub(crate) length: usize,
+    pub(crate) depth: usize,
+    pub(crate) is_write: bool,
+}
+
+/// A way to the array.
+pub(crate) trait Way {
+    /// Its name in the table.
+    fn name(&self) -> &'static str;
+
+    /// Sends a request that uses the memory of this slot.
+    fn submit(&mut self, slot: usize, offset: u64, shape: Shape);
+
+    /// Waits for at least one answer; the slots that have one.
+    fn complete(&mut self) -> Result<Vec<usize>, Box<dyn Error>>;
+}

@@ -1,0 +1,108 @@
+//! The array under a guest: made, served, asked, robbed of a member, and killed.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::programs::output;
+use crate::server::{Server, Started, control_of};
+
+/// What is served.
+const MEMBERS: usize = 4;
+const MEMBER_SIZE: &str = "48M";
+
+/// A RAID-5 of four files.
+pub(super) struct Array {
+    braid: PathBuf,
+    folder: PathBuf,
+    members: Vec<PathBuf>,
+    /// Of 127.0.0.1, beside the socket.
+    port: Option<u16>,
+    server: Option<Server>,
+}
+
+impl Array {
+    /// Makes it in a folder, and serves it there and at a port.
+    pub(super) fn create(braid: &Path, folder: &Path, port: Option<u16>) -> Result<Self> {
+        let members: Vec<PathBuf> =
+            (0..MEMBERS).map(|slot| folder.join(format!("m{slot}"))).collect();
+        let mut create = Command::new(braid);
+        create.arg("--state-dir").arg(folder.join("state"));
+        create.args(["create", "tank", "--level", "5", "--member-size", MEMBER_SIZE]);
+        output(create.args(&members))?;
+        let (braid, folder) = (braid.to_owned(), folder.to_owned());
+        let mut array = Self { braid, folder, members, port, server: None };
+        array.serve()?;
+        Ok(array)
+    }
+
+    /// Serves what members it has.
+    fn serve(&mut self) -> Result<()> {
+        let uri = self.port.map(|port| format!("nbd://127.0.0.1:{port}/"));
+        let options = uri.iter().flat_map(|uri| ["--nbd", uri]).collect::<Vec<_>>();
+        self.server = match Server::start(&self.braid, &self.folder, &self.members, &options)? {
+            Started::Serving(server) => Some(server),
+            Started::Refused(code) => bail!("refused with {code}"),
+        };
+        Ok(())
+    }
+
+    /// Where its server listens.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.folder.join("nbd.sock")
+    }
+
+    /// The same for a program that takes a URI.
+    pub(super) fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.socket().display())
+    }
+
+    /// Its size, as `braid status` says it.
+    pub(super) fn size_bytes(&self) -> Result<u64> {
+        let status = self.ask("status", &[])?;
+        status["arrays"][0]["size_bytes"].as_u64().with_context(|| status.to_string())
+    }
+
+    /// What its members take of their file system.
+    pub(super) fn taken_bytes(&self) -> Result<u64> {
+        let sizes = self.members.iter().map(|member| Ok(member.metadata()?.blocks() * 512));
+        sizes.sum()
+    }
+
+    /// `braid fail` of the last member, which is not served again.
+    pub(super) fn lose_a_member(&mut self) -> Result<()> {
+        let lost = self.members.pop().context("a member")?;
+        self.ask("fail", &[lost.to_str().context("a path of text")?])?;
+        self.expect_state("degraded")
+    }
+
+    /// Fails unless `braid status` says this of it.
+    pub(super) fn expect_state(&self, state: &str) -> Result<()> {
+        let status = self.ask("status", &[])?;
+        ensure!(status["arrays"][0]["state"] == state, "not {state}: {status}");
+        Ok(())
+    }
+
+    /// SIGKILL, and a new server of the same members at the same place.
+    pub(super) fn kill_and_serve(&mut self) -> Result<()> {
+        self.server.take().context("it serves")?.kill()?;
+        self.serve()
+    }
+
+    /// Ends it in order.
+    pub(super) fn stop(mut self) -> Result<()> {
+        self.server.take().context("it serves")?.stop()
+    }
+
+    /// What `braid VERB` says of it.
+    pub(super) fn ask(&self, verb: &str, arguments: &[&str]) -> Result<Value> {
+        let mut command = Command::new(&self.braid);
+        command.args(["--json", verb]).arg(control_of(&self.folder)).args(arguments);
+        let text = output(&mut command).with_context(|| format!("braid {verb}"))?;
+        serde_json::from_str(text.lines().last().unwrap_or_default())
+            .with_context(|| format!("braid {verb} says {text}"))
+    }
+}

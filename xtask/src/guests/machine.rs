@@ -1,0 +1,124 @@
+//! A virtual machine and a talk with it: lines over its console, both ways.
+//!
+//! Software emulation, one processor, as the oracle's guests and for the same reasons (`oracle/guest.rs`). What the guest says
+//! to be heard begins with `@@`; everything else on the console is kept for the message of a failure.
+//!
+//! Invariants: the QEMU process has ended when the value is dropped; a guest that says nothing, panics or ends early is an error with
+//! the end of what it said.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// What marks a line as meant for us.
+const MARK: &str = "@@";
+/// So many of the last lines explain a failure.
+const TAIL_LINES: usize = 30;
+
+/// So long a round or an ending may take: some seconds on two idle cores.
+pub(super) const ROUND_LIMIT: Duration = Duration::from_secs(90);
+/// Rounds between two things that happen to a guest.
+const ROUNDS: usize = 3;
+
+/// A running machine.
+pub(super) struct Machine {
+    child: Child,
+    console: Receiver<String>,
+    input: ChildStdin,
+    said: Vec<String>,
+}
+
+impl Machine {
+    /// Starts one with so much memory, which vhost-user has to share, and what else it has.
+    pub(super) fn start(memory_mib: u32, devices: &[String]) -> Result<Self> {
+        let mut qemu = Command::new("qemu-system-x86_64");
+        qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1"]);
+        qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+        qemu.args(["-machine", "pc,memory-backend=memory", "-m", &memory_mib.to_string()])
+            .arg("-object");
+        qemu.arg(format!("memory-backend-memfd,id=memory,size={memory_mib}M,share=on"));
+        qemu.args(["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
+        qemu.args(devices);
+        qemu.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = qemu.spawn().context("qemu-system-x86_64")?;
+        let output = child.stdout.take().context("its console")?;
+        let input = child.stdin.take().context("its console")?;
+        let (sender, console) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                if sender.send(String::from_utf8_lossy(&line).trim().to_owned()).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { child, console, input, said: Vec::new() })
+    }
+
+    /// Waits for a line that begins with this word; the rest of it.
+    pub(super) fn hear(&mut self, word: &str, limit: Duration) -> Result<String> {
+        let begun = Instant::now();
+        loop {
+            match self.console.recv_timeout(limit.saturating_sub(begun.elapsed())) {
+                Ok(line) => {
+                    self.said.push(line.clone());
+                    // Behind what the firmware left on the line.
+                    let Some((_, words)) = line.split_once(MARK) else { continue };
+                    if let Some(rest) = words.strip_prefix(word) {
+                        return Ok(rest.trim().to_owned());
+                    }
+                    ensure!(!words.starts_with("FAILED"), "the guest: {}", self.tail());
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!("no {word} after {} s; the console: {}", limit.as_secs(), self.tail())
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("it ended without {word}; the console: {}", self.tail())
+                }
+            }
+        }
+    }
+
+    /// Waits for so many rounds that began after this.
+    pub(super) fn hear_rounds(&mut self) -> Result<()> {
+        // The first may have been said before.
+        for _ in 0..=ROUNDS {
+            self.hear("ROUND", ROUND_LIMIT)?;
+        }
+        Ok(())
+    }
+
+    /// Says a line to it.
+    pub(super) fn say(&mut self, word: &str) -> Result<()> {
+        writeln!(self.input, "{word}").context("the guest's console")?;
+        self.input.flush().context("the guest's console")
+    }
+
+    /// Waits until it has switched off.
+    pub(super) fn ended(mut self, limit: Duration) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                self.said.extend(self.console.iter());
+                ensure!(status.success(), "QEMU ended with {status}: {}", self.tail());
+                return Ok(());
+            }
+            ensure!(begun.elapsed() < limit, "it does not switch off: {}", self.tail());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn tail(&self) -> String {
+        self.said[self.said.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already, which is what is wanted.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}

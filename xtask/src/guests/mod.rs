@@ -1,0 +1,87 @@
+//! `cargo xtask guests`: virtual machines whose disk is an array that this machine serves.
+//!
+//! ```text
+//! mod          which scenes; what they have in common
+//! vhost_user   the guest boots from the array: NBD -> qemu-storage-daemon -> vhost-user-blk -> SeaBIOS, GRUB, Linux
+//! nbd_client   the guest's kernel is the client, told by nbd-client over TCP
+//!    | image        a disk that boots
+//!    | array        the array, served, asked and killed
+//!    | files        what the guest left on it, read by this machine
+//!    | machine      QEMU, and a talk with the guest over its console
+//! guest/*.sh   what runs inside
+//! ```
+//!
+//! What is shown is that other people's programs and a real kernel go on while members fail and the server is killed, and that
+//! every file has the bytes that it was given. Nothing here needs root, KVM or a module on this machine. On a failure the files are kept.
+
+mod array;
+mod files;
+mod image;
+mod machine;
+mod nbd_client;
+mod vhost_user;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::build::Program;
+
+/// What the command line asks for.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only this scene
+    #[arg(long, value_enum)]
+    only: Option<Scene>,
+    /// This program, not the one that the tests have built
+    #[arg(long, value_name = "PATH")]
+    braid: Option<PathBuf>,
+}
+
+impl Options {
+    /// Everything, for `cargo xtask test`.
+    pub(crate) fn short() -> Self {
+        Self { only: None, braid: None }
+    }
+}
+
+/// One machine and what becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Scene {
+    /// It boots from the array, by vhost-user-blk of qemu-storage-daemon
+    VhostUser,
+    /// Its kernel's nbd driver is the client, with ext4 on it
+    NbdClient,
+}
+
+impl Scene {
+    const ALL: [Self; 2] = [Self::VhostUser, Self::NbdClient];
+
+    fn run(self, braid: &Path) -> Result<()> {
+        let folder = tempfile::Builder::new().prefix("braid-guest-").tempdir_in("/dev/shm")?;
+        let done = match self {
+            Self::VhostUser => vhost_user::run(braid, folder.path()),
+            Self::NbdClient => nbd_client::run(braid, folder.path()),
+        };
+        done.map_err(|error| error.context(format!("the files are in {}", folder.keep().display())))
+    }
+}
+
+/// How many scenes went well.
+pub(crate) fn run(options: &Options) -> Result<usize> {
+    let braid = match &options.braid {
+        Some(path) => path.clone(),
+        None => Program::Braid.dev()?,
+    };
+    let scenes = Scene::ALL.into_iter().filter(|one| options.only.is_none_or(|only| only == *one));
+    let mut count = 0;
+    for scene in scenes {
+        let begun = Instant::now();
+        println!("{scene:?}");
+        scene.run(&braid)?;
+        println!("  {:.0} s", begun.elapsed().as_secs_f64());
+        count += 1;
+    }
+    Ok(count)
+}

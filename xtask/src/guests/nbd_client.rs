@@ -1,0 +1,135 @@
+//! A guest whose kernel is the client: its nbd driver, told by nbd-client, with ext4 on it.
+//!
+//! ```text
+//! members ─ braid serve ─ NBD by TCP on 127.0.0.1 ─ QEMU's user network (10.0.2.2) ─ nbd-client ─ /dev/nbd0 ─ ext4
+//! ```
+//!
+//! What the driver was told of the array is looked at, and whether `fstrim` makes holes in the members. A member is failed while files
+//! are written. Then the guest unmounts, the server is killed and served again at the same port, and the driver is told once more. Mounted it would
+//! not do: what is asked while nobody is there fails at once, since nbd-client has no word for the driver's patience, and its `-persist` ends when the
+//! kernel says that the connection is gone (seen with 3.24 and Linux 6.1).
+//!
+//! Invariants:
+//! - every file that the guest has synced has the bytes that it meant to write, for the guest and for this machine
+//!   (`run` fails otherwise, and so does a guest that sees an error).
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::array::Array;
+use super::files;
+use super::machine::{Machine, ROUND_LIMIT};
+use crate::oracle::{Archive, add_modules, add_programs, find_kernel};
+
+const MEMORY_MIB: u32 = 384;
+const BOOT_LIMIT: Duration = Duration::from_secs(120);
+/// Where QEMU's user network has this machine's loopback.
+const HOST: &str = "10.0.2.2";
+/// What the guest's file of 24 MiB takes of members, with parity, is 32 MiB; this much of it has to go.
+const TRIMMED_BYTES_MIN: u64 = 24 << 20;
+
+/// In this order each finds what it needs already inserted.
+const MODULES: [&str; 14] = [
+    "virtio_ring",
+    "virtio",
+    "virtio_pci_modern_dev",
+    "virtio_pci_legacy_dev",
+    "virtio_pci",
+    "failover",
+    "net_failover",
+    "virtio_net",
+    "crc32c_generic",
+    "crc16",
+    "mbcache",
+    "jbd2",
+    "ext4",
+    "nbd",
+];
+const PROGRAMS: [&str; 3] = ["/usr/bin/busybox", "/usr/sbin/nbd-client", "/usr/sbin/mke2fs"];
+const INIT: &str = include_str!("guest/nbd_client.sh");
+const ROUNDS: &str = include_str!("guest/rounds.sh");
+
+/// The scene.
+pub(super) fn run(braid: &Path, folder: &Path) -> Result<()> {
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let mut array = Array::create(braid, folder, Some(port))?;
+    let (kernel, initrd) = start_files(folder, port)?;
+    let words = |path: &PathBuf| path.display().to_string();
+    let devices = [
+        "-kernel",
+        &words(&kernel),
+        "-initrd",
+        &words(&initrd),
+        "-append",
+        "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic",
+        "-netdev",
+        "user,id=net",
+        "-device",
+        "virtio-net-pci,netdev=net,romfile=",
+    ];
+    let mut machine = Machine::start(MEMORY_MIB, &devices.map(str::to_owned))?;
+    let shape = machine.hear("SHAPE", BOOT_LIMIT)?;
+    check_shape(&shape, array.size_bytes()?)?;
+    println!("  /dev/nbd0 is the array's shape: {shape}");
+
+    machine.hear("FULL", ROUND_LIMIT)?;
+    let before = array.taken_bytes()?;
+    machine.say("trim")?;
+    machine.hear("TRIMMED", ROUND_LIMIT)?;
+    let gone = before.saturating_sub(array.taken_bytes()?);
+    ensure!(gone >= TRIMMED_BYTES_MIN, "fstrim freed {gone} bytes of the members");
+    println!("  fstrim frees {} MiB of the members", gone >> 20);
+
+    machine.hear_rounds()?;
+    array.lose_a_member()?;
+    machine.hear_rounds()?;
+    println!("  it goes on without a member");
+    machine.say("pause")?;
+    machine.hear("PAUSED", ROUND_LIMIT)?;
+    array.kill_and_serve()?;
+    machine.say("back")?;
+    machine.hear("BACK", ROUND_LIMIT)?;
+    machine.hear_rounds()?;
+    println!("  everything synced is there after the server was killed");
+    machine.say("end")?;
+    let count = machine.hear("SAME", ROUND_LIMIT)?;
+    machine.ended(ROUND_LIMIT)?;
+
+    array.expect_state("degraded")?;
+    let same = files::compare(&array, folder, 0)?;
+    ensure!(count == same.to_string(), "the guest knows {count} files, and {same} are there");
+    println!("  {same} files are the same for the guest and for this machine");
+    array.stop()
+}
+
+/// Size, sector, FUA, the longest discard, cache: as the driver was told by nbd-client.
+fn check_shape(shape: &str, size_bytes: u64) -> Result<()> {
+    let mut words = shape.splitn(5, ' ');
+    let mut word = || words.next().context("a word");
+    ensure!(word()? == size_bytes.to_string(), "not {size_bytes} bytes: {shape}");
+    let sector: u64 = word()?.parse()?;
+    ensure!(sector == 512 || sector == 4096, "sectors of {sector} bytes: {shape}");
+    ensure!(word()? == "1" && word()? != "0", "no FUA or no TRIM: {shape}");
+    ensure!(word()? == "write back", "no flushes: {shape}");
+    Ok(())
+}
+
+/// The kernel and what it starts from.
+fn start_files(folder: &Path, port: u16) -> Result<(PathBuf, PathBuf)> {
+    let (kernel, modules) = find_kernel()?;
+    let mut archive = Archive::new();
+    for name in ["bin", "lib", "lib64", "dev", "proc", "sys", "tmp", "modules", "etc"] {
+        archive.directory(name);
+    }
+    add_modules(&mut archive, &modules, &MODULES)?;
+    add_programs(&mut archive, &PROGRAMS)?;
+    archive.file("settings", format!("HOST={HOST}\nPORT={port}\n").as_bytes());
+    archive.file("rounds.sh", ROUNDS.as_bytes());
+    archive.file("init", INIT.as_bytes());
+    let initrd = folder.join("initrd");
+    std::fs::write(&initrd, archive.finish())?;
+    Ok((kernel, initrd))
+}

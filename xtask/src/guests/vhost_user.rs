@@ -1,0 +1,120 @@
+//! A guest that boots from the array by vhost-user-blk, which qemu-storage-daemon makes of NBD.
+//!
+//! ```text
+//! members ─ braid serve ─ NBD ─ qemu-storage-daemon ─ vhost-user-blk ─ QEMU: firmware, GRUB, Linux, its root
+//! ```
+//!
+//! While the guest writes, a member is failed; a little later the server is killed and served again, which the daemon's
+//! `reconnect-delay` makes a pause for the guest. In the end the file system is read from the array by this machine's programs.
+//!
+//! Invariants:
+//! - every file that the guest has synced has the bytes that it meant to write, for the guest and for this machine
+//!   (`run` fails otherwise, and so does a guest that sees an error).
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal};
+
+use super::array::Array;
+use super::files;
+use super::image::{self, PARTITION_BYTES};
+use super::machine::{Machine, ROUND_LIMIT};
+use crate::programs::run as run_program;
+use crate::server::send;
+
+const MEMORY_MIB: u32 = 384;
+/// GRUB reads a kernel by the firmware: a tenth of it on two idle cores.
+const BOOT_LIMIT: Duration = Duration::from_secs(180);
+/// So long the daemon's guest waits for a server that is away.
+const RECONNECT_SECONDS: u32 = 60;
+
+const FIRST: &str = include_str!("guest/root.sh");
+
+/// The scene.
+pub(super) fn run(braid: &Path, folder: &Path) -> Result<()> {
+    let disk = image::make(folder, FIRST)?;
+    let mut array = Array::create(braid, folder, None)?;
+    run_program(Command::new("nbdcopy").arg("--flush").arg(&disk).arg(array.uri()))?;
+    std::fs::remove_file(&disk)?;
+    let daemon = Daemon::start(&array.socket(), folder.join("vhost.sock"))?;
+
+    let begun = Instant::now();
+    let mut machine = Machine::start(MEMORY_MIB, &daemon.devices())?;
+    let root = machine.hear("ROOT", BOOT_LIMIT)?;
+    ensure!(root.starts_with("/dev/vda1 / ext4 rw"), "another root: {root}");
+    println!("  it has booted from the array ({:.0} s)", begun.elapsed().as_secs_f64());
+    machine.hear_rounds()?;
+    array.lose_a_member()?;
+    machine.hear_rounds()?;
+    println!("  it goes on without a member");
+    array.kill_and_serve()?;
+    machine.hear_rounds()?;
+    println!("  it goes on after the server was killed");
+    machine.say("end")?;
+    let files = machine.hear("SAME", ROUND_LIMIT)?;
+    machine.ended(ROUND_LIMIT)?;
+    daemon.stop()?;
+
+    array.expect_state("degraded")?;
+    let same = files::compare(&array, folder, PARTITION_BYTES)?;
+    ensure!(files == same.to_string(), "the guest knows {files} files, and {same} are there");
+    println!("  {files} files are the same for the guest and for this machine");
+    array.stop()
+}
+
+/// A running qemu-storage-daemon. It is killed when this is dropped.
+struct Daemon {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Daemon {
+    /// Starts it on an NBD server's socket, and waits until a machine can come.
+    fn start(nbd: &Path, socket: PathBuf) -> Result<Self> {
+        let mut command = Command::new("qemu-storage-daemon");
+        command.arg("--blockdev").arg(format!(
+            "driver=nbd,node-name=tank,server.type=unix,server.path={},discard=unmap,reconnect-delay={RECONNECT_SECONDS}",
+            nbd.display()
+        ));
+        command.arg("--export").arg(format!(
+            "vhost-user-blk,id=tank,node-name=tank,addr.type=unix,addr.path={},writable=on",
+            socket.display()
+        ));
+        let child = command.stdin(Stdio::null()).spawn().context("qemu-storage-daemon")?;
+        let mut daemon = Self { child, socket };
+        let begun = Instant::now();
+        while !daemon.socket.exists() {
+            let ended = daemon.child.try_wait()?;
+            ensure!(ended.is_none(), "qemu-storage-daemon ended with {ended:?}");
+            ensure!(begun.elapsed() < ROUND_LIMIT, "qemu-storage-daemon makes no socket");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(daemon)
+    }
+
+    /// What gives a machine the disk, to boot from.
+    fn devices(&self) -> Vec<String> {
+        let socket = format!("socket,id=disk,path={}", self.socket.display());
+        let device = "vhost-user-blk-pci,chardev=disk,num-queues=1,bootindex=0";
+        ["-chardev", &socket, "-device", device].map(str::to_owned).to_vec()
+    }
+
+    fn stop(mut self) -> Result<()> {
+        let process = Pid::from_raw(i32::try_from(self.child.id())?).context("a process")?;
+        send(process, Signal::TERM)?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "qemu-storage-daemon ended with {status}");
+        Ok(())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It has usually ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
