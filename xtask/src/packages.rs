@@ -49,14 +49,21 @@ const NEEDED: [&str; 30] = [
     "psmisc",
 ];
 
+/// The language of a test's client.
+const GO: &str = "golang-go";
+
 /// Installs what is missing, or says how to.
 pub(crate) fn ensure() -> Result<()> {
     if Command::new("dpkg-query").arg("--version").stdout(Stdio::null()).status().is_err() {
         println!("no dpkg here; the tests need what Debian calls: {}", NEEDED.join(" "));
         return Ok(());
     }
-    let missing: Vec<&str> =
+    let mut missing: Vec<&str> =
         NEEDED.into_iter().filter(|name| !is_installed(&status_of(name))).collect();
+    // One that is not the distribution's is as good, and usually newer.
+    if !braid_needs::is_installed("go") {
+        missing.push(GO);
+    }
     if missing.is_empty() {
         println!("all {} packages are installed", NEEDED.len());
         newer::fetch_qemu();

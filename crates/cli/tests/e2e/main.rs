@@ -11,7 +11,7 @@
 //!   captive      --run, TCP                    lost       answered, and then not written
 //!   extended     requests of 64 bits, by QEMU as well
 //!   several      two arrays in one server
-//!   strangers    libnbd from Python, nbdkit between
+//!   strangers    libnbd from Python, modules of Go's, nbdkit between
 //!   secured      TLS, and who may come in
 //!   causes       why a member went out, and a request failed
 //!   managed      status, list, get, set, stop, and the control API

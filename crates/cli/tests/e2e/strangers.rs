@@ -1,4 +1,7 @@
-//! Clients that come from elsewhere: libnbd from Python, and nbdkit, which is a client where it passes requests on.
+//! Clients that come from elsewhere: libnbd from Python, two modules of Go's, and nbdkit, which is a client where it passes requests on.
+
+use std::path::Path;
+use std::process::Command;
 
 use crate::kit::{Array, Need, RAID_5, RAID_6, needs, ok, run, skip};
 
@@ -74,6 +77,38 @@ fn libnbd_from_python_finds_all_that_it_asks_for() {
     assert!(told.starts_with("RAID-5 of 4 members, ") && told.ends_with(" MiB, ok"), "{told}");
     assert!(size > 0);
     ok(PYTHON, ["-c", SCRIPT, &served.uri, &told]);
+    served.stop();
+}
+
+/// What go says when it has the modules, or builds.
+fn go(words: &[&str], output: &Path) -> Result<(), String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go");
+    let mut command = Command::new("go");
+    command.env("CGO_ENABLED", "0").current_dir(folder).args(words);
+    if words.contains(&"-o") {
+        command.arg(output).arg(".");
+    }
+    let ended = command.output().expect("go runs");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    if ended.status.success() { Ok(()) } else { Err(said) }
+}
+
+#[test]
+fn two_modules_of_go_read_what_they_write() {
+    needs!("go");
+    let array = Array::create(RAID_5);
+    let client = array.path("client");
+    // From the registry, which a machine may not reach.
+    if let Err(why) = go(&["mod", "download"], &client) {
+        return skip(Need::Other, &format!("no modules of Go: {why}"));
+    }
+    go(&["build", "-o"], &client).expect("the client builds");
+    let mut served = array.serve();
+    let (program, socket) = (client.display().to_string(), served.socket.display().to_string());
+    let expected = format!("{} 1 65536 {}\n", served.size_bytes, 64 << 20);
+    assert_eq!(ok(&program, [socket.as_str(), "tank"]), expected);
+    served.lose(&array, 0);
+    assert_eq!(ok(&program, [socket.as_str(), "tank"]), expected, "without a member");
     served.stop();
 }
 
