@@ -9,6 +9,7 @@
 //! | `crash-loop` | `braid serve` killed and restarted on real files, for a bounded time |
 //! | `filesystems` | ext4, xfs and btrfs lived in while members die, rebuilds run and the server is killed |
 //! | `guests` | virtual machines whose disk is an array, while members fail and the server is killed |
+//! | `ublk` | the ublk door in a guest whose kernel has the driver |
 //! | `models` | the hand-overs between threads, under every schedule or very many |
 //! | `fuzz` | the parsers against chance, for a bounded time |
 //! | `bench` | the lab's cells beside those of another revision: what has moved |
@@ -34,6 +35,7 @@ mod server;
 mod sim;
 mod steps;
 mod tidy;
+mod ublk;
 
 use std::process::ExitCode;
 
@@ -64,6 +66,8 @@ enum Chore {
     Filesystems(filesystems::Options),
     /// Virtual machines whose disk is an array, while members fail and the server is killed
     Guests(guests::Options),
+    /// The ublk door in a guest whose kernel has the driver
+    Ublk(ublk::Options),
     /// The hand-overs between threads, under every schedule or very many (loom, shuttle)
     Models,
     /// The parsers against chance (needs the nightly toolchain)
@@ -96,6 +100,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Sim(options) => sim::run(options),
         Chore::Filesystems(options) => filesystems::run(options).map(|_| ()),
         Chore::Guests(options) => guests::run(options).map(|_| ()),
+        Chore::Ublk(options) => ublk::run(options),
         Chore::CrashLoop(options) => crash::run(options).map(|_| ()),
         Chore::Models => models::run().map(|_| ()),
         Chore::Fuzz(options) => fuzz::run(options).map(|_| ()),
@@ -136,6 +141,7 @@ mod tests {
             "crash-loop --seconds 3",
             "filesystems --kind xfs --level 10 --door nbdfuse",
             "guests --only vhost-user --braid /bin/braid",
+            "ublk --braid /bin/braid",
             "models",
             "fuzz --seconds 5 bitmap ppl",
             "hostile-memory --braid /bin/braid",

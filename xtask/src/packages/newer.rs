@@ -1,4 +1,5 @@
-//! A newer QEMU beside the installed one: `qemu-utils` of the distribution's backports, unpacked and not installed.
+//! What is newer than what is installed, from the distribution's backports, unpacked and not installed: `qemu-utils` beside the QEMU that
+//! is there, and a kernel that has ublk_drv.
 //!
 //! apt is given lists of its own, so that the system's stay as they are. Whatever goes wrong is said and is no failure: a test
 //! that finds no such QEMU is skipped, and says why.
@@ -12,13 +13,19 @@ use anyhow::{Context, Result, bail};
 /// Where it is unpacked; `crates/cli/tests/e2e/extended.rs` looks there.
 const FOLDER: &str = "target/newer-qemu";
 
+/// Where a kernel is unpacked that has ublk_drv.
+const KERNEL_FOLDER: &str = "target/newer-kernel";
+
+/// The package that depends on the newest of them; of those for clouds, which have the driver and a third of the size.
+const KERNEL: &str = "linux-image-cloud-amd64";
+
 /// Unpacks it if it is not there and the installed one is too old.
 pub(super) fn fetch_qemu() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(FOLDER);
     if folder.join("usr/bin/qemu-io").exists() || is_new("qemu-io") {
         return;
     }
-    match fetch(&folder) {
+    match fetch_and_try_qemu(&folder) {
         Ok(()) => println!("unpacked a newer qemu-utils in {FOLDER}"),
         Err(error) => println!("no newer qemu-utils: {error:#}"),
     }
@@ -37,7 +44,62 @@ fn version(said: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-fn fetch(folder: &Path) -> Result<()> {
+/// A kernel's image (`vmlinuz`) and its modules (below `modules`), in a folder; unpacked if it is not there.
+pub(crate) fn kernel() -> Result<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(KERNEL_FOLDER);
+    if folder.join("modules").exists() {
+        return Ok(folder);
+    }
+    let unpacked = folder.with_extension("unpacked");
+    fetch(&unpacked, |apt, _| {
+        let about = apt.run("apt-cache", &["show", "--no-all-versions", KERNEL])?;
+        let depends = about.lines().find_map(|line| line.strip_prefix("Depends: "));
+        let image = depends.and_then(|depends| depends.split([' ', ',']).next());
+        image.map(str::to_owned).with_context(|| format!("{KERNEL} names no image"))
+    })?;
+    let release = fs::read_dir(unpacked.join("lib/modules"))?.next().context("no modules")??;
+    let image = format!("boot/vmlinuz-{}", release.file_name().to_string_lossy());
+    fs::create_dir_all(&folder)?;
+    fs::rename(unpacked.join(image), folder.join("vmlinuz"))?;
+    // The last, by which it is known to be whole.
+    fs::rename(release.path(), folder.join("modules"))?;
+    fs::remove_dir_all(&unpacked)?;
+    println!("unpacked a newer kernel in {KERNEL_FOLDER}");
+    Ok(folder)
+}
+
+fn fetch_and_try_qemu(folder: &Path) -> Result<()> {
+    fetch(folder, |_, release| Ok(format!("qemu-utils/{release}-backports")))?;
+    // What it needs is installed with the older one, or it is of no use.
+    let program = folder.join("usr/bin/qemu-io");
+    if !is_new(&program.display().to_string()) {
+        fs::remove_dir_all(folder)?;
+        bail!("it does not run here");
+    }
+    Ok(())
+}
+
+/// apt with lists of its own.
+struct Apt {
+    options: Vec<String>,
+    work: PathBuf,
+}
+
+impl Apt {
+    fn run(&self, program: &str, words: &[&str]) -> Result<String> {
+        let mut command = Command::new(program);
+        let output = command.args(&self.options).args(words).current_dir(&self.work).output();
+        let output = output.context(program.to_owned())?;
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr);
+            bail!("{program} {}: {}", words.join(" "), why.trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// Unpacks a package of the backports, which is named once they are known.
+fn fetch(folder: &Path, name: impl FnOnce(&Apt, &str) -> Result<String>) -> Result<()> {
     let (site, release) = main_archive()?;
     let work = folder.with_extension("apt");
     for part in ["lists/partial", "cache/archives/partial"] {
@@ -47,24 +109,17 @@ fn fetch(folder: &Path) -> Result<()> {
     let list = work.join("backports.list");
     fs::write(&list, format!("deb {site} {release}-backports main\n"))?;
     let option = |name: &str, value: PathBuf| format!("-oDir::{name}={}", value.display());
-    let options = [
+    let options = vec![
         option("Etc::SourceList", list),
         option("Etc::SourceParts", "-".into()),
         option("State::Lists", work.join("lists")),
         option("Cache", work.join("cache")),
         "--quiet=2".to_owned(),
     ];
-    let apt = |words: &[&str]| {
-        let output = Command::new("apt-get").args(&options).args(words).current_dir(&work).output();
-        let output = output.context("apt-get")?;
-        if !output.status.success() {
-            let why = String::from_utf8_lossy(&output.stderr);
-            bail!("apt-get {}: {}", words.join(" "), why.trim());
-        }
-        anyhow::Ok(())
-    };
-    apt(&["update"])?;
-    apt(&["download", &format!("qemu-utils/{release}-backports")])?;
+    let apt = Apt { options, work: work.clone() };
+    apt.run("apt-get", &["update"])?;
+    let name = name(&apt, &release)?;
+    apt.run("apt-get", &["download", &name])?;
     let package = fs::read_dir(&work)?.filter_map(|entry| Some(entry.ok()?.path()));
     let package = package.into_iter().find(|path| path.extension().is_some_and(|e| e == "deb"));
     let package = package.context("apt-get downloaded nothing")?;
@@ -73,12 +128,6 @@ fn fetch(folder: &Path) -> Result<()> {
         bail!("dpkg --extract: {status}");
     }
     fs::remove_dir_all(&work)?;
-    // What it needs is installed with the older one, or it is of no use.
-    let program = folder.join("usr/bin/qemu-io");
-    if !is_new(&program.display().to_string()) {
-        fs::remove_dir_all(folder)?;
-        bail!("it does not run here");
-    }
     Ok(())
 }
 

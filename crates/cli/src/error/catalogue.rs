@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 86] = [
+pub(crate) const CATALOGUE: [Entry; 88] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -748,7 +748,7 @@ pub(crate) const CATALOGUE: [Entry; 86] = [
         title: "the server cannot be confined",
         exit: Exit::Refused,
         explanation: "With --confine the server gives up files other than the members (landlock), system calls that serving does \
-                      not make (seccomp), and capabilities. `full` asks for all of it, which some options (--run, --fuse, \
+                      not make (seccomp), and capabilities. `full` asks for all of it, which some options (--run, --fuse, --ublk, \
                       --spare-group), members of other users and kernels without landlock do not allow; `auto` takes what there \
                       is and tells what that is. Nothing was started.",
     },
@@ -759,5 +759,21 @@ pub(crate) const CATALOGUE: [Entry; 86] = [
         explanation: "It was started with --confine, and can open nothing but the members that it began with. Devices that are \
                       added are opened by `braid add`, `spare` and `replace`, and handed over. What was asked for names a file that \
                       the server would have to open: start it with that file, or with --confine off. Nothing was changed.",
+    },
+    // A block device.
+    Entry {
+        code: Code::DeviceTaken,
+        title: "the block device is there already",
+        exit: Exit::Busy,
+        explanation: "With --ublk=ID the array becomes /dev/ublkbID. A server has that device, or it is another array's or another \
+                      program's, or it was made when this array had another size or other access. What a server of the same \
+                      array has left when it was killed is taken over; nothing else is. Without ID a free number is taken.",
+    },
+    Entry {
+        code: Code::NoUblk,
+        title: "there is no ublk for this user",
+        exit: Exit::Failed,
+        explanation: "A block device needs the kernel's ublk_drv (Linux 6.6, as a module in many distributions) and root. \
+                      Containers have neither unless they are given. NBD and a file (--fuse) need none of it.",
     },
 ];

@@ -181,6 +181,10 @@ pub(crate) enum Code {
     NotConfined = 97,
     /// The server opens no files by itself.
     FilesClosed = 98,
+    /// The block device is there already.
+    DeviceTaken = 99,
+    /// There is no ublk for this user.
+    NoUblk = 100,
 }
 
 impl fmt::Display for Code {

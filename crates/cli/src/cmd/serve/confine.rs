@@ -10,7 +10,7 @@
 //! descriptors over the control socket ([`braid_control::Passed`]).
 //!
 //! What cannot be confined: a server that runs a command (--run), or that mounts (--fuse: who unmounts has to be able to, and
-//! fusermount3 to have its privileges).
+//! fusermount3 to have its privileges), or makes a block device (--ublk).
 //!
 //! Invariants
 //! - what is told to be closed off was tried `[check: a_confined_server_serves_and_can_do_nothing_else]`.
@@ -79,6 +79,7 @@ pub(super) fn begin(
         () if wanted == Confine::Off => Some("it was not asked for"),
         () if args.run.is_some() => Some("--run runs a command, which would be confined as well"),
         () if args.fuse.is_wanted() => Some("--fuse mounts and unmounts a file"),
+        () if args.ublk.is_wanted() => Some("--ublk makes and deletes a block device"),
         () => None,
     };
     let mut begun = Begun {

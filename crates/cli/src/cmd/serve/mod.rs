@@ -1,4 +1,4 @@
-//! `braid serve`: assemble an array, serve it over NBD and as a file, stop cleanly.
+//! `braid serve`: assemble an array, serve it over NBD, as a file and as a block device, stop cleanly.
 
 mod apart;
 pub(crate) mod assemble;
@@ -28,6 +28,7 @@ mod spare_group;
 mod stop;
 pub(crate) mod telling;
 mod tls;
+mod ublk;
 mod wait;
 
 use std::os::fd::OwnedFd;
@@ -37,7 +38,6 @@ use std::time::Duration;
 
 use braid_assembly::Choice;
 use braid_control::Served;
-use braid_frontend_fuse::Door;
 use braid_frontend_nbd::tls::Tls;
 use braid_frontend_nbd::{
     BindError, Endpoint, Export, Listener, NoticeListener, Server, Settings, StartError, limits,
@@ -119,6 +119,8 @@ pub(crate) struct Args {
     tls: tls::TlsArgs,
     #[command(flatten)]
     fuse: fuse::FuseArgs,
+    #[command(flatten)]
+    ublk: ublk::UblkArgs,
     /// Run a shell command with $uri set, and $file with --fuse, and stop when it ends.
     #[arg(long, value_name = "CMD")]
     run: Option<String>,
@@ -251,7 +253,7 @@ fn one(
     }
     let is_captive = addresses.is_empty() && inherited.is_empty() && args.run.is_some();
     let place = control_place(args, (passed_on, is_captive), &reporter)?;
-    let file = args.fuse.place(&reporter)?;
+    let places = (args.fuse.place(&reporter)?, args.ublk.place(ready.array.newest.array.uuid)?);
     let hearing = Hearing::new(&reporter, args, &globals.state_dir);
     let mut facts = Facts::new(&name, &ready, Arc::clone(&hearing.health));
     // Kept until the end: the socket for --run lives in it.
@@ -314,16 +316,15 @@ fn one(
     let server = server.inspect_err(|_| {
         volume.stop();
     })?;
-    let door = file.map(|place| fuse::open(place, &volume, &reporter)).transpose();
-    let door = door.inspect_err(|_| {
+    let doors = Doors::open(places, (&volume, block_bytes), &reporter).inspect_err(|_| {
         volume.stop();
     })?;
     let metrics =
         Arc::new(ArrayMetrics::new(numbers, (&volume, &reporter), server.meter(), telling.voice()));
     let uris = server.uris(&name);
     facts.uris.clone_from(&uris);
-    facts.file = door.as_ref().map(|door| door.path().display().to_string());
-    let file = facts.file.clone();
+    let (file, device) = doors.paths();
+    facts.file.clone_from(&file);
     let kept = (options.direct, &*globals.state_dir, confining.opens_nothing());
     let membership = hearing.membership(&telling, kept)?;
     facts.confined = confining.words();
@@ -352,7 +353,8 @@ fn one(
         volume.stop();
     })?;
     let places = (&uris[..], file.as_deref());
-    reporter.serving(&volume, places, control.as_ref().map(Control::path));
+    let nodes = (file.as_deref(), device.as_deref());
+    reporter.serving(&volume, (&uris, nodes), control.as_ref().map(Control::path));
     tracing::info!(target: "braid::serve", array = name, uris = ?uris, confined = confining.line(), "serving");
     let is_alone = shared.is_none();
     let tell = || service::ready(&[Arc::clone(&volume)], workers.as_ref(), (&reporter, &uris));
@@ -363,8 +365,18 @@ fn one(
     }
     drop(looking);
     let board = kept;
-    let serving =
-        Serving { volume, keeper, server, door, sampler, checks, board, answers, control, telling };
+    let serving = Serving {
+        volume,
+        keeper,
+        server,
+        doors,
+        sampler,
+        checks,
+        board,
+        answers,
+        control,
+        telling,
+    };
     let stopped = serving.end(args, &reporter)?;
     drop((port, watchdog));
     let exit = outcome?;
@@ -424,7 +436,7 @@ struct Serving {
     volume: Arc<Volume>,
     keeper: Keeper,
     server: Clients,
-    door: Option<Door>,
+    doors: Doors,
     sampler: Sampler,
     checks: Checks,
     board: Arc<Board>,
@@ -441,7 +453,7 @@ impl Serving {
             volume,
             keeper,
             server,
-            door,
+            doors,
             sampler,
             checks,
             board,
@@ -451,9 +463,7 @@ impl Serving {
         } = self;
         answers.note_stopping();
         let meter = server.meter();
-        if let Some(door) = door {
-            fuse::close(door, STOP_DEADLINE, reporter);
-        }
+        doors.close(reporter);
         let clients = server.stop(STOP_DEADLINE);
         drop((checks, sampler));
         let stopped = stop::stop(&volume, reporter, Duration::from_secs(args.stop_patience));
@@ -475,6 +485,45 @@ impl Serving {
             control.end(told);
         }
         stopped
+    }
+}
+
+/// What the array is beside an export: a file, a block device.
+struct Doors {
+    file: Option<braid_frontend_fuse::Door>,
+    device: Option<braid_frontend_ublk::Door>,
+}
+
+/// Where they may be.
+type DoorPlaces = (Option<braid_frontend_fuse::Place>, Option<braid_frontend_ublk::Place>);
+
+impl Doors {
+    /// Opens those that were asked for, of an array with these logical blocks.
+    fn open(
+        (file, device): DoorPlaces,
+        (volume, block_bytes): (&Arc<Volume>, Option<u32>),
+        reporter: &Arc<Reporter>,
+    ) -> Result<Self, CliError> {
+        let file = file.map(|place| fuse::open(place, volume, reporter)).transpose()?;
+        let told = (volume, block_bytes);
+        let device = device.map(|place| ublk::open(place, told, reporter)).transpose()?;
+        Ok(Self { file, device })
+    }
+
+    /// Their paths.
+    fn paths(&self) -> (Option<String>, Option<String>) {
+        let file = self.file.as_ref().map(|door| door.path().display().to_string());
+        let device = self.device.as_ref().map(|door| door.path().display().to_string());
+        (file, device)
+    }
+
+    fn close(self, reporter: &Reporter) {
+        if let Some(door) = self.device {
+            ublk::close(door, STOP_DEADLINE, reporter);
+        }
+        if let Some(door) = self.file {
+            fuse::close(door, STOP_DEADLINE, reporter);
+        }
     }
 }
 

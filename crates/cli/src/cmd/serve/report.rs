@@ -214,7 +214,7 @@ impl Reporter {
     pub(crate) fn serving(
         &self,
         volume: &Volume,
-        (uris, file): (&[String], Option<&str>),
+        (uris, (file, device)): (&[String], (Option<&str>, Option<&str>)),
         control: Option<&str>,
     ) {
         let size = volume.size_bytes();
@@ -228,6 +228,7 @@ impl Reporter {
                     "read_only": read_only,
                     "uris": uris,
                     "file": file,
+                    "device": device,
                     "control": control,
                 }),
             );
@@ -239,6 +240,9 @@ impl Reporter {
         }
         if let Some(file) = file {
             errln!("{} is the file {}", self.name, printable(file));
+        }
+        if let Some(device) = device {
+            errln!("{} is the block device {device}", self.name);
         }
     }
 

@@ -116,6 +116,7 @@ fn check(args: &Args, inherited: &Inherited) -> Result<(), CliError> {
         ("--without-journal", args.without_journal),
         ("--run", args.run.is_some()),
         ("--fuse", args.fuse.is_wanted()),
+        ("--ublk", args.ublk.is_wanted()),
         ("--control", args.control.is_some()),
         ("--metrics", args.metrics.is_wanted()),
         ("a control socket that was passed on", !inherited.control.is_empty()),

@@ -1,0 +1,101 @@
+//! Commands about devices: each is given, and waited for.
+
+use std::fs::OpenOptions;
+use std::io;
+
+use braid_ublk_proto::wire::{ControlCommand, DeviceInfo, NO_QUEUE, Parameters, command};
+use rustix::io::Errno;
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::kernel::Calls;
+
+const NODE: &str = "/dev/ublk-control";
+
+/// The kernel's driver, for one who gives it commands.
+pub(crate) struct Control(Calls);
+
+impl Control {
+    /// Without its module, or the right to, there is an error.
+    pub(crate) fn open() -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(NODE)?;
+        Calls::new(file).map(Self)
+    }
+
+    fn call(&mut self, code: u32, id: u32, (data, bytes): (u64, &mut [u8])) -> io::Result<()> {
+        let about = ControlCommand { dev_id: id, queue_id: NO_QUEUE, data, ..Default::default() };
+        self.0.call(code, about, bytes)
+    }
+
+    fn plain(&mut self, code: u32, id: u32) -> io::Result<()> {
+        self.call(code, id, (0, &mut []))
+    }
+
+    /// What the driver can do.
+    pub(crate) fn features(&mut self) -> io::Result<u64> {
+        let mut features = 0_u64;
+        self.call(command::GET_FEATURES, u32::MAX, (0, features.as_mut_bytes()))?;
+        Ok(features)
+    }
+
+    /// The device with a number, if there is one.
+    pub(crate) fn look(&mut self, id: u32) -> io::Result<Option<DeviceInfo>> {
+        let mut info = DeviceInfo::new_zeroed();
+        match self.call(command::GET_DEV_INFO, id, (0, info.as_mut_bytes())) {
+            Ok(()) => Ok(Some(info)),
+            Err(error) if is(&error, &[Errno::NODEV, Errno::INVAL]) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a device; what it has become.
+    pub(crate) fn add(&mut self, mut info: DeviceInfo) -> io::Result<DeviceInfo> {
+        self.call(command::ADD_DEV, info.dev_id, (0, info.as_mut_bytes()))?;
+        Ok(info)
+    }
+
+    pub(crate) fn set_parameters(&mut self, id: u32, mut said: Parameters) -> io::Result<()> {
+        self.call(command::SET_PARAMS, id, (0, said.as_mut_bytes()))
+    }
+
+    pub(crate) fn parameters(&mut self, id: u32) -> io::Result<Parameters> {
+        let mut said = Parameters::new_zeroed();
+        said.len = u32::try_from(size_of::<Parameters>()).expect("a small number");
+        self.call(command::GET_PARAMS, id, (0, said.as_mut_bytes()))?;
+        Ok(said)
+    }
+
+    /// Makes the disk, once all queues have fetched.
+    pub(crate) fn start(&mut self, id: u32) -> io::Result<()> {
+        self.call(command::START_DEV, id, (u64::from(std::process::id()), &mut []))
+    }
+
+    /// Takes the disk away.
+    pub(crate) fn stop(&mut self, id: u32) -> io::Result<()> {
+        self.plain(command::STOP_DEV, id)
+    }
+
+    /// Takes the device away; `waits` until nobody has it open any more.
+    pub(crate) fn delete(&mut self, id: u32, waits: bool) -> io::Result<()> {
+        if !waits {
+            let deleted = self.plain(command::DEL_DEV_ASYNC, id);
+            if !deleted.as_ref().is_err_and(|error| is(error, &[Errno::OPNOTSUPP])) {
+                return deleted;
+            }
+        }
+        self.plain(command::DEL_DEV, id)
+    }
+
+    pub(crate) fn begin_recovery(&mut self, id: u32) -> io::Result<()> {
+        self.plain(command::START_USER_RECOVERY, id)
+    }
+
+    /// Has the disk go on, once all queues have fetched.
+    pub(crate) fn end_recovery(&mut self, id: u32) -> io::Result<()> {
+        self.call(command::END_USER_RECOVERY, id, (u64::from(std::process::id()), &mut []))
+    }
+}
+
+/// Whether an error is one of these.
+pub(crate) fn is(error: &io::Error, codes: &[Errno]) -> bool {
+    codes.iter().any(|errno| Some(errno.raw_os_error()) == error.raw_os_error())
+}

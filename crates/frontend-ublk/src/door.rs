@@ -1,0 +1,407 @@
+//! The crate's face: an array becomes a block device, and stops being one.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use braid_ublk_proto::wire::DeviceInfo;
+use braid_ublk_proto::{Shape, device as device_of, is_same, parameters};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+
+use crate::control::{Control, is};
+use crate::disk::Disk;
+use crate::kernel::Commands;
+use crate::limits::{DEATH_DEADLINE, LOOK, NODE_DEADLINE, QUEUES_MAX, STACK_BYTES, UNDO_DEADLINE};
+use crate::place::{Found, Place};
+use crate::queue::{Queue, Server};
+
+/// Why a door cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Somebody has made a device with this number meanwhile.
+    #[error("/dev/ublkb{0} is there already")]
+    Taken(u32),
+    /// A device that was left has another size, block or access.
+    #[error("/dev/ublkb{0} was made with another size, another block, or for other access")]
+    Differs(u32),
+    /// The kernel says that this user may not.
+    #[error("the kernel does not let this user make block devices")]
+    Denied,
+    /// The system refused something else.
+    #[error("{call} failed")]
+    System {
+        /// What was called.
+        call: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// Something was mounted on it, or used it alone; it gets errors from now on.
+    pub was_in_use: bool,
+    /// It is gone; otherwise the deadline came first.
+    pub is_gone: bool,
+}
+
+/// Called when somebody else takes the device away.
+type OnGone = Box<dyn FnOnce() + Send>;
+
+/// What the threads of queues share with the door.
+struct Life {
+    /// Threads that run.
+    living: AtomicUsize,
+    /// We are about to let go of it ourselves.
+    is_ending: AtomicBool,
+    on_gone: Mutex<Option<OnGone>>,
+}
+
+impl Life {
+    fn leave(&self) {
+        let is_last = self.living.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_last && !self.is_ending.load(Ordering::SeqCst) {
+            let gone = self.on_gone.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(gone) = gone {
+                gone();
+            }
+        }
+    }
+}
+
+/// The threads of a device's queues.
+#[derive(Default)]
+struct Queues {
+    queues: Vec<Arc<Queue>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Queues {
+    /// Starts a thread for each queue, which fetches at once.
+    fn start(
+        &mut self,
+        file: &Arc<File>,
+        info: &DeviceInfo,
+        (disk, life): (&Arc<dyn Disk>, &Arc<Life>),
+    ) -> io::Result<()> {
+        let (ready, answers) = channel();
+        for number in 0..info.nr_hw_queues {
+            let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            let queue = Arc::new(Queue::new(Arc::clone(disk), bell));
+            self.queues.push(Arc::clone(&queue));
+            let (file, ready, depth) = (Arc::clone(file), ready.clone(), info.queue_depth);
+            let life = Arc::clone(life);
+            let body = move || {
+                serve((file, number, depth), queue, ready);
+                life.leave();
+            };
+            let builder = Builder::new().name("braid-ublk".into()).stack_size(STACK_BYTES);
+            self.threads.push(builder.spawn(body)?);
+        }
+        drop(ready);
+        answers.iter().find_map(Result::err).map_or(Ok(()), Err)
+    }
+
+    /// Has the threads end; the device stays.
+    fn end(&self) {
+        self.queues.iter().for_each(|queue| queue.end());
+    }
+
+    fn join(&mut self) {
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!(target: "braid_frontend_ublk", "the thread of a queue has panicked");
+            }
+        }
+    }
+}
+
+/// The thread of a queue.
+fn serve(
+    (file, number, depth): (Arc<File>, u16, u16),
+    queue: Arc<Queue>,
+    ready: Sender<io::Result<()>>,
+) {
+    match Commands::new(file, number, depth) {
+        Ok(commands) => {
+            // Who started us waits for all to have spoken.
+            let _ = ready.send(Ok(()));
+            drop(ready);
+            Server::new(queue, commands).run();
+        }
+        Err(error) => {
+            let _ = ready.send(Err(error));
+        }
+    }
+}
+
+/// A device and all that serves it.
+struct Device {
+    control: Control,
+    id: u32,
+    queues: Queues,
+    life: Arc<Life>,
+}
+
+impl Device {
+    fn node(&self) -> PathBuf {
+        node(self.id)
+    }
+
+    /// Takes the device away; whether it was in use.
+    fn end(mut self) -> bool {
+        self.life.is_ending.store(true, Ordering::SeqCst);
+        let was_in_use = self.write_back();
+        let stopped = self.control.stop(self.id);
+        if let Err(error) = &stopped {
+            tracing::warn!(target: "braid_frontend_ublk", %error, "the device was not stopped");
+            self.queues.end();
+        }
+        self.queues.join();
+        match self.control.delete(self.id, !was_in_use) {
+            Ok(()) => {}
+            // Somebody else has deleted it.
+            Err(error) if is(&error, &[Errno::NODEV, Errno::INVAL]) => {}
+            Err(error) => {
+                tracing::warn!(target: "braid_frontend_ublk", %error, "the device was not deleted");
+            }
+        }
+        was_in_use
+    }
+
+    /// Has the kernel write what it keeps of the device: once it is being stopped, that would be thrown away. Whether something
+    /// uses the device alone.
+    fn write_back(&self) -> bool {
+        let exclusive = i32::try_from(rustix::fs::OFlags::EXCL.bits()).expect("a flag");
+        let alone = OpenOptions::new().read(true).custom_flags(exclusive).open(self.node());
+        let is_busy = alone.as_ref().is_err_and(|error| is(error, &[Errno::BUSY]));
+        let file = if is_busy { File::open(self.node()) } else { alone };
+        if let Err(error) = file.and_then(|file| file.sync_all())
+            && !is(&error, &[Errno::NOENT, Errno::NXIO, Errno::NODEV])
+        {
+            tracing::warn!(target: "braid_frontend_ublk", %error, "not all was written back");
+        }
+        is_busy
+    }
+}
+
+fn node(id: u32) -> PathBuf {
+    PathBuf::from(format!("/dev/ublkb{id}"))
+}
+
+/// A block device that is an array. It is deleted when this is dropped.
+pub struct Door {
+    path: PathBuf,
+    device: Option<Device>,
+    was_taken_over: bool,
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Door").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Door {
+    /// Makes `disk`, of these logical blocks, a device, and serves it. `on_gone` is called if somebody else takes it away.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; there is no device then that was not there before.
+    pub fn open(
+        place: Place,
+        (disk, logical_block_bytes): (Arc<dyn Disk>, u32),
+        on_gone: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, OpenError> {
+        let Place { control, found, array } = place;
+        let shape = Shape {
+            size_bytes: disk.size_bytes(),
+            is_read_only: disk.is_read_only(),
+            logical_block_bytes,
+            unit_bytes: disk.unit_bytes(),
+        };
+        let on_gone: OnGone = Box::new(on_gone);
+        let life = Life {
+            living: AtomicUsize::new(0),
+            is_ending: AtomicBool::new(false),
+            on_gone: Mutex::new(Some(on_gone)),
+        };
+        let queues = Queues::default();
+        let mut device = Device { control, id: u32::MAX, queues, life: Arc::new(life) };
+        let was_taken_over = match found {
+            Found::Nothing(id) => {
+                device = made(device, (id, array), (&shape, &disk))?;
+                false
+            }
+            Found::Waiting(info) => {
+                device = taken_over(device, &info, (&shape, &disk))?;
+                true
+            }
+        };
+        let (path, device) = (device.node(), Some(device));
+        Ok(Self { path, device, was_taken_over })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it was a dead server's.
+    #[must_use]
+    pub fn was_taken_over(&self) -> bool {
+        self.was_taken_over
+    }
+
+    /// Has the kernel write back what it keeps, and deletes the device; but no longer than so.
+    #[must_use]
+    pub fn close(mut self, deadline: Duration) -> Closed {
+        self.end(deadline)
+    }
+
+    fn end(&mut self, deadline: Duration) -> Closed {
+        let Some(device) = self.device.take() else {
+            return Closed { was_in_use: false, is_gone: true };
+        };
+        // It waits for whoever has the device open, and for the array: none of that is to hold us.
+        let (sender, receiver) = channel();
+        let body = move || {
+            // Nobody listens after the deadline.
+            let _ = sender.send(device.end());
+        };
+        match Builder::new().name("braid-ublk-end".into()).spawn(body) {
+            Ok(_) => ended(&receiver, deadline),
+            Err(error) => {
+                tracing::error!(target: "braid_frontend_ublk", %error, "no thread to end a device");
+                Closed { was_in_use: false, is_gone: false }
+            }
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let _ = self.end(UNDO_DEADLINE);
+    }
+}
+
+fn ended(receiver: &Receiver<bool>, deadline: Duration) -> Closed {
+    match receiver.recv_timeout(deadline) {
+        Ok(was_in_use) => Closed { was_in_use, is_gone: true },
+        Err(_) => Closed { was_in_use: true, is_gone: false },
+    }
+}
+
+/// A new device, started.
+fn made(
+    mut device: Device,
+    (id, array): (Option<u32>, u64),
+    (shape, disk): (&Shape, &Arc<dyn Disk>),
+) -> Result<Device, OpenError> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let queues = u16::try_from(processors.min(QUEUES_MAX)).expect("a small number");
+    let added = device.control.add(device_of(id, queues, array));
+    let info = added.map_err(|source| match id {
+        Some(id) if is(&source, &[Errno::EXIST]) => OpenError::Taken(id),
+        _ if is(&source, &[Errno::PERM, Errno::ACCESS]) => OpenError::Denied,
+        _ => failed("making a ublk device", source),
+    })?;
+    device.id = info.dev_id;
+    let started = start(&mut device, &info, (shape, disk));
+    match started {
+        Ok(()) => Ok(device),
+        Err(error) => {
+            drop(Door { path: device.node(), device: Some(device), was_taken_over: false });
+            Err(error)
+        }
+    }
+}
+
+fn start(
+    device: &mut Device,
+    info: &DeviceInfo,
+    (shape, disk): (&Shape, &Arc<dyn Disk>),
+) -> Result<(), OpenError> {
+    let said = device.control.set_parameters(info.dev_id, parameters(shape));
+    said.map_err(|source| failed("describing a ublk device", source))?;
+    fetch(device, info, disk)?;
+    let started = device.control.start(info.dev_id);
+    started.map_err(|source| failed("starting a ublk device", source))
+}
+
+/// A device that was left, going on.
+fn taken_over(
+    mut device: Device,
+    info: &DeviceInfo,
+    (shape, disk): (&Shape, &Arc<dyn Disk>),
+) -> Result<Device, OpenError> {
+    device.id = info.dev_id;
+    let went_on = go_on(&mut device, info, (shape, disk));
+    match went_on {
+        Ok(()) => Ok(device),
+        Err(error) => {
+            // It waits for the next server, as it did for us.
+            device.life.is_ending.store(true, Ordering::SeqCst);
+            device.queues.end();
+            device.queues.join();
+            Err(error)
+        }
+    }
+}
+
+fn go_on(
+    device: &mut Device,
+    info: &DeviceInfo,
+    (shape, disk): (&Shape, &Arc<dyn Disk>),
+) -> Result<(), OpenError> {
+    let id = info.dev_id;
+    let told = device.control.parameters(id);
+    let told = told.map_err(|source| failed("looking at a ublk device", source))?;
+    if !is_same(&told, &parameters(shape)) {
+        return Err(OpenError::Differs(id));
+    }
+    let until = Instant::now() + DEATH_DEADLINE;
+    // The dead server's descriptors are closed one after the other.
+    while let Err(source) = device.control.begin_recovery(id) {
+        if !is(&source, &[Errno::BUSY]) || Instant::now() > until {
+            return Err(failed("taking a ublk device over", source));
+        }
+        std::thread::sleep(LOOK);
+    }
+    fetch(device, info, disk)?;
+    let ended = device.control.end_recovery(id);
+    ended.map_err(|source| failed("having a ublk device go on", source))
+}
+
+/// Opens the device's file and starts its queues.
+fn fetch(device: &mut Device, info: &DeviceInfo, disk: &Arc<dyn Disk>) -> Result<(), OpenError> {
+    let path = format!("/dev/ublkc{}", info.dev_id);
+    let until = Instant::now() + NODE_DEADLINE;
+    let file = loop {
+        match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(file) => break Arc::new(file),
+            Err(source) => {
+                let comes = is(&source, &[Errno::NOENT, Errno::ACCESS, Errno::BUSY]);
+                if !comes || Instant::now() > until {
+                    return Err(failed("opening a ublk device's file", source));
+                }
+                std::thread::sleep(LOOK);
+            }
+        }
+    };
+    device.life.living.store(usize::from(info.nr_hw_queues), Ordering::SeqCst);
+    let started = device.queues.start(&file, info, (disk, &device.life));
+    started.map_err(|source| failed("starting a ublk device's queues", source))
+}
+
+fn failed(call: &'static str, source: io::Error) -> OpenError {
+    OpenError::System { call, source }
+}

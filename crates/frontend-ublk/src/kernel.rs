@@ -1,0 +1,227 @@
+//! Commands for the kernel, and the memory that they name: the one place of this crate that deals in addresses.
+//!
+//! A command about a device names memory for as long as it is under way, and whoever gives it waits for its end. A command about a
+//! request names none. Descriptions of requests lie in a mapping that the kernel writes: one is written before the command of its
+//! entry ends, and not again until the next command of that entry.
+//!
+//! Invariants
+//! - The description of an entry whose command is out is not read: asserted in `description`.
+//! - Memory of a command about a device is never given back while that is out: `drop`.
+
+use std::fs::File;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+use braid_ublk_proto::wire::{
+    ControlCommand, DEPTH_MAX, DESCRIPTIONS_AT, Description, RequestCommand, fetching,
+};
+use io_uring::{IoUring, cqueue, opcode, squeue, types::Fd};
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+/// What a command about no entry is called.
+const BELL: u64 = u64::MAX;
+
+/// Bytes of a command in its entry of the submission queue.
+const COMMAND_BYTES: usize = 80;
+
+/// Bytes that go with a command about a device, at most.
+const WITH_BYTES_MAX: usize = 256;
+
+/// Bytes in a page.
+const PAGE_BYTES: usize = 4096;
+
+/// A ring for commands about devices, one at a time.
+pub(crate) struct Calls {
+    ring: IoUring<squeue::Entry128, cqueue::Entry>,
+    file: File,
+    with: ManuallyDrop<Box<[u8; WITH_BYTES_MAX]>>,
+    is_out: bool,
+}
+
+impl Calls {
+    pub(crate) fn new(file: File) -> io::Result<Self> {
+        let ring = IoUring::builder().dontfork().build(2)?;
+        let with = ManuallyDrop::new(Box::new([0; WITH_BYTES_MAX]));
+        Ok(Self { ring, file, with, is_out: false })
+    }
+
+    /// Gives a command and waits for its end; `bytes` go with it, and are what the kernel has made of them then.
+    ///
+    /// # Panics
+    /// When they are too many, or the kernel answers what only a mistake of ours can cause.
+    #[allow(unsafe_code)]
+    pub(crate) fn call(
+        &mut self,
+        code: u32,
+        command: ControlCommand,
+        bytes: &mut [u8],
+    ) -> io::Result<()> {
+        assert!(!self.is_out, "one command at a time");
+        self.with[..bytes.len()].copy_from_slice(bytes);
+        let addr = self.with.as_mut_ptr().expose_provenance() as u64;
+        let len = u16::try_from(bytes.len()).expect("no more than there is room for");
+        let addr = if bytes.is_empty() { 0 } else { addr };
+        let command = ControlCommand { addr, len, ..command };
+        let mut said = [0; COMMAND_BYTES];
+        said[..size_of::<ControlCommand>()].copy_from_slice(command.as_bytes());
+        let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), code).cmd(said).build();
+        // SAFETY: the memory is boxed and stays until the command has ended: this waits for it, and `drop` does not give it
+        // back before. Nothing but this reads or writes it.
+        unsafe { self.ring.submission().push(&entry) }.expect("room for the one command");
+        self.is_out = true;
+        let ended = loop {
+            enter(self.ring.submit_and_wait(1));
+            if let Some(ended) = self.ring.completion().next() {
+                break ended;
+            }
+        };
+        self.is_out = false;
+        bytes.copy_from_slice(&self.with[..bytes.len()]);
+        if ended.result() < 0 { Err(io::Error::from_raw_os_error(-ended.result())) } else { Ok(()) }
+    }
+}
+
+impl Drop for Calls {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        if !self.is_out {
+            // SAFETY: it is dropped here alone, and nothing is reached any more.
+            unsafe { ManuallyDrop::drop(&mut self.with) };
+        }
+    }
+}
+
+/// What has ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// Somebody has left something for this queue; whether that is heard of again.
+    Bell { is_heard_again: bool },
+    /// The command of an entry: there is a request, or there will be none any more.
+    Entry { tag: u16, result: io::Result<()> },
+}
+
+/// A ring, and the entries of one queue of the kernel's.
+pub(crate) struct Commands {
+    ring: IoUring,
+    file: Arc<File>,
+    descriptions: MmapRaw,
+    number: u16,
+    /// Whether the kernel has the entry.
+    out: Vec<bool>,
+}
+
+impl Commands {
+    /// Of queue `number` of a device, which has so many entries.
+    pub(crate) fn new(file: Arc<File>, number: u16, depth: u16) -> io::Result<Self> {
+        let mut builder = IoUring::builder();
+        builder.dontfork().setup_single_issuer().setup_coop_taskrun().setup_taskrun_flag();
+        let ring = builder.build(u32::from(depth) + 1)?;
+        let pages =
+            |entries: usize| (entries * size_of::<Description>()).next_multiple_of(PAGE_BYTES);
+        let place = DESCRIPTIONS_AT + u64::from(number) * pages(DEPTH_MAX) as u64;
+        let length = pages(usize::from(depth));
+        let descriptions =
+            MmapOptions::new().offset(place).len(length).map_raw_read_only(&*file)?;
+        Ok(Self { ring, file, descriptions, number, out: vec![false; usize::from(depth)] })
+    }
+
+    /// How many entries there are.
+    pub(crate) fn depth(&self) -> u16 {
+        u16::try_from(self.out.len()).expect("it was given as such")
+    }
+
+    /// The device's file.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The number of the queue.
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Has the kernel tell whenever `bell` is written to.
+    pub(crate) fn watch(&mut self, bell: BorrowedFd<'_>) {
+        let events = u32::try_from(libc::POLLIN).expect("a small number");
+        let poll = opcode::PollAdd::new(Fd(bell.as_raw_fd()), events).multi(true).build();
+        self.push(&poll.user_data(BELL));
+    }
+
+    /// Gives an entry to the kernel for the first time.
+    pub(crate) fn fetch(&mut self, tag: u16) {
+        self.send(tag, fetching::FETCH_REQ, 0);
+    }
+
+    /// Answers the request of an entry, and gives it to the kernel again.
+    pub(crate) fn commit(&mut self, tag: u16, result: i32) {
+        self.send(tag, fetching::COMMIT_AND_FETCH_REQ, result);
+    }
+
+    /// The description of the request in an entry that the kernel does not have.
+    ///
+    /// # Panics
+    /// When the kernel has it.
+    #[allow(unsafe_code)]
+    pub(crate) fn description(&self, tag: u16) -> Description {
+        let index = usize::from(tag);
+        assert!(!self.out[index], "the kernel has this entry");
+        let all = self.descriptions.as_ptr().cast::<Description>();
+        debug_assert!(self.descriptions.len() >= self.out.len() * size_of::<Description>());
+        // SAFETY: within the mapping, which is as long as all entries; any bytes are a description; the kernel has written it
+        // before the command ended, which was reaped, and does not until the entry is out again.
+        unsafe { all.add(index).read_volatile() }
+    }
+
+    fn send(&mut self, tag: u16, what: u32, result: i32) {
+        let is_out = &mut self.out[usize::from(tag)];
+        assert!(!*is_out, "an entry has one command at a time");
+        *is_out = true;
+        let said = RequestCommand { q_id: self.number, tag, result, addr: 0 };
+        let said = zerocopy::transmute!(said);
+        let command = opcode::UringCmd16::new(Fd(self.file.as_raw_fd()), what).cmd(said).build();
+        self.push(&command.user_data(u64::from(tag)));
+    }
+
+    #[allow(unsafe_code)]
+    fn push(&mut self, command: &squeue::Entry) {
+        // SAFETY: it names no memory; the device's file is kept open beside the ring, and the bell by its queue.
+        while unsafe { self.ring.submission().push(command) }.is_err() {
+            self.enter(false);
+        }
+    }
+
+    /// Gives what was pushed to the kernel, and with `sleeps` waits until something has ended.
+    ///
+    /// # Panics
+    /// When the kernel answers what only a mistake of ours can cause.
+    pub(crate) fn enter(&mut self, sleeps: bool) {
+        enter(self.ring.submit_and_wait(usize::from(sleeps)));
+    }
+
+    /// Takes everything that has ended.
+    pub(crate) fn reap(&mut self, ended: &mut Vec<Ended>) {
+        let Self { ring, out, .. } = self;
+        ended.extend(ring.completion().map(|completion| {
+            if completion.user_data() == BELL {
+                return Ended::Bell { is_heard_again: cqueue::more(completion.flags()) };
+            }
+            let tag = u16::try_from(completion.user_data()).expect("one of our entries");
+            out[usize::from(tag)] = false;
+            let code = completion.result();
+            let result = if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(()) };
+            Ended::Entry { tag, result }
+        }));
+    }
+}
+
+fn enter(result: io::Result<usize>) {
+    let Err(error) = result else { return };
+    let passes = [Errno::INTR, Errno::AGAIN, Errno::BUSY];
+    let code = error.raw_os_error();
+    let passes = passes.iter().any(|errno| Some(errno.raw_os_error()) == code);
+    assert!(passes, "io_uring_enter: {error}");
+}

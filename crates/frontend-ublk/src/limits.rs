@@ -1,0 +1,28 @@
+//! Every limit of the door, each with its reason.
+
+use std::time::Duration;
+
+use braid_ublk_proto::limits::REQUEST_BYTES_MAX;
+
+/// Queues of a device, each with a thread: the array has no more workers by itself.
+pub const QUEUES_MAX: usize = 4;
+
+/// Memory for payloads of one queue's requests in flight: 16 of the longest, which keeps a row of disks busy.
+pub const QUEUE_BYTES_MAX: usize = 16 << 20;
+
+/// Stack of a queue's thread: the array's machines run on it.
+pub(crate) const STACK_BYTES: usize = 1 << 20;
+
+/// Time in which the kernel notices that a server has died, and lets go of it: it looks every five seconds.
+pub(crate) const DEATH_DEADLINE: Duration = Duration::from_secs(15);
+
+/// Time in which a new device's file appears and may be opened: udev has its word.
+pub(crate) const NODE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Time for ending a device that could not be opened whole.
+pub(crate) const UNDO_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Between two looks at something that happens by itself.
+pub(crate) const LOOK: Duration = Duration::from_millis(10);
+
+const _: () = assert!(QUEUE_BYTES_MAX >= 2 * REQUEST_BYTES_MAX as usize);

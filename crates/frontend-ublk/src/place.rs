@@ -1,0 +1,174 @@
+//! Is there a driver, and is a number free?
+//!
+//! A number is free where no device has it. A device that a killed server of the same array has left is taken over; without a
+//! number it is looked for among all that there are.
+
+use std::io;
+use std::path::Path;
+use std::time::Instant;
+
+use braid_ublk_proto::wire::DeviceInfo;
+use braid_ublk_proto::{Judgement, is_new_enough, judge};
+use rustix::io::Errno;
+
+use crate::control::{Control, is};
+use crate::limits::{DEATH_DEADLINE, LOOK};
+
+const DEVICES: &str = "/sys/class/ublk-char";
+
+/// Why there can be no device.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// No driver is loaded.
+    #[error("the kernel's ublk_drv is not loaded: there is no /dev/ublk-control")]
+    NoDriver,
+    /// This user may not.
+    #[error("/dev/ublk-control may not be used by this user")]
+    Denied,
+    /// The driver lacks something.
+    #[error("the kernel's ublk_drv is too old: Linux 6.6 is the first that will do")]
+    TooOld,
+    /// A server has it.
+    #[error("/dev/ublkb{id} is served by process {pid}")]
+    Served {
+        /// Its number.
+        id: u32,
+        /// Who.
+        pid: i32,
+    },
+    /// It is another array's, or another program's.
+    #[error("/dev/ublkb{0} is there, and is not this array's")]
+    Foreign(u32),
+    /// The kernel does not let go of a dead server's device.
+    #[error("/dev/ublkb{0} has a dead server, and the kernel does not let go of it")]
+    NotReleased(u32),
+    /// The system refused something.
+    #[error("{call} failed")]
+    System {
+        /// What was called.
+        call: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// What there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found {
+    /// Nothing: a device is made, with this number or any.
+    Nothing(Option<u32>),
+    /// A device that waits for a server.
+    Waiting(DeviceInfo),
+}
+
+/// A number that is fit, and the driver.
+pub struct Place {
+    pub(crate) control: Control,
+    pub(crate) found: Found,
+    pub(crate) array: u64,
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Place").field("found", &self.found).finish_non_exhaustive()
+    }
+}
+
+impl Place {
+    /// Looks whether the array that is known by a word may have the device with this number, or any.
+    ///
+    /// # Errors
+    /// It may not; nothing was changed.
+    pub fn take(id: Option<u32>, array: u64) -> Result<Self, PlaceError> {
+        let mut control = Control::open().map_err(not_opened)?;
+        match control.features() {
+            Ok(features) if is_new_enough(features) => {}
+            Ok(_) => return Err(PlaceError::TooOld),
+            Err(error) if is(&error, &[Errno::PERM, Errno::ACCESS]) => {
+                return Err(PlaceError::Denied);
+            }
+            Err(_) => return Err(PlaceError::TooOld),
+        }
+        // What the array's threads need memory for must not wait for this device; without the right to say so it is a little more
+        // likely to. Threads that are started later inherit it.
+        if let Err(errno) = rustix::process::configure_io_flusher_behavior(true) {
+            tracing::debug!(target: "braid_frontend_ublk", %errno, "not known as one that writes for others");
+        }
+        let found = match id {
+            Some(id) => look(&mut control, id, array)?,
+            None => left(&mut control, array)?.map_or(Found::Nothing(None), Found::Waiting),
+        };
+        Ok(Self { control, found, array })
+    }
+
+    /// The number of a device that is taken over from a dead server.
+    #[must_use]
+    pub fn taken_over(&self) -> Option<u32> {
+        match &self.found {
+            Found::Waiting(info) => Some(info.dev_id),
+            Found::Nothing(_) => None,
+        }
+    }
+}
+
+fn not_opened(source: io::Error) -> PlaceError {
+    if is(&source, &[Errno::NOENT, Errno::NODEV, Errno::NXIO]) {
+        return PlaceError::NoDriver;
+    }
+    if is(&source, &[Errno::PERM, Errno::ACCESS]) {
+        return PlaceError::Denied;
+    }
+    PlaceError::System { call: "opening /dev/ublk-control", source }
+}
+
+fn failed(source: io::Error) -> PlaceError {
+    if is(&source, &[Errno::PERM, Errno::ACCESS]) {
+        return PlaceError::Denied;
+    }
+    PlaceError::System { call: "looking at a ublk device", source }
+}
+
+fn lives(pid: i32) -> bool {
+    pid > 0 && Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// The device with a number, waiting for the kernel to notice that its server has died.
+fn look(control: &mut Control, id: u32, array: u64) -> Result<Found, PlaceError> {
+    let until = Instant::now() + DEATH_DEADLINE;
+    loop {
+        let Some(info) = control.look(id).map_err(failed)? else {
+            return Ok(Found::Nothing(Some(id)));
+        };
+        match judge(&info, array, lives(info.ublksrv_pid)) {
+            Judgement::Recover => return Ok(Found::Waiting(info)),
+            Judgement::Served => {
+                return Err(PlaceError::Served { id, pid: info.ublksrv_pid });
+            }
+            Judgement::Foreign => return Err(PlaceError::Foreign(id)),
+            Judgement::Remake => {
+                control.delete(id, true).map_err(failed)?;
+                return Ok(Found::Nothing(Some(id)));
+            }
+            Judgement::Wait if Instant::now() > until => return Err(PlaceError::NotReleased(id)),
+            Judgement::Wait => std::thread::sleep(LOOK),
+        }
+    }
+}
+
+/// A device that a dead server of this array has left.
+fn left(control: &mut Control, array: u64) -> Result<Option<DeviceInfo>, PlaceError> {
+    // Without a device there is no such folder.
+    for entry in std::fs::read_dir(DEVICES).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("ublkc")?.parse().ok());
+        let Some(id) = number else { continue };
+        let Some(info) = control.look(id).map_err(failed)? else { continue };
+        let judgement = judge(&info, array, lives(info.ublksrv_pid));
+        if matches!(judgement, Judgement::Recover | Judgement::Wait)
+            && let Found::Waiting(info) = look(control, id, array)?
+        {
+            return Ok(Some(info));
+        }
+    }
+    Ok(None)
+}

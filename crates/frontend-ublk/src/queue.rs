@@ -1,0 +1,252 @@
+//! One queue of the kernel's: the thread that serves it, and how the ends of operations come there.
+//!
+//! ```text
+//!   request in an entry ──► parse ──► room? ──► pread ──► submit ┄┄► receive, any thread ──► inbox, bell
+//!      ▲                       │        └── none: kept in hand until another ends              │
+//!      └── commit-and-fetch ◄──┴── malformed                            pwrite, commit ◄───────┘
+//! ```
+//!
+//! Only one thread may give commands about a queue, so ends are left for it. It is woken once for all that came while it slept.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use braid_ring::{Bell, Inbox, Payload};
+use braid_runtime::{Outcome, Receiver, VolumeError, VolumeOperation};
+use braid_ublk_proto::{Errno, Request, answer, payload_place};
+
+use crate::disk::Disk;
+use crate::kernel::{Commands, Ended};
+use crate::limits::QUEUE_BYTES_MAX;
+
+/// Something for a queue, from any thread.
+enum Left {
+    /// The end of an operation.
+    Finished { token: u64, outcome: Outcome },
+    /// Nothing more is to be served: the device stays as it is.
+    End,
+}
+
+/// A queue as others see it.
+pub(crate) struct Queue {
+    disk: Arc<dyn Disk>,
+    inbox: Inbox<Left>,
+    bell: OwnedFd,
+}
+
+impl Queue {
+    pub(crate) fn new(disk: Arc<dyn Disk>, bell: OwnedFd) -> Self {
+        Self { disk, inbox: Inbox::new(false), bell }
+    }
+
+    /// Has the thread end without waiting for anything.
+    pub(crate) fn end(&self) {
+        self.leave(Left::End);
+    }
+
+    fn leave(&self, left: Left) {
+        // It is never closed, so that nothing is refused; after the thread's end nobody looks.
+        if let Ok(Bell::Ring) = self.inbox.push(left, true) {
+            // Full after 2^64 wakes, and then it is ringing anyway.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Receiver for Queue {
+    fn receive(self: Arc<Self>, token: u64, outcome: Outcome) {
+        self.leave(Left::Finished { token, outcome });
+    }
+}
+
+/// What an entry holds that the kernel does not have.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    request: Request,
+    held_bytes: usize,
+}
+
+/// The thread's own.
+pub(crate) struct Server {
+    queue: Arc<Queue>,
+    commands: Commands,
+    asked: Vec<Option<Asked>>,
+    /// Entries that the kernel knows.
+    live: usize,
+    /// Operations that the array has not ended.
+    under_way: usize,
+    held_bytes: usize,
+    /// Requests for which there is no room.
+    in_hand: VecDeque<(u16, Request)>,
+    is_told_to_end: bool,
+}
+
+impl Server {
+    pub(crate) fn new(queue: Arc<Queue>, commands: Commands) -> Self {
+        let asked = vec![None; usize::from(commands.depth())];
+        let (live, under_way, held_bytes) = (0, 0, 0);
+        let (in_hand, is_told_to_end) = (VecDeque::new(), false);
+        Self { queue, commands, asked, live, under_way, held_bytes, in_hand, is_told_to_end }
+    }
+
+    /// Until the kernel wants nothing more and all is answered, or it is told to end.
+    pub(crate) fn run(mut self) {
+        let (mut ended, mut items) = (Vec::new(), Vec::new());
+        self.commands.watch(self.queue.bell.as_fd());
+        for tag in 0..self.commands.depth() {
+            self.commands.fetch(tag);
+            self.live += 1;
+        }
+        self.commands.enter(false);
+        loop {
+            self.commands.reap(&mut ended);
+            for one in ended.drain(..) {
+                match one {
+                    Ended::Bell { is_heard_again: true } => self.hear(),
+                    Ended::Bell { is_heard_again: false } => {
+                        self.hear();
+                        self.commands.watch(self.queue.bell.as_fd());
+                    }
+                    Ended::Entry { tag, result: Ok(()) } => self.handle(tag),
+                    Ended::Entry { tag, result: Err(error) } => {
+                        tracing::debug!(target: "braid_frontend_ublk", tag, %error, "an entry is over");
+                        self.live -= 1;
+                    }
+                }
+            }
+            self.queue.inbox.take(&mut items);
+            items.drain(..).for_each(|left| match left {
+                Left::Finished { token, outcome } => self.finish(token, outcome),
+                Left::End => self.is_told_to_end = true,
+            });
+            self.take_in();
+            if self.is_told_to_end || self.live == 0 {
+                return self.commands.enter(false);
+            }
+            let sleeps = self.queue.inbox.sleep();
+            self.commands.enter(sleeps);
+        }
+    }
+
+    /// Empties the bell, so that it rings again.
+    fn hear(&self) {
+        let mut count = [0; 8];
+        // Nothing is there if another word of it came before.
+        let _ = rustix::io::read(&self.queue.bell, &mut count);
+    }
+
+    /// The kernel has put a request into an entry.
+    fn handle(&mut self, tag: u16) {
+        let told = self.commands.description(tag);
+        match Request::parse(&told, self.queue.disk.size_bytes()) {
+            Ok(request) => self.in_hand.push_back((tag, request)),
+            Err(error) => {
+                tracing::warn!(target: "braid_frontend_ublk", %error, "a request of the kernel's is malformed");
+                self.commands.commit(tag, answer(Err(Errno::Invalid)));
+            }
+        }
+    }
+
+    /// Starts what is in hand, as far as there is room.
+    fn take_in(&mut self) {
+        while let Some((tag, request)) = self.in_hand.front().copied() {
+            let bytes = request.payload_bytes() as usize;
+            let held_bytes = if bytes == 0 { 0 } else { Payload::capacity_for(bytes) };
+            let is_full = self.held_bytes + held_bytes > QUEUE_BYTES_MAX;
+            if is_full && self.held_bytes > 0 {
+                return;
+            }
+            let operation = self.operation(tag, &request);
+            let operation = match operation {
+                // Whoever ends next gives some back.
+                Err(Errno::NoMemory) if self.under_way > 0 => return,
+                operation => operation,
+            };
+            self.in_hand.pop_front();
+            match operation {
+                Ok(operation) => {
+                    self.asked[usize::from(tag)] = Some(Asked { request, held_bytes });
+                    self.held_bytes += held_bytes;
+                    self.under_way += 1;
+                    let receiver: Arc<dyn Receiver> = Arc::<Queue>::clone(&self.queue);
+                    self.queue.disk.submit(operation, receiver, u64::from(tag));
+                }
+                Err(errno) => self.commands.commit(tag, answer(Err(errno))),
+            }
+        }
+    }
+
+    /// What the array is asked for; a write's payload is taken from the kernel here.
+    fn operation(&self, tag: u16, request: &Request) -> Result<VolumeOperation, Errno> {
+        let memory = |length: u32| {
+            Payload::try_for_overwriting(length as usize).map_err(|_| Errno::NoMemory)
+        };
+        Ok(match *request {
+            Request::Read { offset, length } => {
+                VolumeOperation::Read { offset, payload: memory(length)? }
+            }
+            Request::Write { offset, length, durable } => {
+                let mut payload = memory(length)?;
+                self.copy_in(tag, &mut payload).map_err(|error| not_copied(&error))?;
+                VolumeOperation::Write { offset, payload, durable }
+            }
+            Request::Flush => VolumeOperation::Flush,
+            Request::Discard { offset, length, durable } => {
+                VolumeOperation::Trim { offset, length, durable }
+            }
+            Request::Zero { offset, length, may_punch, durable } => {
+                let fast = false;
+                VolumeOperation::WriteZeroes { offset, length, may_punch, fast, durable }
+            }
+        })
+    }
+
+    fn finish(&mut self, token: u64, outcome: Outcome) {
+        let tag = u16::try_from(token).expect("one of our entries");
+        let asked = self.asked[usize::from(tag)].take().expect("an entry waits for one thing");
+        self.under_way -= 1;
+        self.held_bytes -= asked.held_bytes;
+        let result = self.end_of(tag, &asked.request, outcome);
+        self.commands.commit(tag, answer(result));
+    }
+
+    /// How a request ended; a read's payload is given to the kernel here.
+    fn end_of(&self, tag: u16, request: &Request, outcome: Outcome) -> Result<u32, Errno> {
+        outcome.result.map_err(errno)?;
+        if let Request::Read { .. } = request {
+            let payload = outcome.payload.ok_or(Errno::Io)?;
+            self.copy_out(tag, &payload).map_err(|error| not_copied(&error))?;
+        }
+        Ok(request.payload_bytes())
+    }
+
+    fn copy_in(&self, tag: u16, payload: &mut [u8]) -> io::Result<()> {
+        use std::os::unix::fs::FileExt;
+        let place = payload_place(self.commands.number(), tag);
+        self.commands.file().read_exact_at(payload, place)
+    }
+
+    fn copy_out(&self, tag: u16, payload: &[u8]) -> io::Result<()> {
+        use std::os::unix::fs::FileExt;
+        let place = payload_place(self.commands.number(), tag);
+        self.commands.file().write_all_at(payload, place)
+    }
+}
+
+fn not_copied(error: &io::Error) -> Errno {
+    tracing::warn!(target: "braid_frontend_ublk", %error, "a payload was not copied");
+    Errno::Io
+}
+
+fn errno(error: VolumeError) -> Errno {
+    match error {
+        VolumeError::ReadOnly => Errno::ReadOnly,
+        VolumeError::Io(_) | VolumeError::Stopping => Errno::Io,
+        VolumeError::NoSpace => Errno::NoSpace,
+        VolumeError::NoMemory => Errno::NoMemory,
+        VolumeError::NotFast => Errno::NotSupported,
+        VolumeError::OutOfRange => Errno::Invalid,
+    }
+}

@@ -1,0 +1,119 @@
+//! What the kernel is told of the disk.
+
+use crate::limits::{REQUEST_BYTES_MAX, STRETCH_BYTES};
+use crate::wire::{Parameters, attribute, part};
+
+const SECTOR_BYTES: u32 = 512;
+
+/// The block that programs had better write: a page, since less is read before it is written.
+const PHYSICAL_SHIFT: u8 = 12;
+
+/// What there is to tell of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Its size.
+    pub size_bytes: u64,
+    /// Whether writes are refused.
+    pub is_read_only: bool,
+    /// The smallest block that may be written: a power of two from 512 to 4096.
+    pub logical_block_bytes: u32,
+    /// What is best written as a whole: a row.
+    pub unit_bytes: u64,
+}
+
+/// What the kernel is told. Both ends say `Parameters` of the same length.
+///
+/// # Panics
+/// When the logical block is none that a disk can have.
+#[must_use]
+pub fn parameters(shape: &Shape) -> Parameters {
+    let block = shape.logical_block_bytes;
+    assert!(block.is_power_of_two() && (SECTOR_BYTES..=4096).contains(&block));
+    let logical = shift(u64::from(block));
+    // The kernel knows powers of two alone.
+    let unit = shape.unit_bytes.clamp(1, 1 << 26);
+    let best = shift(unit).max(PHYSICAL_SHIFT);
+    let read_only = if shape.is_read_only { attribute::READ_ONLY } else { 0 };
+    Parameters {
+        len: u32::try_from(size_of::<Parameters>()).unwrap_or_default(),
+        types: part::BASIC | part::DISCARD,
+        attrs: attribute::VOLATILE_CACHE | attribute::FUA | read_only,
+        logical_bs_shift: logical,
+        physical_bs_shift: PHYSICAL_SHIFT,
+        io_opt_shift: best,
+        io_min_shift: PHYSICAL_SHIFT,
+        max_sectors: sectors(REQUEST_BYTES_MAX),
+        dev_sectors: shape.size_bytes >> 9,
+        discard_granularity: 1_u32 << best,
+        max_discard_sectors: sectors(STRETCH_BYTES),
+        max_write_zeroes_sectors: sectors(STRETCH_BYTES),
+        max_discard_segments: 1,
+        ..Parameters::default()
+    }
+}
+
+/// Whether a device that is there was made with these; the numbers of its nodes are the kernel's.
+#[must_use]
+pub fn is_same(found: &Parameters, wanted: &Parameters) -> bool {
+    let told = |parameters: &Parameters| Parameters {
+        len: 0,
+        types: parameters.types & (part::BASIC | part::DISCARD),
+        devt: [0; 4],
+        zoned: [0; 8],
+        ..*parameters
+    };
+    told(found) == told(wanted)
+}
+
+fn sectors(bytes: u32) -> u32 {
+    bytes >> 9
+}
+
+/// The largest power of two that divides it.
+fn shift(bytes: u64) -> u8 {
+    u8::try_from(bytes.trailing_zeros()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape {
+        size_bytes: 10 << 20,
+        is_read_only: false,
+        logical_block_bytes: 512,
+        unit_bytes: 512,
+    };
+
+    #[test]
+    fn the_kernel_is_told_what_the_array_is() {
+        let plain = parameters(&SHAPE);
+        assert_eq!((plain.len, plain.dev_sectors), (112, 20 << 10));
+        assert_eq!(
+            (plain.logical_bs_shift, plain.physical_bs_shift, plain.io_opt_shift),
+            (9, 12, 12)
+        );
+        assert_eq!(plain.attrs, attribute::VOLATILE_CACHE | attribute::FUA);
+        for (unit_bytes, expected) in [(4 << 19, 21), (3 << 19, 19), (1 << 40, 26), (4096, 12)] {
+            let row = parameters(&Shape { unit_bytes, ..SHAPE });
+            assert_eq!(row.io_opt_shift, expected, "{unit_bytes}");
+            assert_eq!(row.discard_granularity, 1 << expected);
+        }
+        let other = parameters(&Shape { is_read_only: true, logical_block_bytes: 4096, ..SHAPE });
+        assert_eq!((other.attrs & attribute::READ_ONLY, other.logical_bs_shift), (1, 12));
+    }
+
+    #[test]
+    fn a_device_of_another_size_or_access_is_another() {
+        let wanted = parameters(&SHAPE);
+        let told = Parameters { devt: [1, 2, 3, 4], types: wanted.types | 4, ..wanted };
+        assert!(is_same(&told, &wanted));
+        for other in [
+            Shape { size_bytes: 11 << 20, ..SHAPE },
+            Shape { is_read_only: true, ..SHAPE },
+            Shape { logical_block_bytes: 4096, ..SHAPE },
+        ] {
+            assert!(!is_same(&parameters(&other), &wanted), "{other:?}");
+        }
+    }
+}

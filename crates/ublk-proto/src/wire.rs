@@ -1,0 +1,314 @@
+//! The protocol's structures and numbers, as both ends see them in memory.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// A command about a device (`struct ublksrv_ctrl_cmd`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct ControlCommand {
+    /// Which device.
+    pub dev_id: u32,
+    /// Which of its queues, or [`NO_QUEUE`].
+    pub queue_id: u16,
+    /// Bytes at `addr`.
+    pub len: u16,
+    /// Memory that goes with it.
+    pub addr: u64,
+    /// A word that goes with it.
+    pub data: u64,
+    /// Of devices of users other than root.
+    pub dev_path_len: u16,
+    /// Zero.
+    pub pad: u16,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// What a device is (`struct ublksrv_ctrl_dev_info`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct DeviceInfo {
+    /// How many queues.
+    pub nr_hw_queues: u16,
+    /// Requests in each.
+    pub queue_depth: u16,
+    /// See [`state`].
+    pub state: u16,
+    /// Zero.
+    pub pad0: u16,
+    /// Bytes of the longest payload.
+    pub max_io_buf_bytes: u32,
+    /// Its number.
+    pub dev_id: u32,
+    /// The process that serves it.
+    pub ublksrv_pid: i32,
+    /// Zero.
+    pub pad1: u32,
+    /// See [`feature`].
+    pub flags: u64,
+    /// The server's own; the kernel keeps it.
+    pub ublksrv_flags: u64,
+    /// Whose it is.
+    pub owner_uid: u32,
+    /// Whose it is.
+    pub owner_gid: u32,
+    /// Zero.
+    pub reserved1: u64,
+    /// Zero.
+    pub reserved2: u64,
+}
+
+/// What its disk is (`struct ublk_params`, with the parts that follow each other in it).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Parameters {
+    /// Bytes of all this.
+    pub len: u32,
+    /// Which parts are said; see [`part`].
+    pub types: u32,
+    /// See [`attribute`].
+    pub attrs: u32,
+    /// Blocks, as powers of two.
+    pub logical_bs_shift: u8,
+    /// What it writes best.
+    pub physical_bs_shift: u8,
+    /// What is best written as a whole.
+    pub io_opt_shift: u8,
+    /// The least that is well written.
+    pub io_min_shift: u8,
+    /// The longest request.
+    pub max_sectors: u32,
+    /// Bounds that no request may cross, or 0.
+    pub chunk_sectors: u32,
+    /// Its size.
+    pub dev_sectors: u64,
+    /// 0: payloads may lie anywhere.
+    pub virt_boundary_mask: u64,
+    /// Where what can be discarded begins.
+    pub discard_alignment: u32,
+    /// In which bytes it is discarded.
+    pub discard_granularity: u32,
+    /// The longest discard.
+    pub max_discard_sectors: u32,
+    /// The longest write of zeroes.
+    pub max_write_zeroes_sectors: u32,
+    /// Ranges in one discard: 1.
+    pub max_discard_segments: u16,
+    /// Zero.
+    pub reserved0: u16,
+    /// Numbers of the nodes, told by the kernel.
+    pub devt: [u32; 4],
+    /// Of disks with zones.
+    pub zoned: [u32; 8],
+    /// Zero: its length is a multiple of eight.
+    pub pad: u32,
+}
+
+/// A command about a request (`struct ublksrv_io_cmd`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct RequestCommand {
+    /// Which queue.
+    pub q_id: u16,
+    /// Which of its requests.
+    pub tag: u16,
+    /// How it ended: bytes, or an error below zero.
+    pub result: i32,
+    /// Memory of the payload; 0 where it is copied by pread(2) and pwrite(2).
+    pub addr: u64,
+}
+
+/// A request (`struct ublksrv_io_desc`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Description {
+    /// What, in the lowest 8 bits (see [`operation`]), and how ([`flag`]).
+    pub op_flags: u32,
+    /// How long.
+    pub nr_sectors: u32,
+    /// From where on.
+    pub start_sector: u64,
+    /// Memory, where some was named.
+    pub addr: u64,
+}
+
+/// Bytes of a [`ControlCommand`].
+const CONTROL_BYTES: u32 = 32;
+/// Bytes of a [`RequestCommand`].
+const REQUEST_BYTES: u32 = 16;
+
+const _: () = assert!(size_of::<ControlCommand>() == CONTROL_BYTES as usize);
+const _: () = assert!(size_of::<RequestCommand>() == REQUEST_BYTES as usize);
+const _: () = assert!(size_of::<DeviceInfo>() == 64 && size_of::<Description>() == 24);
+
+/// The queue of a command that is about none.
+pub const NO_QUEUE: u16 = u16::MAX;
+/// The number of a device that may have any.
+pub const ANY_DEVICE: u32 = u32::MAX;
+/// Requests that a queue may have; descriptions of one lie so many after those of the one before.
+pub const DEPTH_MAX: usize = 4096;
+
+const READ: u32 = 2;
+const READ_WRITE: u32 = 3;
+
+/// A command as `_IOR` and `_IOWR` number it: the direction, the size, the letter u, the number.
+const fn code(direction: u32, number: u32, bytes: u32) -> u32 {
+    direction << 30 | bytes << 16 | (b'u' as u32) << 8 | number
+}
+
+const fn control(direction: u32, number: u32) -> u32 {
+    code(direction, number, CONTROL_BYTES)
+}
+
+const fn request(number: u32) -> u32 {
+    code(READ_WRITE, number, REQUEST_BYTES)
+}
+
+/// Commands about devices.
+#[allow(missing_docs)] // named as the kernel names them
+pub mod command {
+    use super::{READ, READ_WRITE, control};
+
+    pub const GET_DEV_INFO: u32 = control(READ, 0x02);
+    pub const ADD_DEV: u32 = control(READ_WRITE, 0x04);
+    pub const DEL_DEV: u32 = control(READ_WRITE, 0x05);
+    pub const START_DEV: u32 = control(READ_WRITE, 0x06);
+    pub const STOP_DEV: u32 = control(READ_WRITE, 0x07);
+    pub const SET_PARAMS: u32 = control(READ_WRITE, 0x08);
+    pub const GET_PARAMS: u32 = control(READ, 0x09);
+    pub const START_USER_RECOVERY: u32 = control(READ_WRITE, 0x10);
+    pub const END_USER_RECOVERY: u32 = control(READ_WRITE, 0x11);
+    pub const GET_FEATURES: u32 = control(READ, 0x13);
+    pub const DEL_DEV_ASYNC: u32 = control(READ, 0x14);
+}
+
+/// Commands about requests: the first of each, and the answer to one with the wish for the next.
+#[allow(missing_docs)] // named as the kernel names them
+pub mod fetching {
+    use super::request;
+
+    pub const FETCH_REQ: u32 = request(0x20);
+    pub const COMMIT_AND_FETCH_REQ: u32 = request(0x21);
+}
+
+/// What a device can do.
+pub mod feature {
+    /// It outlives its server, and waits for the next one.
+    pub const USER_RECOVERY: u64 = 1 << 3;
+    /// What the server had not answered is asked for again.
+    pub const USER_RECOVERY_REISSUE: u64 = 1 << 4;
+    /// Commands have the numbers that are used here.
+    pub const CMD_IOCTL_ENCODE: u64 = 1 << 6;
+    /// Payloads are copied by pread(2) and pwrite(2), so that no memory is lent to the kernel.
+    pub const USER_COPY: u64 = 1 << 7;
+}
+
+/// How a device is.
+#[allow(missing_docs)] // named as the kernel names them
+pub mod state {
+    pub const DEAD: u16 = 0;
+    pub const LIVE: u16 = 1;
+    pub const QUIESCED: u16 = 2;
+}
+
+/// Parts of the parameters.
+#[allow(missing_docs)] // named as the kernel names them
+pub mod part {
+    pub const BASIC: u32 = 1 << 0;
+    pub const DISCARD: u32 = 1 << 1;
+}
+
+/// Attributes of the disk.
+#[allow(missing_docs)] // named as the kernel names them
+pub mod attribute {
+    pub const READ_ONLY: u32 = 1 << 0;
+    pub const VOLATILE_CACHE: u32 = 1 << 2;
+    pub const FUA: u32 = 1 << 3;
+}
+
+/// What is asked for.
+#[allow(missing_docs)] // named as the kernel names them
+pub mod operation {
+    pub const READ: u32 = 0;
+    pub const WRITE: u32 = 1;
+    pub const FLUSH: u32 = 2;
+    pub const DISCARD: u32 = 3;
+    pub const WRITE_ZEROES: u32 = 5;
+}
+
+/// How it is asked for.
+pub mod flag {
+    /// Durable before the answer.
+    pub const FUA: u32 = 1 << 13;
+    /// Zeroes stay allocated.
+    pub const NOUNMAP: u32 = 1 << 15;
+}
+
+/// Where descriptions lie in the device's file.
+pub const DESCRIPTIONS_AT: u64 = 0;
+/// Where payloads lie in it.
+pub const PAYLOADS_AT: u64 = 0x8000_0000;
+/// The bit where the number of a request begins in the place of a payload.
+pub const TAG_BIT: u32 = 25;
+/// The bit where the number of a queue begins.
+pub const QUEUE_BIT: u32 = TAG_BIT + 16;
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    #[test]
+    fn structures_lie_as_the_kernel_has_them() {
+        // Printed by a C program of the kernel's header (Linux 6.12).
+        assert_eq!((offset_of!(ControlCommand, len), offset_of!(ControlCommand, addr)), (6, 8));
+        assert_eq!(offset_of!(ControlCommand, data), 16);
+        assert_eq!(offset_of!(ControlCommand, dev_path_len), 24);
+        assert_eq!(offset_of!(DeviceInfo, max_io_buf_bytes), 8);
+        assert_eq!((offset_of!(DeviceInfo, dev_id), offset_of!(DeviceInfo, ublksrv_pid)), (12, 16));
+        assert_eq!(
+            (offset_of!(DeviceInfo, flags), offset_of!(DeviceInfo, ublksrv_flags)),
+            (24, 32)
+        );
+        assert_eq!(offset_of!(DeviceInfo, owner_uid), 40);
+        assert_eq!(
+            (offset_of!(Parameters, attrs), offset_of!(Parameters, logical_bs_shift)),
+            (8, 12)
+        );
+        assert_eq!(
+            (offset_of!(Parameters, io_opt_shift), offset_of!(Parameters, io_min_shift)),
+            (14, 15)
+        );
+        assert_eq!(
+            (offset_of!(Parameters, max_sectors), offset_of!(Parameters, dev_sectors)),
+            (16, 24)
+        );
+        assert_eq!(offset_of!(Parameters, discard_alignment), 40);
+        assert_eq!(offset_of!(Parameters, max_discard_segments), 56);
+        assert_eq!((offset_of!(Parameters, devt), offset_of!(Parameters, zoned)), (60, 76));
+        assert_eq!(size_of::<Parameters>(), 112);
+        assert_eq!((offset_of!(RequestCommand, result), offset_of!(RequestCommand, addr)), (4, 8));
+        assert_eq!((offset_of!(Description, start_sector), offset_of!(Description, addr)), (8, 16));
+    }
+
+    #[test]
+    fn commands_have_the_kernels_numbers() {
+        // Printed by the same program.
+        assert_eq!(command::GET_DEV_INFO, 0x8020_7502);
+        assert_eq!(command::ADD_DEV, 0xc020_7504);
+        assert_eq!(command::GET_FEATURES, 0x8020_7513);
+        assert_eq!(fetching::FETCH_REQ, 0xc010_7520);
+        assert_eq!(fetching::COMMIT_AND_FETCH_REQ, 0xc010_7521);
+    }
+}

@@ -1,0 +1,117 @@
+//! `cargo xtask ublk`: braid's ublk door on a real kernel.
+//!
+//! This machine's kernel need not have ublk_drv: one of the distribution's backports that does (6.12) is unpacked under `target` and
+//! booted under QEMU, with braid, fio and one script. What the script asks is written in it (`guest.sh`); here the guest is packed,
+//! started and listened to. Nothing is done to this machine's own kernel, and nothing needs root.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::build::Program;
+use crate::oracle::{Archive, add_modules, add_programs};
+use crate::packages;
+
+/// In this order each finds what it needs already inserted. The last one is inserted by the script.
+const MODULES: [&str; 1] = ["ublk_drv"];
+
+/// Programs of this machine's that the guest gets beside braid.
+const PROGRAMS: [&str; 3] = ["/usr/bin/busybox", "/usr/bin/fio", "/sbin/blkdiscard"];
+
+/// What the guest's script says at its end.
+const DONE: &str = "@@DONE";
+
+/// How long the guest may take: a tenth of it on two idle cores.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+const SCRIPT: &str = include_str!("guest.sh");
+const INIT: &str = "#!/bin/sh
+export PATH=/bin LD_LIBRARY_PATH=/lib
+mount -t devtmpfs dev /dev
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mkdir -p /dev/shm
+mount -t tmpfs -o size=75% tmp /tmp
+mount -t tmpfs shm /dev/shm
+if sh /script >/dev/console 2>&1; then echo @@DONE >/dev/console; fi
+poweroff -f
+";
+
+/// What the command line asks for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// This program, not the one that the tests have built
+    #[arg(long, value_name = "PATH")]
+    braid: Option<PathBuf>,
+}
+
+/// Boots the guest and listens; every line of the script that holds is printed.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let kernel = packages::newer_kernel().context("a kernel with ublk_drv")?;
+    let braid = match &options.braid {
+        Some(path) => path.clone(),
+        None => Program::Braid.dev()?,
+    };
+    let folder = tempfile::tempdir()?;
+    let begun = Instant::now();
+    std::fs::write(folder.path().join("initrd"), initramfs(&kernel, &braid)?)?;
+    let said = boot(&kernel.join("vmlinuz"), folder.path())?;
+    let held: Vec<&str> =
+        said.lines().filter_map(|line| line.trim().strip_prefix("@@OK ")).collect();
+    held.iter().for_each(|what| println!("  {what}"));
+    ensure!(said.contains(DONE), "the guest's words:\n{said}");
+    println!("{} things hold, {} s", held.len(), begun.elapsed().as_secs());
+    Ok(())
+}
+
+fn initramfs(kernel: &Path, braid: &Path) -> Result<Vec<u8>> {
+    let mut archive = Archive::new();
+    for folder in ["bin", "lib", "lib64", "dev", "proc", "sys", "tmp", "run", "modules"] {
+        archive.directory(folder);
+    }
+    add_modules(&mut archive, &kernel.join("modules"), &MODULES)?;
+    let braid = braid.to_str().context("a path of text")?;
+    add_programs(&mut archive, &[&PROGRAMS[..], &[braid]].concat())?;
+    archive.file("script", SCRIPT.as_bytes());
+    archive.file("init", INIT.as_bytes());
+    Ok(archive.finish())
+}
+
+/// A process that ends with this value.
+struct Guest(Child);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already, which is what is wanted.
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// All that the guest has said on its console. Two processors, so that the device has two queues.
+fn boot(kernel: &Path, folder: &Path) -> Result<String> {
+    let console = folder.join("console");
+    let mut qemu = Command::new("qemu-system-x86_64");
+    // Without cmpxchg16b: QEMU 7.2 gets it wrong where there are two processors, and the kernel panics.
+    qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max,cx16=off", "-smp", "2", "-m", "1024"]);
+    qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+    qemu.arg("-kernel").arg(kernel).arg("-initrd").arg(folder.join("initrd"));
+    qemu.args(["-append", "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic"]);
+    qemu.arg("-serial").arg(format!("file:{}", console.display()));
+    qemu.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut guest = Guest(qemu.spawn().context("qemu-system-x86_64")?);
+    let begun = Instant::now();
+    loop {
+        let ended = guest.0.try_wait()?;
+        let said = std::fs::read(&console).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        match ended {
+            Some(status) if status.success() => return Ok(said),
+            Some(status) => bail!("QEMU ended with {status}: {said}"),
+            None if begun.elapsed() > PATIENCE => bail!("no end after {PATIENCE:?}: {said}"),
+            None => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
