@@ -25,7 +25,7 @@ const PAGE: &str = include_str!("page.html");
 
 /// What the page may do. Script and style are known by their SHA-256: a test says the new ones when they have changed.
 const POLICY: &str = "default-src 'none'; \
-    script-src 'sha256-peoYAjIi8JB60t4VNgvtmE07lM6d8NjTmKZHCJjBdLo='; \
+    script-src 'sha256-fo6HYwQm78VRDkZOIqNl0HS1bFXpISR7h8cR5TLlZzw='; \
     style-src 'sha256-OycYglW63gCEi1DT+KSMxk4wOla7OD+sIlAysiUsqdo='; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";

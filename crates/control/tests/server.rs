@@ -105,6 +105,7 @@ impl Served for Fake {
             lost: None,
             uris: Vec::new(),
             file: None,
+            device: None,
             settings: self.settings.lock().expect("no panic under it").clone(),
             dirty_bytes: 0,
             bitmap: None,

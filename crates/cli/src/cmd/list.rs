@@ -30,6 +30,7 @@ pub(crate) fn run(Args {}: Args, globals: &Globals) -> Result<Exit, CliError> {
                     "control": running.control.display().to_string(),
                     "uris": array.uris,
                     "file": array.file,
+                    "device": array.device,
                 })
             })
             .collect();

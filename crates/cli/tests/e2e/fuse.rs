@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, fallocate};
+use serde_json::Value;
 
 use crate::kit::{
     Array, Client, MOUNT, Mount, Need, RAID_5, RAID_6, Served, assert_same, needs, ok,
@@ -141,7 +142,13 @@ fn a_file_is_the_array_through_a_loss() {
         let size = served.size_bytes;
         assert_eq!(disk(&array).metadata().expect("stat").len(), size);
         let status = array.braid(&["status", "tank"], &[]);
-        assert!(status.stdout.contains(disk(&array).to_str().expect("text")), "{status:?}");
+        let told: Value = serde_json::from_str(&status.stdout).expect("JSON");
+        let told = &told["arrays"][0];
+        assert_eq!(told["file"].as_str(), disk(&array).to_str(), "{status:?}");
+        assert!(told["device"].is_null(), "it is no block device: {status:?}");
+        let listed = array.braid(&["list"], &[]);
+        let listed: Value = serde_json::from_str(&listed.stdout).expect("JSON");
+        assert_eq!(listed["arrays"][0]["file"], told["file"]);
         let mut expected = use_it(&array, &mut served, 7);
         let rest = usize::try_from(size).expect("small") - expected.len();
         expected.resize(expected.len() + rest, 0);

@@ -72,6 +72,9 @@ pub struct Array {
     /// The file that it is, through FUSE; null if it is none.
     #[serde(default)]
     pub file: Option<String>,
+    /// The block device that it is, through ublk; null if it is none.
+    #[serde(default)]
+    pub device: Option<String>,
     /// What it is set to.
     pub settings: Settings,
     /// Bytes that clients were told are written and that members do not have yet; a flush brings them there.

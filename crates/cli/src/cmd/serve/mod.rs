@@ -19,6 +19,7 @@ mod membership;
 mod metrics;
 pub(crate) mod named;
 mod place;
+mod reached;
 mod report;
 mod scheduling;
 mod service;
@@ -67,6 +68,7 @@ use jobs::{Board, JobsWhen, Kept, Sampler};
 use membership::Membership;
 use metrics::ArrayMetrics;
 use place::{Address, address, bind_error, check_export, control_error, own_control, own_endpoint};
+use reached::Reached;
 use report::Reporter;
 use several::{Clients, Together};
 use spare_group::SpareGroup;
@@ -121,7 +123,7 @@ pub(crate) struct Args {
     fuse: fuse::FuseArgs,
     #[command(flatten)]
     ublk: ublk::UblkArgs,
-    /// Run a shell command with $uri set, and $file with --fuse, and stop when it ends.
+    /// Run a shell command with $uri set, $file with --fuse and $device with --ublk, and stop when it ends.
     #[arg(long, value_name = "CMD")]
     run: Option<String>,
     /// How clients are served and members used: by io_uring workers, or by threads that block;
@@ -321,10 +323,9 @@ fn one(
     })?;
     let metrics =
         Arc::new(ArrayMetrics::new(numbers, (&volume, &reporter), server.meter(), telling.voice()));
-    let uris = server.uris(&name);
-    facts.uris.clone_from(&uris);
     let (file, device) = doors.paths();
-    facts.file.clone_from(&file);
+    let reached = Reached { uris: server.uris(&name), file, device };
+    facts.reached = reached.clone();
     let kept = (options.direct, &*globals.state_dir, confining.opens_nothing());
     let membership = hearing.membership(&telling, kept)?;
     facts.confined = confining.words();
@@ -352,14 +353,13 @@ fn one(
     confining.finish().inspect_err(|_| {
         volume.stop();
     })?;
-    let places = (&uris[..], file.as_deref());
-    let nodes = (file.as_deref(), device.as_deref());
-    reporter.serving(&volume, (&uris, nodes), control.as_ref().map(Control::path));
-    tracing::info!(target: "braid::serve", array = name, uris = ?uris, confined = confining.line(), "serving");
+    reporter.serving(&volume, &reached, control.as_ref().map(Control::path));
+    tracing::info!(target: "braid::serve", array = name, reached = ?reached, confined = confining.line(), "serving");
     let is_alone = shared.is_none();
-    let tell = || service::ready(&[Arc::clone(&volume)], workers.as_ref(), (&reporter, &uris));
+    let tell =
+        || service::ready(&[Arc::clone(&volume)], workers.as_ref(), (&reporter, &reached.uris));
     let watchdog = if is_alone { tell() } else { None };
-    let outcome = serve_until_end(args, (watch, &reporter), (places, globals));
+    let outcome = serve_until_end(args, (watch, &reporter), (&reached, globals));
     if is_alone {
         service::stopping();
     }
@@ -667,16 +667,15 @@ fn not_opened(error: &OpenError, labels: &[String]) -> CliError {
 fn serve_until_end(
     args: &Args,
     (watch, reporter): (&Watch, &Reporter),
-    ((uris, file), globals): ((&[String], Option<&str>), &Globals),
+    (reached, globals): (&Reached, &Globals),
 ) -> Result<Exit, CliError> {
     let ignored = |number| reporter.ignored(number);
     let Some(command) = &args.run else {
         watch.wait(ignored);
         return Ok(Exit::Done);
     };
-    let uri = uris.first().map_or("", String::as_str);
     let child = watch
-        .run(command, (uri, file.unwrap_or_default()), globals.umask)
+        .run(command, reached, globals.umask)
         .map_err(|error| system("the command did not start", &error));
     let child = child?;
     match watch.wait(ignored) {

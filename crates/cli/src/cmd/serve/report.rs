@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::assemble::{Ready, is_well};
 use super::jobs;
 use super::lost::{Line, LostRanges};
+use super::reached::Reached;
 use crate::cmd::Globals;
 use crate::cmd::status::words::run_words;
 use crate::error::CliError;
@@ -214,7 +215,7 @@ impl Reporter {
     pub(crate) fn serving(
         &self,
         volume: &Volume,
-        (uris, (file, device)): (&[String], (Option<&str>, Option<&str>)),
+        Reached { uris, file, device }: &Reached,
         control: Option<&str>,
     ) {
         let size = volume.size_bytes();

@@ -14,6 +14,7 @@ use rustix::fs::Mode;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::iterator::Signals;
 
+use super::reached::Reached;
 use crate::error::Exit;
 use crate::signals::{ENDING, ignored, is_ending};
 
@@ -101,18 +102,20 @@ impl Watch {
         Stopper(self.sender.clone())
     }
 
-    /// Runs `command` in a shell with `$uri` and `$file` set, and the umask that the user has; its end is an ending.
+    /// Runs `command` in a shell with `$uri`, `$file` and `$device` set, and the umask that the user has; its end is an ending.
     pub(crate) fn run(
         &self,
         command: &str,
-        (uri, file): (&str, &str),
+        reached: &Reached,
         umask: Mode,
     ) -> std::io::Result<Running> {
+        let word = |place: Option<&String>| place.map_or("", String::as_str).to_owned();
         let script = format!("umask {:04o}; {command}", umask.bits());
         let mut child: Child = Command::new("/bin/sh")
             .args(["-c", &script])
-            .env("uri", uri)
-            .env("file", file)
+            .env("uri", word(reached.uris.first()))
+            .env("file", word(reached.file.as_ref()))
+            .env("device", word(reached.device.as_ref()))
             .spawn()?;
         // Before it is waited for: a number that was waited for may be another's by then.
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);

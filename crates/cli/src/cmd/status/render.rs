@@ -104,7 +104,8 @@ fn headline(array: &Array, paint: Paint) -> String {
     let state = paint.paint(style, state_word(array));
     let access = if array.read_only { ", read-only" } else { "" };
     let lose = can_lose_words(array.can_lose);
-    let places: Vec<&str> = array.uris.iter().chain(&array.file).map(String::as_str).collect();
+    let places = array.uris.iter().chain(&array.file).chain(&array.device);
+    let places: Vec<&str> = places.map(String::as_str).collect();
     let places = printable(&places.join("  ")).into_owned();
     let name = paint.paint(Style::Strong, &name);
     format!("{name}  {}  {size}  {state} ({lose}{access})  {places}\n", printable(&level))

@@ -59,6 +59,7 @@ pub(crate) fn tank(states: &[SlotState]) -> Array {
         lost: None,
         uris: vec!["nbd+unix:///tank?socket=/run/braid/tank.sock".into()],
         file: None,
+        device: None,
         settings: Settings::new(),
         dirty_bytes: 3 << 20,
         bitmap: None,

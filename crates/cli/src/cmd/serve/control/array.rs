@@ -18,6 +18,7 @@ use crate::cmd::serve::assemble::Ready;
 use crate::cmd::serve::clients as limits;
 use crate::cmd::serve::health::{Health, Incident, absolute};
 use crate::cmd::serve::jobs::{Due, pace};
+use crate::cmd::serve::reached::Reached;
 use crate::cmd::status::advice::advice;
 use crate::cmd::status::words::Manner;
 use crate::output::shell::shell_word;
@@ -34,9 +35,7 @@ pub(crate) struct Facts {
     since: String,
     health: Arc<Health>,
     /// Where it is served; known when it is.
-    pub(crate) uris: Vec<String>,
-    /// The file that it is, the same.
-    pub(crate) file: Option<String>,
+    pub(crate) reached: Reached,
     /// Where it is asked; the same.
     pub(crate) control: String,
     /// What its process has closed off; the same.
@@ -94,8 +93,7 @@ impl Facts {
             chunk_bytes: (chunk_bytes > 0).then_some(chunk_bytes),
             since: rfc3339_utc(now_seconds()),
             health,
-            uris: Vec::new(),
-            file: None,
+            reached: Reached::default(),
             control: String::new(),
             confined: Vec::new(),
         }
@@ -154,8 +152,9 @@ impl Facts {
             advice: Vec::new(),
             failure: self.health.failure().filter(|_| has_failed),
             lost: self.health.lost(),
-            uris: self.uris.clone(),
-            file: self.file.clone(),
+            uris: self.reached.uris.clone(),
+            file: self.reached.file.clone(),
+            device: self.reached.device.clone(),
             settings: setting::all(running),
             dirty_bytes: volume.dirty_bytes(),
             bitmap: volume.bitmap().map(|look| Bitmap {

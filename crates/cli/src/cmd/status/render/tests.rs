@@ -235,6 +235,14 @@ fn a_check_is_told_and_what_it_found_is_a_problem() {
 }
 
 #[test]
+fn an_array_says_all_the_places_where_it_is() {
+    let (file, device) = (Some("/tmp/disk".into()), Some("/dev/ublkb0".into()));
+    let text = array(&Array { file, device, ..tank(&[Ok, Ok]) }, "tank", Paint::plain());
+    let headline = text.lines().next().unwrap_or_default();
+    assert!(headline.ends_with("/run/braid/tank.sock  /tmp/disk  /dev/ublkb0"), "{headline}");
+}
+
+#[test]
 fn no_name_of_a_member_or_an_array_reaches_the_terminal_or_the_shell() {
     let mut forged = tank(&[Ok, Failed]);
     forged.name = "a\u{1b}[2Jb".into();
