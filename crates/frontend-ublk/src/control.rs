@@ -14,11 +14,19 @@ const NODE: &str = "/dev/ublk-control";
 /// The kernel's driver, for one who gives it commands.
 pub(crate) struct Control(Calls);
 
+/// What it takes to give commands, and is not to be had.
+pub(crate) enum Lack {
+    /// The driver: its module, or the right to use it.
+    Node(io::Error),
+    /// A ring to give them by.
+    Ring(io::Error),
+}
+
 impl Control {
-    /// Without its module, or the right to, there is an error.
-    pub(crate) fn open() -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).open(NODE)?;
-        Calls::new(file).map(Self)
+    /// Without its module, the right to it or a ring there is an error.
+    pub(crate) fn open() -> Result<Self, Lack> {
+        let file = OpenOptions::new().read(true).write(true).open(NODE).map_err(Lack::Node)?;
+        Calls::new(file).map(Self).map_err(Lack::Ring)
     }
 
     fn call(&mut self, code: u32, id: u32, (data, bytes): (u64, &mut [u8])) -> io::Result<()> {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use braid_ublk_proto::limits::QUEUES_MAX;
 use braid_ublk_proto::wire::DeviceInfo;
 use braid_ublk_proto::{Shape, device as device_of, is_same, parameters};
 use rustix::event::{EventfdFlags, eventfd};
@@ -18,7 +19,7 @@ use rustix::io::Errno;
 use crate::control::{Control, is};
 use crate::disk::Disk;
 use crate::kernel::Commands;
-use crate::limits::{DEATH_DEADLINE, LOOK, NODE_DEADLINE, QUEUES_MAX, STACK_BYTES, UNDO_DEADLINE};
+use crate::limits::{DEATH_DEADLINE, LOOK, NODE_DEADLINE, STACK_BYTES, UNDO_DEADLINE};
 use crate::place::{Found, Place};
 use crate::queue::{Queue, Server};
 
@@ -307,7 +308,7 @@ fn made(
     (shape, disk): (&Shape, &Arc<dyn Disk>),
 ) -> Result<Device, OpenError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let queues = u16::try_from(processors.min(QUEUES_MAX)).expect("a small number");
+    let queues = u16::try_from(processors).unwrap_or(QUEUES_MAX).min(QUEUES_MAX);
     let added = device.control.add(device_of(id, queues, array));
     let info = added.map_err(|source| match id {
         Some(id) if is(&source, &[Errno::EXIST]) => OpenError::Taken(id),

@@ -12,8 +12,10 @@ use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use braid_ublk_proto::payload_place;
 use braid_ublk_proto::wire::{
     ControlCommand, DEPTH_MAX, DESCRIPTIONS_AT, Description, RequestCommand, fetching,
 };
@@ -21,6 +23,8 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types::Fd};
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
+
+use crate::entries::{Ended, Entries};
 
 /// What a command about no entry is called.
 const BELL: u64 = u64::MAX;
@@ -95,15 +99,6 @@ impl Drop for Calls {
     }
 }
 
-/// What has ended.
-#[derive(Debug)]
-pub(crate) enum Ended {
-    /// Somebody has left something for this queue; whether that is heard of again.
-    Bell { is_heard_again: bool },
-    /// The command of an entry: there is a request, or there will be none any more.
-    Entry { tag: u16, result: io::Result<()> },
-}
-
 /// A ring, and the entries of one queue of the kernel's.
 pub(crate) struct Commands {
     ring: IoUring,
@@ -129,53 +124,6 @@ impl Commands {
         Ok(Self { ring, file, descriptions, number, out: vec![false; usize::from(depth)] })
     }
 
-    /// How many entries there are.
-    pub(crate) fn depth(&self) -> u16 {
-        u16::try_from(self.out.len()).expect("it was given as such")
-    }
-
-    /// The device's file.
-    pub(crate) fn file(&self) -> &File {
-        &self.file
-    }
-
-    /// The number of the queue.
-    pub(crate) fn number(&self) -> u16 {
-        self.number
-    }
-
-    /// Has the kernel tell whenever `bell` is written to.
-    pub(crate) fn watch(&mut self, bell: BorrowedFd<'_>) {
-        let events = u32::try_from(libc::POLLIN).expect("a small number");
-        let poll = opcode::PollAdd::new(Fd(bell.as_raw_fd()), events).multi(true).build();
-        self.push(&poll.user_data(BELL));
-    }
-
-    /// Gives an entry to the kernel for the first time.
-    pub(crate) fn fetch(&mut self, tag: u16) {
-        self.send(tag, fetching::FETCH_REQ, 0);
-    }
-
-    /// Answers the request of an entry, and gives it to the kernel again.
-    pub(crate) fn commit(&mut self, tag: u16, result: i32) {
-        self.send(tag, fetching::COMMIT_AND_FETCH_REQ, result);
-    }
-
-    /// The description of the request in an entry that the kernel does not have.
-    ///
-    /// # Panics
-    /// When the kernel has it.
-    #[allow(unsafe_code)]
-    pub(crate) fn description(&self, tag: u16) -> Description {
-        let index = usize::from(tag);
-        assert!(!self.out[index], "the kernel has this entry");
-        let all = self.descriptions.as_ptr().cast::<Description>();
-        debug_assert!(self.descriptions.len() >= self.out.len() * size_of::<Description>());
-        // SAFETY: within the mapping, which is as long as all entries; any bytes are a description; the kernel has written it
-        // before the command ended, which was reaped, and does not until the entry is out again.
-        unsafe { all.add(index).read_volatile() }
-    }
-
     fn send(&mut self, tag: u16, what: u32, result: i32) {
         let is_out = &mut self.out[usize::from(tag)];
         assert!(!*is_out, "an entry has one command at a time");
@@ -193,17 +141,51 @@ impl Commands {
             self.enter(false);
         }
     }
+}
 
-    /// Gives what was pushed to the kernel, and with `sleeps` waits until something has ended.
-    ///
-    /// # Panics
-    /// When the kernel answers what only a mistake of ours can cause.
-    pub(crate) fn enter(&mut self, sleeps: bool) {
+impl Entries for Commands {
+    fn depth(&self) -> u16 {
+        u16::try_from(self.out.len()).expect("it was given as such")
+    }
+
+    fn watch(&mut self, bell: BorrowedFd<'_>) {
+        let events = u32::try_from(libc::POLLIN).expect("a small number");
+        let poll = opcode::PollAdd::new(Fd(bell.as_raw_fd()), events).multi(true).build();
+        self.push(&poll.user_data(BELL));
+    }
+
+    fn fetch(&mut self, tag: u16) {
+        self.send(tag, fetching::FETCH_REQ, 0);
+    }
+
+    fn commit(&mut self, tag: u16, result: i32) {
+        self.send(tag, fetching::COMMIT_AND_FETCH_REQ, result);
+    }
+
+    #[allow(unsafe_code)]
+    fn description(&self, tag: u16) -> Description {
+        let index = usize::from(tag);
+        assert!(!self.out[index], "the kernel has this entry");
+        let all = self.descriptions.as_ptr().cast::<Description>();
+        debug_assert!(self.descriptions.len() >= self.out.len() * size_of::<Description>());
+        // SAFETY: within the mapping, which is as long as all entries; any bytes are a description; the kernel has written it
+        // before the command ended, which was reaped, and does not until the entry is out again.
+        unsafe { all.add(index).read_volatile() }
+    }
+
+    fn copy_in(&self, tag: u16, payload: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(payload, payload_place(self.number, tag))
+    }
+
+    fn copy_out(&self, tag: u16, payload: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(payload, payload_place(self.number, tag))
+    }
+
+    fn enter(&mut self, sleeps: bool) {
         enter(self.ring.submit_and_wait(usize::from(sleeps)));
     }
 
-    /// Takes everything that has ended.
-    pub(crate) fn reap(&mut self, ended: &mut Vec<Ended>) {
+    fn reap(&mut self, ended: &mut Vec<Ended>) {
         let Self { ring, out, .. } = self;
         ended.extend(ring.completion().map(|completion| {
             if completion.user_data() == BELL {

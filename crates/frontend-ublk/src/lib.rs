@@ -32,7 +32,8 @@
 //!   queue   place            requests of one queue; is the number free?
 //!   control                  commands about devices
 //!   ──────────────────────────────────────────────
-//!   kernel   disk   limits
+//!   kernel
+//!   entries  disk   limits
 //! ```
 
 #![deny(unsafe_code)]
@@ -40,6 +41,7 @@
 mod control;
 mod disk;
 mod door;
+mod entries;
 mod kernel;
 pub mod limits;
 mod place;

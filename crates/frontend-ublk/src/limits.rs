@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use braid_ublk_proto::limits::REQUEST_BYTES_MAX;
 
-/// Queues of a device, each with a thread: the array has no more workers by itself.
-pub const QUEUES_MAX: usize = 4;
-
 /// Memory for payloads of one queue's requests in flight: 16 of the longest, which keeps a row of disks busy.
 pub const QUEUE_BYTES_MAX: usize = 16 << 20;
 

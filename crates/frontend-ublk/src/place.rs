@@ -11,7 +11,7 @@ use braid_ublk_proto::wire::DeviceInfo;
 use braid_ublk_proto::{Judgement, is_new_enough, judge};
 use rustix::io::Errno;
 
-use crate::control::{Control, is};
+use crate::control::{Control, Lack, is};
 use crate::limits::{DEATH_DEADLINE, LOOK};
 
 const DEVICES: &str = "/sys/class/ublk-char";
@@ -25,6 +25,9 @@ pub enum PlaceError {
     /// This user may not.
     #[error("/dev/ublk-control may not be used by this user")]
     Denied,
+    /// This process gets no rings.
+    #[error("ublk is spoken by io_uring, which the kernel refuses to this process")]
+    NoRing(#[source] io::Error),
     /// The driver lacks something.
     #[error("the kernel's ublk_drv is too old: Linux 6.6 is the first that will do")]
     TooOld,
@@ -100,18 +103,16 @@ impl Place {
         };
         Ok(Self { control, found, array })
     }
-
-    /// The number of a device that is taken over from a dead server.
-    #[must_use]
-    pub fn taken_over(&self) -> Option<u32> {
-        match &self.found {
-            Found::Waiting(info) => Some(info.dev_id),
-            Found::Nothing(_) => None,
-        }
-    }
 }
 
-fn not_opened(source: io::Error) -> PlaceError {
+fn not_opened(lack: Lack) -> PlaceError {
+    let source = match lack {
+        Lack::Ring(source) if is(&source, &[Errno::PERM, Errno::ACCESS, Errno::NOSYS]) => {
+            return PlaceError::NoRing(source);
+        }
+        Lack::Ring(source) => return PlaceError::System { call: "making a ring", source },
+        Lack::Node(source) => source,
+    };
     if is(&source, &[Errno::NOENT, Errno::NODEV, Errno::NXIO]) {
         return PlaceError::NoDriver;
     }

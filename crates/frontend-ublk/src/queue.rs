@@ -7,6 +7,13 @@
 //! ```
 //!
 //! Only one thread may give commands about a queue, so ends are left for it. It is woken once for all that came while it slept.
+//!
+//! Invariants
+//! - Whatever the kernel describes is answered once, and the array is asked for nothing outside of it
+//!   `[check: whatever_the_kernel_describes_is_answered_once_and_stays_within_the_array]`.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,10 +22,10 @@ use std::sync::Arc;
 
 use braid_ring::{Bell, Inbox, Payload};
 use braid_runtime::{Outcome, Receiver, VolumeError, VolumeOperation};
-use braid_ublk_proto::{Errno, Request, answer, payload_place};
+use braid_ublk_proto::{Errno, Request, answer};
 
 use crate::disk::Disk;
-use crate::kernel::{Commands, Ended};
+use crate::entries::{Ended, Entries};
 use crate::limits::QUEUE_BYTES_MAX;
 
 /// Something for a queue, from any thread.
@@ -69,9 +76,9 @@ struct Asked {
 }
 
 /// The thread's own.
-pub(crate) struct Server {
+pub(crate) struct Server<E> {
     queue: Arc<Queue>,
-    commands: Commands,
+    commands: E,
     asked: Vec<Option<Asked>>,
     /// Entries that the kernel knows.
     live: usize,
@@ -83,8 +90,8 @@ pub(crate) struct Server {
     is_told_to_end: bool,
 }
 
-impl Server {
-    pub(crate) fn new(queue: Arc<Queue>, commands: Commands) -> Self {
+impl<E: Entries> Server<E> {
+    pub(crate) fn new(queue: Arc<Queue>, commands: E) -> Self {
         let asked = vec![None; usize::from(commands.depth())];
         let (live, under_way, held_bytes) = (0, 0, 0);
         let (in_hand, is_told_to_end) = (VecDeque::new(), false);
@@ -189,7 +196,7 @@ impl Server {
             }
             Request::Write { offset, length, durable } => {
                 let mut payload = memory(length)?;
-                self.copy_in(tag, &mut payload).map_err(|error| not_copied(&error))?;
+                self.commands.copy_in(tag, &mut payload).map_err(|error| not_copied(&error))?;
                 VolumeOperation::Write { offset, payload, durable }
             }
             Request::Flush => VolumeOperation::Flush,
@@ -217,21 +224,9 @@ impl Server {
         outcome.result.map_err(errno)?;
         if let Request::Read { .. } = request {
             let payload = outcome.payload.ok_or(Errno::Io)?;
-            self.copy_out(tag, &payload).map_err(|error| not_copied(&error))?;
+            self.commands.copy_out(tag, &payload).map_err(|error| not_copied(&error))?;
         }
         Ok(request.payload_bytes())
-    }
-
-    fn copy_in(&self, tag: u16, payload: &mut [u8]) -> io::Result<()> {
-        use std::os::unix::fs::FileExt;
-        let place = payload_place(self.commands.number(), tag);
-        self.commands.file().read_exact_at(payload, place)
-    }
-
-    fn copy_out(&self, tag: u16, payload: &[u8]) -> io::Result<()> {
-        use std::os::unix::fs::FileExt;
-        let place = payload_place(self.commands.number(), tag);
-        self.commands.file().write_all_at(payload, place)
     }
 }
 

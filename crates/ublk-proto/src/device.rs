@@ -1,6 +1,6 @@
 //! A device: what is asked for, and what becomes of one that is there already.
 
-use crate::limits::{DEPTH, REQUEST_BYTES_MAX};
+use crate::limits::{DEPTH, QUEUES_MAX, REQUEST_BYTES_MAX};
 use crate::wire::{ANY_DEVICE, DeviceInfo, feature, state};
 
 /// What a device of ours can do, all of it.
@@ -47,7 +47,9 @@ pub enum Judgement {
 /// Looks at a device, for the array that is known by a word.
 #[must_use]
 pub fn judge(found: &DeviceInfo, array: u64, server_lives: bool) -> Judgement {
-    let ours = found.ublksrv_flags == array && found.flags & FEATURES == FEATURES;
+    let has_our_shape =
+        (1..=QUEUES_MAX).contains(&found.nr_hw_queues) && (1..=DEPTH).contains(&found.queue_depth);
+    let ours = found.ublksrv_flags == array && found.flags & FEATURES == FEATURES && has_our_shape;
     match found.state {
         state::LIVE if server_lives => Judgement::Served,
         _ if !ours => Judgement::Foreign,
@@ -82,6 +84,12 @@ mod tests {
         }
         let lesser = DeviceInfo { state: state::QUIESCED, flags: feature::USER_RECOVERY, ..mine };
         assert_eq!(judge(&lesser, 7, false), Judgement::Foreign);
+        for (nr_hw_queues, queue_depth) in [(0, DEPTH), (QUEUES_MAX + 1, DEPTH), (1, 0), (1, 65)] {
+            let state = state::QUIESCED;
+            let of_no_shape = DeviceInfo { state, nr_hw_queues, queue_depth, ..mine };
+            let judged = judge(&of_no_shape, 7, false);
+            assert_eq!(judged, Judgement::Foreign, "{nr_hw_queues} {queue_depth}");
+        }
     }
 
     #[test]

@@ -7,6 +7,9 @@ pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// waits no longer. The kernel cuts longer ones.
 pub const STRETCH_BYTES: u32 = 256 << 20;
 
+/// Queues of a device, each with a thread: the array has no more workers by itself.
+pub const QUEUES_MAX: u16 = 4;
+
 /// Requests that one queue has under way.
 pub const DEPTH: u16 = 64;
 

@@ -33,6 +33,9 @@ pub enum Malformed {
         /// How many.
         sectors: u32,
     },
+    /// A range of nothing.
+    #[error("operation {0} is about no sectors")]
+    Empty(u32),
     /// A payload that is longer than agreed on.
     #[error("a payload of {0} sectors is too long")]
     TooLong(u32),
@@ -74,6 +77,9 @@ impl Request {
             let length = u32::try_from(length).ok().filter(|length| *length <= REQUEST_BYTES_MAX);
             length.map(|length| (offset, length)).ok_or(Malformed::TooLong(sectors))
         };
+        if matches!(range, Ok((_, 0))) {
+            return Err(Malformed::Empty(code));
+        }
         match code {
             operation::READ => payload().map(|(offset, length)| Self::Read { offset, length }),
             operation::WRITE => {
@@ -147,6 +153,9 @@ mod tests {
         assert_eq!(told(WRITE_ZEROES, 8, 16), Ok(zero(true, false)));
         assert_eq!(told(WRITE_ZEROES | flag::NOUNMAP | flag::FUA, 8, 16), Ok(zero(false, true)));
         assert_eq!(told(4, 8, 16), Err(Malformed::Operation(4)));
+        for code in [READ, WRITE, DISCARD, WRITE_ZEROES] {
+            assert_eq!(told(code, 8, 0), Err(Malformed::Empty(code)));
+        }
         assert_eq!(told(READ, 0, 2049), Err(Malformed::TooLong(2049)));
         assert!(told(DISCARD, 0, 1 << 20).is_ok());
     }
@@ -175,6 +184,7 @@ mod tests {
                     (offset, length)
                 }
             };
+            prop_assert!(length > 0 || request == Request::Flush);
             prop_assert!(offset.checked_add(length).is_some_and(|end| end <= SIZE));
         }
     }

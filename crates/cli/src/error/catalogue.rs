@@ -773,7 +773,7 @@ pub(crate) const CATALOGUE: [Entry; 88] = [
         code: Code::NoUblk,
         title: "there is no ublk for this user",
         exit: Exit::Failed,
-        explanation: "A block device needs the kernel's ublk_drv (Linux 6.6, as a module in many distributions) and root. \
-                      Containers have neither unless they are given. NBD and a file (--fuse) need none of it.",
+        explanation: "A block device needs the kernel's ublk_drv (Linux 6.6, as a module in many distributions), io_uring, and \
+                      root. Containers have none of them unless they are given. NBD and a file (--fuse) need none of it.",
     },
 ];

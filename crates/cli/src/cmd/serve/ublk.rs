@@ -110,6 +110,10 @@ fn place_error(error: &PlaceError) -> CliError {
             lacks().remedy(Risk::Change, "Load its module", "sudo modprobe ublk_drv")
         }
         PlaceError::Denied => lacks().remedy(Risk::Look, "See who may", "ls -l /dev/ublk-control"),
+        PlaceError::NoRing(_) => {
+            let look = "cat /proc/sys/kernel/io_uring_disabled";
+            lacks().remedy(Risk::Look, "See whether it is switched off", look)
+        }
         PlaceError::TooOld => lacks().remedy(Risk::Look, "See its version", "uname -r"),
         PlaceError::Served { id, pid } => {
             taken(id).remedy(Risk::Look, "See who serves it", format!("ps {pid}"))
