@@ -149,13 +149,14 @@ fn hooks_run_and_the_service_manager_hears() {
 fn what_cannot_be_confined_says_so() {
     let array = Array::create(RAID_5);
     let members = &array.members;
-    for options in
-        [["--confine", "full", "--run", "true"], ["--confine", "full", "--spare-group", "a"]]
+    for option in
+        [&["--run", "true"][..], &["--spare-group", "a"], &["--fuse", "disk"], &["--ublk"]]
     {
-        let refused = array.refused(&[&["serve"], &options[..]].concat(), members);
+        let words = [&["serve", "--confine", "full"], option].concat();
+        let refused = array.refused(&words, members);
         refused.is("B097", 12);
         let cause = refused.json["cause"].as_str().expect("a cause");
-        assert!(cause.contains(options[2]), "{cause}");
+        assert!(cause.contains(option[0]), "{cause}");
         let chosen = [("MEMBER...", &*words_of(members))];
         array.follow_with(&refused.json, "Have as much of it as there is", &chosen);
     }

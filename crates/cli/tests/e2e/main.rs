@@ -7,6 +7,7 @@
 //!   odd_places   qemu-io against a byte model   load       fio while a member goes
 //!   file_system  mke2fs and e2fsck              stopping   SIGTERM, SIGKILL, restart
 //!   fuse         the array as a file: users, a loss, ext4 on a loop device, stops, twenty kills
+//!   ublk         the array as a block device, where there can be none
 //!   exclusive    two servers, sockets           bad_input  everything that must be refused
 //!   captive      --run, TCP                    lost       answered, and then not written
 //!   extended     requests of 64 bits, by QEMU as well
@@ -92,4 +93,5 @@ mod told;
 mod transcript;
 mod tuned;
 mod two_writers;
+mod ublk;
 mod undone;

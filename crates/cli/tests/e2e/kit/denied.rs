@@ -7,7 +7,7 @@ use super::process::{Ran, run};
 use braid_needs::{Need, are_installed, skip};
 
 /// Installs a filter (seccomp) by which one system call answers an error, and becomes another program.
-const FILTER: &str = r#"
+pub(crate) const FILTER: &str = r#"
 import ctypes, os, struct, sys
 number, errno = int(sys.argv[1]), int(sys.argv[2])
 code = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50000 | errno), (6, 0, 0, 0x7fff0000)]
@@ -20,6 +20,9 @@ if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(given), 0, 0):
     sys.exit(99)
 os.execvp(sys.argv[3], sys.argv[3:])
 "#;
+
+/// `io_uring_setup`, by its number on all machines.
+pub(crate) const IO_URING_SETUP: u32 = 425;
 
 /// `flock`, by its number on x86-64.
 pub(crate) const FLOCK: u32 = 73;

@@ -20,7 +20,7 @@ pub(crate) use array::{Array, CHUNK_BYTES, Refusal, SUPERBLOCK_BYTES};
 pub(crate) use braid_needs::{Need, is_installed, needs, skip};
 pub(crate) use bytes::{assert_same, random_bytes};
 pub(crate) use client::Client;
-pub(crate) use denied::{FLOCK, MOUNT, SECCOMP};
+pub(crate) use denied::{FILTER, FLOCK, IO_URING_SETUP, MOUNT, SECCOMP};
 pub(crate) use hanging::{Deed, Fail, Hang, Hanging};
 pub(crate) use mount::Mount;
 pub(crate) use process::{Background, Ran, ok, run, say, shell, wait_until};
