@@ -27,14 +27,17 @@ const APART: &[(&str, &str)] = &[
     ("Let the kernel's md finish it", "it needs the kernel's md"),
     ("Let the kernel's md run it", "it needs the kernel's md"),
     ("Let this user", "it asks for a password"),
-    ("Load its module", "it needs root, and a kernel whose FUSE is not loaded"),
+    ("Load its module", "it asks for a password, and loads a module into the kernel"),
     (
         "Replay it onto the members first",
         "a journal would have to hold 256 MiB that members do not have",
     ),
     ("See its name", "no name that md keeps is too long for NBD"),
-    ("See its version", "no kernel here mounts a file and then does not begin"),
-    ("See what it is", "a file would have to appear between two looks of one command"),
+    (
+        "See what it is",
+        "a file would have to appear between two looks of one command; a block device needs a kernel with ublk (`cargo xtask ublk`)",
+    ),
+    ("See who serves it", "it needs a kernel with ublk (`cargo xtask ublk`)"),
     ("Stop it", "it needs the kernel's md"),
     ("Stop swapping to it", "no test has its machine swap"),
 ];

@@ -34,11 +34,12 @@ stop() {
     [ $status = "$1" ] || failed "the server ended with $status, not $1"
 }
 
-refused() { # refused CODE OPTIONS...
-    code=$1
-    shift
+refused() { # refused CODE LABEL OPTIONS...: with what is offered under this label
+    code=$1 label=$2
+    shift 2
     if braid serve "$@" $MEMBERS 2>/tmp/log.refused; then failed "not refused: $*"; fi
     grep -q "$code" /tmp/log.refused || failed "refused with another code: $*"
+    grep -q "$label" /tmp/log.refused || failed "'$label' is not offered: $*"
 }
 
 same() { # same FILE: the device begins with it
@@ -51,7 +52,7 @@ mkdir m
 for member in $MEMBERS; do truncate -s 48M $member; done
 braid create tank --level 5 --chunk 64K --assume-clean $MEMBERS >/tmp/log.create 2>&1 || failed create
 
-refused B100 --ublk=0
+refused B100 "Load its module" --ublk=0
 ok "without a driver it is refused"
 insmod /modules/ublk_drv.ko
 
@@ -61,6 +62,11 @@ serve /tmp/log.1 --ublk=0
 [ "$(cat /sys/block/ublkb0/queue/fua)" = 1 ] || failed "FUA"
 [ "$(cat /sys/block/ublkb0/queue/discard_granularity)" = 65536 ] || failed "the granularity"
 ok "the kernel knows the array's shape"
+
+braid status tank >/tmp/log.status || failed status
+grep -q ' /dev/ublkb0' /tmp/log.status || failed "status does not say it"
+braid --json status tank | tr -d ' \n' | grep -q '"device":"/dev/ublkb0"' || failed "the API does not say it"
+ok "status and the API say where it is"
 
 dd if=/dev/urandom of=/tmp/random bs=1M count=24 2>/dev/null
 dd if=/tmp/random of=/dev/ublkb0 bs=1M oflag=direct conv=fsync 2>/dev/null || failed write
@@ -88,21 +94,22 @@ sleep 0.5
 kill -9 "$SERVER"
 wait "$SERVER"
 kill -0 $WRITER || failed "the writer was done before the kill"
-refused B099 --ublk=0 --read-only
+refused B099 "See what it is" --ublk=0 --read-only
 serve /tmp/log.2 --ublk=0
 wait $WRITER || failed "the writer got an error"
 grep -q 'was left by a server that was killed' /tmp/log.2 || failed "not taken over"
 same /tmp/random
 ok "after kill -9 the next server goes on, and the writer sees no error"
 
-kill -9 "$SERVER"
-wait "$SERVER"
 TANK=$MEMBERS
 MEMBERS="m/4 m/5"
 for member in $MEMBERS; do truncate -s 16M $member; done
 braid create pool --level 1 --assume-clean $MEMBERS >/tmp/log.create 2>&1 || failed "create another"
-refused B099 --ublk=0
-ok "another array does not get the device"
+refused B099 "See who serves it" --ublk=0
+kill -9 "$SERVER"
+wait "$SERVER"
+refused B099 "See what it is" --ublk=0
+ok "another array does not get the device, served or left"
 MEMBERS=$TANK
 serve /tmp/log.3 --ublk
 same /tmp/random
@@ -128,3 +135,16 @@ while [ -e /dev/ublkc0 ]; do
     [ $turns -lt 50 ] || failed "a device that was open stays for ever"
 done
 ok "an array that is only read; a stop while somebody has the device open"
+
+mkdir /tmp/etc
+printf 'members = ["/tmp/m/0", "/tmp/m/1", "/tmp/m/2", "/tmp/m/3"]\n[doors]\nublk = 5\n' >/tmp/etc/tank.toml
+MEMBERS=
+serve /tmp/log.5 --name tank --config-dir /tmp/etc --confine auto
+grep -q 'the block device /dev/ublkb5' /tmp/log.5 || failed "not the number of the file"
+braid --json status tank | tr -d ' \n' | grep -q '"confined":\[\]' || failed "it is said to be confined"
+stop 0
+braid serve --name tank --config-dir /tmp/etc --ublk=6 --run 'echo "$device" >/tmp/ran; cmp -n 1048576 "$device" /tmp/random' \
+    >/tmp/log.6 2>&1 || failed "a command was not served"
+[ "$(cat /tmp/ran)" = /dev/ublkb6 ] || failed "a command is told another device"
+[ ! -e /dev/ublkc6 ] || failed "the end of a command leaves the device"
+ok "by a file of the array, and for a command"
