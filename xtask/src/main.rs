@@ -147,6 +147,7 @@ mod tests {
             "hostile-memory --braid /bin/braid",
             "dist --out /tmp/x --braid /bin/braid --clean-root",
             "dist --arch x86-64 --arch aarch64",
+            "dist --guest",
             "emulated --arrays-only",
             "bench --against a7a20da --rounds 9 --only write --json bench.json",
         ] {

@@ -1,7 +1,7 @@
 //! `cargo xtask dist`: what is installed of braid, as packages, an archive, an image for containers, and a list of what it is made of.
 //!
 //! ```text
-//!   braid for glibc ─▶ stage ─▶ braid_VERSION-1_ARCH.deb    ─▶ lintian ─▶ --clean-root: installed, used, removed
+//!   braid for glibc ─▶ stage ─▶ braid_VERSION-1_ARCH.deb    ─▶ lintian ─▶ --clean-root, --guest: installed, used, removed
 //!   braid, static   ─▶ stage ┬▶ braid-VERSION-1.ARCH.rpm    ─▶ installed in a folder, run, erased
 //!                            ├▶ braid-VERSION-ARCH.tar.gz
 //!                            └▶ braid-VERSION-ARCH.oci.tar  ─▶ unpacked, run
@@ -15,6 +15,7 @@
 
 mod clean_root;
 mod deb;
+mod guest;
 mod image;
 mod rpm;
 mod sbom;
@@ -46,6 +47,9 @@ pub(crate) struct Args {
     /// Install the package in a root of its own (made with debootstrap; as root), serve an array there, and remove it
     #[arg(long)]
     clean_root: bool,
+    /// Install the package in a machine of its own (made with debootstrap, as root; emulated), restart that, kill the server there
+    #[arg(long)]
+    guest: bool,
 }
 
 /// Shells, what their files are called, and where those go.
@@ -93,6 +97,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         deb::judged(&package)?;
         if args.clean_root && processor == own {
             clean_root::used(&package, &out)?;
+        }
+        if args.guest && processor == own {
+            guest::used(&package, &out)?;
         }
         if args.braid.is_none() {
             let braid = processor.release(Library::Static)?;

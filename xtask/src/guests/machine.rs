@@ -19,12 +19,12 @@ const MARK: &str = "@@";
 const TAIL_LINES: usize = 30;
 
 /// So long a round or an ending may take: some seconds on two idle cores.
-pub(super) const ROUND_LIMIT: Duration = Duration::from_secs(90);
+pub(crate) const ROUND_LIMIT: Duration = Duration::from_secs(90);
 /// Rounds between two things that happen to a guest.
 const ROUNDS: usize = 3;
 
 /// A running machine.
-pub(super) struct Machine {
+pub(crate) struct Machine {
     child: Child,
     console: Receiver<String>,
     input: ChildStdin,
@@ -33,7 +33,7 @@ pub(super) struct Machine {
 
 impl Machine {
     /// Starts one with so much memory, which vhost-user has to share, and what else it has.
-    pub(super) fn start(memory_mib: u32, devices: &[String]) -> Result<Self> {
+    pub(crate) fn start(memory_mib: u32, devices: &[String]) -> Result<Self> {
         let mut qemu = Command::new("qemu-system-x86_64");
         qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1"]);
         qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
@@ -58,7 +58,7 @@ impl Machine {
     }
 
     /// Waits for a line that begins with this word; the rest of it.
-    pub(super) fn hear(&mut self, word: &str, limit: Duration) -> Result<String> {
+    pub(crate) fn hear(&mut self, word: &str, limit: Duration) -> Result<String> {
         let begun = Instant::now();
         loop {
             match self.console.recv_timeout(limit.saturating_sub(begun.elapsed())) {
@@ -82,7 +82,7 @@ impl Machine {
     }
 
     /// Waits for so many rounds that began after this.
-    pub(super) fn hear_rounds(&mut self) -> Result<()> {
+    pub(crate) fn hear_rounds(&mut self) -> Result<()> {
         // The first may have been said before.
         for _ in 0..=ROUNDS {
             self.hear("ROUND", ROUND_LIMIT)?;
@@ -91,13 +91,13 @@ impl Machine {
     }
 
     /// Says a line to it.
-    pub(super) fn say(&mut self, word: &str) -> Result<()> {
+    pub(crate) fn say(&mut self, word: &str) -> Result<()> {
         writeln!(self.input, "{word}").context("the guest's console")?;
         self.input.flush().context("the guest's console")
     }
 
     /// Waits until it has switched off.
-    pub(super) fn ended(mut self, limit: Duration) -> Result<()> {
+    pub(crate) fn ended(mut self, limit: Duration) -> Result<()> {
         let begun = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait()? {

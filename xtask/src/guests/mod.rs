@@ -17,7 +17,7 @@
 mod array;
 mod files;
 mod image;
-mod machine;
+pub(crate) mod machine;
 mod nbd_client;
 mod vhost_user;
 
