@@ -3,6 +3,7 @@
 mod bdevperf;
 mod cores;
 mod cost;
+mod doors;
 mod elevator;
 mod growth;
 mod hand_over;
@@ -11,6 +12,7 @@ mod multiplexer;
 mod nbd;
 mod parity;
 mod paths;
+mod peers;
 mod policies;
 mod priority;
 mod read;
@@ -39,4 +41,6 @@ pub const SUITES: &[Suite] = &[
     cost::SUITE,
     growth::SUITE,
     hand_over::SUITE,
+    doors::SUITE,
+    peers::SUITE,
 ];

@@ -33,6 +33,12 @@ pub(in crate::suites) enum Target {
         paths: Vec<String>,
         skip_bytes: u64,
     },
+    /// A file for each writer in a folder of a file system, each write followed by an fsync; the depth of the job is not
+    /// looked at.
+    Durably {
+        folder: String,
+        writers: u32,
+    },
 }
 
 /// What was reached.
@@ -95,6 +101,10 @@ impl Job {
                     fio.arg(format!("--name={}", path.replace('/', "_")));
                     fio.arg(format!("--filename={path}"));
                 }
+            }
+            Target::Durably { folder, writers } => {
+                fio.args(["--ioengine=psync", "--fsync=1", "--size=1M", "--name=writer"]);
+                fio.arg(format!("--directory={folder}")).arg(format!("--numjobs={writers}"));
             }
         }
         let output = fio.output().map_err(|error| format!("fio: {error}"))?;

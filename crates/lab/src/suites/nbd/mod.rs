@@ -32,12 +32,12 @@ const ROWS_KIB: u32 = 4 * 192;
 /// One case.
 #[derive(Clone, Copy)]
 pub(super) struct Through {
-    name: &'static str,
-    job: Job,
+    pub(super) name: &'static str,
+    pub(super) job: Job,
     /// Which part of what the raw members reach together counts as theirs.
-    raw_share: f64,
-    has_peers: bool,
-    targets: &'static [Target],
+    pub(super) raw_share: f64,
+    pub(super) has_peers: bool,
+    pub(super) targets: &'static [Target],
 }
 
 pub(super) const READS: &[Through] = &[

@@ -1,5 +1,6 @@
 //! Exports to compare: `braid serve` over members, and others' servers over one raw file.
 
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -78,16 +79,27 @@ pub(in crate::suites) fn braid() -> Result<PathBuf, String> {
     }
 }
 
-/// `braid create` on members that hold the same bytes, so that parity is right.
+/// `braid create` of a RAID-5 on members that hold the same bytes, so that parity is right.
 pub(in crate::suites) fn create_braid(
     braid: &Path,
     folder: &Path,
     members: &[String],
 ) -> Result<(), String> {
+    let words = ["--level", "5", "--chunk", "64K", "--destroy", "data"];
+    create_braid_as(braid, folder, &words, members)
+}
+
+/// `braid create` with these words, on members whose redundancy is right already.
+pub(in crate::suites) fn create_braid_as(
+    braid: &Path,
+    folder: &Path,
+    words: &[&str],
+    members: &[String],
+) -> Result<(), String> {
     let mut create = Command::new(braid);
     create.arg("--state-dir").arg(state(folder));
-    create.args(["create", "lab", "--level", "5", "--chunk", "64K"]);
-    let output = create.args(["--assume-clean", "--destroy", "data"]).args(members).output();
+    create.args(["create", "lab", "--assume-clean"]).args(words);
+    let output = create.args(members).output();
     let output = output.map_err(|error| format!("{create:?}: {error}"))?;
     let said = || format!("{create:?}: {}", String::from_utf8_lossy(&output.stderr));
     if output.status.success() { Ok(()) } else { Err(said()) }
@@ -109,6 +121,44 @@ pub(in crate::suites) fn serve_braid(
     serve.arg("--state-dir").arg(state(folder)).arg("serve").args(more);
     serve.arg("--nbd").arg(format!("nbd+unix:///?socket={}", socket.display())).args(members);
     Server::start(&mut serve, &socket)
+}
+
+/// Waits for the file or the device that `serve` makes: its sockets may be there before.
+pub(in crate::suites) fn wait_for(file: &Path) -> Result<(), String> {
+    // A device does not say its length so.
+    let is_it = |it: std::fs::Metadata| it.len() > 0 || it.file_type().is_block_device();
+    let begun = Instant::now();
+    while !std::fs::metadata(file).is_ok_and(is_it) {
+        if begun.elapsed() > LIMIT {
+            return Err(format!("{} does not appear", file.display()));
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+/// A certificate that signs for itself, with its key, in `folder`, under the names that `serve --tls` wants.
+pub(in crate::suites) fn certify(folder: &Path) -> Result<(), String> {
+    let path = |name: &str| folder.join(name).display().to_string();
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+    openssl.args(["-nodes", "-days", "2", "-subj", "/CN=localhost"]);
+    openssl.args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]);
+    openssl.arg("-keyout").arg(path("server-key.pem")).arg("-out").arg(path("server-cert.pem"));
+    let output = openssl.output().map_err(|error| format!("openssl: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("openssl: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    std::fs::copy(path("server-cert.pem"), path("ca-cert.pem"))
+        .map(|_bytes| ())
+        .map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+/// A port of 127.0.0.1 that nobody listens on just now.
+pub(in crate::suites) fn free_port() -> Result<u16, String> {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0));
+    let address = listener.and_then(|listener| listener.local_addr());
+    address.map(|address| address.port()).map_err(|error| error.to_string())
 }
 
 pub(in crate::suites) fn serve_nbdkit(folder: &Path, raw: &str) -> Result<Server, String> {

@@ -1,0 +1,124 @@
+//! Suite `peers`: what others do with the same files and devices, in the same rounds.
+//!
+//! ```text
+//!   fio ─NBD─▶ braid serve │ nbdkit file │ qemu-nbd ─▶ files                    (`super::nbd`)
+//!   fs_mark, fio ─▶ btrfs ─▶ loop devices                                       btrfs raid1, raid5
+//!                   btrfs │ ext4 ─▶ loop ─▶ FUSE ─▶ braid ─▶ loop devices       braid below a file system
+//! ```
+//!
+//! What is not installed, and what needs root, is left out in so many words. md and dm-raid need a guest, whose figures would say nothing without KVM.
+
+mod mounted;
+mod work;
+
+use std::path::Path;
+
+use super::nbd::fio::Job;
+use super::nbd::{self, Through};
+use crate::frame::{Case, Contender, Report, Settings, Suite, race};
+use mounted::{Mounted, Raid, Stack};
+use work::{Doing, Work};
+
+pub(super) const SUITE: Suite = Suite {
+    name: "peers",
+    about: "nbdkit and qemu-nbd through NBD; btrfs raid1 and raid5 beside file systems on braid",
+    run,
+};
+
+const fn through(name: &'static str, job: Job, raw_share: f64) -> Through {
+    Through { name, job, raw_share, has_peers: true, targets: &[] }
+}
+
+/// Which the suites `read` and `write` do not have.
+const NBD: &[Through] = &[
+    through("NBD: 4 KiB random read, depth 1", Job::full("randread", 4, 1), 1.0),
+    through("NBD: 4 KiB random write, depth 1", Job::full("randwrite", 4, 1), 1.0),
+    through("NBD: 128 KiB sequential read, depth 8", Job::full("read", 128, 8), 1.0),
+    through("NBD: 128 KiB sequential write, depth 8", Job::full("write", 128, 8), 0.75),
+];
+
+fn run(settings: &Settings) -> Report {
+    let mut report = Report::default();
+    nbd::run(settings, &mut report, if settings.small { &NBD[..1] } else { NBD });
+    // What a small run shows of one level it shows of the other.
+    let raids: &[Raid] = if settings.small { &[Raid::Five] } else { &[Raid::One, Raid::Five] };
+    for raid in raids.iter().copied() {
+        let wanted = work::ALL.iter().any(|work| settings.wants(&name(raid, work)));
+        if !wanted {
+            continue;
+        }
+        if let Err(why) = file_systems(settings, &mut report, raid) {
+            report.note(format!("file systems on {}: skipped, {why}", raid.word()));
+        }
+    }
+    report.note(
+        "at depth 1 the raw members have one request each under way, so four; file systems: btrfs with its own RAID (RAID-5: its metadata \
+         is raid1), and btrfs and ext4 on braid (chunk 64 KiB, log or bitmap as `create` chooses) through FUSE and a loop device; all members are loop devices on files in memory",
+    );
+    report.note(
+        "no sync: what fs_mark leaves in the page cache is not on any device when the clock stops, so it compares file systems' memory",
+    );
+    report.note("md and dm-raid: left out. They need a guest, and without KVM a guest is emulated: its figures would say nothing");
+    report
+}
+
+fn name(raid: Raid, work: &Work) -> String {
+    format!("{}: {}", raid.word(), work.name)
+}
+
+fn file_systems(settings: &Settings, report: &mut Report, raid: Raid) -> Result<(), String> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("only root may mount".to_owned());
+    }
+    let programs = ["losetup", "mkfs.btrfs", "mkfs.ext4", "fs_mark", "fio"];
+    if let Some(lacking) = programs.into_iter().find(|name| !is_installed(name)) {
+        return Err(format!("{lacking} is not installed"));
+    }
+    let mut all = Vec::new();
+    for stack in [Stack::Btrfs, Stack::BtrfsOnBraid, Stack::Ext4OnBraid] {
+        all.push((stack.word(), Mounted::new(raid, stack, settings.small)?));
+    }
+    for work in &work::ALL {
+        let name = name(raid, work);
+        if !settings.wants(&name) {
+            continue;
+        }
+        if work.doing == Doing::ReadDegraded {
+            all.iter_mut().try_for_each(|(_, mounted)| mounted.degrade())?;
+        }
+        match case(settings, &name, work, &all) {
+            Ok(case) => report.add(case),
+            Err(why) => report.note(format!("{name}: {why}")),
+        }
+    }
+    Ok(())
+}
+
+fn case(
+    settings: &Settings,
+    name: &str,
+    work: &Work,
+    all: &[(&'static str, Mounted)],
+) -> Result<Option<Case>, String> {
+    let failed = std::cell::RefCell::new(None);
+    let turn = |folder: &Path| match work.run(folder, settings.small) {
+        Ok(value) => vec![value],
+        Err(why) => {
+            failed.borrow_mut().get_or_insert(why);
+            vec![0.0]
+        }
+    };
+    let contenders = all
+        .iter()
+        .map(|(variant, mounted)| Contender::new(variant, || turn(mounted.folder())))
+        .collect();
+    let case = race(settings, name, &[work.metric], contenders);
+    failed.into_inner().map_or(Ok(case), Err)
+}
+
+/// Whether a program of this name is where programs are, or where root's are.
+pub(super) fn is_installed(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let more = ["/usr/sbin", "/sbin"].map(std::path::PathBuf::from);
+    std::env::split_paths(&paths).chain(more).any(|folder| folder.join(program).is_file())
+}

@@ -1,0 +1,237 @@
+//! File systems on loop devices: btrfs with its own RAID, or a file system on an array of braid's, made, mounted, and taken apart.
+//!
+//! ```text
+//!   Btrfs          folder ◀─ btrfs raid ◀─ loop devices ◀─ files in memory
+//!   …OnBraid       folder ◀─ btrfs, ext4 ◀─ loop ◀─ FUSE file ◀─ braid serve ◀─ loop devices ◀─ files in memory
+//! ```
+//!
+//! What was attached last goes first when it is dropped, so that nothing stays behind after a failure.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::super::nbd::servers::{self, Server};
+
+/// What is read while a member is missing.
+pub(super) const READ_FILE: &str = "read";
+const READ_MIB: usize = 64;
+/// Another program may still look at a file system for a moment.
+const UNMOUNT_TRIES: u32 = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Raid {
+    One,
+    Five,
+}
+
+impl Raid {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::One => "RAID-1",
+            Self::Five => "RAID-5",
+        }
+    }
+
+    const fn members(self) -> usize {
+        match self {
+            Self::One => 2,
+            Self::Five => 4,
+        }
+    }
+
+    /// For `mkfs.btrfs`, whose authors want metadata on raid1 where data are on raid5.
+    const fn of_btrfs(self) -> &'static str {
+        match self {
+            Self::One => "raid1",
+            Self::Five => "raid5",
+        }
+    }
+
+    /// For `braid create`.
+    const fn of_braid(self) -> &'static [&'static str] {
+        match self {
+            Self::One => &["--level", "1"],
+            Self::Five => &["--level", "5", "--chunk", "64K"],
+        }
+    }
+}
+
+/// What is above what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stack {
+    Btrfs,
+    BtrfsOnBraid,
+    Ext4OnBraid,
+}
+
+impl Stack {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Btrfs => "btrfs",
+            Self::BtrfsOnBraid => "btrfs on braid",
+            Self::Ext4OnBraid => "ext4 on braid",
+        }
+    }
+
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Btrfs | Self::BtrfsOnBraid => "btrfs",
+            Self::Ext4OnBraid => "ext4",
+        }
+    }
+}
+
+/// A loop device; its file is let go when this is dropped.
+struct Loop(String);
+
+impl Loop {
+    fn attach(file: &Path) -> Result<Self, String> {
+        let device = output(Command::new("losetup").args(["--find", "--show"]).arg(file))?;
+        Ok(Self(device.trim().to_owned()))
+    }
+
+    /// One that goes past the page cache to its file: it is cached above already.
+    fn attach_direct(file: &Path) -> Result<Self, String> {
+        let words = ["--find", "--show", "--direct-io=on"];
+        let device = output(Command::new("losetup").args(words).arg(file))?;
+        Ok(Self(device.trim().to_owned()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        // What cannot be undone is seen by `losetup`.
+        let _said = output(Command::new("losetup").arg("--detach").arg(&self.0));
+    }
+}
+
+/// A folder where something is mounted; it is unmounted when this is dropped.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn new(kind: &str, options: &str, device: &str, folder: &Path) -> Result<Self, String> {
+        let mut mount = Command::new("mount");
+        output(mount.args(["-t", kind, "-o", options, device]).arg(folder))?;
+        Ok(Self(folder.to_owned()))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        for _ in 0..UNMOUNT_TRIES {
+            if output(Command::new("umount").arg(&self.0)).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// A file system that can be used. Fields are dropped in this order.
+pub(super) struct Mounted {
+    mount: Option<Mount>,
+    /// Over the array's file.
+    disk: Option<Loop>,
+    server: Option<Server>,
+    members: Vec<Loop>,
+    stack: Stack,
+    folder: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// Makes and mounts it, and writes the file that is read while a member is missing.
+    pub(super) fn new(raid: Raid, stack: Stack, small: bool) -> Result<Self, String> {
+        let folder = tempfile::tempdir_in("/dev/shm").map_err(|error| error.to_string())?;
+        // btrfs wants more than 100 MiB of each device.
+        let bytes = if small { 192 << 20 } else { 768 << 20 };
+        let mut members = Vec::new();
+        for slot in 0..raid.members() {
+            let path = folder.path().join(format!("{slot}.member"));
+            let sized = std::fs::File::create(&path).and_then(|file| file.set_len(bytes));
+            sized.map_err(|error| format!("{}: {error}", path.display()))?;
+            members.push(Loop::attach(&path)?);
+        }
+        std::fs::create_dir(folder.path().join("mounted")).map_err(|error| error.to_string())?;
+        let mut this = Self { mount: None, disk: None, server: None, members, stack, folder };
+        let devices = this.devices();
+        if stack == Stack::Btrfs {
+            let metadata = ["-q", "-f", "-m", "raid1", "-d", raid.of_btrfs()];
+            output(Command::new("mkfs.btrfs").args(metadata).args(devices))?;
+        } else {
+            let braid = servers::braid()?;
+            servers::create_braid_as(&braid, this.folder.path(), raid.of_braid(), &devices)?;
+            this.serve()?;
+            // One device has no redundancy of its own to offer: that is the array's.
+            let mut make = match stack.kind() {
+                "btrfs" => Command::new("mkfs.btrfs"),
+                _ => Command::new("mkfs.ext4"),
+            };
+            let words: &[&str] = match stack.kind() {
+                "btrfs" => &["-q", "-f", "-m", "single", "-d", "single"],
+                _ => &["-q", "-F"],
+            };
+            output(make.args(words).arg(this.device()))?;
+        }
+        this.mount("defaults")?;
+        super::super::nbd::fill(&this.folder().join(READ_FILE), READ_MIB)?;
+        Ok(this)
+    }
+
+    /// Where it is mounted.
+    pub(super) fn folder(&self) -> &Path {
+        self.mount.as_ref().map_or(self.folder.path(), |mount| &mount.0)
+    }
+
+    fn devices(&self) -> Vec<String> {
+        self.members.iter().map(|member| member.0.clone()).collect()
+    }
+
+    /// What is mounted.
+    fn device(&self) -> &str {
+        &self.disk.as_ref().unwrap_or(&self.members[0]).0
+    }
+
+    fn serve(&mut self) -> Result<(), String> {
+        let file = self.folder.path().join("array");
+        let words = ["--fuse", file.to_str().ok_or("a path of text")?];
+        let braid = servers::braid()?;
+        self.server =
+            Some(servers::serve_braid(&braid, self.folder.path(), &self.devices(), &words)?);
+        servers::wait_for(&file)?;
+        self.disk = Some(Loop::attach_direct(&file)?);
+        Ok(())
+    }
+
+    fn mount(&mut self, options: &str) -> Result<(), String> {
+        let folder = self.folder.path().join("mounted");
+        self.mount = Some(Mount::new(self.stack.kind(), options, self.device(), &folder)?);
+        Ok(())
+    }
+
+    /// Takes the last member away and mounts what is left.
+    pub(super) fn degrade(&mut self) -> Result<(), String> {
+        (self.mount, self.disk, self.server) = (None, None, None);
+        let gone = self.members.pop().ok_or("it has members")?;
+        if self.stack == Stack::Btrfs {
+            // The kernel would remember it, though it is gone.
+            output(Command::new("btrfs").args(["device", "scan", "--forget"]).arg(&gone.0))?;
+            drop(gone);
+            self.mount("degraded")
+        } else {
+            drop(gone);
+            self.serve()?;
+            self.mount("defaults")
+        }
+    }
+}
+
+/// What a program prints; an error is what it says of it.
+pub(super) fn output(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim_end()))
+    }
+}

@@ -1,0 +1,135 @@
+//! What is done in a file system: fs_mark, and fio with an fsync after each write; and reads while a member is missing.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::super::nbd::fio::{Job, Length, Target};
+use super::mounted::{READ_FILE, output};
+use crate::frame::Metric;
+
+const FILES: Metric = Metric::more("files", "1/s");
+const WRITES: Metric = Metric::more("durable writes", "1/s");
+const READS: Metric = Metric::more("degraded reads", "1/s");
+
+/// The longest file of a small run.
+const SMALL_BYTES: u32 = 64 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// Files, each written and closed, and durable then if that is asked.
+    FsMark { threads: u32, files_each: u32, bytes: u32, is_durable: bool },
+    /// 4 KiB writes, each followed by an fsync.
+    WriteDurably { writers: u32 },
+    /// 4 KiB reads, past the page cache, of a file that was written while all members were there.
+    ReadDegraded,
+}
+
+pub(super) struct Work {
+    pub(super) name: &'static str,
+    pub(super) doing: Doing,
+    pub(super) metric: Metric,
+}
+
+const fn files(
+    name: &'static str,
+    (threads, files_each): (u32, u32),
+    bytes: u32,
+    is_durable: bool,
+) -> Work {
+    Work { name, doing: Doing::FsMark { threads, files_each, bytes, is_durable }, metric: FILES }
+}
+
+/// The last one leaves a member out for good.
+pub(super) const ALL: [Work; 9] = [
+    files("4 KiB files, fsync, 1 thread", (1, 300), 4 << 10, true),
+    files("4 KiB files, fsync, 64 threads", (64, 16), 4 << 10, true),
+    files("4 MiB files, fsync, 1 thread", (1, 32), 4 << 20, true),
+    files("4 MiB files, fsync, 64 threads", (64, 1), 4 << 20, true),
+    files("4 MiB files, no sync, 1 thread", (1, 32), 4 << 20, false),
+    files("4 MiB files, no sync, 64 threads", (64, 1), 4 << 20, false),
+    Work {
+        name: "4 KiB random write, fsync, 1 writer",
+        doing: Doing::WriteDurably { writers: 1 },
+        metric: WRITES,
+    },
+    Work {
+        name: "4 KiB random write, fsync, 64 writers",
+        doing: Doing::WriteDurably { writers: 64 },
+        metric: WRITES,
+    },
+    Work {
+        name: "4 KiB random read, degraded, 32 at once",
+        doing: Doing::ReadDegraded,
+        metric: READS,
+    },
+];
+
+impl Work {
+    /// How many of its metric a second, in this folder.
+    pub(super) fn run(&self, folder: &Path, small: bool) -> Result<f64, String> {
+        let length = if small { Length::Mebibytes(1) } else { Length::Seconds(1) };
+        let fio = |job: Job, target: &Target| {
+            job.run(target, length).map(|reached| reached.requests_per_second)
+        };
+        match self.doing {
+            Doing::FsMark { threads, files_each, bytes, is_durable } => {
+                // A small run has devices that 64 long files would fill.
+                let (files, bytes) =
+                    if small { (1, bytes.min(SMALL_BYTES)) } else { (files_each, bytes) };
+                fs_mark(folder, [threads, files, bytes], is_durable)
+            }
+            Doing::WriteDurably { writers } => {
+                let folder = folder.join(format!("writers-{writers}"));
+                std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+                let target = Target::Durably { folder: folder.display().to_string(), writers };
+                // Each writer writes as much as its job says: 64 times a mebibyte is more than a small run wants.
+                let job = Job::full("randwrite", if small { 64 } else { 4 }, 1);
+                fio(job, &target)
+            }
+            Doing::ReadDegraded => {
+                let paths = vec![folder.join(READ_FILE).display().to_string()];
+                fio(Job::full("randread", 4, 32), &Target::Files { paths, skip_bytes: 0 })
+            }
+        }
+    }
+}
+
+fn fs_mark(
+    folder: &Path,
+    [threads, files, bytes]: [u32; 3],
+    is_durable: bool,
+) -> Result<f64, String> {
+    let place = tempfile::tempdir_in(folder).map_err(|error| error.to_string())?;
+    let mut command = Command::new("fs_mark");
+    // It takes no path of 40 bytes or more, and writes its log where it stands.
+    command.current_dir(place.path()).args(["-d", "files"]);
+    command.args(["-L", "1", "-S", if is_durable { "1" } else { "0" }]);
+    command.arg("-t").arg(threads.to_string()).arg("-n").arg(files.to_string());
+    command.arg("-s").arg(bytes.to_string());
+    rate(&output(&mut command)?).ok_or_else(|| format!("{command:?} says no files a second"))
+}
+
+/// Files a second, in what fs_mark prints: the fourth column of its last line, where the first is a number.
+fn rate(text: &str) -> Option<f64> {
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let numbers: Vec<f64> = words.iter().map_while(|word| word.parse().ok()).collect();
+    numbers.get(3).copied().filter(|rate| rate.is_finite() && *rate > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rate;
+
+    #[test]
+    fn the_rate_is_read_from_the_last_line_only() {
+        let head = "FSUse%        Count         Size    Files/sec     App Overhead\n";
+        let text = format!(
+            "#  fs_mark  -d  files\n\n{head}     1          300         4096       1234.5             4711\n"
+        );
+        assert_eq!(rate(&text), Some(1234.5));
+        assert_eq!(rate(head), None, "it ended before its figure");
+        assert_eq!(rate("     1          300         4096       0.0             4711\n"), None);
+        assert_eq!(rate(""), None);
+    }
+}
