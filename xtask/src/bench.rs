@@ -224,7 +224,7 @@ fn measure(cell: &Cell, lab: &Path, words: &[&str]) -> Result<Option<(f64, Strin
     }
     ensure!(output.status.success(), "{command:?}: {}: {}", output.status, said.trim_end());
     let text = std::fs::read_to_string(&file).context("the lab's rows")?;
-    let rows: Vec<Value> = serde_json::from_str(&text).context("the rows are JSON")?;
+    let rows = crate::lab::rows_of(&text)?;
     let is_it = |row: &&Value| {
         let names = ["suite", "case", "metric", "variant"].map(|key| row[key].as_str());
         names == [Some(cell.suite), Some(cell.case), Some(cell.metric), Some("braid")]

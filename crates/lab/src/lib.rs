@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod array;
+pub mod benchmarks;
 pub mod disk;
 pub mod driver;
 mod engine;

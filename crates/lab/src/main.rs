@@ -4,14 +4,21 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use braid_lab::benchmarks;
 use braid_lab::frame::{Machine, Report, Settings, Suite, json, plot, table};
 use braid_lab::suites::SUITES;
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
 /// Every mechanism beside the state before it, on the same work, in one run.
 #[derive(Parser)]
-#[command(name = "braid-lab")]
+#[command(
+    name = "braid-lab",
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true
+)]
 struct Args {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// Suites to run, or "all".
     suites: Vec<String>,
     /// Name the suites and what each shows.
@@ -23,7 +30,7 @@ struct Args {
     /// So little work that the figures mean nothing: shows that the benchmark works.
     #[arg(long)]
     small: bool,
-    /// Write one row for each figure there.
+    /// Write one row for each figure there, and what they are from.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write one plot for each suite there.
@@ -37,6 +44,13 @@ struct Args {
     profile: Option<String>,
 }
 
+/// What is no suite.
+#[derive(Subcommand)]
+enum Other {
+    /// Make one page of what runs wrote with --json, and the same as Markdown.
+    Report(benchmarks::Args),
+}
+
 fn main() -> ExitCode {
     let args = Args::parse();
     if args.list {
@@ -45,7 +59,11 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    match run(&args) {
+    let done = match &args.other {
+        Some(Other::Report(args)) => benchmarks::run(args),
+        None => run(&args),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("braid-lab: {error}");

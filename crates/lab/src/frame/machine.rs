@@ -1,6 +1,7 @@
 //! The machine that the figures are from.
 
 use std::fmt;
+use std::process::Command;
 
 /// Processor, cores, kernel, and how busy it is.
 #[derive(Clone, Debug)]
@@ -45,4 +46,27 @@ impl fmt::Display for Machine {
         let Self { processor, cores, kernel, load } = self;
         write!(formatter, "machine: {processor}; {cores} cores; Linux {kernel}; load {load}")
     }
+}
+
+/// Programs that suites use, and the words that have them say their version.
+const PROGRAMS: [(&str, &str); 5] = [
+    ("fio", "--version"),
+    ("nbdkit", "--version"),
+    ("qemu-nbd", "--version"),
+    ("mkfs.btrfs", "--version"),
+    ("mkfs.ext4", "-V"),
+];
+
+/// braid's version, and those of other programs that are installed.
+pub(super) fn versions() -> Vec<String> {
+    let said = |(program, word): (&str, &str)| {
+        let output = Command::new(program).arg(word).output().ok()?;
+        // mkfs.ext4 says it where errors go.
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let line = text.lines().next()?.trim().to_owned();
+        (!line.is_empty()).then_some(line)
+    };
+    let braid = format!("braid {}", env!("CARGO_PKG_VERSION"));
+    [braid].into_iter().chain(PROGRAMS.into_iter().filter_map(said)).collect()
 }

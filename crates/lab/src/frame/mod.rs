@@ -23,4 +23,5 @@ pub use report::{
     Better, Case, Curves, Figure, Marks, Metric, Report, Series, Settings, Spread, Suite, Target,
     named,
 };
+pub(crate) use svg::{escape, number};
 pub use usage::Usage;

@@ -42,6 +42,23 @@ pub enum Better {
     Less,
 }
 
+impl Better {
+    /// As it stands in rows.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::More => "more",
+            Self::Less => "less",
+        }
+    }
+
+    /// Which way a row says.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::More, Self::Less].into_iter().find(|better| better.word() == word)
+    }
+}
+
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {

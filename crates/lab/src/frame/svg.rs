@@ -13,12 +13,12 @@ pub(super) fn colour(variant: &str, others: &[&str]) -> &'static str {
 }
 
 /// As it may stand in SVG.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// Four figures.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         size if size >= 1e6 => format!("{:.2}M", value / 1e6),

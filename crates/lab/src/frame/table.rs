@@ -119,16 +119,20 @@ fn tall(out: &mut String, group: &Group<'_>) -> std::fmt::Result {
 }
 
 fn targets(out: &mut String, report: &Report) {
-    let lines: Vec<String> = report
-        .cases
-        .iter()
-        .flat_map(|case| case.targets.iter().filter_map(|target| verdict(case, target)))
-        .collect();
+    let lines = verdicts(report);
     if !lines.is_empty() {
         *out += "targets\n";
-        *out += &lines.concat();
+        for line in lines {
+            let _never_fails = writeln!(out, "  {line}");
+        }
         out.push('\n');
     }
+}
+
+/// Of each target whether it was met, in a line.
+pub(super) fn verdicts(report: &Report) -> Vec<String> {
+    let cases = report.cases.iter();
+    cases.flat_map(|case| case.targets.iter().filter_map(|target| verdict(case, target))).collect()
 }
 
 /// Whether a target was met.
@@ -151,7 +155,7 @@ fn verdict(case: &Case, target: &Target) -> Option<String> {
     let word = if met { "met   " } else { "MISSED" };
     let source =
         if target.source.is_empty() { String::new() } else { format!(" ({})", target.source) };
-    Some(format!("  {word} {}: {} {whose} {shown}, {bound}{source}\n", case.name, metric.name))
+    Some(format!("{word} {}: {} {whose} {shown}, {bound}{source}", case.name, metric.name))
 }
 
 fn change(ratio: f64) -> String {

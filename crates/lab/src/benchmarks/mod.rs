@@ -1,0 +1,77 @@
+//! `braid-lab report`: one page of what runs of the lab wrote, and the same as Markdown.
+//!
+//! ```text
+//!   --json files ─▶ recorded ─▶ page (HTML, nothing from elsewhere)
+//!                          └──▶ markdown, and an SVG for each suite of each run
+//! ```
+//!
+//! Both say the machine, the versions, the command, every median with its smallest and largest value, and of every figure that is behind
+//! another, that it is.
+
+mod markdown;
+mod page;
+mod recorded;
+mod standing;
+
+use std::path::{Path, PathBuf};
+
+use recorded::Recorded;
+
+/// Words of `braid-lab report`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// What runs wrote with --json.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Write the page there.
+    #[arg(long, value_name = "FILE")]
+    html: PathBuf,
+    /// Write the same as Markdown there, and plots into a folder of the same name beside it.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+/// What must not be concluded, whatever the figures are.
+const NOT_TO_CONCLUDE: [&str; 6] = [
+    "Not how fast another machine is. An absolute figure is this machine's, with what else it did at that time; only ratios of \
+     one run say something, and those only if they are beyond the spread.",
+    "Not that a difference within the spread is one. Where the smallest of one and the largest of the other meet, more rounds may turn it around.",
+    "Not what disks do, where members are in memory: there a door, a copy and a wake-up are most of the time, and on a disk nearly nothing of it.",
+    "Not how it scales with cores. On few cores client, server and kernel take turns; what is won by working beside each other is not seen.",
+    "Not that a peer is worse in general. Each has its defaults here, or what its notes say; some do less (no redundancy), some more (checksums).",
+    "Not anything about what was left out: notes say what that is, and why.",
+];
+
+/// Reads the files and writes what is asked for.
+///
+/// # Errors
+/// A file cannot be read, is not the lab's, or cannot be written.
+pub fn run(args: &Args) -> Result<(), String> {
+    let mut runs = Vec::new();
+    for file in &args.files {
+        let told = |error: String| format!("{}: {error}", file.display());
+        let text = std::fs::read_to_string(file).map_err(|error| told(error.to_string()))?;
+        runs.push(Recorded::read(&text).map_err(told)?);
+    }
+    write(&args.html, &page::html(&runs))?;
+    if let Some(file) = &args.markdown {
+        let written = markdown::text(&runs, &folder_of(file));
+        write(file, &written.text)?;
+        for (name, svg) in written.plots {
+            write(&file.with_extension("").join(name), &svg)?;
+        }
+    }
+    Ok(())
+}
+
+/// The folder of plots, as the Markdown names it.
+fn folder_of(file: &Path) -> String {
+    file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let made = parent.map_or(Ok(()), std::fs::create_dir_all);
+    made.and_then(|()| std::fs::write(path, text))
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
