@@ -93,8 +93,8 @@ pub(super) fn used(package: &Path, out: &Path, processor: Processor) -> Result<(
         command
     };
     done(&mut rpm(&["--initdb"]))?;
-    // Whatever the processor; what it wants of the system is nothing.
-    done(rpm(&["--install", "--noscripts", "--ignorearch"]).arg(package))?;
+    // Whatever the processor; of the system its scripts want a shell, and nothing else does.
+    done(rpm(&["--install", "--noscripts", "--nodeps", "--ignorearch"]).arg(package))?;
     let program = root.join("usr/bin/braid");
     let version = said(processor.running(&program)?.arg("--version"))?;
     ensure!(version.starts_with("braid "), "it says {version}");
