@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold, one step after the other.
 //!
 //! ```text
-//! packages -> fmt -> clippy -> tidy -> test -> sim -> crash-loop -> filesystems -> guests -> lab -> docs -> fuzz -> oracle -> demo -> summary
+//! packages -> fmt -> clippy -> tidy -> test -> sim -> models -> crash-loop -> filesystems -> guests -> lab -> docs -> fuzz -> oracle -> demo -> summary
 //! ```
 //!
 //! Cheap steps come first. The first step that fails ends the run with its name; a step that

@@ -9,11 +9,11 @@ use std::time::{Duration, SystemTime};
 
 use braid_fuse_proto::limits::REQUEST_BYTES_MAX;
 use braid_fuse_proto::{File, Owner, Wishes};
+use braid_runtime::Disk;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{getegid, geteuid};
 
 use crate::device::{Device, Reader};
-use crate::disk::Disk;
 use crate::gate::Gate;
 use crate::limits::{HELPER_DEADLINE, IN_FLIGHT_BYTES_MAX, STACK_BYTES};
 use crate::mount::{self, How, MountError};

@@ -35,13 +35,12 @@
 //!   session                  what all requests share: the file, the disk, who waits
 //!   mount   place            mounting; is the place fit?
 //!   ────────────────────────────────────────────────────────
-//!   table   gate   disk   limits
+//!   table   gate   limits
 //! ```
 
 #![deny(unsafe_code)]
 
 mod device;
-mod disk;
 mod door;
 mod gate;
 pub mod limits;
@@ -51,7 +50,7 @@ mod rings;
 mod session;
 mod table;
 
-pub use disk::Disk;
+pub use braid_runtime::Disk;
 pub use door::{Closed, Counts, Door, Meter, OpenError};
 pub use mount::MountError;
 pub use place::{Place, PlaceError};

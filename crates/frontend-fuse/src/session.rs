@@ -6,9 +6,7 @@ use std::time::SystemTime;
 
 use braid_fuse_proto::{Errno, File, Head, Malformed, Reply, Request, Step, Wishes};
 use braid_ring::Payload;
-use braid_runtime::{Outcome, VolumeError, VolumeOperation};
-
-use crate::disk::Disk;
+use braid_runtime::{Disk, Outcome, VolumeError, VolumeOperation};
 
 /// What is counted; nothing is decided by it.
 #[derive(Debug, Default)]

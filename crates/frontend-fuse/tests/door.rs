@@ -99,6 +99,10 @@ impl braid_frontend_fuse::Disk for Disk {
         self.read_only
     }
 
+    fn unit_bytes(&self) -> u64 {
+        4096
+    }
+
     fn submit(&self, operation: VolumeOperation, receiver: Arc<dyn Receiver>, token: u64) {
         let mut next = self.next.lock().expect("no panic under it");
         *next = (*next + 1) % self.threads.len();

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use braid_runtime::Disk;
 use braid_ublk_proto::limits::QUEUES_MAX;
 use braid_ublk_proto::wire::DeviceInfo;
 use braid_ublk_proto::{Shape, device as device_of, is_same, parameters};
@@ -17,7 +18,6 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use crate::control::{Control, is};
-use crate::disk::Disk;
 use crate::kernel::Commands;
 use crate::limits::{DEATH_DEADLINE, LOOK, NODE_DEADLINE, STACK_BYTES, UNDO_DEADLINE};
 use crate::place::{Found, Place};

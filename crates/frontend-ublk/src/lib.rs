@@ -33,13 +33,12 @@
 //!   control                  commands about devices
 //!   ──────────────────────────────────────────────
 //!   kernel
-//!   entries  disk   limits
+//!   entries  limits
 //! ```
 
 #![deny(unsafe_code)]
 
 mod control;
-mod disk;
 mod door;
 mod entries;
 mod kernel;
@@ -47,6 +46,6 @@ pub mod limits;
 mod place;
 mod queue;
 
-pub use disk::Disk;
+pub use braid_runtime::Disk;
 pub use door::{Closed, Door, OpenError};
 pub use place::{Place, PlaceError};

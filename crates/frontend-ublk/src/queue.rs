@@ -21,10 +21,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use braid_ring::{Bell, Inbox, Payload};
-use braid_runtime::{Outcome, Receiver, VolumeError, VolumeOperation};
+use braid_runtime::{Disk, Outcome, Receiver, VolumeError, VolumeOperation};
 use braid_ublk_proto::{Errno, Request, answer};
 
-use crate::disk::Disk;
 use crate::entries::{Ended, Entries};
 use crate::limits::QUEUE_BYTES_MAX;
 

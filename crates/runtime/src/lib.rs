@@ -24,6 +24,7 @@
 //! machine's inbox, and says which machine has something to do.
 //!
 //! ```text
+//!   disk                                                 the array as doors see it, and their tests make up
 //!   volume, extents          open                        the array as its user sees it; how it comes to be
 //!   completions   timekeeper, elevators   membership     what wakes machines: ends, moments, settings, members that come and go
 //!   drive                                                the loop: events into machines, effects out
@@ -62,6 +63,7 @@ mod completions;
 #[cfg(not(loom))]
 mod core;
 #[cfg(not(loom))]
+mod disk;
 mod drive;
 #[cfg(not(loom))]
 mod elevators;
@@ -129,6 +131,7 @@ pub use cause::{AnswerWords, CauseWords};
 #[cfg(not(loom))]
 pub use client::{Done, Outcome, Receiver, VolumeError, VolumeOperation};
 #[cfg(not(loom))]
+pub use disk::Disk;
 pub use extents::Extent;
 #[cfg(not(loom))]
 pub use operator::{AddError, MemberLook, Newcomer, RemoveError};

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use super::target::Processor;
-use super::{Facts, copied, done, said, written};
+use super::{copied, done, said, written};
 
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
@@ -26,7 +26,7 @@ const MAINTAINER: &str = "the braid authors <braid@example.invalid>";
 pub(super) fn package(
     root: &Path,
     stage: &Path,
-    (out, facts): (&Path, &Facts),
+    (out, version): (&Path, &str),
     processor: Processor,
 ) -> Result<PathBuf> {
     let control = stage.join("DEBIAN");
@@ -35,7 +35,7 @@ pub(super) fn package(
     for script in SCRIPTS {
         copied(&root.join("packaging/debian").join(script), &control.join(script), 0o755)?;
     }
-    let (version, architecture) = (&facts.version, processor.of_debian());
+    let architecture = processor.of_debian();
     let text = format!(
         "Package: braid\nVersion: {version}-1\nArchitecture: {architecture}\nMaintainer: {MAINTAINER}\n\
          Installed-Size: {size}\nDepends: {depends}\nRecommends: systemd, fuse3\nSuggests: mdadm, nbd-client, qemu-utils\n\

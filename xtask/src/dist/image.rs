@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::target::Processor;
-use super::{Facts, done, said};
+use super::{done, said};
 
 /// The folders of a container: sockets, and what is kept. Both may be volumes.
 const FOLDERS: [&str; 2] = ["run/braid", "var/lib/braid"];
@@ -15,15 +15,15 @@ const FOLDERS: [&str; 2] = ["run/braid", "var/lib/braid"];
 /// Makes the archive of an image, which `skopeo copy oci-archive:PATH …` and `podman load` take.
 pub(super) fn archive(
     stage: &Path,
-    (out, facts): (&Path, &Facts),
+    (out, version): (&Path, &str),
     processor: Processor,
 ) -> Result<PathBuf> {
-    let name = format!("braid-{}-{}", facts.version, processor.of_debian());
+    let name = format!("braid-{}-{}", version, processor.of_debian());
     let layout = out.join(format!("{name}.oci"));
     if layout.exists() {
         fs::remove_dir_all(&layout)?;
     }
-    let image = format!("{}:{}", layout.display(), facts.version);
+    let image = format!("{}:{}", layout.display(), version);
     let folders = out.join("image-folders");
     for folder in FOLDERS {
         fs::create_dir_all(folders.join(folder)).with_context(|| folder.to_owned())?;
@@ -39,7 +39,7 @@ pub(super) fn archive(
     insert(stage.join("usr/share/doc/braid"), "/usr/share/doc/braid")?;
     insert(folders.join("run"), "/run")?;
     insert(folders.join("var"), "/var")?;
-    let version = format!("org.opencontainers.image.version={}", facts.version);
+    let version = format!("org.opencontainers.image.version={}", version);
     let labels = [
         "org.opencontainers.image.title=braid",
         "org.opencontainers.image.licenses=MIT OR Apache-2.0",
@@ -67,7 +67,7 @@ pub(super) fn archive(
 /// Unpacks the archive as a container would have it, and has its program make an array and examine it.
 pub(super) fn used(
     archive: &Path,
-    (out, facts): (&Path, &Facts),
+    (out, version): (&Path, &str),
     processor: Processor,
 ) -> Result<()> {
     let (layout, bundle) = (out.join("image"), out.join("bundle"));
@@ -78,7 +78,7 @@ pub(super) fn used(
     }
     fs::create_dir_all(&layout)?;
     done(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(&layout))?;
-    let image = format!("{}:{}", layout.display(), facts.version);
+    let image = format!("{}:{}", layout.display(), version);
     done(Command::new("umoci").args(["unpack", "--rootless", "--image", &image]).arg(&bundle))?;
     let root = bundle.join("rootfs");
     for folder in FOLDERS {

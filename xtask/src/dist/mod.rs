@@ -70,11 +70,6 @@ const FILES: [(&str, &str); 7] = [
     ("docs/monitoring.md", "usr/share/doc/braid/monitoring.md"),
 ];
 
-/// What all of them say.
-struct Facts {
-    version: String,
-}
-
 pub(crate) fn run(args: &Args) -> Result<()> {
     let root = tidy::repository_root()?;
     let out = std::path::absolute(&args.out)?;
@@ -83,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(braid) => fs::canonicalize(braid).with_context(|| braid.display().to_string())?,
         None => Program::Braid.release()?,
     };
-    let facts = Facts { version: version(&speaker)? };
+    let version = version(&speaker)?;
     let own = Processor::own()?;
     let processors = if args.arch.is_empty() { vec![own] } else { args.arch.clone() };
     for processor in processors {
@@ -92,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             None => processor.release(Library::Glibc)?,
         };
         let stage = staged(&root, (&speaker, &linked), &out, processor)?;
-        let package = deb::package(&root, &stage, (&out, &facts), processor)?;
+        let package = deb::package(&root, &stage, (&out, &version), processor)?;
         println!("{}", package.display());
         deb::judged(&package)?;
         if args.clean_root && processor == own {
@@ -104,27 +99,27 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         if args.braid.is_none() {
             let braid = processor.release(Library::Static)?;
             let stage = staged(&root, (&speaker, &braid), &out, processor)?;
-            packed(&stage, (&out, &facts), processor)?;
+            packed(&stage, (&out, &version), processor)?;
         }
     }
-    let bill = out.join(format!("braid-{}.cdx.json", facts.version));
-    fs::write(&bill, sbom::of_lock(&root, &facts.version)?)?;
+    let bill = out.join(format!("braid-{}.cdx.json", version));
+    fs::write(&bill, sbom::of_lock(&root, &version)?)?;
     println!("{}", bill.display());
     Ok(())
 }
 
 /// What the static program comes in.
-fn packed(stage: &Path, (out, facts): (&Path, &Facts), processor: Processor) -> Result<()> {
-    let name = format!("braid-{}-{}.tar.gz", facts.version, processor.of_debian());
+fn packed(stage: &Path, (out, version): (&Path, &str), processor: Processor) -> Result<()> {
+    let name = format!("braid-{}-{}.tar.gz", version, processor.of_debian());
     let archive = out.join(name);
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--mtime=@0", "-czf"]).arg(&archive);
     done(tar.arg("-C").arg(stage).arg("."))?;
     println!("{}", archive.display());
-    let package = rpm::package(stage, (out, facts), processor)?;
+    let package = rpm::package(stage, (out, version), processor)?;
     rpm::used(&package, out, processor)?;
-    let archive = image::archive(stage, (out, facts), processor)?;
-    image::used(&archive, (out, facts), processor)
+    let archive = image::archive(stage, (out, version), processor)?;
+    image::used(&archive, (out, version), processor)
 }
 
 /// The version that a program says it has.

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::target::Processor;
-use super::{Facts, done, said, written};
+use super::{done, said, written};
 
 /// What happens where it is installed: the user, the unit and the rule are known from then on.
 const SPEC: &str = "\
@@ -41,13 +41,13 @@ if [ \"$1\" = 0 ] && [ -d /run/systemd/system ]; then systemctl stop 'braid@*.se
 /// Makes the package of a folder.
 pub(super) fn package(
     stage: &Path,
-    (out, facts): (&Path, &Facts),
+    (out, version): (&Path, &str),
     processor: Processor,
 ) -> Result<PathBuf> {
     let mut files = Vec::new();
     files_of(stage, stage, &mut files)?;
     let spec = SPEC
-        .replace("@version@", &facts.version)
+        .replace("@version@", version)
         .replace("@stage@", &stage.display().to_string())
         .replace("@files@", &files.join("\n"));
     let top = out.join("rpmbuild");
@@ -63,7 +63,7 @@ pub(super) fn package(
             .arg(&path),
     )?;
     fs::remove_dir_all(&top).context("what rpmbuild leaves behind")?;
-    Ok(out.join(format!("braid-{}-1.{kernel}.rpm", facts.version)))
+    Ok(out.join(format!("braid-{}-1.{kernel}.rpm", version)))
 }
 
 /// All files of a folder, by their paths in it.

@@ -76,9 +76,16 @@ impl Processor {
         if self == Self::own()? {
             return Ok(Command::new(program));
         }
-        let mut command = Command::new(format!("qemu-{}-static", self.of_kernel()));
-        command.arg("-L").arg(format!("/usr/{}-linux-gnu", self.of_kernel())).arg(program);
+        let [emulator, words @ ..] = self.emulator();
+        let mut command = Command::new(emulator);
+        command.args(words).arg(program);
         Ok(command)
+    }
+
+    /// What runs its programs on another processor, with the folder of its libraries.
+    fn emulator(self) -> [String; 3] {
+        let kernel = self.of_kernel();
+        [format!("qemu-{kernel}-static"), "-L".to_owned(), format!("/usr/{kernel}-linux-gnu")]
     }
 
     /// Cargo with the words of its command, and a compiler and a runner for this processor's programs.
@@ -98,9 +105,7 @@ impl Processor {
             .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
             .env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
         if self != Self::own()? {
-            let kernel = self.of_kernel();
-            let runner = format!("qemu-{kernel}-static -L /usr/{kernel}-linux-gnu");
-            command.env(format!("CARGO_TARGET_{key}_RUNNER"), runner);
+            command.env(format!("CARGO_TARGET_{key}_RUNNER"), self.emulator().join(" "));
         }
         Ok(command)
     }

@@ -6,13 +6,12 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use braid_runtime::{Outcome, Receiver, VolumeError, VolumeOperation};
+use braid_runtime::{Disk, Outcome, Receiver, VolumeError, VolumeOperation};
 use braid_ublk_proto::Request;
 use braid_ublk_proto::wire::{Description, flag, operation};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::{Queue, Server};
-use crate::disk::Disk;
 use crate::entries::{Ended, Entries};
 
 const SIZE_BYTES: u64 = 16 << 20;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::NOT_TO_CONCLUDE;
 use super::recorded::{Recorded, Suite};
 use super::standing::{behind, times};
-use crate::frame::{Better, Figure, number, plot};
+use crate::frame::{Figure, number, plot};
 
 /// The text, and the plots that it shows: (name of the file, SVG).
 pub(super) struct Written {
@@ -77,10 +77,7 @@ fn cell(text: &str) -> String {
 }
 
 fn rows(out: &mut String, case: &str, figure: &Figure) -> std::fmt::Result {
-    let better = match figure.metric.better {
-        Better::More => "more is better",
-        Better::Less => "less is better",
-    };
+    let better = figure.metric.better.phrase();
     for series in &figure.series {
         let spread = series.spread();
         let behind = behind(figure, series).map(|behind| behind.to_string()).unwrap_or_default();

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::NOT_TO_CONCLUDE;
 use super::recorded::{Recorded, Suite};
 use super::standing::behind;
-use crate::frame::{Better, Figure, escape, number, plot};
+use crate::frame::{Figure, escape, number, plot};
 
 const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>braid: benchmarks</title>\n<style>\n\
     body { font-family: 'DejaVu Sans', Helvetica, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em; color: #222222 }\n\
@@ -77,10 +77,7 @@ fn write_suite(out: &mut String, suite: &Suite) -> std::fmt::Result {
 }
 
 fn write_figure(out: &mut String, case: &str, figure: &Figure) -> std::fmt::Result {
-    let better = match figure.metric.better {
-        Better::More => "more is better",
-        Better::Less => "less is better",
-    };
+    let better = figure.metric.better.phrase();
     for series in &figure.series {
         let spread = series.spread();
         let behind = behind(figure, series).map(|behind| behind.to_string());

@@ -52,6 +52,15 @@ impl Better {
         }
     }
 
+    /// For a person.
+    #[must_use]
+    pub const fn phrase(self) -> &'static str {
+        match self {
+            Self::More => "more is better",
+            Self::Less => "less is better",
+        }
+    }
+
     /// Which way a row says.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {

@@ -62,10 +62,7 @@ fn groups(report: &Report) -> Vec<Group<'_>> {
 fn table(out: &mut String, group: &Group<'_>) -> std::fmt::Result {
     let first = group[0].1;
     let runs = first.series.iter().map(|series| series.values.len()).max().unwrap_or(0);
-    let better = match first.metric.better {
-        Better::More => "more is better",
-        Better::Less => "less is better",
-    };
+    let better = first.metric.better.phrase();
     let title = format!("{} ({}), {better}, {runs} runs", first.metric.name, first.metric.unit);
     writeln!(out, "{title}\n{}", "=".repeat(title.len()))?;
     if first.series.len() > WIDE_MAX {

@@ -86,15 +86,9 @@ impl Stack {
 struct Loop(String);
 
 impl Loop {
-    fn attach(file: &Path) -> Result<Self, String> {
-        let device = output(Command::new("losetup").args(["--find", "--show"]).arg(file))?;
-        Ok(Self(device.trim().to_owned()))
-    }
-
-    /// One that goes past the page cache to its file: it is cached above already.
-    fn attach_direct(file: &Path) -> Result<Self, String> {
-        let words = ["--find", "--show", "--direct-io=on"];
-        let device = output(Command::new("losetup").args(words).arg(file))?;
+    fn attach(file: &Path, more: &[&str]) -> Result<Self, String> {
+        let mut attach = Command::new("losetup");
+        let device = output(attach.args(["--find", "--show"]).args(more).arg(file))?;
         Ok(Self(device.trim().to_owned()))
     }
 }
@@ -150,7 +144,7 @@ impl Mounted {
             let path = folder.path().join(format!("{slot}.member"));
             let sized = std::fs::File::create(&path).and_then(|file| file.set_len(bytes));
             sized.map_err(|error| format!("{}: {error}", path.display()))?;
-            members.push(Loop::attach(&path)?);
+            members.push(Loop::attach(&path, &[])?);
         }
         std::fs::create_dir(folder.path().join("mounted")).map_err(|error| error.to_string())?;
         let mut this = Self { mount: None, disk: None, server: None, members, stack, folder };
@@ -199,7 +193,8 @@ impl Mounted {
         self.server =
             Some(servers::serve_braid(&braid, self.folder.path(), &self.devices(), &words)?);
         servers::wait_for(&file)?;
-        self.disk = Some(Loop::attach_direct(&file)?);
+        // Past the page cache of its file: it is cached above already.
+        self.disk = Some(Loop::attach(&file, &["--direct-io=on"])?);
         Ok(())
     }
 
