@@ -64,6 +64,7 @@ mod completions;
 mod core;
 #[cfg(not(loom))]
 mod disk;
+#[cfg(not(loom))]
 mod drive;
 #[cfg(not(loom))]
 mod elevators;
@@ -132,6 +133,7 @@ pub use cause::{AnswerWords, CauseWords};
 pub use client::{Done, Outcome, Receiver, VolumeError, VolumeOperation};
 #[cfg(not(loom))]
 pub use disk::Disk;
+#[cfg(not(loom))]
 pub use extents::Extent;
 #[cfg(not(loom))]
 pub use operator::{AddError, MemberLook, Newcomer, RemoveError};
