@@ -74,6 +74,38 @@ impl Program {
     }
 }
 
+/// A program that cargo made of tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TestProgram {
+    /// Its package's folder: where cargo would run it.
+    pub(crate) folder: PathBuf,
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+}
+
+/// Builds all tests of the workspace; the programs, in the order in which they were made.
+pub(crate) fn test_programs() -> Result<Vec<TestProgram>> {
+    let mut command = command(&["test", "--no-run", "--workspace"]);
+    command.arg("--message-format=json-render-diagnostics");
+    let output = command.stderr(Stdio::inherit()).output().context("cargo")?;
+    ensure!(output.status.success(), "{command:?}: {}", output.status);
+    Ok(programs_of_tests(&String::from_utf8_lossy(&output.stdout)))
+}
+
+fn programs_of_tests(messages: &str) -> Vec<TestProgram> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let made = messages.filter(|message| message["profile"]["test"] == true);
+    made.filter_map(|message| {
+        let manifest = PathBuf::from(message["manifest_path"].as_str()?);
+        Some(TestProgram {
+            folder: manifest.parent()?.to_owned(),
+            name: message["target"]["name"].as_str()?.to_owned(),
+            path: message["executable"].as_str()?.into(),
+        })
+    })
+    .collect()
+}
+
 /// The program in cargo's messages, which is not the harness of its tests.
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -93,7 +125,7 @@ mod tests {
         let message = |name: &str, kind: &str, test: bool, path: &str| {
             serde_json::json!({
                 "target": { "name": name, "kind": [kind] }, "profile": { "test": test },
-                "executable": path,
+                "executable": path, "manifest_path": "/work/crates/one/Cargo.toml",
             })
             .to_string()
         };
@@ -109,5 +141,9 @@ mod tests {
         assert_eq!(found("braid"), Some("/braid".into()));
         assert_eq!(found("braid-sim"), Some("/sim".into()));
         assert_eq!(found("braid-lab"), None);
+        let tests = programs_of_tests(&messages.join("\n"));
+        let folder = PathBuf::from("/work/crates/one");
+        let harness = TestProgram { folder, name: "braid".into(), path: "/harness".into() };
+        assert_eq!(tests, [harness]);
     }
 }

@@ -13,14 +13,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter};
-use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::builder::PossibleValuesParser;
 
-use crate::build::{Program, command};
+use crate::build::{Program, TestProgram, command, test_programs};
+use crate::each::each;
 use crate::{
     bench, crash, filesystems, fuzz, guests, lab, models, oracle, packages, remedies, sim, tidy,
 };
@@ -29,6 +30,10 @@ use crate::{
 const BUDGET: Duration = Duration::from_secs(25 * 60);
 /// Tests at a time for each core: those that serve arrays wait more than they compute.
 const TESTS_PER_CORE: usize = 2;
+/// Programs of tests that run at a time.
+const PROGRAMS_AT_A_TIME: usize = 2;
+/// The program that takes longest, and therefore begins.
+const LONGEST: &str = "e2e";
 /// How long the simulator's random worlds run here.
 const SIM_SECONDS: u64 = 10;
 /// How long `braid serve` is killed and restarted here.
@@ -191,29 +196,59 @@ fn fuzz_briefly() -> Result<Ending> {
     })
 }
 
-/// `cargo test`, its output passed on as it comes and its result lines added up. A test that is skipped although the
-/// machine has what it needs fails; the others that are skipped are counted, and named.
+/// What `cargo test` does, with two of its programs at a time: half of them wait for servers, and half compute. What a program
+/// says is passed on when it has ended. A test that is skipped although the machine has what it needs fails; the others that
+/// are skipped are counted, and named.
 fn test() -> Result<Ending> {
-    let mut command = command(&["test", "--workspace"]);
     let notes = remedies::begin()?;
-    command.env(braid_needs::VARIABLE, braid_needs::found()).env(remedies::VARIABLE, &notes);
+    let mut programs: Vec<Option<TestProgram>> = test_programs()?.into_iter().map(Some).collect();
+    ensure!(!programs.is_empty(), "cargo made no tests at all");
+    // The longest first; the examples in the documentation are built only when they run.
+    programs.sort_by_key(|it| it.as_ref().is_none_or(|it| it.name != LONGEST));
+    programs.insert(1, None);
+    let ends = each(PROGRAMS_AT_A_TIME, &programs, |_, program| {
+        let mut command = match program {
+            None => command(&["test", "--workspace", "--doc"]),
+            Some(program) => {
+                let mut command = Command::new(&program.path);
+                command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
+                command
+            }
+        };
+        let end = output_of(&mut command, &notes);
+        let name = program.as_ref().map_or("examples", |program| &program.name);
+        if let Ok((output, _)) = &end {
+            print!("-- {name}\n{output}");
+        }
+        (name.to_owned(), end)
+    });
+    let (mut counts, mut failed) = (Counts::default(), Vec::new());
+    for (name, end) in ends {
+        let (output, is_success) = end?;
+        output.lines().for_each(|line| counts.add(line));
+        if !is_success {
+            failed.push(name);
+        }
+    }
+    ensure!(failed.is_empty(), "tests fail in {}", failed.join(", "));
+    ensure!(counts.passed > 0, "no tests were run at all");
+    let remedies = remedies::end(&notes, counts.skipped.is_empty())?;
+    Ok(Ending::Done(format!("{counts}; {remedies}")))
+}
+
+/// What tests say, and whether they pass.
+fn output_of(command: &mut Command, notes: &Path) -> Result<(String, bool)> {
+    command.env(braid_needs::VARIABLE, braid_needs::found()).env(remedies::VARIABLE, notes);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
         command.env("RUST_TEST_THREADS", (cores * TESTS_PER_CORE).to_string());
     }
-    let mut child = command.stdout(Stdio::piped()).spawn().context("cargo test")?;
-    let output = child.stdout.take().context("the output of cargo test")?;
-    let mut counts = Counts::default();
-    for line in BufReader::new(output).lines() {
-        let line = line?;
-        println!("{line}");
-        counts.add(&line);
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{command:?}"))?;
+    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        said.push_str(&String::from_utf8_lossy(&output.stderr));
     }
-    let status = child.wait()?;
-    ensure!(status.success(), "cargo test: {status}");
-    ensure!(counts.passed > 0, "cargo test ran no tests at all");
-    let remedies = remedies::end(&notes, counts.skipped.is_empty())?;
-    Ok(Ending::Done(format!("{counts}; {remedies}")))
+    Ok((said, output.status.success()))
 }
 
 /// Sums over the `test result:` lines, and why tests were skipped.
