@@ -98,6 +98,11 @@
 //! not written ([`journal_sectors_min`]), and then neither is the array. Without its journal nothing is known of what was being written ([`JournalFault`]): it can be read, what
 //! would be computed is withheld, and all of it may lack writes that were acknowledged.
 //!
+//! # By force
+//!
+//! Where the sound ones are too few, [`rescue`] says which of the others to believe, and what they lack. It writes superblocks in memory
+//! and lets [`assemble`] judge them, so there is one set of rules.
+//!
 //! # Invariants
 //! - The order of the members changes nothing but indices: `tests/properties.rs`.
 //! - A stale member is never in a slot: `tests/properties.rs`, `tests/members.rs`.
@@ -116,6 +121,7 @@ mod known;
 mod parity_log;
 mod refusal;
 mod replay;
+pub mod rescue;
 mod risk;
 mod verdict;
 

@@ -8,3 +8,4 @@ mod members;
 mod old_copies;
 mod properties;
 mod refusals;
+mod rescue;

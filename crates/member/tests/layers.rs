@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use braid_member::layer::{Fault, Faulty, Operation, Patched, Sectors, Slow};
+use braid_member::layer::{
+    Fault, Faulty, Operation, Overlay, OverlayError, Part, Patched, Sectors, Slow,
+};
 use braid_member::{Member, MemberError, MemoryMember};
 
 const SIZE_BYTES: u64 = 1 << 20;
@@ -137,4 +139,113 @@ fn a_patched_member_reads_as_written_and_is_never_written() {
     let mut whole = vec![0; size];
     inner.read_at(&mut whole, 0).expect("inside");
     assert_eq!(whole, pattern(0, size));
+}
+
+/// A folder, what a member holds, and the member.
+fn overlaid() -> (tempfile::TempDir, Vec<u8>, Arc<MemoryMember>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes: Vec<u8> =
+        (0..100 * 512).map(|at| u8::try_from(at / 11 % 251).expect("small")).collect();
+    let member = Arc::new(MemoryMember::from_bytes(&bytes));
+    (folder, bytes, member)
+}
+
+fn all_of(member: &dyn Member) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(member.size_bytes()).expect("small")];
+    member.read_at(&mut bytes, 0).expect("readable");
+    bytes
+}
+
+#[test]
+fn an_overlay_reads_like_a_member_that_was_written() {
+    let (folder, mut model, member) = overlaid();
+    let overlay = Overlay::open(Arc::clone(&member), folder.path(), "m", 7).expect("a new overlay");
+    assert_eq!(all_of(&overlay), model);
+    // Offsets and lengths on both sides of every border of blocks, and at the member's short last one.
+    let size = model.len();
+    let cases = [
+        (0, 512),
+        (4095, 2),
+        (4096, 4096),
+        (8000, 9000),
+        (20_480, 8192),
+        (size - 512, 512),
+        (size - 3000, 3000),
+        (12_288, 100),
+    ];
+    for (turn, (at, length)) in cases.into_iter().enumerate() {
+        let value = u8::try_from(turn + 1).expect("few");
+        if turn % 3 == 2 {
+            overlay.zero(at as u64, length as u64, true).expect("zeroes");
+            model[at..at + length].fill(0);
+        } else {
+            overlay.write_at(&vec![value; length], at as u64, turn % 2 == 0).expect("a write");
+            model[at..at + length].fill(value);
+        }
+        assert_eq!(all_of(&overlay), model, "after {turn}");
+        let mut part = vec![0; length + 1000];
+        let from = at.saturating_sub(500).min(size - part.len());
+        overlay.read_at(&mut part, from as u64).expect("a read over the borders");
+        assert_eq!(part, model[from..from + part.len()], "after {turn}");
+    }
+    let beyond = overlay.write_at(&[1; 512], size as u64 - 511, false);
+    assert!(matches!(beyond, Err(MemberError::OutOfBounds { .. })), "{beyond:?}");
+}
+
+#[test]
+fn an_overlay_takes_every_write_and_the_member_none() {
+    let (folder, bytes, member) = overlaid();
+    let overlay = Overlay::open(Arc::clone(&member), folder.path(), "m", 7).expect("a new overlay");
+    assert_eq!((overlay.used_bytes(), overlay.ranges()), (0, vec![]));
+    overlay.write_at(&[9; 100], 5000, true).expect("a write");
+    overlay.zero(16_384, 8192, false).expect("zeroes");
+    overlay.write_at(&[9; 512], 99 * 512, false).expect("a write");
+    overlay.flush().expect("a flush");
+    assert_eq!(overlay.ranges(), [4096..8192, 16_384..24_576, 49_152..51_200]);
+    assert_eq!(overlay.used_bytes(), 4096 + 8192 + 2048);
+    assert_eq!(all_of(member.as_ref()), bytes, "the member is as it was");
+}
+
+#[test]
+fn an_overlay_survives_a_restart() {
+    let (folder, mut model, member) = overlaid();
+    let open = |mark| Overlay::open(Arc::clone(&member), folder.path(), "m", mark);
+    let overlay = open(7).expect("a new overlay");
+    overlay.write_at(&[3; 700], 4000, false).expect("a write");
+    overlay.flush().expect("a flush");
+    model[4000..4700].fill(3);
+    overlay.write_at(&[4; 512], 30_720, false).expect("a write that is never flushed");
+    assert!(matches!(open(7), Err(OverlayError::Busy { .. })), "it is in use");
+    drop(overlay);
+    let again = open(7).expect("it is there");
+    assert_eq!(all_of(&again), model, "what was flushed is there, and nothing by halves");
+    drop(again);
+    assert!(matches!(open(8), Err(OverlayError::OfOther { .. })), "the member holds other bytes");
+    // A map that was cut, or has bits behind the member's end, is none.
+    let map = folder.path().join("m.map");
+    let sound = std::fs::read(&map).expect("a map");
+    let mut beyond = sound.clone();
+    beyond[4096 + 100] = 1;
+    for spoiled in [&sound[..4000], &beyond[..], b"".as_slice()] {
+        std::fs::write(&map, spoiled).expect("a map");
+        assert!(matches!(open(7), Err(OverlayError::OfOther { .. })), "{} bytes", spoiled.len());
+    }
+    std::fs::write(&map, &sound).expect("a map");
+    assert_eq!(all_of(&open(7).expect("it is whole again")), model);
+}
+
+#[test]
+fn a_part_shows_its_stretch_and_nothing_else() {
+    let (_folder, mut model, member) = overlaid();
+    let part = Part::new(Arc::clone(&member), 5120, 2048).expect("it lies in the member");
+    assert_eq!(all_of(&part), model[5120..7168]);
+    part.write_at(&[8; 512], 1536, true).expect("a write");
+    part.zero(0, 512, true).expect("zeroes");
+    for refused in [part.write_at(&[8; 2], 2047, false), part.read_at(&mut [0], 2048)] {
+        assert!(matches!(refused, Err(MemberError::OutOfBounds { .. })), "{refused:?}");
+    }
+    model[5120 + 1536..7168].fill(8);
+    model[5120..5632].fill(0);
+    assert_eq!(all_of(member.as_ref()), model);
+    assert!(Part::new(Arc::clone(&member), 51_000, 201).is_err(), "it ends behind the member");
 }

@@ -8,8 +8,9 @@ use super::tree::Tree;
 use super::{Finding, Rule};
 
 /// Crates whose root says `#![forbid(unsafe_code)]`.
-const FORBIDDEN: [&str; 15] = [
+const FORBIDDEN: [&str; 16] = [
     "confine",
+    "contents",
     "control",
     "hooks",
     "sync",
@@ -145,6 +146,7 @@ mod tests {
         forbid(
             &tree(&[
                 ("crates/confine/src/lib.rs", good),
+                ("crates/contents/src/lib.rs", good),
                 ("crates/control/src/lib.rs", good),
                 ("crates/hooks/src/lib.rs", good),
                 ("crates/sync/src/lib.rs", good),

@@ -1,0 +1,430 @@
+//! Which members to believe by force, where those that are sound are too few: the newest set that is consistent, and what it lacks.
+//!
+//! ```text
+//!   assemble, as it stands ──▶ enough ─────────────────────────────────────────▶ nobody is believed by force
+//!                          └─▶ too few ─▶ those left out, newest first, in tiers ─▶ whole tiers, until it is enough
+//! ```
+//!
+//! Superblocks say who dropped out before whom: each has the count of the last update that reached it. A *tier* are members that the
+//! same update reached last: neither has missed a write that the other has, so they come in together or not at all. A member of a
+//! lower tier is older than what it would stand beside, and stays out as soon as there are enough without it.
+//!
+//! The newest table of roles keeps its say: a member that it calls faulty is left out as long as there are enough others, however few
+//! events it is behind. One of another line (the array ran in two halves) comes in only where a person asks for it, and one whose
+//! superblock is damaged, that is there twice, or that was not recovered to its end, not at all.
+//!
+//! What a believed member lacks is what was written since it dropped out. Where a bitmap is believed that has forgotten nothing since,
+//! it names these sectors; else they may be anywhere. The array counts as interrupted, so that nothing is computed from parity that may
+//! not fit.
+//!
+//! What it does not do: write. [`Plan::superblocks`] are what would have to stand on the members; the command puts them into an overlay.
+//!
+//! Invariants:
+//! - nobody is believed by force while there are enough without `[check: whoever_is_believed_is_of_the_newest_that_suffice]`;
+//! - nobody is left out who is newer than one who is believed `[check: whoever_is_believed_is_of_the_newest_that_suffice]`;
+//! - what a plan would write makes the array that it shows `[check: what_a_plan_would_write_makes_its_array]`.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use braid_geometry::Family;
+use braid_ondisk::{BitmapKind, Features, Role, Superblock, SuperblockUpdate, Timestamp};
+
+use crate::verdict::{Reason, Verdict};
+use crate::{AssembledArray, Assembly, MemberVerdict, Options, ProbedMember, Refusal, assemble};
+
+/// What becomes of one member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stand {
+    /// It is in the array as it stands.
+    Used,
+    /// It is believed by force.
+    Believed {
+        /// Its slot.
+        slot: u16,
+        /// What was written without it.
+        missed: Missed,
+    },
+    /// It was in the array, and is not needed.
+    LeftOut {
+        /// Its slot.
+        slot: u16,
+        /// Whether it would be believed where a person asks for it.
+        can_be_asked_for: bool,
+    },
+    /// It holds nothing of the array that could be used.
+    Apart,
+}
+
+/// Where a member may lack writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Missed {
+    /// In these sectors of its data area: a bitmap names them.
+    Within(Vec<Range<u64>>),
+    /// Anywhere: no bitmap goes back so far.
+    Anywhere,
+}
+
+/// What would be done.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What the members are as they stand.
+    pub verdicts: Vec<MemberVerdict>,
+    /// Why there is no array as they stand.
+    pub refusal: Option<Refusal>,
+    /// One for each member.
+    pub stands: Vec<Stand>,
+    /// The array with those that are believed; only to be read, as far as this decides.
+    pub array: Result<AssembledArray, Refusal>,
+    /// What would stand on members, by their index: none where nobody is believed by force.
+    pub superblocks: Vec<(usize, Superblock)>,
+}
+
+/// What would come of other members than these.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The array can be read.
+    Runs {
+        /// Slots that are missing.
+        degraded: u16,
+        /// Members that are believed by force.
+        believed: usize,
+        /// Stripes of which not all can be computed.
+        stripes_at_risk: u64,
+    },
+    /// There is no array.
+    Fails(Refusal),
+}
+
+impl Plan {
+    /// Members that are believed by force.
+    pub fn believed(&self) -> impl Iterator<Item = usize> {
+        let stands = self.stands.iter().enumerate();
+        stands.filter(|(_, stand)| matches!(stand, Stand::Believed { .. })).map(|(index, _)| index)
+    }
+
+    /// Stripes of which not all can be computed.
+    #[must_use]
+    pub fn stripes_at_risk(&self) -> u64 {
+        let risk = self.array.as_ref().ok().and_then(|array| array.withheld_risk.as_ref());
+        risk.map_or(0, |risk| risk.stripes)
+    }
+
+    /// In short.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        match &self.array {
+            Ok(array) => Outcome::Runs {
+                degraded: array.degraded,
+                believed: self.believed().count(),
+                stripes_at_risk: self.stripes_at_risk(),
+            },
+            Err(refusal) => Outcome::Fails(refusal.clone()),
+        }
+    }
+
+    /// The members as they would be with what the plan would write.
+    #[must_use]
+    pub fn members(&self, members: &[ProbedMember]) -> Vec<ProbedMember> {
+        let mut members = members.to_vec();
+        for (index, superblock) in &self.superblocks {
+            put(&mut members[*index], superblock);
+            // What it says is of writes that others have missed.
+            members[*index].ppl = None;
+            members[*index].own_log = None;
+        }
+        members
+    }
+}
+
+/// What would be done with these members; those that are `asked` for are believed whether they are needed or not.
+#[must_use]
+pub fn plan(members: &[ProbedMember], options: &Options, asked: &BTreeSet<usize>) -> Plan {
+    let options = Options { read_only: true, accept_risk: None, ..options.clone() };
+    let Assembly { mut verdicts, array: as_it_stands } = assemble(members, &options);
+    let mut options = options;
+    let mut base = as_it_stands.clone();
+    // What is known from elsewhere says that all of them are old; which of them is the newest they say themselves.
+    if let Err(Refusal::OlderThanKnown { .. }) = as_it_stands {
+        options.known.clear();
+        Assembly { verdicts, array: base } = assemble(members, &options);
+    }
+    let refusal = as_it_stands.err();
+    let Some(newest) = newest(members, &verdicts) else {
+        let stands = vec![Stand::Apart; members.len()];
+        return Plan { verdicts, refusal, stands, array: base, superblocks: Vec::new() };
+    };
+    let tiers = tiers(members, &verdicts, newest);
+    let may_be_asked = |index: &usize| claim(members, &verdicts, newest, *index).is_some();
+    let mut believed: BTreeSet<usize> = asked.iter().copied().filter(may_be_asked).collect();
+    let with = |believed: &BTreeSet<usize>| match believed.is_empty() {
+        true => (Vec::new(), base.clone()),
+        false => believe(members, (&verdicts, newest), believed, &options),
+    };
+    let (mut superblocks, mut array) = with(&believed);
+    if let Err(Refusal::TooFewMembers { .. }) = array {
+        let mut more = believed.clone();
+        for tier in tiers {
+            more.extend(tier);
+            let (written, found) = with(&more);
+            if found.is_ok() {
+                (believed, superblocks, array) = (more, written, found);
+                break;
+            }
+        }
+    }
+    let stand = |index: usize| {
+        let own = claim(members, &verdicts, newest, index);
+        match (verdicts[index].verdict, own) {
+            (_, Some((slot, _))) if believed.contains(&index) => {
+                Stand::Believed { slot, missed: missed(&members[index], array.as_ref().ok()) }
+            }
+            (verdict, _) if is_used(verdict) => Stand::Used,
+            (_, Some((slot, _))) => Stand::LeftOut { slot, can_be_asked_for: true },
+            (Verdict::Stale { .. } | Verdict::Faulty | Verdict::Duplicate, None) => {
+                let slot = superblock(&members[index]).map(|one| one.state.role);
+                match slot {
+                    Some(Role::Active(slot)) => Stand::LeftOut { slot, can_be_asked_for: false },
+                    _ => Stand::Apart,
+                }
+            }
+            _ => Stand::Apart,
+        }
+    };
+    let stands = (0..members.len()).map(stand).collect();
+    Plan { verdicts, refusal, stands, array, superblocks }
+}
+
+/// What would come of the members without one of them.
+#[must_use]
+pub fn without(
+    members: &[ProbedMember],
+    options: &Options,
+    asked: &BTreeSet<usize>,
+    index: usize,
+) -> Outcome {
+    let mut others = members.to_vec();
+    others.remove(index);
+    let moved = |other: &usize| if *other > index { other - 1 } else { *other };
+    let asked = asked.iter().filter(|other| **other != index).map(moved).collect();
+    plan(&others, options, &asked).outcome()
+}
+
+/// Whether a member with this verdict is in the array.
+fn is_used(verdict: Verdict) -> bool {
+    matches!(
+        verdict,
+        Verdict::Fresh { .. }
+            | Verdict::Recovering { .. }
+            | Verdict::Spare
+            | Verdict::Replacement { .. }
+            | Verdict::Journal
+    )
+}
+
+fn superblock(member: &ProbedMember) -> Option<&Superblock> {
+    member.probe.newest()
+}
+
+/// Whose superblock counts: of those in slots the one with most events, and of these the lowest number.
+fn newest(members: &[ProbedMember], verdicts: &[MemberVerdict]) -> Option<usize> {
+    let in_slot = |index: &usize| verdicts[*index].verdict.slot().is_some();
+    let rank = |index: &usize| {
+        let superblock = superblock(&members[*index]).expect("it has a slot by its superblock");
+        (superblock.state.events, std::cmp::Reverse(superblock.device.number))
+    };
+    (0..members.len()).filter(in_slot).max_by_key(rank)
+}
+
+/// How far a member's superblock has come.
+type Reached = (u64, Timestamp);
+
+/// The slot that a member may be believed for, and how far it has come; none if it cannot be.
+fn claim(
+    members: &[ProbedMember],
+    verdicts: &[MemberVerdict],
+    newest: usize,
+    index: usize,
+) -> Option<(u16, Reached)> {
+    let MemberVerdict { verdict, reason, .. } = &verdicts[index];
+    let is_old = matches!(
+        (verdict, reason),
+        (
+            Verdict::Stale { .. } | Verdict::Faulty,
+            Reason::EventsBehind { .. }
+                | Reason::OlderUpdate { .. }
+                | Reason::OlderThanKnown { .. }
+                | Reason::MarkedFaulty { .. }
+                | Reason::NotInNewestTable { .. }
+                | Reason::RanApart { .. }
+        )
+    );
+    let (own, of_newest) = (superblock(&members[index])?, superblock(&members[newest])?);
+    let Role::Active(slot) = own.state.role else { return None };
+    let is_same = own.version == of_newest.version
+        && (&own.array.uuid, own.array.level, own.array.layout, own.array.chunk_sectors)
+            == (
+                &of_newest.array.uuid,
+                of_newest.array.level,
+                of_newest.array.layout,
+                of_newest.array.chunk_sectors,
+            )
+        && (own.array.raid_slots, own.array.member_size_sectors, own.array.creation_time)
+            == (
+                of_newest.array.raid_slots,
+                of_newest.array.member_size_sectors,
+                of_newest.array.creation_time,
+            );
+    // A slot that somebody has who is sound is not given to an older one.
+    let is_taken = verdicts.iter().any(|other| other.verdict.slot() == Some(slot));
+    let is_twice = (0..members.len()).any(|other| {
+        let twin = superblock(&members[other]).filter(|twin| twin.array.uuid == own.array.uuid);
+        other != index && twin.is_some_and(|twin| twin.device.number == own.device.number)
+    });
+    let is_whole = own.device.recovery_offset_sectors.is_none()
+        && !own.state.features.contains(Features::REPLACEMENT)
+        && members[index].bad_blocks.is_ok();
+    let is_fit = is_old && is_same && is_whole && !is_taken && !is_twice;
+    (is_fit && fits(own, of_newest.state.roles.len()))
+        .then_some((slot, (own.state.events, own.state.update_time)))
+}
+
+/// Whether a table of so many roles has room in it.
+fn fits(own: &Superblock, roles: usize) -> bool {
+    let number = usize::try_from(own.device.number).unwrap_or(usize::MAX);
+    roles <= own.state.roles.len() && number < own.state.roles.len()
+}
+
+/// Who may be believed without being asked for, newest first; those of one tier together.
+fn tiers(
+    members: &[ProbedMember],
+    verdicts: &[MemberVerdict],
+    newest: usize,
+) -> Vec<BTreeSet<usize>> {
+    let ran_apart = |index: &usize| matches!(verdicts[*index].reason, Reason::RanApart { .. });
+    let mut order: Vec<(Reached, u16, usize)> = (0..members.len())
+        .filter(|index| !ran_apart(index))
+        .filter_map(|index| {
+            let (slot, reached) = claim(members, verdicts, newest, index)?;
+            Some((reached, slot, index))
+        })
+        .collect();
+    order.sort_by_key(|(reached, slot, index)| (std::cmp::Reverse(*reached), *slot, *index));
+    let mut given: BTreeSet<u16> = BTreeSet::new();
+    let mut tiers = Vec::new();
+    for tier in order.chunk_by(|(a, ..), (b, ..)| a == b) {
+        // Two of one tier for one slot: nothing tells which of them is right.
+        let is_alone = |slot: u16| tier.iter().filter(|(_, other, _)| *other == slot).count() == 1;
+        let of_tier = tier.iter().filter(|(_, slot, _)| is_alone(*slot) && !given.contains(slot));
+        tiers.push(of_tier.map(|(.., index)| *index).collect());
+        given.extend(tier.iter().map(|(_, slot, _)| *slot));
+    }
+    tiers
+}
+
+/// The array with these believed, and what would have to stand on its members.
+fn believe(
+    members: &[ProbedMember],
+    (verdicts, newest): (&[MemberVerdict], usize),
+    believed: &BTreeSet<usize>,
+    options: &Options,
+) -> (Vec<(usize, Superblock)>, Result<AssembledArray, Refusal>) {
+    let of_newest = superblock(&members[newest]).expect("it is the newest");
+    let roles = roles(members, (verdicts, of_newest), believed);
+    let resync_offset = match of_newest.array.level.family() {
+        Family::Direct => of_newest.state.resync_offset,
+        Family::Mirror | Family::Stripe => 0,
+    };
+    let written = |index: usize| {
+        let in_slot = verdicts[index].verdict.slot();
+        let is_replacement = matches!(verdicts[index].verdict, Verdict::Replacement { .. });
+        let mut own = superblock(&members[index])?.clone();
+        let is_in = in_slot.is_some() || is_replacement || believed.contains(&index);
+        if !is_in || !fits(&own, roles.len()) {
+            return None;
+        }
+        own.apply(&SuperblockUpdate {
+            events: of_newest.state.events,
+            update_time: of_newest.state.update_time,
+            resync_offset,
+            roles: Arc::clone(&roles),
+            recovery_offset: own.device.recovery_offset_sectors,
+            is_replacement,
+            role_of_this: own.state.role,
+        });
+        Some((index, own))
+    };
+    let superblocks: Vec<(usize, Superblock)> = (0..members.len()).filter_map(written).collect();
+    let mut others = members.to_vec();
+    for (index, superblock) in &superblocks {
+        put(&mut others[*index], superblock);
+        others[*index].ppl = None;
+        others[*index].own_log = None;
+    }
+    let options = Options { known: Vec::new(), ..options.clone() };
+    (superblocks, assemble(&others, &options).array)
+}
+
+/// Every device's role with these believed. Who is left out is called faulty, whoever counted it in.
+fn roles(
+    members: &[ProbedMember],
+    (verdicts, of_newest): (&[MemberVerdict], &Superblock),
+    believed: &BTreeSet<usize>,
+) -> Arc<[Role]> {
+    let mut roles = of_newest.state.roles.clone();
+    let number = |index: usize| {
+        let own = superblock(&members[index]).filter(|own| own.array.uuid == of_newest.array.uuid);
+        own.and_then(|own| usize::try_from(own.device.number).ok())
+    };
+    let is_claimed = |index: usize| is_used(verdicts[index].verdict) || believed.contains(&index);
+    for index in (0..members.len()).filter(|index| !is_claimed(*index)) {
+        if let Some(role @ Role::Active(_)) = number(index).and_then(|it| roles.get_mut(it)) {
+            *role = Role::Faulty;
+        }
+    }
+    for &index in believed {
+        let Some(own) = superblock(&members[index]) else { continue };
+        // A device that is not here may have had the slot since.
+        roles.iter_mut().filter(|role| **role == own.state.role).for_each(|role| {
+            *role = Role::Faulty;
+        });
+        if let Some(role) = number(index).and_then(|number| roles.get_mut(number)) {
+            *role = own.state.role;
+        }
+    }
+    while roles.last() == Some(&Role::Spare) {
+        roles.pop();
+    }
+    roles.into()
+}
+
+/// Has a member read as if the superblock stood on it.
+fn put(member: &mut ProbedMember, superblock: &Superblock) {
+    let place = (superblock.version, superblock.device.super_offset_sectors);
+    let mut found = member.probe.superblocks.iter_mut().flatten();
+    let old = found.find(|old| (old.version, old.device.super_offset_sectors) == place);
+    *old.expect("it was made of one of these") = superblock.clone();
+}
+
+/// Where a member may lack writes, by the bitmap of the array that it is believed in.
+fn missed(member: &ProbedMember, array: Option<&AssembledArray>) -> Missed {
+    let events = superblock(member).map_or(0, |own| own.state.events);
+    let Some(bitmap) = array.and_then(|array| array.bitmap.as_ref()) else {
+        return Missed::Anywhere;
+    };
+    let goes_back = bitmap.is_current
+        && bitmap.superblock.kind == BitmapKind::Classic
+        && bitmap.superblock.events_cleared <= events;
+    if !goes_back {
+        return Missed::Anywhere;
+    }
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for range in bitmap.bits.iter().map(|bit| bitmap.bits.sectors_of(bit)) {
+        match ranges.last_mut() {
+            Some(last) if last.end >= range.start => last.end = range.end,
+            _ => ranges.push(range),
+        }
+    }
+    Missed::Within(ranges)
+}

@@ -1,0 +1,122 @@
+//! What stands on an array, or on a disk: partitions, file systems, volume managers, encryption.
+//!
+//! Where it stands: a pure crate above `braid-ondisk`, which recognises signatures. This crate reads the tables that say where
+//! things are, and of each thing how large it says it is and how it was left. The caller reads the bytes.
+//!
+//! ```text
+//!   look ─▶ table: GPT, its copy, or MBR ─▶ partitions ─┐
+//!                                                      ├─▶ signatures (ondisk) ─▶ says: size, state ─▶ Volume
+//!        └─▶ none ─▶ all of it is one ─────────────────┘
+//! ```
+//!
+//! What it does not do: say that something is sound (its own tools do), open what is encrypted, or follow volume managers: an LVM
+//! physical volume is recognised and sized, its logical volumes are LVM's.
+//!
+//! Nothing from the disk is trusted: how much is read and how many partitions are listed is bounded here, whatever tables say.
+//!
+//! Sources: the UEFI specification for GPT (5.3); the layouts that ext4's, xfs', btrfs', LVM's and cryptsetup's own documents give.
+//!
+//! Invariants
+//! - No partition leaves the device, and no more than [`PARTITIONS_MAX`] are listed `[check: no_table_leads_out_of_the_device]`.
+//! - A table that its own sum does not fit is not believed; its copy is, if that fits
+//!   `[check: a_damaged_table_gives_way_to_its_copy]`.
+#![forbid(unsafe_code)]
+#![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+
+mod bytes;
+mod says;
+mod table;
+
+use std::ops::Range;
+
+use braid_ondisk::{Foreign, ForeignKind, Snippet, Superblock, probe, probe_ranges};
+
+pub use says::Says;
+pub use table::{Partition, Scheme, Table};
+
+/// Partitions that are listed at most: twice what a GPT usually has room for.
+pub const PARTITIONS_MAX: usize = 256;
+
+/// Reads so many bytes from an offset; none if they cannot be read.
+pub type Read<'a> = &'a mut dyn FnMut(u64, usize) -> Option<Vec<u8>>;
+
+/// One thing that was recognised.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Thing {
+    /// What it is, in one word: `ext4`, `xfs`, `luks`, ...
+    pub name: &'static str,
+    /// Its label, if it has one.
+    pub label: Option<String>,
+    /// Its UUID, as its own tools print it.
+    pub uuid: Option<String>,
+    /// What it says of itself.
+    pub says: Says,
+}
+
+/// A stretch that stands by itself: a partition, or all of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// Its bytes.
+    pub bytes: Range<u64>,
+    /// Its number and what the table says of it; none if it is all of the device.
+    pub partition: Option<Partition>,
+    /// What was recognised on it; nothing if it is empty, or of a kind that is not known.
+    pub things: Vec<Thing>,
+    /// Members of arrays on it, sound ones.
+    pub superblocks: Vec<Superblock>,
+    /// Its first and last bytes could not be read.
+    pub is_unreadable: bool,
+    /// Its first and last bytes are zeroes.
+    pub is_zero: bool,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contents {
+    /// The table of partitions, if there is one.
+    pub table: Option<Table>,
+    /// In the order of their places.
+    pub volumes: Vec<Volume>,
+}
+
+/// Looks at a device of `size_bytes`.
+#[must_use]
+pub fn look(size_bytes: u64, read: Read<'_>) -> Contents {
+    let table = table::read(size_bytes, read);
+    let volumes = match &table {
+        Some(table) => {
+            let of = |partition: &Partition| {
+                let bytes = partition.bytes.clone();
+                Volume { partition: Some(partition.clone()), ..volume(bytes, read) }
+            };
+            table.partitions.iter().map(of).collect()
+        }
+        None => vec![volume(0..size_bytes, read)],
+    };
+    Contents { table, volumes }
+}
+
+fn volume(bytes: Range<u64>, read: Read<'_>) -> Volume {
+    let size_bytes = bytes.end.saturating_sub(bytes.start);
+    let mut snippets = Vec::new();
+    let mut is_unreadable = false;
+    for range in probe_ranges(size_bytes) {
+        let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(0);
+        match read(bytes.start.saturating_add(range.start), length) {
+            Some(bytes) => snippets.push(Snippet { offset: range.start, bytes }),
+            None => is_unreadable = true,
+        }
+    }
+    let found = probe(size_bytes, &snippets);
+    let is_table = |foreign: &Foreign| matches!(foreign.kind, ForeignKind::Gpt | ForeignKind::Mbr);
+    let others = found.foreign.iter().filter(|foreign| !is_table(foreign));
+    let things = others.map(|foreign| thing(foreign, &snippets)).collect();
+    let is_zero = snippets.iter().all(|snippet| snippet.bytes.iter().all(|byte| *byte == 0));
+    let superblocks = found.superblocks.into_iter().filter_map(Result::ok).collect();
+    Volume { bytes, partition: None, things, superblocks, is_unreadable, is_zero }
+}
+
+fn thing(foreign: &Foreign, snippets: &[Snippet]) -> Thing {
+    let (name, says) = says::says(foreign, snippets);
+    Thing { name, label: foreign.label.clone(), uuid: foreign.uuid.clone(), says }
+}

@@ -1,0 +1,108 @@
+//! What a thing says of itself: how large it is, and how it was left.
+//!
+//! Sizes are compared by the caller with the room that there is: a file system that wants more than its device has says that members
+//! are missing, or in the wrong order, or that the data begins elsewhere.
+
+use braid_ondisk::{Foreign, ForeignKind, Snippet};
+
+use crate::bytes::{array, be16, be32, be64, le16, le32, le64};
+
+/// What it says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Says {
+    /// Bytes that it takes, if it says so.
+    pub size_bytes: Option<u64>,
+    /// It was in use when it was last written: its log has to be replayed before it is whole. A mount for reading only does that in
+    /// memory, or refuses.
+    pub was_in_use: bool,
+    /// It has noted errors of its own.
+    pub has_errors: bool,
+    /// Devices that it is spread over, if these are more than one.
+    pub devices: Option<u64>,
+    /// Its contents are encrypted: nothing behind it can be recognised.
+    pub is_encrypted: bool,
+    /// It is opened by a volume manager.
+    pub is_volume_manager: bool,
+}
+
+/// Bytes at a place of the device, as far as they were read.
+fn from<'a>(snippets: &'a [Snippet], offset: u64) -> &'a [u8] {
+    let found = snippets.iter().find_map(|snippet| {
+        let skip = usize::try_from(offset.checked_sub(snippet.offset)?).ok()?;
+        snippet.bytes.get(skip..)
+    });
+    found.unwrap_or_default()
+}
+
+/// The name by which its own tools know it, and what it says.
+pub(crate) fn says(foreign: &Foreign, snippets: &[Snippet]) -> (&'static str, Says) {
+    let found = match foreign.kind {
+        ForeignKind::Ext => ext(from(snippets, 1024)),
+        ForeignKind::Xfs => xfs(from(snippets, 0)).map(|says| ("xfs", says)),
+        ForeignKind::Btrfs => btrfs(from(snippets, 65536)).map(|says| ("btrfs", says)),
+        ForeignKind::Lvm2 => lvm(from(snippets, foreign.offset)).map(|says| ("lvm2", says)),
+        ForeignKind::Luks => {
+            let version = be16(from(snippets, foreign.offset), 6);
+            let name = if version == Some(1) { "luks1" } else { "luks2" };
+            Some((name, Says { is_encrypted: true, ..Says::default() }))
+        }
+        ForeignKind::Bitlocker => {
+            Some(("bitlocker", Says { is_encrypted: true, ..Says::default() }))
+        }
+        _ => None,
+    };
+    found.unwrap_or((foreign.kind.name(), Says::default()))
+}
+
+/// ext2, ext3, ext4: `s_blocks_count`, `s_log_block_size`, `s_state`, feature maps.
+fn ext(bytes: &[u8]) -> Option<(&'static str, Says)> {
+    const HAS_JOURNAL: u32 = 0x4;
+    const NEEDS_RECOVERY: u32 = 0x4;
+    const OF_64_BITS: u32 = 0x80;
+    // Extents, 64 bits, flexible groups, inline data: what only ext4 has.
+    const OF_EXT4: u32 = 0x40 | OF_64_BITS | 0x200 | 0x8000;
+    const IS_CLEAN: u16 = 1;
+    const HAS_ERRORS: u16 = 2;
+    let (compatible, incompatible) = (le32(bytes, 92)?, le32(bytes, 96)?);
+    let high = if incompatible & OF_64_BITS == 0 { 0 } else { le32(bytes, 336)? };
+    let blocks = (u64::from(high) << 32) | u64::from(le32(bytes, 4)?);
+    let log = le32(bytes, 24)?;
+    let block_bytes = 1024_u64.checked_shl(log).filter(|_| log <= 6)?;
+    let state = le16(bytes, 58)?;
+    let name = match (incompatible & OF_EXT4, compatible & HAS_JOURNAL) {
+        (0, 0) => "ext2",
+        (0, _) => "ext3",
+        _ => "ext4",
+    };
+    let says = Says {
+        size_bytes: blocks.checked_mul(block_bytes),
+        was_in_use: incompatible & NEEDS_RECOVERY != 0 || state & IS_CLEAN == 0,
+        has_errors: state & HAS_ERRORS != 0,
+        ..Says::default()
+    };
+    Some((name, says))
+}
+
+/// xfs: `sb_blocksize`, `sb_dblocks`. Whether its log is empty is not in the superblock.
+fn xfs(bytes: &[u8]) -> Option<Says> {
+    let block_bytes = u64::from(be32(bytes, 4)?);
+    let is_sane = block_bytes.is_power_of_two() && (512..=65536).contains(&block_bytes);
+    let size_bytes = be64(bytes, 8)?.checked_mul(block_bytes).filter(|_| is_sane)?;
+    Some(Says { size_bytes: Some(size_bytes), ..Says::default() })
+}
+
+/// btrfs: `num_devices`, and of this device `total_bytes`.
+fn btrfs(bytes: &[u8]) -> Option<Says> {
+    let (devices, size_bytes) = (le64(bytes, 136)?, le64(bytes, 209)?);
+    let devices = (devices > 1).then_some(devices);
+    Some(Says { size_bytes: Some(size_bytes), devices, ..Says::default() })
+}
+
+/// A physical volume of LVM: its header follows its label, and has its size behind its UUID.
+fn lvm(bytes: &[u8]) -> Option<Says> {
+    let header = usize::try_from(le32(bytes, 20)?).ok()?;
+    array::<32>(bytes, header)?;
+    let size_bytes = le64(bytes, header.checked_add(32)?)?;
+    let size_bytes = (size_bytes != 0).then_some(size_bytes);
+    Some(Says { size_bytes, is_volume_manager: true, ..Says::default() })
+}

@@ -1,0 +1,5 @@
+//! The tests of contents, in one program.
+
+mod kit;
+mod tables;
+mod tools;
