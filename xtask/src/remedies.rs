@@ -20,6 +20,10 @@ pub(crate) const VARIABLE: &str = "BRAID_REMEDIES_RUN";
 /// Labels of commands that no test runs, and why.
 const APART: &[(&str, &str)] = &[
     (
+        "Copy the files out of the array instead",
+        "an overlay would have to hold more than 256 MiB that differ from the members",
+    ),
+    (
         "Have root raise it for this shell, and serve again",
         "it asks for a password, and needs CAP_SYS_RESOURCE",
     ),

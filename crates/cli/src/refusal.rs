@@ -365,7 +365,10 @@ fn with_remedies(
 }
 
 fn too_few(error: CliError, examine: String, verdicts: &[MemberVerdict], all: &str) -> CliError {
-    let error = error.remedy(Risk::Look, "Connect the missing members and name them, too", "");
+    let rescue = format!("braid rescue {all}");
+    let error = error
+        .remedy(Risk::Look, "Connect the missing members and name them, too", "")
+        .remedy(Risk::Look, "See what can be read back of it; nothing is written", rescue);
     let is_old = |verdict: &MemberVerdict| {
         matches!(verdict.reason, Reason::OlderThanKnown { .. } | Reason::OlderUpdate { .. })
     };

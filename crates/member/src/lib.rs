@@ -256,6 +256,7 @@ macro_rules! forward_member {
         }
     };
 }
+forward_member!(&M);
 forward_member!(Box<M>);
 forward_member!(std::sync::Arc<M>);
 

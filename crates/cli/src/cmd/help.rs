@@ -25,7 +25,7 @@ const MDADM: [(&str, &str); 20] = [
     ("mdadm --assemble --readonly ...", "braid serve --read-only A B C"),
     (
         "mdadm --assemble --force ...",
-        "connect what is missing; or braid serve --accept-risk COUNT A B C",
+        "connect what is missing; or braid rescue A B C, which writes nothing to them",
     ),
     ("mdadm --examine A", "braid examine A"),
     ("mdadm --examine --scan", "braid scan; then braid serve --name NAME"),

@@ -16,6 +16,7 @@ mod list;
 mod manual;
 mod members;
 mod replay;
+mod rescue;
 mod scan;
 pub(crate) mod serve;
 mod set;
@@ -67,6 +68,8 @@ pub(crate) enum Command {
     Serve(Box<serve::Args>),
     /// Say what is on members and what they would make together. Never writes.
     Examine(examine::Args),
+    /// Say in plain words what is left of an array that does not start, and read it back without writing to its members.
+    Rescue(Box<rescue::Args>),
     /// Say how arrays that are being served are, what is wrong with them, and what to do.
     Status(status::Args),
     /// Look which arrays there are on devices, and print (or write) a file for each by which `braid serve --name` serves it.
@@ -176,6 +179,7 @@ pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError>
         Command::Create(args) => create::run(*args, globals),
         Command::Serve(args) => serve::run(*args, globals),
         Command::Examine(args) => examine::run(args, globals),
+        Command::Rescue(args) => rescue::run(&args, globals),
         Command::Status(args) => status::run(&args, globals),
         Command::Scan(args) => scan::run(&args, globals),
         Command::List(args) => list::run(args, globals),

@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 88] = [
+pub(crate) const CATALOGUE: [Entry; 92] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -775,5 +775,37 @@ pub(crate) const CATALOGUE: [Entry; 88] = [
         exit: Exit::Failed,
         explanation: "A block device needs the kernel's ublk_drv (Linux 6.6, as a module in many distributions), io_uring, and \
                       root. Containers have none of them unless they are given. NBD and a file (--fuse) need none of it.",
+    },
+    // An array that is rescued.
+    Entry {
+        code: Code::OverlayUnfit,
+        title: "the overlay does not fit these members",
+        exit: Exit::Refused,
+        explanation: "What `braid rescue --serve` writes goes into an overlay: files beside the members, which say what of them is \
+                      different. They were made over what the members held then. Somebody has written to a member since, or not all \
+                      of those that have an overlay are named, and what the files say would make no sense. Nothing was changed.",
+    },
+    Entry {
+        code: Code::OverlayBusy,
+        title: "the overlay is in use",
+        exit: Exit::Busy,
+        explanation: "Another braid serves the array over this overlay (`braid rescue --serve`). Stop that one first, by Ctrl-C or \
+                      SIGTERM, or name another folder with --overlay, which begins with the members as they are.",
+    },
+    Entry {
+        code: Code::OverlayMissing,
+        title: "there is no overlay",
+        exit: Exit::Refused,
+        explanation: "`braid rescue --commit` and `--discard` are about what was written while the array was served with `braid rescue \
+                      --serve`. Nothing was, or it was written over another folder (--overlay, --state-dir), or thrown away already. \
+                      Members are as they were.",
+    },
+    Entry {
+        code: Code::CommitTooLarge,
+        title: "the overlay changes too much to be taken back",
+        exit: Exit::Refused,
+        explanation: "Before `braid rescue --commit` writes to members it saves what it overwrites, so that `braid undo` can put it \
+                      back: 256 MiB at most. What is needed to start an array again and to replay a file system's journal is far less. \
+                      Where more was written, copy the files to another place instead; nothing was written to the members.",
     },
 ];

@@ -185,6 +185,14 @@ pub(crate) enum Code {
     DeviceTaken = 99,
     /// There is no ublk for this user.
     NoUblk = 100,
+    /// The overlay does not fit these members.
+    OverlayUnfit = 101,
+    /// The overlay is in use.
+    OverlayBusy = 102,
+    /// There is no overlay.
+    OverlayMissing = 103,
+    /// The overlay changes too much to be taken back.
+    CommitTooLarge = 104,
 }
 
 impl fmt::Display for Code {

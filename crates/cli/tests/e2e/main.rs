@@ -31,6 +31,7 @@
 //!   undone       what commands overwrote is put back, and when it is not
 //!   replayed     partial parity logs, with a member missing
 //!   journaled    write journals, with a member or the journal missing
+//!   rescue       arrays that do not start, read back without a write to their members
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
@@ -80,6 +81,7 @@ mod remedies;
 mod remedies_served;
 mod replaced;
 mod replayed;
+mod rescue;
 mod scheduled;
 mod secured;
 mod several;

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use braid_assembly::{
-    AssembledArray, AssembledJournal, Assembly, MemberVerdict, Options, Verdict, assemble,
+    AssembledArray, AssembledJournal, Assembly, MemberVerdict, Options, ProbedMember, Verdict,
+    assemble,
 };
 use braid_engine::replay::Finish;
 use braid_member::{Access, Member, Reach};
@@ -47,18 +48,22 @@ pub(crate) fn ready(
         true => (Access::ReadOnly, Place::Memory),
         false => (Access::ReadWrite, Place::Members),
     };
-    let mut ready = found((paths, bitmap_file), access, options, state_dir)?;
-    ready.replay(place, Finish::Flushed)?;
-    if place == Place::Members {
-        if ready.array.degraded > 0 {
-            ready.check_unread()?;
-        }
-        ready.keep_journal()?;
-    }
-    Ok(ready)
+    found((paths, bitmap_file), access, options, state_dir)?.settled(place)
 }
 
 impl Ready {
+    /// With what there is to replay replayed.
+    pub(crate) fn settled(mut self, place: Place) -> Result<Self, CliError> {
+        self.replay(place, Finish::Flushed)?;
+        if place == Place::Members {
+            if self.array.degraded > 0 {
+                self.check_unread()?;
+            }
+            self.keep_journal()?;
+        }
+        Ok(self)
+    }
+
     /// What members are called, and the bitmap file behind them.
     pub(super) fn labels(&self) -> Vec<String> {
         let members = self.verdicts.iter().map(|verdict| verdict.label.clone());
@@ -173,12 +178,23 @@ pub(crate) fn found(
             Err(error) => return Err(error),
         }
     }
-    let devices = readable;
     let file = bitmap_file.map(|path| bitmap_file::open(path, access)).transpose()?;
     let (file, given) = file.unzip();
     let known = known::of(state_dir, &probed);
     let options = Options { known, bitmap_file: given, ..options };
-    let Assembly { verdicts, array } = assemble(&probed, &options);
+    let mut ready = decided((readable, &probed), file, &options, state_dir)?;
+    ready.unreadable = unreadable;
+    Ok(ready)
+}
+
+/// Decides what these devices are, of which all this was read; `file` is the bitmap file. Nothing is written.
+pub(crate) fn decided(
+    (devices, probed): (Vec<Box<dyn Member>>, &[ProbedMember]),
+    file: Option<Box<dyn Member>>,
+    options: &Options,
+    state_dir: &Path,
+) -> Result<Ready, CliError> {
+    let Assembly { verdicts, array } = assemble(probed, options);
     let labels: Vec<String> = probed.iter().map(|member| member.label.clone()).collect();
     let array = array.map_err(|refusal| refusal::cli_error(&refusal, &verdicts, &labels))?;
     let chosen = |index: usize| {
@@ -186,7 +202,7 @@ pub(crate) fn found(
         let is_journal = array.journal.as_ref().is_some_and(|journal| journal.member == index);
         in_slot || is_journal || array.spares.contains(&index)
     };
-    let members = devices.into_iter().zip(&probed).enumerate().map(|(index, (device, probed))| {
+    let members = devices.into_iter().zip(probed).enumerate().map(|(index, (device, probed))| {
         let superblock = superblock_of(probed, &array).filter(|_| chosen(index))?;
         Some(OpenMember { device, superblock })
     });
@@ -198,15 +214,12 @@ pub(crate) fn found(
         let superblock = array.newest.for_bitmap_file(found.size_bytes);
         Some(OpenMember { device, superblock })
     }));
-    let state_dir = state_dir.to_path_buf();
+    let (state_dir, unreadable) = (state_dir.to_path_buf(), Vec::new());
     Ok(Ready { array, verdicts, members, unreadable, journal, replayed: None, state_dir })
 }
 
 /// The member's superblock that belongs to the array.
-fn superblock_of(
-    probed: &braid_assembly::ProbedMember,
-    array: &AssembledArray,
-) -> Option<Superblock> {
+fn superblock_of(probed: &ProbedMember, array: &AssembledArray) -> Option<Superblock> {
     let sound = probed.probe.superblocks.iter().filter_map(|found| found.as_ref().ok());
     let newest = &array.newest;
     let matching = sound.filter(|superblock| {
@@ -217,13 +230,13 @@ fn superblock_of(
 
 /// Whether a member is there but of no use: too small to be one, or unreadable. The array may well
 /// do without it; a member that is busy or missing is rather a slip of the hand.
-fn is_dead(error: &CliError) -> bool {
+pub(crate) fn is_dead(error: &CliError) -> bool {
     matches!(error.code(), Code::MemberIo | Code::MemberTooSmall)
 }
 
 /// What was named twice is a slip of the hand, whatever the names: a link, a loop device over the other, a partition of
 /// it. Opening it twice would only say "locked".
-fn refuse_repeated<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), CliError> {
+pub(crate) fn refuse_repeated<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), CliError> {
     let mut seen: Vec<(&Path, Reach)> = Vec::new();
     for path in paths {
         let reach = Reach::of(path);

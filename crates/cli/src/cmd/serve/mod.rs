@@ -20,7 +20,8 @@ mod metrics;
 pub(crate) mod named;
 mod place;
 mod reached;
-mod report;
+pub(crate) mod report;
+pub(crate) mod rescued;
 mod scheduling;
 mod service;
 mod several;
@@ -70,6 +71,7 @@ use metrics::ArrayMetrics;
 use place::{Address, address, bind_error, check_export, control_error, own_control, own_endpoint};
 use reached::Reached;
 use report::Reporter;
+use rescued::Rescued;
 use several::{Clients, Together};
 use spare_group::SpareGroup;
 use telling::{Started, Telling, TellingArgs, Ways};
@@ -218,13 +220,21 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
         return several::run(&args, groups, (&confining, globals));
     }
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
-    one(&args, &args.members, (&watch, globals), (ways, &confining), None)
+    one(&args, Origin::Named(&args.members), (&watch, globals), (ways, &confining), None)
+}
+
+/// Where an array's members come from.
+enum Origin<'a> {
+    /// They are opened, and looked at.
+    Named(&'a [PathBuf]),
+    /// They were opened before, for reading only; what is written goes elsewhere.
+    Rescued(Box<Rescued>),
 }
 
 /// Serves the array of these members, by a server of its own or one that is shared.
 fn one(
     args: &Args,
-    members: &[PathBuf],
+    origin: Origin<'_>,
     (watch, globals): (&Watch, &Globals),
     (ways, confining): (Ways, &confine::Begun),
     shared: Option<Shared>,
@@ -242,8 +252,16 @@ fn one(
         Some(shared) => shared.settings,
     };
     descriptors::raise(settings.connections_max + args.members.len() * DESCRIPTORS_PER_MEMBER);
-    let named = (members, args.bitmap_file.as_deref());
-    let ready = assemble::ready(named, wanted(args), &globals.state_dir)?;
+    let (ready, rescued) = match origin {
+        Origin::Named(members) => {
+            let named = (members, args.bitmap_file.as_deref());
+            (assemble::ready(named, wanted(args), &globals.state_dir)?, None)
+        }
+        Origin::Rescued(found) => {
+            let Rescued { ready, parts } = *found;
+            (ready, Some(parts))
+        }
+    };
     let reporter = Arc::new(Reporter::new(globals, &ready));
     reporter.members(&ready);
     if !args.clients.says_memory() && settings.payload_bytes_max < limits::PAYLOAD_BYTES_MAX {
@@ -254,7 +272,11 @@ fn one(
         check_export(&address.export, &name)?;
     }
     let is_captive = addresses.is_empty() && inherited.is_empty() && args.run.is_some();
-    let place = control_place(args, (passed_on, is_captive), &reporter)?;
+    // One that is rescued takes in no devices: whoever could add one could have a member written.
+    let place = match rescued {
+        Some(_) => None,
+        None => control_place(args, (passed_on, is_captive), &reporter)?,
+    };
     let places = (args.fuse.place(&reporter)?, args.ublk.place(ready.array.newest.array.uuid)?);
     let hearing = Hearing::new(&reporter, args, &globals.state_dir);
     let mut facts = Facts::new(&name, &ready, Arc::clone(&hearing.health));
@@ -309,8 +331,11 @@ fn one(
         let places = (&endpoints[..], inherited);
         start_server(args, exports, (places, settings), (&workers, &reporter))
     };
+    let parts = rescued.unwrap_or_default();
+    let stretches = parts.iter().map(|part| part.export(&export));
+    let exports: Vec<_> = std::iter::once(Arc::clone(&export)).chain(stretches).collect();
     let server = match &shared {
-        None => start(vec![export], inherited).map(Clients::Own),
+        None => start(exports, inherited).map(Clients::Own),
         Some(Shared { place: (together, index), .. }) => {
             together.join(*index, (export, &volume, &reporter), start)
         }
@@ -325,6 +350,8 @@ fn one(
         Arc::new(ArrayMetrics::new(numbers, (&volume, &reporter), server.meter(), telling.voice()));
     let (file, device) = doors.paths();
     let reached = Reached { uris: server.uris(&name), file, device };
+    let reached_by_nbd: Vec<Vec<String>> =
+        parts.iter().map(|part| server.uris(part.name())).collect();
     facts.reached = reached.clone();
     let kept = (options.direct, &*globals.state_dir, confining.opens_nothing());
     let membership = hearing.membership(&telling, kept)?;
@@ -354,6 +381,7 @@ fn one(
         volume.stop();
     })?;
     reporter.serving(&volume, &reached, control.as_ref().map(Control::path));
+    parts.iter().zip(&reached_by_nbd).for_each(|(part, uris)| reporter.part(part, uris));
     tracing::info!(target: "braid::serve", array = name, reached = ?reached, confined = confining.line(), "serving");
     let is_alone = shared.is_none();
     let tell =

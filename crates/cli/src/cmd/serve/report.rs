@@ -21,6 +21,7 @@ use super::assemble::{Ready, is_well};
 use super::jobs;
 use super::lost::{Line, LostRanges};
 use super::reached::Reached;
+use super::rescued::Part;
 use crate::cmd::Globals;
 use crate::cmd::status::words::run_words;
 use crate::error::CliError;
@@ -52,7 +53,7 @@ pub(crate) struct Reporter {
 }
 
 /// What an array is called where it is served: the name in its superblock, or its UUID.
-pub(super) fn served_name(name: &str, uuid: &str) -> String {
+pub(crate) fn served_name(name: &str, uuid: &str) -> String {
     // md stores "host:name"; what a person calls the array is the name.
     let name = name.rsplit(':').next().unwrap_or_default();
     // The name comes from a disk and goes into a path and onto terminals.
@@ -244,6 +245,26 @@ impl Reporter {
         }
         if let Some(device) = device {
             errln!("{} is the block device {device}", self.name);
+        }
+    }
+
+    /// A part of it is served by a name of its own.
+    pub(super) fn part(&self, part: &Part, uris: &[String]) {
+        let bytes = part.bytes();
+        let size = bytes.end - bytes.start;
+        if self.json {
+            let facts = json!({
+                "name": part.name(),
+                "offset_bytes": bytes.start,
+                "size_bytes": size,
+                "holds": part.words(),
+                "uris": uris,
+            });
+            return self.event("part", &facts);
+        }
+        let (words, size) = (printable(part.words()), format_size(size));
+        for uri in uris {
+            errln!("  {} ({words}, {size}) at {uri}", part.name());
         }
     }
 

@@ -32,7 +32,7 @@ use braid_telling::sockets::Inherited;
 use super::place::address;
 use super::report::served_name;
 use super::wait::Watch;
-use super::{Args, Shared, confine, memory_for, one, service};
+use super::{Args, Origin, Shared, confine, memory_for, one, service};
 use crate::cmd::Globals;
 use crate::error::code::Code;
 use crate::error::system::system;
@@ -154,7 +154,7 @@ pub(super) fn run(
                 let shared = Shared { settings, place, socket_name };
                 let place = (&watch, globals);
                 let outcome = args.telling.ways(globals).and_then(|ways| {
-                    one(args, &group.members, place, (ways, confining), Some(shared))
+                    one(args, Origin::Named(&group.members), place, (ways, confining), Some(shared))
                 });
                 together.leave(index);
                 let is_last = alive.fetch_sub(1, Ordering::AcqRel) == 1;

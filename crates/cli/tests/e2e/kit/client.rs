@@ -92,6 +92,17 @@ impl Client {
         Some(self.payload(length))
     }
 
+    /// One read by itself, that may fail: the error's number.
+    pub(crate) fn try_read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>, u32> {
+        self.ask_read(0, offset, length);
+        let mut words = [0; 16];
+        self.stream.read_exact(&mut words).expect("an answer in time");
+        match u32::from_be_bytes(words[4..8].try_into().expect("four bytes")) {
+            0 => Ok(self.payload(length)),
+            error => Err(error),
+        }
+    }
+
     /// One write by itself.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         self.ask_write(0, offset, bytes);

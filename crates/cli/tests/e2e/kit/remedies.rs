@@ -110,7 +110,8 @@ impl Array {
             assert!(line.contains(word), "no {word} in {line}");
             line = line.replace(word, by);
         }
-        let is_to_serve = line.starts_with("braid ") && line.contains(" serve ");
+        let is_to_serve =
+            line.starts_with("braid ") && (line.contains(" serve ") || line.contains(" --serve "));
         if is_to_serve {
             line.push_str(" --run true");
         }
@@ -154,6 +155,9 @@ fn harmless(risk: &str, command: &str) -> Option<String> {
     let follows = ["--watch", " -f", "--follow"].iter().any(|word| command.contains(word));
     match (is_braid, verb, risk) {
         (true, "serve", "look") => Some(format!("{command} --run true")),
+        (true, "rescue", "look") if command.contains(" --serve ") => {
+            Some(format!("{command} --run true"))
+        }
         (true, "wait" | "top" | "demo" | "check", _) => None,
         (true, _, "look") => (!follows).then(|| command.to_owned()),
         (true, verb, _) => DRY.contains(&verb).then(|| format!("{command} -n")),

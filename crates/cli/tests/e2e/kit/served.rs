@@ -42,8 +42,23 @@ impl Served {
         Self::start_under("true", array, options, members)
     }
 
-    /// The same in a shell that has run `setup`, which may set limits.
+    /// The same by `braid rescue --serve`.
+    pub(crate) fn rescued(array: &Array, options: &[&str], members: &[PathBuf]) -> Self {
+        Self::start_by(&["rescue", "--serve"], "true", array, options, members)
+    }
+
+    /// [`Self::start`] in a shell that has run `setup`, which may set limits.
     pub(crate) fn start_under(
+        setup: &str,
+        array: &Array,
+        options: &[&str],
+        members: &[PathBuf],
+    ) -> Self {
+        Self::start_by(&["serve"], setup, array, options, members)
+    }
+
+    fn start_by(
+        verb: &[&str],
         setup: &str,
         array: &Array,
         options: &[&str],
@@ -51,9 +66,10 @@ impl Served {
     ) -> Self {
         let socket = array.path("nbd.sock");
         let uri = format!("nbd+unix:///?socket={}", socket.display());
-        let mut words = vec!["serve", "--nbd", &uri];
+        let mut words = [verb, &["--nbd", &uri]].concat();
         // All of them under confinement, for whoever asks for that: what it costs is seen.
-        if std::env::var_os("BRAID_E2E_CONFINE").is_some() && !options.contains(&"--confine") {
+        let is_asked_for = std::env::var_os("BRAID_E2E_CONFINE").is_some();
+        if is_asked_for && verb == ["serve"] && !options.contains(&"--confine") {
             words.extend(["--confine", "auto"]);
         }
         words.extend(options);

@@ -1,0 +1,273 @@
+//! `braid rescue --commit`: what the overlay holds, onto the members. The one thing here that writes to them.
+//!
+//! ```text
+//!   overlay ─▶ sectors that differ ─▶ shown ─▶ members opened alone, and as they were? ─▶ saved for undo ─▶ data ─▶ superblocks
+//! ```
+//!
+//! Superblocks come last: a member that is cut short before has its old one, and what was written before it is put back by `braid undo`.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use braid_member::layer::Part;
+use braid_member::{Access, Member};
+use braid_ondisk::Snippet;
+use serde_json::{Value, json};
+
+use super::Args;
+use super::disks::{Disk, Disks, mark};
+use super::look::Group;
+use super::overlay::{self, OfMember};
+use super::words;
+use crate::cmd::Globals;
+use crate::contents::read_ends;
+use crate::error::code::Code;
+use crate::error::{CliError, Exit, Risk};
+use crate::output::printable::printable;
+use crate::output::size::format_size;
+use crate::probe::{io_error, open_member};
+use crate::undo::{Deed, Overwrite, save};
+
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+/// Bytes that are compared at once, and the longest piece that is written.
+const PIECE_BYTES: u64 = 1 << 20;
+/// Bytes that may change: what was there and what is written are both saved, in one file of 1 GiB at most.
+const COMMIT_BYTES_MAX: u64 = 256 << 20;
+
+/// What changes on one device.
+struct Change {
+    label: String,
+    path: PathBuf,
+    part: Option<Range<u64>>,
+    mark: u64,
+    /// Where its superblock is, on what `part` says.
+    superblock: Range<u64>,
+    /// On what `part` says; each differs in every sector.
+    pieces: Vec<Snippet>,
+}
+
+impl Change {
+    fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.bytes.len() as u64).sum()
+    }
+
+    /// In sectors of the device; neighbours are one.
+    fn sectors(&self) -> Vec<Range<u64>> {
+        let start = self.start();
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let mut pieces: Vec<&Snippet> = self.pieces.iter().collect();
+        pieces.sort_by_key(|piece| piece.offset);
+        for piece in pieces {
+            let from = (start + piece.offset) / SECTOR_BYTES;
+            let until = from + piece.bytes.len() as u64 / SECTOR_BYTES;
+            match ranges.last_mut() {
+                Some(last) if last.end == from => last.end = until,
+                _ => ranges.push(from..until),
+            }
+        }
+        ranges
+    }
+
+    fn start(&self) -> u64 {
+        self.part.as_ref().map_or(0, |part| part.start)
+    }
+
+    /// Pieces on the device, the superblock's last.
+    fn writes(&self) -> Vec<Snippet> {
+        let start = self.start();
+        let moved = |piece: &Snippet| Snippet { offset: start + piece.offset, ..piece.clone() };
+        let is_superblock = |piece: &&Snippet| self.superblock.contains(&piece.offset);
+        let (last, first): (Vec<&Snippet>, Vec<&Snippet>) =
+            self.pieces.iter().partition(is_superblock);
+        first.into_iter().chain(last).map(moved).collect()
+    }
+}
+
+pub(super) fn commit(
+    args: &Args,
+    disks: Disks,
+    group: &Group,
+    globals: &Globals,
+) -> Result<Exit, CliError> {
+    let folder = overlay::folder(args, &group.uuid, globals);
+    let overlays = overlay::open(args, (&disks, group), globals)?;
+    if overlays.iter().all(Option::is_none) {
+        return Err(overlay::missing(args, &folder));
+    }
+    let members = group.members.iter().map(|index| &disks.all[*index]);
+    let mut changes = Vec::new();
+    let mut bytes = 0;
+    for (disk, overlay) in members.zip(&overlays) {
+        let Some(overlay) = overlay else { continue };
+        let change = change(disk, overlay)?;
+        bytes += change.bytes();
+        if bytes > COMMIT_BYTES_MAX {
+            let all: u64 = overlays.iter().flatten().map(|one| one.used_bytes()).sum();
+            return Err(words::too_much(args, all, COMMIT_BYTES_MAX));
+        }
+        changes.push(change);
+    }
+    show(&changes, group, (args.dry_run, globals));
+    if args.dry_run {
+        return Ok(Exit::Done);
+    }
+    // What is open for reading keeps whoever writes out.
+    drop((overlays, disks));
+    let saved = write(args, &changes, group, globals)?;
+    overlay::remove(&folder)?;
+    if globals.json {
+        outjson!(&json!({ "committed": group.name, "undo": saved }));
+    } else {
+        outln!(
+            "written; `braid undo {saved}` takes it back, while nobody has written to the members since"
+        );
+    }
+    Ok(Exit::Done)
+}
+
+/// The sectors in which an overlay differs from its member.
+fn change(disk: &Disk, overlay: &OfMember) -> Result<Change, CliError> {
+    let mut pieces: Vec<Snippet> = Vec::new();
+    for range in overlay.ranges() {
+        let mut at = range.start;
+        while at < range.end {
+            let length = PIECE_BYTES.min(range.end - at);
+            let read = |device: &dyn Member| {
+                let mut bytes = vec![0; usize::try_from(length).expect("a piece")];
+                let read = device.read_at(&mut bytes, at);
+                read.map(|()| bytes).map_err(|error| io_error(&disk.label, "reading", &error))
+            };
+            let (new, old) = (read(overlay)?, read(overlay.below())?);
+            differing(at, &new, &old, &mut pieces);
+            at += length;
+        }
+    }
+    let found = disk.probed.probe.newest();
+    let superblock = found.map_or(0..0, |it| it.offset_bytes()..it.offset_bytes() + 4096);
+    let pieces = pieces.into_iter().flat_map(|piece| cut_at(superblock.start, piece)).collect();
+    let (label, path) = (disk.label.clone(), disk.path.clone());
+    Ok(Change { label, path, part: disk.part.clone(), mark: disk.mark, superblock, pieces })
+}
+
+/// A piece, in two where it reaches over a place.
+fn cut_at(place: u64, piece: Snippet) -> Vec<Snippet> {
+    let within = place.checked_sub(piece.offset).and_then(|within| usize::try_from(within).ok());
+    match within.filter(|within| (1..piece.bytes.len()).contains(within)) {
+        None => vec![piece],
+        Some(within) => {
+            let (first, last) = piece.bytes.split_at(within);
+            let snippet = |offset, bytes: &[u8]| Snippet { offset, bytes: bytes.to_vec() };
+            vec![snippet(piece.offset, first), snippet(place, last)]
+        }
+    }
+}
+
+/// Adds runs of sectors that differ.
+fn differing(start: u64, new: &[u8], old: &[u8], pieces: &mut Vec<Snippet>) {
+    let sector = 512;
+    let mut run: Option<Snippet> = None;
+    for (index, (new, old)) in new.chunks(sector).zip(old.chunks(sector)).enumerate() {
+        if new == old {
+            pieces.extend(run.take());
+            continue;
+        }
+        let offset = start + (index * sector) as u64;
+        let run = run.get_or_insert_with(|| Snippet { offset, bytes: Vec::new() });
+        run.bytes.extend(new);
+    }
+    pieces.extend(run);
+}
+
+fn show(changes: &[Change], group: &Group, (is_dry, globals): (bool, &Globals)) {
+    if globals.json {
+        let of = |change: &Change| {
+            let range = |range: &Range<u64>| json!([range.start, range.end]);
+            let sectors: Value = change.sectors().iter().map(range).collect();
+            json!({ "member": change.label, "sectors": sectors, "bytes": change.bytes() })
+        };
+        let changes: Vec<Value> = changes.iter().map(of).collect();
+        return outjson!(&json!({ "array": group.name, "dry_run": is_dry, "changes": changes }));
+    }
+    let verb = if is_dry { "would be" } else { "are" };
+    outln!("{}: these sectors of members {verb} written", printable(&group.name));
+    for change in changes {
+        let size = format_size(change.bytes());
+        outln!("  {}  {size}", printable(&change.label));
+        for range in change.sectors() {
+            outln!("    {}..{}", range.start, range.end);
+        }
+    }
+}
+
+/// Saves what is overwritten, and writes.
+fn write(
+    args: &Args,
+    changes: &[Change],
+    group: &Group,
+    globals: &Globals,
+) -> Result<u64, CliError> {
+    // Several partitions of a disk are one device.
+    let mut devices: BTreeMap<&Path, (Box<dyn Member>, Vec<Snippet>)> = BTreeMap::new();
+    for change in changes.iter().filter(|change| !change.pieces.is_empty()) {
+        let path = change.path.as_path();
+        if !devices.contains_key(path) {
+            devices.insert(path, (open_member(path, Access::ReadWrite)?, Vec::new()));
+        }
+        let (device, writes) = devices.get_mut(path).expect("it was just put there");
+        check(args, change, device)?;
+        writes.extend(change.writes());
+    }
+    let mut overwritten = Vec::new();
+    for (path, (device, writes)) in &devices {
+        let ends = read_ends(device.as_ref(), &path.display().to_string())?;
+        overwritten.push((path, device, ends, writes));
+    }
+    let command = words::command(args, "--commit");
+    let deed = Deed { command: &command, array: &group.name, zeroes: false };
+    let overwrite = overwritten.iter().map(|(path, device, ends, writes)| Overwrite {
+        path,
+        device: device.as_ref(),
+        is_made: false,
+        ends,
+        writes: (*writes).clone(),
+    });
+    let saved = save(&globals.state_dir, deed, overwrite.collect())?.number;
+    for (path, (device, writes)) in &devices {
+        let write = || {
+            for piece in writes {
+                device.write_at(&piece.bytes, piece.offset, false)?;
+            }
+            device.flush()
+        };
+        write().map_err(|error| {
+            let label = path.display().to_string();
+            io_error(&label, "writing", &error)
+                .because(format!("`braid undo {saved}` puts back what was written before that"))
+        })?;
+    }
+    Ok(saved)
+}
+
+/// Nobody wrote to the member while it was not held.
+fn check(args: &Args, change: &Change, device: &dyn Member) -> Result<(), CliError> {
+    let now = match &change.part {
+        None => mark(device, &change.label)?,
+        Some(part) => {
+            let part = Part::new(device, part.start, part.end - part.start);
+            let part = part.map_err(|error| io_error(&change.label, "reading", &error))?;
+            mark(&part, &change.label)?
+        }
+    };
+    if now == change.mark {
+        return Ok(());
+    }
+    let what = format!("{} was written to in this moment", change.label);
+    let error = CliError::new(Code::OverlayUnfit, what).about(change.label.clone());
+    Err(error.because("nothing was written").remedy(
+        Risk::Look,
+        "Look at the array",
+        words::command(args, ""),
+    ))
+}

@@ -1,0 +1,131 @@
+//! The devices of a rescue: opened for reading only, and disks taken apart into their partitions.
+//!
+//! A disk of a NAS has its members in partitions, and where its image is looked at nobody has made devices of them. So a disk that is no
+//! member itself and has a table of partitions stands for its partitions, called `DISK#NUMBER`.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use braid_assembly::ProbedMember;
+use braid_contents::{Contents, look};
+use braid_member::layer::Part;
+use braid_member::{Access, Member};
+use braid_ondisk::Version;
+use crc32c::crc32c_append;
+
+use crate::cmd::serve::assemble::{is_dead, refuse_repeated};
+use crate::contents::read_ends;
+use crate::error::CliError;
+use crate::error::code::Code;
+use crate::probe::{open_member, probe_member};
+
+/// One device, or a partition of one.
+pub(super) struct Disk {
+    /// What it is called here.
+    pub(super) label: String,
+    /// The path of the device.
+    pub(super) path: PathBuf,
+    /// Which bytes of the device, if not all of them.
+    pub(super) part: Option<Range<u64>>,
+    /// For reading only.
+    pub(super) device: Arc<dyn Member>,
+    /// What was read of it.
+    pub(super) probed: ProbedMember,
+    /// What stands for its first and last bytes.
+    pub(super) mark: u64,
+    /// What is on it, if it is no member.
+    pub(super) contents: Contents,
+}
+
+/// All of them.
+pub(super) struct Disks {
+    pub(super) all: Vec<Disk>,
+    /// Those that are there and cannot be read, and why.
+    pub(super) unreadable: Vec<(String, String)>,
+}
+
+impl Disks {
+    /// Opens what was named. One that cannot be read is told of; one that is not there, or in use, is a slip of the hand.
+    pub(super) fn open(paths: &[PathBuf]) -> Result<Self, CliError> {
+        refuse_repeated(paths.iter().map(PathBuf::as_path))?;
+        let mut disks = Self { all: Vec::new(), unreadable: Vec::new() };
+        for path in paths {
+            let label = path.display().to_string();
+            let opened = open_member(path, Access::ReadOnly);
+            match opened.and_then(|device| taken_apart(&label, path, Arc::from(device))) {
+                Ok(found) => disks.all.extend(found),
+                Err(error) if is_dead(&error) => disks.unreadable.push((label, error.to_string())),
+                Err(error) => return Err(error),
+            }
+        }
+        if disks.all.is_empty() {
+            let (label, why) = disks.unreadable.first().cloned().unwrap_or_default();
+            let what = format!("none of the members can be read: {why}");
+            return Err(CliError::new(Code::MemberIo, what).about(label));
+        }
+        Ok(disks)
+    }
+
+    /// Its index, by its label or its path.
+    pub(super) fn index_of(&self, name: &str) -> Option<usize> {
+        let is_it = |disk: &Disk| disk.label == name || disk.path == Path::new(name);
+        self.all
+            .iter()
+            .position(|disk| disk.label == name)
+            .or_else(|| self.all.iter().position(is_it))
+    }
+}
+
+/// What stands for what a device holds: who writes to a member writes its superblock, too, and that is at one of its ends.
+pub(super) fn mark(device: &dyn Member, label: &str) -> Result<u64, CliError> {
+    let ends = read_ends(device, label)?;
+    let sum = |seed: u32| ends.iter().fold(seed, |sum, snippet| crc32c_append(sum, &snippet.bytes));
+    Ok((u64::from(sum(0)) << 32) | u64::from(sum(0x6272_6169)))
+}
+
+fn disk(
+    label: String,
+    path: &Path,
+    (device, part): (Arc<dyn Member>, Option<Range<u64>>),
+) -> Result<Disk, CliError> {
+    let mut probed = probe_member(&device, &label)?;
+    if part.is_some() {
+        // Two partitions of a disk are two devices.
+        probed.identity = format!("{} {label}", probed.identity);
+    }
+    let mark = mark(&device, &label)?;
+    let contents = contents(device.as_ref());
+    Ok(Disk { label, path: path.to_path_buf(), part, device, probed, mark, contents })
+}
+
+/// What is on a device, by its tables and signatures.
+fn contents(device: &dyn Member) -> Contents {
+    let mut read = |offset: u64, length: usize| {
+        let mut bytes = vec![0; length];
+        device.read_at(&mut bytes, offset).ok().map(|()| bytes)
+    };
+    look(device.size_bytes(), &mut read)
+}
+
+/// The disk, or the partitions that it consists of.
+fn taken_apart(label: &str, path: &Path, device: Arc<dyn Member>) -> Result<Vec<Disk>, CliError> {
+    let whole = disk(label.to_owned(), path, (Arc::clone(&device), None))?;
+    // Of a superblock 0.90 nothing tells whether it is the disk's or its last partition's.
+    let sound = whole.probed.probe.superblocks.iter().flatten();
+    let is_member = sound.clone().any(|superblock| superblock.version != Version::V0_90);
+    let Some(table) = whole.contents.table.as_ref().filter(|_| !is_member) else {
+        return Ok(vec![whole]);
+    };
+    let of_table = |partition: &braid_contents::Partition| {
+        let bytes = partition.bytes.clone();
+        let part = Part::new(Arc::clone(&device), bytes.start, bytes.end - bytes.start);
+        let part = part.expect("a partition lies in its disk");
+        let label = format!("{label}#{}", partition.number);
+        disk(label, path, (Arc::new(part), Some(bytes)))
+    };
+    let parts: Vec<Disk> = table.partitions.iter().map(of_table).collect::<Result<_, _>>()?;
+    let has_members = parts.iter().any(|part| !part.probed.probe.superblocks.is_empty());
+    // A table that leads to no member may have been written over one.
+    Ok(if has_members { parts } else { vec![whole] })
+}

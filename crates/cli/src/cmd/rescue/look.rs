@@ -1,0 +1,250 @@
+//! Looking: which arrays there are, what is to be believed of each, and what stands on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use braid_assembly::rescue::{Outcome, Plan, Stand, plan, without};
+use braid_assembly::{Choice, Options, ProbedMember, Refusal};
+use braid_contents::{Contents, look as look_at};
+use braid_member::Member;
+use braid_member::layer::{Patched, Sectors};
+use braid_ondisk::{Superblock, format_uuid};
+use braid_ring::Payload;
+use braid_runtime::{Io, Volume, VolumeOperation};
+
+use super::disks::Disks;
+use super::overlay::{self, OfMember};
+use super::{Args, Named};
+use crate::cmd::Globals;
+use crate::cmd::serve::assemble::{Ready, decided};
+use crate::cmd::serve::choice;
+use crate::cmd::serve::report::served_name;
+use crate::error::code::Code;
+use crate::error::{CliError, Risk};
+use crate::known;
+use crate::probe::probe_member;
+use crate::replay::Place;
+
+/// Members that are looked at one by one, with and without each: more make no table that anybody reads.
+const VIEWS_MAX: usize = 32;
+
+/// The members of one array.
+pub(super) struct Group {
+    /// What the array is called.
+    pub(super) name: String,
+    /// Its UUID in mdadm's form.
+    pub(super) uuid: String,
+    choice: Choice,
+    /// Indices of its members, those with a damaged superblock that says so among them.
+    pub(super) members: Vec<usize>,
+}
+
+impl Named for Group {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// One array, as it was found.
+pub(super) struct Found {
+    pub(super) group: Group,
+    /// Of the group's members.
+    pub(super) labels: Vec<String>,
+    /// Of the group's members, seen through their overlays.
+    pub(super) probed: Vec<ProbedMember>,
+    pub(super) overlays: Vec<Option<OfMember>>,
+    pub(super) folder: PathBuf,
+    pub(super) plan: Plan,
+    pub(super) options: Options,
+    /// What would come of the others, for each member that is used.
+    pub(super) views: Vec<Option<Outcome>>,
+    /// What stands on it; none if it cannot be read, and why.
+    pub(super) contents: Result<Contents, String>,
+    /// What logs had to say, in memory.
+    pub(super) replayed: Vec<String>,
+    /// The members are of other arrays as well.
+    pub(super) is_one_of_several: bool,
+}
+
+impl Named for Found {
+    fn name(&self) -> &str {
+        &self.group.name
+    }
+}
+
+/// The arrays that the disks are of, those that were asked for.
+pub(super) fn groups(disks: &Disks, args: &Args) -> Result<Vec<Group>, CliError> {
+    for name in args.with.iter().chain(&args.without) {
+        if disks.index_of(name).is_none() {
+            let labels: Vec<&str> = disks.all.iter().map(|disk| disk.label.as_str()).collect();
+            let what = format!("{name} is none of the members");
+            let error =
+                CliError::new(Code::Usage, what).because(format!("they are {}", labels.join(", ")));
+            return Err(error.remedy(Risk::Look, "See how", "braid rescue --help"));
+        }
+    }
+    let mut found: BTreeMap<[u8; 16], (Superblock, Vec<usize>)> = BTreeMap::new();
+    let left_out = |index: &usize| {
+        let named = args.without.iter().filter_map(|name| disks.index_of(name));
+        named.into_iter().any(|named| named == *index)
+    };
+    let indices = || (0..disks.all.len()).filter(|index| !left_out(index));
+    for index in indices() {
+        if let Some(superblock) = disks.all[index].probed.probe.newest() {
+            let uuid = superblock.array.uuid;
+            let entry = found.entry(uuid).or_insert_with(|| (superblock.clone(), Vec::new()));
+            entry.1.push(index);
+        }
+    }
+    // One whose superblock is damaged may still say whose it is.
+    for index in indices().filter(|index| disks.all[*index].probed.probe.newest().is_none()) {
+        let mut damaged =
+            disks.all[index].probed.probe.superblocks.iter().filter_map(|it| it.as_ref().err());
+        let claim = damaged.find_map(|error| error.claim);
+        if let Some((_, members)) = claim.and_then(|claim| found.get_mut(&claim.array_uuid)) {
+            members.push(index);
+        }
+    }
+    let wanted = choice(args.array.as_deref());
+    let group = |(uuid, (superblock, members)): ([u8; 16], (Superblock, Vec<usize>))| {
+        let (words, name) = (format_uuid(&uuid), &superblock.array.name);
+        let is_wanted = wanted.admits(&uuid, name);
+        let choice = Choice { uuid: Some(uuid), name: None };
+        let name = served_name(name, &words);
+        is_wanted.then_some(Group { name, uuid: words, choice, members })
+    };
+    Ok(found.into_iter().filter_map(group).collect())
+}
+
+/// Looks at each array.
+pub(super) fn look(disks: &Disks, args: &Args, globals: &Globals) -> Result<Vec<Found>, CliError> {
+    let groups = groups(disks, args)?.into_iter();
+    let mut found: Vec<Found> =
+        groups.map(|group| one(disks, group, args, globals)).collect::<Result<_, _>>()?;
+    let is_one_of_several = found.len() > 1;
+    found.iter_mut().for_each(|one| one.is_one_of_several = is_one_of_several);
+    Ok(found)
+}
+
+fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Found, CliError> {
+    let overlays = overlay::open(args, (disks, &group), globals)?;
+    let folder = overlay::folder(args, &group.uuid, globals);
+    let members = || group.members.iter().map(|index| &disks.all[*index]);
+    let mut probed = Vec::new();
+    for (disk, overlay) in members().zip(&overlays) {
+        probed.push(match overlay {
+            None => disk.probed.clone(),
+            Some(overlay) => {
+                let identity = disk.probed.identity.clone();
+                ProbedMember { identity, ..probe_member(overlay, &disk.label)? }
+            }
+        });
+    }
+    let labels: Vec<String> = members().map(|disk| disk.label.clone()).collect();
+    let known = known::of(&globals.state_dir, &probed);
+    let options = Options { choice: group.choice.clone(), known, ..Options::default() };
+    let index_here = |name: &String| {
+        let index = disks.index_of(name)?;
+        group.members.iter().position(|member| *member == index)
+    };
+    let asked: BTreeSet<usize> = args.with.iter().filter_map(index_here).collect();
+    let plan = plan(&probed, &options, &asked);
+    let view = |index: usize| {
+        let is_in = matches!(plan.stands[index], Stand::Used | Stand::Believed { .. });
+        (is_in && probed.len() <= VIEWS_MAX).then(|| without(&probed, &options, &asked, index))
+    };
+    let views = (0..probed.len()).map(view).collect();
+    let mut found = Found {
+        group,
+        labels,
+        probed,
+        overlays,
+        folder,
+        plan,
+        options,
+        views,
+        contents: Err("it cannot be read".to_owned()),
+        replayed: Vec::new(),
+        is_one_of_several: false,
+    };
+    if found.plan.array.is_ok() {
+        let ready = found.ready(disks, globals, true);
+        let ready = ready.and_then(|ready| ready.settled(Place::Memory));
+        match ready {
+            Ok(ready) => {
+                found.replayed = ready.replayed.iter().flat_map(|it| it.lines()).collect();
+                found.contents = contents(ready);
+            }
+            Err(error) => found.contents = Err(error.to_string()),
+        }
+    }
+    Ok(found)
+}
+
+impl Found {
+    /// The array with its members open as the plan has it: over the overlay where there is one, and with what would be written in
+    /// memory.
+    pub(super) fn ready(
+        &self,
+        disks: &Disks,
+        globals: &Globals,
+        read_only: bool,
+    ) -> Result<Ready, CliError> {
+        let devices = (0..self.probed.len()).map(|index| self.device(disks, index)).collect();
+        let probed = self.plan.members(&self.probed);
+        decided((devices, &probed), None, &self.wanted(read_only, None), &globals.state_dir)
+    }
+
+    /// What assembly is asked for.
+    pub(super) fn wanted(&self, read_only: bool, accept_risk: Option<u64>) -> Options {
+        // Who is believed by force is older than what is known, and that was said.
+        let is_told = self.plan.believed().next().is_some()
+            || matches!(self.plan.refusal, Some(Refusal::OlderThanKnown { .. }));
+        let known = if is_told { Vec::new() } else { self.options.known.clone() };
+        let choice = self.options.choice.clone();
+        let without_journal = !read_only;
+        Options { choice, read_only, accept_risk, without_journal, known, ..Options::default() }
+    }
+
+    fn device(&self, disks: &Disks, index: usize) -> Box<dyn Member> {
+        let disk = &disks.all[self.group.members[index]];
+        let device: Arc<dyn Member> = match &self.overlays[index] {
+            Some(overlay) => Arc::clone(overlay) as Arc<dyn Member>,
+            None => Arc::clone(&disk.device),
+        };
+        let written = self.plan.superblocks.iter().find(|(of, _)| *of == index);
+        match written {
+            None => Box::new(device),
+            Some((_, superblock)) => Box::new(Patched::new(device, sectors(superblock))),
+        }
+    }
+}
+
+/// A superblock, as sectors of its device.
+fn sectors(superblock: &Superblock) -> Sectors {
+    let mut bytes = superblock.to_bytes();
+    bytes.resize(bytes.len().next_multiple_of(512), 0);
+    let (sectors, _) = bytes.as_chunks::<512>();
+    (superblock.device.super_offset_sectors..).zip(sectors.iter().copied()).collect()
+}
+
+/// What stands on the array.
+fn contents(ready: Ready) -> Result<Contents, String> {
+    let options = braid_runtime::Options {
+        read_only: true,
+        io: Io::Threads,
+        ..braid_runtime::Options::default()
+    };
+    let volume = Volume::open(&ready.array, ready.members, &options, |_| {});
+    let volume = volume.map_err(|error| error.to_string())?;
+    let mut read = |offset: u64, length: usize| {
+        let payload = Payload::zeroed(length);
+        let outcome = volume.call(VolumeOperation::Read { offset, payload });
+        outcome.result.ok()?;
+        Some(outcome.payload?.to_vec())
+    };
+    let found = look_at(volume.size_bytes(), &mut read);
+    volume.stop();
+    Ok(found)
+}

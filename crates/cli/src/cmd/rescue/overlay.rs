@@ -1,0 +1,165 @@
+//! The overlays of an array: a folder with two files for each member.
+//!
+//! They are named by what the member held when they were made. So an overlay is found whatever a disk is called today, and is not found
+//! any more once somebody has written to the member: then it would be of use to nobody, and that is said.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use braid_member::Member;
+use braid_member::layer::{Overlay, OverlayError};
+use serde_json::json;
+
+use super::disks::{Disk, Disks};
+use super::look::Group;
+use super::{Args, words};
+use crate::cmd::Globals;
+use crate::error::code::Code;
+use crate::error::system::system;
+use crate::error::{CliError, Exit, Risk};
+use crate::output::printable::printable;
+use crate::output::shell::shell_word;
+use crate::output::size::format_size;
+use crate::state::make_folders;
+
+/// One member's.
+pub(super) type OfMember = Arc<Overlay<Arc<dyn Member>>>;
+
+/// The folder of an array.
+pub(super) fn folder(args: &Args, uuid: &str, globals: &Globals) -> PathBuf {
+    let base = args.overlay.clone().unwrap_or_else(|| globals.state_dir.join("rescue"));
+    base.join(uuid.replace(':', ""))
+}
+
+fn name(disk: &Disk) -> String {
+    format!("{:016x}", disk.mark)
+}
+
+/// The names of overlays in a folder; none where there is none.
+fn names(folder: &Path) -> Result<Vec<String>, CliError> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(|error| cannot(folder, &error))?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| cannot(folder, &error))?.path();
+        let is_map = path.extension().is_some_and(|end| end == "map");
+        names.extend(
+            path.file_stem().filter(|_| is_map).map(|it| it.to_string_lossy().into_owned()),
+        );
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn cannot(folder: &Path, error: &io::Error) -> CliError {
+    system(format!("the overlay in {} cannot be used", folder.display()), error)
+}
+
+/// Bytes that the files in a folder take.
+pub(super) fn taken_bytes(folder: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let blocks = entries.filter_map(|entry| entry.metadata().ok()).map(|it| it.blocks());
+    blocks.sum::<u64>() * 512
+}
+
+/// Opens the overlays that there are of a group's members; none where nothing was written yet.
+pub(super) fn open(
+    args: &Args,
+    (disks, group): (&Disks, &Group),
+    globals: &Globals,
+) -> Result<Vec<Option<OfMember>>, CliError> {
+    let folder = folder(args, &group.uuid, globals);
+    let names_there = names(&folder)?;
+    let members = || group.members.iter().map(|index| &disks.all[*index]);
+    if let Some(other) =
+        names_there.iter().find(|there| !members().any(|disk| name(disk) == **there))
+    {
+        let why = format!("{other} is of a member that is not named, or that was written to since");
+        return Err(unfit(args, &folder, &why));
+    }
+    let of = |disk: &Disk| {
+        let is_there = names_there.contains(&name(disk));
+        is_there.then(|| open_one(args, disk, &folder)).transpose()
+    };
+    members().map(of).collect()
+}
+
+/// Opens the overlay of one member, or makes it.
+pub(super) fn open_one(args: &Args, disk: &Disk, folder: &Path) -> Result<OfMember, CliError> {
+    make_folders(folder).map_err(|(path, error)| cannot(&path, &error))?;
+    let opened = Overlay::open(Arc::clone(&disk.device), folder, &name(disk), disk.mark);
+    opened.map(Arc::new).map_err(|error| match &error {
+        OverlayError::Busy { .. } => {
+            let what = format!("the overlay in {} is in use", folder.display());
+            CliError::new(Code::OverlayBusy, what)
+                .because("the array is being served from it")
+                .remedy(Risk::Look, "See by whom", format!("fuser -v {}", files(folder)))
+        }
+        OverlayError::OfOther { .. } => unfit(args, folder, &error.to_string()),
+        OverlayError::System { source, .. } => cannot(folder, source),
+    })
+}
+
+fn files(folder: &Path) -> String {
+    format!("{}/*.map", shell_word(&folder.display().to_string()))
+}
+
+fn unfit(args: &Args, folder: &Path, why: &str) -> CliError {
+    let what = format!("the overlay in {} does not fit these members", folder.display());
+    CliError::new(Code::OverlayUnfit, what)
+        .because(why)
+        .because("nothing was changed")
+        .remedy(
+            Risk::Look,
+            "Look at the members without it",
+            words::command(args, "--overlay \"$(mktemp -d)\""),
+        )
+        .remedy(Risk::Destroy, "Throw it away", words::command(args, "--discard"))
+}
+
+/// There is none to commit or to throw away.
+pub(super) fn missing(args: &Args, folder: &Path) -> CliError {
+    let what = format!("there is no overlay in {}", folder.display());
+    CliError::new(Code::OverlayMissing, what)
+        .because("nothing was written since the members were as they are")
+        .remedy(Risk::Look, "Look at the array", words::command(args, ""))
+}
+
+/// Throws the overlays of an array away.
+pub(super) fn discard(args: &Args, group: &Group, globals: &Globals) -> Result<Exit, CliError> {
+    let folder = folder(args, &group.uuid, globals);
+    let names = names(&folder)?;
+    if names.is_empty() {
+        return Err(missing(args, &folder));
+    }
+    let bytes = taken_bytes(&folder);
+    remove(&folder)?;
+    let place = folder.display().to_string();
+    if globals.json {
+        outjson!(&json!({ "discarded": place, "bytes": bytes, "members": names.len() }));
+    } else {
+        outln!("thrown away: {} ({})", printable(&place), format_size(bytes));
+    }
+    Ok(Exit::Done)
+}
+
+/// Removes the folder, unless one of its files is in use.
+pub(super) fn remove(folder: &Path) -> Result<(), CliError> {
+    for name in names(folder)? {
+        let path = folder.join(format!("{name}.map"));
+        let file = fs::File::open(&path).map_err(|error| cannot(folder, &error))?;
+        let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+        if locked.is_err() {
+            let what = format!("the overlay in {} is in use", folder.display());
+            return Err(CliError::new(Code::OverlayBusy, what)
+                .because("the array is being served from it")
+                .remedy(Risk::Look, "See by whom", format!("fuser -v {}", files(folder))));
+        }
+    }
+    fs::remove_dir_all(folder).map_err(|error| cannot(folder, &error))
+}

@@ -1,0 +1,603 @@
+//! The story: what was found, what it means, what is safe, what stands on the array, and the next command.
+//!
+//! Written for somebody who is afraid: each statement is what is so, then what follows from it. Nothing is asked for that was not
+//! explained before, and the first command that is offered writes nothing anywhere.
+
+use std::ops::Range;
+
+use braid_assembly::rescue::{Missed, Outcome, Stand};
+use braid_assembly::{AssembledArray, Reason, Refusal, Verdict};
+use braid_contents::{Scheme, Thing, Volume};
+use braid_ondisk::Role;
+use serde_json::{Value, json};
+
+use super::Args;
+use super::disks::{Disk, Disks};
+use super::look::Found;
+use super::overlay;
+use crate::cmd::Globals;
+use crate::cmd::status::words::level_word;
+use crate::error::code::Code;
+use crate::error::{CliError, Risk};
+use crate::output::colour::Style;
+use crate::output::printable::printable;
+use crate::output::shell::shell_word;
+use crate::output::size::format_size;
+use crate::output::table::{Align, Table};
+use crate::refusal::{self, at_risk_words};
+
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+/// Ranges that are named; of more it is said how many they are.
+const RANGES_SHOWN: usize = 8;
+
+/// All that was found, for whoever asked.
+pub(super) struct Story<'a> {
+    pub(super) args: &'a Args,
+    pub(super) disks: &'a Disks,
+    pub(super) found: &'a [Found],
+    pub(super) globals: &'a Globals,
+}
+
+/// The members as words of a command line.
+pub(super) fn members(args: &Args) -> String {
+    let words =
+        args.members.iter().map(|path| shell_word(&path.display().to_string()).into_owned());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The command again, with other words.
+pub(super) fn command(args: &Args, more: &str) -> String {
+    let list = |name: &str, values: &[String]| {
+        (!values.is_empty()).then(|| format!("{name} {}", shell_word(&values.join(","))))
+    };
+    let is_over = |word: &&str| more.contains(*word);
+    let is_plain = ["--commit", "--discard"].iter().any(is_over);
+    let overlay = args.overlay.as_ref().filter(|_| !more.contains("--overlay"));
+    let words = [
+        Some("braid rescue".to_owned()),
+        (!more.is_empty()).then(|| more.to_owned()),
+        args.array
+            .as_ref()
+            .filter(|_| !more.contains("--array"))
+            .map(|name| format!("--array {}", shell_word(name))),
+        list("--with", &args.with).filter(|_| !is_plain),
+        list("--without", &args.without).filter(|_| !is_plain),
+        overlay.map(|path| format!("--overlay {}", shell_word(&path.display().to_string()))),
+        Some(members(args)),
+    ];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+/// What a volume holds, in a few words.
+pub(super) fn holds(volume: &Volume) -> String {
+    if volume.is_unreadable && volume.things.is_empty() {
+        return "it cannot be read".to_owned();
+    }
+    let members = volume.superblocks.iter().map(|superblock| {
+        let array = &superblock.array;
+        format!("a member of another array ({} {})", array.level, array.name)
+    });
+    let words: Vec<String> = volume.things.iter().map(thing_words).chain(members).collect();
+    match (words.is_empty(), volume.is_zero) {
+        (true, true) => "nothing: zeroes".to_owned(),
+        (true, false) => "data of a kind that braid does not know".to_owned(),
+        _ => words.join(", "),
+    }
+}
+
+fn thing_words(thing: &Thing) -> String {
+    let label = thing.label.as_ref().map(|label| format!(" \"{label}\"")).unwrap_or_default();
+    let says = &thing.says;
+    let notes = [
+        says.size_bytes.map(|bytes| format!(", {}", format_size(bytes))),
+        says.devices.map(|count| format!(", one of {count} devices")),
+        says.was_in_use.then(|| ", was in use: its journal is to be replayed".to_owned()),
+        says.has_errors.then(|| ", has noted errors of its own".to_owned()),
+        says.is_encrypted.then(|| ", encrypted".to_owned()),
+        says.is_volume_manager.then(|| ", opened by its volume manager".to_owned()),
+    ];
+    let notes: String = notes.into_iter().flatten().collect();
+    format!("{}{label}{notes}", thing.name)
+}
+
+/// Whether a thing takes more than it has: then something is missing, or in the wrong place.
+fn is_too_large(volume: &Volume) -> bool {
+    let room = volume.bytes.end - volume.bytes.start;
+    volume.things.iter().any(|thing| thing.says.size_bytes.is_some_and(|bytes| bytes > room))
+}
+
+/// One that was to be served for writing, and is not.
+pub(super) fn not_served(args: &Args, found: &Found, refused: &Refusal) -> CliError {
+    let error = refusal::cli_error(refused, &found.plan.verdicts, &found.labels);
+    let risk = match refused {
+        Refusal::DirtyAndDegraded(risk) => risk.stripes,
+        Refusal::PplNotReplayed { stripes, .. } => *stripes,
+        _ => return error,
+    };
+    CliError::new(
+        error.code(),
+        "some of the array may be wrong, and serving it for writing has to be asked for",
+    )
+    .because(format!("{risk} stripes may read wrong"))
+    .remedy(
+        Risk::Look,
+        "Read it; what may be wrong is an I/O error",
+        command(args, "--serve --read-only"),
+    )
+    .remedy(
+        Risk::Change,
+        "Serve it over the overlay; members stay as they are",
+        accepting(args, risk),
+    )
+}
+
+/// The command that serves it over an overlay, whatever is at risk.
+fn accepting(args: &Args, stripes: u64) -> String {
+    match stripes {
+        0 => command(args, "--serve"),
+        stripes => command(args, &format!("--serve --accept-risk {stripes}")),
+    }
+}
+
+fn ranges_words(ranges: &[Range<u64>]) -> String {
+    let shown = ranges.iter().take(RANGES_SHOWN);
+    let shown: Vec<String> = shown.map(|range| format!("{}..{}", range.start, range.end)).collect();
+    let more = ranges.len().saturating_sub(RANGES_SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join(", "))
+}
+
+fn missed_words(missed: &Missed) -> String {
+    match missed {
+        Missed::Anywhere => "what it lacks may be anywhere: no bitmap goes back so far".to_owned(),
+        Missed::Within(ranges) if ranges.is_empty() => {
+            "the bitmap names nothing that it could lack".to_owned()
+        }
+        Missed::Within(ranges) => {
+            let sectors: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+            let size = format_size(sectors * SECTOR_BYTES);
+            format!("what it lacks is within {size} of its data (sectors {})", ranges_words(ranges))
+        }
+    }
+}
+
+fn outcome_words(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Runs { degraded, stripes_at_risk, .. } => {
+            let missing = match degraded {
+                0 => "the array is whole".to_owned(),
+                1 => "the array can be read, 1 slot missing".to_owned(),
+                more => format!("the array can be read, {more} slots missing"),
+            };
+            match stripes_at_risk {
+                0 => missing,
+                count => format!("{missing}, {count} stripes at risk"),
+            }
+        }
+        Outcome::Fails(refused) => format!("nothing can be read: {refused}"),
+    }
+}
+
+/// The next commands, the safest first: what each does, and the command.
+fn next(args: &Args, found: &Found) -> Vec<(&'static str, String)> {
+    if found.plan.array.is_err() {
+        return vec![("See what each member says", format!("braid examine {}", members(args)))];
+    }
+    let risk = found.plan.stripes_at_risk();
+    let name = found.group.name.as_str();
+    let args = &one_array(args, found);
+    let mut next = vec![
+        ("Read it; what may be wrong is an I/O error", command(args, "--serve --read-only")),
+        ("Repair it on an overlay; members stay as they are", accepting(args, risk)),
+    ];
+    if found.overlays.iter().any(Option::is_some) {
+        next.push((
+            "See what writing the overlay to the members would change",
+            command(args, "--commit -n"),
+        ));
+        next.push(("Throw the overlay away", command(args, "--discard")));
+    }
+    debug_assert!(!name.is_empty(), "an array is called something");
+    next
+}
+
+/// The words for one of several arrays.
+fn one_array(args: &Args, found: &Found) -> Args {
+    let array =
+        args.array.clone().or_else(|| found.is_one_of_several.then(|| found.group.uuid.clone()));
+    Args {
+        array,
+        with: args.with.clone(),
+        without: args.without.clone(),
+        overlay: args.overlay.clone(),
+        members: args.members.clone(),
+        uris: Vec::new(),
+        fuse: None,
+        run: None,
+        accept_risk: None,
+        ..*args
+    }
+}
+
+impl Story<'_> {
+    pub(super) fn to_text(&self) -> String {
+        let mut text = String::new();
+        for found in self.found {
+            text.push_str(&self.array_text(found));
+        }
+        let others = self.others();
+        if !others.is_empty() {
+            text.push_str("Not members of an array\n");
+            for (label, words) in others {
+                text.push_str(&format!("  {}  {}\n", printable(&label), printable(&words)));
+            }
+        }
+        text
+    }
+
+    /// What is no member of any of the arrays, and what is on it.
+    fn others(&self) -> Vec<(String, String)> {
+        let is_of_one =
+            |index: &usize| self.found.iter().any(|found| found.group.members.contains(index));
+        let named = |disk: &Disk| self.args.without.contains(&disk.label);
+        let disks = (0..self.disks.all.len()).filter(|index| !is_of_one(index));
+        let disks = disks.map(|index| &self.disks.all[index]);
+        let disks = disks.filter(|disk| disk.probed.probe.newest().is_none() || named(disk));
+        let words = |disk: &Disk| match (&disk.probed.probe.superblocks[..], named(disk)) {
+            (_, true) => "left out, as was asked for".to_owned(),
+            ([Err(error), ..], _) => format!("its superblock is damaged: {error}"),
+            _ => disk.contents.volumes.iter().map(holds).collect::<Vec<_>>().join("; "),
+        };
+        let unreadable = self.disks.unreadable.iter().cloned();
+        disks.map(|disk| (disk.label.clone(), words(disk))).chain(unreadable).collect()
+    }
+
+    fn array_text(&self, found: &Found) -> String {
+        let paint = self.globals.paint_out;
+        let strong = |text: &str| paint.paint(Style::Strong, text);
+        let mut text = format!("{}  {}\n\n", strong(&found.group.name), printable(&kind(found)));
+        let mut section = |title: &str, lines: Vec<String>| {
+            if !lines.is_empty() {
+                text.push_str(&format!("{}\n", strong(title)));
+                lines.iter().for_each(|line| text.push_str(&format!("  {}\n", printable(line))));
+                text.push('\n');
+            }
+        };
+        section("What was found", found_lines(found));
+        section("What it means", meaning(found));
+        section("What is safe", self.safe(found));
+        section("What stands on it", contents_lines(found));
+        let next = next(self.args, found);
+        section(
+            "Next",
+            next.iter()
+                .flat_map(|(what, command)| [format!("{what}:"), format!("  {command}")])
+                .collect(),
+        );
+        text
+    }
+
+    fn safe(&self, found: &Found) -> Vec<String> {
+        let folder = found.folder.display();
+        let overlay = match found.overlays.iter().any(Option::is_some) {
+            false => format!(
+                "With --serve what is written goes into an overlay in {folder}; there is none yet."
+            ),
+            true => {
+                let size = format_size(overlay::taken_bytes(&found.folder));
+                format!("All this is seen through the overlay in {folder} ({size}).")
+            }
+        };
+        vec![
+            "Nothing was written. Members are opened for reading only.".to_owned(),
+            overlay,
+            "Do not create an array over these members, and run no fsck on them: that is what cannot be taken back."
+                .to_owned(),
+        ]
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let others = self.others().into_iter();
+        let other = |(label, words): (String, String)| json!({ "member": label, "holds": words });
+        json!({
+            "arrays": self.found.iter().map(|found| self.array_json(found)).collect::<Vec<_>>(),
+            "others": others.map(other).collect::<Vec<_>>(),
+        })
+    }
+
+    fn array_json(&self, found: &Found) -> Value {
+        let plan = &found.plan;
+        let member = |index: usize| {
+            let verdict = &plan.verdicts[index];
+            let (stand, missed) = match &plan.stands[index] {
+                Stand::Used => ("used", Value::Null),
+                Stand::Believed { missed, .. } => ("believed", missed_json(missed)),
+                Stand::LeftOut { .. } => ("left-out", Value::Null),
+                Stand::Apart => ("apart", Value::Null),
+            };
+            json!({
+                "member": found.labels[index],
+                "stand": stand,
+                "slot": slot(found, index),
+                "verdict": verdict.verdict.code(),
+                "reason": verdict.reason.to_string(),
+                "missed": missed,
+                "without": found.views[index].as_ref().map(outcome_json),
+            })
+        };
+        let ranges = |array: &AssembledArray| {
+            let risk = array.withheld_risk.as_ref();
+            let ranges = risk.into_iter().flat_map(|risk| &risk.ranges);
+            ranges.map(|range| bytes_json(&range.array_sectors)).collect::<Vec<_>>()
+        };
+        let array = plan.array.as_ref().ok();
+        let refused = plan.array.as_ref().err();
+        let refused = refused
+            .map(|refused| refusal::cli_error(refused, &plan.verdicts, &found.labels).to_json());
+        let next = next(self.args, found).into_iter();
+        json!({
+            "name": found.group.name,
+            "uuid": found.group.uuid,
+            "kind": kind(found),
+            "as_it_stands": plan.refusal.as_ref().map(Refusal::code),
+            "readable": array.is_some(),
+            "error": refused,
+            "size_bytes": array.map(|array| array.geometry.capacity_sectors() * SECTOR_BYTES),
+            "dirty": array.map(|array| array.dirty),
+            "degraded_slots": array.map(|array| array.degraded),
+            "journal_missing": array.map(|array| array.journal_fault.is_some()),
+            "stripes_at_risk": array.map(|_| plan.stripes_at_risk()),
+            "at_risk": array.map(ranges),
+            "members": (0..found.labels.len()).map(member).collect::<Vec<_>>(),
+            "contents": contents_json(found),
+            "replayed": found.replayed,
+            "overlay": json!({
+                "folder": found.folder.display().to_string(),
+                "members": found.overlays.iter().flatten().count(),
+                "bytes": found.overlays.iter().flatten().map(|one| one.used_bytes()).sum::<u64>(),
+            }),
+            "next": next.map(|(what, command)| json!({ "label": what, "command": command })).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn kind(found: &Found) -> String {
+    let superblock = found.probed.iter().find_map(|member| member.probe.newest());
+    let superblock = superblock.expect("a group has a sound superblock");
+    let array = &superblock.array;
+    let size = found.plan.array.as_ref().ok().map(|array| {
+        format!(", {}", format_size(array.geometry.capacity_sectors() * SECTOR_BYTES))
+    });
+    format!(
+        "{} of {} members{}, md {} ({})",
+        level_word(array.level.name()),
+        array.raid_slots,
+        size.unwrap_or_default(),
+        superblock.version,
+        found.group.uuid
+    )
+}
+
+/// The slot that a member claims.
+fn slot(found: &Found, index: usize) -> Option<u16> {
+    match found.probed[index].probe.newest()?.state.role {
+        Role::Active(slot) => Some(slot),
+        Role::Spare | Role::Faulty | Role::Journal => None,
+    }
+}
+
+/// A row for each member, and whether the array starts as it stands.
+fn found_lines(found: &Found) -> Vec<String> {
+    let plan = &found.plan;
+    let mut table = Table::new(&[
+        ("member", Align::Left),
+        ("slot", Align::Right),
+        ("is", Align::Left),
+        ("what it says", Align::Left),
+    ]);
+    for (index, label) in found.labels.iter().enumerate() {
+        let verdict = &plan.verdicts[index];
+        let is = match (&plan.stands[index], verdict.verdict) {
+            (Stand::Used, Verdict::Fresh { .. }) => "sound".to_owned(),
+            (Stand::Used | Stand::Apart, verdict) => verdict.code().to_owned(),
+            (Stand::Believed { .. }, verdict) => format!("{}, believed", verdict.code()),
+            (Stand::LeftOut { .. }, verdict) => format!("{}, left out", verdict.code()),
+        };
+        let slot = slot(found, index).map(|slot| slot.to_string()).unwrap_or_default();
+        table.row([label.as_str(), &slot, &is, &verdict.reason.to_string()]);
+    }
+    let mut lines: Vec<String> = table.render("").lines().map(ToOwned::to_owned).collect();
+    lines.push(match (&plan.refusal, &plan.array) {
+        (Some(refused), _) => format!("As it stands the array does not start: {refused}."),
+        (None, Ok(array)) if array.degraded > 0 && plan.stripes_at_risk() > 0 => {
+            "As it stands it can be read, but not all of it.".to_owned()
+        }
+        (None, _) => "As it stands the array can be read.".to_owned(),
+    });
+    lines
+}
+
+/// What follows from it, member by member and for all.
+fn meaning(found: &Found) -> Vec<String> {
+    let plan = &found.plan;
+    let mut lines = Vec::new();
+    for (index, label) in found.labels.iter().enumerate() {
+        match &plan.stands[index] {
+            Stand::Believed { missed, .. } => {
+                lines.push(format!(
+                    "{label} is needed, and of those that dropped out it has come furthest: {}.",
+                    missed_words(missed)
+                ));
+            }
+            Stand::LeftOut { can_be_asked_for, .. } => {
+                lines.push(left_out(label, &plan.verdicts[index].reason, *can_be_asked_for));
+            }
+            Stand::Used | Stand::Apart => {}
+        }
+    }
+    for (index, label) in found.labels.iter().enumerate() {
+        if let Some(outcome) = &found.views[index] {
+            lines.push(format!("Without {label}: {}.", outcome_words(outcome)));
+        }
+    }
+    match &plan.array {
+        Ok(array) => lines.extend(array_meaning(array)),
+        Err(refused) => lines.push(format!("Nothing can be read: {refused}.")),
+    }
+    lines.extend(found.replayed.iter().map(|line| format!("{line}.")));
+    lines
+}
+
+fn left_out(label: &str, reason: &Reason, can_be_asked_for: bool) -> String {
+    let why = match reason {
+        Reason::MarkedFaulty { .. } => {
+            "the array gave it up, and goes by those that stayed, however few events lie between"
+        }
+        Reason::RanApart { .. } => "the array ran on without it, and it without the array",
+        _ => "it is older than what it would stand beside",
+    };
+    let how = match can_be_asked_for {
+        true => format!(" (--with {label} believes it all the same)"),
+        false => String::new(),
+    };
+    format!("{label} is not needed: {why}{how}.")
+}
+
+fn array_meaning(array: &AssembledArray) -> Vec<String> {
+    let mut lines = Vec::new();
+    let missing = array.slots.iter().enumerate().filter(|(_, slot)| slot.is_none());
+    let missing: Vec<String> = missing.map(|(slot, _)| slot.to_string()).collect();
+    if !missing.is_empty() {
+        lines.push(format!(
+            "Slot {} is missing; what it held is computed from the others.",
+            missing.join(", ")
+        ));
+    }
+    if let Some(risk) = &array.withheld_risk {
+        lines.push(format!(
+            "It was being written when it ended, so what is computed may be wrong where it was. {}.",
+            capital(&at_risk_words(risk))
+        ));
+    } else if array.dirty {
+        lines.push("It was being written when it ended; all its data is there, and its redundancy is to be resynced.".to_owned());
+    }
+    if let Some(fault) = &array.journal_fault {
+        lines.push(format!(
+            "Its write journal does not count ({fault}): newest writes may be missing anywhere."
+        ));
+    }
+    lines
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn contents_lines(found: &Found) -> Vec<String> {
+    let contents = match &found.contents {
+        Ok(contents) => contents,
+        Err(_) if found.plan.array.is_err() => return Vec::new(),
+        Err(why) => return vec![why.clone()],
+    };
+    let mut lines = Vec::new();
+    if let Some(table) = &contents.table {
+        lines.push(match table.scheme {
+            Scheme::Gpt => "a table of partitions (GPT)".to_owned(),
+            Scheme::GptCopy => {
+                "a table of partitions (GPT, by its copy at the end: the first is damaged)"
+                    .to_owned()
+            }
+            Scheme::Mbr => "a table of partitions (MBR)".to_owned(),
+        });
+        if table.out_of_bounds > 0 {
+            lines.push(format!(
+                "{} partitions reach out of the array, and are not listed",
+                table.out_of_bounds
+            ));
+        }
+    }
+    for volume in &contents.volumes {
+        let size = format_size(volume.bytes.end - volume.bytes.start);
+        let what = match &volume.partition {
+            None => "all of it".to_owned(),
+            Some(partition) => {
+                let name =
+                    partition.name.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
+                format!("{}-p{}{name}", found.group.name, partition.number)
+            }
+        };
+        let hint = if is_too_large(volume) { "; it wants more than there is" } else { "" };
+        lines.push(format!("{what}  {size}  {}{hint}", holds(volume)));
+    }
+    lines
+}
+
+fn missed_json(missed: &Missed) -> Value {
+    match missed {
+        Missed::Anywhere => json!("anywhere"),
+        Missed::Within(ranges) => ranges.iter().map(bytes_json).collect(),
+    }
+}
+
+fn bytes_json(sectors: &Range<u64>) -> Value {
+    json!({
+        "offset_bytes": sectors.start * SECTOR_BYTES,
+        "length_bytes": (sectors.end - sectors.start) * SECTOR_BYTES,
+    })
+}
+
+fn outcome_json(outcome: &Outcome) -> Value {
+    match outcome {
+        Outcome::Runs { degraded, believed, stripes_at_risk } => json!({
+            "readable": true,
+            "degraded_slots": degraded,
+            "believed": believed,
+            "stripes_at_risk": stripes_at_risk,
+        }),
+        Outcome::Fails(refused) => json!({ "readable": false, "code": refused.code() }),
+    }
+}
+
+fn contents_json(found: &Found) -> Value {
+    let Ok(contents) = &found.contents else { return Value::Null };
+    let volume = |volume: &Volume| {
+        let thing = |thing: &Thing| {
+            json!({
+                "kind": thing.name,
+                "label": thing.label,
+                "uuid": thing.uuid,
+                "size_bytes": thing.says.size_bytes,
+                "was_in_use": thing.says.was_in_use,
+                "has_errors": thing.says.has_errors,
+                "encrypted": thing.says.is_encrypted,
+            })
+        };
+        let number = volume.partition.as_ref().map(|partition| partition.number);
+        json!({
+            "export": number.map_or_else(|| found.group.name.clone(), |number| format!("{}-p{number}", found.group.name)),
+            "partition": number,
+            "name": volume.partition.as_ref().and_then(|partition| partition.name.clone()),
+            "offset_bytes": volume.bytes.start,
+            "size_bytes": volume.bytes.end - volume.bytes.start,
+            "things": volume.things.iter().map(thing).collect::<Vec<_>>(),
+            "readable": !volume.is_unreadable,
+        })
+    };
+    contents.volumes.iter().map(volume).collect()
+}
+
+/// What a commit refuses to save.
+pub(super) fn too_much(args: &Args, bytes: u64, limit: u64) -> CliError {
+    let what = format!(
+        "the overlay changes {} of the members, and no more than {} can be saved to be taken back",
+        format_size(bytes),
+        format_size(limit)
+    );
+    CliError::new(Code::CommitTooLarge, what).because("nothing was written").remedy(
+        Risk::Look,
+        "Copy the files out of the array instead",
+        command(args, "--serve --read-only"),
+    )
+}

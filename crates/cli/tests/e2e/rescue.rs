@@ -1,0 +1,446 @@
+//! `braid rescue`: arrays that do not start, or that nobody dares to start, are read back, and no member is written.
+//!
+//! Each case breaks an array as a mishap does, compares all bytes of what is read back with what was written, and all bytes of the
+//! members with what they were. `no_write_reaches_a_member` asks the kernel: every system call that names a member is looked at.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::kit::{
+    Array, Background, Client, RAID_5, RAID_6, SUPERBLOCK_BYTES, Served, Shape, assert_same, needs,
+    ok, random_bytes,
+};
+use crate::living::done;
+use crate::members::{filled, text};
+
+const LIMIT: Duration = Duration::from_secs(20);
+const SECTOR: usize = 512;
+/// Where a superblock 1.2 has its count of events.
+const EVENTS_AT: usize = 200;
+
+fn contents(members: &[PathBuf]) -> Vec<Vec<u8>> {
+    members.iter().map(|path| fs::read(path).expect("a member")).collect()
+}
+
+/// What `braid rescue` says of the only array that these are of.
+#[track_caller]
+fn story(array: &Array, words: &[&str], members: &[PathBuf]) -> Value {
+    let ran = array.braid(&[&["rescue"], words].concat(), members);
+    assert!(matches!(ran.status.code(), Some(0 | 3)), "{ran:?}");
+    let said: Value = serde_json::from_str(ran.stdout.trim()).expect("one object");
+    let arrays = said["arrays"].as_array().expect("arrays");
+    assert_eq!(arrays.len(), 1, "{said}");
+    arrays[0].clone()
+}
+
+/// What becomes of the members, by the names of their files.
+fn stands(found: &Value) -> Vec<(String, String)> {
+    let members = found["members"].as_array().expect("members").iter();
+    let word = |value: &Value| value.as_str().expect("text").to_owned();
+    let name = |member: &Value| {
+        let path = word(&member["member"]);
+        path.rsplit('/').next().expect("a name").to_owned()
+    };
+    members.map(|member| (name(member), word(&member["stand"]))).collect()
+}
+
+fn are(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, stand)| ((*name).to_owned(), (*stand).to_owned())).collect()
+}
+
+fn accepting(found: &Value) -> String {
+    found["stripes_at_risk"].as_u64().expect("a number").to_string()
+}
+
+/// Copies everything out of an export.
+fn read_export(array: &Array, served: &Served, name: &str) -> Vec<u8> {
+    let uri = format!("nbd+unix:///{name}?socket={}", served.socket.display());
+    let path = array.path("export.img");
+    ok("nbdcopy", [&uri, text(&path)]);
+    fs::read(&path).expect("what was copied")
+}
+
+/// A RAID-6 of five, two of which dropped out one after the other; a third is lost. Its content.
+fn dropped() -> (Array, Vec<u8>, Vec<PathBuf>) {
+    let array = Array::with_bitmap(RAID_6);
+    let served = array.serve();
+    let mut content = filled(&array, &served, 61);
+    done(&array, &["fail", "tank", text(&array.members[4])]);
+    let mut client = Client::connect(&served.socket, LIMIT);
+    let piece = random_bytes(62, 256 << 10);
+    client.write(1 << 20, &piece);
+    client.flush();
+    drop(client);
+    content[1 << 20..(1 << 20) + piece.len()].copy_from_slice(&piece);
+    done(&array, &["fail", "tank", text(&array.members[3])]);
+    served.stop();
+    let left = array.without(&[0]);
+    (array, content, left)
+}
+
+/// All (S): too few are sound, and those that dropped out are believed in the order in which they did.
+#[test]
+fn members_that_dropped_together_are_read_back_written_over_and_committed() {
+    needs!("nbdcopy");
+    let (array, mut content, left) = dropped();
+    let before = contents(&left);
+    array.serve_refused(&[], &left).is("B030", 13);
+    let found = story(&array, &[], &left);
+    let expected = [("m1", "used"), ("m2", "used"), ("m3", "believed"), ("m4", "left-out")];
+    assert_eq!(stands(&found), are(&expected), "{found:#}");
+    assert_eq!(found["as_it_stands"], "too-few-members");
+    assert_eq!((&found["readable"], &found["degraded_slots"]), (&true.into(), &2.into()));
+    let missed = found["members"][2]["missed"].as_array().expect("a bitmap names it");
+    assert!(!missed.is_empty() && missed.len() < 8, "{found:#}");
+    assert_eq!(found["members"][0]["without"]["readable"], false, "three are needed");
+    // Served for writing only where the risk is accepted.
+    let refused = array.refused(&["rescue", "--serve"], &left);
+    refused.is("B031", 12);
+    let ran = array.follow(&refused.json, "Serve it over the overlay; members stay as they are");
+    assert!(ran.stderr.contains("the members are as they were"), "{ran:?}");
+    assert!(contents(&left) == before, "a member was written");
+    array.follow_discard(&left);
+    // The answer to everything, in one run and the next.
+    let risk = accepting(&found);
+    let served = Served::rescued(&array, &["--accept-risk", &risk], &left);
+    assert_same(&served.read_all(&array), &content, "over the overlay");
+    let piece = random_bytes(63, 100 << 10);
+    let mut client = Client::connect(&served.socket, LIMIT);
+    client.write(4 << 20, &piece);
+    client.flush();
+    drop(client);
+    content[4 << 20..(4 << 20) + piece.len()].copy_from_slice(&piece);
+    served.stop();
+    assert!(contents(&left) == before, "a member was written");
+    let again = story(&array, &[], &left);
+    assert_eq!((&again["as_it_stands"], &again["overlay"]["members"]), (&Value::Null, &3.into()));
+    let served = Served::rescued(&array, &[], &left);
+    assert_same(&served.read_all(&array), &content, "after a restart");
+    // Whoever looks at the same time is told who has it.
+    let busy = array.refused(&["rescue"], &left);
+    busy.is("B102", 11);
+    served.stop();
+    assert!(contents(&left) == before, "a member was written");
+    // What would be written is said sector by sector, and is what is written.
+    let dry = array.braid(&["rescue", "--commit", "-n"], &left);
+    let dry: Value = serde_json::from_str(dry.stdout.trim()).expect("one object");
+    assert!(contents(&left) == before, "a dry run wrote");
+    let ran = array.braid(&["rescue", "--commit"], &left);
+    assert!(ran.status.success(), "{ran:?}");
+    for (member, path) in left.iter().enumerate().map(|(index, path)| (&before[index], path)) {
+        let after = fs::read(path).expect("a member");
+        let changes = dry["changes"].as_array().expect("changes").iter();
+        let mut of_member = changes.filter(|change| change["member"] == text(path));
+        let sectors = of_member.next().map(|change| change["sectors"].clone()).unwrap_or_default();
+        let is_named = |sector: u64| {
+            let ranges = sectors.as_array().into_iter().flatten();
+            let number = |value: &Value| value.as_u64().expect("a sector");
+            ranges.clone().any(|range| (number(&range[0])..number(&range[1])).contains(&sector))
+        };
+        for (sector, (old, new)) in member.chunks(SECTOR).zip(after.chunks(SECTOR)).enumerate() {
+            assert_eq!(old != new, is_named(sector as u64), "{} sector {sector}", path.display());
+        }
+    }
+    let served = array.serve_with(&["--read-only"], &left[..3]);
+    assert_same(&served.read_all(&array), &content, "of the members themselves");
+    served.stop();
+    array.refused(&["rescue", "--commit"], &left).is("B103", 12);
+    done(&array, &["undo"]);
+    assert!(contents(&left) == before, "it was not taken back");
+}
+
+/// What was being written when the power went, with a member missing: what may be wrong is named, and nothing else is given up.
+#[test]
+fn dirty_and_degraded_is_read_where_it_is_right() {
+    needs!("nbdcopy");
+    let array = Array::with_bitmap(RAID_5);
+    let served = array.serve();
+    let content = filled(&array, &served, 64);
+    served.stop();
+    let served = array.serve();
+    let mut client = Client::connect(&served.socket, LIMIT);
+    // The same bytes: whatever arrived of them is right.
+    client.write(2 << 20, &content[2 << 20..(2 << 20) + 4096]);
+    drop(client);
+    served.kill();
+    let left = array.without(&[1]);
+    let before = contents(&left);
+    array.serve_refused(&[], &left).is("B031", 12);
+    let found = story(&array, &[], &left);
+    let ranges = found["at_risk"].as_array().expect("ranges").clone();
+    assert!(!ranges.is_empty(), "{found:#}");
+    let number = |value: &Value| usize::try_from(value.as_u64().expect("a number")).expect("small");
+    let is_at_risk = |at: usize| {
+        let start = |range: &Value| number(&range["offset_bytes"]);
+        let end = |range: &Value| start(range) + number(&range["length_bytes"]);
+        ranges.iter().any(|range| (start(range)..end(range)).contains(&at))
+    };
+    let served = Served::rescued(&array, &["--read-only"], &left);
+    let (mut right, mut failed) = (0, 0);
+    for at in (0..content.len()).step_by(64 << 10) {
+        let mut client = Client::connect(&served.socket, LIMIT);
+        let length = (64 << 10).min(content.len() - at);
+        match client.try_read(at as u64, length) {
+            Ok(bytes) => {
+                right += 1;
+                assert_same(&bytes, &content[at..at + length], "what is given is right");
+            }
+            Err(_) => {
+                failed += 1;
+                assert!(is_at_risk(at), "byte {at} is at no risk: {ranges:?}");
+            }
+        }
+    }
+    assert!(right > failed && failed > 0, "{right} right, {failed} failed");
+    served.stop();
+    let risk = accepting(&found);
+    let served = Served::rescued(&array, &["--accept-risk", &risk], &left);
+    assert_same(&served.read_all(&array), &content, "the bytes were the same");
+    served.stop();
+    assert!(contents(&left) == before, "a member was written");
+}
+
+/// A disk that had failed was one event behind, was believed, and a RAID-6 was ruined by it.
+#[test]
+fn a_faulty_member_one_event_behind_is_not_read() {
+    needs!("nbdcopy");
+    let array = Array::with_bitmap(RAID_6);
+    let served = array.serve();
+    let content = filled(&array, &served, 65);
+    done(&array, &["fail", "tank", text(&array.members[4])]);
+    served.stop();
+    let events = |slot: usize| {
+        let mut bytes = [0; 8];
+        let file = fs::File::open(&array.members[slot]).expect("a member");
+        file.read_exact_at(&mut bytes, SUPERBLOCK_BYTES + EVENTS_AT as u64).expect("a superblock");
+        u64::from_le_bytes(bytes)
+    };
+    array.patch_superblock(4, EVENTS_AT, &(events(0) - 1).to_le_bytes(), true);
+    // It failed for a reason: what it holds is wrong.
+    let file = fs::File::options().write(true).open(&array.members[4]).expect("a member");
+    file.write_all_at(&vec![0xee; 8 << 20], 4 << 20).expect("a member");
+    let before = contents(&array.members);
+    let found = story(&array, &[], &array.members);
+    assert_eq!(stands(&found)[4], ("m4".to_owned(), "left-out".to_owned()), "{found:#}");
+    assert_eq!(found["members"][4]["verdict"], "faulty");
+    let served = Served::rescued(&array, &["--read-only"], &array.members);
+    assert_same(&served.read_all(&array), &content, "without the one that failed");
+    served.stop();
+    // And with one more gone it is not needed either.
+    let left = array.without(&[0]);
+    let served = Served::rescued(&array, &[], &left);
+    assert_same(&served.read_all(&array), &content, "with two missing");
+    served.stop();
+    // Who asks for it gets it, and can see that it was a mistake: nothing was written.
+    let with = story(&array, &["--with", text(&array.members[4])], &array.without(&[0, 1]));
+    assert_eq!(stands(&with)[2], ("m4".to_owned(), "believed".to_owned()), "{with:#}");
+    assert!(contents(&array.members) == before, "a member was written");
+}
+
+/// The device of the write journal is gone: what the members hold is there.
+#[test]
+fn without_its_journal_the_members_are_read() {
+    needs!("nbdcopy");
+    let (array, journal) = Array::create_journaled(RAID_5, "16M");
+    let all = [&array.members[..], &[journal]].concat();
+    let served = array.serve_with(&[], &all);
+    let content = filled(&array, &served, 66);
+    served.stop();
+    let before = contents(&array.members);
+    array.serve_refused(&[], &array.members).is("B025", 12);
+    let found = story(&array, &[], &array.members);
+    assert_eq!((&found["journal_missing"], &found["readable"]), (&true.into(), &true.into()));
+    for options in [&["--read-only"][..], &[]] {
+        let served = Served::rescued(&array, options, &array.members);
+        assert_same(&served.read_all(&array), &content, "without its journal");
+        served.stop();
+    }
+    assert!(contents(&array.members) == before, "a member was written");
+}
+
+/// A disk with an MBR and these partitions, one behind the other from sector 256 on; it ends where the last one ends.
+fn disk(path: &Path, partitions: &[Vec<u8>]) {
+    let mut bytes = vec![0; 256 * SECTOR];
+    for (index, partition) in partitions.iter().enumerate() {
+        let start = u32::try_from(bytes.len() / SECTOR).expect("small");
+        let count = u32::try_from(partition.len() / SECTOR).expect("small");
+        let entry = 446 + 16 * index;
+        bytes[entry + 4] = 0xfd;
+        bytes[entry + 8..entry + 12].copy_from_slice(&start.to_le_bytes());
+        bytes[entry + 12..entry + 16].copy_from_slice(&count.to_le_bytes());
+        bytes.extend(partition);
+    }
+    bytes[510..512].copy_from_slice(&[0x55, 0xaa]);
+    fs::write(path, bytes).expect("a disk");
+}
+
+/// The disks of a NAS: a system on all of them with metadata 0.90, at their ends, and the data behind partitions of 1.2.
+#[test]
+fn disks_of_a_nas_end_with_the_list_of_volumes() {
+    needs!("nbdcopy", "mke2fs");
+    let data = Array::create_named("data", RAID_5, "16M");
+    let four = Shape { level: "1", members: 4, lost_max: 3 };
+    let system = Array::create_with("system", four, "8M", &["--metadata", "0.90"]);
+    let served = system.serve();
+    let of_system = filled(&system, &served, 67);
+    served.stop();
+    // A file system in a partition of the data.
+    let served = data.serve();
+    let image = data.path("home.img");
+    fs::write(&image, vec![0; 32 << 20]).expect("a file");
+    ok("mke2fs", ["-q", "-F", "-t", "ext4", "-L", "home", text(&image)]);
+    let home = fs::read(&image).expect("a file system");
+    disk(&image, &[home.clone()]);
+    let mut content = fs::read(&image).expect("a table and a file system");
+    content.resize(served.length(), 0);
+    served.write_all(&data, &content);
+    served.stop();
+    let disks: Vec<PathBuf> = (0..4).map(|slot| data.path(&format!("disk{slot}"))).collect();
+    for (slot, path) in disks.iter().enumerate() {
+        let part = |array: &Array| fs::read(&array.members[slot]).expect("a member");
+        disk(path, &[part(&data), part(&system)]);
+    }
+    let before = contents(&disks);
+    let ran = data.braid(&["rescue"], &disks);
+    let said: Value = serde_json::from_str(ran.stdout.trim()).expect("one object");
+    let find = |level: &str| {
+        let mut arrays = said["arrays"].as_array().expect("arrays").iter();
+        let is_it = |one: &&Value| one["kind"].as_str().is_some_and(|kind| kind.contains(level));
+        arrays.find(is_it).unwrap_or_else(|| panic!("no {level}: {said:#}")).clone()
+    };
+    let (raid5, raid1) = (find("RAID-5"), find("RAID-1"));
+    assert!(raid1["kind"].as_str().is_some_and(|kind| kind.contains("md 0.90")), "{raid1:#}");
+    for found in [&raid5, &raid1] {
+        assert_eq!((&found["degraded_slots"], &found["dirty"]), (&0.into(), &false.into()));
+    }
+    let volume = &raid5["contents"][0];
+    assert_eq!((&volume["export"], &volume["partition"]), (&"data-p1".into(), &1.into()));
+    let thing = &volume["things"][0];
+    assert_eq!((&thing["kind"], &thing["label"]), (&"ext4".into(), &"home".into()), "{said:#}");
+    assert_eq!(thing["size_bytes"].as_u64(), Some(32 << 20));
+    // Each is served by itself, the data also with a disk missing.
+    data.refused(&["rescue", "--serve"], &disks).is("B033", 2);
+    let mut served = Served::rescued(&data, &["--array", "data"], &disks[1..]);
+    let part = served.wait_for("part");
+    assert_eq!((&part["name"], &part["size_bytes"]), (&"data-p1".into(), &(32 << 20).into()));
+    assert_same(&read_export(&data, &served, "data-p1"), &home, "the file system");
+    assert_same(&served.read_all(&data), &content, "all of the data");
+    served.stop();
+    let name = raid1["uuid"].as_str().expect("a UUID");
+    let served = Served::rescued(&data, &["--array", name, "--read-only"], &disks[..1]);
+    assert_same(&served.read_all(&data), &of_system, "the system, from one disk");
+    served.stop();
+    assert!(contents(&disks) == before, "a disk was written");
+}
+
+/// A part is a stretch: what is written to it is in the whole at its place, and nothing else is.
+#[test]
+fn a_part_is_a_stretch_of_the_whole() {
+    needs!("nbdcopy");
+    let array = Array::create(RAID_5);
+    let image = array.path("image");
+    let parts = [random_bytes(68, 1 << 20), random_bytes(69, 2 << 20)];
+    disk(&image, &parts);
+    let served = array.serve();
+    let mut content = fs::read(&image).expect("a table");
+    content.resize(served.length(), 0);
+    served.write_all(&array, &content);
+    served.stop();
+    let served = Served::rescued(&array, &[], &array.members);
+    assert_same(&read_export(&array, &served, "tank-p2"), &parts[1], "the second");
+    let new = random_bytes(70, 2 << 20);
+    let path = array.path("new.img");
+    fs::write(&path, &new).expect("a file");
+    let uri = format!("nbd+unix:///tank-p2?socket={}", served.socket.display());
+    ok("nbdcopy", ["--flush", text(&path), &uri]);
+    let at = 256 * SECTOR + (1 << 20);
+    content[at..at + new.len()].copy_from_slice(&new);
+    assert_same(&served.read_all(&array), &content, "the whole");
+    assert_same(&read_export(&array, &served, "tank-p1"), &parts[0], "the first");
+    served.stop();
+}
+
+/// A member that was written to since has no overlay any more, and nothing is mixed.
+#[test]
+fn an_overlay_of_members_that_changed_is_refused() {
+    needs!("nbdcopy");
+    let array = Array::create(RAID_5);
+    let served = array.serve();
+    let content = filled(&array, &served, 71);
+    served.stop();
+    let served = Served::rescued(&array, &[], &array.members);
+    let mut client = Client::connect(&served.socket, LIMIT);
+    client.write(0, &[7; 4096]);
+    drop(client);
+    served.stop();
+    // The members themselves are served, and written.
+    let served = array.serve();
+    let mut client = Client::connect(&served.socket, LIMIT);
+    client.write(8192, &content[8192..12_288]);
+    drop(client);
+    served.stop();
+    let refused = array.refused(&["rescue"], &array.members);
+    refused.is("B101", 12);
+    array.refused(&["rescue", "--commit"], &array.members).is("B101", 12);
+    array.follow(&refused.json, "Throw it away");
+    let served = Served::rescued(&array, &["--read-only"], &array.members);
+    assert_same(&served.read_all(&array), &content, "without the overlay");
+    served.stop();
+}
+
+/// Every call that opens a member opens it for reading only, and no call that writes names one.
+#[test]
+fn no_write_reaches_a_member() {
+    needs!("strace", "nbdcopy");
+    let (array, _, left) = dropped();
+    let risk = accepting(&story(&array, &[], &left));
+    let before = contents(&left);
+    let image = array.path("in.img");
+    fs::write(&image, random_bytes(72, 8 << 20)).expect("a file");
+    let copy = format!("nbdcopy --flush {} \"$uri\"", text(&image));
+    let serve = ["--serve", "--accept-risk", &risk, "--run", &copy];
+    let runs: [&[&str]; 4] =
+        [&[], &serve, &["--serve", "--read-only", "--run", "true"], &["--commit", "-n"]];
+    for words in runs {
+        let log = array.path("strace");
+        let mut command = Command::new("strace");
+        let calls = "trace=open,openat,openat2,creat,truncate,ftruncate,fallocate,write,writev,pwrite64,pwritev,pwritev2,\
+                     sendfile,copy_file_range,splice,ioctl,rename,renameat,renameat2,unlink,unlinkat,chmod,fchmod,utimensat";
+        command.args(["-f", "-qq", "-y", "-s", "0", "-e", calls, "-o", text(&log)]);
+        // Paths are shown whatever -s says of other strings.
+        command.arg(env!("CARGO_BIN_EXE_braid"));
+        command.args(array.command_line(&[&["rescue"], words].concat(), &left));
+        command.env("BRAID_RUNTIME_DIR", array.runtime()).env("LC_ALL", "C");
+        let ran = Background::spawn_command(command, "").wait();
+        assert!(matches!(ran.status.code(), Some(0 | 3)), "{words:?}: {ran:?}");
+        let calls = fs::read_to_string(&log).expect("a log");
+        let mut opened = 0;
+        for member in &left {
+            let (descriptor, path) =
+                (format!("<{}>", text(member)), format!("\"{}\"", text(member)));
+            for line in
+                calls.lines().filter(|line| line.contains(&descriptor) || line.contains(&path))
+            {
+                let is_open = line.contains("open");
+                let is_for_reading = line.contains("O_RDONLY") && !line.contains("O_TRUNC");
+                assert!(is_open && is_for_reading, "{words:?}: {line}");
+                opened += 1;
+            }
+        }
+        assert!(opened >= left.len(), "{words:?}: {opened} opened");
+        assert!(contents(&left) == before, "{words:?}: a member was written");
+    }
+}
+
+impl Array {
+    /// Throws the overlay away, which must be there.
+    fn follow_discard(&self, members: &[PathBuf]) {
+        let ran = self.braid(&["rescue", "--discard"], members);
+        assert!(ran.status.success(), "{ran:?}");
+    }
+}
