@@ -15,11 +15,10 @@ use braid_member::{Access, Member};
 use braid_ondisk::Snippet;
 use serde_json::{Value, json};
 
-use super::Args;
+use super::args::Args;
 use super::disks::{Disk, Disks, mark};
-use super::look::Group;
+use super::group::Group;
 use super::overlay::{self, OfMember};
-use super::words;
 use crate::cmd::Globals;
 use crate::contents::read_ends;
 use crate::error::code::Code;
@@ -105,7 +104,7 @@ pub(super) fn commit(
         bytes += change.bytes();
         if bytes > COMMIT_BYTES_MAX {
             let all: u64 = overlays.iter().flatten().map(|one| one.used_bytes()).sum();
-            return Err(words::too_much(args, all, COMMIT_BYTES_MAX));
+            return Err(too_much(args, all));
         }
         changes.push(change);
     }
@@ -224,7 +223,7 @@ fn write(
         let ends = read_ends(device.as_ref(), &path.display().to_string())?;
         overwritten.push((path, device, ends, writes));
     }
-    let command = words::command(args, "--commit");
+    let command = args.command("--commit");
     let deed = Deed { command: &command, array: &group.name, zeroes: false };
     let overwrite = overwritten.iter().map(|(path, device, ends, writes)| Overwrite {
         path,
@@ -268,6 +267,20 @@ fn check(args: &Args, change: &Change, device: &dyn Member) -> Result<(), CliErr
     Err(error.because("nothing was written").remedy(
         Risk::Look,
         "Look at the array",
-        words::command(args, ""),
+        args.command(""),
     ))
+}
+
+/// What a commit refuses to save.
+fn too_much(args: &Args, bytes: u64) -> CliError {
+    let what = format!(
+        "the overlay changes {} of the members, and no more than {} can be saved to be taken back",
+        format_size(bytes),
+        format_size(COMMIT_BYTES_MAX)
+    );
+    CliError::new(Code::CommitTooLarge, what).because("nothing was written").remedy(
+        Risk::Look,
+        "Copy the files out of the array instead",
+        args.command("--serve --read-only"),
+    )
 }

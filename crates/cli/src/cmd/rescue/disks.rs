@@ -67,13 +67,11 @@ impl Disks {
         Ok(disks)
     }
 
-    /// Its index, by its label or its path.
-    pub(super) fn index_of(&self, name: &str) -> Option<usize> {
+    /// The indices of what is called so: a label, or the path of a disk with all of its partitions.
+    pub(super) fn called(&self, name: &str) -> Vec<usize> {
+        let all = self.all.iter().enumerate();
         let is_it = |disk: &Disk| disk.label == name || disk.path == Path::new(name);
-        self.all
-            .iter()
-            .position(|disk| disk.label == name)
-            .or_else(|| self.all.iter().position(is_it))
+        all.filter(|(_, disk)| is_it(disk)).map(|(index, _)| index).collect()
     }
 }
 

@@ -1,50 +1,31 @@
-//! Looking: which arrays there are, what is to be believed of each, and what stands on it.
+//! Looking: what is to be believed of each array, and what stands on it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use braid_assembly::rescue::{Outcome, Plan, Stand, plan, without};
-use braid_assembly::{Choice, Options, ProbedMember, Refusal};
+use braid_assembly::{Options, ProbedMember, Refusal};
 use braid_contents::{Contents, look as look_at};
 use braid_member::Member;
 use braid_member::layer::{Patched, Sectors};
-use braid_ondisk::{Superblock, format_uuid};
+use braid_ondisk::Superblock;
 use braid_ring::Payload;
 use braid_runtime::{Io, Volume, VolumeOperation};
 
+use super::args::Args;
 use super::disks::Disks;
+use super::group::{Group, Named, groups};
 use super::overlay::{self, OfMember};
-use super::{Args, Named};
 use crate::cmd::Globals;
 use crate::cmd::serve::assemble::{Ready, decided};
-use crate::cmd::serve::choice;
-use crate::cmd::serve::report::served_name;
-use crate::error::code::Code;
-use crate::error::{CliError, Risk};
+use crate::error::CliError;
 use crate::known;
 use crate::probe::probe_member;
 use crate::replay::Place;
 
 /// Members that are looked at one by one, with and without each: more make no table that anybody reads.
 const VIEWS_MAX: usize = 32;
-
-/// The members of one array.
-pub(super) struct Group {
-    /// What the array is called.
-    pub(super) name: String,
-    /// Its UUID in mdadm's form.
-    pub(super) uuid: String,
-    choice: Choice,
-    /// Indices of its members, those with a damaged superblock that says so among them.
-    pub(super) members: Vec<usize>,
-}
-
-impl Named for Group {
-    fn name(&self) -> &str {
-        &self.name
-    }
-}
 
 /// One array, as it was found.
 pub(super) struct Found {
@@ -57,6 +38,8 @@ pub(super) struct Found {
     pub(super) folder: PathBuf,
     pub(super) plan: Plan,
     pub(super) options: Options,
+    /// Who was asked for by name.
+    pub(super) asked: BTreeSet<usize>,
     /// What would come of the others, for each member that is used.
     pub(super) views: Vec<Option<Outcome>>,
     /// What stands on it; none if it cannot be read, and why.
@@ -71,50 +54,6 @@ impl Named for Found {
     fn name(&self) -> &str {
         &self.group.name
     }
-}
-
-/// The arrays that the disks are of, those that were asked for.
-pub(super) fn groups(disks: &Disks, args: &Args) -> Result<Vec<Group>, CliError> {
-    for name in args.with.iter().chain(&args.without) {
-        if disks.index_of(name).is_none() {
-            let labels: Vec<&str> = disks.all.iter().map(|disk| disk.label.as_str()).collect();
-            let what = format!("{name} is none of the members");
-            let error =
-                CliError::new(Code::Usage, what).because(format!("they are {}", labels.join(", ")));
-            return Err(error.remedy(Risk::Look, "See how", "braid rescue --help"));
-        }
-    }
-    let mut found: BTreeMap<[u8; 16], (Superblock, Vec<usize>)> = BTreeMap::new();
-    let left_out = |index: &usize| {
-        let named = args.without.iter().filter_map(|name| disks.index_of(name));
-        named.into_iter().any(|named| named == *index)
-    };
-    let indices = || (0..disks.all.len()).filter(|index| !left_out(index));
-    for index in indices() {
-        if let Some(superblock) = disks.all[index].probed.probe.newest() {
-            let uuid = superblock.array.uuid;
-            let entry = found.entry(uuid).or_insert_with(|| (superblock.clone(), Vec::new()));
-            entry.1.push(index);
-        }
-    }
-    // One whose superblock is damaged may still say whose it is.
-    for index in indices().filter(|index| disks.all[*index].probed.probe.newest().is_none()) {
-        let mut damaged =
-            disks.all[index].probed.probe.superblocks.iter().filter_map(|it| it.as_ref().err());
-        let claim = damaged.find_map(|error| error.claim);
-        if let Some((_, members)) = claim.and_then(|claim| found.get_mut(&claim.array_uuid)) {
-            members.push(index);
-        }
-    }
-    let wanted = choice(args.array.as_deref());
-    let group = |(uuid, (superblock, members)): ([u8; 16], (Superblock, Vec<usize>))| {
-        let (words, name) = (format_uuid(&uuid), &superblock.array.name);
-        let is_wanted = wanted.admits(&uuid, name);
-        let choice = Choice { uuid: Some(uuid), name: None };
-        let name = served_name(name, &words);
-        is_wanted.then_some(Group { name, uuid: words, choice, members })
-    };
-    Ok(found.into_iter().filter_map(group).collect())
 }
 
 /// Looks at each array.
@@ -144,11 +83,10 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
     let labels: Vec<String> = members().map(|disk| disk.label.clone()).collect();
     let known = known::of(&globals.state_dir, &probed);
     let options = Options { choice: group.choice.clone(), known, ..Options::default() };
-    let index_here = |name: &String| {
-        let index = disks.index_of(name)?;
-        group.members.iter().position(|member| *member == index)
-    };
-    let asked: BTreeSet<usize> = args.with.iter().filter_map(index_here).collect();
+    let named: Vec<usize> = args.with.iter().flat_map(|name| disks.called(name)).collect();
+    let here = group.members.iter().enumerate();
+    let asked: BTreeSet<usize> =
+        here.filter(|(_, member)| named.contains(member)).map(|(index, _)| index).collect();
     let plan = plan(&probed, &options, &asked);
     let view = |index: usize| {
         let is_in = matches!(plan.stands[index], Stand::Used | Stand::Believed { .. });
@@ -163,13 +101,15 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
         folder,
         plan,
         options,
+        asked,
         views,
         contents: Err("it cannot be read".to_owned()),
         replayed: Vec::new(),
         is_one_of_several: false,
     };
     if found.plan.array.is_ok() {
-        let ready = found.ready(disks, globals, true);
+        // To tell what stands there: what may be wrong is read as well, and that is said.
+        let ready = found.ready(disks, globals, Some(u64::MAX));
         let ready = ready.and_then(|ready| ready.settled(Place::Memory));
         match ready {
             Ok(ready) => {
@@ -183,17 +123,17 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
 }
 
 impl Found {
-    /// The array with its members open as the plan has it: over the overlay where there is one, and with what would be written in
-    /// memory.
+    /// The array for reading, with its members open as the plan has it: over the overlay where there is one, and with what would be
+    /// written in memory.
     pub(super) fn ready(
         &self,
         disks: &Disks,
         globals: &Globals,
-        read_only: bool,
+        accept_risk: Option<u64>,
     ) -> Result<Ready, CliError> {
         let devices = (0..self.probed.len()).map(|index| self.device(disks, index)).collect();
         let probed = self.plan.members(&self.probed);
-        decided((devices, &probed), None, &self.wanted(read_only, None), &globals.state_dir)
+        decided((devices, &probed), None, &self.wanted(true, accept_risk), &globals.state_dir)
     }
 
     /// What assembly is asked for.

@@ -12,9 +12,9 @@ use braid_member::Member;
 use braid_member::layer::{Overlay, OverlayError};
 use serde_json::json;
 
+use super::args::Args;
 use super::disks::{Disk, Disks};
-use super::look::Group;
-use super::{Args, words};
+use super::group::Group;
 use crate::cmd::Globals;
 use crate::error::code::Code;
 use crate::error::system::system;
@@ -75,10 +75,9 @@ pub(super) fn open(
 ) -> Result<Vec<Option<OfMember>>, CliError> {
     let folder = folder(args, &group.uuid, globals);
     let names_there = names(&folder)?;
-    let members = || group.members.iter().map(|index| &disks.all[*index]);
-    if let Some(other) =
-        names_there.iter().find(|there| !members().any(|disk| name(disk) == **there))
-    {
+    // One that is left out for now has one all the same.
+    let is_of_one = |there: &String| disks.all.iter().any(|disk| name(disk) == *there);
+    if let Some(other) = names_there.iter().find(|there| !is_of_one(there)) {
         let why = format!("{other} is of a member that is not named, or that was written to since");
         return Err(unfit(args, &folder, &why));
     }
@@ -86,7 +85,7 @@ pub(super) fn open(
         let is_there = names_there.contains(&name(disk));
         is_there.then(|| open_one(args, disk, &folder)).transpose()
     };
-    members().map(of).collect()
+    group.members.iter().map(|index| of(&disks.all[*index])).collect()
 }
 
 /// Opens the overlay of one member, or makes it.
@@ -117,9 +116,9 @@ fn unfit(args: &Args, folder: &Path, why: &str) -> CliError {
         .remedy(
             Risk::Look,
             "Look at the members without it",
-            words::command(args, "--overlay \"$(mktemp -d)\""),
+            args.command("--overlay \"$(mktemp -d)\""),
         )
-        .remedy(Risk::Destroy, "Throw it away", words::command(args, "--discard"))
+        .remedy(Risk::Destroy, "Throw it away", args.command("--discard"))
 }
 
 /// There is none to commit or to throw away.
@@ -127,7 +126,7 @@ pub(super) fn missing(args: &Args, folder: &Path) -> CliError {
     let what = format!("there is no overlay in {}", folder.display());
     CliError::new(Code::OverlayMissing, what)
         .because("nothing was written since the members were as they are")
-        .remedy(Risk::Look, "Look at the array", words::command(args, ""))
+        .remedy(Risk::Look, "Look at the array", args.command(""))
 }
 
 /// Throws the overlays of an array away.

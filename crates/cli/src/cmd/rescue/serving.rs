@@ -6,7 +6,7 @@ use braid_assembly::rescue::Stand;
 use braid_member::Member;
 use clap::{Args as _, Command, FromArgMatches};
 
-use super::Args;
+use super::args::Args;
 use super::disks::Disks;
 use super::look::Found;
 use super::overlay::{self, OfMember, open_one};
@@ -14,7 +14,7 @@ use super::words;
 use crate::cmd::Globals;
 use crate::cmd::serve;
 use crate::cmd::serve::assemble::{Ready, decided};
-use crate::cmd::serve::rescued::{Part, Rescued};
+use crate::cmd::serve::parts::{Part, Rescued};
 use crate::error::{CliError, Exit};
 use crate::output::printable::printable;
 use crate::output::size::format_size;
@@ -33,7 +33,7 @@ pub(super) fn serve(
     }
     let parts = parts(&found);
     let ready = match args.read_only {
-        true => found.ready(&disks, globals, true)?.settled(Place::Memory)?,
+        true => found.ready(&disks, globals, None)?.settled(Place::Memory)?,
         false => over_overlay(args, &disks, &mut found, globals)?,
     };
     // What is kept of the array while it is rescued is no news of the array.
@@ -45,9 +45,9 @@ pub(super) fn serve(
         let size = format_size(overlay::taken_bytes(&found.folder));
         let place = printable(&found.folder.display().to_string()).into_owned();
         errln!("the members are as they were; what was written is in {place} ({size})");
-        errln!("  go on:              {}", words::command(args, "--serve"));
-        errln!("  what would change:  {}", words::command(args, "--commit -n"));
-        errln!("  throw it away:      {}", words::command(args, "--discard"));
+        errln!("  go on:              {}", args.command("--serve"));
+        errln!("  what would change:  {}", args.command("--commit -n"));
+        errln!("  throw it away:      {}", args.command("--discard"));
     }
     Ok(exit)
 }

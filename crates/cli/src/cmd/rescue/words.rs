@@ -11,17 +11,15 @@ use braid_contents::{Scheme, Thing, Volume};
 use braid_ondisk::Role;
 use serde_json::{Value, json};
 
-use super::Args;
+use super::args::Args;
 use super::disks::{Disk, Disks};
 use super::look::Found;
 use super::overlay;
 use crate::cmd::Globals;
 use crate::cmd::status::words::level_word;
-use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 use crate::output::colour::Style;
 use crate::output::printable::printable;
-use crate::output::shell::shell_word;
 use crate::output::size::format_size;
 use crate::output::table::{Align, Table};
 use crate::refusal::{self, at_risk_words};
@@ -37,36 +35,6 @@ pub(super) struct Story<'a> {
     pub(super) disks: &'a Disks,
     pub(super) found: &'a [Found],
     pub(super) globals: &'a Globals,
-}
-
-/// The members as words of a command line.
-pub(super) fn members(args: &Args) -> String {
-    let words =
-        args.members.iter().map(|path| shell_word(&path.display().to_string()).into_owned());
-    words.collect::<Vec<_>>().join(" ")
-}
-
-/// The command again, with other words.
-pub(super) fn command(args: &Args, more: &str) -> String {
-    let list = |name: &str, values: &[String]| {
-        (!values.is_empty()).then(|| format!("{name} {}", shell_word(&values.join(","))))
-    };
-    let is_over = |word: &&str| more.contains(*word);
-    let is_plain = ["--commit", "--discard"].iter().any(is_over);
-    let overlay = args.overlay.as_ref().filter(|_| !more.contains("--overlay"));
-    let words = [
-        Some("braid rescue".to_owned()),
-        (!more.is_empty()).then(|| more.to_owned()),
-        args.array
-            .as_ref()
-            .filter(|_| !more.contains("--array"))
-            .map(|name| format!("--array {}", shell_word(name))),
-        list("--with", &args.with).filter(|_| !is_plain),
-        list("--without", &args.without).filter(|_| !is_plain),
-        overlay.map(|path| format!("--overlay {}", shell_word(&path.display().to_string()))),
-        Some(members(args)),
-    ];
-    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// What a volume holds, in a few words.
@@ -123,21 +91,13 @@ pub(super) fn not_served(args: &Args, found: &Found, refused: &Refusal) -> CliEr
     .remedy(
         Risk::Look,
         "Read it; what may be wrong is an I/O error",
-        command(args, "--serve --read-only"),
+        args.command("--serve --read-only"),
     )
     .remedy(
         Risk::Change,
         "Serve it over the overlay; members stay as they are",
-        accepting(args, risk),
+        args.command(&format!("--serve --accept-risk {risk}")),
     )
-}
-
-/// The command that serves it over an overlay, whatever is at risk.
-fn accepting(args: &Args, stripes: u64) -> String {
-    match stripes {
-        0 => command(args, "--serve"),
-        stripes => command(args, &format!("--serve --accept-risk {stripes}")),
-    }
 }
 
 fn ranges_words(ranges: &[Range<u64>]) -> String {
@@ -180,44 +140,29 @@ fn outcome_words(outcome: &Outcome) -> String {
 }
 
 /// The next commands, the safest first: what each does, and the command.
-fn next(args: &Args, found: &Found) -> Vec<(&'static str, String)> {
+fn next(args: &Args, found: &Found) -> Vec<(String, String)> {
     if found.plan.array.is_err() {
-        return vec![("See what each member says", format!("braid examine {}", members(args)))];
+        let refused = found.plan.array.as_ref().expect_err("it was just looked at");
+        let error = refusal::cli_error(refused, &found.plan.verdicts, &found.labels);
+        let looks = error.remedies().into_iter().filter(|remedy| remedy.risk == Risk::Look);
+        let others = looks.filter(|remedy| !remedy.command.starts_with("braid rescue"));
+        return others.map(|remedy| (remedy.label, remedy.command)).collect();
     }
-    let risk = found.plan.stripes_at_risk();
-    let name = found.group.name.as_str();
-    let args = &one_array(args, found);
+    let array = found.is_one_of_several.then_some(found.group.uuid.as_str());
+    let again = |more: &str| args.command_for(array, more);
+    let serve = match found.plan.stripes_at_risk() {
+        0 => "--serve".to_owned(),
+        stripes => format!("--serve --accept-risk {stripes}"),
+    };
     let mut next = vec![
-        ("Read it; what may be wrong is an I/O error", command(args, "--serve --read-only")),
-        ("Repair it on an overlay; members stay as they are", accepting(args, risk)),
+        ("Read it; what may be wrong is an I/O error", again("--serve --read-only")),
+        ("Repair it on an overlay; members stay as they are", again(&serve)),
     ];
     if found.overlays.iter().any(Option::is_some) {
-        next.push((
-            "See what writing the overlay to the members would change",
-            command(args, "--commit -n"),
-        ));
-        next.push(("Throw the overlay away", command(args, "--discard")));
+        next.push(("See what would be written to the members", again("--commit -n")));
+        next.push(("Throw the overlay away", again("--discard")));
     }
-    debug_assert!(!name.is_empty(), "an array is called something");
-    next
-}
-
-/// The words for one of several arrays.
-fn one_array(args: &Args, found: &Found) -> Args {
-    let array =
-        args.array.clone().or_else(|| found.is_one_of_several.then(|| found.group.uuid.clone()));
-    Args {
-        array,
-        with: args.with.clone(),
-        without: args.without.clone(),
-        overlay: args.overlay.clone(),
-        members: args.members.clone(),
-        uris: Vec::new(),
-        fuse: None,
-        run: None,
-        accept_risk: None,
-        ..*args
-    }
+    next.into_iter().map(|(what, command)| (what.to_owned(), command)).collect()
 }
 
 impl Story<'_> {
@@ -240,17 +185,19 @@ impl Story<'_> {
     fn others(&self) -> Vec<(String, String)> {
         let is_of_one =
             |index: &usize| self.found.iter().any(|found| found.group.members.contains(index));
-        let named = |disk: &Disk| self.args.without.contains(&disk.label);
+        let without = self.args.without.iter().flat_map(|name| self.disks.called(name));
+        let without: Vec<usize> = without.collect();
         let disks = (0..self.disks.all.len()).filter(|index| !is_of_one(index));
-        let disks = disks.map(|index| &self.disks.all[index]);
-        let disks = disks.filter(|disk| disk.probed.probe.newest().is_none() || named(disk));
-        let words = |disk: &Disk| match (&disk.probed.probe.superblocks[..], named(disk)) {
+        let disks = disks.map(|index| (&self.disks.all[index], without.contains(&index)));
+        let disks = disks.filter(|(disk, named)| disk.probed.probe.newest().is_none() || *named);
+        let words = |(disk, named): (&Disk, bool)| match (&disk.probed.probe.superblocks[..], named)
+        {
             (_, true) => "left out, as was asked for".to_owned(),
             ([Err(error), ..], _) => format!("its superblock is damaged: {error}"),
             _ => disk.contents.volumes.iter().map(holds).collect::<Vec<_>>().join("; "),
         };
         let unreadable = self.disks.unreadable.iter().cloned();
-        disks.map(|disk| (disk.label.clone(), words(disk))).chain(unreadable).collect()
+        disks.map(|one| (one.0.label.clone(), words(one))).chain(unreadable).collect()
     }
 
     fn array_text(&self, found: &Found) -> String {
@@ -430,6 +377,10 @@ fn meaning(found: &Found) -> Vec<String> {
                     missed_words(missed)
                 ));
             }
+            Stand::LeftOut { .. } | Stand::Apart if found.asked.contains(&index) => {
+                let why = &plan.verdicts[index].reason;
+                lines.push(format!("{label} was asked for, and cannot be believed: {why}."));
+            }
             Stand::LeftOut { can_be_asked_for, .. } => {
                 lines.push(left_out(label, &plan.verdicts[index].reason, *can_be_asked_for));
             }
@@ -442,7 +393,7 @@ fn meaning(found: &Found) -> Vec<String> {
         }
     }
     match &plan.array {
-        Ok(array) => lines.extend(array_meaning(array)),
+        Ok(array) => lines.extend(array_meaning(array, plan.believed().next().is_some())),
         Err(refused) => lines.push(format!("Nothing can be read: {refused}.")),
     }
     lines.extend(found.replayed.iter().map(|line| format!("{line}.")));
@@ -464,23 +415,30 @@ fn left_out(label: &str, reason: &Reason, can_be_asked_for: bool) -> String {
     format!("{label} is not needed: {why}{how}.")
 }
 
-fn array_meaning(array: &AssembledArray) -> Vec<String> {
+fn array_meaning(array: &AssembledArray, has_believed: bool) -> Vec<String> {
     let mut lines = Vec::new();
     let missing = array.slots.iter().enumerate().filter(|(_, slot)| slot.is_none());
     let missing: Vec<String> = missing.map(|(slot, _)| slot.to_string()).collect();
-    if !missing.is_empty() {
-        lines.push(format!(
-            "Slot {} is missing; what it held is computed from the others.",
-            missing.join(", ")
-        ));
+    let list = missing.join(", ");
+    match missing.len() {
+        0 => {}
+        1 => {
+            lines.push(format!("Slot {list} is missing; what it held is computed from the others."))
+        }
+        _ => lines
+            .push(format!("Slots {list} are missing; what they held is computed from the others.")),
     }
+    let why = match has_believed {
+        true => "Who is believed may lack writes",
+        false => "It was being written when it ended",
+    };
     if let Some(risk) = &array.withheld_risk {
         lines.push(format!(
-            "It was being written when it ended, so what is computed may be wrong where it was. {}.",
+            "{why}, so what is computed may be wrong there. {}.",
             capital(&at_risk_words(risk))
         ));
     } else if array.dirty {
-        lines.push("It was being written when it ended; all its data is there, and its redundancy is to be resynced.".to_owned());
+        lines.push(format!("{why}; nothing has to be computed, and redundancy is to be resynced."));
     }
     if let Some(fault) = &array.journal_fault {
         lines.push(format!(
@@ -502,6 +460,9 @@ fn contents_lines(found: &Found) -> Vec<String> {
         Err(why) => return vec![why.clone()],
     };
     let mut lines = Vec::new();
+    if found.plan.stripes_at_risk() > 0 {
+        lines.push("as it reads with what is at risk, which may be wrong:".to_owned());
+    }
     if let Some(table) = &contents.table {
         lines.push(match table.scheme {
             Scheme::Gpt => "a table of partitions (GPT)".to_owned(),
@@ -586,18 +547,4 @@ fn contents_json(found: &Found) -> Value {
         })
     };
     contents.volumes.iter().map(volume).collect()
-}
-
-/// What a commit refuses to save.
-pub(super) fn too_much(args: &Args, bytes: u64, limit: u64) -> CliError {
-    let what = format!(
-        "the overlay changes {} of the members, and no more than {} can be saved to be taken back",
-        format_size(bytes),
-        format_size(limit)
-    );
-    CliError::new(Code::CommitTooLarge, what).because("nothing was written").remedy(
-        Risk::Look,
-        "Copy the files out of the array instead",
-        command(args, "--serve --read-only"),
-    )
 }

@@ -1,0 +1,87 @@
+//! What `braid rescue` is asked for, and how it would be typed again.
+
+use std::path::PathBuf;
+
+use crate::output::shell::shell_word;
+
+/// Arguments of `braid rescue`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Which array, if the members are of several: its name or UUID.
+    #[arg(long, value_name = "NAME")]
+    pub(super) array: Option<String>,
+    /// Believe these members although they are older, or the array gave them up: as braid names them, with commas between.
+    #[arg(long, value_name = "MEMBER,...", value_delimiter = ',')]
+    pub(super) with: Vec<String>,
+    /// Go on as if these members were not there: what would the others make without them?
+    #[arg(long, value_name = "MEMBER,...", value_delimiter = ',')]
+    pub(super) without: Vec<String>,
+    /// The folder of overlays: what is written while an array is served, and nothing of it on members. Without it in the state folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) overlay: Option<PathBuf>,
+    /// Serve the array over NBD, and each partition on it as an export of its own. What is written goes into the overlay.
+    #[arg(long)]
+    pub(super) serve: bool,
+    /// Serve it for reading only: no overlay is made, and what may be wrong is an I/O error.
+    #[arg(long, requires = "serve")]
+    pub(super) read_only: bool,
+    /// Serve it for writing although so many stripes of it, or fewer, may read wrong.
+    #[arg(long, value_name = "COUNT", requires = "serve", conflicts_with = "read_only")]
+    pub(super) accept_risk: Option<u64>,
+    /// Where to serve, as an NBD URI; may be given more than once.
+    #[arg(long = "nbd", value_name = "URI", requires = "serve")]
+    pub(super) uris: Vec<String>,
+    /// The array as a file as well, through FUSE.
+    #[arg(long, value_name = "PATH", requires = "serve")]
+    pub(super) fuse: Option<PathBuf>,
+    /// Run a shell command with $uri set, and $file with --fuse, and stop when it ends.
+    #[arg(long, value_name = "CMD", requires = "serve")]
+    pub(super) run: Option<String>,
+    /// Write what the overlay holds to the members, and throw the overlay away; what is overwritten is saved first (`braid undo`).
+    #[arg(long, conflicts_with_all = ["serve", "with", "without"])]
+    pub(super) commit: bool,
+    /// With --commit: say which sectors of which member would be written, and write nothing.
+    #[arg(short = 'n', long, requires = "commit")]
+    pub(super) dry_run: bool,
+    /// Throw the overlay away: members are as they were.
+    #[arg(long, conflicts_with_all = ["serve", "commit", "with", "without"])]
+    pub(super) discard: bool,
+    /// Members, or whole disks that have them in partitions, in any order.
+    #[arg(required = true, value_name = "MEMBER")]
+    pub(super) members: Vec<PathBuf>,
+}
+
+impl Args {
+    /// The members as words of a command line.
+    pub(super) fn words(&self) -> String {
+        let words =
+            self.members.iter().map(|path| shell_word(&path.display().to_string()).into_owned());
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    /// The command again, with other words.
+    pub(super) fn command(&self, more: &str) -> String {
+        self.command_for(None, more)
+    }
+
+    /// The same, for one of several arrays.
+    pub(super) fn command_for(&self, array: Option<&str>, more: &str) -> String {
+        let list = |name: &str, values: &[String]| {
+            (!values.is_empty()).then(|| format!("{name} {}", shell_word(&values.join(","))))
+        };
+        // Who is believed stands in the overlay by then.
+        let is_plain = ["--commit", "--discard"].iter().any(|word| more.contains(*word));
+        let array = self.array.as_deref().or(array).filter(|_| !more.contains("--array"));
+        let overlay = self.overlay.as_ref().filter(|_| !more.contains("--overlay"));
+        let words = [
+            Some("braid rescue".to_owned()),
+            (!more.is_empty()).then(|| more.to_owned()),
+            array.map(|name| format!("--array {}", shell_word(name))),
+            list("--with", &self.with).filter(|_| !is_plain),
+            list("--without", &self.without).filter(|_| !is_plain),
+            overlay.map(|path| format!("--overlay {}", shell_word(&path.display().to_string()))),
+            Some(self.words()),
+        ];
+        words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+}
