@@ -26,7 +26,7 @@ pub struct Says {
 }
 
 /// Bytes at a place of the device, as far as they were read.
-fn from<'a>(snippets: &'a [Snippet], offset: u64) -> &'a [u8] {
+fn from(snippets: &[Snippet], offset: u64) -> &[u8] {
     let found = snippets.iter().find_map(|snippet| {
         let skip = usize::try_from(offset.checked_sub(snippet.offset)?).ok()?;
         snippet.bytes.get(skip..)

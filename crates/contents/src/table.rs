@@ -71,7 +71,7 @@ pub(crate) fn read(size_bytes: u64, read: Read<'_>) -> Option<Table> {
 fn gpt(size_bytes: u64, read: Read<'_>) -> Option<Table> {
     let first = SECTORS.into_iter().map(|sector| (sector, sector, Scheme::Gpt));
     let last = SECTORS.into_iter().filter_map(|sector| {
-        let at = (size_bytes / sector).checked_sub(1)?.checked_mul(sector)?;
+        let at = size_bytes.checked_div(sector)?.checked_sub(1)?.checked_mul(sector)?;
         Some((sector, at, Scheme::GptCopy))
     });
     first

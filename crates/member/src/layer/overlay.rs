@@ -43,7 +43,7 @@ const PAGE_BLOCKS: u64 = PAGE_WORDS as u64 * 64;
 /// Bytes of a page of bits.
 const PAGE_BYTES: usize = PAGE_WORDS * 8;
 /// Zeroes that are written at once where the file system makes no holes.
-const ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Why an overlay cannot be used.
 #[derive(Debug, thiserror::Error)]

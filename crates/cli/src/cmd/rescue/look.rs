@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use braid_assembly::rescue::{Outcome, Plan, Stand, plan, without};
+use braid_assembly::rescue::{Missed, Outcome, Plan, Stand, plan, without};
 use braid_assembly::{Options, ProbedMember, Refusal};
 use braid_contents::{Contents, look as look_at};
 use braid_member::Member;
@@ -134,6 +134,17 @@ impl Found {
         let devices = (0..self.probed.len()).map(|index| self.device(disks, index)).collect();
         let probed = self.plan.members(&self.probed);
         decided((devices, &probed), None, &self.wanted(true, accept_risk), &globals.state_dir)
+    }
+
+    /// With what believed members may lack taken for unreadable: it is made of the others, or an I/O error.
+    pub(super) fn withholding(&self, mut ready: Ready) -> Ready {
+        for occupant in ready.array.slots.iter_mut().flatten() {
+            let stand = &self.plan.stands[occupant.member];
+            if let Stand::Believed { missed: Missed::Within(ranges), .. } = stand {
+                occupant.bad_records.extend(ranges.iter().map(|range| (0, range.clone())));
+            }
+        }
+        ready
     }
 
     /// What assembly is asked for.

@@ -33,7 +33,7 @@ pub(super) fn serve(
     }
     let parts = parts(&found);
     let ready = match args.read_only {
-        true => found.ready(&disks, globals, None)?.settled(Place::Memory)?,
+        true => found.withholding(found.ready(&disks, globals, None)?).settled(Place::Memory)?,
         false => over_overlay(args, &disks, &mut found, globals)?,
     };
     // What is kept of the array while it is rescued is no news of the array.

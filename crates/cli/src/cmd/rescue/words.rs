@@ -110,7 +110,8 @@ fn ranges_words(ranges: &[Range<u64>]) -> String {
 
 fn missed_words(missed: &Missed) -> String {
     match missed {
-        Missed::Anywhere => "what it lacks may be anywhere: no bitmap goes back so far".to_owned(),
+        Missed::Anywhere => "what it lacks may be anywhere, as no bitmap goes back so far; what it holds is read as it is"
+            .to_owned(),
         Missed::Within(ranges) if ranges.is_empty() => {
             "the bitmap names nothing that it could lack".to_owned()
         }
@@ -124,16 +125,23 @@ fn missed_words(missed: &Missed) -> String {
 
 fn outcome_words(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Runs { degraded, stripes_at_risk, .. } => {
+        Outcome::Runs { degraded, believed, stripes_at_risk } => {
             let missing = match degraded {
                 0 => "the array is whole".to_owned(),
                 1 => "the array can be read, 1 slot missing".to_owned(),
                 more => format!("the array can be read, {more} slots missing"),
             };
+            let believed = match believed {
+                0 => String::new(),
+                count => format!(", {count} believed by force"),
+            };
             match stripes_at_risk {
-                0 => missing,
-                count => format!("{missing}, {count} stripes at risk"),
+                0 => format!("{missing}{believed}"),
+                count => format!("{missing}{believed}, {count} stripes at risk"),
             }
+        }
+        Outcome::Fails(Refusal::TooFewMembers { .. }) => {
+            "nothing can be read, as too few are left".to_owned()
         }
         Outcome::Fails(refused) => format!("nothing can be read: {refused}"),
     }
@@ -387,11 +395,18 @@ fn meaning(found: &Found) -> Vec<String> {
             Stand::Used | Stand::Apart => {}
         }
     }
-    for (index, label) in found.labels.iter().enumerate() {
-        if let Some(outcome) = &found.views[index] {
-            lines.push(format!("Without {label}: {}.", outcome_words(outcome)));
+    let mut views: Vec<(String, Vec<&str>)> = Vec::new();
+    for (view, label) in found.views.iter().zip(&found.labels) {
+        let Some(words) = view.as_ref().map(outcome_words) else { continue };
+        match views.iter_mut().find(|(other, _)| *other == words) {
+            Some((_, labels)) => labels.push(label),
+            None => views.push((words, vec![label])),
         }
     }
+    let view = |(words, labels): (String, Vec<&str>)| {
+        format!("Without {}: {words}.", labels.join(", or without "))
+    };
+    lines.extend(views.into_iter().map(view));
     match &plan.array {
         Ok(array) => lines.extend(array_meaning(array, plan.believed().next().is_some())),
         Err(refused) => lines.push(format!("Nothing can be read: {refused}.")),

@@ -264,7 +264,7 @@ impl Reporter {
         }
         let (words, size) = (printable(part.words()), format_size(size));
         for uri in uris {
-            errln!("  {} ({words}, {size}) at {uri}", part.name());
+            errln!("  {}, {size} ({words}) at {uri}", part.name());
         }
     }
 
