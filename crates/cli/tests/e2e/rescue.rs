@@ -471,6 +471,35 @@ fn an_overlay_of_members_that_changed_is_refused() {
     served.stop();
 }
 
+/// A copy of a member beside it: nothing tells which of them is right, so that is said, and one is left out by whoever knows.
+#[test]
+fn a_copy_beside_its_member_is_left_out_by_hand() {
+    let array = Array::create(RAID_5);
+    let copy = array.path("copy");
+    fs::copy(&array.members[0], &copy).expect("a copy");
+    let all = [&array.members[..], std::slice::from_ref(&copy)].concat();
+    let before = contents(&all);
+    let ran = array.braid(&["rescue"], &all);
+    assert_eq!(ran.status.code(), Some(12), "{ran:?}");
+    let said: Value = serde_json::from_str(ran.stdout.trim()).expect("one object");
+    let found = &said["arrays"][0];
+    assert_eq!(
+        (&found["readable"], &found["as_it_stands"]),
+        (&false.into(), &"slot-claimed-twice".into())
+    );
+    let next = found["next"].as_array().expect("commands").iter();
+    let commands: Vec<&str> = next.filter_map(|next| next["command"].as_str()).collect();
+    let without: Vec<&&str> = commands.iter().filter(|line| line.contains("--without")).collect();
+    assert_eq!(without.len(), 2, "{commands:?}");
+    assert!(!commands.iter().any(|line| line.contains("serve")), "{commands:?}");
+    for line in without {
+        let ran = array.type_line(line);
+        assert!(matches!(ran.status.code(), Some(0 | 3)), "{line}: {ran:?}");
+        assert!(ran.stdout.contains("the array can be read"), "{line}: {ran:?}");
+    }
+    assert!(contents(&all) == before, "a member was written");
+}
+
 /// Every call that opens a member opens it for reading only, and no call that writes names one.
 #[test]
 fn no_write_reaches_a_member() {

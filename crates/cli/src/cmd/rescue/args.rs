@@ -78,7 +78,7 @@ impl Args {
             (!more.is_empty()).then(|| more.to_owned()),
             array.map(|name| format!("--array {}", shell_word(name))),
             list("--with", &self.with).filter(|_| !is_plain),
-            list("--without", &self.without).filter(|_| !is_plain),
+            list("--without", &self.without).filter(|_| !is_plain && !more.contains("--without")),
             overlay.map(|path| format!("--overlay {}", shell_word(&path.display().to_string()))),
             Some(self.words()),
         ];

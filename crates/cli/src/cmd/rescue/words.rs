@@ -20,6 +20,7 @@ use crate::cmd::status::words::level_word;
 use crate::error::{CliError, Risk};
 use crate::output::colour::Style;
 use crate::output::printable::printable;
+use crate::output::shell::shell_word;
 use crate::output::size::format_size;
 use crate::output::table::{Align, Table};
 use crate::refusal::{self, at_risk_words};
@@ -153,8 +154,22 @@ fn next(args: &Args, found: &Found) -> Vec<(String, String)> {
         let refused = found.plan.array.as_ref().expect_err("it was just looked at");
         let error = refusal::cli_error(refused, &found.plan.verdicts, &found.labels);
         let looks = error.remedies().into_iter().filter(|remedy| remedy.risk == Risk::Look);
-        let others = looks.filter(|remedy| !remedy.command.starts_with("braid rescue"));
-        return others.map(|remedy| (remedy.label, remedy.command)).collect();
+        // What serves the members themselves is not for an array that somebody is afraid for.
+        let looks = looks.filter(|remedy| !remedy.command.is_empty());
+        let looks = looks.filter(|remedy| {
+            !["braid rescue", "braid serve"].iter().any(|verb| remedy.command.starts_with(verb))
+        });
+        let mut next: Vec<_> = looks.map(|remedy| (remedy.label, remedy.command)).collect();
+        for (label, verdict) in found.labels.iter().zip(&found.plan.verdicts) {
+            if matches!(verdict.verdict, Verdict::Duplicate | Verdict::Contradictory) {
+                let without = format!("--without {}", shell_word(label));
+                next.push((
+                    format!("See what the others make without {label}"),
+                    args.command(&without),
+                ));
+            }
+        }
+        return next;
     }
     let array = found.is_one_of_several.then_some(found.group.uuid.as_str());
     let again = |more: &str| args.command_for(array, more);
@@ -419,6 +434,11 @@ fn left_out(label: &str, reason: &Reason, can_be_asked_for: bool) -> String {
     let why = match reason {
         Reason::MarkedFaulty { .. } => {
             "the array gave it up, and goes by those that stayed, however few events lie between"
+        }
+        Reason::SlotContested { by, .. } => {
+            return format!(
+                "{label} and {by} are copies of one member, and nothing tells which of them is right: look with one left out."
+            );
         }
         Reason::RanApart { .. } => "the array ran on without it, and it without the array",
         _ => "it is older than what it would stand beside",
