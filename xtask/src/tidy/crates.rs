@@ -49,13 +49,18 @@ const FOR_TESTS: [&str; 12] = [
 const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
 const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-telling"];
 
-const ROWS: [Row; 33] = [
+const ROWS: [Row; 34] = [
     // Nothing without the simulator's cfg, hence allowed at the very bottom.
     Row { name: "braid-hooks", workspace: &[], registry: &[] },
     // Nothing but an instruction that has no effect.
     Row { name: "braid-hints", workspace: &[], registry: &[] },
     Row { name: "braid-geometry", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-parity", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
+    Row {
+        name: "braid-solver",
+        workspace: &["braid-geometry", "braid-parity"],
+        registry: PURE_REGISTRY,
+    },
     Row { name: "braid-nbd-proto", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-fuse-proto", workspace: &[], registry: PURE_REGISTRY },
     Row { name: "braid-ublk-proto", workspace: &[], registry: PURE_REGISTRY },

@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 92] = [
+pub(crate) const CATALOGUE: [Entry; 93] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -807,5 +807,15 @@ pub(crate) const CATALOGUE: [Entry; 92] = [
         explanation: "Before `braid rescue --commit` writes to members it saves what it overwrites, so that `braid undo` can put it \
                       back: 256 MiB at most. What is needed to start an array again and to replay a file system's journal is far less. \
                       Where more was written, copy the files to another place instead; nothing was written to the members.",
+    },
+    Entry {
+        code: Code::NotSolved,
+        title: "how the members were put together is not known",
+        exit: Exit::Failed,
+        explanation: "`braid rescue --solve` looks on members for what says where it belongs: superblocks of file systems and their \
+                      backups, blocks with their own address, partition tables, inodes. It goes on by itself only if one way to put \
+                      the members together explains nearly all of it and no other comes near. Otherwise it shows what it has, and \
+                      `--guess N` looks at one of them; nothing is written either way. It knows more if all members are named, and \
+                      nothing of data that are encrypted, or in which nothing has an address.",
     },
 ];

@@ -193,6 +193,8 @@ pub(crate) enum Code {
     OverlayMissing = 103,
     /// The overlay changes too much to be taken back.
     CommitTooLarge = 104,
+    /// How members were put together is not known.
+    NotSolved = 105,
 }
 
 impl fmt::Display for Code {

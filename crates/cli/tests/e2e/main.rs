@@ -88,6 +88,7 @@ mod several;
 mod shortages;
 mod shown;
 mod signals;
+mod solving;
 mod spare_groups;
 mod stopping;
 mod strangers;

@@ -16,6 +16,13 @@ pub(crate) struct Args {
     /// Go on as if these members were not there: what would the others make without them?
     #[arg(long, value_name = "MEMBER,...", value_delimiter = ',')]
     pub(super) without: Vec<String>,
+    /// Find out how members were put together whose superblocks are lost or wrong, by what stands on them. What is certain is gone
+    /// on with; else all guesses are shown.
+    #[arg(long)]
+    pub(super) solve: bool,
+    /// With --solve: go on with this guess, by its number.
+    #[arg(long, value_name = "NUMBER", requires = "solve")]
+    pub(super) guess: Option<usize>,
     /// The folder of overlays: what is written while an array is served, and nothing of it on members. Without it in the state folder.
     #[arg(long, value_name = "FOLDER")]
     pub(super) overlay: Option<PathBuf>,
@@ -73,9 +80,14 @@ impl Args {
         let is_plain = ["--commit", "--discard"].iter().any(|word| more.contains(*word));
         let array = self.array.as_deref().or(array).filter(|_| !more.contains("--array"));
         let overlay = self.overlay.as_ref().filter(|_| !more.contains("--overlay"));
+        let solve = Some("--solve").filter(|_| self.solve && !more.contains("--solve"));
+        // To see all of them is to choose none.
+        let guess = self.guess.filter(|_| !more.contains("--guess") && more != "--solve");
         let words = [
             Some("braid rescue".to_owned()),
             (!more.is_empty()).then(|| more.to_owned()),
+            solve.map(ToOwned::to_owned),
+            guess.map(|number| format!("--guess {number}")),
             array.map(|name| format!("--array {}", shell_word(name))),
             list("--with", &self.with).filter(|_| !is_plain),
             list("--without", &self.without).filter(|_| !is_plain && !more.contains("--without")),

@@ -48,6 +48,7 @@ pub(super) fn one_of<T: Named>(mut found: Vec<T>, args: &Args) -> Result<T, CliE
         CliError::new(Code::NoSuperblock, "no member of an array was found")
             .because("none of them has a superblock of md's that is sound")
             .remedy(Risk::Look, "See what is on them", examine)
+            .remedy(Risk::Look, "Find out how they were put together", args.command("--solve"))
     })
 }
 

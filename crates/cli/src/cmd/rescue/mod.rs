@@ -1,7 +1,7 @@
 //! `braid rescue`: an array that does not start, or that nobody dares to start, read back without writing to it.
 //!
 //! ```text
-//!   open (read-only, locked) ─▶ partitions of disks ─▶ arrays ─▶ plan (assembly::rescue) ─▶ what stands on it ─▶ the story
+//!   open (read-only, locked) ─▶ partitions of disks ─▶ (--solve: superblocks in memory) ─▶ arrays ─▶ plan (assembly::rescue) ─▶ what stands on it ─▶ the story
 //!                                                      ▲
 //!                       overlay: what was written since │ --serve: NBD, writes go there · --commit: from there to the members
 //! ```
@@ -21,6 +21,7 @@ mod group;
 mod look;
 mod overlay;
 mod serving;
+mod solve;
 mod words;
 
 use super::Globals;
@@ -32,7 +33,25 @@ use group::{groups, one_of};
 use look::Found;
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    let disks = Disks::open(&args.members)?;
+    let mut disks = Disks::open(&args.members)?;
+    let mut solved = None;
+    if args.solve {
+        let found = solve::look(args, &disks)?;
+        if !globals.json {
+            out!("{}\n", found.to_text(args));
+        }
+        let Some(guess) = found.chosen() else {
+            if args.serve || args.commit || args.discard {
+                return Err(found.refused(args));
+            }
+            if globals.json {
+                outjson!(&serde_json::json!({ "arrays": [], "solved": found.to_json() }));
+            }
+            return Ok(Exit::Attention);
+        };
+        disks = solve::with_superblocks(guess, disks)?;
+        solved = Some(found);
+    }
     if args.commit || args.discard {
         let group = one_of(groups(&disks, args)?, args)?;
         return match args.commit {
@@ -43,7 +62,11 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let found = look::look(&disks, args, globals)?;
     let story = words::Story { args, disks: &disks, found: &found, globals };
     if globals.json {
-        outjson!(&story.to_json());
+        let mut said = story.to_json();
+        if let Some(solved) = &solved {
+            said["solved"] = solved.to_json();
+        }
+        outjson!(&said);
     } else {
         out!("{}", story.to_text());
     }

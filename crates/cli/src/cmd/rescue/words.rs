@@ -201,6 +201,12 @@ impl Story<'_> {
                 text.push_str(&format!("  {}  {}\n", printable(&label), printable(&words)));
             }
         }
+        if self.found.is_empty() {
+            let solve = self.args.command("--solve");
+            text.push_str(&format!(
+                "\nNext\n  If they were members, find out how they were put together; nothing is written:\n    {solve}\n"
+            ));
+        }
         text
     }
 

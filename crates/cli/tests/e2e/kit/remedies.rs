@@ -116,8 +116,9 @@ impl Array {
             line.push_str(" --run true");
         }
         let ran = self.type_line(&line);
-        // What is examined may well be in need of attention.
-        let is_looked_at = line.starts_with("braid examine ") && ran.status.code() == Some(3);
+        // What is looked at may well be in need of attention.
+        let is_look = ["braid examine ", "braid rescue "].iter().any(|look| line.starts_with(look));
+        let is_looked_at = is_look && ran.status.code() == Some(3);
         assert!(
             ran.status.success() || is_looked_at,
             "what is offered does not work: {line}\n{ran:?}\n{error:#}"

@@ -1,0 +1,111 @@
+//! `braid rescue --solve`: superblocks are gone, and what stands on the members says how they were put together.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::kit::{Array, RAID_5, RAID_6, Served, assert_same, needs, ok};
+use crate::members::text;
+
+/// An array with a file system of its own tools' making in it, full of this repository's files; and its bytes.
+fn with_files(array: &Array) -> Vec<u8> {
+    let served = array.serve();
+    let image = array.path("files.img");
+    let file = fs::File::create(&image).expect("a file");
+    file.set_len(served.size_bytes).expect("room");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    ok("mkfs.ext4", ["-q", "-d", text(&sources), text(&image)]);
+    let bytes = fs::read(&image).expect("the image");
+    served.write_all(array, &bytes);
+    served.stop();
+    bytes
+}
+
+/// Everything before the data is gone: what a stray `dd`, or firmware, leaves.
+fn lose_superblocks(array: &Array) {
+    for path in &array.members {
+        let file = fs::OpenOptions::new().write(true).open(path).expect("a member");
+        file.write_all_at(&vec![0; 64 << 10], 0).expect("zeroes");
+    }
+}
+
+fn said(array: &Array, words: &[&str], members: &[PathBuf]) -> Value {
+    let ran = array.braid(&[&["rescue", "--solve"], words].concat(), members);
+    assert!(matches!(ran.status.code(), Some(0 | 3)), "{ran:?}");
+    serde_json::from_str(ran.stdout.trim()).expect("one object")
+}
+
+#[test]
+fn lost_superblocks_are_solved_and_the_array_is_read() {
+    needs!("nbdcopy", "mkfs.ext4");
+    for (shape, lost) in [(RAID_5, None), (RAID_5, Some(1)), (RAID_6, Some(0))] {
+        let array = Array::create_sized(shape, "24M");
+        let content = with_files(&array);
+        lose_superblocks(&array);
+        // In whatever order, with or without one of them.
+        let mut members = array.without(lost.as_slice());
+        members.reverse();
+        let before: Vec<_> = members.iter().map(|path| fs::read(path).expect("a member")).collect();
+        let unserved = array.refused(&["rescue", "--serve"], &members);
+        assert_eq!(unserved.exit, 10, "{}", unserved.json);
+        array.follow(&unserved.json, "Find out how they were put together");
+        let found = said(&array, &[], &members);
+        assert_eq!(found["solved"]["is_certain"], true, "{found:#}");
+        assert_eq!(found["arrays"][0]["readable"], true, "{found:#}");
+        let person = array.run_braid(
+            [
+                vec!["rescue".to_owned(), "--solve".to_owned()],
+                members.iter().map(|it| text(it).to_owned()).collect(),
+            ]
+            .concat(),
+        );
+        assert!(person.stdout.contains("the first is certain"), "{person:?}");
+        // The same array every time, so what was written over it is found again.
+        let served = Served::rescued(&array, &["--solve"], &members);
+        assert_same(&served.read_all(&array), &content, "over the overlay");
+        served.stop();
+        let again = said(&array, &[], &members);
+        assert_eq!(again["arrays"][0]["uuid"], found["arrays"][0]["uuid"]);
+        assert!(again["arrays"][0]["overlay"]["members"].as_u64() > Some(0), "{again:#}");
+        let after: Vec<_> = members.iter().map(|path| fs::read(path).expect("a member")).collect();
+        assert!(before == after, "a member was written");
+    }
+}
+
+#[test]
+fn what_is_not_certain_is_shown_and_not_gone_on_with() {
+    needs!("nbdcopy", "mkfs.ext4");
+    let array = Array::create_sized(RAID_5, "24M");
+    with_files(&array);
+    lose_superblocks(&array);
+    // More is missing than can be.
+    let two = array.without(&[0, 2]);
+    let found = said(&array, &[], &two);
+    assert_eq!(found["solved"]["chosen"], Value::Null, "{found:#}");
+    assert_eq!(found["arrays"], Value::Array(Vec::new()), "{found:#}");
+    let refused = array.refused(&["rescue", "--solve", "--serve"], &two);
+    refused.is("B105", 1);
+    array.follow(&refused.json, "See what was found");
+    let chosen = said(&array, &["--guess", "1"], &two);
+    assert_eq!(chosen["solved"]["chosen"], 1, "{chosen:#}");
+    let beyond = array.refused(&["rescue", "--solve", "--guess", "99"], &two);
+    beyond.is("B001", 2);
+    array.follow(&beyond.json, "See what was found");
+}
+
+#[test]
+fn members_that_say_nothing_are_not_guessed_about() {
+    needs!("nbdcopy");
+    let array = Array::create(RAID_5);
+    let served = array.serve();
+    crate::members::filled(&array, &served, 5);
+    served.stop();
+    lose_superblocks(&array);
+    let found = said(&array, &[], &array.members);
+    assert_eq!((&found["solved"]["signs"], &found["solved"]["chosen"]), (&0.into(), &Value::Null));
+    let refused = array.refused(&["rescue", "--solve", "--serve"], &array.members);
+    refused.is("B105", 1);
+    array.follow(&refused.json, "See what was found");
+}

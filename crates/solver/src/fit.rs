@@ -1,0 +1,108 @@
+//! Votes: under a shape, which member has which slot and where its data begin.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use braid_geometry::{Geometry, Slot};
+
+use crate::guess::{each_place, parity_of};
+use crate::sign::{Belongs, Sign};
+
+/// A common offset is preferred to one for each member while it explains so much of what they do.
+const COMMON_PERCENT: usize = 98;
+
+/// What the votes say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fit {
+    /// For each member its slot and the sector at which its data begin.
+    pub(crate) seats: Vec<Option<(u16, u64)>>,
+    /// Members for whose slot another has as many votes: parity, where the rest of the row is zeroes, looks like data.
+    pub(crate) contested: BTreeSet<usize>,
+    /// Addresses of the volume that stand where this says.
+    pub(crate) explained: usize,
+}
+
+/// One sign's vote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Vote {
+    member: usize,
+    slot: u16,
+    offset: u64,
+    belongs: Belongs,
+}
+
+/// Counts the votes of `signs` for a volume that begins at `start`, among so many members.
+pub(crate) fn fit(geometry: &Geometry, signs: &[&Sign], start: u64, members: usize) -> Fit {
+    let mut votes = Vec::with_capacity(signs.len() * 2);
+    let is_short = usize::from(geometry.slots()) > members;
+    for sign in signs {
+        for address in sign.belongs.iter() {
+            let sector = start.saturating_add(address);
+            let mut vote = |slot: Slot, at| {
+                if let Some(offset) = sign.sector.checked_sub(at) {
+                    let (member, slot, belongs) = (sign.member, slot.0, sign.belongs);
+                    votes.push(Vote { member, slot, offset, belongs });
+                }
+            };
+            each_place(geometry, sector, &mut vote);
+            // With a member missing, what it had shows in the parity where the rest of the row is zeroes.
+            if let Some((slot, at)) = parity_of(geometry, sector).filter(|_| is_short) {
+                vote(slot, at);
+            }
+        }
+    }
+    votes.sort_unstable();
+    let free = elect(&votes, members, None);
+    let Some(common) = common_offset(&votes) else { return free };
+    let together = elect(&votes, members, Some(common));
+    let is_enough = together.explained * 100 >= free.explained * COMMON_PERCENT;
+    if is_enough { together } else { free }
+}
+
+/// The offset that most votes are for, each member's best slot counted.
+fn common_offset(votes: &[Vote]) -> Option<u64> {
+    let mut best: Vec<(u64, usize, usize)> = Vec::new();
+    for run in votes.chunk_by(|a, b| (a.member, a.slot, a.offset) == (b.member, b.slot, b.offset)) {
+        best.push((run[0].offset, run[0].member, run.len()));
+    }
+    best.sort_unstable();
+    let sums = best.chunk_by(|a, b| a.0 == b.0).map(|same| {
+        let of_members = same.chunk_by(|a, b| a.1 == b.1);
+        let sum: usize =
+            of_members.map(|of| of.iter().map(|it| it.2).max().unwrap_or_default()).sum();
+        (sum, same[0].0)
+    });
+    sums.max_by_key(|(sum, offset)| (*sum, std::cmp::Reverse(*offset))).map(|(_, offset)| offset)
+}
+
+/// Gives each member the slot and the offset that most of its votes are for, the clearest first.
+fn elect(votes: &[Vote], members: usize, only: Option<u64>) -> Fit {
+    let runs = votes.chunk_by(|a, b| (a.member, a.slot, a.offset) == (b.member, b.slot, b.offset));
+    let runs = runs.filter(|run| only.is_none_or(|only| run[0].offset == only));
+    let mut counted: Vec<&[Vote]> = runs.collect();
+    counted.sort_by_key(|run| std::cmp::Reverse(run.len()));
+    let mut seats = vec![None; members];
+    let mut taken: BTreeMap<u16, (usize, usize)> = BTreeMap::new();
+    let mut explained = BTreeSet::new();
+    let mut contested = BTreeSet::new();
+    for run in counted {
+        let Vote { member, slot, offset, .. } = run[0];
+        match taken.get(&slot) {
+            Some((other, votes)) if *votes == run.len() && *other != member => {
+                contested.extend([*other, member]);
+            }
+            None if seats[member].is_none() => {
+                seats[member] = Some((slot, offset));
+                taken.insert(slot, (member, run.len()));
+                explained.extend(run.iter().map(|vote| vote.belongs));
+            }
+            _ => {}
+        }
+    }
+    Fit { seats, contested, explained: explained.len() }
+}
+
+/// Signs of one volume, at most so many, spread over all of them.
+pub(crate) fn spread<'a>(signs: &[&'a Sign], max: usize) -> Vec<&'a Sign> {
+    let step = signs.len().div_ceil(max.max(1)).max(1);
+    signs.iter().step_by(step).copied().collect()
+}

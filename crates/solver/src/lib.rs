@@ -1,0 +1,57 @@
+//! How members were put together whose superblocks are lost, overwritten, or not to be believed.
+//!
+//! Nothing here reads a superblock of md. What stands on an array says where it belongs: a backup of an ext4 superblock names
+//! its group, an XFS header its allocation group, a block of XFS or btrfs its own address, an inode of ext4 has its number in
+//! its checksum. Each is a *sign*: a sector of a member, and an address in a volume.
+//!
+//! ```text
+//!   scan       members ─▶ volumes, signs
+//!   shapes     every level, layout, chunk and number of slots that md would make of so many members
+//!   fit        a shape and where the volume begins ─▶ each sign votes for (member, slot, data offset)
+//!   evidence   of the best: signs explained, predictions that hold, parity or copies that agree
+//!   rank       readings that differ, by what speaks for them; believed if nothing else comes near
+//! ```
+//!
+//! # The algebra
+//!
+//! A shape maps address `start + a` to a slot and a sector `p` of its data area. A sign at sector `s` of member `m` therefore
+//! says: `m` is in that slot, and its data begin at `s - p`. Under the right shape all signs of a member name one slot and one
+//! offset; under a wrong one they scatter. So neither order nor offset is ever enumerated: votes name them.
+//!
+//! Some things cannot be told apart, and need not be: data that begin a row later in a volume that begins a row earlier, with
+//! the slots turned; RAID-4 and RAID-5 with parity on the last; RAID-0 and RAID-4 without its parity. Guesses that read the same
+//! count as one, and the plainest is shown. Without anything on the array that has an address, order cannot be known, and
+//! nothing is guessed.
+//!
+//! Invariants:
+//! - no answer is called certain that reads wrong bytes `[check: arrays_without_superblocks_are_solved]`;
+//! - nothing that is read makes this panic, or take memory or time by its word `[fuzz: solver]`;
+//! - members are read, never written: [`Platter`] cannot.
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod counts;
+mod crc;
+mod evidence;
+mod fit;
+mod guess;
+mod scan;
+mod shapes;
+mod sign;
+mod solve;
+
+pub use counts::Evidence;
+pub use guess::{Guess, Start};
+pub use scan::Effort;
+pub use sign::{Volume, VolumeKind};
+pub use solve::{Belief, Solution, solve};
+
+/// A member to be read.
+pub trait Platter {
+    /// How many sectors of 512 bytes it has.
+    fn sectors(&self) -> u64;
+
+    /// Reads whole sectors; `false` if any of them cannot be read, and then the bytes mean nothing. Never asked for sectors
+    /// beyond the end.
+    fn read(&self, sector: u64, bytes: &mut [u8]) -> bool;
+}

@@ -1,0 +1,335 @@
+//! Looking through the members: which of their sectors are read, and what in them says where it belongs.
+//!
+//! ```text
+//!   regions    the head of each member whole, small windows all over it, its tail
+//!   first      superblocks, tables: which volumes there are, and where volumes may begin
+//!   second     what is needed to understand the third: group descriptors of ext, chunks of btrfs
+//!   third      everything that has its own address in it
+//! ```
+//!
+//! Regions are read three times, so that nothing of them has to be kept.
+
+use std::ops::Range;
+
+use crate::Platter;
+use crate::bytes::small;
+use crate::sign::{Belongs, Sign, Volume, VolumeKind, btrfs, ext, table, xfs};
+
+/// Bytes in a sector.
+pub(crate) const SECTOR: usize = 512;
+/// Sectors read at once.
+const STEP: u64 = 2048;
+/// Sectors after a region that a sign which begins in it may need: a btrfs node.
+const OVERLAP: u64 = 128;
+/// Between two signs that are kept of the same kind on a member: blocks beside each other say nothing new.
+const SPACING: u64 = 8;
+/// Where data begin on large members, by mdadm's default: 128 MiB.
+const LARGE_OFFSET: u64 = 262_144;
+/// Volumes that are followed; images of machines in a file system may have any number.
+const VOLUMES_MAX: usize = 64;
+/// Different superblocks of one volume that are counted.
+const VERSIONS_MAX: usize = 64;
+/// Places where volumes may begin, by tables.
+const STARTS_MAX: usize = 48;
+
+/// How much of each member is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Effort {
+    /// Sectors from its start, and as many from where data begin on large members.
+    pub head_sectors: u64,
+    /// Windows over the rest of it.
+    pub windows: u64,
+    /// Sectors of a window.
+    pub window_sectors: u64,
+}
+
+impl Default for Effort {
+    /// 64 MiB twice, and 256 windows of 128 KiB: seconds of a slow disk.
+    fn default() -> Self {
+        Self { head_sectors: 64 << 11, windows: 256, window_sectors: 256 }
+    }
+}
+
+impl Effort {
+    /// The sectors of a member of this size that are read, in order, each once.
+    pub(crate) fn regions(&self, sectors: u64) -> Vec<Range<u64>> {
+        let head = |start: u64| start..(start + self.head_sectors).min(sectors);
+        let mut regions = vec![head(0), head(LARGE_OFFSET)];
+        let (start, rest) = (regions[0].end, sectors - regions[0].end);
+        if rest <= self.windows * self.window_sectors {
+            regions.push(start..sectors);
+        } else {
+            let stride = rest / self.windows.max(1);
+            for window in 1..self.windows {
+                // Windows begin where groups of file systems are likely to.
+                let start = (start + window * stride) & !0xff;
+                regions.push(start..(start + self.window_sectors).min(sectors));
+            }
+            regions.push(sectors - self.window_sectors..sectors);
+        }
+        regions.retain(|region| !region.is_empty());
+        regions.sort_by_key(|region| region.start);
+        let mut apart: Vec<Range<u64>> = Vec::new();
+        for region in regions {
+            match apart.last_mut().filter(|last| region.start <= last.end) {
+                Some(last) => last.end = last.end.max(region.end),
+                None => apart.push(region),
+            }
+        }
+        apart
+    }
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    pub(crate) volumes: Vec<Volume>,
+    pub(crate) knowledge: Vec<Knowledge>,
+    pub(crate) signs: Vec<Sign>,
+    /// Where tables say that volumes begin, in sectors of whatever the table is in.
+    pub(crate) starts: Vec<u64>,
+    /// Sectors that could not be read.
+    pub(crate) unreadable: u64,
+    /// Of each volume the superblocks that were found, and how often: one that parity made of others is found once.
+    versions: Vec<Vec<(ext::Super, usize)>>,
+}
+
+/// What a volume's own structures say of where the others are.
+#[derive(Debug, Clone)]
+pub(crate) enum Knowledge {
+    Ext(Box<ext::Super>, Option<ext::Tables>),
+    Xfs(xfs::Super),
+    Btrfs(btrfs::Super, btrfs::Chunks),
+    Table(table::Gpt),
+    Lvm,
+}
+
+impl Knowledge {
+    /// Addresses at which something must stand that can be recognised: nothing there speaks against a guess.
+    pub(crate) fn predictions(&self) -> Vec<u64> {
+        match self {
+            Self::Ext(found, _) => found.backups().iter().map(|it| found.place(*it)).collect(),
+            Self::Xfs(found) => {
+                (0..found.groups.min(64)).map(|it| found.header_place(it)).collect()
+            }
+            Self::Btrfs(..) => btrfs::COPIES[..2].iter().map(|it| it / SECTOR as u64).collect(),
+            Self::Table(found) => vec![found.place, found.other],
+            Self::Lvm => Vec::new(),
+        }
+    }
+
+    /// Follows addresses from one structure to the next, as far as that is told: how often what they say is there, and how often
+    /// it is not. `read` gives bytes of the volume, by byte and length, and is told how to know them.
+    pub(crate) fn walk(
+        &self,
+        read: impl FnMut(u64, usize, &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>>,
+    ) -> ext::Walk {
+        match self {
+            Self::Ext(found, Some(tables)) => found.walk(tables, read),
+            _ => ext::Walk::default(),
+        }
+    }
+
+    /// Whether these bytes are what must stand at this address.
+    pub(crate) fn confirms(&self, volume: &Volume, sector: u64, bytes: &[u8]) -> bool {
+        match self {
+            Self::Ext(found, _) => ext::Super::recognise(bytes)
+                .is_some_and(|it| it.uuid == volume.uuid && found.place(it.group) == sector),
+            Self::Xfs(found) => found.place(bytes) == Some(sector),
+            Self::Btrfs(..) => btrfs::Super::recognise(bytes)
+                .is_some_and(|it| it.uuid == volume.uuid && it.place / SECTOR as u64 == sector),
+            Self::Table(_) => table::Gpt::recognise(bytes)
+                .is_some_and(|it| it.uuid == volume.uuid && it.place == sector),
+            Self::Lvm => true,
+        }
+    }
+}
+
+/// Looks through all members.
+pub(crate) fn scan(members: &[&dyn Platter], effort: &Effort) -> Scan {
+    let mut scan = Scan::default();
+    for (member, platter) in members.iter().enumerate() {
+        scan.unreadable += each_sector(*platter, effort, |sector, bytes| {
+            scan_first(&mut scan, member, sector, bytes)
+        });
+    }
+    for (index, versions) in scan.versions.iter().enumerate() {
+        if let Some((most, _)) = versions.iter().max_by_key(|(_, count)| *count) {
+            scan.volumes[index].size_sectors = most.size_sectors();
+            scan.knowledge[index] = Knowledge::Ext(Box::new(most.clone()), None);
+        }
+    }
+    for platter in members {
+        each_sector(*platter, effort, |_, bytes| learn(&mut scan.knowledge, bytes));
+    }
+    for (member, platter) in members.iter().enumerate() {
+        // Where the last sign of each volume was, on this member.
+        let mut last = vec![None; scan.volumes.len()];
+        each_sector(*platter, effort, |sector, bytes| {
+            for (volume, knowledge) in scan.knowledge.iter().enumerate() {
+                if last[volume].is_some_and(|last| sector < last + SPACING) {
+                    continue;
+                }
+                let Some(belongs) = belongs(knowledge, bytes) else { continue };
+                last[volume] = Some(sector);
+                scan.signs.push(Sign { member, sector, volume, belongs });
+            }
+        });
+    }
+    scan.signs.sort_by_key(|sign| (sign.volume, sign.member, sign.sector));
+    scan.signs.dedup_by_key(|sign| (sign.volume, sign.member, sign.sector));
+    scan
+}
+
+/// Hands every sector that is read, with what follows it, to `look`; answers how many could not be read.
+fn each_sector(platter: &dyn Platter, effort: &Effort, mut look: impl FnMut(u64, &[u8])) -> u64 {
+    let mut buffer = vec![0; small(STEP + OVERLAP) * SECTOR];
+    let mut unreadable = 0;
+    for region in effort.regions(platter.sectors()) {
+        let mut start = region.start;
+        while start < region.end {
+            let end = (start + STEP).min(region.end);
+            let read_end = (end + OVERLAP).min(platter.sectors());
+            let bytes = &mut buffer[..small(read_end - start) * SECTOR];
+            if !platter.read(start, bytes) {
+                unreadable += read_by_pieces(platter, start, bytes);
+            }
+            for at in 0..small(end - start) {
+                let rest = &bytes[at * SECTOR..];
+                // Nothing that is looked for begins with a sector of zeroes.
+                if rest[..SECTOR].iter().any(|byte| *byte != 0) {
+                    look(start + at as u64, rest);
+                }
+            }
+            start = end;
+        }
+    }
+    unreadable
+}
+
+/// Reads page by page; what cannot be read is zeroes. Answers how many sectors these are.
+fn read_by_pieces(platter: &dyn Platter, start: u64, bytes: &mut [u8]) -> u64 {
+    let mut unreadable = 0;
+    for (at, piece) in (start..).step_by(8).zip(bytes.chunks_mut(8 * SECTOR)) {
+        if !platter.read(at, piece) {
+            piece.fill(0);
+            unreadable += (piece.len() / SECTOR) as u64;
+        }
+    }
+    unreadable
+}
+
+fn scan_first(scan: &mut Scan, member: usize, sector: u64, bytes: &[u8]) {
+    if scan.starts.len() < STARTS_MAX {
+        let found = table::entries(bytes).into_iter().chain(table::partitions(bytes));
+        let found = found.chain(text_of(bytes).map(table::logical_volumes).unwrap_or_default());
+        for start in found {
+            if !scan.starts.contains(&start) {
+                scan.starts.push(start);
+            }
+        }
+    }
+    let Some((volume, knowledge, place)) = superblock(bytes) else { return };
+    let same = |known: &Volume| known.kind == volume.kind && known.uuid == volume.uuid;
+    let index = match scan.volumes.iter().position(same) {
+        Some(index) => index,
+        None if scan.volumes.len() == VOLUMES_MAX => return,
+        None => {
+            scan.volumes.push(volume);
+            scan.knowledge.push(knowledge.clone());
+            scan.versions.push(Vec::new());
+            scan.volumes.len() - 1
+        }
+    };
+    if let Knowledge::Ext(found, _) = knowledge {
+        let (found, versions) = (found.of_all_groups(), &mut scan.versions[index]);
+        if let Some((_, count)) = versions.iter_mut().find(|(known, _)| *known == found) {
+            *count += 1;
+        } else if versions.len() < VERSIONS_MAX {
+            versions.push((found, 1));
+        }
+    }
+    if let Some(place) = place {
+        scan.signs.push(Sign { member, sector, volume: index, belongs: Belongs::at(place) });
+    }
+}
+
+/// The sector's text, if LVM's metadata may begin here.
+fn text_of(bytes: &[u8]) -> Option<&[u8]> {
+    let is_text = bytes.first().is_some_and(u8::is_ascii_alphanumeric);
+    let marks = b" {\nid = \"";
+    let is_group = is_text && bytes[..SECTOR].windows(marks.len()).any(|it| it == marks);
+    is_group.then_some(bytes)
+}
+
+/// A superblock or a table, what is known from it, and where it belongs if it says so.
+fn superblock(bytes: &[u8]) -> Option<(Volume, Knowledge, Option<u64>)> {
+    if let Some(found) = ext::Super::recognise(bytes) {
+        let place = found.place(found.group);
+        let volume = volume(VolumeKind::Ext, found.uuid, found.size_sectors());
+        return Some((volume, Knowledge::Ext(Box::new(found), None), Some(place)));
+    }
+    if let Some(found) = xfs::Super::recognise(bytes) {
+        let volume = volume(VolumeKind::Xfs, found.uuid, found.size_sectors());
+        return Some((volume, Knowledge::Xfs(found), None));
+    }
+    if let Some(found) = btrfs::Super::recognise(bytes) {
+        let mut chunks = btrfs::Chunks::default();
+        chunks.add(&found.chunks);
+        let place = found.place / SECTOR as u64;
+        let volume = volume(VolumeKind::Btrfs, found.uuid, found.size_sectors());
+        return Some((volume, Knowledge::Btrfs(found, chunks), Some(place)));
+    }
+    if let Some(found) = table::Gpt::recognise(bytes) {
+        let (volume, place) =
+            (volume(VolumeKind::Table, found.uuid, found.size_sectors()), found.place);
+        return Some((volume, Knowledge::Table(found), Some(place)));
+    }
+    let found = table::Label::recognise(bytes)?;
+    let volume = volume(VolumeKind::Lvm, found.uuid, found.size_sectors);
+    Some((volume, Knowledge::Lvm, Some(found.place)))
+}
+
+const fn volume(kind: VolumeKind, uuid: [u8; 16], size_sectors: u64) -> Volume {
+    Volume { kind, uuid, size_sectors }
+}
+
+/// What is needed to understand the rest.
+fn learn(known: &mut [Knowledge], bytes: &[u8]) {
+    for knowledge in known {
+        match knowledge {
+            Knowledge::Ext(found, tables @ None) => *tables = found.tables(bytes),
+            Knowledge::Btrfs(found, chunks) if found.node(bytes).is_some() => {
+                chunks.add(&found.chunks_of(bytes));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Where what stands here belongs, of what is no superblock.
+fn belongs(knowledge: &Knowledge, bytes: &[u8]) -> Option<Belongs> {
+    match knowledge {
+        Knowledge::Ext(found, Some(tables)) => found.inode_place(bytes, tables).map(Belongs::at),
+        Knowledge::Xfs(found) => found.place(bytes).map(Belongs::at),
+        Knowledge::Btrfs(found, chunks) => chunks.place(found.node(bytes)?),
+        Knowledge::Ext(_, None) | Knowledge::Table(_) | Knowledge::Lvm => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_in_order_and_inside() {
+        let effort = Effort { head_sectors: 100, windows: 7, window_sectors: 30 };
+        for sectors in [0, 1, 99, 100, 101, 310, 311, 5000, 262_150, 262_400, 1 << 40] {
+            let regions = effort.regions(sectors);
+            assert!(regions.windows(2).all(|pair| pair[0].end < pair[1].start), "{sectors}");
+            assert!(regions.iter().all(|region| region.start < region.end));
+            assert_eq!(regions.last().map_or(0, |last| last.end), sectors, "the tail is read");
+            assert!(regions.len() <= 9);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Every shape that md would have made of so many members.
+
+use braid_geometry::{Level, SLOTS_MAX};
+
+/// Chunks: 4 KiB to 4 MiB.
+const CHUNKS: std::ops::RangeInclusive<u32> = 3..=13;
+/// RAID-10: two and three near copies, two far, two offset.
+const RAID10: [u32; 4] = [0x102, 0x201, 0x1_0201, 0x103];
+const RAID5: [u32; 6] = [0, 1, 2, 3, 4, 5];
+const RAID6: [u32; 14] = [0, 1, 2, 3, 4, 5, 8, 9, 10, 16, 17, 18, 19, 20];
+
+/// Level, layout, chunk, slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Arrangement {
+    pub(crate) level: Level,
+    pub(crate) layout: u32,
+    pub(crate) chunk_sectors: u32,
+    pub(crate) slots: u16,
+}
+
+/// All of them: with a member that does not belong, with all, with as many missing as the level can be read without.
+pub(crate) fn arrangements(members: usize) -> Vec<Arrangement> {
+    let Ok(members) = u16::try_from(members) else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut add = |level, layouts: &[u32], slots: std::ops::RangeInclusive<u16>| {
+        for slots in slots.filter(|slots| (1..=SLOTS_MAX).contains(slots)) {
+            for layout in layouts {
+                for chunk_sectors in CHUNKS.map(|shift| 1 << shift) {
+                    found.push(Arrangement { level, layout: *layout, chunk_sectors, slots });
+                }
+            }
+        }
+    };
+    let one_less = members.saturating_sub(1);
+    add(Level::Raid0, &[1], one_less.max(2)..=members);
+    add(Level::Raid4, &[0], one_less.max(2)..=members + 1);
+    add(Level::Raid5, &RAID5, one_less.max(2)..=members + 1);
+    add(Level::Raid6, &RAID6, one_less.max(4)..=members + 2);
+    add(Level::Raid10, &RAID10, one_less.max(2)..=members.saturating_mul(2).min(members + 3));
+    // A mirror has no chunk, and a line needs no vote of shapes.
+    found.push(Arrangement { level: Level::Raid1, layout: 0, chunk_sectors: 0, slots: members });
+    found
+}

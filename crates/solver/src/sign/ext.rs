@@ -1,0 +1,388 @@
+//! ext2, ext3 and ext4: superblocks with their group, and inodes, whose checksum has their number in it.
+
+use crate::bytes::{le16, le32, uuid};
+use crate::crc::{raw, unwound};
+
+const SECTOR: u64 = 512;
+/// Bytes of a superblock.
+const SUPER_BYTES: usize = 1024;
+/// `s_magic`.
+const MAGIC: u16 = 0xef53;
+/// `s_feature_ro_compat`: every structure has a checksum.
+const METADATA_CHECKSUMS: u32 = 0x400;
+/// `s_feature_ro_compat`: group descriptors have a checksum of 16 bits.
+const DESCRIPTOR_CHECKSUMS: u32 = 0x10;
+/// `s_feature_ro_compat`: backups in few groups only.
+const SPARSE_SUPER: u32 = 1;
+/// `s_feature_compat`: backups in two groups that the superblock names.
+const SPARSE_SUPER_2: u32 = 0x200;
+/// `s_feature_incompat`: group descriptors of more than 32 bytes.
+const WIDE: u32 = 0x80;
+/// `s_feature_incompat`: the seed of checksums is stored.
+const SEED_STORED: u32 = 0x2000;
+/// The magic number of a tree of extents, at byte 40 of an inode that has one.
+const EXTENTS: u16 = 0xf30a;
+/// `i_flags`: the inode has a tree of extents.
+const HAS_EXTENTS: u32 = 0x8_0000;
+/// From so many inodes on, a number that fits may be chance, and its neighbour must fit too.
+const MANY_INODES: u32 = 1 << 22;
+/// Most groups whose inode tables are looked for.
+const GROUPS_MAX: u32 = 4096;
+
+/// A superblock, or a backup of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Super {
+    pub(crate) uuid: [u8; 16],
+    /// The group it stands in.
+    pub(crate) group: u32,
+    block_bytes: u64,
+    blocks: u64,
+    first_block: u64,
+    group_blocks: u64,
+    group_inodes: u32,
+    inodes: u32,
+    inode_bytes: u32,
+    descriptor_bytes: usize,
+    /// What checksums begin with; `None` of a file system without.
+    seed: Option<u32>,
+    has_descriptor_checksums: bool,
+    is_sparse: bool,
+    is_sparse_2: bool,
+}
+
+impl Super {
+    /// A superblock that begins here.
+    pub(crate) fn recognise(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..SUPER_BYTES)?;
+        let shift = le32(bytes, 0x18)?;
+        if le16(bytes, 0x38)? != MAGIC || shift > 6 {
+            return None;
+        }
+        let (compatible, incompatible, read_only) =
+            (le32(bytes, 0x5c)?, le32(bytes, 0x60)?, le32(bytes, 0x64)?);
+        let has_checksums = read_only & METADATA_CHECKSUMS != 0;
+        if has_checksums && raw(!0, bytes.get(..0x3fc)?) != le32(bytes, 0x3fc)? {
+            return None;
+        }
+        let is_wide = incompatible & WIDE != 0;
+        let high = if is_wide { u64::from(le32(bytes, 0x150)?) } else { 0 };
+        let uuid = uuid(bytes, 0x68)?;
+        let is_old = le32(bytes, 0x4c)? == 0;
+        let it = Self {
+            uuid,
+            group: u32::from(le16(bytes, 0x5a)?),
+            block_bytes: 1024 << shift,
+            blocks: u64::from(le32(bytes, 4)?) | high << 32,
+            first_block: u64::from(le32(bytes, 0x14)?),
+            group_blocks: u64::from(le32(bytes, 0x20)?),
+            group_inodes: le32(bytes, 0x28)?,
+            inodes: le32(bytes, 0)?,
+            inode_bytes: if is_old { 128 } else { u32::from(le16(bytes, 0x58)?) },
+            descriptor_bytes: if is_wide { usize::from(le16(bytes, 0xfe)?) } else { 32 },
+            seed: match incompatible & SEED_STORED {
+                _ if !has_checksums => None,
+                0 => Some(raw(!0, &uuid)),
+                _ => Some(le32(bytes, 0x270)?),
+            },
+            has_descriptor_checksums: read_only & DESCRIPTOR_CHECKSUMS != 0,
+            is_sparse: read_only & SPARSE_SUPER != 0,
+            is_sparse_2: compatible & SPARSE_SUPER_2 != 0,
+        };
+        it.is_sound().then_some(it)
+    }
+
+    /// What the superblocks of all groups have in common.
+    pub(crate) fn of_all_groups(&self) -> Self {
+        Self { group: 0, ..self.clone() }
+    }
+
+    fn is_sound(&self) -> bool {
+        let sizes = self.blocks < 1 << 44
+            && (1..=self.block_bytes * 8).contains(&self.group_blocks)
+            && self.group_inodes > 0
+            && (128..=4096).contains(&self.inode_bytes)
+            && self.inode_bytes.is_power_of_two()
+            && (32..=1024).contains(&self.descriptor_bytes);
+        sizes
+            && self.first_block == u64::from(self.block_bytes == 1024)
+            && self.blocks > self.first_block
+            && u64::from(self.group) < self.groups()
+    }
+
+    fn groups(&self) -> u64 {
+        (self.blocks - self.first_block).div_ceil(self.group_blocks)
+    }
+
+    pub(crate) fn size_sectors(&self) -> u64 {
+        self.blocks * self.block_bytes / SECTOR
+    }
+
+    /// Where the superblock of this group belongs.
+    pub(crate) fn place(&self, group: u32) -> u64 {
+        if group == 0 {
+            return 1024 / SECTOR;
+        }
+        (self.first_block + u64::from(group) * self.group_blocks) * self.block_bytes / SECTOR
+    }
+
+    /// The groups that have a superblock.
+    pub(crate) fn backups(&self) -> Vec<u32> {
+        let groups = u32::try_from(self.groups()).unwrap_or(u32::MAX);
+        match (self.is_sparse_2, self.is_sparse) {
+            // Which they are is not looked up: a prediction that is not made costs a vote.
+            (true, _) => vec![0],
+            (_, false) => (0..groups.min(64)).collect(),
+            (_, true) => {
+                let powers = [3_u32, 5, 7].into_iter().flat_map(|base| {
+                    std::iter::successors(Some(base), move |it| it.checked_mul(base))
+                        .take_while(|it| *it < groups)
+                });
+                [0, 1].into_iter().filter(|it| *it < groups).chain(powers).collect()
+            }
+        }
+    }
+
+    /// Where the inode tables of the first groups are, if this block is the first of the group descriptors.
+    pub(crate) fn tables(&self, block: &[u8]) -> Option<Tables> {
+        let blocks = usize::try_from(self.block_bytes).ok()?;
+        let groups = u32::try_from(self.groups()).ok()?.min(GROUPS_MAX);
+        let descriptors = block.get(..blocks)?.chunks_exact(self.descriptor_bytes);
+        let tables: Vec<u64> = (0..groups)
+            .zip(descriptors)
+            .map_while(|(group, bytes)| self.table(group, bytes))
+            .collect();
+        let expected = groups.min(u32::try_from(blocks / self.descriptor_bytes).ok()?) as usize;
+        // One checksum has 16 bits only; and without any, all of them must make sense.
+        let has_checksums = self.seed.is_some() || self.has_descriptor_checksums;
+        let is_enough = tables.len() == expected || has_checksums && tables.len() >= 2;
+        is_enough.then_some(Tables(tables))
+    }
+
+    /// The inode table that a descriptor names, if it may be one of this group.
+    fn table(&self, group: u32, bytes: &[u8]) -> Option<u64> {
+        let is_wide = self.descriptor_bytes >= 64;
+        let number = |low, high| {
+            let high = if is_wide { u64::from(le32(bytes, high)?) } else { 0 };
+            Some(u64::from(le32(bytes, low)?) | high << 32)
+        };
+        let is_inside = |block: u64| block > self.first_block && block < self.blocks;
+        let (block_bitmap, inode_bitmap, table) =
+            (number(0, 0x20)?, number(4, 0x24)?, number(8, 0x28)?);
+        let holds = match self.seed {
+            Some(seed) => {
+                let checksum = raw(raw(seed, &group.to_le_bytes()), bytes.get(..0x1e)?);
+                let checksum = raw(raw(checksum, &[0; 2]), bytes.get(0x20..)?);
+                u32::from(le16(bytes, 0x1e)?) == checksum & 0xffff
+            }
+            None if self.has_descriptor_checksums => {
+                let checksum = crc16(crc16(!0, &self.uuid), &group.to_le_bytes());
+                let checksum = crc16(checksum, bytes.get(..0x1e)?);
+                le16(bytes, 0x1e)? == crc16(checksum, bytes.get(0x20..)?)
+            }
+            None => {
+                // A list of blocks looks much alike, but has no zeroes in it.
+                let is_reserved =
+                    bytes.get(0x14..0x20)?.iter().all(|byte| *byte == 0) && le16(bytes, 0x12)? < 8;
+                let counts = [(0xc, self.group_blocks), (0xe, u64::from(self.group_inodes))];
+                let fit = |(at, max): (usize, u64)| {
+                    le16(bytes, at).is_some_and(|count| u64::from(count) <= max)
+                };
+                is_reserved
+                    && is_inside(block_bitmap)
+                    && is_inside(inode_bitmap)
+                    && block_bitmap != inode_bitmap
+                    && table != inode_bitmap
+                    && counts.into_iter().all(fit)
+                    && le16(bytes, 0x10).is_some_and(|dirs| u32::from(dirs) <= self.group_inodes)
+            }
+        };
+        (holds && is_inside(table)).then_some(table)
+    }
+
+    /// Where the first inode of this sector belongs, by its checksum.
+    pub(crate) fn inode_place(&self, sector: &[u8], tables: &Tables) -> Option<u64> {
+        let seed = self.seed?;
+        let size = usize::try_from(self.inode_bytes).ok()?;
+        let first = sector.get(..size)?;
+        if size < 256 || !looks_like_inode(first) {
+            return None;
+        }
+        let number = inode_number(seed, first)?;
+        let place = self.place_of_inode(number, tables)?;
+        if place % SECTOR != 0 {
+            return None;
+        }
+        if self.inodes > MANY_INODES {
+            let next = sector.get(size..2 * size).filter(|it| looks_like_inode(it))?;
+            (inode_number(seed, next)? == number + 1).then_some(())?;
+        }
+        Some(place / SECTOR)
+    }
+
+    /// Bytes from the start of the file system.
+    fn place_of_inode(&self, number: u32, tables: &Tables) -> Option<u64> {
+        let index = number.checked_sub(1).filter(|index| *index < self.inodes)?;
+        let group = usize::try_from(index / self.group_inodes).ok()?;
+        let inside = u64::from(index % self.group_inodes) * u64::from(self.inode_bytes);
+        Some(tables.0.get(group)? * self.block_bytes + inside)
+    }
+}
+
+/// CRC-16 (the polynomial 0x8005, bits reversed), as descriptors without longer checksums have it.
+fn crc16(state: u16, bytes: &[u8]) -> u16 {
+    bytes.iter().fold(state, |state, byte| {
+        (0..8).fold(state ^ u16::from(*byte), |state, _| {
+            if state & 1 == 1 { state >> 1 ^ 0xa001 } else { state >> 1 }
+        })
+    })
+}
+
+/// What a walk through directories met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Walk {
+    pub(crate) confirmed: usize,
+    pub(crate) refuted: usize,
+}
+
+/// The root directory's inode.
+const ROOT: u32 = 2;
+/// A walk ends after so many steps, and after so many that led nowhere.
+const STEPS_MAX: usize = 64;
+const REFUTED_MAX: usize = 4;
+/// Files of a directory whose inodes are looked at.
+const FILES_MAX: usize = 4;
+/// `i_flags`: the file is in the inode itself.
+const IS_INLINE: u32 = 0x1000_0000;
+
+impl Super {
+    /// Goes through directories from the root on: each has its own number in its first entry, and what an entry calls a
+    /// directory or a file is one. `read` gives bytes of the file system, by byte and length; nothing where it cannot know.
+    /// What must be in them goes with it, for one who has to find out who has them.
+    pub(crate) fn walk(
+        &self,
+        tables: &Tables,
+        mut read: impl FnMut(u64, usize, &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>>,
+    ) -> Walk {
+        let mut walk = Walk::default();
+        let mut queue = std::collections::VecDeque::from([ROOT]);
+        let mut seen = std::collections::BTreeSet::from([ROOT]);
+        let size = usize::try_from(self.inode_bytes).unwrap_or(0);
+        while let Some(number) = queue.pop_front() {
+            if walk.refuted >= REFUTED_MAX || walk.confirmed + walk.refuted >= STEPS_MAX {
+                break;
+            }
+            let is_directory = |inode: &[u8]| {
+                let is_kind = le16(inode, 0).is_some_and(|mode| mode >> 12 == 4);
+                is_kind && le16(inode, 0x1a).is_some_and(|links| links >= 2)
+            };
+            let place = self.place_of_inode(number, tables);
+            let Some(inode) = place.and_then(|place| read(place, size, &is_directory)) else {
+                continue;
+            };
+            if !is_directory(&inode) {
+                walk.refuted += 1;
+                continue;
+            }
+            let Some(block) = first_block(&inode) else { continue };
+            let length = usize::try_from(self.block_bytes.min(4096)).unwrap_or(0);
+            let names_itself = |bytes: &[u8]| {
+                le32(bytes, 0) == Some(number)
+                    && le16(bytes, 4) == Some(12)
+                    && bytes.get(6) == Some(&1)
+                    && bytes.get(8) == Some(&b'.')
+            };
+            let place = block.checked_mul(self.block_bytes);
+            let Some(bytes) = place.and_then(|at| read(at, length, &names_itself)) else {
+                continue;
+            };
+            if !names_itself(&bytes) {
+                walk.refuted += 1;
+                continue;
+            }
+            walk.confirmed += 1;
+            let mut files = 0;
+            for (child, kind) in entries(&bytes) {
+                match kind {
+                    2 if seen.insert(child) => queue.push_back(child),
+                    1 if files < FILES_MAX => {
+                        files += 1;
+                        let place = self.place_of_inode(child, tables);
+                        let is_file =
+                            |inode: &[u8]| le16(inode, 0).is_some_and(|mode| mode >> 12 == 8);
+                        let inode = place.and_then(|place| read(place, size, &is_file));
+                        match inode.and_then(|inode| le16(&inode, 0)).map(|mode| mode >> 12) {
+                            Some(8) => walk.confirmed += 1,
+                            Some(_) => walk.refuted += 1,
+                            None => {}
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        walk
+    }
+}
+
+/// The first block of a directory, unless it is in the inode or behind further blocks.
+fn first_block(inode: &[u8]) -> Option<u64> {
+    let flags = le32(inode, 0x20)?;
+    if flags & IS_INLINE != 0 {
+        return None;
+    }
+    if flags & HAS_EXTENTS == 0 {
+        return le32(inode, 0x28).map(u64::from);
+    }
+    let (magic, depth) = (le16(inode, 0x28)?, le16(inode, 0x2e)?);
+    if magic != EXTENTS {
+        // What cannot be is told from what is not known: a block that no directory has.
+        return Some(0);
+    }
+    (depth == 0).then_some(())?;
+    Some(u64::from(le32(inode, 0x3c)?) | u64::from(le16(inode, 0x3a)?) << 32)
+}
+
+/// Inode and kind of each entry but the first two, which name the directory and its parent.
+fn entries(block: &[u8]) -> Vec<(u32, u8)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let (Some(inode), Some(length)) = (le32(block, at), le16(block, at + 4)) {
+        let (Some(name), Some(kind)) = (block.get(at + 6), block.get(at + 7)) else { break };
+        let is_sound =
+            length >= 8 && length % 4 == 0 && usize::from(*name) + 8 <= usize::from(length);
+        if !is_sound {
+            break;
+        }
+        if inode != 0 && block.get(at + 8) != Some(&b'.') {
+            found.push((inode, *kind));
+        }
+        at += usize::from(length);
+    }
+    found
+}
+
+/// The first block of each group's inode table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tables(Vec<u64>);
+
+/// An inode that is used, of a kind that files, directories and links are.
+fn looks_like_inode(bytes: &[u8]) -> bool {
+    let kind = le16(bytes, 0).map(|mode| mode >> 12);
+    let links = le16(bytes, 0x1a);
+    let is_mapped = le32(bytes, 0x20).is_some_and(|flags| flags & HAS_EXTENTS != 0);
+    let is_tree = le16(bytes, 0x28) == Some(EXTENTS);
+    matches!(kind, Some(4 | 8 | 10)) && links.is_some_and(|links| links > 0) && is_mapped == is_tree
+}
+
+/// The number that the checksum of an inode has in it, see `crate::crc`.
+fn inode_number(seed: u32, bytes: &[u8]) -> Option<u32> {
+    let stored = u32::from(le16(bytes, 0x7c)?) | u32::from(le16(bytes, 0x82)?) << 16;
+    let generation = bytes.get(0x64..0x68)?;
+    let mut blank = [0; 4096];
+    let blank = blank.get_mut(..bytes.len())?;
+    blank.copy_from_slice(bytes);
+    blank.get_mut(0x7c..0x7e)?.fill(0);
+    blank.get_mut(0x82..0x84)?.fill(0);
+    let after = unwound(unwound(stored, blank), generation);
+    Some(seed ^ unwound(after, &[0; 4]))
+}

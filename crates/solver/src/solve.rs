@@ -1,0 +1,564 @@
+//! From members to guesses, ranked; and whether the first is to be believed.
+//!
+//! ```text
+//!   certain    it explains most addresses, what it predicts is there, redundancy agrees where it can be compared,
+//!              every member that it seats has spoken, and no guess that reads differently explains nearly as many
+//!   likely     the best there is
+//! ```
+
+use std::collections::BTreeMap;
+
+use braid_geometry::{Family, Level};
+
+use crate::Platter;
+use crate::counts::Evidence;
+use crate::evidence;
+use crate::fit::{fit, spread};
+use crate::guess::{Guess, Start, roomy};
+use crate::scan::{Effort, Scan, scan};
+use crate::shapes::{Arrangement, arrangements};
+use crate::sign::{Sign, Volume, VolumeKind};
+
+/// Where volumes begin when no table says: at the array's first sector, and where partitions begin.
+const STARTS: [u64; 3] = [0, 2048, 63];
+/// Starts that are tried, those of tables inside partitions too.
+const STARTS_MAX: usize = 96;
+/// Signs that vote in the first round, and in the second.
+const FIRST_ROUND: usize = 64;
+const SECOND_ROUND: usize = 512;
+/// Guesses of the first round that go into the second, and of the second that are looked at closely.
+const SECOND_MAX: usize = 8192;
+const CLOSE_MAX: usize = 64;
+/// Guesses of every level and layout that are kept in any case, unless they are worth less than half of the best.
+const EACH_MIN: usize = 3;
+/// Volumes from which guesses are made, by how much was found of each.
+const MAIN_MAX: usize = 3;
+/// Guesses answered.
+const ANSWERS_MAX: usize = 8;
+/// Addresses that must be explained before anything is certain.
+const CERTAIN_MIN: usize = 8;
+/// Places at which two guesses are held against each other.
+const HELD_AGAINST: u64 = 1024;
+/// Orders of leftover members that are tried.
+const ORDERS_MAX: usize = 24;
+/// Ways to put members in line that are tried.
+const LINES_MAX: usize = 64;
+/// What md may leave at the end of a member in line.
+const ROUNDING_SECTORS: u64 = 8192;
+/// Data of a member in the first rounds: more than any has.
+const ROOMY_SECTORS: u64 = 1 << 44;
+
+/// How far a solution is to be believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Belief {
+    /// The best that was found, if anything was.
+    Likely,
+    /// Nothing else comes near, and everything that could be looked at agrees.
+    Certain,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Solution {
+    /// Whether the first guess is to be believed.
+    pub belief: Belief,
+    /// Guesses that read differently, the best first. Empty if nothing on the members has an address.
+    pub guesses: Vec<Guess>,
+    /// What stands on the array, as far as it says so.
+    pub volumes: Vec<Volume>,
+    /// Places on members that say where they belong.
+    pub signs: usize,
+    /// Sectors that could not be read while looking.
+    pub unreadable_sectors: u64,
+}
+
+/// Finds how `members`, in whatever order, were put together.
+#[must_use]
+pub fn solve(members: &[&dyn Platter], effort: &Effort) -> Solution {
+    let scan = scan(members, effort);
+    let mut guesses = Vec::new();
+    for volume in main_volumes(&scan) {
+        guesses.extend(guesses_of(volume, &scan, members));
+    }
+    let mut ranked = rank(guesses, members.len());
+    let belief = belief(&ranked, &scan, members.len());
+    ranked.truncate(ANSWERS_MAX);
+    Solution {
+        belief,
+        guesses: ranked,
+        signs: scan.signs.len(),
+        unreadable_sectors: scan.unreadable,
+        volumes: scan.volumes,
+    }
+}
+
+/// The volumes that say most, most first.
+fn main_volumes(scan: &Scan) -> Vec<usize> {
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    for sign in &scan.signs {
+        *counts.entry(sign.volume).or_default() += 1;
+    }
+    let mut volumes: Vec<(usize, usize)> =
+        counts.into_iter().map(|(volume, count)| (count, volume)).collect();
+    volumes.sort_by_key(|(count, volume)| (std::cmp::Reverse(*count), *volume));
+    volumes.into_iter().map(|(_, volume)| volume).take(MAIN_MAX).collect()
+}
+
+fn starts_of(volume: &Volume, scan: &Scan) -> Vec<u64> {
+    if volume.kind == VolumeKind::Table {
+        return vec![0];
+    }
+    let mut starts = STARTS.to_vec();
+    let within =
+        scan.starts.iter().flat_map(|outer| scan.starts.iter().map(move |inner| outer + inner));
+    for start in scan.starts.iter().copied().chain(within) {
+        if !starts.contains(&start) && starts.len() < STARTS_MAX {
+            starts.push(start);
+        }
+    }
+    starts
+}
+
+/// Guesses from one volume's signs, the close look included.
+fn guesses_of(volume: usize, scan: &Scan, members: &[&dyn Platter]) -> Vec<Guess> {
+    let signs: Vec<&Sign> = scan.signs.iter().filter(|sign| sign.volume == volume).collect();
+    let (few, many) = (spread(&signs, FIRST_ROUND), spread(&signs, SECOND_ROUND));
+    let starts = starts_of(&scan.volumes[volume], scan);
+    let smallest = members.iter().map(|member| member.sectors()).min().unwrap_or(0);
+    let map_of = |shape: &Arrangement| {
+        // Far copies are where the size says; of all others only what is first is looked at.
+        let is_far = shape.level == Level::Raid10 && shape.layout == 0x201;
+        roomy(shape, if is_far { smallest } else { ROOMY_SECTORS })
+    };
+    let mut first = Vec::new();
+    for shape in arrangements(members.len()) {
+        let Some(geometry) = map_of(&shape) else { continue };
+        for start in &starts {
+            let fit = fit(&geometry, &few, *start, members.len());
+            if fit.explained > 0 {
+                first.push((fit.explained, shape, *start));
+            }
+        }
+    }
+    keep_best(
+        &mut first,
+        (SECOND_MAX, members.len()),
+        |(explained, ..)| *explained,
+        |(_, shape, _)| *shape,
+    );
+    let second = first.into_iter().filter_map(|(_, shape, start)| {
+        let map = map_of(&shape)?;
+        let fit = fit(&map, &many, start, members.len());
+        // Where votes are few, many guesses tie; what a walk meets tells them apart at once.
+        let start = Start { volume, sector: start };
+        let walked = |seats: &[Option<(u16, u64)>]| {
+            let guess = seated(seats, &shape, start, members);
+            let geometry = guess.geometry()?;
+            let (guess, walk) = evidence::seat_by_walk(&guess, &geometry, scan, members, start);
+            Some((walk.confirmed.saturating_sub(walk.refuted), guess))
+        };
+        let as_voted = walked(&fit.seats);
+        // Whose slot is contested may have another: the walk says.
+        let mut cautious = fit.seats.clone();
+        fit.contested.iter().for_each(|member| cautious[*member] = None);
+        let is_contested = cautious != fit.seats;
+        let cautious = is_contested.then(|| walked(&cautious)).flatten();
+        let (met, guess) =
+            as_voted.into_iter().chain(cautious).rev().max_by_key(|(met, _)| *met)?;
+        Some((fit.explained + met, guess, shape))
+    });
+    let mut second: Vec<(usize, Guess, Arrangement)> = second.collect();
+    keep_best(
+        &mut second,
+        (CLOSE_MAX, members.len()),
+        |(worth, ..)| *worth,
+        |(_, _, shape)| *shape,
+    );
+    let close = second.into_iter().filter_map(|(_, guess, _)| look_closely(guess, scan, members));
+    close.chain(line(volume, &signs, &starts, scan, members)).collect()
+}
+
+/// Keeps the best: of every level and layout some, and all that are as good as the best of all, up to `max`. Of those that tie the
+/// ones in which every member has a slot come first.
+fn keep_best<T>(
+    found: &mut Vec<T>,
+    (max, members): (usize, usize),
+    worth: impl Fn(&T) -> usize,
+    shape: impl Fn(&T) -> Arrangement,
+) {
+    found.sort_by_key(|it| {
+        (std::cmp::Reverse(worth(it)), usize::from(shape(it).slots).abs_diff(members))
+    });
+    let best = found.first().map_or(0, &worth);
+    let mut counts: BTreeMap<(Level, u32), usize> = BTreeMap::new();
+    let mut kept = 0;
+    found.retain(|it| {
+        let count = counts.entry((shape(it).level, shape(it).layout)).or_default();
+        *count += 1;
+        let is_kept = *count <= EACH_MIN || kept < max && worth(it) * 10 >= best * 9;
+        kept += usize::from(is_kept);
+        is_kept && worth(it) * 2 >= best
+    });
+}
+
+/// A guess with everything that can be held against it.
+fn look_closely(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Option<Guess> {
+    measure(&mut guess, members);
+    seat_the_rest(&mut guess, members);
+    judge(&mut guess, scan, members)?;
+    if guess.level.family() == Family::Mirror && guess.evidence.disagrees() {
+        guess = exchanged(guess, scan, members);
+    }
+    // Without redundancy, an empty slot is a hole.
+    (guess.missing() == 0 || guess.level.family() != Family::Direct).then_some(guess)
+}
+
+/// Copies vote for each other's slots. So where they are not alike, two slots are exchanged while that makes more of them alike.
+fn exchanged(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Guess {
+    for _ in 0..guess.slots.len() {
+        let pairs = (0..guess.slots.len()).flat_map(|one| (0..one).map(move |other| (one, other)));
+        let tried = pairs.filter(|(one, other)| guess.slots[*one] != guess.slots[*other]);
+        let tried = tried.filter_map(|(one, other)| {
+            let mut tried = guess.clone();
+            tried.slots.swap(one, other);
+            tried.offsets.swap(one, other);
+            judge(&mut tried, scan, members)?;
+            Some(tried)
+        });
+        let of = |guess: &Guess| worth(guess, members.len());
+        let better = tried.filter(|tried| of(tried) > of(&guess)).max_by_key(of);
+        match better {
+            Some(better) => guess = better,
+            None => break,
+        }
+    }
+    guess
+}
+
+/// What votes said.
+fn seated(
+    seats: &[Option<(u16, u64)>],
+    shape: &Arrangement,
+    start: Start,
+    members: &[&dyn Platter],
+) -> Guess {
+    let slots = usize::from(shape.slots);
+    let mut guess = Guess {
+        level: shape.level,
+        layout: shape.layout,
+        chunk_sectors: shape.chunk_sectors,
+        slots: vec![None; slots],
+        offsets: vec![most_common(seats.iter().flatten().map(|seat| seat.1)); slots],
+        data_sectors: vec![0; slots],
+        starts: vec![start],
+        evidence: Evidence::default(),
+    };
+    for (member, seat) in seats.iter().enumerate() {
+        if let Some((slot, offset)) = seat {
+            guess.slots[usize::from(*slot)] = Some(member);
+            guess.offsets[usize::from(*slot)] = *offset;
+        }
+    }
+    measure(&mut guess, members);
+    guess
+}
+
+fn most_common(offsets: impl Iterator<Item = u64>) -> u64 {
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    offsets.for_each(|offset| *counts.entry(offset).or_default() += 1);
+    counts.into_iter().max_by_key(|(_, count)| *count).map_or(0, |(offset, _)| offset)
+}
+
+/// How many data there can be in each slot.
+fn measure(guess: &mut Guess, members: &[&dyn Platter]) {
+    for (slot, member) in guess.slots.iter().enumerate() {
+        let room =
+            member.map(|member| members[member].sectors().saturating_sub(guess.offsets[slot]));
+        guess.data_sectors[slot] = room.unwrap_or(u64::MAX);
+    }
+    let smallest = guess.data_sectors.iter().copied().min().unwrap_or(0);
+    for sectors in &mut guess.data_sectors {
+        if guess.level.family() != Family::Direct || *sectors == u64::MAX {
+            *sectors = smallest;
+        }
+    }
+}
+
+/// Members that have no sign of the volume on them, such as one with nothing but parity: where redundancy agrees with them.
+fn seat_the_rest(guess: &mut Guess, members: &[&dyn Platter]) {
+    let free = |guess: &Guess| -> Vec<usize> {
+        (0..guess.slots.len()).filter(|slot| guess.slots[*slot].is_none()).collect()
+    };
+    let (empty, left) =
+        (free(guess), (0..members.len()).filter(|it| !guess.slots.contains(&Some(*it))));
+    let left: Vec<usize> = left.collect();
+    if empty.is_empty() || left.is_empty() || guess.level.family() == Family::Direct {
+        return;
+    }
+    let mut best = None;
+    for order in orders(empty.len(), left.len()).into_iter().take(ORDERS_MAX) {
+        let mut tried = guess.clone();
+        for (at, choice) in order.into_iter().enumerate() {
+            tried.slots[empty[at]] = choice.map(|choice| left[choice]);
+        }
+        measure(&mut tried, members);
+        let Some(geometry) = tried.geometry() else { continue };
+        let (agreeing, compared) = evidence::compare(&tried, &geometry, members);
+        let evidence = Evidence { agreeing, compared, ..Evidence::default() };
+        if evidence.agrees_as_far_as_seen()
+            && best.as_ref().is_none_or(|(most, _)| agreeing > *most)
+        {
+            best = Some((agreeing, tried));
+        }
+    }
+    if let Some((_, tried)) = best {
+        *guess = tried;
+    }
+}
+
+/// Every way to seat `left` members on `empty` slots, as many as can be.
+fn orders(empty: usize, left: usize) -> Vec<Vec<Option<usize>>> {
+    fn go(
+        empty: usize,
+        free: &mut Vec<usize>,
+        idle: usize,
+        so_far: &mut Vec<Option<usize>>,
+        out: &mut Vec<Vec<Option<usize>>>,
+    ) {
+        if out.len() >= ORDERS_MAX {
+            return;
+        }
+        if so_far.len() == empty {
+            out.push(so_far.clone());
+            return;
+        }
+        for at in 0..free.len() {
+            let taken = free.remove(at);
+            so_far.push(Some(taken));
+            go(empty, free, idle, so_far, out);
+            so_far.pop();
+            free.insert(at, taken);
+        }
+        if idle > 0 {
+            so_far.push(None);
+            go(empty, free, idle - 1, so_far, out);
+            so_far.pop();
+        }
+    }
+    let mut out = Vec::new();
+    go(empty, &mut (0..left).collect(), empty.saturating_sub(left), &mut Vec::new(), &mut out);
+    out
+}
+
+/// Everything that can be counted; the other volumes' starts with it.
+fn judge(guess: &mut Guess, scan: &Scan, members: &[&dyn Platter]) -> Option<()> {
+    let geometry = guess.geometry()?;
+    guess.starts.truncate(1);
+    let main = guess.starts[0];
+    for (volume, found) in
+        scan.volumes.iter().enumerate().filter(|(volume, _)| *volume != main.volume)
+    {
+        let explained = |sector| {
+            let alone = Guess { starts: vec![Start { volume, sector }], ..guess.clone() };
+            (evidence::explain(&alone, &geometry, scan), sector)
+        };
+        let tried = starts_of(found, scan).into_iter().map(explained);
+        // What is inside of a file explains nothing by any start, and does not count against the guess.
+        let best = tried.max_by_key(|((explained, _), _)| *explained);
+        if let Some(((explained, all), sector)) = best
+            && explained * 2 > all
+        {
+            guess.starts.push(Start { volume, sector });
+        }
+    }
+    let (explained, addresses) = evidence::explain(guess, &geometry, scan);
+    let (confirmed, refuted) = evidence::predict(guess, &geometry, scan, members);
+    let (agreeing, compared) = evidence::compare(guess, &geometry, members);
+    let is_shadowed = evidence::looks_like_parity(guess, &geometry, scan, members);
+    guess.evidence =
+        Evidence { explained, addresses, confirmed, refuted, agreeing, compared, is_shadowed };
+    Some(())
+}
+
+/// Members one after another: an address and its sector differ by the same on all of a member.
+fn line(
+    volume: usize,
+    signs: &[&Sign],
+    starts: &[u64],
+    scan: &Scan,
+    members: &[&dyn Platter],
+) -> Vec<Guess> {
+    let mut choices = Vec::new();
+    let mut silent = Vec::new();
+    for member in 0..members.len() {
+        let of_it = signs.iter().filter(|sign| sign.member == member);
+        let found = of_it.flat_map(|sign| {
+            sign.belongs.iter().map(|at| i128::from(at) - i128::from(sign.sector))
+        });
+        let mut counts: BTreeMap<i128, usize> = BTreeMap::new();
+        found.for_each(|shift| *counts.entry(shift).or_default() += 1);
+        let most = counts.values().copied().max();
+        let best: Vec<i128> =
+            counts.iter().filter(|(_, count)| Some(**count) == most).map(|(it, _)| *it).collect();
+        match best.is_empty() {
+            true => silent.push(member),
+            false => choices.push((member, best)),
+        }
+    }
+    // What a volume keeps twice may be either, if a member has only one of the two.
+    let mut lines = vec![Vec::new()];
+    for (member, best) in choices {
+        let longer = lines.iter().flat_map(|line: &Vec<(i128, usize)>| {
+            best.iter().map(move |shift| [line.as_slice(), &[(*shift, member)]].concat())
+        });
+        lines = longer.take(LINES_MAX).collect();
+    }
+    lines
+        .into_iter()
+        .flat_map(|line| in_line(line, &silent, volume, starts, scan, members))
+        .collect()
+}
+
+/// Guesses of members one after another, each with the difference of its addresses and their sectors.
+fn in_line(
+    mut shifts: Vec<(i128, usize)>,
+    silent: &[usize],
+    volume: usize,
+    starts: &[u64],
+    scan: &Scan,
+    members: &[&dyn Platter],
+) -> Vec<Guess> {
+    shifts.sort_unstable();
+    let is_in_line = members.len() > 1 && shifts.windows(2).all(|pair| pair[0].0 < pair[1].0);
+    let Some(first) = shifts.first().filter(|_| is_in_line) else { return Vec::new() };
+    let guess = |start: &u64| {
+        // The first member's data are the array's first, so its shift is minus its offset. The others' is taken for the same.
+        let offset = u64::try_from(-(first.0 + i128::from(*start))).ok()?;
+        let room = |member: usize| members[member].sectors().checked_sub(offset);
+        let (mut slots, mut data_sectors, mut silent) = (Vec::new(), Vec::new(), silent.to_vec());
+        for (at, (shift, member)) in shifts.iter().enumerate() {
+            let own = room(*member)?;
+            slots.push(Some(*member));
+            let Some(next) = shifts.get(at + 1) else {
+                data_sectors.push(own);
+                continue;
+            };
+            let until_next = u64::try_from(next.0 - shift).ok()?;
+            // md uses all of a member, but for less than a chunk.
+            (until_next + ROUNDING_SECTORS >= own).then_some(())?;
+            data_sectors.push(until_next.min(own));
+            let mut gap = until_next.saturating_sub(own);
+            // What is between two that speak are others that do not.
+            while gap > 0 {
+                let filler =
+                    silent.iter().position(|it| room(*it).is_some_and(|room| room <= gap))?;
+                let filler = silent.remove(filler);
+                let length = room(filler)?.min(gap);
+                slots.push(Some(filler));
+                data_sectors.push(length);
+                gap -= length;
+            }
+        }
+        for member in silent {
+            slots.push(Some(member));
+            data_sectors.push(room(member)?);
+        }
+        let mut guess = Guess {
+            level: Level::Linear,
+            layout: 0,
+            chunk_sectors: 0,
+            offsets: vec![offset; slots.len()],
+            slots,
+            data_sectors,
+            starts: vec![Start { volume, sector: *start }],
+            evidence: Evidence::default(),
+        };
+        judge(&mut guess, scan, members)?;
+        Some(guess)
+    };
+    starts.iter().filter_map(guess).collect()
+}
+
+/// The best first; of those that read the same only the plainest.
+fn rank(mut guesses: Vec<Guess>, members: usize) -> Vec<Guess> {
+    guesses.sort_by_key(|guess| std::cmp::Reverse(worth(guess, members)));
+    let mut kept: Vec<Guess> = Vec::new();
+    for guess in guesses {
+        if kept.len() < 2 * ANSWERS_MAX && !kept.iter().any(|known| reads_alike(known, &guess)) {
+            kept.push(guess);
+        }
+    }
+    kept
+}
+
+/// What a guess is worth, in tenths of an address: what it explains and predicts, whether redundancy agrees, how plain it is.
+fn worth(guess: &Guess, members: usize) -> i64 {
+    let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let it = guess.evidence;
+    let mut addresses = of(it.explained) + 2 * of(it.confirmed) - 4 * of(it.refuted);
+    if it.disagrees() || it.is_shadowed {
+        addresses /= 2;
+    }
+    let mut different = guess.offsets.clone();
+    different.sort_unstable();
+    different.dedup();
+    // A member with an offset of its own explains more by chance.
+    addresses -= 2 * of(different.len() - 1);
+    let agreement = (it.agreeing * 50).checked_div(it.compared).map_or(0, |part| of(part) - 25);
+    // A slot without a member, and a member without a slot.
+    let seated = guess.slots.iter().flatten().count();
+    let mut plain = agreement - 40 * of(guess.missing()) - 40 * of(members - seated);
+    let first = guess.offsets.first().copied().unwrap_or(0);
+    plain += if first == 0 || first.is_multiple_of(2048) { 10 } else { 0 };
+    plain += if first.is_multiple_of(8) { 5 } else { 0 };
+    plain += if guess.starts.first().is_some_and(|start| start.sector == 0) { 4 } else { 0 };
+    plain += if [0, 2].contains(&guess.layout) { 1 } else { 0 };
+    10 * addresses + plain
+}
+
+/// Whether two guesses give the same bytes for the volume that they were made from.
+fn reads_alike(one: &Guess, other: &Guess) -> bool {
+    let both =
+        one.starts.iter().find_map(|start| Some((start.sector, other.start_of(start.volume)?)));
+    let (Some(map), Some(other_map)) = (one.geometry(), other.geometry()) else { return false };
+    let Some((first, second)) = both else { return false };
+    let room =
+        |map: &braid_geometry::Geometry, start: u64| map.capacity_sectors().saturating_sub(start);
+    let sectors = room(&map, first).min(room(&other_map, second));
+    let step = (sectors / HELD_AGAINST).max(8) | 8;
+    // Near the start every page, so that no chunk is too small to be seen; then all over.
+    let near = (0..HELD_AGAINST).map(|at| at * 8);
+    let all = (0..HELD_AGAINST).map(|at| at * step);
+    near.chain(all)
+        .take_while(|at| *at < sectors || *at < HELD_AGAINST * 8)
+        .filter(|at| *at < sectors)
+        .all(|at| {
+            let (here, there) =
+                (one.places(&map, first + at), other.places(&other_map, second + at));
+            // What is made of the others has no place; copies may have one more.
+            here.is_empty() && there.is_empty() || here.iter().any(|place| there.contains(place))
+        })
+}
+
+fn belief(ranked: &[Guess], scan: &Scan, members: usize) -> Belief {
+    let Some(best) = ranked.first() else { return Belief::Likely };
+    let it = best.evidence;
+    let next =
+        ranked.get(1).map_or(0, |next| next.evidence.explained + 2 * next.evidence.confirmed);
+    let own = it.explained + 2 * it.confirmed;
+    let margin = (own / 20).max(3);
+    // A member that nobody seated is a stranger, or the shape is not understood. One without a sign is where it is because
+    // redundancy agrees.
+    let seated = best.slots.iter().flatten().count();
+    let speaks = |member: usize| scan.signs.iter().any(|sign| sign.member == member);
+    let have_spoken = it.agrees() || (0..members).all(speaks);
+    let is_certain = it.explained >= CERTAIN_MIN
+        && it.explained * 10 >= it.addresses * 7
+        && it.refuted * 4 <= it.confirmed
+        && !it.disagrees()
+        && !it.is_shadowed
+        && seated == members
+        && have_spoken
+        && own >= next + margin;
+    if is_certain { Belief::Certain } else { Belief::Likely }
+}

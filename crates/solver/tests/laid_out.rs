@@ -1,0 +1,160 @@
+//! An array's content as its members have it, by the definition of the level; made while it is read.
+
+use braid_geometry::{Geometry, MemberSector, Role, Shape, Slot};
+use braid_parity::kernel;
+use braid_solver::{Guess, Platter, Solution, Start, VolumeKind};
+
+use crate::volumes::Content;
+
+const SECTOR: usize = 512;
+
+/// An array.
+pub(crate) struct Laid<'a> {
+    pub(crate) shape: Shape,
+    pub(crate) geometry: Geometry,
+    /// For each slot where data begin.
+    pub(crate) offsets: Vec<u64>,
+    pub(crate) content: &'a Content,
+}
+
+/// What is in one of its slots.
+pub(crate) struct Member<'a> {
+    pub(crate) array: &'a Laid<'a>,
+    pub(crate) slot: u16,
+}
+
+impl Laid<'_> {
+    fn data(&self, slot: Slot, sector: u64, bytes: &mut [u8]) {
+        match &self.geometry {
+            Geometry::Direct(direct) => match direct.logical(slot, MemberSector(sector)) {
+                Some(logical) => self.content.read(logical.0, bytes),
+                None => bytes.fill(0),
+            },
+            Geometry::Mirror(mirror) => match mirror.logical(slot, MemberSector(sector)) {
+                Some((logical, _)) => self.content.read(logical.0, bytes),
+                None => bytes.fill(0),
+            },
+            Geometry::Stripe(stripe) => {
+                let row = stripe.row_of(MemberSector(sector));
+                if row.0 >= stripe.rows() {
+                    return bytes.fill(0);
+                }
+                let map = stripe.row_map(row);
+                let offset = (sector - stripe.row_start(row).0) as u32;
+                let column = |index: u16| {
+                    let mut column = vec![0; bytes.len()];
+                    self.content.read(stripe.logical(row, index, offset).0, &mut column);
+                    column
+                };
+                match map.role(slot) {
+                    Role::Data(index) => {
+                        self.content.read(stripe.logical(row, index, offset).0, bytes);
+                    }
+                    role => {
+                        let data: Vec<_> = (0..map.data_slots()).map(column).collect();
+                        let mut columns = vec![None; usize::from(map.exponents_count())];
+                        for (index, data) in (0..).zip(&data) {
+                            columns[usize::from(map.exponent(index))] = Some(data.as_slice());
+                        }
+                        let (mut p, mut q) = (vec![0; bytes.len()], vec![0; bytes.len()]);
+                        kernel().pq(&columns, &mut p, &mut q);
+                        bytes.copy_from_slice(if role == Role::P { &p } else { &q });
+                    }
+                }
+            }
+        }
+    }
+
+    /// The slot and sector of its data that a guess has to find for a sector of the array: all of them.
+    pub(crate) fn places(&self, sector: u64) -> Vec<(u16, u64)> {
+        let logical = braid_geometry::LogicalSector(sector);
+        match &self.geometry {
+            Geometry::Direct(direct) => {
+                let extent = direct.locate(logical);
+                vec![(extent.slot.0, extent.sector.0)]
+            }
+            Geometry::Mirror(mirror) => (0..mirror.copies())
+                .map(|copy| mirror.copy(logical, copy))
+                .map(|(slot, sector)| (slot.0, sector.0))
+                .collect(),
+            Geometry::Stripe(stripe) => {
+                let at = stripe.locate(logical);
+                let slot = stripe.row_map(at.row).data_slot(at.data_index);
+                vec![(slot.0, stripe.row_start(at.row).0 + u64::from(at.offset_sectors))]
+            }
+        }
+    }
+}
+
+impl Platter for Member<'_> {
+    fn sectors(&self) -> u64 {
+        let slot = usize::from(self.slot);
+        self.array.offsets[slot] + self.array.shape.member_sectors[slot]
+    }
+
+    fn read(&self, sector: u64, bytes: &mut [u8]) -> bool {
+        let offset = self.array.offsets[usize::from(self.slot)];
+        let chunk = match self.array.shape.chunk_sectors {
+            0 => 1 << 20,
+            chunk => u64::from(chunk),
+        };
+        let (mut at, mut rest) = (sector, bytes);
+        while !rest.is_empty() {
+            // In front of the data is what was there before: nothing that says anything.
+            let room = if at < offset { offset - at } else { chunk - (at - offset) % chunk };
+            let length = rest.len().min(usize::try_from(room).expect("small") * SECTOR);
+            let (piece, after) = rest.split_at_mut(length);
+            match at.checked_sub(offset) {
+                None => piece
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(index, byte)| *byte = (index * 7 % 251) as u8),
+                Some(sector) => self.array.data(Slot(self.slot), sector, piece),
+            }
+            at += (length / SECTOR) as u64;
+            rest = after;
+        }
+        true
+    }
+}
+
+/// Whether a guess gives every byte of the content: each sector where it is, or a place with the same bytes; made of the other
+/// members where it has to be.
+pub(crate) fn reads_right(
+    guess: &Guess,
+    solution: &Solution,
+    array: &Laid<'_>,
+    members: &[Member<'_>],
+) -> bool {
+    let Some(geometry) = guess.geometry() else { return false };
+    let is_content = |start: &&Start| solution.volumes[start.volume].kind != VolumeKind::Table;
+    let Some(start) = guess.starts.iter().find(is_content) else { return false };
+    let content = array.content;
+    let step = (content.sectors / 4096).max(1) | 1;
+    let sampled = (0..4096).map(|at| at * 8).chain((0..content.sectors).step_by(step as usize));
+    sampled.filter(|at| *at < content.sectors).all(|at| {
+        let truth = array.places(content.start + at);
+        let here: Vec<_> = truth
+            .iter()
+            .filter_map(|(slot, sector)| {
+                let member = members.iter().position(|member| member.slot == *slot)?;
+                Some((member, array.offsets[usize::from(*slot)] + sector))
+            })
+            .collect();
+        let said = guess.places(&geometry, start.sector + at);
+        let is_right = |place: &(usize, u64)| {
+            let mut bytes = [[0; SECTOR]; 2];
+            let [wanted, found] = &mut bytes;
+            content.read(content.start + at, wanted);
+            let member = &members[place.0];
+            place.1 < member.sectors() && member.read(place.1, found) && wanted == found
+        };
+        match (here.is_empty(), said.is_empty()) {
+            (true, true) => true,
+            (true, false) => said.iter().all(is_right),
+            (false, _) => {
+                !said.is_empty() && said.iter().all(|it| here.contains(it) || is_right(it))
+            }
+        }
+    })
+}
