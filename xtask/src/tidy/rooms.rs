@@ -8,7 +8,7 @@ use super::tree::Tree;
 use super::{Finding, Rule};
 
 /// Crates whose root says `#![forbid(unsafe_code)]`.
-const FORBIDDEN: [&str; 15] = [
+const FORBIDDEN: [&str; 17] = [
     "confine",
     "control",
     "hooks",
@@ -18,6 +18,8 @@ const FORBIDDEN: [&str; 15] = [
     "nbd-proto",
     "fuse-proto",
     "ublk-proto",
+    "virtio-proto",
+    "frontend-vhost-user",
     "engine",
     "assembly",
     "dispatch",

@@ -117,6 +117,7 @@ fn check(args: &Args, inherited: &Inherited) -> Result<(), CliError> {
         ("--run", args.run.is_some()),
         ("--fuse", args.fuse.is_wanted()),
         ("--ublk", args.ublk.is_wanted()),
+        ("--vhost-user", args.vhost_user.is_wanted()),
         ("--control", args.control.is_some()),
         ("--metrics", args.metrics.is_wanted()),
         ("a control socket that was passed on", !inherited.control.is_empty()),
