@@ -11,6 +11,9 @@ pub const DOOR_BYTES_MAX: usize = 64 << 20;
 /// Runs of the guest's memory that a client may share: what it has with a hundred modules of memory and some holes.
 pub const REGIONS_MAX: usize = 128;
 
+/// Requests that one turn takes, so that a guest which always has more lets others have theirs: a ring of QEMU's.
+pub const TURN_REQUESTS_MAX: usize = 128;
+
 /// Stack of a thread that serves: the array's machines run on it.
 pub(crate) const STACK_BYTES: usize = 1 << 20;
 

@@ -97,11 +97,6 @@ impl Ring {
         if self.queue.is_valid(self.memory.map()) { Ok(()) } else { Err(Broken::Place) }
     }
 
-    /// How many entries it has.
-    pub(crate) fn entries(&self) -> usize {
-        self.taken.len()
-    }
-
     /// Takes a request, if there is one: its first descriptor.
     pub(crate) fn take(&mut self) -> Result<Option<u16>, Broken> {
         let head = match self.queue.iter(self.memory.map()) {

@@ -7,7 +7,8 @@
 //!   turn ──► all that has ended: payload, status, used ring ──► one call for all
 //! ```
 //!
-//! A turn takes no more than the ring has entries, so that a guest which always has more does not keep others waiting.
+//! A turn takes [`TURN_REQUESTS_MAX`] requests at most, so that a guest which always has more does not keep others waiting
+//! [check: a_guest_that_always_has_more_does_not_keep_a_worker].
 //!
 //! Who has the turns is in `driver`: a worker of the array's, or a thread. The client's messages change a queue under its lock, and
 //! ask for a turn.
@@ -32,7 +33,7 @@ use braid_runtime::{Disk, Outcome, Receiver};
 use braid_virtio_proto::Device;
 use braid_virtio_proto::limits::ID_BYTES;
 
-use crate::limits::LOOK;
+use crate::limits::{LOOK, TURN_REQUESTS_MAX};
 use crate::memory::Memory;
 use crate::ring::{Broken, Ring};
 use driver::Driver;
@@ -179,7 +180,7 @@ impl Queue {
     /// Does all there is to do; whether there is more already.
     fn turn(self: &Arc<Self>) -> bool {
         let mut state = self.lock();
-        let mut room = state.entries();
+        let mut room = TURN_REQUESTS_MAX;
         let mut finished = state.take_list();
         let is_more = loop {
             self.inbox.take(&mut finished);
@@ -188,7 +189,7 @@ impl Queue {
                 state.finish(token, outcome);
             }
             let has_begun = state.take_in(self, &mut room);
-            if room == 0 && state.entries() > 0 {
+            if room == 0 {
                 break true;
             }
             if has_ended || has_begun || state.listens() {

@@ -66,11 +66,6 @@ impl State {
         self.ring.is_some()
     }
 
-    /// How many requests a turn may take.
-    pub(super) fn entries(&self) -> usize {
-        self.ring.as_ref().map_or(0, Ring::entries)
-    }
-
     /// How much the array was asked for that it has not ended.
     pub(super) fn under_way(&self) -> usize {
         self.asked.len()
@@ -105,6 +100,9 @@ impl State {
     }
 
     pub(super) fn start(&mut self, ring: Ring, left: Vec<u16>, device: Device) {
+        if self.is_cut {
+            return;
+        }
         (self.ring, self.device) = (Some(ring), Some(device));
         self.in_hand = left.into();
         self.is_broken = false;

@@ -491,7 +491,9 @@ fn a_guest_that_always_has_more_does_not_keep_a_worker() {
         bells::ring(&*guest.kick);
         let (done, heard) = std::sync::mpsc::channel();
         // Nobody listens any more if it comes too late.
-        let call = Box::new(move |_: &braid_ring::Worker| drop(done.send(())));
+        let call = Box::new(move |_: &braid_ring::Worker| {
+            let _ = done.send(());
+        });
         workers.post(0, call).expect("it runs");
         heard.recv_timeout(Duration::from_secs(10)).expect("the worker has time for others");
         posted += 1;
