@@ -314,11 +314,10 @@ fn what_is_written_is_read_back() {
         assert_eq!(guest.ask(7, (kind::IN, SIZE / 512), 512), 1, "it lies outside");
         assert_eq!(guest.ask(8, (77, 0), 512), 2, "nobody knows it");
         assert_eq!(queue.stop(), Some(6));
+        let before = guest.used();
         guest.put(&[0]);
-        assert!(
-            !rings(&guest.call, Duration::from_millis(50)),
-            "a ring that was stopped is let be"
-        );
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(guest.used(), before, "a ring that was stopped is let be");
         queue.cut();
     }
 }
@@ -338,6 +337,9 @@ fn wild(random: &mut fastrand::Rng) -> ((u64, u32), (u16, u16)) {
         3 => 1,
         _ => 16,
     };
+    // A guest that has its own rings written over has nothing to expect any more; all else of it may be.
+    let is_in_table = (DESCRIPTORS..AVAILABLE).contains(&address);
+    let length = if is_in_table { length.min((AVAILABLE - address) as u32) } else { length };
     ((address, length), (random.u16(..8), random.u16(..ENTRIES + 4)))
 }
 
