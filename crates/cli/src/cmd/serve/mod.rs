@@ -239,7 +239,7 @@ fn one(
     };
     let addresses = args.uris.iter().map(|uri| address(uri)).collect::<Result<Vec<_>, _>>()?;
     let tls = args.tls.load(&addresses)?;
-    let cache = args.cache.cache()?;
+    let cache = args.cache.cache(args.vhost_user.is_wanted())?;
     let scheduling = args.scheduling.scheduling()?;
     let settings = match &shared {
         None => memory_for(args, &cache)?,

@@ -24,23 +24,23 @@ pub(crate) struct VhostUserArgs {
     /// Serve the array to a virtual machine as well, at this Unix socket: as a disk by vhost-user-blk, through memory that both
     /// share. QEMU connects to it (`-device vhost-user-blk-pci`), and again when the server was killed and is started anew.
     #[arg(long = "vhost-user", value_name = "PATH")]
-    path: Option<PathBuf>,
+    machines: Option<PathBuf>,
 }
 
 impl VhostUserArgs {
     /// Whether it was asked for.
     pub(super) fn is_wanted(&self) -> bool {
-        self.path.is_some()
+        self.machines.is_some()
     }
 
     /// Where the socket is to be.
     pub(super) fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        self.machines.as_deref()
     }
 
     /// The place of the socket, before anything is done about the array.
     pub(super) fn place(&self) -> Result<Option<Place>, CliError> {
-        let Some(path) = &self.path else { return Ok(None) };
+        let Some(path) = &self.machines else { return Ok(None) };
         let listener = Listener::bind_unix(path).map_err(|error| {
             let what = format!("the socket {} cannot be used for vhost-user", path.display());
             socket_error(what, &error, "braid serve --vhost-user /tmp/other.sock MEMBER...")

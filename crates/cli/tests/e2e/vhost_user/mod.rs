@@ -6,7 +6,10 @@ mod machine;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::kit::{Array, RAID_5, RAID_6, Served, assert_same, needs, random_bytes};
@@ -83,38 +86,52 @@ fn a_server_that_is_killed_is_followed_by_one_that_knows_what_was_asked() {
     needs!("nbdcopy");
     let array = Array::create(RAID_5);
     let mut served = serve(&array, &[]);
+    assert_eq!(status(&array)["settings"]["cache"], "writethrough");
     let mut machine = Machine::new();
     machine.plug(&socket(&array));
     let mut bytes = random_bytes(5, served.length());
     machine.write_all(&bytes);
     let mut random = fastrand::Rng::with_seed(11);
-    let (mut open_at_death, mut rounds) = (0, 0);
-    while rounds < 12 {
-        rounds += 1;
-        // Each slot has a part of the disk, so that it is known what must be there.
-        let part = bytes.len() / usize::from(SLOTS) / 512 * 512;
-        for slot in 0..SLOTS {
-            let most = part.min(usize::try_from(SLOT_BYTES).expect("small"));
-            let length = random.usize(1..=most / 512) * 512;
-            let at = usize::from(slot) * part + random.usize(0..=(part - length) / 512) * 512;
-            let new = random_bytes(random.u64(..), length);
-            bytes[at..at + length].copy_from_slice(&new);
-            machine.put(slot, Ask::Write, at as u64 / 512, Ok(&new));
-        }
-        machine.kick();
-        // At another moment each time: before anything was answered, and in the middle.
-        let enough = random.usize(0..usize::from(SLOTS));
-        while usize::from(SLOTS) - machine.open() < enough {
-            machine.answered();
-        }
+    let (mut open_at_death, mut answered) = (0, 0);
+    // Each slot has a part of the disk, so that it is known what must be there.
+    let part = bytes.len() / usize::from(SLOTS) / 512 * 512;
+    for _ in 0..12 {
+        let process = i32::try_from(served.process_id()).expect("a process id");
+        let process = Pid::from_raw(process).expect("not zero");
+        let (moment, is_dead) =
+            (Duration::from_micros(random.u64(..30_000)), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(moment);
+                kill_process(process, Signal::KILL).expect("our own child");
+                is_dead.store(true, Ordering::Relaxed);
+            });
+            let mut free: Vec<u16> = (0..SLOTS).collect();
+            while !is_dead.load(Ordering::Relaxed) {
+                for slot in free.drain(..) {
+                    let most = part.min(usize::try_from(SLOT_BYTES).expect("small"));
+                    let length = random.usize(1..=most / 512) * 512;
+                    let at = random.usize(0..=(part - length) / 512) * 512;
+                    let at = usize::from(slot) * part + at;
+                    let new = random_bytes(random.u64(..), length);
+                    bytes[at..at + length].copy_from_slice(&new);
+                    machine.put(slot, Ask::Write, at as u64 / 512, Ok(&new));
+                }
+                machine.kick();
+                free.extend(machine.answered());
+                assert!(free.iter().all(|slot| machine.status(*slot) == 0), "no request failed");
+                answered += free.len();
+            }
+        });
         served.kill();
-        machine.answered();
+        answered += machine.answered().len();
         open_at_death += machine.open();
         served = serve(&array, &[]);
         machine.plug(&socket(&array));
         machine.wait();
         assert!((0..SLOTS).all(|slot| machine.status(slot) == 0), "no request failed");
     }
+    assert!(answered > 0, "it did nothing");
     assert!(open_at_death > 0, "it has died between requests only");
     assert_same(&machine.read_all(bytes.len()), &bytes, "after all kills, for the machine");
     assert_same(&served.read_all(&array), &bytes, "after all kills, for a client of NBD");
@@ -147,7 +164,7 @@ fn machines_go_and_come_and_nonsense_is_let_go() {
         &bytes[4 * 512..][..1 << 19],
         "after machines that went",
     );
-    served.signal(rustix::process::Signal::TERM);
+    served.signal(Signal::TERM);
     let cut = served.wait_for("machine-cut");
     assert_eq!(cut["unanswered"], 0, "{cut}");
     assert!(served.wait().success());
