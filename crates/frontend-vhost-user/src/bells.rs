@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use braid_ring::Descriptor;
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, ReadWriteFlags};
 
 /// What the kernel calls one.
@@ -36,25 +36,22 @@ pub(crate) fn hear(bell: impl AsFd) {
     let mut count = [0; 8];
     let parts = &mut [io::IoSliceMut::new(&mut count)];
     // Nothing is there if it was heard before.
-    match rustix::io::preadv2(&bell, parts, u64::MAX, ReadWriteFlags::NOWAIT) {
-        // An old kernel, whose eventfds do not know how not to wait; it has been seen to ring.
-        Err(Errno::OPNOTSUPP) => {
-            let _ = rustix::io::read(&bell, &mut count);
-        }
-        Ok(_) | Err(_) => {}
+    let heard = rustix::io::preadv2(&bell, parts, u64::MAX, ReadWriteFlags::NOWAIT);
+    // An old kernel, whose eventfds do not know how not to wait.
+    if heard == Err(Errno::OPNOTSUPP) && rings(&bell) {
+        let _ = rustix::io::read(&bell, &mut count);
     }
+}
+
+/// Whether it rings.
+pub(crate) fn rings(bell: impl AsFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(&bell, PollFlags::IN)], Some(&now)).is_ok_and(|count| count > 0)
 }
 
 #[cfg(test)]
 mod tests {
-    use rustix::event::{PollFd, PollFlags, poll};
-
     use super::*;
-
-    fn rings(bell: &OwnedFd) -> bool {
-        let mut look = [PollFd::new(bell, PollFlags::IN)];
-        poll(&mut look, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).expect("poll") > 0
-    }
 
     #[test]
     fn a_bell_rings_until_it_is_heard_and_hearing_never_waits() {

@@ -96,8 +96,8 @@ impl Memory {
     }
 
     /// The bytes of a descriptor.
-    pub(crate) fn descriptor(&self, address: u64) -> Option<[u8; DESCRIPTOR_BYTES]> {
-        let mut bytes = [0; DESCRIPTOR_BYTES];
+    pub(crate) fn descriptor(&self, address: u64) -> Option<[u8; DESCRIPTOR_BYTES as usize]> {
+        let mut bytes = [0; DESCRIPTOR_BYTES as usize];
         self.map.read_slice(&mut bytes, GuestAddress(address)).ok()?;
         Some(bytes)
     }

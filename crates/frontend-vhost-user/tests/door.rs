@@ -76,6 +76,10 @@ fn memory(random: &mut fastrand::Rng) -> OwnedFd {
     file.into()
 }
 
+fn length_of(body: &[u8]) -> u32 {
+    u32::try_from(body.len()).expect("short")
+}
+
 /// A number that may well be one of those that mean something.
 fn number(random: &mut fastrand::Rng) -> u64 {
     match random.u8(..8) {
@@ -105,7 +109,7 @@ fn anything(random: &mut fastrand::Rng) -> (Vec<u8>, Vec<OwnedFd>) {
                 .concat(),
         );
     }
-    let length = if random.u8(..20) == 0 { random.u32(..) } else { body.len() as u32 };
+    let length = if random.u8(..20) == 0 { random.u32(..) } else { length_of(&body) };
     let mut bytes = [code, flags, length].map(u32::to_le_bytes).concat();
     bytes.extend(body);
     let files = (0..*random.choice(&[0, 0, 1, 1, 1, 2]).expect("some"))
@@ -135,7 +139,7 @@ fn whatever_clients_say_the_next_one_is_served() {
             [(1, None), (15, None), (16, Some(agreed)), (2, Some(features & 0x1_7000_6246))]
         {
             let body = word.map_or(Vec::new(), |word: u64| word.to_le_bytes().to_vec());
-            let mut bytes = [code, 1_u32, body.len() as u32].map(u32::to_le_bytes).concat();
+            let mut bytes = [code, 1_u32, length_of(&body)].map(u32::to_le_bytes).concat();
             bytes.extend(body);
             say(&socket, &bytes, &[]);
         }

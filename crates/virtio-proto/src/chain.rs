@@ -71,7 +71,7 @@ impl Chain {
     pub fn walk(
         table: Table,
         head: u16,
-        mut read: impl FnMut(u64) -> Option<[u8; DESCRIPTOR_BYTES]>,
+        mut read: impl FnMut(u64) -> Option<[u8; DESCRIPTOR_BYTES as usize]>,
     ) -> Result<Self, Unwalkable> {
         let mut chain = Self::default();
         let (mut table, mut index, mut is_indirect) = (table, head, false);
@@ -79,7 +79,7 @@ impl Chain {
             if index >= table.entries {
                 return Err(Unwalkable::Outside(index));
             }
-            let offset = u64::from(index).saturating_mul(DESCRIPTOR_BYTES as u64);
+            let offset = u64::from(index).saturating_mul(u64::from(DESCRIPTOR_BYTES));
             let address = table.address.checked_add(offset).ok_or(Unwalkable::Unreadable)?;
             let bytes = read(address).ok_or(Unwalkable::Unreadable)?;
             let descriptor = Descriptor::read_from_bytes(&bytes).expect("so many bytes");
@@ -167,7 +167,7 @@ fn behind(runs: &[Run], skip: u32) -> impl Iterator<Item = Run> + '_ {
 
 /// The table that a descriptor names.
 fn indirect(descriptor: &Descriptor) -> Result<Table, Unwalkable> {
-    let (bytes, each) = (descriptor.length.get(), DESCRIPTOR_BYTES as u32);
+    let (bytes, each) = (descriptor.length.get(), DESCRIPTOR_BYTES);
     let entries = bytes.checked_div(each).unwrap_or_default();
     if bytes == 0 || !bytes.is_multiple_of(each) {
         return Err(Unwalkable::Table);
@@ -177,6 +177,7 @@ fn indirect(descriptor: &Descriptor) -> Result<Table, Unwalkable> {
 }
 
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 mod tests {
     use proptest::prelude::*;
     use zerocopy::IntoBytes;

@@ -76,6 +76,7 @@ pub fn configuration(shape: &Shape, offset: usize, length: usize) -> Vec<u8> {
 }
 
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

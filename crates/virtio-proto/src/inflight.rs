@@ -142,6 +142,7 @@ pub fn recover(entries: &[Entry], noted: Noted, ring_index: u16) -> Result<Left,
 }
 
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 mod tests {
     use proptest::prelude::*;
 

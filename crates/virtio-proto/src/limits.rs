@@ -31,4 +31,5 @@ pub const ID_BYTES: usize = 20;
 
 const _: () = assert!(RUN_BYTES_MAX as u64 * RUNS_MAX as u64 <= REQUEST_BYTES_MAX as u64);
 const _: () = assert!(2 * (RUNS_MAX + 2) <= DESCRIPTORS_MAX as u32);
-const _: () = assert!(REQUEST_BYTES_MAX % SECTOR_BYTES == 0 && STRETCH_BYTES % SECTOR_BYTES == 0);
+const _: () = assert!(REQUEST_BYTES_MAX.is_multiple_of(SECTOR_BYTES));
+const _: () = assert!(STRETCH_BYTES.is_multiple_of(SECTOR_BYTES));

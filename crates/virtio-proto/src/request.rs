@@ -91,7 +91,7 @@ impl Refused {
 
 impl Request {
     /// Bytes at the beginning of a request that say what it is.
-    pub const TELLING_BYTES: usize = HEAD_BYTES + RANGE_BYTES;
+    pub const TELLING_BYTES: usize = (HEAD_BYTES + RANGE_BYTES) as usize;
 
     /// Reads a request: `told` are the first [`Self::TELLING_BYTES`] of it, or all if it has fewer.
     ///
@@ -100,7 +100,7 @@ impl Request {
     pub fn parse(told: &[u8], chain: &Chain, device: &Device) -> Result<Self, Refused> {
         let (head, rest) = Head::read_from_prefix(told).map_err(|_| Refused::Short)?;
         let durable = device.is_written_through;
-        let outgoing = chain.readable_bytes().saturating_sub(HEAD_BYTES as u32);
+        let outgoing = chain.readable_bytes().saturating_sub(HEAD_BYTES);
         // The status is no payload.
         let incoming = chain.writable_bytes().saturating_sub(1);
         let first = head.sector.get();
@@ -164,7 +164,7 @@ fn range(rest: &[u8], outgoing: u32, device: &Device) -> Result<(u64, u64, u32),
     let Ok((told, _)) = Range::read_from_prefix(rest) else {
         return Err(Refused::Ranges(outgoing));
     };
-    if outgoing as usize != RANGE_BYTES {
+    if outgoing != RANGE_BYTES {
         return Err(Refused::Ranges(outgoing));
     }
     let (first, sectors) = (told.sector.get(), u64::from(told.sectors.get()));
@@ -185,6 +185,7 @@ fn within(first: u64, length: u64, device: &Device) -> Result<u64, Refused> {
 }
 
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 mod tests {
     use proptest::prelude::*;
     use zerocopy::IntoBytes;

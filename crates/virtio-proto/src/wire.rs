@@ -60,7 +60,7 @@ pub struct Descriptor {
 }
 
 /// Bytes of a descriptor.
-pub const DESCRIPTOR_BYTES: usize = size_of::<Descriptor>();
+pub const DESCRIPTOR_BYTES: u32 = 16;
 
 /// The head of a request.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -75,7 +75,7 @@ pub struct Head {
 }
 
 /// Bytes of a head.
-pub const HEAD_BYTES: usize = size_of::<Head>();
+pub const HEAD_BYTES: u32 = 16;
 
 /// A range to discard, or to fill with zeroes.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -90,7 +90,7 @@ pub struct Range {
 }
 
 /// Bytes of a range.
-pub const RANGE_BYTES: usize = size_of::<Range>();
+pub const RANGE_BYTES: u32 = 16;
 
 /// What a driver reads about the device.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -118,5 +118,7 @@ pub struct Configuration {
     pub padding: [u8; 3],
 }
 
-const _: () = assert!(DESCRIPTOR_BYTES == 16 && HEAD_BYTES == 16 && RANGE_BYTES == 16);
+const _: () = assert!(size_of::<Descriptor>() == DESCRIPTOR_BYTES as usize);
+const _: () = assert!(size_of::<Head>() == HEAD_BYTES as usize);
+const _: () = assert!(size_of::<Range>() == RANGE_BYTES as usize);
 const _: () = assert!(size_of::<Configuration>() == 60);

@@ -24,34 +24,24 @@ mod state;
 mod tests;
 
 use std::io;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use braid_ring::{Bell, Descriptor, Inbox, Workers};
-use braid_runtime::{Disk, Outcome, Receiver};
+use braid_ring::{Bell, Completion, Descriptor, Handler, Inbox, Operation, Wake, Worker, Workers};
+use braid_runtime::{Outcome, Receiver};
 use braid_virtio_proto::Device;
-use braid_virtio_proto::limits::ID_BYTES;
 
+use crate::bells;
 use crate::limits::{LOOK, TURN_REQUESTS_MAX};
 use crate::memory::Memory;
-use crate::ring::{Broken, Ring};
-use driver::Driver;
-use state::State;
+use crate::ring::Ring;
+use driver::{Driver, Turns};
+use state::{Asks, Finished, State};
+pub(crate) use state::{Event, Served};
 
-/// What all queues of a session share.
-pub(crate) struct Served {
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) id: [u8; ID_BYTES],
-    /// Queues that have a ring; each has as large a share of the memory.
-    pub(crate) started: AtomicUsize,
-}
-
-/// The end of an operation, for a queue.
-struct Finished {
-    token: u64,
-    outcome: Outcome,
-}
+/// What a worker's token tells of.
+const TURN: u64 = 0;
+const KICK: u64 = 1;
 
 /// See the module.
 pub(crate) struct Queue {
@@ -61,17 +51,6 @@ pub(crate) struct Queue {
     idle: Condvar,
     inbox: Inbox<Finished>,
     driver: Driver,
-}
-
-/// An eventfd of the client's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
-    /// By which the client says that there is something in the ring.
-    Kick,
-    /// By which we say that something was answered.
-    Call,
-    /// By which we say that the ring is broken.
-    Error,
 }
 
 impl Queue {
@@ -89,7 +68,7 @@ impl Queue {
             inbox: Inbox::new(true),
             driver,
         });
-        queue.begin()?;
+        queue.driver.begin(&queue)?;
         Ok(queue)
     }
 
@@ -100,7 +79,7 @@ impl Queue {
     /// The client's eventfd is this from now on.
     pub(crate) fn set_event(self: &Arc<Self>, event: Event, bell: Option<Descriptor>) {
         self.lock().set_event(event, bell);
-        self.wake();
+        self.call_for_turn();
     }
 
     /// Begins with a ring, of which a dead server has left these; the driver knows the device like this.
@@ -109,7 +88,7 @@ impl Queue {
         assert!(!state.has_ring(), "a ring is stopped before another is begun with");
         state.start(ring, left, device);
         drop(state);
-        self.wake();
+        self.call_for_turn();
     }
 
     pub(crate) fn has_ring(&self) -> bool {
@@ -119,13 +98,13 @@ impl Queue {
     /// Whether its ring is to be looked at.
     pub(crate) fn enable(self: &Arc<Self>, is_enabled: bool) {
         self.lock().is_enabled = is_enabled;
-        self.wake();
+        self.call_for_turn();
     }
 
     /// The guest's memory is this from now on.
     pub(crate) fn set_memory(self: &Arc<Self>, memory: &Arc<Memory>) {
         self.lock().set_memory(memory);
-        self.wake();
+        self.call_for_turn();
     }
 
     /// Takes nothing more from the ring, answers what was taken, and lets go of it; the index of the next request. None if there
@@ -140,14 +119,14 @@ impl Queue {
         let base = state.end();
         state.is_held = false;
         drop(state);
-        self.wake();
+        self.call_for_turn();
         base
     }
 
     /// Takes nothing more from the ring.
     pub(crate) fn hold(self: &Arc<Self>) {
         self.lock().is_held = true;
-        self.wake();
+        self.call_for_turn();
     }
 
     /// Waits until all that was taken has been answered, but no longer than so; how much was not.
@@ -167,7 +146,7 @@ impl Queue {
     pub(crate) fn cut(self: &Arc<Self>) {
         self.lock().cut();
         self.idle.notify_all();
-        self.wake();
+        self.call_for_turn();
     }
 
     /// Waits a while for the array to have ended what was asked; whether it has.
@@ -177,10 +156,40 @@ impl Queue {
         waited.unwrap_or_else(PoisonError::into_inner).0.under_way() == 0
     }
 
-    /// Does all there is to do; whether there is more already.
+    /// Has a turn soon.
+    fn call_for_turn(self: &Arc<Self>) {
+        self.driver.wake(self, TURN);
+    }
+
+    /// Has the worker tell of the next kick.
+    fn watch(self: &Arc<Self>, worker: &Worker) {
+        let mut state = self.lock();
+        let kick = state.kick().map(Descriptor::clone);
+        match (&state.watched, kick) {
+            (None, Some(kick)) => {
+                state.watched = Some(Descriptor::clone(&kick));
+                drop(state);
+                let look = Operation::Poll { file: kick };
+                worker.submit(look, Arc::<Self>::clone(self), KICK);
+            }
+            (Some(watched), kick)
+                if kick.as_ref().is_none_or(|kick| !Arc::ptr_eq(kick, watched)) =>
+            {
+                drop(state);
+                let handler: Arc<dyn Handler> = Arc::<Self>::clone(self);
+                worker.cancel(&handler, KICK);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Turns for Queue {
     fn turn(self: &Arc<Self>) -> bool {
         let mut state = self.lock();
         let mut room = TURN_REQUESTS_MAX;
+        let receiver = || -> Arc<dyn Receiver> { Arc::<Self>::clone(self) };
+        let asks = Asks { served: &self.served, receiver: &receiver };
         let mut finished = state.take_list();
         let is_more = loop {
             self.inbox.take(&mut finished);
@@ -188,7 +197,7 @@ impl Queue {
             for Finished { token, outcome } in finished.drain(..) {
                 state.finish(token, outcome);
             }
-            let has_begun = state.take_in(self, &mut room);
+            let has_begun = state.take_in(&asks, &mut room);
             if room == 0 {
                 break true;
             }
@@ -206,18 +215,50 @@ impl Queue {
         }
         is_more
     }
+
+    fn kick(&self) -> Option<Descriptor> {
+        self.lock().kick().map(Descriptor::clone)
+    }
+
+    fn is_over(&self) -> bool {
+        let state = self.lock();
+        state.is_cut && state.under_way() == 0
+    }
+}
+
+impl Wake for Queue {
+    fn wake(self: Arc<Self>, worker: &Worker, _: u64) {
+        let is_more = self.turn();
+        self.watch(worker);
+        if is_more {
+            worker.afterwards(self, TURN);
+        }
+    }
+}
+
+impl Handler for Queue {
+    fn complete(self: Arc<Self>, worker: &Worker, completion: Completion) {
+        let mut state = self.lock();
+        let watched = state.watched.take();
+        let watched = watched.expect("one look is out");
+        match completion.result {
+            Ok(_) => bells::hear(&*watched),
+            // The worker is stopping, or it is no file that tells: it is not asked again.
+            Err(_) if state.kick().is_some_and(|kick| Arc::ptr_eq(kick, &watched)) => {
+                state.lose_kick();
+            }
+            Err(_) => {}
+        }
+        drop(state);
+        worker.afterwards(self, TURN);
+    }
 }
 
 impl Receiver for Queue {
     fn receive(self: Arc<Self>, token: u64, outcome: Outcome) {
         // It is never closed, so that nothing is refused.
         if let Ok(Bell::Ring) = self.inbox.push(Finished { token, outcome }, true) {
-            self.wake();
+            self.call_for_turn();
         }
     }
-}
-
-/// Says once that a ring is broken.
-fn say_broken(why: &Broken) {
-    tracing::warn!(target: "braid_frontend_vhost_user", error = %why, "a guest's ring makes no sense, and is not served any more");
 }

@@ -2,19 +2,44 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use braid_ring::{Descriptor, Payload};
-use braid_runtime::{Outcome, Receiver, VolumeError, VolumeOperation};
+use braid_runtime::{Disk, Outcome, Receiver, VolumeError, VolumeOperation};
+use braid_virtio_proto::limits::ID_BYTES;
 use braid_virtio_proto::wire::HEAD_BYTES;
 use braid_virtio_proto::{Chain, Device, Refused, Request, Status};
 use slab::Slab;
 
-use super::{Event, Finished, Queue, say_broken};
 use crate::bells;
 use crate::limits::DOOR_BYTES_MAX;
 use crate::memory::Memory;
 use crate::ring::{Broken, Ring};
+
+/// What all queues of a session share.
+pub(crate) struct Served {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) id: [u8; ID_BYTES],
+    /// Queues that have a ring; each has as large a share of the memory.
+    pub(crate) started: AtomicUsize,
+}
+
+/// The end of an operation, for a queue.
+pub(super) struct Finished {
+    pub(super) token: u64,
+    pub(super) outcome: Outcome,
+}
+
+/// An eventfd of the client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// By which the client says that there is something in the ring.
+    Kick,
+    /// By which we say that something was answered.
+    Call,
+    /// By which we say that the ring is broken.
+    Error,
+}
 
 /// A request that the array was asked for.
 struct Asked {
@@ -22,6 +47,12 @@ struct Asked {
     chain: Chain,
     request: Request,
     held_bytes: usize,
+}
+
+/// Whom the array is asked of, and who is told.
+pub(super) struct Asks<'a> {
+    pub(super) served: &'a Served,
+    pub(super) receiver: &'a dyn Fn() -> Arc<dyn Receiver>,
 }
 
 /// What becomes of a request.
@@ -190,11 +221,11 @@ impl State {
 
     /// Begins with what is in hand and in the ring, as far as there is room: for so many more requests, and in memory. Whether
     /// something was begun with.
-    pub(super) fn take_in(&mut self, queue: &Arc<Queue>, room: &mut usize) -> bool {
+    pub(super) fn take_in(&mut self, asks: &Asks<'_>, room: &mut usize) -> bool {
         let mut has_begun = false;
         while self.goes_on() && *room > 0 {
             let Some(head) = self.next() else { return has_begun };
-            match self.begin(queue, head) {
+            match self.begin(asks, head) {
                 Step::Submitted | Step::Answered => {
                     self.in_hand.pop_front();
                     has_begun = true;
@@ -217,7 +248,7 @@ impl State {
         self.in_hand.front().copied()
     }
 
-    fn begin(&mut self, queue: &Arc<Queue>, head: u16) -> Step {
+    fn begin(&mut self, asks: &Asks<'_>, head: u16) -> Step {
         let ring = self.ring.as_ref().expect("it goes on");
         let device = self.device.as_ref().expect("it comes with the ring");
         let chain = match ring.chain(head) {
@@ -244,11 +275,11 @@ impl State {
         };
         let bytes = request.payload_bytes() as usize;
         let held_bytes = Payload::capacity_for(bytes);
-        let share = DOOR_BYTES_MAX / queue.served.started.load(Ordering::Relaxed).max(1);
+        let share = DOOR_BYTES_MAX / asks.served.started.load(Ordering::Relaxed).max(1);
         if self.held_bytes > 0 && self.held_bytes + held_bytes > share {
             return Step::Waits;
         }
-        let operation = match self.operation(queue, &request, &chain) {
+        let operation = match self.operation(asks.served, &request, &chain) {
             // Whoever ends next gives some back.
             Err(VolumeError::NoMemory) if !self.asked.is_empty() => return Step::Waits,
             operation => operation,
@@ -257,8 +288,7 @@ impl State {
             Ok(Some(operation)) => {
                 self.held_bytes += held_bytes;
                 let token = self.asked.insert(Asked { head, chain, request, held_bytes }) as u64;
-                let receiver: Arc<dyn Receiver> = Arc::<Queue>::clone(queue);
-                queue.served.disk.submit(operation, receiver, token);
+                asks.served.disk.submit(operation, (asks.receiver)(), token);
                 Step::Submitted
             }
             Ok(None) => {
@@ -275,7 +305,7 @@ impl State {
     /// What the array is asked for; nothing if that is answered already. A write's payload is taken from the guest here.
     fn operation(
         &self,
-        queue: &Queue,
+        served: &Served,
         request: &Request,
         chain: &Chain,
     ) -> Result<Option<VolumeOperation>, VolumeError> {
@@ -289,14 +319,14 @@ impl State {
             }
             Request::Write { offset, length, durable } => {
                 let mut payload = memory(length)?;
-                if !guest.copy_in(chain.readable(HEAD_BYTES as u32), &mut payload) {
+                if !guest.copy_in(chain.readable(HEAD_BYTES), &mut payload) {
                     return Err(VolumeError::OutOfRange);
                 }
                 VolumeOperation::Write { offset, payload, durable }
             }
             Request::Flush => VolumeOperation::Flush,
             Request::Id => {
-                let is_told = guest.copy_out(chain.writable(), &queue.served.id);
+                let is_told = guest.copy_out(chain.writable(), &served.id);
                 return if is_told { Ok(None) } else { Err(VolumeError::OutOfRange) };
             }
             Request::Discard { offset, length, durable } => {
@@ -348,4 +378,9 @@ impl State {
             self.lose_ring(&why);
         }
     }
+}
+
+/// Says once that a ring is broken.
+fn say_broken(why: &Broken) {
+    tracing::warn!(target: "braid_frontend_vhost_user", error = %why, "a guest's ring makes no sense, and is not served any more");
 }

@@ -339,7 +339,8 @@ fn wild(random: &mut fastrand::Rng) -> ((u64, u32), (u16, u16)) {
     };
     // A guest that has its own rings written over has nothing to expect any more; all else of it may be.
     let is_in_table = (DESCRIPTORS..AVAILABLE).contains(&address);
-    let length = if is_in_table { length.min((AVAILABLE - address) as u32) } else { length };
+    let most = if is_in_table { AVAILABLE - address } else { u64::MAX };
+    let length = length.min(u32::try_from(most).unwrap_or(u32::MAX));
     ((address, length), (random.u16(..8), random.u16(..ENTRIES + 4)))
 }
 

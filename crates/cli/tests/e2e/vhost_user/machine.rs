@@ -204,7 +204,10 @@ impl Machine {
         self.set(at + 4, 0_u32);
         self.set(at + 8, sector);
         self.set(STATUSES + place, 0xff_u8);
-        let length = payload.map_or_else(|length| length, |bytes| bytes.len() as u32);
+        let length = payload.map_or_else(
+            |length| length,
+            |bytes| u32::try_from(bytes.len()).expect("a payload fits its slot"),
+        );
         assert!(u64::from(length) <= SLOT_BYTES, "a payload fits its slot");
         if let Ok(bytes) = payload {
             self.memory.write_slice(bytes, Self::payload(slot)).expect("memory");
