@@ -1,13 +1,14 @@
-//! An array by vhost-user-blk of qemu-storage-daemon, beside NBD and FUSE: `cargo run --release -- BRAID [ROUNDS]`.
+//! An array by vhost-user-blk, of braid and of qemu-storage-daemon, beside NBD and FUSE: `cargo run --release -- BRAID [ROUNDS]`.
 //!
 //! ```text
 //! braid ─┬─ NBD ──────────────────────────────────── nbd
+//!        ├─ vhost-user ───────────────────────────── block (blkio)
 //!        ├─ NBD ─ qemu-storage-daemon ─ vhost-user ── block (blkio)
 //!        ├─ NBD ─ qemu-storage-daemon ─ FUSE ──────── block (blkio, io_uring)
 //!        └─ FUSE ──────────────────────────────────── block (blkio, io_uring)
 //! ```
 //!
-//! One array, a RAID-5 of four files in memory, serves all four ways at once; one program asks, a way after the other, so that what
+//! One array, a RAID-5 of four files in memory, serves all ways at once; one program asks, a way after the other, so that what
 //! the machine does meanwhile falls on all of them. For each cell: requests a second, and the ratio to NBD within rounds.
 
 mod block;

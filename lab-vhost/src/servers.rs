@@ -37,7 +37,7 @@ impl Drop for Process {
     }
 }
 
-/// What serves the four ways. Dropped in this order.
+/// What serves all ways. Dropped in this order.
 pub(crate) struct Servers {
     by_vhost: Process,
     by_fuse: Process,
@@ -65,8 +65,10 @@ impl Servers {
         let mut serve = command();
         serve.args(["serve", "--nbd"]).arg(format!("nbd+unix:///?socket={}", nbd.display()));
         serve.arg("--fuse").arg(path("disk")).arg("--control").arg(path("control.sock"));
+        let own = path("own.sock");
+        serve.arg("--vhost-user").arg(&own);
         let braid = Process::start(serve.args(&members))?;
-        wait(|| nbd.exists() && size(&path("disk")) > 0)?;
+        wait(|| nbd.exists() && own.exists() && size(&path("disk")) > 0)?;
         let daemon = |export: &str| {
             let mut command = Command::new("qemu-storage-daemon");
             let node = "driver=nbd,node-name=tank,server.type=unix,server.path=";
@@ -87,6 +89,7 @@ impl Servers {
         let path = |name: &str| self.folder.path().join(name);
         Ok(vec![
             Box::new(Nbd::connect(&path("nbd.sock"))?),
+            Box::new(Block::vhost_user("vhost-user-blk, braid", &path("own.sock"))?),
             Box::new(Block::vhost_user("vhost-user-blk, storage daemon", &path("vhost.sock"))?),
             Box::new(Block::file("FUSE, storage daemon", &path("file"))?),
             Box::new(Block::file("FUSE, braid", &path("disk"))?),

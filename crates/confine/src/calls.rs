@@ -18,6 +18,8 @@ use crate::ConfineError;
 pub struct Allowed {
     /// Unix sockets of others may be connected to.
     pub connect: bool,
+    /// Files that are memory may be made (memfd), to be shared with others.
+    pub memory_files: bool,
 }
 
 /// For all arguments.
@@ -192,6 +194,9 @@ fn rules(allowed: Allowed) -> Made<Rules> {
     let mut rules: Rules = PLAIN.iter().chain(OLDER).map(|call| (*call, Vec::new())).collect();
     if allowed.connect {
         rules.insert(libc::SYS_connect, Vec::new());
+    }
+    if allowed.memory_files {
+        rules.insert(libc::SYS_memfd_create, Vec::new());
     }
     let unsigned = |number: i32| u64::from(number.cast_unsigned());
     let mut only = |call, of: Vec<SeccompRule>| rules.insert(call, of);

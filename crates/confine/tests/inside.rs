@@ -24,7 +24,7 @@ const FOLDER: &str = "BRAID_CONFINE_FOLDER";
 type Try = (&'static str, fn(&Path) -> io::Result<()>);
 
 /// What must not be possible once calls and files are closed off.
-const TRIES: [Try; 12] = [
+const TRIES: [Try; 13] = [
     ("open /etc/passwd", |_| File::open("/etc/passwd").map(drop)),
     ("write a file beside", |folder| std::fs::write(folder.join("beside"), "x")),
     ("look at all files", |_| std::fs::read_dir("/").map(drop)),
@@ -55,7 +55,15 @@ const TRIES: [Try; 12] = [
         let limit = rustix::process::getrlimit(rustix::process::Resource::Core);
         Ok(rustix::process::setrlimit(rustix::process::Resource::Core, limit)?)
     }),
+    (MEMORY, |_| memory_file()),
 ];
+
+const MEMORY: &str = "make a file that is memory";
+
+fn memory_file() -> io::Result<()> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    File::from(rustix::fs::memfd_create("memory", flags)?).set_len(4096)
+}
 
 /// A process that may be looked at: the one that started this one.
 fn victim() -> i32 {
@@ -66,6 +74,7 @@ fn main() {
     match std::env::var(ROLE).as_deref() {
         Ok("free") => tell_all(&folder(), ""),
         Ok("confined") => confined(&folder()),
+        Ok("with-memory") => with_memory(),
         _ => compare(),
     }
 }
@@ -128,6 +137,16 @@ fn confined(folder: &Path) {
     println!("all that is needed is possible");
 }
 
+/// One that shares memory with others may make that, and nothing else that is not for all.
+fn with_memory() {
+    let allowed = calls::Allowed { memory_files: true, ..calls::Allowed::default() };
+    calls::restrict(allowed).expect("seccomp");
+    proof::calls_are_closed().expect("they are closed");
+    let refused = UnixStream::connect("/nonexistent").expect_err("it is closed");
+    assert_eq!(refused.raw_os_error(), Some(1), "{refused}");
+    println!("{:?}", memory_file());
+}
+
 fn compare() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(folder.path().join("granted")).expect("a folder");
@@ -148,6 +167,7 @@ fn compare() {
     let _ = nix::mount::umount(&folder.path().join("granted"));
     let text = said("confined");
     assert!(text.ends_with("all that is needed is possible\n"), "{text}");
+    assert_eq!(said("with-memory"), "Ok(())\n");
     if text.starts_with("no landlock") {
         println!("skipped, in part: this kernel has no landlock");
     }
@@ -160,7 +180,8 @@ fn compare() {
     let (free, confined) = (lines(&free), lines(&text));
     let is_open = |name: &&str| free.get(*name).is_some_and(|came| came == "possible");
     let counted: Vec<&str> = TRIES.iter().map(|(name, _)| *name).filter(is_open).collect();
-    for must in ["open /etc/passwd", "run a program", "connect by TCP", "connect to a Unix socket"]
+    for must in
+        ["open /etc/passwd", "run a program", "connect by TCP", "connect to a Unix socket", MEMORY]
     {
         assert!(counted.contains(&must), "{must} is not possible for anybody here: {free:?}");
     }

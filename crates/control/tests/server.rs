@@ -106,6 +106,7 @@ impl Served for Fake {
             uris: Vec::new(),
             file: None,
             device: None,
+            vhost_user: None,
             settings: self.settings.lock().expect("no panic under it").clone(),
             dirty_bytes: 0,
             bitmap: None,

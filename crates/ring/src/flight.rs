@@ -342,9 +342,10 @@ impl Pending {
         self.moved += moved;
         let rest = self.length_bytes.saturating_sub(self.moved);
         match &self.operation {
-            Operation::Sync { .. } | Operation::Zero { .. } | Operation::Accept { .. } => {
-                Step::End(Ok(0))
-            }
+            Operation::Sync { .. }
+            | Operation::Zero { .. }
+            | Operation::Accept { .. }
+            | Operation::Poll { .. } => Step::End(Ok(0)),
             _ if rest == 0 => Step::End(Ok(self.moved)),
             Operation::Receive { whole, .. } => {
                 if *whole && moved > 0 {
@@ -364,7 +365,10 @@ impl Pending {
     fn fail(&mut self, errno: i32) -> Step {
         let is_file = !matches!(
             self.operation,
-            Operation::Accept { .. } | Operation::Receive { .. } | Operation::Send { .. }
+            Operation::Accept { .. }
+                | Operation::Poll { .. }
+                | Operation::Receive { .. }
+                | Operation::Send { .. }
         );
         let is_busy = errno == libc::EAGAIN && is_file && self.busy_answers < BUSY_MAX;
         if is_busy || (errno == libc::EINTR && !self.is_cancelled) {
@@ -455,6 +459,7 @@ impl Slot {
                 let accept = opcode::Accept::new(fd, address, length);
                 accept.flags(libc::SOCK_CLOEXEC).build()
             }
+            Operation::Poll { .. } => opcode::PollAdd::new(fd, libc::POLLIN as u32).build(),
             Operation::Receive { memory, whole, .. } => {
                 let aimed = aim(memory, moved, vectors);
                 receive(fd, &aimed, (header, vectors), *whole)

@@ -31,6 +31,8 @@ pub enum Operation {
     Zero { file: Descriptor, offset: u64, length: u64, how: Zeroing },
     /// Wait for a client; [`Completion::accepted`] is its socket.
     Accept { socket: Descriptor },
+    /// Wait until there is something to read; nothing is taken.
+    Poll { file: Descriptor },
     /// Receive. With `whole` it completes when all segments are full, or the peer has closed its end;
     /// otherwise with the first bytes. The result is how many came; 0 is the end.
     Receive { socket: Descriptor, memory: Segments, whole: bool },
@@ -46,7 +48,7 @@ impl Operation {
             | Self::Write { memory, .. }
             | Self::Receive { memory, .. }
             | Self::Send { memory, .. } => Some(memory),
-            Self::Sync { .. } | Self::Zero { .. } | Self::Accept { .. } => None,
+            Self::Sync { .. } | Self::Zero { .. } | Self::Accept { .. } | Self::Poll { .. } => None,
         }
     }
 
@@ -56,6 +58,7 @@ impl Operation {
             Self::Read { file, .. }
             | Self::Write { file, .. }
             | Self::Sync { file }
+            | Self::Poll { file }
             | Self::Zero { file, .. } => file,
             Self::Accept { socket } | Self::Receive { socket, .. } | Self::Send { socket, .. } => {
                 socket
@@ -65,7 +68,7 @@ impl Operation {
 
     /// Whether it may take for ever, since it waits for a client.
     pub(crate) fn waits_for_a_peer(&self) -> bool {
-        matches!(self, Self::Accept { .. } | Self::Receive { .. })
+        matches!(self, Self::Accept { .. } | Self::Poll { .. } | Self::Receive { .. })
     }
 
     /// Whether it writes into its memory.

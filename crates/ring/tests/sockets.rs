@@ -132,3 +132,30 @@ fn moments_come_in_their_order_and_not_early() {
         assert!(start.elapsed() >= Duration::from_millis(ms));
     }
 }
+
+#[test]
+fn a_look_tells_that_there_is_something_and_takes_nothing() {
+    let (workers, (ear, heard), (socket, mut client)) = (workers(1, 8), ear(), pair());
+    let look = || Operation::Poll { file: Arc::clone(&socket) };
+    workers.submit(0, look(), ear.clone(), 1).expect("running");
+    let early = heard.completions.recv_timeout(Duration::from_millis(50));
+    assert!(early.is_err(), "there is nothing yet");
+    client.write_all(b"x").expect("write");
+    for token in 1..3 {
+        let completion = heard.next();
+        assert_eq!((completion.token, completion.result.expect("something")), (token, 0));
+        workers.submit(0, look(), ear.clone(), token + 1).expect("running");
+    }
+    assert_eq!(heard.next().token, 3);
+    // One that would take for ever is cancelled, and by a stop as well.
+    let (quiet, _theirs) = pair();
+    workers
+        .submit(0, Operation::Poll { file: Arc::clone(&quiet) }, ear.clone(), 7)
+        .expect("running");
+    let handler: Arc<dyn Handler> = ear.clone();
+    workers.cancel(0, handler, 7).expect("running");
+    assert_eq!(heard.next().result.expect_err("cancelled").raw_os_error(), Some(libc::ECANCELED));
+    workers.submit(0, Operation::Poll { file: quiet }, ear, 8).expect("running");
+    workers.stop();
+    assert_eq!(heard.next().result.expect_err("cancelled").raw_os_error(), Some(libc::ECANCELED));
+}

@@ -19,14 +19,14 @@ pub(super) struct Array {
     braid: PathBuf,
     folder: PathBuf,
     members: Vec<PathBuf>,
-    /// Of 127.0.0.1, beside the socket.
-    port: Option<u16>,
+    /// Options about where it is, beside the socket.
+    doors: Vec<String>,
     server: Option<Server>,
 }
 
 impl Array {
-    /// Makes it in a folder, and serves it there and at a port.
-    pub(super) fn create(braid: &Path, folder: &Path, port: Option<u16>) -> Result<Self> {
+    /// Makes it in a folder, and serves it there and where these options say.
+    pub(super) fn create(braid: &Path, folder: &Path, doors: &[&str]) -> Result<Self> {
         let members: Vec<PathBuf> =
             (0..MEMBERS).map(|slot| folder.join(format!("m{slot}"))).collect();
         let mut create = Command::new(braid);
@@ -34,15 +34,15 @@ impl Array {
         create.args(["create", "tank", "--level", "5", "--member-size", MEMBER_SIZE]);
         output(create.args(&members))?;
         let (braid, folder) = (braid.to_owned(), folder.to_owned());
-        let mut array = Self { braid, folder, members, port, server: None };
+        let doors = doors.iter().map(|word| (*word).to_owned()).collect();
+        let mut array = Self { braid, folder, members, doors, server: None };
         array.serve()?;
         Ok(array)
     }
 
     /// Serves what members it has.
     fn serve(&mut self) -> Result<()> {
-        let uri = self.port.map(|port| format!("nbd://127.0.0.1:{port}/"));
-        let options = uri.iter().flat_map(|uri| ["--nbd", uri]).collect::<Vec<_>>();
+        let options: Vec<&str> = self.doors.iter().map(String::as_str).collect();
         self.server = match Server::start(&self.braid, &self.folder, &self.members, &options)? {
             Started::Serving(server) => Some(server),
             Started::Refused(code) => bail!("refused with {code}"),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mod          which scenes; what they have in common
-//! vhost_user   the guest boots from the array: NBD -> qemu-storage-daemon -> vhost-user-blk -> SeaBIOS, GRUB, Linux
+//! vhost_user   the guest boots from the array, by vhost-user-blk of braid or of qemu-storage-daemon: SeaBIOS, GRUB, Linux
 //! nbd_client   the guest's kernel is the client, told by nbd-client over TCP
 //!    | image        a disk that boots
 //!    | array        the array, served, asked and killed
@@ -51,17 +51,20 @@ impl Options {
 enum Scene {
     /// It boots from the array, by vhost-user-blk of qemu-storage-daemon
     VhostUser,
+    /// It boots from the array, by vhost-user-blk of braid itself
+    VhostUserOwn,
     /// Its kernel's nbd driver is the client, with ext4 on it
     NbdClient,
 }
 
 impl Scene {
-    const ALL: [Self; 2] = [Self::VhostUser, Self::NbdClient];
+    const ALL: [Self; 3] = [Self::VhostUser, Self::VhostUserOwn, Self::NbdClient];
 
     fn run(self, braid: &Path) -> Result<()> {
         let folder = tempfile::Builder::new().prefix("braid-guest-").tempdir_in("/dev/shm")?;
         let done = match self {
             Self::VhostUser => vhost_user::run(braid, folder.path()),
+            Self::VhostUserOwn => vhost_user::run_own(braid, folder.path()),
             Self::NbdClient => nbd_client::run(braid, folder.path()),
         };
         done.map_err(|error| error.context(format!("the files are in {}", folder.keep().display())))

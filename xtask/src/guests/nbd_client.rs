@@ -55,7 +55,8 @@ const ROUNDS: &str = include_str!("guest/rounds.sh");
 /// The scene.
 pub(super) fn run(braid: &Path, folder: &Path) -> Result<()> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    let mut array = Array::create(braid, folder, Some(port))?;
+    let uri = format!("nbd://127.0.0.1:{port}/");
+    let mut array = Array::create(braid, folder, &["--nbd", &uri])?;
     let (kernel, initrd) = start_files(folder, port)?;
     let words = |path: &PathBuf| path.display().to_string();
     let devices = [

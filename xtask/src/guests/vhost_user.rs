@@ -1,11 +1,13 @@
-//! A guest that boots from the array by vhost-user-blk, which qemu-storage-daemon makes of NBD.
+//! A guest that boots from the array by vhost-user-blk: braid's own, or what qemu-storage-daemon makes of NBD.
 //!
 //! ```text
-//! members ─ braid serve ─ NBD ─ qemu-storage-daemon ─ vhost-user-blk ─ QEMU: firmware, GRUB, Linux, its root
+//! members ─ braid serve ┬────────────────────────────── vhost-user-blk ─ QEMU: firmware, GRUB, Linux, its root
+//!                       └─ NBD ─ qemu-storage-daemon ─ vhost-user-blk ─ QEMU: the same
 //! ```
 //!
-//! While the guest writes, a member is failed; a little later the server is killed and served again, which the daemon's
-//! `reconnect-delay` makes a pause for the guest. In the end the file system is read from the array by this machine's programs.
+//! While the guest writes, a member is failed; a little later the server is killed and served again, which is a pause for the
+//! guest: by the daemon's `reconnect-delay`, or since QEMU connects again and has kept what was in flight. In the end the file
+//! system is read from the array by this machine's programs.
 //!
 //! Invariants:
 //! - every file that the guest has synced has the bytes that it meant to write, for the guest and for this machine
@@ -22,7 +24,7 @@ use super::array::Array;
 use super::files;
 use super::image::{self, PARTITION_BYTES};
 use super::machine::{Machine, ROUND_LIMIT};
-use crate::programs::run as run_program;
+use crate::programs::{output, run as run_program};
 use crate::server::send;
 
 const MEMORY_MIB: u32 = 384;
@@ -33,16 +35,52 @@ const RECONNECT_SECONDS: u32 = 60;
 
 const FIRST: &str = include_str!("guest/root.sh");
 
-/// The scene.
+/// The scene with the daemon between.
 pub(super) fn run(braid: &Path, folder: &Path) -> Result<()> {
+    let array = booting(braid, folder, &[])?;
+    let daemon = Daemon::start(&array.socket(), folder.join("vhost.sock"))?;
+    let array = live(array, &devices(&daemon.socket, ""))?;
+    daemon.stop()?;
+    compare(array, folder)
+}
+
+/// The scene with nothing between.
+pub(super) fn run_own(braid: &Path, folder: &Path) -> Result<()> {
+    let socket = folder.join("vhost.sock");
+    let path = socket.to_str().context("a path of text")?;
+    let array = booting(braid, folder, &["--vhost-user", path])?;
+    let array = live(array, &devices(&socket, reconnect()?))?;
+    compare(array, folder)
+}
+
+/// An array with a disk on it that boots.
+fn booting(braid: &Path, folder: &Path, doors: &[&str]) -> Result<Array> {
     let disk = image::make(folder, FIRST)?;
-    let mut array = Array::create(braid, folder, None)?;
+    let array = Array::create(braid, folder, doors)?;
     run_program(Command::new("nbdcopy").arg("--flush").arg(&disk).arg(array.uri()))?;
     std::fs::remove_file(&disk)?;
-    let daemon = Daemon::start(&array.socket(), folder.join("vhost.sock"))?;
+    Ok(array)
+}
 
+/// What gives a machine the disk, to boot from.
+fn devices(socket: &Path, reconnect: &str) -> Vec<String> {
+    let socket = format!("socket,id=disk,path={}{reconnect}", socket.display());
+    let device = "vhost-user-blk-pci,chardev=disk,num-queues=1,bootindex=0";
+    ["-chardev", &socket, "-device", device].map(str::to_owned).to_vec()
+}
+
+/// The option by which this QEMU connects again: it was named anew in version 9.2, and the old name went later.
+fn reconnect() -> Result<&'static str> {
+    let said = output(Command::new("qemu-system-x86_64").arg("--version"))?;
+    let major = said.split("version ").nth(1).and_then(|rest| rest.split('.').next());
+    let major: u32 = major.and_then(|word| word.parse().ok()).context(said.clone())?;
+    Ok(if major >= 10 { ",reconnect-ms=500" } else { ",reconnect=1" })
+}
+
+/// The guest's life; the array that it leaves.
+fn live(mut array: Array, devices: &[String]) -> Result<(Array, String)> {
     let begun = Instant::now();
-    let mut machine = Machine::start(MEMORY_MIB, &daemon.devices())?;
+    let mut machine = Machine::start(MEMORY_MIB, devices)?;
     let root = machine.hear("ROOT", BOOT_LIMIT)?;
     ensure!(root.starts_with("/dev/vda1 / ext4 rw"), "another root: {root}");
     println!("  it has booted from the array ({:.0} s)", begun.elapsed().as_secs_f64());
@@ -56,8 +94,11 @@ pub(super) fn run(braid: &Path, folder: &Path) -> Result<()> {
     machine.say("end")?;
     let files = machine.hear("SAME", ROUND_LIMIT)?;
     machine.ended(ROUND_LIMIT)?;
-    daemon.stop()?;
+    Ok((array, files))
+}
 
+/// The guest's files, read by this machine.
+fn compare((array, files): (Array, String), folder: &Path) -> Result<()> {
     array.expect_state("degraded")?;
     let same = files::compare(&array, folder, PARTITION_BYTES)?;
     ensure!(files == same.to_string(), "the guest knows {files} files, and {same} are there");
@@ -93,13 +134,6 @@ impl Daemon {
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(daemon)
-    }
-
-    /// What gives a machine the disk, to boot from.
-    fn devices(&self) -> Vec<String> {
-        let socket = format!("socket,id=disk,path={}", self.socket.display());
-        let device = "vhost-user-blk-pci,chardev=disk,num-queues=1,bootindex=0";
-        ["-chardev", &socket, "-device", device].map(str::to_owned).to_vec()
     }
 
     fn stop(mut self) -> Result<()> {

@@ -30,13 +30,14 @@ const PURE_REGISTRY: &[&str] =
     &["thiserror", "zerocopy", "crc32c", "rangemap", "slotmap", "smallvec"];
 /// Crates that a dev-dependency may always name: the pure ones, and what a test asks of the machine before it asks anything
 /// else of the world.
-const FOR_TESTS: [&str; 12] = [
+const FOR_TESTS: [&str; 13] = [
     "braid-hooks",
     "braid-geometry",
     "braid-parity",
     "braid-nbd-proto",
     "braid-fuse-proto",
     "braid-ublk-proto",
+    "braid-virtio-proto",
     "braid-ondisk",
     "braid-assembly",
     "braid-elevator",
@@ -49,7 +50,7 @@ const FOR_TESTS: [&str; 12] = [
 const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
 const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-telling"];
 
-const ROWS: [Row; 34] = [
+const ROWS: [Row; 36] = [
     // Nothing without the simulator's cfg, hence allowed at the very bottom.
     Row { name: "braid-hooks", workspace: &[], registry: &[] },
     // Nothing but an instruction that has no effect.
@@ -64,6 +65,7 @@ const ROWS: [Row; 34] = [
     Row { name: "braid-nbd-proto", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-fuse-proto", workspace: &[], registry: PURE_REGISTRY },
     Row { name: "braid-ublk-proto", workspace: &[], registry: PURE_REGISTRY },
+    Row { name: "braid-virtio-proto", workspace: &[], registry: PURE_REGISTRY },
     Row { name: "braid-elevator", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-pace", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
     Row {
@@ -165,6 +167,11 @@ const ROWS: [Row; 34] = [
     Row {
         name: "braid-frontend-ublk",
         workspace: &["braid-ublk-proto", "braid-ring", "braid-runtime"],
+        registry: ANY,
+    },
+    Row {
+        name: "braid-frontend-vhost-user",
+        workspace: &["braid-virtio-proto", "braid-ring", "braid-runtime"],
         registry: ANY,
     },
     // Knows values and HTTP; what it tells is given to it.

@@ -8,7 +8,7 @@ use super::tree::Tree;
 use super::{Finding, Rule};
 
 /// Crates whose root says `#![forbid(unsafe_code)]`.
-const FORBIDDEN: [&str; 16] = [
+const FORBIDDEN: [&str; 19] = [
     "confine",
     "contents",
     "control",
@@ -19,10 +19,13 @@ const FORBIDDEN: [&str; 16] = [
     "nbd-proto",
     "fuse-proto",
     "ublk-proto",
+    "virtio-proto",
+    "frontend-vhost-user",
     "engine",
     "assembly",
     "dispatch",
     "pace",
+    "solver",
     "member",
     "lab",
 ];

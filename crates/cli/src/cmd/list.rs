@@ -31,6 +31,8 @@ pub(crate) fn run(Args {}: Args, globals: &Globals) -> Result<Exit, CliError> {
                     "uris": array.uris,
                     "file": array.file,
                     "device": array.device,
+                    "vhost_user": array.vhost_user,
+                    "device": array.device,
                 })
             })
             .collect();

@@ -46,8 +46,8 @@ const TOP: [&str; 6] = ["array", "members", "devices", "wait-seconds", "doors", 
 const NOT_IN_A_FILE: [&str; 5] = ["help", "run", "array", "name", "config-dir"];
 
 /// Options that say where an array is to be had. All others say how it is served.
-pub(crate) const DOORS: [&str; 7] =
-    ["nbd", "tls", "tls-clients", "tls-optional", "fuse", "ublk", "control"];
+pub(crate) const DOORS: [&str; 8] =
+    ["nbd", "tls", "tls-clients", "tls-optional", "fuse", "ublk", "vhost-user", "control"];
 
 /// A file, understood.
 #[derive(Debug, Clone, PartialEq, Eq)]

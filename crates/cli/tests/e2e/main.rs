@@ -8,6 +8,7 @@
 //!   file_system  mke2fs and e2fsck              stopping   SIGTERM, SIGKILL, restart
 //!   fuse         the array as a file: users, a loss, ext4 on a loop device, stops, twenty kills
 //!   ublk         the array as a block device, where there can be none
+//!   vhost_user   the array as a disk of a virtual machine: a loss, kills, machines that go and come
 //!   exclusive    two servers, sockets           bad_input  everything that must be refused
 //!   captive      --run, TCP                    lost       answered, and then not written
 //!   extended     requests of 64 bits, by QEMU as well
@@ -98,3 +99,4 @@ mod tuned;
 mod two_writers;
 mod ublk;
 mod undone;
+mod vhost_user;

@@ -134,6 +134,7 @@ fn without_a_member_it_has_to_be_meant() {
     let chosen = [("NAME", "tank"), ("MEMBER...", &*words_of(&members))];
     tank.follow_with(&for_one.json, "Choose one of them", &chosen);
     tank.serve_refused(&["--ublk"], &members).is("B033", 12);
+    tank.serve_refused(&["--vhost-user", "machine.sock"], &members).is("B033", 12);
     tank.serve_refused(&["--accept-older"], &members).is("B033", 12);
     let label = "Serve each of them, as it is";
     let offered = offered(&to_mean_it.json, label);

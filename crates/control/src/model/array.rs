@@ -75,6 +75,9 @@ pub struct Array {
     /// The block device that it is, through ublk; null if it is none.
     #[serde(default)]
     pub device: Option<String>,
+    /// The socket where it is a disk of virtual machines, by vhost-user; null if it is none.
+    #[serde(default)]
+    pub vhost_user: Option<String>,
     /// What it is set to.
     pub settings: Settings,
     /// Bytes that clients were told are written and that members do not have yet; a flush brings them there.

@@ -18,7 +18,8 @@ use crate::output::size::{format_size, parse_size};
 #[command(next_help_heading = "Stripe cache (levels 4, 5, 6)")]
 pub(crate) struct CacheArgs {
     /// When a write is answered: `writeback`, when it is in the cache (FLUSH and FUA mean what they
-    /// say; a killed process loses what was not flushed), or `writethrough`, when the members have it.
+    /// say; a killed process loses what was not flushed), or `writethrough`, when the members have it. Without a word
+    /// `writeback`; with --vhost-user and --ublk `writethrough`, since whoever uses these goes on when the process was killed.
     #[arg(long, value_name = "MODE")]
     cache: Option<String>,
     /// Memory for stripes, such as 64M [default: 64M].
@@ -40,9 +41,13 @@ pub(crate) struct CacheArgs {
 }
 
 impl CacheArgs {
-    /// The settings that the options make.
-    pub(super) fn cache(&self) -> Result<Cache, CliError> {
+    /// The settings that the options make. Clients that outlive the server would not know that what was answered early was lost
+    /// with it, and be told by the next one that it is durable: where there may be some, nothing is, unless it is asked for.
+    pub(super) fn cache(&self, is_outlived: bool) -> Result<Cache, CliError> {
         let mut cache = Cache::default();
+        if is_outlived {
+            cache.mode = CacheMode::WriteThrough;
+        }
         for (key, value) in [
             ("cache", &self.cache),
             ("cache-size", &self.cache_size),

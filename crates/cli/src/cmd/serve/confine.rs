@@ -86,7 +86,10 @@ pub(super) fn begin(
         obstacle,
         held: Held::NotAtAll,
         kept: Kept::Nothing,
-        allowed: Allowed { connect: args.spare_group.is_some() },
+        allowed: Allowed {
+            connect: args.spare_group.is_some(),
+            memory_files: args.vhost_user.is_wanted(),
+        },
     };
     match obstacle {
         Some(why) if wanted == Confine::Full => return Err(refused(why)),
@@ -131,7 +134,8 @@ fn grants(args: &Args, addresses: &[Address], state_dir: &Path) -> Vec<Grant> {
         Endpoint::Unix(path) => Some(path.clone()),
         Endpoint::Tcp(_) => None,
     };
-    let sockets = addresses.iter().filter_map(unix).chain(args.control.clone());
+    let machines = args.vhost_user.path().map(Path::to_path_buf);
+    let sockets = addresses.iter().filter_map(unix).chain(args.control.clone()).chain(machines);
     let folder = |path: PathBuf| {
         let path = std::path::absolute(&path).unwrap_or(path);
         path.parent().map(Path::to_path_buf)

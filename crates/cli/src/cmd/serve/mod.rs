@@ -1,4 +1,4 @@
-//! `braid serve`: assemble an array, serve it over NBD, as a file and as a block device, stop cleanly.
+//! `braid serve`: assemble an array, serve it over NBD, as a file, a block device and a disk of virtual machines, stop cleanly.
 
 mod apart;
 pub(crate) mod assemble;
@@ -32,6 +32,7 @@ mod stop;
 pub(crate) mod telling;
 mod tls;
 mod ublk;
+mod vhost_user;
 mod wait;
 
 use std::os::fd::OwnedFd;
@@ -126,7 +127,10 @@ pub(crate) struct Args {
     fuse: fuse::FuseArgs,
     #[command(flatten)]
     ublk: ublk::UblkArgs,
-    /// Run a shell command with $uri set, $file with --fuse and $device with --ublk, and stop when it ends.
+    #[command(flatten)]
+    vhost_user: vhost_user::VhostUserArgs,
+    /// Run a shell command with $uri set, $file with --fuse, $device with --ublk and $vhost_user with --vhost-user, and stop when
+    /// it ends.
     #[arg(long, value_name = "CMD")]
     run: Option<String>,
     /// How clients are served and members used: by io_uring workers, or by threads that block;
@@ -246,7 +250,8 @@ fn one(
     };
     let addresses = args.uris.iter().map(|uri| address(uri)).collect::<Result<Vec<_>, _>>()?;
     let tls = args.tls.load(&addresses)?;
-    let cache = args.cache.cache()?;
+    let outlives = args.vhost_user.is_wanted() || args.ublk.is_wanted();
+    let cache = args.cache.cache(outlives)?;
     let scheduling = args.scheduling.scheduling()?;
     let settings = match &shared {
         None => memory_for(args, &cache)?,
@@ -278,7 +283,11 @@ fn one(
         Some(_) => None,
         None => control_place(args, (passed_on, is_captive), &reporter)?,
     };
-    let places = (args.fuse.place(&reporter)?, args.ublk.place(ready.array.newest.array.uuid)?);
+    let places = DoorPlaces {
+        file: args.fuse.place(&reporter)?,
+        device: args.ublk.place(ready.array.newest.array.uuid)?,
+        machines: args.vhost_user.place()?,
+    };
     let hearing = Hearing::new(&reporter, args, &globals.state_dir);
     let mut facts = Facts::new(&name, &ready, Arc::clone(&hearing.health));
     // Kept until the end: the socket for --run lives in it.
@@ -344,13 +353,13 @@ fn one(
     let server = server.inspect_err(|_| {
         volume.stop();
     })?;
-    let doors = Doors::open(places, (&volume, block_bytes), &reporter).inspect_err(|_| {
+    let opened = Doors::open(places, (&volume, block_bytes), (workers.as_ref(), &reporter));
+    let doors = opened.inspect_err(|_| {
         volume.stop();
     })?;
     let metrics =
         Arc::new(ArrayMetrics::new(numbers, (&volume, &reporter), server.meter(), telling.voice()));
-    let (file, device) = doors.paths();
-    let reached = Reached { uris: server.uris(&name), file, device };
+    let reached = doors.reached(server.uris(&name));
     let reached_by_nbd: Vec<Vec<String>> =
         parts.iter().map(|part| server.uris(part.name())).collect();
     facts.reached = reached.clone();
@@ -517,36 +526,51 @@ impl Serving {
     }
 }
 
-/// What the array is beside an export: a file, a block device.
+/// What the array is beside an export: a file, a block device, a disk of virtual machines.
 struct Doors {
     file: Option<braid_frontend_fuse::Door>,
     device: Option<braid_frontend_ublk::Door>,
+    machines: Option<vhost_user::Served>,
 }
 
 /// Where they may be.
-type DoorPlaces = (Option<braid_frontend_fuse::Place>, Option<braid_frontend_ublk::Place>);
+struct DoorPlaces {
+    file: Option<braid_frontend_fuse::Place>,
+    device: Option<braid_frontend_ublk::Place>,
+    machines: Option<vhost_user::Place>,
+}
 
 impl Doors {
     /// Opens those that were asked for, of an array with these logical blocks.
     fn open(
-        (file, device): DoorPlaces,
+        places: DoorPlaces,
         (volume, block_bytes): (&Arc<Volume>, Option<u32>),
-        reporter: &Arc<Reporter>,
+        (workers, reporter): (Option<&Arc<Workers>>, &Arc<Reporter>),
     ) -> Result<Self, CliError> {
+        let DoorPlaces { file, device, machines } = places;
         let file = file.map(|place| fuse::open(place, volume, reporter)).transpose()?;
         let told = (volume, block_bytes);
         let device = device.map(|place| ublk::open(place, told, reporter)).transpose()?;
-        Ok(Self { file, device })
+        let by = (workers, reporter.uuid());
+        let machines = machines.map(|place| vhost_user::open(place, told, by)).transpose()?;
+        Ok(Self { file, device, machines })
     }
 
-    /// Their paths.
-    fn paths(&self) -> (Option<String>, Option<String>) {
-        let file = self.file.as_ref().map(|door| door.path().display().to_string());
-        let device = self.device.as_ref().map(|door| door.path().display().to_string());
-        (file, device)
+    /// Their paths, beside these exports.
+    fn reached(&self, uris: Vec<String>) -> Reached {
+        let word = |path: &Path| path.display().to_string();
+        Reached {
+            uris,
+            file: self.file.as_ref().map(|door| word(door.path())),
+            device: self.device.as_ref().map(|door| word(door.path())),
+            vhost_user: self.machines.as_ref().map(|door| word(door.path())),
+        }
     }
 
     fn close(self, reporter: &Reporter) {
+        if let Some(door) = self.machines {
+            vhost_user::close(door, STOP_DEADLINE, reporter);
+        }
         if let Some(door) = self.device {
             ublk::close(door, STOP_DEADLINE, reporter);
         }

@@ -116,15 +116,22 @@ fn command_again(members: &[PathBuf]) -> String {
 /// Why there is no control socket at `path`.
 pub(super) fn control_error(path: &Path, error: &ControlError) -> CliError {
     let what = format!("the control socket {} cannot be used", path.display());
-    let bind = match error {
-        ControlError::Bind(BindError::System { source, .. }) if is_shortage_of(source) => {
-            return system(what, source);
+    match error {
+        ControlError::System(source) => system(what, source),
+        ControlError::Bind(bind) => {
+            socket_error(what, bind, "braid serve --control /tmp/other.control MEMBER...")
         }
-        ControlError::System(source) => return system(what, source),
-        ControlError::Bind(bind) => bind,
-    };
-    let another = "braid serve --control /tmp/other.control MEMBER...";
-    CliError::new(bind_code(bind), what).caused_by(error).remedy(
+    }
+}
+
+/// Why there is no socket at a path, and a command that names another.
+pub(super) fn socket_error(what: String, error: &BindError, another: &str) -> CliError {
+    if let BindError::System { source, .. } = error
+        && is_shortage_of(source)
+    {
+        return system(what, source);
+    }
+    CliError::new(bind_code(error), what).caused_by(error).remedy(
         Risk::Look,
         "Name another place",
         another,

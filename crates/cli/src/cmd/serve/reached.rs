@@ -9,4 +9,6 @@ pub(crate) struct Reached {
     pub(crate) file: Option<String>,
     /// The block device that it is, through ublk.
     pub(crate) device: Option<String>,
+    /// The socket where it is a disk of virtual machines, by vhost-user.
+    pub(crate) vhost_user: Option<String>,
 }

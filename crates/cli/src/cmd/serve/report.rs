@@ -216,7 +216,7 @@ impl Reporter {
     pub(crate) fn serving(
         &self,
         volume: &Volume,
-        Reached { uris, file, device }: &Reached,
+        Reached { uris, file, device, vhost_user }: &Reached,
         control: Option<&str>,
     ) {
         let size = volume.size_bytes();
@@ -231,6 +231,7 @@ impl Reporter {
                     "uris": uris,
                     "file": file,
                     "device": device,
+                    "vhost_user": vhost_user,
                     "control": control,
                 }),
             );
@@ -245,6 +246,9 @@ impl Reporter {
         }
         if let Some(device) = device {
             errln!("{} is the block device {device}", self.name);
+        }
+        if let Some(socket) = vhost_user {
+            errln!("{} is a disk of virtual machines at {}", self.name, printable(socket));
         }
     }
 

@@ -117,6 +117,7 @@ fn check(args: &Args, inherited: &Inherited) -> Result<(), CliError> {
         ("--run", args.run.is_some()),
         ("--fuse", args.fuse.is_wanted()),
         ("--ublk", args.ublk.is_wanted()),
+        ("--vhost-user", args.vhost_user.is_wanted()),
         ("--control", args.control.is_some()),
         ("--metrics", args.metrics.is_wanted()),
         ("a control socket that was passed on", !inherited.control.is_empty()),
@@ -140,7 +141,7 @@ pub(super) fn run(
     let inherited = service::inherited()?;
     check(args, &inherited)?;
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
-    let settings = memory_for(args, &args.cache.cache()?)?;
+    let settings = memory_for(args, &args.cache.cache(false)?)?;
     let socket_name = Some(groups[0].name.clone()).filter(|_| inherited.nbd.is_empty());
     let together = Arc::new(Together::new(groups.len(), inherited.nbd));
     let own: Vec<Watch> = groups.iter().map(|_| Watch::without_signals()).collect();

@@ -102,7 +102,7 @@ impl Watch {
         Stopper(self.sender.clone())
     }
 
-    /// Runs `command` in a shell with `$uri`, `$file` and `$device` set, and the umask that the user has; its end is an ending.
+    /// Runs `command` in a shell with `$uri`, `$file`, `$device` and `$vhost_user` set, and the umask that the user has; its end is an ending.
     pub(crate) fn run(
         &self,
         command: &str,
@@ -116,6 +116,7 @@ impl Watch {
             .env("uri", word(reached.uris.first()))
             .env("file", word(reached.file.as_ref()))
             .env("device", word(reached.device.as_ref()))
+            .env("vhost_user", word(reached.vhost_user.as_ref()))
             .spawn()?;
         // Before it is waited for: a number that was waited for may be another's by then.
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);

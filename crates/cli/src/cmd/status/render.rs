@@ -104,7 +104,7 @@ fn headline(array: &Array, paint: Paint) -> String {
     let state = paint.paint(style, state_word(array));
     let access = if array.read_only { ", read-only" } else { "" };
     let lose = can_lose_words(array.can_lose);
-    let places = array.uris.iter().chain(&array.file).chain(&array.device);
+    let places = array.uris.iter().chain(&array.file).chain(&array.device).chain(&array.vhost_user);
     let places: Vec<&str> = places.map(String::as_str).collect();
     let places = printable(&places.join("  ")).into_owned();
     let name = paint.paint(Style::Strong, &name);

@@ -60,6 +60,7 @@ pub(crate) fn tank(states: &[SlotState]) -> Array {
         uris: vec!["nbd+unix:///tank?socket=/run/braid/tank.sock".into()],
         file: None,
         device: None,
+        vhost_user: None,
         settings: Settings::new(),
         dirty_bytes: 3 << 20,
         bitmap: None,

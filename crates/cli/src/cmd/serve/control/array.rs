@@ -155,6 +155,7 @@ impl Facts {
             uris: self.reached.uris.clone(),
             file: self.reached.file.clone(),
             device: self.reached.device.clone(),
+            vhost_user: self.reached.vhost_user.clone(),
             settings: setting::all(running),
             dirty_bytes: volume.dirty_bytes(),
             bitmap: volume.bitmap().map(|look| Bitmap {

@@ -237,9 +237,14 @@ fn a_check_is_told_and_what_it_found_is_a_problem() {
 #[test]
 fn an_array_says_all_the_places_where_it_is() {
     let (file, device) = (Some("/tmp/disk".into()), Some("/dev/ublkb0".into()));
-    let text = array(&Array { file, device, ..tank(&[Ok, Ok]) }, "tank", Paint::plain());
+    let vhost_user = Some("/run/braid/tank.vhost".into());
+    let text =
+        array(&Array { file, device, vhost_user, ..tank(&[Ok, Ok]) }, "tank", Paint::plain());
     let headline = text.lines().next().unwrap_or_default();
-    assert!(headline.ends_with("/run/braid/tank.sock  /tmp/disk  /dev/ublkb0"), "{headline}");
+    assert!(
+        headline.ends_with("/run/braid/tank.sock  /tmp/disk  /dev/ublkb0  /run/braid/tank.vhost"),
+        "{headline}"
+    );
 }
 
 #[test]

@@ -1,0 +1,76 @@
+//! Eventfds: those of a client, by which a ring is said to have something, and our own.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use braid_ring::Descriptor;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::{Errno, ReadWriteFlags};
+
+/// What the kernel calls one.
+const KIND: &str = "anon_inode:[eventfd]";
+
+/// One of our own.
+pub(crate) fn bell() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
+/// One of a client's. Nothing else is taken: writing to a pipe that nobody reads would wait.
+pub(crate) fn adopt(file: File) -> Option<Descriptor> {
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    // Where there is no /proc the client is believed.
+    let is_one = std::fs::read_link(link).map_or(true, |target| target.as_os_str() == KIND);
+    is_one.then(|| Arc::new(OwnedFd::from(file)))
+}
+
+/// Rings it.
+pub(crate) fn ring(bell: impl AsFd) {
+    // Full after 2^64 times, and then it is ringing anyway.
+    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+}
+
+/// Has it ring anew the next time; never waits.
+pub(crate) fn hear(bell: impl AsFd) {
+    let mut count = [0; 8];
+    let parts = &mut [io::IoSliceMut::new(&mut count)];
+    // Nothing is there if it was heard before.
+    let heard = rustix::io::preadv2(&bell, parts, u64::MAX, ReadWriteFlags::NOWAIT);
+    // An old kernel, whose eventfds do not know how not to wait.
+    if heard == Err(Errno::OPNOTSUPP) && rings(&bell) {
+        let _ = rustix::io::read(&bell, &mut count);
+    }
+}
+
+/// Whether it rings.
+pub(crate) fn rings(bell: impl AsFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(&bell, PollFlags::IN)], Some(&now)).is_ok_and(|count| count > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bell_rings_until_it_is_heard_and_hearing_never_waits() {
+        let flags = EventfdFlags::CLOEXEC;
+        for bell in [bell().expect("an eventfd"), eventfd(0, flags).expect("an eventfd")] {
+            hear(&bell);
+            assert!(!rings(&bell));
+            ring(&bell);
+            ring(&bell);
+            assert!(rings(&bell));
+            hear(&bell);
+            assert!(!rings(&bell));
+        }
+    }
+
+    #[test]
+    fn only_an_eventfd_is_taken_from_a_client() {
+        let (ours, _theirs) = io::pipe().expect("a pipe");
+        assert!(adopt(File::from(OwnedFd::from(ours))).is_none());
+        assert!(adopt(File::from(bell().expect("an eventfd"))).is_some());
+    }
+}

@@ -1,0 +1,220 @@
+//! The crate's face: an array is served at a socket, to one client after the other.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use braid_ring::Workers;
+use braid_runtime::Disk;
+use braid_virtio_proto::Shape;
+use braid_virtio_proto::limits::ID_BYTES;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{SocketFlags, accept_with};
+use vhost::vhost_user::{BackendReqHandler, Error};
+
+use crate::bells;
+use crate::limits::{LOOK, STACK_BYTES, UNDO_DEADLINE};
+use crate::queue::Served;
+use crate::session::{Queues, Session};
+
+/// Why a door cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("{call} failed")]
+pub struct OpenError {
+    /// What was called.
+    pub call: &'static str,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// A client was connected.
+    pub was_in_use: bool,
+    /// Requests that were taken and not answered before the deadline.
+    pub unanswered: usize,
+}
+
+/// A client that is connected.
+struct Client {
+    socket: UnixStream,
+    queues: Arc<Queues>,
+}
+
+/// What the thread shares with the door.
+struct Life {
+    is_ending: AtomicBool,
+    /// Rung when it is.
+    end: OwnedFd,
+    client: Mutex<Option<Client>>,
+}
+
+impl Life {
+    fn client(&self) -> MutexGuard<'_, Option<Client>> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::SeqCst)
+    }
+}
+
+/// An array that is served to virtual machines. It is closed when this is dropped.
+pub struct Door {
+    life: Arc<Life>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Door").finish_non_exhaustive()
+    }
+}
+
+impl Door {
+    /// Serves `disk`, of these logical blocks and with this name, at a Unix socket that is listened at and does not wait. Queues
+    /// have their turns on `workers`, or on threads of their own.
+    ///
+    /// # Errors
+    /// The system gives no eventfd or no thread.
+    pub fn open(
+        socket: OwnedFd,
+        (disk, logical_block_bytes, id): (Arc<dyn Disk>, u32, [u8; ID_BYTES]),
+        workers: Option<Arc<Workers>>,
+    ) -> Result<Self, OpenError> {
+        let failed = |call| move |source| OpenError { call, source };
+        let shape = Shape {
+            size_bytes: disk.size_bytes(),
+            is_read_only: disk.is_read_only(),
+            logical_block_bytes,
+            unit_bytes: disk.unit_bytes(),
+        };
+        let served = Arc::new(Served { disk, id, started: AtomicUsize::new(0) });
+        let end = bells::bell().map_err(failed("making an eventfd"))?;
+        let life =
+            Arc::new(Life { is_ending: AtomicBool::new(false), end, client: Mutex::default() });
+        let listener = Listener { socket, served, shape, workers, life: Arc::clone(&life) };
+        let builder = Builder::new().name("braid-vhost".into()).stack_size(STACK_BYTES);
+        let thread = builder.spawn(move || listener.run()).map_err(failed("starting a thread"))?;
+        Ok(Self { life, thread: Some(thread) })
+    }
+
+    /// Answers what was taken, if that ends before the deadline, and lets go of the client, which can go on with the next
+    /// server.
+    #[must_use]
+    pub fn close(mut self, deadline: Duration) -> Closed {
+        self.end(deadline)
+    }
+
+    fn end(&mut self, deadline: Duration) -> Closed {
+        let Some(thread) = self.thread.take() else {
+            return Closed { was_in_use: false, unanswered: 0 };
+        };
+        let until = Instant::now() + deadline;
+        self.life.is_ending.store(true, Ordering::SeqCst);
+        bells::ring(&self.life.end);
+        let client = self.life.client();
+        let was_in_use = client.is_some();
+        let mut unanswered = 0;
+        if let Some(client) = &*client {
+            let queues = client.queues.all();
+            queues.iter().for_each(|queue| queue.hold());
+            unanswered = queues.iter().map(|queue| queue.wait_for_answers(until)).sum();
+            queues.iter().for_each(|queue| queue.cut());
+            // One that has gone by itself needs no word.
+            let _ = client.socket.shutdown(std::net::Shutdown::Both);
+        }
+        drop(client);
+        if thread.join().is_err() {
+            tracing::error!(target: "braid_frontend_vhost_user", "the thread of the door has panicked");
+        }
+        Closed { was_in_use, unanswered }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let _ = self.end(UNDO_DEADLINE);
+    }
+}
+
+/// The thread's own.
+struct Listener {
+    socket: OwnedFd,
+    served: Arc<Served>,
+    shape: Shape,
+    workers: Option<Arc<Workers>>,
+    life: Arc<Life>,
+}
+
+impl Listener {
+    /// Until the door is closed.
+    fn run(self) {
+        while !self.life.is_ending() {
+            let mut looks = [
+                PollFd::new(&self.socket, PollFlags::IN),
+                PollFd::new(&self.life.end, PollFlags::IN),
+            ];
+            // Whatever it says, both are looked at next.
+            let _ = poll(&mut looks, None);
+            match accept_with(&self.socket, SocketFlags::CLOEXEC) {
+                Ok(socket) => self.serve(UnixStream::from(socket)),
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+                Err(errno) => {
+                    tracing::warn!(target: "braid_frontend_vhost_user", error = %errno, "a client could not be let in");
+                    std::thread::sleep(LOOK);
+                }
+            }
+        }
+    }
+
+    /// Serves a client until it goes, or the door is closed.
+    fn serve(&self, socket: UnixStream) {
+        let queues = Arc::new(Queues::default());
+        let Ok(copy) = socket.try_clone() else { return };
+        {
+            let mut client = self.life.client();
+            if self.life.is_ending() {
+                return;
+            }
+            *client = Some(Client { socket: copy, queues: Arc::clone(&queues) });
+        }
+        tracing::info!(target: "braid_frontend_vhost_user", "a client has connected");
+        let session = Session::new((&self.served, self.shape), self.workers.as_ref(), &queues);
+        let mut messages = BackendReqHandler::from_stream(socket, Arc::new(Mutex::new(session)));
+        let served = catch_unwind(AssertUnwindSafe(|| {
+            loop {
+                match messages.handle_request() {
+                    Ok(()) | Err(Error::SocketRetry(_)) => {}
+                    Err(error) => return error,
+                }
+            }
+        }));
+        match served {
+            Ok(Error::Disconnected | Error::SocketBroken(_)) => {
+                tracing::info!(target: "braid_frontend_vhost_user", "a client has gone");
+            }
+            Ok(_) if self.life.is_ending() => {}
+            Ok(error) => {
+                tracing::warn!(target: "braid_frontend_vhost_user", %error, "a client is let go");
+            }
+            Err(_) => {
+                tracing::error!(target: "braid_frontend_vhost_user", "serving a client has panicked");
+            }
+        }
+        let all = queues.all();
+        all.iter().for_each(|queue| queue.cut());
+        self.served.started.store(0, Ordering::Relaxed);
+        // What it asked for is ended before another may ask for the same again.
+        for queue in &all {
+            while !self.life.is_ending() && !queue.wait_for_array(LOOK) {}
+        }
+        *self.life.client() = None;
+    }
+}

@@ -1,0 +1,198 @@
+//! A guest's memory: files of the client's, mapped, and the two kinds of addresses in it.
+//!
+//! Descriptors say the guest's own (physical) addresses; the client says its own when it tells where rings are. Either is a
+//! claim: what is not in a region is an error, and no byte outside of one can be reached.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use braid_virtio_proto::Run;
+use braid_virtio_proto::wire::DESCRIPTOR_BYTES;
+use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap};
+
+use crate::limits::REGIONS_MAX;
+
+/// A run of memory, as a client tells of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// The guest's address.
+    pub(crate) guest: u64,
+    /// The client's.
+    pub(crate) user: u64,
+    pub(crate) bytes: u64,
+    /// Where it begins in its file.
+    pub(crate) offset: u64,
+}
+
+/// Why memory cannot be shared.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MemoryError {
+    #[error("a client shares more runs of memory than {REGIONS_MAX}")]
+    TooMany,
+    #[error("a file ends before the memory that it is said to have")]
+    Short,
+    #[error("a run of memory has addresses that none has, or lies upon another")]
+    Addresses,
+    #[error("no such run of memory was shared")]
+    Unknown,
+    #[error("memory cannot be mapped")]
+    System(#[source] io::Error),
+}
+
+/// All of it; changed by making another.
+#[derive(Clone, Default)]
+pub(crate) struct Memory {
+    map: GuestMemoryMmap,
+    told: Vec<Told>,
+}
+
+impl Memory {
+    /// With one run more.
+    pub(crate) fn with(&self, told: Told, file: File) -> Result<Self, MemoryError> {
+        if self.told.len() >= REGIONS_MAX {
+            return Err(MemoryError::TooMany);
+        }
+        let size = usize::try_from(told.bytes).map_err(|_| MemoryError::Addresses)?;
+        let end = told.offset.checked_add(told.bytes).ok_or(MemoryError::Addresses)?;
+        told.user.checked_add(told.bytes).ok_or(MemoryError::Addresses)?;
+        // A page beyond a file's end can be mapped, and ends the process when it is looked at.
+        let length = file.metadata().map_err(MemoryError::System)?.len();
+        if size == 0 || length < end {
+            return Err(MemoryError::Short);
+        }
+        let place = Some(FileOffset::new(file, told.offset));
+        let region = GuestRegionMmap::from_range(GuestAddress(told.guest), size, place)
+            .map_err(|error| MemoryError::System(io::Error::other(error)))?;
+        let map = self.map.insert_region(Arc::new(region)).map_err(|_| MemoryError::Addresses)?;
+        let mut all = self.told.clone();
+        all.push(told);
+        Ok(Self { map, told: all })
+    }
+
+    /// Without one of them.
+    pub(crate) fn without(&self, told: Told) -> Result<Self, MemoryError> {
+        let is_it =
+            |one: &Told| (one.guest, one.user, one.bytes) == (told.guest, told.user, told.bytes);
+        let place = self.told.iter().position(is_it).ok_or(MemoryError::Unknown)?;
+        let removed = self.map.remove_region(GuestAddress(told.guest), told.bytes);
+        let (map, _region) = removed.map_err(|_| MemoryError::Unknown)?;
+        let mut all = self.told.clone();
+        all.remove(place);
+        Ok(Self { map, told: all })
+    }
+
+    /// The guest's address of what has this one in the client.
+    pub(crate) fn guest_of(&self, user: u64) -> Option<GuestAddress> {
+        self.told.iter().find_map(|told| {
+            let within = user.checked_sub(told.user).filter(|within| *within < told.bytes)?;
+            Some(GuestAddress(told.guest + within))
+        })
+    }
+
+    /// The mapped files, for rings.
+    pub(crate) fn map(&self) -> &GuestMemoryMmap {
+        &self.map
+    }
+
+    /// The bytes of a descriptor.
+    pub(crate) fn descriptor(&self, address: u64) -> Option<[u8; DESCRIPTOR_BYTES as usize]> {
+        let mut bytes = [0; DESCRIPTOR_BYTES as usize];
+        self.map.read_slice(&mut bytes, GuestAddress(address)).ok()?;
+        Some(bytes)
+    }
+
+    /// Fills bytes from runs; whether there was memory, and enough.
+    pub(crate) fn copy_in(&self, runs: impl Iterator<Item = Run>, to: &mut [u8]) -> bool {
+        let mut rest = to;
+        for Run { address, length } in runs {
+            let (now, later) = rest.split_at_mut(rest.len().min(length as usize));
+            if !now.is_empty() && self.map.read_slice(now, GuestAddress(address)).is_err() {
+                return false;
+            }
+            rest = later;
+        }
+        rest.is_empty()
+    }
+
+    /// Writes bytes into runs; whether there was memory, and enough.
+    pub(crate) fn copy_out(&self, runs: impl Iterator<Item = Run>, from: &[u8]) -> bool {
+        let mut rest = from;
+        for Run { address, length } in runs {
+            let (now, later) = rest.split_at(rest.len().min(length as usize));
+            if !now.is_empty() && self.map.write_slice(now, GuestAddress(address)).is_err() {
+                return false;
+            }
+            rest = later;
+        }
+        rest.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
+
+    fn file(bytes: u64) -> File {
+        let file = File::from(memfd_create("guest", MemfdFlags::CLOEXEC).expect("a memfd"));
+        file.set_len(bytes).expect("a length");
+        file
+    }
+
+    const LOW: Told = Told { guest: 0, user: 0x7000_0000, bytes: 0x2000, offset: 0 };
+    const HIGH: Told = Told { guest: 0x10000, user: 0x1000, bytes: 0x1000, offset: 0x1000 };
+
+    fn both() -> Memory {
+        let memory = Memory::default().with(LOW, file(0x2000)).expect("memory");
+        memory.with(HIGH, file(0x2000)).expect("memory")
+    }
+
+    #[test]
+    fn addresses_of_both_kinds_lead_to_one_memory() {
+        let memory = both();
+        assert_eq!(memory.guest_of(0x7000_0010), Some(GuestAddress(0x10)));
+        assert_eq!(memory.guest_of(0x1fff), Some(GuestAddress(0x10fff)));
+        assert_eq!((memory.guest_of(0x2000), memory.guest_of(0)), (None, None));
+        let runs = || {
+            [Run { address: 0x1ff0, length: 16 }, Run { address: 0x10000, length: 8 }].into_iter()
+        };
+        assert!(memory.copy_out(runs(), &[7; 24]));
+        let mut back = [0; 24];
+        assert!(memory.copy_in(runs(), &mut back));
+        assert_eq!(back, [7; 24]);
+        assert!(!memory.copy_in(runs(), &mut [0; 25]), "there is no more");
+    }
+
+    #[test]
+    fn nothing_outside_of_it_is_reached() {
+        let memory = both();
+        for address in [0x1ff1, 0x2000, 0xfff8, 0x10ff1, u64::MAX - 4] {
+            let run = || std::iter::once(Run { address, length: 16 });
+            assert!(!memory.copy_in(run(), &mut [0; 16]), "{address:#x}");
+            assert!(!memory.copy_out(run(), &[1; 16]), "{address:#x}");
+            assert_eq!(memory.descriptor(address), None);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_too_short_and_runs_upon_each_other_are_refused() {
+        let empty = Memory::default();
+        assert!(matches!(empty.with(LOW, file(0x1fff)), Err(MemoryError::Short)));
+        let far = Told { offset: u64::MAX, ..LOW };
+        assert!(matches!(empty.with(far, file(0x2000)), Err(MemoryError::Addresses)));
+        let upon = Told { guest: 0x1000, ..HIGH };
+        assert!(matches!(both().with(upon, file(0x2000)), Err(MemoryError::Addresses)));
+        let askew = Told { offset: 1, ..LOW };
+        assert!(matches!(empty.with(askew, file(0x3000)), Err(MemoryError::System(_))));
+    }
+
+    #[test]
+    fn what_was_shared_can_be_taken_back() {
+        let memory = both().without(HIGH).expect("it was shared");
+        assert_eq!((memory.guest_of(0x1000), memory.descriptor(0x10000)), (None, None));
+        assert!(memory.guest_of(0x7000_0000).is_some());
+        assert!(matches!(memory.without(HIGH), Err(MemoryError::Unknown)));
+    }
+}

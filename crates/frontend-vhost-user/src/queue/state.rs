@@ -1,0 +1,386 @@
+//! What a queue holds between two turns, and what becomes of one request.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use braid_ring::{Descriptor, Payload};
+use braid_runtime::{Disk, Outcome, Receiver, VolumeError, VolumeOperation};
+use braid_virtio_proto::limits::ID_BYTES;
+use braid_virtio_proto::wire::HEAD_BYTES;
+use braid_virtio_proto::{Chain, Device, Refused, Request, Status};
+use slab::Slab;
+
+use crate::bells;
+use crate::limits::DOOR_BYTES_MAX;
+use crate::memory::Memory;
+use crate::ring::{Broken, Ring};
+
+/// What all queues of a session share.
+pub(crate) struct Served {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) id: [u8; ID_BYTES],
+    /// Queues that have a ring; each has as large a share of the memory.
+    pub(crate) started: AtomicUsize,
+}
+
+/// The end of an operation, for a queue.
+pub(super) struct Finished {
+    pub(super) token: u64,
+    pub(super) outcome: Outcome,
+}
+
+/// An eventfd of the client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// By which the client says that there is something in the ring.
+    Kick,
+    /// By which we say that something was answered.
+    Call,
+    /// By which we say that the ring is broken.
+    Error,
+}
+
+/// A request that the array was asked for.
+struct Asked {
+    head: u16,
+    chain: Chain,
+    request: Request,
+    held_bytes: usize,
+}
+
+/// Whom the array is asked of, and who is told.
+pub(super) struct Asks<'a> {
+    pub(super) served: &'a Served,
+    pub(super) receiver: &'a dyn Fn() -> Arc<dyn Receiver>,
+}
+
+/// What becomes of a request.
+enum Step {
+    /// It is asked of the array.
+    Submitted,
+    /// It was answered.
+    Answered,
+    /// There is no memory for it until another ends.
+    Waits,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct State {
+    ring: Option<Ring>,
+    device: Option<Device>,
+    pub(super) is_enabled: bool,
+    /// Nothing more is to be taken from the ring.
+    pub(super) is_held: bool,
+    /// The client has gone.
+    pub(super) is_cut: bool,
+    /// The ring makes no sense.
+    is_broken: bool,
+    /// Something was answered that the guest may not have heard of.
+    is_to_be_called: bool,
+    kick: Option<Descriptor>,
+    call: Option<Descriptor>,
+    error: Option<Descriptor>,
+    /// Taken, and not asked of the array: what a dead server has left, and what there is no memory for.
+    in_hand: VecDeque<u16>,
+    asked: Slab<Asked>,
+    held_bytes: usize,
+    /// Memory of a list that is empty between turns.
+    finished: Vec<Finished>,
+    /// The kick that a worker watches.
+    pub(super) watched: Option<Descriptor>,
+}
+
+impl State {
+    pub(super) fn has_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// How much the array was asked for that it has not ended.
+    pub(super) fn under_way(&self) -> usize {
+        self.asked.len()
+    }
+
+    /// Whether all that was taken was answered, as far as it will be.
+    pub(super) fn is_done(&self) -> bool {
+        let goes_on = self.is_enabled && !self.is_broken && self.ring.is_some();
+        self.asked.is_empty() && (self.in_hand.is_empty() || !goes_on)
+    }
+
+    pub(super) fn set_event(&mut self, event: Event, bell: Option<Descriptor>) {
+        match event {
+            Event::Kick => self.kick = bell,
+            Event::Call => {
+                self.call = bell;
+                self.call_anyway();
+            }
+            Event::Error => self.error = bell,
+        }
+    }
+
+    /// The kick that is to be watched.
+    pub(super) fn kick(&self) -> Option<&Descriptor> {
+        let is_looked_at = self.ring.is_some() && !self.is_cut && !self.is_broken;
+        self.kick.as_ref().filter(|_| is_looked_at)
+    }
+
+    /// Does not watch a kick any more that cannot be.
+    pub(super) fn lose_kick(&mut self) {
+        self.kick = None;
+    }
+
+    pub(super) fn start(&mut self, ring: Ring, left: Vec<u16>, device: Device) {
+        if self.is_cut {
+            return;
+        }
+        (self.ring, self.device) = (Some(ring), Some(device));
+        self.in_hand = left.into();
+        self.is_broken = false;
+        self.call_anyway();
+    }
+
+    /// Has the guest look at the ring: what was answered before, by us or a server that has died, it may not have heard of.
+    fn call_anyway(&self) {
+        if self.ring.is_some() {
+            self.call.iter().for_each(bells::ring);
+        }
+    }
+
+    /// Lets go of the ring; the index of the next request.
+    pub(super) fn end(&mut self) -> Option<u16> {
+        let unanswered = u16::try_from(self.in_hand.len()).expect("no more than there are entries");
+        self.in_hand.clear();
+        self.kick = None;
+        // What was taken and not looked at is there for the next, and in the table if there is one.
+        self.ring.take().map(|ring| ring.base().wrapping_sub(unanswered))
+    }
+
+    pub(super) fn cut(&mut self) {
+        self.is_cut = true;
+        self.end();
+        (self.call, self.error) = (None, None);
+    }
+
+    pub(super) fn set_memory(&mut self, memory: &Arc<Memory>) {
+        let set = self.ring.as_mut().map(|ring| ring.set_memory(Arc::clone(memory)));
+        if let Some(Err(why)) = set {
+            self.lose_ring(&why);
+        }
+    }
+
+    fn lose_ring(&mut self, why: &Broken) {
+        if !std::mem::replace(&mut self.is_broken, true) {
+            say_broken(why);
+            self.error.iter().for_each(bells::ring);
+        }
+    }
+
+    /// The list for what has ended.
+    pub(super) fn take_list(&mut self) -> Vec<Finished> {
+        std::mem::take(&mut self.finished)
+    }
+
+    pub(super) fn put_list(&mut self, list: Vec<Finished>) {
+        self.finished = list;
+    }
+
+    /// Has the guest kick from now on; whether there is something already.
+    pub(super) fn listens(&mut self) -> bool {
+        if !self.takes() || !self.in_hand.is_empty() {
+            return false;
+        }
+        let Some(ring) = &mut self.ring else { return false };
+        match ring.listen() {
+            Ok(has_more) => has_more,
+            Err(why) => {
+                self.lose_ring(&why);
+                false
+            }
+        }
+    }
+
+    fn takes(&self) -> bool {
+        self.goes_on() && !self.is_held
+    }
+
+    fn goes_on(&self) -> bool {
+        self.is_enabled && !self.is_broken && !self.is_cut && self.ring.is_some()
+    }
+
+    /// Has the guest hear of what was answered, if it wants to.
+    pub(super) fn call(&mut self) {
+        if !std::mem::replace(&mut self.is_to_be_called, false) {
+            return;
+        }
+        let wants = self.ring.as_mut().is_some_and(Ring::wants_call);
+        if wants {
+            self.call.iter().for_each(bells::ring);
+        }
+    }
+
+    /// Begins with what is in hand and in the ring, as far as there is room: for so many more requests, and in memory. Whether
+    /// something was begun with.
+    pub(super) fn take_in(&mut self, asks: &Asks<'_>, room: &mut usize) -> bool {
+        let mut has_begun = false;
+        while self.goes_on() && *room > 0 {
+            let Some(head) = self.next() else { return has_begun };
+            match self.begin(asks, head) {
+                Step::Submitted | Step::Answered => {
+                    self.in_hand.pop_front();
+                    has_begun = true;
+                    *room -= 1;
+                }
+                Step::Waits => return has_begun,
+            }
+        }
+        has_begun
+    }
+
+    /// The next request, which is in hand then.
+    fn next(&mut self) -> Option<u16> {
+        if self.in_hand.is_empty() && self.takes() {
+            match self.ring.as_mut()?.take() {
+                Ok(head) => self.in_hand.extend(head),
+                Err(why) => self.lose_ring(&why),
+            }
+        }
+        self.in_hand.front().copied()
+    }
+
+    fn begin(&mut self, asks: &Asks<'_>, head: u16) -> Step {
+        let ring = self.ring.as_ref().expect("it goes on");
+        let device = self.device.as_ref().expect("it comes with the ring");
+        let chain = match ring.chain(head) {
+            Ok(chain) => chain,
+            Err(error) => {
+                tracing::debug!(target: "braid_frontend_vhost_user", %error, "a guest's request cannot be followed");
+                self.answer(head, None, Status::Failed);
+                return Step::Answered;
+            }
+        };
+        let mut told = [0; Request::TELLING_BYTES];
+        let told = &mut told[..Request::TELLING_BYTES.min(chain.readable_bytes() as usize)];
+        let parsed = match ring.memory().copy_in(chain.readable(0), told) {
+            true => Request::parse(told, &chain, device),
+            false => Err(Refused::Short),
+        };
+        let request = match parsed {
+            Ok(request) => request,
+            Err(error) => {
+                tracing::debug!(target: "braid_frontend_vhost_user", %error, "a guest's request makes no sense");
+                self.answer(head, Some(&chain), error.status());
+                return Step::Answered;
+            }
+        };
+        let bytes = request.payload_bytes() as usize;
+        let held_bytes = Payload::capacity_for(bytes);
+        let share = DOOR_BYTES_MAX / asks.served.started.load(Ordering::Relaxed).max(1);
+        if self.held_bytes > 0 && self.held_bytes + held_bytes > share {
+            return Step::Waits;
+        }
+        let operation = match self.operation(asks.served, &request, &chain) {
+            // Whoever ends next gives some back.
+            Err(VolumeError::NoMemory) if !self.asked.is_empty() => return Step::Waits,
+            operation => operation,
+        };
+        match operation {
+            Ok(Some(operation)) => {
+                self.held_bytes += held_bytes;
+                let token = self.asked.insert(Asked { head, chain, request, held_bytes }) as u64;
+                asks.served.disk.submit(operation, (asks.receiver)(), token);
+                Step::Submitted
+            }
+            Ok(None) => {
+                self.answer(head, Some(&chain), Status::Done);
+                Step::Answered
+            }
+            Err(_) => {
+                self.answer(head, Some(&chain), Status::Failed);
+                Step::Answered
+            }
+        }
+    }
+
+    /// What the array is asked for; nothing if that is answered already. A write's payload is taken from the guest here.
+    fn operation(
+        &self,
+        served: &Served,
+        request: &Request,
+        chain: &Chain,
+    ) -> Result<Option<VolumeOperation>, VolumeError> {
+        let memory = |length: u32| {
+            Payload::try_for_overwriting(length as usize).map_err(|_| VolumeError::NoMemory)
+        };
+        let guest = self.ring.as_ref().expect("it goes on").memory();
+        Ok(Some(match *request {
+            Request::Read { offset, length } => {
+                VolumeOperation::Read { offset, payload: memory(length)? }
+            }
+            Request::Write { offset, length, durable } => {
+                let mut payload = memory(length)?;
+                if !guest.copy_in(chain.readable(HEAD_BYTES), &mut payload) {
+                    return Err(VolumeError::OutOfRange);
+                }
+                VolumeOperation::Write { offset, payload, durable }
+            }
+            Request::Flush => VolumeOperation::Flush,
+            Request::Id => {
+                let is_told = guest.copy_out(chain.writable(), &served.id);
+                return if is_told { Ok(None) } else { Err(VolumeError::OutOfRange) };
+            }
+            Request::Discard { offset, length, durable } => {
+                VolumeOperation::Trim { offset, length, durable }
+            }
+            Request::Zero { offset, length, may_punch, durable } => {
+                let fast = false;
+                VolumeOperation::WriteZeroes { offset, length, may_punch, fast, durable }
+            }
+        }))
+    }
+
+    /// The array has ended something.
+    pub(super) fn finish(&mut self, token: u64, outcome: Outcome) {
+        let token = usize::try_from(token).expect("one of our tokens");
+        let Asked { head, chain, request, held_bytes } = self.asked.remove(token);
+        self.held_bytes -= held_bytes;
+        let Some(ring) = self.ring.as_ref() else { return };
+        let status = match outcome.result {
+            Ok(()) => Status::Done,
+            // The next server is asked for it again; it is in the table.
+            Err(VolumeError::Stopping) => return,
+            Err(_) => Status::Failed,
+        };
+        let is_filled = match (&request, &outcome.payload) {
+            (Request::Read { .. }, Some(payload)) if status == Status::Done => {
+                ring.memory().copy_out(chain.writable(), payload)
+            }
+            _ => true,
+        };
+        let status = if is_filled { status } else { Status::Failed };
+        self.answer(head, Some(&chain), status);
+    }
+
+    fn answer(&mut self, head: u16, chain: Option<&Chain>, status: Status) {
+        let Some(ring) = &mut self.ring else { return };
+        let mut written = 0;
+        if let Some(chain) = chain
+            && let Some(address) = chain.status()
+        {
+            let run = braid_virtio_proto::Run { address, length: 1 };
+            // Where there is no such memory nobody waits for it there.
+            if ring.memory().copy_out(std::iter::once(run), &[status as u8]) {
+                written = chain.writable_bytes();
+            }
+        }
+        self.is_to_be_called = true;
+        if let Err(why) = ring.answer(head, written) {
+            self.lose_ring(&why);
+        }
+    }
+}
+
+/// Says once that a ring is broken.
+fn say_broken(why: &Broken) {
+    tracing::warn!(target: "braid_frontend_vhost_user", error = %why, "a guest's ring makes no sense, and is not served any more");
+}

@@ -1,0 +1,153 @@
+//! One ring in a guest's memory: what was put into it, and answers.
+//!
+//! A ring that says what none can say (more requests than it has room for, one twice) is broken: nothing is taken from it any
+//! more, since there is nothing in it that could be believed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use braid_virtio_proto::inflight::NotATable;
+use braid_virtio_proto::{Chain, Table, Unwalkable};
+use virtio_queue::{Queue, QueueOwnedT, QueueT};
+
+use crate::inflight::Part;
+use crate::memory::Memory;
+
+/// Why a ring is not served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    #[error("a ring of {0} entries is none")]
+    Size(u32),
+    #[error("a ring is not within the guest's memory")]
+    Place,
+    #[error("a ring says that there is more in it than it has room for")]
+    Index,
+    #[error("a ring has request {0}, which it cannot have, or has already")]
+    Head(u16),
+    #[error(transparent)]
+    Table(#[from] NotATable),
+}
+
+/// Where a client says that a ring is, in its own addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Setup {
+    pub(crate) entries: u16,
+    pub(crate) descriptors: u64,
+    pub(crate) available: u64,
+    pub(crate) used: u64,
+    /// The index of the next request, where no table says more.
+    pub(crate) base: u16,
+    pub(crate) has_event_index: bool,
+}
+
+/// See the module.
+pub(crate) struct Ring {
+    queue: Queue,
+    memory: Arc<Memory>,
+    part: Option<Part>,
+    /// By the first descriptor: taken and not answered.
+    taken: Vec<bool>,
+}
+
+impl Ring {
+    /// Begins with a ring; also what a dead server has taken from it and not answered.
+    pub(crate) fn start(
+        setup: &Setup,
+        memory: Arc<Memory>,
+        part: Option<Part>,
+    ) -> Result<(Self, Vec<u16>), Broken> {
+        let entries = setup.entries;
+        let mut queue = Queue::new(entries).map_err(|_| Broken::Size(entries.into()))?;
+        let guest = |user| memory.guest_of(user).ok_or(Broken::Place);
+        let placed = queue
+            .try_set_desc_table_address(guest(setup.descriptors)?)
+            .and(queue.try_set_avail_ring_address(guest(setup.available)?))
+            .and(queue.try_set_used_ring_address(guest(setup.used)?));
+        placed.map_err(|_| Broken::Place)?;
+        queue.set_event_idx(setup.has_event_index);
+        queue.set_ready(true);
+        if !queue.is_valid(memory.map()) {
+            return Err(Broken::Place);
+        }
+        let used = queue.used_idx(memory.map(), Ordering::Acquire).map_err(|_| Broken::Place)?.0;
+        queue.set_next_used(used);
+        queue.set_next_avail(setup.base);
+        let taken = vec![false; usize::from(entries)];
+        let mut ring = Self { queue, memory, part, taken };
+        let Some(part) = &mut ring.part else { return Ok((ring, Vec::new())) };
+        let left = part.recover(used)?.in_flight;
+        for head in &left {
+            let place = ring.taken.get_mut(usize::from(*head)).ok_or(Broken::Head(*head))?;
+            *place = true;
+        }
+        // All that was taken was answered or is in flight.
+        let count = u16::try_from(left.len()).expect("no more than there are entries");
+        ring.queue.set_next_avail(used.wrapping_add(count));
+        Ok((ring, left))
+    }
+
+    /// The guest's memory.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// The guest's memory is this from now on.
+    pub(crate) fn set_memory(&mut self, memory: Arc<Memory>) -> Result<(), Broken> {
+        self.memory = memory;
+        if self.queue.is_valid(self.memory.map()) { Ok(()) } else { Err(Broken::Place) }
+    }
+
+    /// Takes a request, if there is one: its first descriptor.
+    pub(crate) fn take(&mut self) -> Result<Option<u16>, Broken> {
+        let head = match self.queue.iter(self.memory.map()) {
+            Ok(mut heads) => heads.next().map(|chain| chain.head_index()),
+            Err(_) => return Err(Broken::Index),
+        };
+        let Some(head) = head else { return Ok(None) };
+        match self.taken.get_mut(usize::from(head)) {
+            Some(is_taken @ false) => *is_taken = true,
+            _ => return Err(Broken::Head(head)),
+        }
+        if let Some(part) = &mut self.part {
+            part.take(head);
+        }
+        Ok(Some(head))
+    }
+
+    /// The memory of a request.
+    pub(crate) fn chain(&self, head: u16) -> Result<Chain, Unwalkable> {
+        let table = Table { address: self.queue.desc_table(), entries: self.queue.size() };
+        Chain::walk(table, head, |address| self.memory.descriptor(address))
+    }
+
+    /// Answers a request, of whose memory so many bytes were written.
+    pub(crate) fn answer(&mut self, head: u16, written_bytes: u32) -> Result<(), Broken> {
+        let is_taken = std::mem::replace(&mut self.taken[usize::from(head)], false);
+        assert!(is_taken, "a request is answered once");
+        if let Some(part) = &self.part {
+            part.begin_answer(head);
+        }
+        let added = self.queue.add_used(self.memory.map(), head, written_bytes);
+        added.map_err(|_| Broken::Place)?;
+        if let Some(part) = &self.part {
+            part.end_answer(head, self.queue.next_used());
+        }
+        Ok(())
+    }
+
+    /// Whether the guest wants to hear of what was answered since it was asked last.
+    pub(crate) fn wants_call(&mut self) -> bool {
+        // A ring that cannot be read has nobody who waits for it, or one who looks by himself.
+        self.queue.needs_notification(self.memory.map()).unwrap_or(true)
+    }
+
+    /// Has the guest kick when it puts something in; whether there is something already.
+    pub(crate) fn listen(&mut self) -> Result<bool, Broken> {
+        self.queue.enable_notification(self.memory.map()).map_err(|_| Broken::Place)
+    }
+
+    /// The index of the next request.
+    pub(crate) fn base(&self) -> u16 {
+        self.queue.next_avail()
+    }
+}

@@ -1,0 +1,289 @@
+//! A chain of descriptors, from a claim to runs of memory.
+//!
+//! A chain lies in the ring's own table, or in one elsewhere that its only descriptor names; not both, since nobody needs
+//! that. What the device reads comes first in it, what it writes comes behind. Whether the runs lie in the guest's memory is
+//! known to whoever has that.
+
+use smallvec::SmallVec;
+use zerocopy::FromBytes;
+
+use crate::limits::DESCRIPTORS_MAX;
+use crate::wire::{DESCRIPTOR_BYTES, Descriptor, descriptor_flag};
+
+/// Runs that need no allocation: those of a request for one piece of memory.
+const INLINE: usize = 4;
+
+/// A run of the guest's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Where it begins, in the guest's physical memory.
+    pub address: u64,
+    /// Bytes; some.
+    pub length: u32,
+}
+
+/// A table of descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Where it begins.
+    pub address: u64,
+    /// Descriptors in it.
+    pub entries: u16,
+}
+
+/// Why a chain cannot be followed: nothing of it can be believed, not even where a status would go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unwalkable {
+    /// The table does not lie in memory.
+    #[error("a descriptor lies outside the guest's memory")]
+    Unreadable,
+    /// It goes on outside its table.
+    #[error("descriptor {0} is outside its table")]
+    Outside(u16),
+    /// It runs in a circle, or is longer than any chain.
+    #[error("the chain has no end")]
+    Endless,
+    /// A table within a table, or one of no whole number of descriptors, or one that goes on.
+    #[error("a table of descriptors is malformed")]
+    Table,
+    /// What is read comes behind what is written.
+    #[error("what the device reads comes behind what it writes")]
+    Order,
+    /// The memory of all runs is longer than a chain may be, or ends beyond all addresses.
+    #[error("the chain's memory is longer than 4 GiB")]
+    TooLong,
+}
+
+/// A request's memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chain {
+    readable: SmallVec<[Run; INLINE]>,
+    writable: SmallVec<[Run; INLINE]>,
+    readable_bytes: u32,
+    writable_bytes: u32,
+}
+
+impl Chain {
+    /// Follows a chain from its head. `read` gives the bytes of a descriptor at an address.
+    ///
+    /// # Errors
+    /// See [`Unwalkable`].
+    pub fn walk(
+        table: Table,
+        head: u16,
+        mut read: impl FnMut(u64) -> Option<[u8; DESCRIPTOR_BYTES as usize]>,
+    ) -> Result<Self, Unwalkable> {
+        let mut chain = Self::default();
+        let (mut table, mut index, mut is_indirect) = (table, head, false);
+        for _ in 0..=DESCRIPTORS_MAX {
+            if index >= table.entries {
+                return Err(Unwalkable::Outside(index));
+            }
+            let offset = u64::from(index).saturating_mul(u64::from(DESCRIPTOR_BYTES));
+            let address = table.address.checked_add(offset).ok_or(Unwalkable::Unreadable)?;
+            let bytes = read(address).ok_or(Unwalkable::Unreadable)?;
+            let descriptor = Descriptor::read_from_bytes(&bytes).expect("so many bytes");
+            let flags = descriptor.flags.get();
+            if flags & descriptor_flag::INDIRECT != 0 {
+                // It would be the only one of its chain.
+                if is_indirect || index != head || flags & descriptor_flag::NEXT != 0 {
+                    return Err(Unwalkable::Table);
+                }
+                (table, index, is_indirect) = (indirect(&descriptor)?, 0, true);
+                continue;
+            }
+            chain.add(&descriptor)?;
+            if flags & descriptor_flag::NEXT == 0 {
+                return Ok(chain);
+            }
+            index = descriptor.next.get();
+        }
+        Err(Unwalkable::Endless)
+    }
+
+    fn add(&mut self, descriptor: &Descriptor) -> Result<(), Unwalkable> {
+        let run = Run { address: descriptor.address.get(), length: descriptor.length.get() };
+        run.address.checked_add(u64::from(run.length)).ok_or(Unwalkable::TooLong)?;
+        let is_writable = descriptor.flags.get() & descriptor_flag::WRITE != 0;
+        if !is_writable && !self.writable.is_empty() {
+            return Err(Unwalkable::Order);
+        }
+        let both = self.readable_bytes.checked_add(self.writable_bytes);
+        both.and_then(|both| both.checked_add(run.length)).ok_or(Unwalkable::TooLong)?;
+        if run.length == 0 {
+            return Ok(());
+        }
+        let (runs, bytes) = if is_writable {
+            (&mut self.writable, &mut self.writable_bytes)
+        } else {
+            (&mut self.readable, &mut self.readable_bytes)
+        };
+        runs.push(run);
+        *bytes = bytes.saturating_add(run.length);
+        Ok(())
+    }
+
+    /// Bytes that the device reads: head and payload.
+    #[must_use]
+    pub fn readable_bytes(&self) -> u32 {
+        self.readable_bytes
+    }
+
+    /// Bytes that the device writes: payload and status.
+    #[must_use]
+    pub fn writable_bytes(&self) -> u32 {
+        self.writable_bytes
+    }
+
+    /// Where the bytes lie that the device reads, without the first `skip`.
+    pub fn readable(&self, skip: u32) -> impl Iterator<Item = Run> + '_ {
+        behind(&self.readable, skip)
+    }
+
+    /// Where the bytes lie that the device writes.
+    pub fn writable(&self) -> impl Iterator<Item = Run> + '_ {
+        behind(&self.writable, 0)
+    }
+
+    /// Where the status goes: the last byte that the device writes. None if it writes nothing.
+    #[must_use]
+    pub fn status(&self) -> Option<u64> {
+        let last = self.writable.last()?;
+        last.address.checked_add(u64::from(last.length.checked_sub(1)?))
+    }
+}
+
+/// The runs, but for so many bytes at their beginning.
+fn behind(runs: &[Run], skip: u32) -> impl Iterator<Item = Run> + '_ {
+    let mut skip = skip;
+    runs.iter().filter_map(move |run| {
+        let skipped = skip.min(run.length);
+        skip = skip.saturating_sub(skipped);
+        let length = run.length.saturating_sub(skipped);
+        let address = run.address.saturating_add(u64::from(skipped));
+        (length > 0).then_some(Run { address, length })
+    })
+}
+
+/// The table that a descriptor names.
+fn indirect(descriptor: &Descriptor) -> Result<Table, Unwalkable> {
+    let (bytes, each) = (descriptor.length.get(), DESCRIPTOR_BYTES);
+    let entries = bytes.checked_div(each).unwrap_or_default();
+    if bytes == 0 || !bytes.is_multiple_of(each) {
+        return Err(Unwalkable::Table);
+    }
+    let entries = u16::try_from(entries).map_err(|_| Unwalkable::Table)?;
+    Ok(Table { address: descriptor.address.get(), entries })
+}
+
+#[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+mod tests {
+    use proptest::prelude::*;
+    use zerocopy::IntoBytes;
+
+    use super::*;
+    use crate::wire::descriptor_flag::{INDIRECT, NEXT, WRITE};
+
+    fn descriptor(address: u64, length: u32, flags: u16, next: u16) -> Descriptor {
+        Descriptor {
+            address: address.into(),
+            length: length.into(),
+            flags: flags.into(),
+            next: next.into(),
+        }
+    }
+
+    /// Walks in memory that is nothing but a table at `0x1000`, and another at `0x8000`.
+    fn walk(own: &[Descriptor], other: &[Descriptor], head: u16) -> Result<Chain, Unwalkable> {
+        let entries = u16::try_from(own.len()).expect("few");
+        Chain::walk(Table { address: 0x1000, entries }, head, |address| {
+            let (table, at) = match address {
+                0x1000..0x8000 => (own, address - 0x1000),
+                _ => (other, address.checked_sub(0x8000)?),
+            };
+            let found = table.get(usize::try_from(at / 16).ok()?)?;
+            found.as_bytes().try_into().ok()
+        })
+    }
+
+    #[test]
+    fn runs_are_told_apart_and_the_status_is_the_last_byte() {
+        let chain = walk(
+            &[
+                descriptor(0x10, 16, NEXT, 2),
+                descriptor(0x900, 1, WRITE, 9),
+                descriptor(0x200, 512, NEXT | WRITE, 3),
+                descriptor(0x500, 512, NEXT | WRITE, 1),
+            ],
+            &[],
+            0,
+        )
+        .expect("a chain");
+        assert_eq!((chain.readable_bytes(), chain.writable_bytes()), (16, 1025));
+        assert_eq!(chain.status(), Some(0x900));
+        let runs: Vec<Run> = chain.writable().collect();
+        assert_eq!(runs[1], Run { address: 0x500, length: 512 });
+        let rest: Vec<Run> = chain.readable(10).collect();
+        assert_eq!(rest, [Run { address: 0x1a, length: 6 }]);
+        assert_eq!(chain.readable(16).count(), 0);
+    }
+
+    #[test]
+    fn a_table_elsewhere_is_followed_once() {
+        let own = [descriptor(0x8000, 32, INDIRECT, 0), descriptor(0, 1, 0, 0)];
+        let two = [descriptor(0x10, 16, NEXT, 1), descriptor(0x20, 1, WRITE, 0)];
+        assert_eq!(walk(&own, &two, 0).expect("a chain").status(), Some(0x20));
+        let nested = [descriptor(0x8000, 32, INDIRECT, 0)];
+        assert_eq!(walk(&own, &nested, 0), Err(Unwalkable::Table));
+        for (length, flags) in [(0, INDIRECT), (17, INDIRECT), (32, INDIRECT | NEXT)] {
+            let own = [descriptor(0x8000, length, flags, 0)];
+            assert_eq!(walk(&own, &two, 0), Err(Unwalkable::Table), "{length} {flags}");
+        }
+        let late = [descriptor(0x10, 16, NEXT, 1), descriptor(0x8000, 32, INDIRECT, 0)];
+        assert_eq!(walk(&late, &two, 0), Err(Unwalkable::Table));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_no_chain() {
+        let circle = [descriptor(0x10, 16, NEXT, 1), descriptor(0x20, 16, NEXT, 0)];
+        assert_eq!(walk(&circle, &[], 0), Err(Unwalkable::Endless));
+        assert_eq!(walk(&circle, &[], 2), Err(Unwalkable::Outside(2)));
+        let out = [descriptor(0x10, 16, NEXT, 7)];
+        assert_eq!(walk(&out, &[], 0), Err(Unwalkable::Outside(7)));
+        let order = [descriptor(0x10, 16, NEXT | WRITE, 1), descriptor(0x20, 16, 0, 0)];
+        assert_eq!(walk(&order, &[], 0), Err(Unwalkable::Order));
+        let long = [descriptor(0, u32::MAX, NEXT, 1), descriptor(0, 1, 0, 0)];
+        assert_eq!(walk(&long, &[], 0), Err(Unwalkable::TooLong));
+        let beyond = [descriptor(u64::MAX, 2, 0, 0)];
+        assert_eq!(walk(&beyond, &[], 0), Err(Unwalkable::TooLong));
+        let gone = [descriptor(0xffff_0000, 32, INDIRECT, 0)];
+        assert_eq!(walk(&gone, &[], 0), Err(Unwalkable::Unreadable));
+        let nothing = walk(&[descriptor(0x10, 0, WRITE, 0)], &[], 0).expect("a chain");
+        assert_eq!((nothing.status(), nothing.writable_bytes()), (None, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn a_chain_is_walked_in_bounded_steps(
+            own in proptest::collection::vec((any::<u64>(), any::<u32>(), 0_u16..8, 0_u16..20), 1..16),
+            head in 0_u16..20,
+        ) {
+            let own: Vec<_> =
+                own.into_iter().map(|(at, length, flags, next)| descriptor(at, length, flags, next)).collect();
+            let entries = u16::try_from(own.len()).expect("few");
+            let mut steps = 0;
+            let walked = Chain::walk(Table { address: 0, entries }, head, |address| {
+                steps += 1;
+                own[usize::try_from(address / 16).expect("small") % own.len()].as_bytes().try_into().ok()
+            });
+            prop_assert!(steps <= u32::from(DESCRIPTORS_MAX) + 1);
+            if let Ok(chain) = walked {
+                let sum = |runs: Vec<Run>| runs.iter().map(|run| u64::from(run.length)).sum::<u64>();
+                prop_assert_eq!(sum(chain.readable(0).collect()), u64::from(chain.readable_bytes()));
+                prop_assert_eq!(sum(chain.writable().collect()), u64::from(chain.writable_bytes()));
+                prop_assert_eq!(chain.status().is_some(), chain.writable_bytes() > 0);
+            }
+        }
+    }
+}
