@@ -75,6 +75,36 @@ fn lost_superblocks_are_solved_and_the_array_is_read() {
 }
 
 #[test]
+fn what_was_solved_is_committed_and_taken_back() {
+    needs!("nbdcopy", "mkfs.ext4");
+    let array = Array::create_sized(RAID_5, "24M");
+    let mut content = with_files(&array);
+    lose_superblocks(&array);
+    let read = || -> Vec<Vec<u8>> {
+        array.members.iter().map(|path| fs::read(path).expect("a member")).collect()
+    };
+    let before = read();
+    let served = Served::rescued(&array, &["--solve"], &array.members);
+    let piece = crate::kit::random_bytes(9, 64 << 10);
+    let mut client =
+        crate::kit::Client::connect(&served.socket, std::time::Duration::from_secs(20));
+    client.write(8 << 20, &piece);
+    client.flush();
+    drop(client);
+    served.stop();
+    content[8 << 20..(8 << 20) + piece.len()].copy_from_slice(&piece);
+    assert!(before == read(), "a member was written");
+    let ran = array.braid(&["rescue", "--solve", "--commit"], &array.members);
+    assert!(ran.status.success(), "{ran:?}");
+    // It is an array like any other now.
+    let served = array.serve_with(&["--read-only"], &array.members);
+    assert_same(&served.read_all(&array), &content, "after the commit");
+    served.stop();
+    crate::living::done(&array, &["undo"]);
+    assert!(before == read(), "not taken back");
+}
+
+#[test]
 fn what_is_not_certain_is_shown_and_not_gone_on_with() {
     needs!("nbdcopy", "mkfs.ext4");
     let array = Array::create_sized(RAID_5, "24M");

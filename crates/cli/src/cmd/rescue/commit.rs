@@ -126,10 +126,21 @@ pub(super) fn commit(
     Ok(Exit::Done)
 }
 
-/// The sectors in which an overlay differs from its member.
+/// The sectors in which an overlay differs from its member, superblocks that were only in memory among them.
 fn change(disk: &Disk, overlay: &OfMember) -> Result<Change, CliError> {
     let mut pieces: Vec<Snippet> = Vec::new();
-    for range in overlay.ranges() {
+    let (below, mark, in_memory): (&dyn Member, _, &[Range<u64>]) = match &disk.behind {
+        None => (overlay.below(), disk.mark, &[]),
+        Some(behind) => (&behind.device, behind.mark, &behind.ranges),
+    };
+    // What is in both is looked at once.
+    let ranges = overlay.ranges();
+    let is_over = |range: &&Range<u64>| {
+        ranges.iter().any(|it| it.start <= range.start && range.end <= it.end)
+    };
+    let alone: Vec<Range<u64>> =
+        in_memory.iter().filter(|range| !is_over(range)).cloned().collect();
+    for range in ranges.iter().chain(&alone).cloned() {
         let mut at = range.start;
         while at < range.end {
             let length = PIECE_BYTES.min(range.end - at);
@@ -138,7 +149,7 @@ fn change(disk: &Disk, overlay: &OfMember) -> Result<Change, CliError> {
                 let read = device.read_at(&mut bytes, at);
                 read.map(|()| bytes).map_err(|error| io_error(&disk.label, "reading", &error))
             };
-            let (new, old) = (read(overlay)?, read(overlay.below())?);
+            let (new, old) = (read(overlay)?, read(below)?);
             differing(at, &new, &old, &mut pieces);
             at += length;
         }
@@ -147,7 +158,7 @@ fn change(disk: &Disk, overlay: &OfMember) -> Result<Change, CliError> {
     let superblock = found.map_or(0..0, |it| it.offset_bytes()..it.offset_bytes() + 4096);
     let pieces = pieces.into_iter().flat_map(|piece| cut_at(superblock.start, piece)).collect();
     let (label, path) = (disk.label.clone(), disk.path.clone());
-    Ok(Change { label, path, part: disk.part.clone(), mark: disk.mark, superblock, pieces })
+    Ok(Change { label, path, part: disk.part.clone(), mark, superblock, pieces })
 }
 
 /// A piece, in two where it reaches over a place.

@@ -36,6 +36,17 @@ pub(super) struct Disk {
     pub(super) mark: u64,
     /// What is on it, if it is no member.
     pub(super) contents: Contents,
+    /// What is behind `device`, if that has something in memory in front of it.
+    pub(super) behind: Option<Behind>,
+}
+
+/// A device that is read with something else in place of some of its bytes.
+pub(super) struct Behind {
+    pub(super) device: Arc<dyn Member>,
+    /// What stands for its own first and last bytes.
+    pub(super) mark: u64,
+    /// Which bytes are not its own.
+    pub(super) ranges: Vec<Range<u64>>,
 }
 
 /// All of them.
@@ -94,7 +105,8 @@ fn disk(
     }
     let mark = mark(&device, &label)?;
     let contents = contents(device.as_ref());
-    Ok(Disk { label, path: path.to_path_buf(), part, device, probed, mark, contents })
+    let behind = None;
+    Ok(Disk { label, path: path.to_path_buf(), part, device, probed, mark, contents, behind })
 }
 
 /// What is on a device, by its tables and signatures.

@@ -12,7 +12,8 @@
 //! Invariants:
 //! - without a choice only what is certain is gone on with `[check: what_is_not_certain_is_shown_and_not_gone_on_with]`;
 //! - the same members give the same array, with the same UUID, every time: so its overlay is found again
-//!   `[check: lost_superblocks_are_solved_and_the_array_is_read]`.
+//!   `[check: lost_superblocks_are_solved_and_the_array_is_read]`;
+//! - what is committed are superblocks too, and `braid undo` takes them away `[check: what_was_solved_is_committed_and_taken_back]`.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use crc32c::crc32c_append;
 use serde_json::{Value, json};
 
 use super::args::Args;
-use super::disks::{Disk, Disks, mark};
+use super::disks::{Behind, Disk, Disks, mark};
 use crate::cmd::status::words::level_word;
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
@@ -260,8 +261,7 @@ pub(super) fn with_superblocks(guess: &Guess, disks: Disks) -> Result<Disks, Cli
 
 /// The same for the same disks, whatever they are called and in whatever order, and hardly for others.
 fn uuid(guess: &Guess, disks: &Disks) -> [u8; 16] {
-    let shape =
-        [guess.layout, guess.chunk_sectors, u32::from(guess.level.md_number().unsigned_abs())];
+    let shape = [guess.layout, guess.chunk_sectors, guess.level.md_number().unsigned_abs()];
     let shape: Vec<u8> = shape.iter().flat_map(|number| number.to_le_bytes()).collect();
     let mut sums = [0x6272_6169, 0x6420_7265, 0x7363_7565, 0x2121_2121];
     for sum in &mut sums {
@@ -310,6 +310,8 @@ fn seated(guess: &Guess, slot: usize, uuid: [u8; 16], disk: Disk) -> Result<Disk
         (at, sector)
     });
     sectors.extend(written);
+    let ranges = sectors.keys().map(|at| at * SECTOR_BYTES..(at + 1) * SECTOR_BYTES).collect();
+    let behind = Behind { device: Arc::clone(&disk.device), mark: disk.mark, ranges };
     let device: Arc<dyn Member> = Arc::new(Patched::new(Arc::clone(&disk.device), sectors));
     let identity = disk.probed.identity.clone();
     let mut probed = probe_member(&device, &disk.label)?;
@@ -321,7 +323,7 @@ fn seated(guess: &Guess, slot: usize, uuid: [u8; 16], disk: Disk) -> Result<Disk
         .probe
         .superblocks
         .retain(|found| found.as_ref().is_ok_and(|found| found.array.uuid == uuid));
-    Ok(Disk { device, probed, mark, ..disk })
+    Ok(Disk { device, probed, mark, behind: Some(behind), ..disk })
 }
 
 /// The superblock of a slot. Redundancy is left as it is: nothing is to be made of anything.
