@@ -100,8 +100,16 @@ fn a_server_that_is_killed_is_followed_by_one_that_knows_what_was_asked() {
         let process = Pid::from_raw(process).expect("not zero");
         let (moment, is_dead) =
             (Duration::from_micros(random.u64(..30_000)), AtomicBool::new(false));
+        // On a busy machine it would die before it has answered anything.
+        let has_answered = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                let began = std::time::Instant::now();
+                while !has_answered.load(Ordering::Relaxed)
+                    && began.elapsed() < Duration::from_secs(20)
+                {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 std::thread::sleep(moment);
                 kill_process(process, Signal::KILL).expect("our own child");
                 is_dead.store(true, Ordering::Relaxed);
@@ -121,6 +129,7 @@ fn a_server_that_is_killed_is_followed_by_one_that_knows_what_was_asked() {
                 free.extend(machine.answered());
                 assert!(free.iter().all(|slot| machine.status(*slot) == 0), "no request failed");
                 answered += free.len();
+                has_answered.fetch_or(!free.is_empty(), Ordering::Relaxed);
             }
         });
         served.kill();
