@@ -113,9 +113,15 @@ fn story(level: Level, slots: u16) {
     let counters = volume.counters();
     assert!(counters.reads_around > 0 && counters.abandoned_reads > 0, "{counters:?}");
     assert!(volume.sat_out_ms() > 2000);
-    let heard = notices.lock().expect("hearing does not panic").clone();
+    let hear = || notices.lock().expect("hearing does not panic").clone();
     let is_out = |notice: &Notice| matches!(notice, Notice::SitsOut { slot, .. } if slot.0 == 1);
     let is_back = |notice: &Notice| matches!(notice, Notice::Back { slot, .. } if slot.0 == 1);
+    // It is told of a moment after it is so.
+    let patience = Instant::now();
+    while !hear().iter().any(is_back) && patience.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let heard = hear();
     assert!(heard.iter().any(is_out) && heard.iter().any(is_back), "{heard:?}");
     let around = volume.counters().reads_around;
     (0..blocks).for_each(|index| {

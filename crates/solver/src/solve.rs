@@ -209,8 +209,10 @@ fn look_closely(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Opti
     if guess.level.family() == Family::Mirror && guess.evidence.disagrees() {
         guess = exchanged(guess, scan, members);
     }
-    // Without redundancy, an empty slot is a hole.
-    (guess.missing() == 0 || guess.level.family() != Family::Direct).then_some(guess)
+    // What cannot be read without the slots that are empty helps nobody.
+    let geometry = guess.geometry()?;
+    let is_readable = geometry.survives(&|slot| guess.slots[slot.index()].is_none());
+    is_readable.then_some(guess)
 }
 
 /// Copies vote for each other's slots. So where they are not alike, two slots are exchanged while that makes more of them alike.
