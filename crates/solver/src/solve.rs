@@ -205,6 +205,7 @@ fn keep_best<T>(
 fn look_closely(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Option<Guess> {
     measure(&mut guess, members);
     seat_the_rest(&mut guess, members);
+    without_idle_q(&mut guess);
     judge(&mut guess, scan, members)?;
     if guess.level.family() == Family::Mirror && guess.evidence.disagrees() {
         guess = exchanged(guess, scan, members);
@@ -213,6 +214,23 @@ fn look_closely(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Opti
     let geometry = guess.geometry()?;
     let is_readable = geometry.survives(&|slot| guess.slots[slot.index()].is_none());
     is_readable.then_some(guess)
+}
+
+/// RAID-6 with its Q in one slot, and nobody there, is RAID-5 without that slot: that is the plainer word.
+fn without_idle_q(guess: &mut Guess) {
+    let last = guess.slots.len() - 1;
+    let (slot, layout) = match (guess.level, guess.layout) {
+        (Level::Raid6, layout @ 16..=20) => (last, layout - 16),
+        (Level::Raid6, layout @ 4) => (1, layout),
+        (Level::Raid6, layout @ 5) => (last, layout),
+        _ => return,
+    };
+    if guess.slots[slot].is_none() {
+        guess.slots.remove(slot);
+        guess.offsets.remove(slot);
+        guess.data_sectors.remove(slot);
+        (guess.level, guess.layout) = (Level::Raid5, layout);
+    }
 }
 
 /// Copies vote for each other's slots. So where they are not alike, two slots are exchanged while that makes more of them alike.
@@ -563,4 +581,36 @@ fn belief(ranked: &[Guess], scan: &Scan, members: usize) -> Belief {
         && have_spoken
         && own >= next + margin;
     if is_certain { Belief::Certain } else { Belief::Likely }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raid6_without_its_q_reads_as_the_raid5_that_it_is_called() {
+        for (layout, q) in [(4, 1), (5, 5), (16, 5), (17, 5), (18, 5), (19, 5), (20, 5)] {
+            let mut slots: Vec<Option<usize>> = (0..6).map(Some).collect();
+            slots[q] = None;
+            let six = Guess {
+                level: Level::Raid6,
+                layout,
+                chunk_sectors: 8,
+                slots,
+                offsets: vec![2048; 6],
+                data_sectors: vec![4096; 6],
+                starts: Vec::new(),
+                evidence: Evidence::default(),
+            };
+            let mut five = six.clone();
+            without_idle_q(&mut five);
+            assert_eq!((five.level, five.slots.len(), five.missing()), (Level::Raid5, 5, 0));
+            let (before, after) = (six.geometry().expect("a map"), five.geometry().expect("a map"));
+            assert_eq!(before.capacity_sectors(), after.capacity_sectors());
+            for sector in 0..before.capacity_sectors() {
+                assert_eq!(six.places(&before, sector), five.places(&after, sector), "{layout}");
+                assert_eq!(six.parity_place(&before, sector), five.parity_place(&after, sector));
+            }
+        }
+    }
 }
