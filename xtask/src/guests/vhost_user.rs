@@ -37,7 +37,8 @@ const FIRST: &str = include_str!("guest/root.sh");
 
 /// The scene with the daemon between.
 pub(super) fn run(braid: &Path, folder: &Path) -> Result<()> {
-    let array = booting(braid, folder, &[])?;
+    // The daemon connects again and does not know that what was answered early is lost, so nothing may be.
+    let array = booting(braid, folder, &["--cache", "writethrough"])?;
     let daemon = Daemon::start(&array.socket(), folder.join("vhost.sock"))?;
     let array = live(array, &devices(&daemon.socket, ""))?;
     daemon.stop()?;
