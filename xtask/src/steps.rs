@@ -91,12 +91,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let started = Instant::now();
     let (summary, failure) = go_through(&STEPS, &args.skip);
-    println!("\n== summary");
+    println!("\n== summary: seconds, and how many cores were busy");
     for line in &summary {
         println!("{line}");
     }
     let total = started.elapsed();
-    println!("  {:<10} {:>8}", "total", seconds(total));
+    println!("  {:<11} {:>8} {:>4}", "total", seconds(total), busy_cores(None, total));
     if total > BUDGET {
         println!("  over the budget of {} on two cores", seconds(BUDGET));
     }
@@ -114,7 +114,7 @@ fn go_through(
     let mut summary = Vec::new();
     for step in steps {
         println!("\n== {}", step.name);
-        let started = Instant::now();
+        let (started, busy) = (Instant::now(), busy());
         let ending = if skip.iter().any(|name| name == step.name) {
             Ok(Ending::Skipped("as asked".to_string()))
         } else {
@@ -126,7 +126,9 @@ fn go_through(
             Ok(Ending::Skipped(why)) => (format!("SKIPPED, {why}"), None),
             Err(error) => ("FAILED".to_string(), Some(error)),
         };
-        let line = format!("  {:<10} {:>8}  {word}", step.name, seconds(started.elapsed()));
+        let cores = busy_cores(busy, started.elapsed());
+        let line =
+            format!("  {:<11} {:>8} {cores:>4}  {word}", step.name, seconds(started.elapsed()));
         println!("== {line}");
         summary.push(line);
         if let Some(error) = failure {
@@ -134,6 +136,22 @@ fn go_through(
         }
     }
     (summary, None)
+}
+
+/// How long processors were busy with this program, and with what it started and waited for; none if the system does not say.
+fn busy() -> Option<Duration> {
+    let said = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program may have spaces; it ends with the last parenthesis, and is field 2 of proc_pid_stat(5).
+    let (_, fields) = said.rsplit_once(')')?;
+    let ticks = fields.split_whitespace().skip(14 - 3).take(4);
+    let ticks: u64 = ticks.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
+    Some(Duration::from_secs(ticks) / u32::try_from(rustix::param::clock_ticks_per_second()).ok()?)
+}
+
+/// How many of the machine's cores that was on average, since processors had been busy for so long, and for `time`.
+fn busy_cores(before: Option<Duration>, time: Duration) -> String {
+    let cores = busy().map(|busy| busy.saturating_sub(before.unwrap_or_default()));
+    cores.map_or_else(String::new, |cores| format!("{:.1}", cores.div_duration_f64(time)))
 }
 
 fn done((): ()) -> Ending {
@@ -322,6 +340,14 @@ mod tests {
         assert!(failure.is_none());
         assert!(summary[1].contains("SKIPPED"));
         assert_eq!(summary.len(), 3);
+    }
+
+    #[test]
+    fn processors_are_busy_with_what_was_started_too() {
+        let before = busy().expect("a system that says it");
+        let loops = "n=0; while [ $n -lt 300000 ]; do n=$((n+1)); done";
+        assert!(Command::new("sh").args(["-c", loops]).status().expect("a shell").success());
+        assert!(busy().expect("a system that says it") > before);
     }
 
     #[test]
