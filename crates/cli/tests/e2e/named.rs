@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::kit::{Array, Need, RAID_5, RAID_6, Served, needs, random_bytes, run, skip};
+use crate::kit::{Array, Client, Need, RAID_5, RAID_6, Served, needs, random_bytes, run, skip};
 use crate::two_writers::Loops;
 
 /// Where the repository is.
@@ -70,6 +70,31 @@ fn what_scan_writes_is_served_by_its_name() {
     let got = array.braid(&["get", "tank"], &[]);
     assert!(got.stdout.contains(&(4 << 20).to_string()), "{got:?}");
     server.stop();
+}
+
+/// A service is started again by itself, and clients that connect again by themselves do not see it: they never ask again for what was
+/// answered, and take the next server's FLUSH for its end.
+#[test]
+fn what_a_service_answered_without_a_flush_is_there_after_it_was_killed() {
+    let array = Array::create(RAID_5);
+    let uuid = uuid(&array);
+    let text = format!("array = \"{uuid}\"\ndevices = [\"{}\"]\n", array.path("m*").display());
+    let etc = configure(&array, "tank", &text);
+    let words = ["--name", "tank", "--config-dir", &etc];
+    const EACH: usize = 12_288;
+    let mut expected = Vec::new();
+    for round in 0..4 {
+        let server = served(&array, &words);
+        let mut client = Client::connect(&server.socket, Duration::from_secs(20));
+        let had = client.read(0, expected.len().max(512)).expect("an array that can be read");
+        client.flush();
+        assert!(expected.is_empty() || had == expected, "round {round}: an answer was lost");
+        // Pieces of a stripe, which a cache would wait for to fill up.
+        let bytes = random_bytes(round, EACH);
+        client.write(expected.len() as u64, &bytes);
+        expected.extend(bytes);
+        server.kill();
+    }
 }
 
 #[test]

@@ -19,7 +19,8 @@ use crate::output::size::{format_size, parse_size};
 pub(crate) struct CacheArgs {
     /// When a write is answered: `writeback`, when it is in the cache (FLUSH and FUA mean what they
     /// say; a killed process loses what was not flushed), or `writethrough`, when the members have it. Without a word
-    /// `writeback`; with --vhost-user and --ublk `writethrough`, since whoever uses these goes on when the process was killed.
+    /// `writeback`; with --vhost-user, --ublk and --name `writethrough`, since whoever uses these goes on when the process was
+    /// killed and is started again.
     #[arg(long, value_name = "MODE")]
     cache: Option<String>,
     /// Memory for stripes, such as 64M [default: 64M].
