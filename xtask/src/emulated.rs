@@ -95,10 +95,14 @@ impl Array<'_> {
         (0..self.count).map(|slot| self.folder.join(format!("{whose}-m{slot}"))).collect()
     }
 
+    fn state(&self, whose: usize) -> PathBuf {
+        self.folder.join(format!("{whose}-state"))
+    }
+
     fn braid(&self, whose: usize, words: &[&str], members: &[PathBuf]) -> Result<String> {
         let (processor, program) = &self.programs[whose];
         let mut command = processor.running(program)?;
-        command.arg("--state-dir").arg(self.folder.join(format!("{whose}-state"))).args(words);
+        command.arg("--state-dir").arg(self.state(whose)).args(words);
         command.args(members).env("BRAID_RUNTIME_DIR", self.folder).stdin(Stdio::null());
         let output = command.output().with_context(|| format!("{command:?}"))?;
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -137,6 +141,8 @@ impl Array<'_> {
             if let Some(lost) = lost {
                 members.remove(lost);
             }
+            // What it knows of its own members it would miss in the other's, which are older copies to it.
+            fs::remove_dir_all(self.state(reader))?;
             let back = self.folder.join("back");
             let copy = format!("nbdcopy \"$uri\" {}", back.display());
             self.serve(reader, &copy, &members)?;
