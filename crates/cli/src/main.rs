@@ -10,6 +10,7 @@ mod contents;
 mod error;
 mod known;
 mod log;
+mod maps;
 mod policy;
 mod private;
 mod probe;

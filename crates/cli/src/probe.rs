@@ -40,8 +40,21 @@ pub(crate) fn open_member(path: &Path, access: Access) -> Result<Box<dyn Member>
 /// # Errors
 /// A read that failed: nothing can be said of such a member.
 pub(crate) fn probe_member(device: &dyn Member, label: &str) -> Result<ProbedMember, CliError> {
+    probe_beside(device, device, label)
+}
+
+/// The same, with superblocks and signatures looked for on `seen`, which is more lenient than `device`: a copy of a disk may lack bytes
+/// beside them. What a log or a bitmap lacks is an error all the same: it would be taken for clean.
+///
+/// # Errors
+/// A read that failed.
+pub(crate) fn probe_beside(
+    device: &dyn Member,
+    seen: &dyn Member,
+    label: &str,
+) -> Result<ProbedMember, CliError> {
     let size_bytes = device.size_bytes();
-    let read = |offset_bytes: u64, length_bytes: u64| {
+    let read_of = |device: &dyn Member, offset_bytes: u64, length_bytes: u64| {
         let length = usize::try_from(length_bytes).expect("bounded by the callers");
         let mut bytes = vec![0; length];
         device
@@ -49,9 +62,10 @@ pub(crate) fn probe_member(device: &dyn Member, label: &str) -> Result<ProbedMem
             .map(|()| bytes)
             .map_err(|error| io_error(label, "reading", &error))
     };
+    let read = |offset_bytes: u64, length_bytes: u64| read_of(device, offset_bytes, length_bytes);
     let mut snippets = Vec::new();
     for range in probe_ranges(size_bytes) {
-        let bytes = read(range.start, range.end - range.start)?;
+        let bytes = read_of(seen, range.start, range.end - range.start)?;
         snippets.push(Snippet { offset: range.start, bytes });
     }
     let found = probe(size_bytes, &snippets);

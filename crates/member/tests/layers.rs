@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use braid_member::layer::{
-    Fault, Faulty, Operation, Overlay, OverlayError, Part, Patched, Sectors, Slow,
+    Fault, Faulty, Holes, Lenient, Operation, Overlay, OverlayError, Part, Patched, Sectors, Slow,
 };
 use braid_member::{Member, MemberError, MemoryMember};
 
@@ -248,4 +248,43 @@ fn a_part_shows_its_stretch_and_nothing_else() {
     model[5120..5632].fill(0);
     assert_eq!(all_of(member.as_ref()), model);
     assert!(Part::new(Arc::clone(&member), 51_000, 201).is_err(), "it ends behind the member");
+}
+
+#[test]
+fn what_a_copy_lacks_is_an_error_or_zeroes() {
+    let member = MemoryMember::new(8192);
+    let model: Vec<u8> = (0..8192).map(|at| (at % 251) as u8 + 1).collect();
+    member.write_at(&model, 0, false).expect("a write");
+    // One is within a sector, two touch, one is empty.
+    let holes = [4096..5120, 1000..1010, 5120..5632, 7000..7000];
+    let holed = Arc::new(Holes::new(member, &holes));
+    let is_bad = |at: usize| (4096..5632).contains(&at) || (1000..1010).contains(&at);
+    for (start, length) in [
+        (0, 8192),
+        (0, 1000),
+        (999, 1),
+        (999, 2),
+        (1009, 1),
+        (1010, 3086),
+        (4095, 2),
+        (5631, 1),
+        (5632, 2560),
+        (7000, 1),
+    ] {
+        let mut buffer = vec![0; length];
+        let read = holed.read_at(&mut buffer, start as u64);
+        match (start..start + length).any(is_bad) {
+            true => assert!(matches!(read, Err(MemberError::Media { .. })), "{start}: {read:?}"),
+            false => assert_eq!((read, &buffer[..]), (Ok(()), &model[start..start + length])),
+        }
+    }
+    assert_eq!(holed.write_at(&[0; 512], 4096, false), Err(MemberError::ReadOnly));
+    // A sector is read or not.
+    let mut zeroed = model;
+    zeroed[512..1024].fill(0);
+    zeroed[4096..5632].fill(0);
+    assert_eq!(all_of(&Lenient(Arc::clone(&holed))), zeroed);
+    let mut part = vec![7; 700];
+    Lenient(holed).read_at(&mut part, 900).expect("what can be read");
+    assert_eq!(part, zeroed[900..1600]);
 }

@@ -11,6 +11,7 @@ mod get;
 mod help;
 mod history;
 mod hook;
+mod image;
 mod jobs;
 mod list;
 mod manual;
@@ -70,6 +71,8 @@ pub(crate) enum Command {
     Examine(examine::Args),
     /// Say in plain words what is left of an array that does not start, and read it back without writing to its members.
     Rescue(Box<rescue::Args>),
+    /// Copy a disk that fails into a file, as much of it as it still gives, with a map of what that is.
+    Image(image::Args),
     /// Say how arrays that are being served are, what is wrong with them, and what to do.
     Status(status::Args),
     /// Look which arrays there are on devices, and print (or write) a file for each by which `braid serve --name` serves it.
@@ -180,6 +183,7 @@ pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError>
         Command::Serve(args) => serve::run(*args, globals),
         Command::Examine(args) => examine::run(args, globals),
         Command::Rescue(args) => rescue::run(&args, globals),
+        Command::Image(args) => image::run(&args, globals),
         Command::Status(args) => status::run(&args, globals),
         Command::Scan(args) => scan::run(&args, globals),
         Command::List(args) => list::run(args, globals),

@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 93] = [
+pub(crate) const CATALOGUE: [Entry; 95] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -817,5 +817,22 @@ pub(crate) const CATALOGUE: [Entry; 93] = [
                       the members together explains nearly all of it and no other comes near. Otherwise it shows what it has, and \
                       `--guess N` looks at one of them; nothing is written either way. It knows more if all members are named, and \
                       nothing of data that are encrypted, or in which nothing has an address.",
+    },
+    Entry {
+        code: Code::MapUnfit,
+        title: "the map of the copy cannot be used",
+        exit: Exit::Refused,
+        explanation: "Beside the copy of a disk that fails lies a map: a text that says which bytes of the disk the copy has, as GNU \
+                      ddrescue and `braid image` write it (IMAGE.map, or --map). This one is no such text, or of a disk of another size. \
+                      Without it braid would take what was never read for what the disk held. Name the right one with --map; if there \
+                      is none, move this one away, and the copy counts as whole.",
+    },
+    Entry {
+        code: Code::ImageUnfit,
+        title: "the copy of a disk cannot be this file",
+        exit: Exit::Refused,
+        explanation: "`braid image` copies into a file that is not there yet, or goes on with one that it or ddrescue has begun, by its \
+                      map. It overwrites nothing else: no file without a map, no copy of a disk of another size, no block device. `braid \
+                      rescue --fill` writes into such a copy what it lacks, if the array's parity can be relied on. Nothing was changed.",
     },
 ];

@@ -195,6 +195,10 @@ pub(crate) enum Code {
     CommitTooLarge = 104,
     /// How members were put together is not known.
     NotSolved = 105,
+    /// The map of a copy cannot be used.
+    MapUnfit = 106,
+    /// A disk cannot be copied there.
+    ImageUnfit = 107,
 }
 
 impl fmt::Display for Code {

@@ -64,6 +64,7 @@ mod file_system;
 mod fuse;
 mod hostile;
 mod hung;
+mod imaged;
 mod journaled;
 mod kit;
 mod living;

@@ -1,4 +1,4 @@
-//! Members around members: faults, delay, a stretch of one, and writes that go elsewhere.
+//! Members around members: faults, holes, delay, a stretch of one, and writes that go elsewhere.
 //!
 //! Each layer is a [`Member`](crate::Member) that owns another one and adds one thing, so they stack
 //! in any order. None of them knows what it wraps.
@@ -6,12 +6,14 @@
 //! Invariant: a layer that was asked for nothing changes nothing (`tests/layers.rs`).
 
 mod faulty;
+mod holes;
 pub mod overlay;
 mod part;
 mod patched;
 mod slow;
 
 pub use faulty::{Fault, FaultId, Faults, Faulty, Operation, Persistence};
+pub use holes::{Holes, Lenient};
 pub use overlay::{Overlay, OverlayError};
 pub use part::Part;
 pub use patched::{Patched, Sectors};

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::sick::NamedMap;
 use crate::output::shell::shell_word;
 
 /// Arguments of `braid rescue`.
@@ -16,6 +17,19 @@ pub(crate) struct Args {
     /// Go on as if these members were not there: what would the others make without them?
     #[arg(long, value_name = "MEMBER,...", value_delimiter = ',')]
     pub(super) without: Vec<String>,
+    /// What a copy of a disk has, as a map of ddrescue's or of `braid image`: what the disk did not give is made of the others, or is
+    /// an I/O error. Without it IMAGE.map is taken, if it is there. May be given more than once.
+    #[arg(long = "map", value_name = "MEMBER=FILE")]
+    pub(super) maps: Vec<NamedMap>,
+    /// Compute what this copy of a disk lacks from the other members, and write it into the copy and its map. Nothing else is written.
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["serve", "commit", "discard", "solve"])]
+    pub(super) fill: Option<PathBuf>,
+    /// Find the files behind what cannot be read, with the tools of the file system (debugfs, xfs_db).
+    #[arg(long, conflicts_with_all = ["serve", "commit", "discard", "fill"])]
+    pub(super) lost: bool,
+    /// Read all of it and compare: whose bytes are wrong, where two parities or three copies know it, and where members only differ.
+    #[arg(long, conflicts_with_all = ["serve", "commit", "discard", "fill", "lost"])]
+    pub(super) check: bool,
     /// Find out how members were put together whose superblocks are lost or wrong, by what stands on them. What is certain is gone
     /// on with; else all guesses are shown.
     #[arg(long)]
@@ -76,6 +90,11 @@ impl Args {
         let list = |name: &str, values: &[String]| {
             (!values.is_empty()).then(|| format!("{name} {}", shell_word(&values.join(","))))
         };
+        let map = |named: &NamedMap| {
+            shell_word(&format!("{}={}", named.member.display(), named.map.display())).into_owned()
+        };
+        let maps: Vec<String> =
+            self.maps.iter().map(|named| format!("--map {}", map(named))).collect();
         // Who is believed stands in the overlay by then.
         let is_plain = ["--commit", "--discard"].iter().any(|word| more.contains(*word));
         let array = self.array.as_deref().or(array).filter(|_| !more.contains("--array"));
@@ -91,6 +110,7 @@ impl Args {
             array.map(|name| format!("--array {}", shell_word(name))),
             list("--with", &self.with).filter(|_| !is_plain),
             list("--without", &self.without).filter(|_| !is_plain && !more.contains("--without")),
+            (!maps.is_empty()).then(|| maps.join(" ")),
             overlay.map(|path| format!("--overlay {}", shell_word(&path.display().to_string()))),
             Some(self.words()),
         ];

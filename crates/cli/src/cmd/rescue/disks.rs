@@ -9,16 +9,18 @@ use std::sync::Arc;
 
 use braid_assembly::ProbedMember;
 use braid_contents::{Contents, look};
-use braid_member::layer::Part;
+use braid_member::layer::{Holes, Lenient, Part};
 use braid_member::{Access, Member};
 use braid_ondisk::Version;
 use crc32c::crc32c_append;
 
+use super::args::Args;
+use super::sick;
 use crate::cmd::serve::assemble::{is_dead, refuse_repeated};
 use crate::contents::read_ends;
 use crate::error::CliError;
 use crate::error::code::Code;
-use crate::probe::{open_member, probe_member};
+use crate::probe::{open_member, probe_beside};
 
 /// One device, or a partition of one.
 pub(super) struct Disk {
@@ -36,6 +38,8 @@ pub(super) struct Disk {
     pub(super) mark: u64,
     /// What is on it, if it is no member.
     pub(super) contents: Contents,
+    /// What it lacks, if it is a copy: these bytes of it are errors.
+    pub(super) holes: Vec<Range<u64>>,
     /// What is behind `device`, if that has something in memory in front of it.
     pub(super) behind: Option<Behind>,
 }
@@ -57,14 +61,21 @@ pub(super) struct Disks {
 }
 
 impl Disks {
-    /// Opens what was named. One that cannot be read is told of; one that is not there, or in use, is a slip of the hand.
-    pub(super) fn open(paths: &[PathBuf]) -> Result<Self, CliError> {
+    /// Opens what was named, with what is missing of copies. One that cannot be read is told of; one that is not there, or in use, is a slip of the hand.
+    pub(super) fn open(args: &Args) -> Result<Self, CliError> {
+        let paths = &args.members;
         refuse_repeated(paths.iter().map(PathBuf::as_path))?;
+        sick::check(args)?;
         let mut disks = Self { all: Vec::new(), unreadable: Vec::new() };
         for path in paths {
             let label = path.display().to_string();
             let opened = open_member(path, Access::ReadOnly);
-            match opened.and_then(|device| taken_apart(&label, path, Arc::from(device))) {
+            let opened = opened.and_then(|device| {
+                let sick = sick::of(args, path, device.size_bytes())?;
+                let holes = sick.map_or_else(Vec::new, |sick| sick.map.missing());
+                taken_apart((&label, path), Arc::from(device), &holes)
+            });
+            match opened {
                 Ok(found) => disks.all.extend(found),
                 Err(error) if is_dead(&error) => disks.unreadable.push((label, error.to_string())),
                 Err(error) => return Err(error),
@@ -93,20 +104,34 @@ pub(super) fn mark(device: &dyn Member, label: &str) -> Result<u64, CliError> {
     Ok((u64::from(sum(0)) << 32) | u64::from(sum(0x6272_6169)))
 }
 
+/// Looks for signatures and superblocks: of a copy what it lacks is zeroes then, and says nothing.
+pub(super) fn for_looking(device: &Arc<dyn Member>, holes: &[Range<u64>]) -> Arc<dyn Member> {
+    match holes.is_empty() {
+        true => Arc::clone(device),
+        false => Arc::new(Lenient(Arc::clone(device))),
+    }
+}
+
 fn disk(
     label: String,
     path: &Path,
     (device, part): (Arc<dyn Member>, Option<Range<u64>>),
+    holes: Vec<Range<u64>>,
 ) -> Result<Disk, CliError> {
-    let mut probed = probe_member(&device, &label)?;
+    let device: Arc<dyn Member> = match holes.is_empty() {
+        true => device,
+        false => Arc::new(Holes::new(device, &holes)),
+    };
+    let seen = for_looking(&device, &holes);
+    let mut probed = probe_beside(&device, &seen, &label)?;
     if part.is_some() {
         // Two partitions of a disk are two devices.
         probed.identity = format!("{} {label}", probed.identity);
     }
-    let mark = mark(&device, &label)?;
-    let contents = contents(device.as_ref());
-    let behind = None;
-    Ok(Disk { label, path: path.to_path_buf(), part, device, probed, mark, contents, behind })
+    let mark = mark(&seen, &label)?;
+    let contents = contents(seen.as_ref());
+    let (path, behind) = (path.to_path_buf(), None);
+    Ok(Disk { label, path, part, device, probed, mark, contents, holes, behind })
 }
 
 /// What is on a device, by its tables and signatures.
@@ -119,8 +144,12 @@ fn contents(device: &dyn Member) -> Contents {
 }
 
 /// The disk, or the partitions that it consists of.
-fn taken_apart(label: &str, path: &Path, device: Arc<dyn Member>) -> Result<Vec<Disk>, CliError> {
-    let whole = disk(label.to_owned(), path, (Arc::clone(&device), None))?;
+fn taken_apart(
+    (label, path): (&str, &Path),
+    device: Arc<dyn Member>,
+    holes: &[Range<u64>],
+) -> Result<Vec<Disk>, CliError> {
+    let whole = disk(label.to_owned(), path, (Arc::clone(&device), None), holes.to_vec())?;
     // Of a superblock 0.90 nothing tells whether it is the disk's or its last partition's.
     let sound = whole.probed.probe.superblocks.iter().flatten();
     let is_member = sound.clone().any(|superblock| superblock.version != Version::V0_90);
@@ -132,7 +161,8 @@ fn taken_apart(label: &str, path: &Path, device: Arc<dyn Member>) -> Result<Vec<
         let part = Part::new(Arc::clone(&device), bytes.start, bytes.end - bytes.start);
         let part = part.expect("a partition lies in its disk");
         let label = format!("{label}#{}", partition.number);
-        disk(label, path, (Arc::new(part), Some(bytes)))
+        let holes = sick::within(holes, &bytes);
+        disk(label, path, (Arc::new(part), Some(bytes)), holes)
     };
     let parts: Vec<Disk> = table.partitions.iter().map(of_table).collect::<Result<_, _>>()?;
     let has_members = parts.iter().any(|part| !part.probed.probe.superblocks.is_empty());

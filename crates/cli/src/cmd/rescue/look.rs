@@ -1,6 +1,7 @@
 //! Looking: what is to be believed of each array, and what stands on it.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,14 +15,15 @@ use braid_ring::Payload;
 use braid_runtime::{Io, Volume, VolumeOperation};
 
 use super::args::Args;
-use super::disks::Disks;
+use super::disks::{Disk, Disks, for_looking};
 use super::group::{Group, Named, groups};
+use super::lost::lost;
 use super::overlay::{self, OfMember};
 use crate::cmd::Globals;
 use crate::cmd::serve::assemble::{Ready, decided};
 use crate::error::CliError;
 use crate::known;
-use crate::probe::probe_member;
+use crate::probe::probe_beside;
 use crate::replay::Place;
 
 /// Members that are looked at one by one, with and without each: more make no table that anybody reads.
@@ -44,6 +46,10 @@ pub(super) struct Found {
     pub(super) views: Vec<Option<Outcome>>,
     /// What stands on it; none if it cannot be read, and why.
     pub(super) contents: Result<Contents, String>,
+    /// Of the group's members: bytes of the disk that the copy lacks.
+    pub(super) lacks: Vec<u64>,
+    /// Bytes of the array that cannot be had, behind what copies of disks lack.
+    pub(super) lost: Vec<Range<u64>>,
     /// What logs had to say, in memory.
     pub(super) replayed: Vec<String>,
     /// The members are of other arrays as well.
@@ -76,10 +82,14 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
             None => disk.probed.clone(),
             Some(overlay) => {
                 let identity = disk.probed.identity.clone();
-                ProbedMember { identity, ..probe_member(overlay, &disk.label)? }
+                let device = Arc::clone(overlay) as Arc<dyn Member>;
+                let seen = for_looking(&device, &disk.holes);
+                ProbedMember { identity, ..probe_beside(&device, &seen, &disk.label)? }
             }
         });
     }
+    let lacks = |disk: &Disk| disk.holes.iter().map(|hole| hole.end - hole.start).sum();
+    let lacks = members().map(lacks).collect();
     let labels: Vec<String> = members().map(|disk| disk.label.clone()).collect();
     let known = known::of(&globals.state_dir, &probed);
     let options = Options { choice: group.choice.clone(), known, ..Options::default() };
@@ -104,6 +114,8 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
         asked,
         views,
         contents: Err("it cannot be read".to_owned()),
+        lacks,
+        lost: Vec::new(),
         replayed: Vec::new(),
         is_one_of_several: false,
     };
@@ -114,7 +126,10 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
         match ready {
             Ok(ready) => {
                 found.replayed = ready.replayed.iter().flat_map(|it| it.lines()).collect();
-                found.contents = contents(ready);
+                match seen(ready, &|index| found.holes_of(disks, index)) {
+                    Ok((contents, lost)) => (found.contents, found.lost) = (Ok(contents), lost),
+                    Err(why) => found.contents = Err(why),
+                }
             }
             Err(error) => found.contents = Err(error.to_string()),
         }
@@ -158,6 +173,18 @@ impl Found {
         Options { choice, read_only, accept_risk, without_journal, known, ..Options::default() }
     }
 
+    /// What a member lacks of the array's data, if it is a copy: in sectors of its data area.
+    pub(super) fn holes_of(&self, disks: &Disks, index: usize) -> Vec<Range<u64>> {
+        let disk = &disks.all[self.group.members[index]];
+        let Some(superblock) = self.probed[index].probe.newest() else { return Vec::new() };
+        let data_start = superblock.device.data_offset_sectors;
+        let sectors = |hole: &Range<u64>| {
+            (hole.start / 512).saturating_sub(data_start)
+                ..hole.end.div_ceil(512).saturating_sub(data_start)
+        };
+        disk.holes.iter().map(sectors).filter(|hole| !hole.is_empty()).collect()
+    }
+
     fn device(&self, disks: &Disks, index: usize) -> Box<dyn Member> {
         let disk = &disks.all[self.group.members[index]];
         let device: Arc<dyn Member> = match &self.overlays[index] {
@@ -180,8 +207,11 @@ fn sectors(superblock: &Superblock) -> Sectors {
     (superblock.device.super_offset_sectors..).zip(sectors.iter().copied()).collect()
 }
 
-/// What stands on the array.
-fn contents(ready: Ready) -> Result<Contents, String> {
+/// What stands on the array, and what of it cannot be had.
+fn seen(
+    ready: Ready,
+    holes: &dyn Fn(usize) -> Vec<Range<u64>>,
+) -> Result<(Contents, Vec<Range<u64>>), String> {
     let options = braid_runtime::Options {
         read_only: true,
         io: Io::Threads,
@@ -196,6 +226,7 @@ fn contents(ready: Ready) -> Result<Contents, String> {
         Some(outcome.payload?.to_vec())
     };
     let found = look_at(volume.size_bytes(), &mut read);
+    let lost = lost(&volume, &ready.array, holes);
     volume.stop();
-    Ok(found)
+    Ok((found, lost))
 }

@@ -17,11 +17,16 @@
 mod args;
 mod commit;
 mod disks;
+mod files;
+mod fill;
 mod group;
 mod look;
+mod lost;
 mod overlay;
 mod serving;
+mod sick;
 mod solve;
+mod vote;
 mod words;
 
 use super::Globals;
@@ -33,7 +38,7 @@ use group::{groups, one_of};
 use look::Found;
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    let mut disks = Disks::open(&args.members)?;
+    let mut disks = Disks::open(args)?;
     let mut solved = None;
     if args.solve {
         let found = solve::look(args, &disks)?;
@@ -60,6 +65,15 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         };
     }
     let found = look::look(&disks, args, globals)?;
+    if let Some(image) = &args.fill {
+        return fill::fill(args, image, (disks, one_of(found, args)?), globals);
+    }
+    if args.check {
+        return vote::check(args, (&disks, one_of(found, args)?), globals);
+    }
+    if args.lost {
+        return files::lost(args, &one_of(found, args)?, globals);
+    }
     let story = words::Story { args, disks: &disks, found: &found, globals };
     if globals.json {
         let mut said = story.to_json();

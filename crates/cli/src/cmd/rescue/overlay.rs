@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use braid_member::Member;
+pub(super) use braid_member::layer::overlay::BLOCK_BYTES;
 use braid_member::layer::{Overlay, OverlayError};
 use serde_json::json;
 

@@ -53,7 +53,7 @@ pub(super) fn serve(
 }
 
 /// Puts superblocks into the overlay as the plan has them, and assembles what stands there then.
-fn over_overlay(
+pub(super) fn over_overlay(
     args: &Args,
     disks: &Disks,
     found: &mut Found,

@@ -28,14 +28,14 @@ use crc32c::crc32c_append;
 use serde_json::{Value, json};
 
 use super::args::Args;
-use super::disks::{Behind, Disk, Disks, mark};
+use super::disks::{Behind, Disk, Disks, for_looking, mark};
 use crate::cmd::status::words::level_word;
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 use crate::output::printable::printable;
 use crate::output::size::format_size;
 use crate::output::table::{Align, Table};
-use crate::probe::probe_member;
+use crate::probe::probe_beside;
 
 const SECTOR_BYTES: u64 = 512;
 /// From this offset on a superblock fits before the data: at sector 8, as 1.2 has it.
@@ -314,10 +314,11 @@ fn seated(guess: &Guess, slot: usize, uuid: [u8; 16], disk: Disk) -> Result<Disk
     let behind = Behind { device: Arc::clone(&disk.device), mark: disk.mark, ranges };
     let device: Arc<dyn Member> = Arc::new(Patched::new(Arc::clone(&disk.device), sectors));
     let identity = disk.probed.identity.clone();
-    let mut probed = probe_member(&device, &disk.label)?;
+    let seen = for_looking(&device, &disk.holes);
+    let mut probed = probe_beside(&device, &seen, &disk.label)?;
     probed.identity = identity;
     // The ends of all members may be blank; what is now in front of them is its own.
-    let mark = mark(device.as_ref(), &disk.label)?;
+    let mark = mark(&seen, &disk.label)?;
     // Other superblocks are what is not believed.
     probed
         .probe

@@ -185,7 +185,19 @@ fn next(args: &Args, found: &Found) -> Vec<(String, String)> {
         next.push(("See what would be written to the members", again("--commit -n")));
         next.push(("Throw the overlay away", again("--discard")));
     }
-    next.into_iter().map(|(what, command)| (what.to_owned(), command)).collect()
+    if !found.lost.is_empty() {
+        next.push(("Find the files that this costs", again("--lost")));
+    }
+    let mut next: Vec<_> =
+        next.into_iter().map(|(what, command)| (what.to_owned(), command)).collect();
+    for (label, lacks) in found.labels.iter().zip(&found.lacks) {
+        let file = label.split('#').next().unwrap_or(label);
+        if *lacks > 0 && std::path::Path::new(file).is_file() {
+            let fill = again(&format!("--fill {}", shell_word(file)));
+            next.push((format!("Put into {file} what can be made of the others"), fill));
+        }
+    }
+    next
 }
 
 impl Story<'_> {
@@ -300,6 +312,7 @@ impl Story<'_> {
                 "reason": verdict.reason.to_string(),
                 "missed": missed,
                 "without": found.views[index].as_ref().map(outcome_json),
+                "lacks_bytes": found.lacks[index],
             })
         };
         let ranges = |array: &AssembledArray| {
@@ -326,6 +339,7 @@ impl Story<'_> {
             "stripes_at_risk": array.map(|_| plan.stripes_at_risk()),
             "at_risk": array.map(ranges),
             "members": (0..found.labels.len()).map(member).collect::<Vec<_>>(),
+            "lost": found.lost.iter().map(|range| json!({ "offset_bytes": range.start, "length_bytes": range.end - range.start })).collect::<Vec<_>>(),
             "contents": contents_json(found),
             "replayed": found.replayed,
             "overlay": json!({
@@ -381,7 +395,11 @@ fn found_lines(found: &Found) -> Vec<String> {
             (Stand::LeftOut { .. }, verdict) => format!("{}, left out", verdict.code()),
         };
         let slot = slot(found, index).map(|slot| slot.to_string()).unwrap_or_default();
-        table.row([label.as_str(), &slot, &is, &verdict.reason.to_string()]);
+        let lacks = match found.lacks[index] {
+            0 => String::new(),
+            bytes => format!("; the copy lacks {} of the disk", format_size(bytes)),
+        };
+        table.row([label.as_str(), &slot, &is, &format!("{}{lacks}", verdict.reason)]);
     }
     let mut lines: Vec<String> = table.render("").lines().map(ToOwned::to_owned).collect();
     lines.push(match (&plan.refusal, &plan.array) {
@@ -392,6 +410,27 @@ fn found_lines(found: &Found) -> Vec<String> {
         (None, _) => "As it stands the array can be read.".to_owned(),
     });
     lines
+}
+
+/// What comes of what copies lack.
+fn lost_words(found: &Found) -> Option<String> {
+    if found.contents.is_err() || found.lacks.iter().all(|bytes| *bytes == 0) {
+        return None;
+    }
+    let bytes: u64 = found.lost.iter().map(|range| range.end - range.start).sum();
+    Some(match bytes {
+        0 => {
+            "What copies lack is made of the others: nothing of the array is lost by it.".to_owned()
+        }
+        _ => {
+            let sectors = |range: &Range<u64>| range.start / SECTOR_BYTES..range.end / SECTOR_BYTES;
+            let sectors: Vec<Range<u64>> = found.lost.iter().map(sectors).collect();
+            let (size, places) = (format_size(bytes), ranges_words(&sectors));
+            format!(
+                "Of what copies lack, {size} of the array cannot be made of the others either: an I/O error there (sectors {places})."
+            )
+        }
+    })
 }
 
 /// What follows from it, member by member and for all.
@@ -416,6 +455,7 @@ fn meaning(found: &Found) -> Vec<String> {
             Stand::Used | Stand::Apart => {}
         }
     }
+    lines.extend(lost_words(found));
     let mut views: Vec<(String, Vec<&str>)> = Vec::new();
     for (view, label) in found.views.iter().zip(&found.labels) {
         let Some(words) = view.as_ref().map(outcome_words) else { continue };

@@ -13,7 +13,7 @@ mod fuse;
 mod health;
 mod io;
 mod job_pace;
-mod jobs;
+pub(crate) mod jobs;
 mod lost;
 mod membership;
 mod metrics;

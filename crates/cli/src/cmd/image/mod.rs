@@ -1,0 +1,225 @@
+//! `braid image`: a disk that fails is copied into a file, as much of it as it still gives.
+//!
+//! ```text
+//!   SOURCE (read-only, locked, past the page cache) ─▶ plan (braid-imaging) ─▶ IMAGE, sparse
+//!                                                                          └─▶ IMAGE.map, after what it calls read is durable
+//! ```
+//!
+//! It can be ended at any moment and begun again; the map is ddrescue's, which can go on from it, as braid can from one of ddrescue's.
+//! What the disk does not give may be had from the other members: `braid rescue --fill`.
+//!
+//! Invariants:
+//! - nothing is written to the disk `[check: a_failing_disk_is_copied_as_far_as_it_can_be_read]`;
+//! - the map never calls read what the image does not durably have
+//!   `[check: a_copy_that_was_killed_is_gone_on_with]`.
+
+mod copying;
+mod progress;
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use braid_imaging::{Map, PIECE_BYTES, Plan, State};
+use braid_member::{Access, Member, MemberKind, create_file};
+use serde_json::json;
+
+use super::Globals;
+use crate::error::code::Code;
+use crate::error::system::system;
+use crate::error::{CliError, Exit, Risk};
+use crate::maps;
+use crate::output::printable::printable;
+use crate::output::shell::shell_word;
+use crate::output::size::format_size;
+use crate::probe::{open_error, open_member};
+use crate::signals;
+use copying::{Copying, Ended};
+
+/// Bytes of a sector of a file, and of a disk that does not say.
+const SECTOR_BYTES: u64 = 512;
+
+/// Arguments of `braid image`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The disk: a block device, or a file.
+    #[arg(value_name = "DISK")]
+    source: PathBuf,
+    /// The copy: a file that is not there yet, or one that was begun.
+    #[arg(value_name = "IMAGE")]
+    image: PathBuf,
+    /// Where is kept what has been read, as a map of ddrescue's; without it IMAGE.map.
+    #[arg(long, value_name = "FILE")]
+    map: Option<PathBuf>,
+    /// How often sectors that cannot be read are asked for again at the end, by turns from both ends of the disk.
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    retries: u32,
+}
+
+pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    let source = open_member(&args.source, Access::ReadOnly)?;
+    // What the page cache reads ahead would be read from bad places, too. Where it cannot be had it is as good.
+    let _ = source.go_direct();
+    let map_path = args.map.clone().unwrap_or_else(|| maps::beside(&args.image));
+    let (image, map) = image(args, source.as_ref(), &map_path)?;
+    let ends = Arc::new(AtomicBool::new(false));
+    signals::flag_ending(&ends).map_err(|error| system("signals cannot be watched", &error))?;
+    let plan = Plan::new(map, sector_bytes(source.as_ref()), args.retries);
+    let remark = format!("Copied by braid from {}", args.source.display());
+    let copying = Copying {
+        source: source.as_ref(),
+        image: image.as_ref(),
+        map_path: &map_path,
+        remark: &remark,
+        ends: &ends,
+    };
+    let (map, ended) = copying.run(plan, globals)?;
+    drop(image);
+    Ok(told(args, &map_path, (&map, ended), globals))
+}
+
+/// The copy and its map: as they were left, or new.
+fn image(
+    args: &Args,
+    source: &dyn Member,
+    map_path: &Path,
+) -> Result<(Box<dyn Member>, Map), CliError> {
+    let size_bytes = source.size_bytes();
+    let name = args.image.display().to_string();
+    let refused = |what: &str, why: String| {
+        let other = format!("braid image {} {}", word(&args.source), word(&free_name(&args.image)));
+        CliError::new(Code::ImageUnfit, what).about(name.clone()).because(why).remedy(
+            Risk::Change,
+            "Copy into another file",
+            other,
+        )
+    };
+    match fs::metadata(&args.image) {
+        Err(_) => {
+            if let Some(map) = maps::read(map_path, size_bytes)?
+                && map.bytes(State::Done) > 0
+            {
+                let why = format!(
+                    "the map {} says that {} have been read",
+                    map_path.display(),
+                    format_size(map.bytes(State::Done))
+                );
+                return Err(refused("the copy is not there, and its map is", why));
+            }
+            // First the map: a copy without one would be nobody's.
+            let map = Map::new(size_bytes);
+            maps::write(map_path, &map.to_text(&[], (0, '?'), 1))?;
+            let image = create_file(&args.image, size_bytes).map_err(|error| open_error(&error))?;
+            Ok((image, map))
+        }
+        Ok(there) if !there.is_file() => {
+            let kind =
+                if there.file_type().is_block_device() { "a block device" } else { "no file" };
+            Err(refused(
+                "a disk is copied into a file",
+                format!("it is {kind}, and would be overwritten"),
+            ))
+        }
+        Ok(there) => {
+            let Some(map) = maps::read(map_path, size_bytes)? else {
+                let why = format!(
+                    "there is no map {} that says what of it has been copied",
+                    map_path.display()
+                );
+                return Err(refused("the file is there already", why));
+            };
+            // ddrescue lets a copy grow, and who is killed may not have made it long.
+            let is_shorter = there.len() < size_bytes
+                && map.of(State::Done).next_back().is_none_or(|done| done.end <= there.len());
+            if is_shorter {
+                let file = fs::OpenOptions::new().write(true).open(&args.image);
+                let made = file.and_then(|file| file.set_len(size_bytes));
+                made.map_err(|error| system(format!("{name} cannot be written"), &error))?;
+            } else if there.len() != size_bytes {
+                let why = format!(
+                    "it has {} bytes, and {} has {size_bytes}",
+                    there.len(),
+                    args.source.display()
+                );
+                return Err(refused("the file is no copy of this disk", why));
+            }
+            Ok((open_member(&args.image, Access::ReadWrite)?, map))
+        }
+    }
+}
+
+/// A name beside one that is taken.
+fn free_name(path: &Path) -> PathBuf {
+    let name = |number: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    (2..)
+        .map(name)
+        .find(|name| !name.exists() && !maps::beside(name).exists())
+        .expect("numbers have no end")
+}
+
+fn word(path: &Path) -> String {
+    shell_word(&path.display().to_string()).into_owned()
+}
+
+/// Bytes that a disk reads or does not read at once.
+fn sector_bytes(source: &dyn Member) -> u64 {
+    let identity = source.identity();
+    let size = match identity.kind {
+        MemberKind::BlockDevice => u64::from(identity.physical_block_bytes),
+        _ => SECTOR_BYTES,
+    };
+    size.clamp(SECTOR_BYTES, PIECE_BYTES)
+}
+
+fn told(args: &Args, map_path: &Path, (map, ended): (&Map, Ended), globals: &Globals) -> Exit {
+    let bad = map.missing();
+    let (size, done) = (map.size_bytes(), map.bytes(State::Done));
+    let again = |more: &str| {
+        let of = args.map.as_ref().map(|map| format!(" --map {}", word(map))).unwrap_or_default();
+        format!("braid image{of}{more} {} {}", word(&args.source), word(&args.image))
+    };
+    if globals.json {
+        outjson!(&json!({
+            "image": args.image.display().to_string(),
+            "map": map_path.display().to_string(),
+            "size_bytes": size,
+            "read_bytes": done,
+            "untried_bytes": map.bytes(State::Untried),
+            "missing": bad.iter().map(|range| json!({ "offset_bytes": range.start, "length_bytes": range.end - range.start })).collect::<Vec<_>>(),
+            "interrupted": ended == Ended::Interrupted,
+        }));
+    } else {
+        let image = printable(&args.image.display().to_string()).into_owned();
+        outln!("{image} has {} of {}", format_size(done), format_size(size));
+        outln!("  what it has is in {}", printable(&map_path.display().to_string()));
+        let places =
+            if bad.len() == 1 { "1 place".to_owned() } else { format!("{} places", bad.len()) };
+        match ended {
+            Ended::Interrupted => outln!("  go on:  {}", again("")),
+            Ended::Over if bad.is_empty() => outln!("  all of it was read"),
+            Ended::Over => {
+                outln!("  {} in {places} could not be read", format_size(size - done));
+                outln!("  ask the disk again:                   {}", again(" --retries 3"));
+                outln!(
+                    "  compute it from the array's others:   braid rescue --fill {} {0} OTHER...",
+                    word(&args.image)
+                );
+                outln!(
+                    "  go on without it (nothing is written): braid rescue {} OTHER...",
+                    word(&args.image)
+                );
+            }
+        }
+    }
+    match ended {
+        Ended::Interrupted => Exit::Interrupted,
+        Ended::Over if bad.is_empty() => Exit::Done,
+        Ended::Over => Exit::Attention,
+    }
+}

@@ -1,0 +1,87 @@
+//! How far a copy is, on a terminal.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use braid_imaging::{Map, Plan, State, Step};
+
+use crate::cmd::Globals;
+use crate::output::size::format_size;
+
+/// How often it is said.
+const EVERY: Duration = Duration::from_millis(500);
+/// The rate is that of the last so long.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// A line that is written again and again.
+pub(super) struct Progress {
+    is_shown: bool,
+    shown: Instant,
+    /// When how many bytes had been read, for the rate.
+    window: (Instant, u64),
+    rate: Option<f64>,
+}
+
+impl Progress {
+    pub(super) fn new(map: &Map, globals: &Globals) -> Self {
+        let is_shown = !globals.json && std::io::stderr().is_terminal();
+        let now = Instant::now();
+        Self { is_shown, shown: now, window: (now, map.bytes(State::Done)), rate: None }
+    }
+
+    pub(super) fn show(&mut self, plan: &Plan) {
+        if !self.is_shown || self.shown.elapsed() < EVERY {
+            return;
+        }
+        self.shown = Instant::now();
+        let done = plan.map().bytes(State::Done);
+        let (since, before) = self.window;
+        let passed = since.elapsed();
+        if self.rate.is_none() || passed > WINDOW {
+            self.rate = Some(done.saturating_sub(before) as f64 / passed.as_secs_f64());
+        }
+        if passed > WINDOW {
+            self.window = (Instant::now(), done);
+        }
+        let line = line(plan, self.rate.unwrap_or(0.0));
+        // Nothing depends on it.
+        let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
+    }
+
+    pub(super) fn end(&self) {
+        if self.is_shown {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// `copying 1 of 3   37.4 %   12 GiB of 33 GiB   118 MiB/s   180 s left   2 bad places`
+fn line(plan: &Plan, bytes_per_second: f64) -> String {
+    let map = plan.map();
+    let (size, done) = (map.size_bytes(), map.bytes(State::Done));
+    let step = match plan.step() {
+        Step::Copy(pass) => format!("copying {pass} of 3"),
+        Step::Trim => "trimming".to_owned(),
+        Step::Scrape => "scraping".to_owned(),
+        Step::Retry(number) => format!("trying again, {number}"),
+        Step::Over => "done".to_owned(),
+    };
+    let percent = (done as f64 / size.max(1) as f64 * 1000.0).floor() / 10.0;
+    let mut words = vec![
+        step,
+        format!("{percent:.1} %"),
+        format!("{} of {}", format_size(done), format_size(size)),
+        format!("{}/s", format_size(bytes_per_second as u64)),
+    ];
+    // What is left after the first passes goes by places, not by bytes.
+    if matches!(plan.step(), Step::Copy(_)) && bytes_per_second >= 1.0 {
+        let left = map.bytes(State::Untried) as f64 / bytes_per_second;
+        words.push(format!("{left:.0} s left"));
+    }
+    let failed = [State::Untrimmed, State::Unscraped, State::Bad].map(|state| map.bytes(state));
+    let failed: u64 = failed.iter().sum();
+    if failed > 0 {
+        words.push(format!("{} not read so far", format_size(failed)));
+    }
+    words.join("   ")
+}

@@ -1,0 +1,236 @@
+//! `braid rescue --fill`: what a copy of a disk lacks, computed from the other members and written into the copy.
+//!
+//! ```text
+//!   the copy's holes ─▶ rows of the array ─▶ read: the engine makes what is missing of the others ─▶ written again, over an overlay
+//!                                                        the overlay's blocks in the holes ─▶ the copy ─▶ its map
+//! ```
+//!
+//! The rows are written with what they hold, so that parity in a hole comes back as well. All that lands in an overlay of its own,
+//! which is thrown away; only what lies in a hole goes into the copy, byte for byte what the disk would have held.
+//!
+//! Invariants:
+//! - only holes of the copy are written, and no other member `[check: a_copy_is_filled_from_the_others]`;
+//! - nothing is computed while parity may not fit: an array that was being written when it ended is refused
+//!   `[check: a_copy_of_an_interrupted_array_is_not_filled]`.
+
+use std::fs::{self, File, OpenOptions};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use braid_geometry::{Geometry, Slot};
+use braid_imaging::State;
+use braid_member::Member;
+use braid_runtime::{Io, Volume, VolumeOperation};
+use serde_json::json;
+
+use super::args::Args;
+use super::disks::Disks;
+use super::look::Found;
+use super::lost::{behind, read};
+use super::overlay::BLOCK_BYTES;
+use super::serving::over_overlay;
+use super::sick;
+use crate::cmd::Globals;
+use crate::cmd::serve::assemble::Ready;
+use crate::error::code::Code;
+use crate::error::system::system;
+use crate::error::{CliError, Exit, Risk};
+use crate::maps;
+use crate::output::printable::printable;
+use crate::output::size::format_size;
+
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+/// Bytes that are read and written at once where there are no rows.
+const PIECE_SECTORS: u64 = 2048;
+
+pub(super) fn fill(
+    args: &Args,
+    image: &Path,
+    (disks, mut found): (Disks, Found),
+    globals: &Globals,
+) -> Result<Exit, CliError> {
+    let is_of = |index: &usize| disks.all[found.group.members[*index]].path == image;
+    let indices: Vec<usize> = (0..found.labels.len()).filter(is_of).collect();
+    if indices.is_empty() {
+        let what = format!("{} is no member of this array", image.display());
+        let labels = found.labels.join(", ");
+        return Err(CliError::new(Code::Usage, what).because(format!("they are {labels}")).remedy(
+            Risk::Look,
+            "See what is",
+            args.command(""),
+        ));
+    }
+    if !fs::metadata(image).is_ok_and(|there| there.is_file()) {
+        return Err(refused(image, "it is a device, and nothing is written to members", args));
+    }
+    if found.overlays.iter().any(Option::is_some) {
+        return Err(refused(
+            image,
+            "there is an overlay over the members, which would be computed with",
+            args,
+        )
+        .remedy(Risk::Destroy, "Throw it away", args.command("--discard")));
+    }
+    if found.plan.array.as_ref().is_ok_and(|array| array.dirty) {
+        let why = "the array was being written when it ended, so its parity may not fit, and what is computed may be wrong";
+        return Err(refused(image, why, args));
+    }
+    let folder = found.folder.join("fill");
+    let cleared = Cleared(&folder);
+    cleared.clear();
+    let mut filled = Vec::new();
+    let outcome = {
+        found.folder.clone_from(&folder);
+        let ready = over_overlay(args, &disks, &mut found, globals)?;
+        computed(ready, &indices, &disks, &found)
+    };
+    outcome?;
+    let file = OpenOptions::new().write(true).open(image);
+    let file =
+        file.map_err(|error| system(format!("{} cannot be written", image.display()), &error))?;
+    for index in &indices {
+        let disk = &disks.all[found.group.members[*index]];
+        let start = disk.part.as_ref().map_or(0, |part| part.start);
+        let overlay = found.overlays[*index].as_ref();
+        let overlay = overlay.expect("who is used has one");
+        for hole in &disk.holes {
+            filled.extend(taken(overlay.as_ref(), hole, (&file, start)).map_err(|error| {
+                system(format!("{} cannot be written", image.display()), &error)
+            })?);
+        }
+    }
+    file.sync_all()
+        .map_err(|error| system(format!("{} cannot be written", image.display()), &error))?;
+    let size = fs::metadata(image).map_err(|error| system("the copy is gone", &error))?.len();
+    let sick = sick::of(args, image, size)?;
+    let Some(mut sick) = sick else { return Err(refused(image, "its map is gone", args)) };
+    for range in &filled {
+        sick.map.set(range.clone(), State::Done);
+    }
+    let remark = "Filled by braid from other members of its array";
+    maps::write(&sick.path, &sick.map.to_text(&[remark], (0, '+'), 1))?;
+    let bytes: u64 = filled.iter().map(|range| range.end - range.start).sum();
+    let missing = sick.map.missing();
+    let left: u64 = missing.iter().map(|range| range.end - range.start).sum();
+    if globals.json {
+        outjson!(&json!({
+            "image": image.display().to_string(),
+            "filled_bytes": bytes,
+            "missing": missing.iter().map(|range| json!({ "offset_bytes": range.start, "length_bytes": range.end - range.start })).collect::<Vec<_>>(),
+        }));
+    } else {
+        let name = printable(&image.display().to_string()).into_owned();
+        outln!(
+            "{} of {name} computed from the others and written; nothing else was",
+            format_size(bytes)
+        );
+        match left {
+            0 => outln!("  it lacks nothing any more"),
+            _ => outln!(
+                "  it still lacks {} in {} places: too much is missing there, or it is none of the array's data",
+                format_size(left),
+                missing.len()
+            ),
+        }
+        outln!("  see what stands on the array:  {}", args.command(""));
+    }
+    Ok(if missing.is_empty() { Exit::Done } else { Exit::Attention })
+}
+
+fn refused(image: &Path, why: &str, args: &Args) -> CliError {
+    CliError::new(Code::ImageUnfit, "the copy is not filled")
+        .about(image.display().to_string())
+        .because(why)
+        .remedy(Risk::Look, "See how the array is", args.command(""))
+}
+
+/// Has the engine read what is missing, and write it again.
+fn computed(ready: Ready, indices: &[usize], disks: &Disks, found: &Found) -> Result<(), CliError> {
+    let options = braid_runtime::Options {
+        jobs_paused: true,
+        io: Io::Threads,
+        ..braid_runtime::Options::default()
+    };
+    let geometry = ready.array.geometry.clone();
+    let mut rows = Vec::new();
+    for (number, occupant) in (0..).zip(&ready.array.slots) {
+        let Some(member) = occupant.as_ref().map(|it| it.member) else { continue };
+        if indices.contains(&member) {
+            for hole in found.holes_of(disks, member) {
+                rows.extend(behind(&geometry, Slot(number), &hole, true));
+            }
+        }
+    }
+    let volume = Volume::open(&ready.array, ready.members, &options, |_| {});
+    let volume = volume.map_err(|error| CliError::new(Code::MemberIo, error.to_string()))?;
+    for row in super::lost::in_order(rows).iter().flat_map(|range| rows_of(&geometry, range)) {
+        let bytes = row.start * SECTOR_BYTES..row.end * SECTOR_BYTES;
+        if let Some(payload) = read(&volume, &bytes) {
+            // What cannot be written stays a hole.
+            let _ = volume.call(VolumeOperation::Write {
+                offset: bytes.start,
+                payload,
+                durable: false,
+            });
+        }
+    }
+    let flushed = volume.call(VolumeOperation::Flush);
+    volume.stop();
+    flushed.result.map_err(|error| CliError::new(Code::MemberIo, error.to_string()))
+}
+
+/// Whole rows, where there are any: what fills one is written with its parity, and reads nothing before.
+fn rows_of(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
+    let length = match geometry {
+        Geometry::Stripe(stripe) => {
+            u64::from(stripe.chunk_sectors()) * u64::from(stripe.data_slots())
+        }
+        Geometry::Direct(_) | Geometry::Mirror(_) => PIECE_SECTORS,
+    };
+    let starts = (range.start..range.end).step_by(usize::try_from(length).expect("it fits memory"));
+    starts.map(|start| start..(start + length).min(range.end)).collect()
+}
+
+/// Writes into the copy what of a hole can be read by now; those stretches, as bytes of the copy.
+fn taken(
+    overlay: &dyn Member,
+    hole: &Range<u64>,
+    (file, start): (&File, u64),
+) -> std::io::Result<Vec<Range<u64>>> {
+    let mut filled: Vec<Range<u64>> = Vec::new();
+    let mut buffer = vec![0; usize::try_from(BLOCK_BYTES).expect("small")];
+    let mut at = hole.start;
+    while at < hole.end {
+        let until = (at - at % BLOCK_BYTES + BLOCK_BYTES).min(hole.end);
+        let bytes = &mut buffer[..usize::try_from(until - at).expect("small")];
+        if overlay.read_at(bytes, at).is_ok() {
+            file.write_all_at(bytes, start + at)?;
+            match filled.last_mut().filter(|last| last.end == start + at) {
+                Some(last) => last.end = start + until,
+                None => filled.push(start + at..start + until),
+            }
+        }
+        at = until;
+    }
+    Ok(filled)
+}
+
+/// The folder of the overlay, which is gone at the end whatever comes of it.
+pub(super) struct Cleared<'a>(pub(super) &'a Path);
+
+impl Cleared<'_> {
+    pub(super) fn clear(&self) {
+        // None is there as a rule, and what is left over takes nothing but room.
+        let _ = fs::remove_dir_all(self.0);
+        // The array's own goes as well, if it was made for this one.
+        let _ = self.0.parent().map(fs::remove_dir);
+    }
+}
+
+impl Drop for Cleared<'_> {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

@@ -1,0 +1,132 @@
+//! What of the array is behind bytes that a copy lacks, and cannot be had from the others either; and the files there.
+//!
+//! ```text
+//!   holes of a copy ─▶ sectors of its data ─▶ sectors of the array ─▶ read ─▶ those that fail are lost
+//! ```
+//!
+//! The geometry says where to look; whether something is lost is not computed but tried.
+
+use std::ops::Range;
+
+use braid_assembly::AssembledArray;
+use braid_geometry::{Geometry, LogicalSector, MemberSector, Role, Slot};
+use braid_ring::Payload;
+use braid_runtime::{Volume, VolumeOperation};
+
+use super::overlay::BLOCK_BYTES;
+
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+/// Bytes that are tried at once before single sectors are.
+const TRIED_BYTES: u64 = 64 << 10;
+/// Stretches of the array that are tried one by one; of a copy with more holes what is behind the first of them is told.
+const TRIED_MAX: usize = 100_000;
+
+/// Sectors of the array of which these sectors of a slot's data hold something, in pieces of no more than a chunk. With `is_whole` all
+/// that stands in the same rows, so that parity is behind it, too.
+pub(super) fn behind(
+    geometry: &Geometry,
+    slot: Slot,
+    sectors: &Range<u64>,
+    is_whole: bool,
+) -> Vec<Range<u64>> {
+    // What is written goes into blocks of an overlay, which ask the member for the rest of them.
+    let block = if is_whole { BLOCK_BYTES / SECTOR_BYTES } else { 1 };
+    let (start, end) = (sectors.start - sectors.start % block, sectors.end.next_multiple_of(block));
+    let used = start..end.min(geometry.used_sectors(slot));
+    let chunk = u64::from(geometry.chunk_sectors());
+    // Mirrors of whole members have none.
+    let chunk = if chunk == 0 { 2048 } else { chunk };
+    let mut found = Vec::new();
+    let mut at = used.start;
+    while at < used.end && found.len() < TRIED_MAX {
+        let until = (at - at % chunk + chunk).min(used.end);
+        let length = until - at;
+        let logical = |sector: LogicalSector| sector.0..sector.0 + length;
+        match geometry {
+            Geometry::Direct(direct) => {
+                found.extend(direct.logical(slot, MemberSector(at)).map(logical))
+            }
+            Geometry::Mirror(mirror) => {
+                found.extend(
+                    mirror.logical(slot, MemberSector(at)).map(|(sector, _)| logical(sector)),
+                );
+            }
+            Geometry::Stripe(stripe) => {
+                let row = stripe.row_of(MemberSector(at));
+                let offset = u32::try_from(at % chunk).expect("within a chunk");
+                match stripe.row_map(row).role(slot) {
+                    _ if is_whole => {
+                        let start = stripe.logical(row, 0, 0).0;
+                        found.push(start..start + chunk * u64::from(stripe.data_slots()));
+                    }
+                    Role::Data(index) => found.push(logical(stripe.logical(row, index, offset))),
+                    Role::P | Role::Q => {}
+                }
+            }
+        }
+        at = until;
+    }
+    let capacity = geometry.capacity_sectors();
+    found.iter_mut().for_each(|range| range.end = range.end.min(capacity));
+    found.retain(|range| !range.is_empty());
+    in_order(found)
+}
+
+/// In order, apart from each other.
+pub(super) fn in_order(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_by_key(|range| range.start);
+    ranges.dedup_by(|next, kept| {
+        let touches = next.start <= kept.end;
+        if touches {
+            kept.end = kept.end.max(next.end);
+        }
+        touches
+    });
+    ranges
+}
+
+/// Bytes of the array that cannot be read, of those behind what each member of it lacks (`holes`, in sectors of its data).
+pub(super) fn lost(
+    volume: &Volume,
+    array: &AssembledArray,
+    holes: &dyn Fn(usize) -> Vec<Range<u64>>,
+) -> Vec<Range<u64>> {
+    let mut tried = Vec::new();
+    for (number, occupant) in (0..).zip(&array.slots) {
+        let Some(occupant) = occupant else { continue };
+        for hole in holes(occupant.member) {
+            tried.extend(behind(&array.geometry, Slot(number), &hole, false));
+        }
+    }
+    let mut lost = Vec::new();
+    for range in in_order(tried).into_iter().take(TRIED_MAX) {
+        let bytes = range.start * SECTOR_BYTES..range.end * SECTOR_BYTES;
+        for piece in pieces(&bytes, TRIED_BYTES) {
+            if !can_be_read(volume, &piece) {
+                lost.extend(pieces(&piece, SECTOR_BYTES).filter(|one| !can_be_read(volume, one)));
+            }
+        }
+    }
+    in_order(lost)
+}
+
+fn pieces(range: &Range<u64>, length: u64) -> impl Iterator<Item = Range<u64>> + use<> {
+    let end = range.end;
+    (range.start..end)
+        .step_by(usize::try_from(length).expect("small"))
+        .map(move |start| start..(start + length).min(end))
+}
+
+fn can_be_read(volume: &Volume, range: &Range<u64>) -> bool {
+    read(volume, range).is_some()
+}
+
+/// Bytes of the array, if they can be had.
+pub(super) fn read(volume: &Volume, range: &Range<u64>) -> Option<Payload> {
+    let length = usize::try_from(range.end - range.start).expect("it is bounded by the caller");
+    let payload = Payload::zeroed(length);
+    let outcome = volume.call(VolumeOperation::Read { offset: range.start, payload });
+    outcome.result.ok()?;
+    outcome.payload
+}

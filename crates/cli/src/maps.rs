@@ -1,0 +1,65 @@
+//! Maps of copies: files beside them that say what of the disk the copy has.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use braid_imaging::{Map, TEXT_BYTES_MAX};
+
+use crate::error::code::Code;
+use crate::error::system::system;
+use crate::error::{CliError, Risk};
+use crate::output::shell::shell_word;
+
+/// Where the map of a copy is unless something else is said: `IMAGE.map`.
+pub(crate) fn beside(image: &Path) -> PathBuf {
+    let mut name = image.as_os_str().to_owned();
+    name.push(".map");
+    name.into()
+}
+
+/// Reads a map of a disk of `size_bytes`; none if there is no such file.
+pub(crate) fn read(path: &Path, size_bytes: u64) -> Result<Option<Map>, CliError> {
+    let mut text = String::new();
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(|error| cannot_read(path, &error))?,
+    };
+    // What is no regular file may have no end.
+    file.take(TEXT_BYTES_MAX).read_to_string(&mut text).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => unfit(path, "it is no text"),
+        _ => cannot_read(path, &error),
+    })?;
+    Map::parse(&text, size_bytes).map(Some).map_err(|error| unfit(path, &error.to_string()))
+}
+
+/// Writes a map in the place of the one that is there; afterwards it is durable.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), CliError> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    let written = || -> io::Result<()> {
+        let mut file = File::create(&beside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&beside, path)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
+    };
+    written()
+        .map_err(|error| system(format!("the map {} cannot be written", path.display()), &error))
+}
+
+fn cannot_read(path: &Path, error: &io::Error) -> CliError {
+    system(format!("the map {} cannot be read", path.display()), error)
+}
+
+/// It says nothing of this disk.
+pub(crate) fn unfit(path: &Path, why: &str) -> CliError {
+    let name = path.display().to_string();
+    let see = format!("head -n 20 {}", shell_word(&name));
+    CliError::new(Code::MapUnfit, "the map of the copy cannot be used")
+        .about(name)
+        .because(why)
+        .remedy(Risk::Look, "See what it says", see)
+}

@@ -1,0 +1,324 @@
+//! Disks that fail: copied as far as they can be read (`braid image`), and what the copies lack made of the others or named
+//! (`braid rescue`, with its `--fill`, `--lost` and `--check`).
+
+use std::fs;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::kit::{
+    Array, Client, Deed, Fail, Hanging, Mount, Need, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Ran,
+    Served, assert_same, needs, ok, random_bytes, skip,
+};
+use crate::members::{filled, text};
+
+const LIMIT: Duration = Duration::from_secs(20);
+const EIO: i32 = 5;
+
+fn image(array: &Array, words: &[&str]) -> Ran {
+    array.braid(&[&["image"], words].concat(), &[])
+}
+
+#[track_caller]
+fn said(ran: &Ran, exit: i32) -> Value {
+    assert_eq!(ran.status.code(), Some(exit), "{ran:?}");
+    serde_json::from_str(ran.stdout.trim()).expect("one object")
+}
+
+fn missing(of: &Value) -> Vec<Range<u64>> {
+    let number = |range: &Value, key: &str| range[key].as_u64().expect("a number");
+    let range = |range: &Value| {
+        let start = number(range, "offset_bytes");
+        start..start + number(range, "length_bytes")
+    };
+    of.as_array().expect("ranges").iter().map(range).collect()
+}
+
+/// A copy of a member that lacks these bytes, with its map.
+fn holed(array: &Array, member: &Path, name: &str, holes: &[Range<u64>]) -> PathBuf {
+    let copy = array.path(name);
+    fs::copy(member, &copy).expect("a copy");
+    let file = fs::File::options().write(true).open(&copy).expect("a copy");
+    let mut map = "# ddrescue's\n0x0  -  1\n".to_owned();
+    let mut at = 0;
+    for hole in holes {
+        let length = hole.end - hole.start;
+        // What is there instead is nothing that the disk held.
+        file.write_all_at(&vec![0xee; usize::try_from(length).expect("small")], hole.start)
+            .expect("a copy");
+        map += &format!("{at:#x} {:#x} +\n{:#x} {length:#x} -\n", hole.start - at, hole.start);
+        at = hole.end;
+    }
+    let size = file.metadata().expect("a file").len();
+    map += &format!("{at:#x} {:#x} +\n", size - at);
+    fs::write(format!("{}.map", text(&copy)), map).expect("a map");
+    copy
+}
+
+#[test]
+fn a_failing_disk_is_copied_as_far_as_it_can_be_read() {
+    let array = Array::create(RAID_5);
+    let served = array.serve();
+    filled(&array, &served, 71);
+    served.stop();
+    let before = fs::read(&array.members[1]).expect("a member");
+    let Some(disks) = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten() else {
+        return skip(Need::Fuse, "no FUSE can be mounted here");
+    };
+    let disk = disks.files()[1].clone();
+    let bad = (5 << 20) + 8192..(5 << 20) + 20480;
+    disks.fail(1, Fail { deed: Deed::Read, bytes: bad.clone(), errno: EIO });
+    let copy = array.path("copy.img");
+    let first = said(&image(&array, &[text(&disk), text(&copy)]), 3);
+    assert_eq!(missing(&first["missing"]), [bad.clone()]);
+    assert_eq!(first["read_bytes"], (16 << 20) - 12288);
+    let copied = fs::read(&copy).expect("a copy");
+    let (start, end) = (bad.start as usize, bad.end as usize);
+    assert_same(&copied[..start], &before[..start], "before the bad place");
+    assert_same(&copied[end..], &before[end..], "behind the bad place");
+    // The tools of ddrescue read its map.
+    if braid_needs::is_installed("ddrescuelog") {
+        let listed = ok("ddrescuelog", ["-b", "4096", "-l-", &format!("{}.map", text(&copy))]);
+        let blocks: Vec<u64> = listed.lines().map(|line| line.parse().expect("a block")).collect();
+        assert_eq!(blocks, (bad.start / 4096..bad.end / 4096).collect::<Vec<_>>());
+    }
+    // It is still bad, and then it is not any more.
+    let again = ["--retries", "2", text(&disk), text(&copy)];
+    assert_eq!(missing(&said(&image(&array, &again), 3)["missing"]), [bad]);
+    disks.let_go();
+    assert!(missing(&said(&image(&array, &again), 0)["missing"]).is_empty());
+    assert_same(&fs::read(&copy).expect("a copy"), &before, "all of it");
+    assert_same(&fs::read(&array.members[1]).expect("a member"), &before, "the disk");
+}
+
+#[test]
+fn a_copy_that_was_killed_is_gone_on_with() {
+    let array = Array::create(RAID_1);
+    let (disk, copy) = (array.path("disk"), array.path("copy.img"));
+    let map = format!("{}.map", text(&copy));
+    let mut bytes = random_bytes(72, 48 << 20);
+    bytes[7 << 20..23 << 20].fill(0);
+    fs::write(&disk, &bytes).expect("a disk");
+    let mut was_begun = false;
+    for delay_ms in [0, 5, 10, 20, 40, 80, 160] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_braid"))
+            .args(["image", text(&disk), text(&copy)])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("braid");
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        child.kill().and_then(|()| child.wait()).expect("our own child");
+        let (Ok(words), true) = (fs::read_to_string(&map), copy.exists()) else { continue };
+        was_begun = true;
+        let found = braid_imaging::Map::parse(&words, bytes.len() as u64).expect("a map");
+        let copied = fs::read(&copy).expect("a copy");
+        for range in found.of(braid_imaging::State::Done) {
+            let (start, end) = (range.start as usize, range.end as usize);
+            assert_same(&copied[start..end], &bytes[start..end], "what the map calls read");
+        }
+    }
+    assert!(was_begun, "no map was ever begun");
+    let all = said(&image(&array, &[text(&disk), text(&copy)]), 0);
+    assert_eq!(all["read_bytes"], bytes.len());
+    assert_same(&fs::read(&copy).expect("a copy"), &bytes, "all of it");
+    use std::os::unix::fs::MetadataExt;
+    let taken = fs::metadata(&copy).expect("a copy").blocks() * 512;
+    assert!(taken < 34 << 20, "zeroes take no space: {taken}");
+}
+
+#[test]
+fn what_is_no_copy_of_the_disk_is_not_overwritten() {
+    let array = Array::create(RAID_1);
+    let disk = array.members[0].clone();
+    let (other, short) = (array.path("other"), array.path("short"));
+    fs::write(&other, "a diary").expect("a file");
+    let words =
+        |copy: &Path| vec!["image".to_owned(), text(&disk).to_owned(), text(copy).to_owned()];
+    let refused = |copy: &Path| {
+        let line = words(copy);
+        let line: Vec<&str> = line.iter().map(String::as_str).collect();
+        array.refused(&line, &[])
+    };
+    let refusal = refused(&other);
+    refusal.is("B107", 12);
+    assert_eq!(fs::read(&other).expect("a file"), b"a diary");
+    let ran = array.follow(&refusal.json, "Copy into another file");
+    assert!(ran.status.success(), "{ran:?}");
+    assert_same(
+        &fs::read(array.path("other.2")).expect("a copy"),
+        &fs::read(&disk).expect("a disk"),
+        "the copy",
+    );
+    // Shorter than what its map says of it.
+    fs::write(&short, [1; 2048]).expect("a file");
+    fs::write(array.path("short.map"), "0 +\n0 4096 +\n").expect("a map");
+    refused(&short).is("B107", 12);
+    refused(Path::new("/dev/null")).is("B107", 12);
+    // A map without its copy, and one that is none.
+    fs::remove_file(&short).expect("a file");
+    refused(&short).is("B107", 12);
+    fs::write(array.path("short.map"), "0 +\n0 40960000000 +\n").expect("a map");
+    refused(&short).is("B106", 12);
+    fs::write(array.path("short.map"), [0xff, 0xfe]).expect("a map");
+    refused(&short).is("B106", 12);
+    assert!(!short.exists(), "nothing was made");
+}
+
+#[test]
+fn a_copy_is_filled_from_the_others() {
+    // In data and in parity, in the middle of sectors, over the end of a chunk, and the last of it.
+    let holes = [
+        (2 << 20) + 4096..(2 << 20) + 4608,
+        (3 << 20) + 60000..(3 << 20) + 70000,
+        5 << 20..(5 << 20) + (300 << 10),
+    ];
+    for (shape, also) in [(RAID_1, None), (RAID_5, None), (RAID_6, Some(3)), (RAID_10, None)] {
+        let array = Array::create(shape);
+        let served = array.serve();
+        filled(&array, &served, 73);
+        served.stop();
+        let before: Vec<_> =
+            array.members.iter().map(|path| fs::read(path).expect("a member")).collect();
+        let copy = holed(&array, &array.members[1], "copy.img", &holes);
+        let there = (0..array.members.len()).filter(|slot| *slot != 1 && Some(*slot) != also);
+        let mut members: Vec<PathBuf> = there.map(|slot| array.members[slot].clone()).collect();
+        members.push(copy.clone());
+        let filled = array.braid(&["rescue", "--fill", text(&copy)], &members);
+        let filled = said(&filled, 0);
+        assert!(missing(&filled["missing"]).is_empty(), "{shape:?}: {filled}");
+        assert_same(&fs::read(&copy).expect("a copy"), &before[1], "what the disk held");
+        for (path, bytes) in array.members.iter().zip(&before) {
+            assert_same(&fs::read(path).expect("a member"), bytes, "a member");
+        }
+        assert!(
+            said(&array.braid(&["rescue"], &members), if also.is_some() { 3 } else { 0 })
+                .is_object()
+        );
+    }
+}
+
+#[test]
+fn a_copy_of_an_interrupted_array_is_not_filled() {
+    let array = Array::with_bitmap(RAID_5);
+    let served = array.serve();
+    let mut client = Client::connect(&served.socket, LIMIT);
+    client.write(0, &random_bytes(74, 1 << 20));
+    served.kill();
+    let copy = holed(&array, &array.members[1], "copy.img", &[5 << 20..(5 << 20) + 4096]);
+    let before = fs::read(&copy).expect("a copy");
+    let mut members = array.without(&[1]);
+    members.push(copy.clone());
+    let refusal = array.refused(&["rescue", "--fill", text(&copy)], &members);
+    refusal.is("B107", 12);
+    assert!(refusal.json.to_string().contains("parity may not fit"), "{}", refusal.json);
+    // Nor is what is no copy, and what is none of the members.
+    array.refused(&["rescue", "--fill", "/dev/null"], &members).is("B001", 2);
+    assert_same(&fs::read(&copy).expect("a copy"), &before, "the copy");
+}
+
+#[test]
+fn what_two_copies_lack_is_an_error_and_its_files_are_named() {
+    needs!("mke2fs", "debugfs", "nbdcopy");
+    let array = Array::create(RAID_5);
+    let served = array.serve();
+    let tree = array.path("tree");
+    fs::create_dir(&tree).expect("a folder");
+    for number in 0..10 {
+        let bytes = random_bytes(80 + number, 3 << 20);
+        fs::write(tree.join(format!("file-{number}")), bytes).expect("a file");
+    }
+    let system = array.path("fs.img");
+    let words = ["-q", "-t", "ext4", "-d", text(&tree), text(&system), "40M"];
+    ok("mke2fs", words);
+    ok("nbdcopy", ["--flush", text(&system), &served.uri]);
+    let content = served.read_all(&array);
+    served.stop();
+    // Where the first file begins is said by debugfs.
+    let blocks = ok("debugfs", ["-R", "blocks /file-4", text(&system)]);
+    let block: u64 = blocks.split_whitespace().nth(100).expect("blocks").parse().expect("a number");
+    let size = ok("dumpe2fs", ["-h", text(&system)]);
+    let size = size.lines().find_map(|line| line.strip_prefix("Block size:")).expect("a size");
+    let at = block * size.trim().parse::<u64>().expect("a number");
+    // The whole row is a hole in two copies, and a stretch of one of them a hole in that alone.
+    let row = at / (3 << 16);
+    let data_start = data_start(&array);
+    let chunk = data_start + row * (64 << 10)..data_start + (row + 1) * (64 << 10);
+    let one = holed(&array, &array.members[0], "c0", &[2 << 20..(2 << 20) + 8192, chunk.clone()]);
+    let two = holed(&array, &array.members[1], "c1", &[chunk]);
+    let members = [one, two, array.members[2].clone(), array.members[3].clone()];
+    let found = said(&array.braid(&["rescue"], &members), 0);
+    let lost = missing(&found["arrays"][0]["lost"]);
+    assert!(
+        lost.iter().any(|range| range.contains(&at) || range.start / (3 << 16) == row),
+        "{lost:?}"
+    );
+    let total: u64 = lost.iter().map(|range| range.end - range.start).sum();
+    assert!((64 << 10..=128 << 10).contains(&total), "{lost:?}");
+    let served = Served::rescued(&array, &["--read-only"], &members);
+    let mut client = Client::connect(&served.socket, LIMIT);
+    for (start, piece) in (0..).step_by(4096).zip(content.chunks(4096)) {
+        let is_lost =
+            lost.iter().any(|range| range.start < start as u64 + 4096 && range.end > start as u64);
+        match client.try_read(start as u64, piece.len()) {
+            Ok(bytes) => {
+                assert!(!is_lost, "byte {start} is lost");
+                assert_same(&bytes, piece, "what is given is right");
+            }
+            Err(_) => assert!(is_lost, "byte {start} is not lost"),
+        }
+    }
+    drop(client);
+    served.stop();
+    if !Mount::is_possible() {
+        return skip(Need::Fuse, "no FUSE can be mounted here");
+    }
+    let named = said(&array.braid(&["rescue", "--lost"], &members), 3);
+    let files = named["volumes"][0]["files"].as_array().unwrap_or_else(|| panic!("{named}"));
+    assert!(
+        files.iter().any(|file| file.as_str().is_some_and(|file| file.starts_with("/file-"))),
+        "{named}"
+    );
+    assert!(files.len() <= 2, "{named}");
+    // A map that is of none of them, and one that is not there.
+    array.refused(&["rescue", "--map", "elsewhere=map"], &members).is("B001", 2);
+    let nowhere = format!("{}=nowhere", text(&members[0]));
+    array.refused(&["rescue", "--map", &nowhere], &members).is("B001", 2);
+}
+
+/// The first byte of the members' data.
+fn data_start(array: &Array) -> u64 {
+    let bytes = fs::read(&array.members[0]).expect("a member");
+    u64::from_le_bytes(bytes[4096 + 128..4096 + 136].try_into().expect("eight")) * 512
+}
+
+#[test]
+fn who_lies_is_named() {
+    let array = Array::create(RAID_6);
+    let served = array.serve();
+    filled(&array, &served, 75);
+    served.stop();
+    let all = said(&array.braid(&["rescue", "--check"], &array.members), 0);
+    assert_eq!((&all["differing_sectors"], &all["completed"]), (&0.into(), &true.into()));
+    // In two places, of data and of parity.
+    let liar = &array.members[2];
+    let file = fs::File::options().write(true).open(liar).expect("a member");
+    for at in [3 << 20, (3 << 20) + (64 << 10), (7 << 20) + 512] {
+        file.write_all_at(&random_bytes(at, 512), at).expect("a lie");
+    }
+    let before = fs::read(liar).expect("a member");
+    let found = said(&array.braid(&["rescue", "--check"], &array.members), 3);
+    let wrong = found["wrong"].as_array().expect("a list");
+    assert_eq!(wrong.len(), 1, "{found}");
+    assert_eq!(wrong[0], serde_json::json!({ "member": text(liar), "sectors": 3 }), "{found}");
+    assert_same(&fs::read(liar).expect("a member"), &before, "it is only named");
+    // With one parity it is known that something is wrong, and not what.
+    let fewer = array.without(&[1]);
+    array.refused(&["rescue", "--check"], &fewer).is("B043", 12);
+    let striped = Array::create(RAID_0);
+    striped.refused(&["rescue", "--check"], &striped.members).is("B042", 12);
+}

@@ -1,0 +1,264 @@
+//! What of a disk has been read: its bytes in order, each with a state.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::ops::Range;
+
+/// Stretches that a map may have: what a disk has that fails everywhere would fill the memory.
+pub const BLOCKS_MAX: usize = 1 << 20;
+/// Bytes of a map's text at most: a line of each stretch.
+pub const TEXT_BYTES_MAX: u64 = 64 << 20;
+
+/// What is known of bytes of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum State {
+    /// Nobody has asked for them.
+    Untried,
+    /// A piece with them failed; which of its sectors are bad is not known.
+    Untrimmed,
+    /// They lie between two bad sectors.
+    Unscraped,
+    /// They could not be read alone.
+    Bad,
+    /// The copy has them.
+    Done,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Untried, Self::Untrimmed, Self::Unscraped, Self::Bad, Self::Done];
+
+    /// The sign that the text has for it.
+    #[must_use]
+    pub fn sign(self) -> char {
+        match self {
+            Self::Untried => '?',
+            Self::Untrimmed => '*',
+            Self::Unscraped => '/',
+            Self::Bad => '-',
+            Self::Done => '+',
+        }
+    }
+
+    fn of_sign(sign: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| sign.chars().eq([state.sign()]))
+    }
+}
+
+/// Why a text is no map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MapError {
+    /// There is no line that is not a remark.
+    #[error("it is empty")]
+    Empty,
+    /// It is larger than a map may be.
+    #[error("it has more than {BLOCKS_MAX} stretches")]
+    TooLong,
+    /// A line is none that a map has.
+    #[error("line {line} is no line of a map: {what}")]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// It says something of bytes that the disk does not have.
+    #[error("it goes up to byte {end}, and there are {size_bytes}")]
+    Beyond {
+        /// Where it ends.
+        end: u64,
+        /// Bytes there are.
+        size_bytes: u64,
+    },
+}
+
+/// What of a disk has which state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Map {
+    size_bytes: u64,
+    /// Where each stretch begins; it reaches to the next, or to the end. Neighbours have different states.
+    starts: BTreeMap<u64, State>,
+}
+
+impl Map {
+    /// Of a disk of which nothing has been read.
+    #[must_use]
+    pub fn new(size_bytes: u64) -> Self {
+        Self { size_bytes, starts: BTreeMap::from([(0, State::Untried)]) }
+    }
+
+    /// Bytes of the disk.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Its stretches, in order.
+    pub fn stretches(&self) -> impl DoubleEndedIterator<Item = (Range<u64>, State)> {
+        self.starts.iter().map(|(start, state)| (*start..self.end_of(*start), *state))
+    }
+
+    /// Those of one state.
+    pub fn of(&self, wanted: State) -> impl DoubleEndedIterator<Item = Range<u64>> {
+        self.stretches().filter(move |(_, state)| *state == wanted).map(|(range, _)| range)
+    }
+
+    /// Bytes of one state.
+    #[must_use]
+    pub fn bytes(&self, state: State) -> u64 {
+        self.of(state).map(|range| range.end.saturating_sub(range.start)).sum()
+    }
+
+    /// What the copy does not have, whatever the reason: in order, apart from each other.
+    #[must_use]
+    pub fn missing(&self) -> Vec<Range<u64>> {
+        let mut missing: Vec<Range<u64>> = Vec::new();
+        for (range, _) in self.stretches().filter(|(_, state)| *state != State::Done) {
+            match missing.last_mut().filter(|last| last.end == range.start) {
+                Some(last) => last.end = range.end,
+                None => missing.push(range),
+            }
+        }
+        missing
+    }
+
+    /// The first stretch of a state that reaches beyond `at`, from `at` on.
+    pub(crate) fn first_after(&self, wanted: State, at: u64) -> Option<Range<u64>> {
+        let here = self.starts.range(..=at).next_back().map(|(start, _)| *start).unwrap_or(0);
+        let mut starts = self.starts.range(here..);
+        let found = starts.find(|(start, state)| **state == wanted && self.end_of(**start) > at);
+        found.map(|(start, _)| (*start).max(at)..self.end_of(*start))
+    }
+
+    /// The last stretch of a state that begins before `at`, up to `at`.
+    pub(crate) fn last_before(&self, wanted: State, at: u64) -> Option<Range<u64>> {
+        let mut starts = self.starts.range(..at).rev();
+        let found = starts.find(|(_, state)| **state == wanted);
+        found.map(|(start, _)| *start..self.end_of(*start).min(at))
+    }
+
+    /// Says of bytes what they are; those beyond the end of the disk are nobody's.
+    pub fn set(&mut self, range: Range<u64>, state: State) {
+        let range = range.start..range.end.min(self.size_bytes);
+        if range.is_empty() {
+            return;
+        }
+        let after = (range.end < self.size_bytes).then(|| self.state_at(range.end));
+        let within: Vec<u64> = self.starts.range(range.clone()).map(|(start, _)| *start).collect();
+        for start in within {
+            self.starts.remove(&start);
+        }
+        self.put(range.start, state);
+        if let Some(after) = after {
+            self.starts.remove(&range.end);
+            self.put(range.end, after);
+        }
+    }
+
+    /// Whether no more stretches may be told apart.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.starts.len() >= BLOCKS_MAX
+    }
+
+    /// What is known of a byte.
+    #[must_use]
+    pub fn state_at(&self, at: u64) -> State {
+        self.starts.range(..=at).next_back().map_or(State::Untried, |(_, state)| *state)
+    }
+
+    /// Begins a stretch, unless the one before has the same state.
+    fn put(&mut self, start: u64, state: State) {
+        let before = self.starts.range(..start).next_back().map(|(_, state)| *state);
+        if before != Some(state) {
+            self.starts.insert(start, state);
+        }
+    }
+
+    fn end_of(&self, start: u64) -> u64 {
+        let next = self.starts.range(start.saturating_add(1)..).next();
+        next.map_or(self.size_bytes, |(next, _)| *next)
+    }
+
+    /// Reads a map of a disk of `size_bytes`. What it says nothing of has not been tried.
+    ///
+    /// # Errors
+    /// A text that is no map, or not of such a disk.
+    pub fn parse(text: &str, size_bytes: u64) -> Result<Self, MapError> {
+        let mut map = Self::new(size_bytes);
+        let lines = (1..).zip(text.lines().map(str::trim));
+        let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        let (line, head) = lines.next().ok_or(MapError::Empty)?;
+        // Where it was, what it did, and, in newer ones, in which of its passes.
+        let wrong = |line, what| MapError::Line { line, what };
+        let mut words = head.split_whitespace();
+        words.next().and_then(number).ok_or(wrong(line, "a position is wanted first"))?;
+        let (doing, pass, rest) = (words.next(), words.next(), words.next());
+        if !doing.is_some_and(|word| ["?", "*", "/", "-", "F", "G", "+"].contains(&word)) {
+            return Err(wrong(line, "what was being done is wanted second"));
+        }
+        if pass.is_some_and(|word| number(word).is_none()) || rest.is_some() {
+            return Err(wrong(line, "there is more than a position, a sign and a pass"));
+        }
+        let mut end_before = 0;
+        for (line, words) in lines {
+            let mut words = words.split_whitespace();
+            let mut next = || words.next();
+            let (Some(start), Some(length)) = (next().and_then(number), next().and_then(number))
+            else {
+                return Err(wrong(line, "a position and a size are wanted"));
+            };
+            let state = next().and_then(State::of_sign);
+            let state = state.ok_or(wrong(line, "its third word is none of ? * / - +"))?;
+            if next().is_some() {
+                return Err(wrong(line, "there is more than a position, a size and a sign"));
+            }
+            if start < end_before {
+                return Err(wrong(line, "it begins before the end of the one before"));
+            }
+            let end = start.checked_add(length).ok_or(wrong(line, "it has no end"))?;
+            if end > size_bytes {
+                return Err(MapError::Beyond { end, size_bytes });
+            }
+            end_before = end;
+            map.set(start..end, state);
+            if map.is_full() {
+                return Err(MapError::TooLong);
+            }
+        }
+        Ok(map)
+    }
+
+    /// The map as text, with where and in which step it is. `remarks` come first, a line each.
+    #[must_use]
+    pub fn to_text(&self, remarks: &[&str], (position, sign): (u64, char), pass: u8) -> String {
+        let mut text = String::new();
+        for remark in remarks {
+            // A line of its own, whatever is in it.
+            let plain: String = remark.chars().filter(|letter| !letter.is_control()).collect();
+            let _ = writeln!(text, "# {plain}");
+        }
+        let _ = writeln!(text, "# current_pos  current_status  current_pass");
+        let _ = writeln!(text, "0x{position:08X}     {sign}               {}", pass.max(1));
+        let _ = writeln!(text, "#      pos        size  status");
+        for (range, state) in self.stretches().filter(|(range, _)| !range.is_empty()) {
+            let length = range.end.saturating_sub(range.start);
+            let _ = writeln!(text, "0x{:08X}  0x{length:08X}  {}", range.start, state.sign());
+        }
+        text
+    }
+}
+
+/// A number as C writes it: hexadecimal behind `0x`, octal behind `0`, else decimal.
+fn number(word: &str) -> Option<u64> {
+    let hexadecimal = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X"));
+    let (digits, radix) = match (hexadecimal, word.strip_prefix('0')) {
+        (Some(digits), _) => (digits, 16),
+        (None, Some(digits)) if !digits.is_empty() => (digits, 8),
+        _ => (word, 10),
+    };
+    // The library would take a sign.
+    let is_digits = !digits.is_empty() && digits.chars().all(|digit| digit.is_digit(radix));
+    is_digits.then(|| u64::from_str_radix(digits, radix).ok()).flatten()
+}

@@ -1,0 +1,235 @@
+//! What to read next, so that most is had soonest and the disk suffers least.
+
+use std::ops::Range;
+
+use crate::{Map, State};
+
+/// Bytes that are asked for at once while nothing fails.
+pub const PIECE_BYTES: u64 = 1 << 20;
+/// Bytes that are leapt over after a first failure; each further one doubles them.
+const LEAP_BYTES: u64 = 1 << 20;
+/// Bytes that are leapt over at most, and no more than a hundredth of the disk.
+const LEAP_BYTES_MAX: u64 = 1 << 30;
+
+/// What is being done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// What nobody has asked for, in pieces; the passes 1 to 3.
+    Copy(u8),
+    /// The edges of pieces that failed.
+    Trim,
+    /// What is between the edges.
+    Scrape,
+    /// What is bad, again; how often this is, from 1.
+    Retry(u32),
+    /// Nothing is left to be asked for.
+    Over,
+}
+
+impl Step {
+    /// The sign that a map's text has for it.
+    #[must_use]
+    pub fn sign(self) -> char {
+        match self {
+            Self::Copy(_) => '?',
+            Self::Trim => '*',
+            Self::Scrape => '/',
+            Self::Retry(_) => '-',
+            Self::Over => '+',
+        }
+    }
+
+    /// The pass of it.
+    #[must_use]
+    pub fn pass(self) -> u8 {
+        match self {
+            Self::Copy(pass) => pass,
+            Self::Retry(pass) => u8::try_from(pass).unwrap_or(u8::MAX),
+            Self::Trim | Self::Scrape | Self::Over => 1,
+        }
+    }
+}
+
+/// Bytes to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// Which.
+    pub range: Range<u64>,
+}
+
+/// Goes through a disk.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    map: Map,
+    sector_bytes: u64,
+    retries: u32,
+    step: Step,
+    /// Where it has come to in this step.
+    at: u64,
+    leap_bytes: u64,
+    /// The front of the piece that is trimmed has been.
+    is_front_trimmed: bool,
+}
+
+impl Plan {
+    /// Goes on from a map, by sectors of so many bytes where pieces fail, with bad ones asked for `retries` times more.
+    ///
+    /// # Panics
+    /// Sectors without bytes, or larger than a piece: the caller has asked the disk.
+    #[must_use]
+    pub fn new(map: Map, sector_bytes: u64, retries: u32) -> Self {
+        assert!((1..=PIECE_BYTES).contains(&sector_bytes), "sectors of {sector_bytes} bytes");
+        let step = Step::Copy(1);
+        let leap_bytes = LEAP_BYTES;
+        Self { map, sector_bytes, retries, step, at: 0, leap_bytes, is_front_trimmed: false }
+    }
+
+    /// What is known by now.
+    #[must_use]
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// What is being done.
+    #[must_use]
+    pub fn step(&self) -> Step {
+        self.step
+    }
+
+    /// Where in the disk.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.at.min(self.map.size_bytes())
+    }
+
+    /// What to read next; none if all has been asked for as often as it may be.
+    pub fn next_ask(&mut self) -> Option<Ask> {
+        loop {
+            if self.step == Step::Over {
+                return None;
+            }
+            match self.within_step() {
+                Some(range) => return Some(Ask { range }),
+                None => self.next_step(),
+            }
+        }
+    }
+
+    fn within_step(&mut self) -> Option<Range<u64>> {
+        match self.step {
+            Step::Copy(_) if self.is_backwards() => {
+                let untried = self.map.last_before(State::Untried, self.at)?;
+                let piece = down(untried.end.saturating_sub(1), PIECE_BYTES);
+                Some(untried.start.max(piece)..untried.end)
+            }
+            Step::Copy(_) => {
+                let untried = self.map.first_after(State::Untried, self.at)?;
+                let piece = down(untried.start, PIECE_BYTES).saturating_add(PIECE_BYTES);
+                Some(untried.start..untried.end.min(piece))
+            }
+            Step::Trim => {
+                let piece = self.map.of(State::Untrimmed).next()?;
+                Some(if self.is_front_trimmed { self.back(&piece) } else { self.front(&piece) })
+            }
+            Step::Scrape => {
+                let rest = self.map.first_after(State::Unscraped, self.at)?;
+                Some(self.front(&rest))
+            }
+            Step::Retry(_) if self.is_backwards() => {
+                let bad = self.map.last_before(State::Bad, self.at)?;
+                Some(self.back(&bad))
+            }
+            Step::Retry(_) => {
+                let bad = self.map.first_after(State::Bad, self.at)?;
+                Some(self.front(&bad))
+            }
+            Step::Over => None,
+        }
+    }
+
+    /// The first sector of a stretch.
+    fn front(&self, range: &Range<u64>) -> Range<u64> {
+        let next = down(range.start, self.sector_bytes).saturating_add(self.sector_bytes);
+        range.start..range.end.min(next)
+    }
+
+    /// Its last.
+    fn back(&self, range: &Range<u64>) -> Range<u64> {
+        let last = down(range.end.saturating_sub(1), self.sector_bytes);
+        range.start.max(last)..range.end
+    }
+
+    fn is_backwards(&self) -> bool {
+        match self.step {
+            Step::Copy(pass) => pass == 2,
+            Step::Retry(number) => number.is_multiple_of(2),
+            Step::Trim | Step::Scrape | Step::Over => false,
+        }
+    }
+
+    fn next_step(&mut self) {
+        self.step = match self.step {
+            Step::Copy(pass @ 1..=2) => Step::Copy(pass.saturating_add(1)),
+            Step::Copy(_) => Step::Trim,
+            Step::Trim => Step::Scrape,
+            Step::Scrape if self.retries > 0 => Step::Retry(1),
+            Step::Retry(number) if number < self.retries => Step::Retry(number.saturating_add(1)),
+            Step::Scrape | Step::Retry(_) | Step::Over => Step::Over,
+        };
+        self.at = if self.is_backwards() { self.map.size_bytes() } else { 0 };
+        self.leap_bytes = LEAP_BYTES;
+        self.is_front_trimmed = false;
+    }
+
+    /// What came of it: the copy has these bytes, or the disk did not give all of them.
+    pub fn answered(&mut self, ask: &Ask, is_read: bool) {
+        let range = ask.range.clone();
+        let failed = match self.step {
+            Step::Copy(_) => State::Untrimmed,
+            Step::Trim | Step::Scrape | Step::Retry(_) | Step::Over => State::Bad,
+        };
+        self.map.set(range.clone(), if is_read { State::Done } else { failed });
+        self.at = if self.is_backwards() { range.start } else { range.end };
+        match self.step {
+            Step::Copy(_) if is_read => self.leap_bytes = LEAP_BYTES,
+            Step::Copy(3) => {}
+            Step::Copy(_) => self.leap(),
+            Step::Trim => self.trimmed(&range, is_read),
+            Step::Scrape | Step::Retry(_) | Step::Over => {}
+        }
+    }
+
+    /// Leaves out what is likely to fail as well, for now.
+    fn leap(&mut self) {
+        let leap_bytes = self.leap_bytes;
+        self.at = match self.is_backwards() {
+            true => self.at.saturating_sub(leap_bytes),
+            false => self.at.saturating_add(leap_bytes),
+        };
+        let most = down(self.map.size_bytes() / 100, PIECE_BYTES).clamp(LEAP_BYTES, LEAP_BYTES_MAX);
+        self.leap_bytes = leap_bytes.saturating_mul(2).min(most);
+    }
+
+    /// A sector at an edge of the piece that is trimmed has been asked for.
+    fn trimmed(&mut self, range: &Range<u64>, is_read: bool) {
+        let (start, end) = (range.start, range.end);
+        // The piece ends where its neighbours are something else.
+        let piece = match self.is_front_trimmed {
+            false => self.map.first_after(State::Untrimmed, end).filter(|it| it.start == end),
+            true => self.map.last_before(State::Untrimmed, start).filter(|it| it.end == start),
+        };
+        match (piece, is_read) {
+            (None, _) => self.is_front_trimmed = false,
+            (Some(_), true) => {}
+            (Some(_), false) if !self.is_front_trimmed => self.is_front_trimmed = true,
+            (Some(piece), false) => {
+                self.map.set(piece, State::Unscraped);
+                self.is_front_trimmed = false;
+            }
+        }
+    }
+}
+
+fn down(at: u64, to: u64) -> u64 {
+    at.saturating_sub(at.checked_rem(to).unwrap_or(0))
+}
