@@ -8,11 +8,12 @@ use super::tree::Tree;
 use super::{Finding, Rule};
 
 /// Crates whose root says `#![forbid(unsafe_code)]`.
-const FORBIDDEN: [&str; 19] = [
+const FORBIDDEN: [&str; 20] = [
     "confine",
     "contents",
     "control",
     "hooks",
+    "imaging",
     "sync",
     "geometry",
     "ondisk",
@@ -152,6 +153,7 @@ mod tests {
                 ("crates/contents/src/lib.rs", good),
                 ("crates/control/src/lib.rs", good),
                 ("crates/hooks/src/lib.rs", good),
+                ("crates/imaging/src/lib.rs", good),
                 ("crates/sync/src/lib.rs", good),
                 ("crates/fuse-proto/src/lib.rs", good),
                 ("crates/geometry/src/lib.rs", good),

@@ -29,6 +29,10 @@ fn said(ran: &Ran, exit: i32) -> Value {
     serde_json::from_str(ran.stdout.trim()).expect("one object")
 }
 
+fn small(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("small")
+}
+
 fn missing(of: &Value) -> Vec<Range<u64>> {
     let number = |range: &Value, key: &str| range[key].as_u64().expect("a number");
     let range = |range: &Value| {
@@ -48,8 +52,7 @@ fn holed(array: &Array, member: &Path, name: &str, holes: &[Range<u64>]) -> Path
     for hole in holes {
         let length = hole.end - hole.start;
         // What is there instead is nothing that the disk held.
-        file.write_all_at(&vec![0xee; usize::try_from(length).expect("small")], hole.start)
-            .expect("a copy");
+        file.write_all_at(&vec![0xee; small(length)], hole.start).expect("a copy");
         map += &format!("{at:#x} {:#x} +\n{:#x} {length:#x} -\n", hole.start - at, hole.start);
         at = hole.end;
     }
@@ -74,10 +77,10 @@ fn a_failing_disk_is_copied_as_far_as_it_can_be_read() {
     disks.fail(1, Fail { deed: Deed::Read, bytes: bad.clone(), errno: EIO });
     let copy = array.path("copy.img");
     let first = said(&image(&array, &[text(&disk), text(&copy)]), 3);
-    assert_eq!(missing(&first["missing"]), [bad.clone()]);
+    assert_eq!(missing(&first["missing"]), std::slice::from_ref(&bad));
     assert_eq!(first["read_bytes"], (16 << 20) - 12288);
     let copied = fs::read(&copy).expect("a copy");
-    let (start, end) = (bad.start as usize, bad.end as usize);
+    let (start, end) = (small(bad.start), small(bad.end));
     assert_same(&copied[..start], &before[..start], "before the bad place");
     assert_same(&copied[end..], &before[end..], "behind the bad place");
     // The tools of ddrescue read its map.
@@ -118,7 +121,7 @@ fn a_copy_that_was_killed_is_gone_on_with() {
         let found = braid_imaging::Map::parse(&words, bytes.len() as u64).expect("a map");
         let copied = fs::read(&copy).expect("a copy");
         for range in found.of(braid_imaging::State::Done) {
-            let (start, end) = (range.start as usize, range.end as usize);
+            let (start, end) = (small(range.start), small(range.end));
             assert_same(&copied[start..end], &bytes[start..end], "what the map calls read");
         }
     }
@@ -209,7 +212,8 @@ fn a_copy_of_an_interrupted_array_is_not_filled() {
     let mut client = Client::connect(&served.socket, LIMIT);
     client.write(0, &random_bytes(74, 1 << 20));
     served.kill();
-    let copy = holed(&array, &array.members[1], "copy.img", &[5 << 20..(5 << 20) + 4096]);
+    let hole = 5 << 20..(5 << 20) + 4096;
+    let copy = holed(&array, &array.members[1], "copy.img", std::slice::from_ref(&hole));
     let before = fs::read(&copy).expect("a copy");
     let mut members = array.without(&[1]);
     members.push(copy.clone());

@@ -96,8 +96,8 @@ impl<M: Member> Member for Lenient<M> {
         let mut at = offset_bytes;
         let mut rest = buffer;
         while !rest.is_empty() {
-            let within = usize::try_from(at % SECTOR_BYTES).expect("small");
-            let length = rest.len().min(SECTOR_BYTES as usize - within);
+            let left = usize::try_from(SECTOR_BYTES - at % SECTOR_BYTES).expect("small");
+            let length = rest.len().min(left);
             let (sector, behind) = rest.split_at_mut(length);
             match self.0.read_at(sector, at) {
                 Ok(()) => {}

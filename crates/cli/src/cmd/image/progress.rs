@@ -19,7 +19,8 @@ pub(super) struct Progress {
     shown: Instant,
     /// When how many bytes had been read, for the rate.
     window: (Instant, u64),
-    rate: Option<f64>,
+    /// Bytes a second.
+    rate: Option<u64>,
 }
 
 impl Progress {
@@ -38,12 +39,13 @@ impl Progress {
         let (since, before) = self.window;
         let passed = since.elapsed();
         if self.rate.is_none() || passed > WINDOW {
-            self.rate = Some(done.saturating_sub(before) as f64 / passed.as_secs_f64());
+            let milliseconds = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).max(1);
+            self.rate = Some(done.saturating_sub(before).saturating_mul(1000) / milliseconds);
         }
         if passed > WINDOW {
             self.window = (Instant::now(), done);
         }
-        let line = line(plan, self.rate.unwrap_or(0.0));
+        let line = line(plan, self.rate.unwrap_or(0));
         // Nothing depends on it.
         let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
     }
@@ -56,7 +58,7 @@ impl Progress {
 }
 
 /// `copying 1 of 3   37.4 %   12 GiB of 33 GiB   118 MiB/s   180 s left   2 bad places`
-fn line(plan: &Plan, bytes_per_second: f64) -> String {
+fn line(plan: &Plan, bytes_per_second: u64) -> String {
     let map = plan.map();
     let (size, done) = (map.size_bytes(), map.bytes(State::Done));
     let step = match plan.step() {
@@ -66,17 +68,18 @@ fn line(plan: &Plan, bytes_per_second: f64) -> String {
         Step::Retry(number) => format!("trying again, {number}"),
         Step::Over => "done".to_owned(),
     };
-    let percent = (done as f64 / size.max(1) as f64 * 1000.0).floor() / 10.0;
+    let tenths = u128::from(done) * 1000 / u128::from(size.max(1));
     let mut words = vec![
         step,
-        format!("{percent:.1} %"),
+        format!("{}.{} %", tenths / 10, tenths % 10),
         format!("{} of {}", format_size(done), format_size(size)),
-        format!("{}/s", format_size(bytes_per_second as u64)),
+        format!("{}/s", format_size(bytes_per_second)),
     ];
     // What is left after the first passes goes by places, not by bytes.
-    if matches!(plan.step(), Step::Copy(_)) && bytes_per_second >= 1.0 {
-        let left = map.bytes(State::Untried) as f64 / bytes_per_second;
-        words.push(format!("{left:.0} s left"));
+    if matches!(plan.step(), Step::Copy(_))
+        && let Some(left) = map.bytes(State::Untried).checked_div(bytes_per_second)
+    {
+        words.push(format!("{left} s left"));
     }
     let failed = [State::Untrimmed, State::Unscraped, State::Bad].map(|state| map.bytes(state));
     let failed: u64 = failed.iter().sum();

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use super::sick::NamedMap;
 use crate::output::shell::shell_word;
 
 /// Arguments of `braid rescue`.
@@ -70,6 +69,22 @@ pub(crate) struct Args {
     /// Members, or whole disks that have them in partitions, in any order.
     #[arg(required = true, value_name = "MEMBER")]
     pub(super) members: Vec<PathBuf>,
+}
+
+/// `MEMBER=FILE`.
+#[derive(Debug, Clone)]
+pub(super) struct NamedMap {
+    pub(super) member: PathBuf,
+    pub(super) map: PathBuf,
+}
+
+impl std::str::FromStr for NamedMap {
+    type Err = &'static str;
+
+    fn from_str(words: &str) -> Result<Self, Self::Err> {
+        let (member, map) = words.split_once('=').ok_or("MEMBER=FILE is wanted")?;
+        Ok(Self { member: member.into(), map: map.into() })
+    }
 }
 
 impl Args {

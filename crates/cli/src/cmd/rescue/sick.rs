@@ -54,22 +54,6 @@ pub(super) fn check(args: &Args) -> Result<(), CliError> {
     }
 }
 
-/// `MEMBER=FILE`.
-#[derive(Debug, Clone)]
-pub(super) struct NamedMap {
-    pub(super) member: PathBuf,
-    pub(super) map: PathBuf,
-}
-
-impl std::str::FromStr for NamedMap {
-    type Err = &'static str;
-
-    fn from_str(words: &str) -> Result<Self, Self::Err> {
-        let (member, map) = words.split_once('=').ok_or("MEMBER=FILE is wanted")?;
-        Ok(Self { member: member.into(), map: map.into() })
-    }
-}
-
 /// What of these bytes lies in `part`, counted from its start.
 pub(super) fn within(holes: &[Range<u64>], part: &Range<u64>) -> Vec<Range<u64>> {
     let clipped = holes.iter().map(|hole| hole.start.max(part.start)..hole.end.min(part.end));

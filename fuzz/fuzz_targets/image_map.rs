@@ -1,0 +1,30 @@
+//! Maps of copies of disks, as text. Input: 4 bytes of the disk's size, 1 byte that says which pieces fail, then the text.
+//!
+//! What is a map reads the same once it is written again, and copying goes on from it to an end.
+#![no_main]
+
+use braid_imaging::{Map, Plan, State, Step};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((head, text)) = input.split_first_chunk::<5>() else { return };
+    let size_bytes = u64::from(u32::from_le_bytes(*head.first_chunk().unwrap())) % (4 << 20);
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    let Ok(map) = Map::parse(text, size_bytes) else { return };
+    let total: u64 = State::ALL.iter().map(|state| map.bytes(*state)).sum();
+    assert_eq!(total, size_bytes);
+    let again = map.to_text(&["fuzzed"], (0, '?'), 1);
+    assert_eq!(Map::parse(&again, size_bytes).as_ref(), Ok(&map));
+    let mut plan = Plan::new(map, 512, 1);
+    let mut asked = 0_u64;
+    while let Some(ask) = plan.next_ask() {
+        assert!(!ask.range.is_empty() && ask.range.end <= size_bytes);
+        let is_read = (ask.range.start >> 9).wrapping_mul(0x9e37) % 256 >= u64::from(head[4]);
+        plan.answered(&ask, is_read);
+        asked += 1;
+        assert!(asked < 20 * (size_bytes / 512 + 100) + 20 * text.len() as u64);
+    }
+    assert_eq!(plan.step(), Step::Over);
+    let rest = [State::Untried, State::Untrimmed, State::Unscraped];
+    assert_eq!(rest.iter().map(|state| plan.map().bytes(*state)).sum::<u64>(), 0);
+});
