@@ -40,11 +40,12 @@ pub(crate) fn open_member(path: &Path, access: Access) -> Result<Box<dyn Member>
 /// # Errors
 /// A read that failed: nothing can be said of such a member.
 pub(crate) fn probe_member(device: &dyn Member, label: &str) -> Result<ProbedMember, CliError> {
-    probe_beside(device, device, label)
+    probed((device, device), label, false)
 }
 
-/// The same, with superblocks and signatures looked for on `seen`, which is more lenient than `device`: a copy of a disk may lack bytes
-/// beside them. What a log or a bitmap lacks is an error all the same: it would be taken for clean.
+/// The same of a disk that fails, or a copy of one. Superblocks and signatures are looked for on `seen`, which is more lenient than
+/// `device`: bytes may be lacking beside them. A bitmap that cannot be read is none: it names nothing, and so limits nothing. What another
+/// log lacks is an error all the same: it would be taken for clean.
 ///
 /// # Errors
 /// A read that failed.
@@ -52,6 +53,14 @@ pub(crate) fn probe_beside(
     device: &dyn Member,
     seen: &dyn Member,
     label: &str,
+) -> Result<ProbedMember, CliError> {
+    probed((device, seen), label, true)
+}
+
+fn probed(
+    (device, seen): (&dyn Member, &dyn Member),
+    label: &str,
+    is_lenient: bool,
 ) -> Result<ProbedMember, CliError> {
     let size_bytes = device.size_bytes();
     let read_of = |device: &dyn Member, offset_bytes: u64, length_bytes: u64| {
@@ -73,7 +82,10 @@ pub(crate) fn probe_beside(
     let (mut journal, mut own_log) = (None, None);
     if let Some(superblock) = found.newest() {
         bad_blocks = bad_block_log(superblock, size_bytes, &read)?;
-        bitmap = bitmap_of(superblock, size_bytes, &read)?;
+        bitmap = match bitmap_of(superblock, size_bytes, &read) {
+            Err(_) if is_lenient => None,
+            found => found?,
+        };
         ppl = ppl_of(superblock, size_bytes, &read)?;
         own_log = own_log_of(superblock, size_bytes, &read)?;
         journal = superblock.read_journal(&mut Ahead::new(device).reader());

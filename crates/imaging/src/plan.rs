@@ -105,7 +105,9 @@ impl Plan {
     /// What to read next; none if all has been asked for as often as it may be.
     pub fn next_ask(&mut self) -> Option<Ask> {
         loop {
-            if self.step == Step::Over {
+            // A disk that fails everywhere is not read on for ever, nor is the memory filled with where.
+            if self.step == Step::Over || self.map.is_full() {
+                self.step = Step::Over;
                 return None;
             }
             match self.within_step() {

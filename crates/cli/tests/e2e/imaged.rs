@@ -326,3 +326,33 @@ fn who_lies_is_named() {
     let striped = Array::create(RAID_0);
     striped.refused(&["rescue", "--check"], &striped.members).is("B042", 12);
 }
+
+/// Of a bitmap that a copy lacks it is only known that it is not there; the member is no worse for it.
+#[test]
+fn a_copy_without_its_bitmap_is_a_member_all_the_same() {
+    needs!("nbdcopy");
+    let array = Array::with_bitmap(RAID_5);
+    let served = array.serve();
+    let content = filled(&array, &served, 76);
+    served.stop();
+    let holes = [8192..12288, (4 << 20)..(4 << 20) + 512];
+    let copy = holed(&array, &array.members[2], "copy.img", &holes);
+    let mut members = array.without(&[2]);
+    members.push(copy);
+    let without = ["--read-only", "--without", text(&members[0])];
+    let served = Served::rescued(&array, &without, &members);
+    let mut client = Client::connect(&served.socket, LIMIT);
+    let (mut right, mut failed) = (0, 0);
+    for (at, piece) in (0..).step_by(4096).zip(content.chunks(4096)) {
+        match client.try_read(at, piece.len()) {
+            Ok(bytes) => {
+                right += 1;
+                assert_same(&bytes, piece, "what is given is right");
+            }
+            Err(_) => failed += 1,
+        }
+    }
+    assert!(right > 1000 && failed <= 2, "{right} right, {failed} failed");
+    drop(client);
+    served.stop();
+}

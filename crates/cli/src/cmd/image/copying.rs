@@ -55,7 +55,7 @@ impl Copying<'_> {
             let bytes = &mut memory[..length];
             let is_read = match self.source.read_at(bytes, ask.range.start) {
                 Ok(()) => true,
-                Err(MemberError::Media { .. } | MemberError::Injected) => false,
+                Err(MemberError::Media { .. }) if !self.source.has_vanished() => false,
                 // It is the disk as a whole that is gone.
                 Err(error) => {
                     self.note(&plan)?;
