@@ -86,7 +86,7 @@ fn code_of_none(verdicts: &[MemberVerdict]) -> Code {
             SuperblockFault::Checksum { .. } | SuperblockFault::CutOff { .. } => {
                 Code::SuperblockChecksum
             }
-            SuperblockFault::Level { .. } | SuperblockFault::BigEndian => Code::UnsupportedFeature,
+            SuperblockFault::Level { .. } => Code::UnsupportedFeature,
             _ => Code::SuperblockImpossible,
         }),
         (Verdict::Truncated, _) => Some(Code::MemberTruncated),

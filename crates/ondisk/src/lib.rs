@@ -70,8 +70,8 @@ pub use ppl_log::{LoggedEntry, PplLog, PplLogError, PplRecord};
 pub use probe::{Probe, probe, probe_ranges};
 pub use snippet::Snippet;
 pub use superblock::{
-    ArrayFacts, BitmapPlace, Claim, DeviceFacts, DeviceFlags, Features, IntentFacts, JoinError,
-    LogHome, NewSuperblock, NewSuperblockError, NewV0, Reshape, Role, StateFacts, Superblock,
-    SuperblockError, SuperblockFault, SuperblockUpdate, Timestamp, UnvalidatedV0, UnvalidatedV1,
-    Version, format_uuid,
+    ArrayFacts, BitmapPlace, ByteOrder, Claim, DeviceFacts, DeviceFlags, Features, IntentFacts,
+    JoinError, LogHome, NewSuperblock, NewSuperblockError, NewV0, Reshape, Role, StateFacts,
+    Superblock, SuperblockError, SuperblockFault, SuperblockUpdate, Timestamp, UnvalidatedV0,
+    UnvalidatedV1, Version, format_uuid,
 };

@@ -19,6 +19,10 @@ use braid_ondisk::{
 
 /// Runs mdadm on a device of zeroes with `parts` on it; `None` if there is no mdadm.
 fn mdadm(option: &str, parts: &[(u64, &[u8])]) -> Option<String> {
+    mdadm_with(&[option], parts)
+}
+
+fn mdadm_with(options: &[&str], parts: &[(u64, &[u8])]) -> Option<String> {
     let file = tempfile::NamedTempFile::new().unwrap();
     let device = File::options().write(true).open(file.path()).unwrap();
     device.set_len(DEVICE_BYTES).unwrap();
@@ -27,7 +31,7 @@ fn mdadm(option: &str, parts: &[(u64, &[u8])]) -> Option<String> {
     }
     let mdadm = ["mdadm", "/sbin/mdadm", "/usr/sbin/mdadm"].into_iter().find_map(|program| {
         match Command::new(program)
-            .arg(option)
+            .args(options)
             .arg(file.path())
             .env("LC_ALL", "C")
             .env("TZ", "UTC")
@@ -197,6 +201,41 @@ fn version_0_90_reads_the_same_before_and_after_an_update() {
     superblock.set_log_counts(LogHome::File);
     let report = examine(&superblock).unwrap();
     assert!(self::fields(&report)["Checksum"].ends_with(" - correct"), "{report}");
+}
+
+/// mdadm knows how to read the superblocks of machines whose byte order is the other one, if it is told.
+#[test]
+fn the_other_byte_order_reads_the_same() {
+    let whole = superblock_v0_bytes();
+    let (words, _) = whole.as_chunks::<4>();
+    let mut words: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
+    [39, 41, 44].into_iter().for_each(|at| words.swap(at, at + 1));
+    let whole: Vec<u8> = words.into_iter().flat_map(u32::to_be_bytes).collect();
+    let found = braid_ondisk::UnvalidatedV0::recognise(&whole).unwrap();
+    let mut superblock = found.validate(DEVICE_BYTES, V0_OFFSET_BYTES).unwrap();
+    let swapped = |superblock: &Superblock| {
+        let bytes = superblock.to_bytes();
+        mdadm_with(&["--examine", "--metadata=0.swap"], &[(superblock.offset_bytes(), &bytes)])
+    };
+    let Some(report) = swapped(&superblock) else { return };
+    let uuid = fields(&report)["UUID"].split(' ').next();
+    assert_eq!(uuid, Some(&*format_uuid(&superblock.array.uuid)), "{report}");
+    let events = superblock.state.events.to_string();
+    assert_eq!((fields(&report)["State"], fields(&report)["Events"]), ("clean", &*events));
+    superblock.apply(&SuperblockUpdate {
+        events: 24,
+        update_time: Timestamp { seconds: 1_700_000_060, microseconds: 0 },
+        resync_offset: 0,
+        roles: [Role::Active(0), Role::Active(1), Role::Faulty, Role::Active(3)].into(),
+        recovery_offset: None,
+        is_replacement: false,
+        role_of_this: Role::Active(1),
+    });
+    let report = swapped(&superblock).unwrap();
+    let fields = fields(&report);
+    assert!(fields["Checksum"].ends_with(" - correct"), "{report}");
+    assert_eq!((fields["State"], fields["Events"]), ("active", "24"));
+    assert_eq!((fields["Active Devices"], fields["Failed Devices"]), ("3", "1"));
 }
 
 #[test]

@@ -166,12 +166,12 @@ fn of_several_arrays_each_is_offered_with_its_own_members() {
 fn of_nothing_but_broken_members_the_fault_is_named() {
     let cases = [
         (SuperblockFault::Checksum { stored: 1, computed: 2 }, Code::SuperblockChecksum),
+        (SuperblockFault::Level { number: -4, name: "multipath" }, Code::UnsupportedFeature),
         (SuperblockFault::ChunkZero, Code::SuperblockImpossible),
         (
             SuperblockFault::SectorCount { field: "size", sectors: 1 << 60 },
             Code::SuperblockImpossible,
         ),
-        (SuperblockFault::BigEndian, Code::UnsupportedFeature),
     ];
     for (cause, code) in cases {
         let error =

@@ -46,9 +46,6 @@ pub enum SuperblockFault {
         /// Bytes needed.
         needed_bytes: u64,
     },
-    /// A 0.90 superblock written by a big-endian machine.
-    #[error("written by a big-endian machine, which braid does not read")]
-    BigEndian,
     /// A version number that does not belong at this place.
     #[error("version {major}.{minor} is not a version md uses here")]
     VersionUnknown {

@@ -25,6 +25,15 @@ pub enum Version {
     V1_2,
 }
 
+/// In which order the bytes of numbers are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ByteOrder {
+    /// The least first, as on PCs; 1.x always.
+    Little,
+    /// The greatest first: 0.90 of PowerPC, of many MIPS, and of some ARM.
+    Big,
+}
+
 impl Version {
     /// All versions, oldest first.
     pub const ALL: [Self; 4] = [Self::V0_90, Self::V1_0, Self::V1_1, Self::V1_2];

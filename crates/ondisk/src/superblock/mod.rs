@@ -22,7 +22,7 @@ pub(crate) mod tests;
 pub(crate) use check::has_member_size;
 pub use error::{Claim, SuperblockError, SuperblockFault};
 pub use facts::{
-    ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, LogHome, Reshape, Role,
+    ArrayFacts, ByteOrder, DeviceFacts, DeviceFlags, Features, IntentFacts, LogHome, Reshape, Role,
     StateFacts, Timestamp, UnknownVersion, Version, format_uuid,
 };
 pub use intent::BitmapPlace;
@@ -38,6 +38,8 @@ use crate::limits::SECTOR_BYTES;
 pub struct Superblock {
     /// Its version, and so its place.
     pub version: Version,
+    /// In which order its numbers are written, and will be: little endian but for 0.90 of a machine that was not.
+    pub byte_order: ByteOrder,
     /// The same on every member.
     pub array: ArrayFacts,
     /// Of this member only.
@@ -48,7 +50,7 @@ pub struct Superblock {
     pub intent: IntentFacts,
     /// The reshape under way, if any.
     pub reshape: Option<Reshape>,
-    /// The bytes, from the start of the superblock, as long as they are written.
+    /// The bytes, from the start of the superblock, as long as they are written; little endian, whatever `byte_order` says.
     raw: Raw,
 }
 
@@ -68,7 +70,10 @@ impl Superblock {
     /// 0.90: 4096. Version 1: `256 + 2 * roles`, rounded up to a multiple of 512, as mdadm writes it.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.raw.0.clone()
+        match self.byte_order {
+            ByteOrder::Little => self.raw.0.clone(),
+            ByteOrder::Big => v0_90::turned(&self.raw.0),
+        }
     }
 
     /// Where on the device the superblock lives.
@@ -86,9 +91,12 @@ impl Superblock {
     }
 
     /// The array's UUID as the bitmap, the PPL and the journal store it: like [`ArrayFacts::uuid`] for version 1,
-    /// each 32-bit word reversed for 0.90.
+    /// each 32-bit word reversed for 0.90 of a little-endian machine. They are copied from memory as they lie there.
     #[must_use]
     pub fn uuid_as_stored(&self) -> [u8; 16] {
-        if self.version.is_v1() { self.array.uuid } else { v0_90::swap_words(self.array.uuid) }
+        match (self.version.is_v1(), self.byte_order) {
+            (true, _) | (false, ByteOrder::Big) => self.array.uuid,
+            (false, ByteOrder::Little) => v0_90::swap_words(self.array.uuid),
+        }
     }
 }

@@ -1,11 +1,23 @@
 //! Superblock 0.90: 1024 words of 32 bits near the end of the device.
 //!
-//! It is written in the byte order of the machine that made it. We read little endian and refuse big endian by
-//! name. The order of the two halves of each event counter depends on the byte order, too, so that on disk they
+//! It is written in the byte order of the machine that made it: that of a PC, or the other one, where an old NAS on PowerPC or MIPS
+//! wrote it. The order of the two halves of each event counter depends on the byte order, too, so that on disk they
 //! are always one 64-bit number in that order. `docs/on-disk.md` draws the words.
+//!
+//! ```text
+//!   big endian ─▶ turned: each word reversed, the halves of 64-bit numbers exchanged ─▶ as if a PC had written it
+//!                 turned again, when it is written ◀─ `Superblock::byte_order`
+//! ```
+//!
+//! So everything behind reads and changes one form, and a member keeps the order that it came with: the machine it is from still reads
+//! it. The checksum is a sum of words as numbers, which turning does not change.
 //!
 //! What the format cannot say: data always starts at sector 0, there is no device UUID, no recovery offset, no
 //! bad-block log. A minor version of 91 means that a reshape is under way.
+//!
+//! Invariants
+//! - Turning twice changes nothing, whatever the bytes `[check: a_superblock_of_the_other_byte_order_stays_in_it]`.
+//! - mdadm reads what we turned as the same superblock `[check: the_other_byte_order_reads_the_same]`.
 
 use std::mem::{offset_of, size_of};
 
@@ -15,7 +27,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 use super::check;
 use super::error::{Claim, SuperblockError, SuperblockFault};
 use super::facts::{
-    ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, LogHome, Reshape, Role,
+    ArrayFacts, ByteOrder, DeviceFacts, DeviceFlags, Features, IntentFacts, LogHome, Reshape, Role,
     StateFacts, Timestamp, Version,
 };
 use super::new::{NewV0, SuperblockUpdate};
@@ -40,6 +52,9 @@ const DISK_REMOVED: u32 = 1 << 3;
 const DISK_WRITE_MOSTLY: u32 = 1 << 9;
 const DISK_FAILFAST: u32 = 1 << 10;
 const DISK_JOURNAL: u32 = 1 << 18;
+
+/// Words that begin a number of 64 bits: `events`, `cp_events`, `reshape_position`.
+const WIDE_AT: [usize; 3] = [39, 41, 44];
 
 /// The word that says that the parity log in the bitmap file counts ([`crate::own_log`]).
 const LOG_STAMP: u32 = u32::from_le_bytes(*b"brlg");
@@ -184,7 +199,7 @@ const _: () = assert!(offset_of!(Descriptor, reserved) == 20);
 #[derive(Debug, Clone, Copy)]
 pub struct UnvalidatedV0<'a> {
     bytes: &'a [u8],
-    big_endian: bool,
+    byte_order: ByteOrder,
 }
 
 impl<'a> UnvalidatedV0<'a> {
@@ -192,8 +207,12 @@ impl<'a> UnvalidatedV0<'a> {
     #[must_use]
     pub fn recognise(bytes: &'a [u8]) -> Option<Self> {
         let magic = bytes.first_chunk::<4>()?;
-        let big_endian = u32::from_be_bytes(*magic) == MAGIC;
-        (big_endian || u32::from_le_bytes(*magic) == MAGIC).then_some(Self { bytes, big_endian })
+        let byte_order = match (u32::from_le_bytes(*magic), u32::from_be_bytes(*magic)) {
+            (MAGIC, _) => ByteOrder::Little,
+            (_, MAGIC) => ByteOrder::Big,
+            _ => return None,
+        };
+        Some(Self { bytes, byte_order })
     }
 
     /// Checks everything and makes a superblock of it.
@@ -201,12 +220,18 @@ impl<'a> UnvalidatedV0<'a> {
     /// `device_bytes` is the size of the device, `found_bytes` the byte offset the bytes were read from.
     ///
     /// # Errors
-    /// Whatever is wrong first, in the order: byte order, length, version, checksum, place, then field by field.
+    /// Whatever is wrong first, in the order: length, version, checksum, place, then field by field.
     pub fn validate(
         self,
         device_bytes: u64,
         found_bytes: u64,
     ) -> Result<Superblock, SuperblockError> {
+        if self.byte_order == ByteOrder::Big {
+            let whole = turned(self.bytes.get(..SUPERBLOCK_BYTES_MAX).unwrap_or(self.bytes));
+            let native = UnvalidatedV0 { bytes: &whole, byte_order: ByteOrder::Little };
+            let validated = native.validate(device_bytes, found_bytes)?;
+            return Ok(Superblock { byte_order: ByteOrder::Big, ..validated });
+        }
         self.decode(device_bytes / SECTOR_BYTES, found_bytes / SECTOR_BYTES).map_err(|cause| {
             let claim = matches!(cause, SuperblockFault::Checksum { .. }).then(|| self.claim());
             let claim = claim.flatten();
@@ -243,6 +268,7 @@ impl<'a> UnvalidatedV0<'a> {
         check::events(whole.counters.events.get())?;
         Ok(Superblock {
             version: Version::V0_90,
+            byte_order: ByteOrder::Little,
             device: device_facts(whole, found, available),
             state: state_facts(whole, role, roles),
             intent: IntentFacts {
@@ -257,9 +283,6 @@ impl<'a> UnvalidatedV0<'a> {
     }
 
     fn whole(&self) -> Result<&'a Whole, SuperblockFault> {
-        if self.big_endian {
-            return Err(SuperblockFault::BigEndian);
-        }
         let cut_off = SuperblockFault::CutOff {
             present_bytes: self.bytes.len() as u64,
             needed_bytes: SUPERBLOCK_BYTES_MAX as u64,
@@ -337,6 +360,21 @@ pub(super) fn swap_words(mut uuid: [u8; 16]) -> [u8; 16] {
         word.reverse();
     }
     uuid
+}
+
+/// The words of a superblock in the other byte order.
+pub(super) fn turned(bytes: &[u8]) -> Vec<u8> {
+    let mut words = bytes.to_vec();
+    let (whole, _) = words.as_chunks_mut::<4>();
+    for word in &mut *whole {
+        word.reverse();
+    }
+    for at in WIDE_AT {
+        if let Some([first, second]) = whole.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+            std::mem::swap(first, second);
+        }
+    }
+    words
 }
 
 fn stored_uuid(whole: &Whole) -> [u8; 16] {

@@ -16,8 +16,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::check;
 use super::error::{Claim, SuperblockError, SuperblockFault};
 use super::facts::{
-    ArrayFacts, DeviceFacts, DeviceFlags, Features, IntentFacts, Reshape, Role, StateFacts,
-    Timestamp, Version,
+    ArrayFacts, ByteOrder, DeviceFacts, DeviceFlags, Features, IntentFacts, Reshape, Role,
+    StateFacts, Timestamp, Version,
 };
 use super::{Raw, Superblock};
 use crate::bad_blocks::BadBlockLogPlace;
@@ -233,7 +233,17 @@ impl<'a> UnvalidatedV1<'a> {
         check::events(fixed.state.events.get())?;
         let state = state_facts(fixed, features, role, roles);
         let raw = Raw(self.trimmed(written_bytes(fixed)?));
-        Ok(Superblock { version: self.version, array, device, state, intent, reshape, raw })
+        let byte_order = ByteOrder::Little;
+        Ok(Superblock {
+            version: self.version,
+            byte_order,
+            array,
+            device,
+            state,
+            intent,
+            reshape,
+            raw,
+        })
     }
 
     /// The fixed part and the roles, if all of it is there and the checksum holds.

@@ -6,11 +6,12 @@
 use braid_assembly::ProbedMember;
 use braid_geometry::{Family, Geometry, Level, Shape, layout_name};
 use braid_ondisk::{
-    BadBlockLog, Bitmap, BitmapFile, BitmapKind, Features, JournalLog, LogHome, MarkCounts,
+    BadBlockLog, Bitmap, BitmapFile, BitmapKind, ByteOrder, Features, JournalLog, LogHome, MarkCounts,
     MarkState, OwnLog, PplLog, PplLogError, Role, Superblock, Timestamp, format_uuid,
 };
 use serde_json::{Value, json};
 
+use crate::cmd::status::words::byte_order_words;
 use crate::output::size::{format_size, format_size_exact};
 use crate::output::utc::format_utc;
 
@@ -34,8 +35,9 @@ pub(super) fn lines(superblock: &Superblock) -> Vec<Line> {
         (
             "superblock",
             format!(
-                "md {} at {}, checksum ok",
+                "md {}{} at {}, checksum ok",
                 superblock.version,
+                byte_order_words(superblock.byte_order),
                 format_size(superblock.offset_bytes())
             ),
         ),
@@ -375,6 +377,7 @@ pub(super) fn to_json(superblock: &Superblock) -> Value {
     };
     json!({
         "version": superblock.version.to_string(),
+        "big_endian": superblock.byte_order == ByteOrder::Big,
         "offset_bytes": superblock.offset_bytes(),
         "array": {
             "name": array.name,

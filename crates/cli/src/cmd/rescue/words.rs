@@ -16,7 +16,7 @@ use super::disks::{Disk, Disks};
 use super::look::Found;
 use super::overlay;
 use crate::cmd::Globals;
-use crate::cmd::status::words::level_word;
+use crate::cmd::status::words::{byte_order_words, level_word};
 use crate::error::{CliError, Risk};
 use crate::output::colour::Style;
 use crate::output::printable::printable;
@@ -360,11 +360,12 @@ fn kind(found: &Found) -> String {
         format!(", {}", format_size(array.geometry.capacity_sectors() * SECTOR_BYTES))
     });
     format!(
-        "{} of {} members{}, md {} ({})",
+        "{} of {} members{}, md {}{} ({})",
         level_word(array.level.name()),
         array.raid_slots,
         size.unwrap_or_default(),
         superblock.version,
+        byte_order_words(superblock.byte_order),
         found.group.uuid
     )
 }

@@ -6,11 +6,21 @@ use braid_control::model::{
 use braid_geometry::SECTOR_BYTES;
 use braid_pace::Left;
 
+use braid_ondisk::ByteOrder;
+
 use crate::error::CliError;
 use crate::error::code::Code;
 use crate::output::bar::{bar, is_unicode};
 use crate::output::size::format_size;
 use crate::output::utc::now_seconds;
+
+/// What is to be said of the byte order of a superblock: of that of PCs nothing.
+pub(crate) fn byte_order_words(order: ByteOrder) -> &'static str {
+    match order {
+        ByteOrder::Little => "",
+        ByteOrder::Big => ", big-endian (an old NAS on PowerPC or MIPS)",
+    }
+}
 
 /// What words depend on beside the array.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,76 @@
+//! Why something is not read.
+
+/// What is wrong with what LVM wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// A part of it could not be read.
+    Unreadable(&'static str),
+    /// Its sum does not fit.
+    Sum(&'static str),
+    /// It says something that cannot be.
+    Nonsense(&'static str),
+    /// It is larger than what is looked at.
+    TooLarge(&'static str),
+    /// The text does not go on as texts do, at this line.
+    Text {
+        /// Counted from 1.
+        line: usize,
+    },
+    /// Of this volume the pool knows nothing.
+    NoDevice {
+        /// Its number in the pool.
+        device: u64,
+    },
+    /// Blocks of the pool go by several tiers, and nothing tells which of them is meant.
+    Tiers,
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unreadable(what) => write!(f, "{what} cannot be read"),
+            Self::Sum(what) => write!(f, "the sum of {what} does not fit: damaged, or cut"),
+            Self::Nonsense(what) => write!(f, "{what} cannot be"),
+            Self::TooLarge(what) => write!(f, "{what} is larger than what braid looks at"),
+            Self::Text { line } => write!(f, "its metadata breaks off at line {line}"),
+            Self::NoDevice { device } => write!(f, "its pool has no volume {device}"),
+            Self::Tiers => write!(f, "its pool has several tiers, and no map of them"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// Why a volume is not read at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unread {
+    /// A segment of a kind that is not followed.
+    Kind(String),
+    /// A snapshot that is not thin: changes beside an origin.
+    Snapshot,
+    /// Behind a cache, that may hold what the volume does not.
+    Cache(String),
+    /// What it lies on is not named, or leads in circles.
+    Astray(String),
+    /// A thin volume over an origin outside of its pool.
+    ExternalOrigin,
+    /// What the group says of it cannot be.
+    Nonsense(&'static str),
+}
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Kind(kind) => write!(f, "a segment of kind {kind}, which braid does not follow"),
+            Self::Snapshot => write!(f, "a snapshot's changes, which braid does not follow"),
+            Self::Cache(kind) => {
+                write!(f, "behind a cache ({kind}), which may hold what it does not")
+            }
+            Self::Astray(name) => write!(f, "it lies on {name}, which leads nowhere"),
+            Self::ExternalOrigin => write!(f, "thin, over an origin outside of its pool"),
+            Self::Nonsense(what) => write!(f, "{what} cannot be"),
+        }
+    }
+}
+
+impl std::error::Error for Unread {}

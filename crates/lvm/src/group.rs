@@ -1,0 +1,529 @@
+//! A group of physical volumes, and the logical volumes on it.
+//!
+//! The texts of its parts describe all of it, each as of when it was written: the newest counts. What a volume lies on may be another
+//! volume (copies, pools); such are followed, counted in steps, so that what leads in circles ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::fault::{Fault, Unread};
+use crate::limits::{NESTING_MAX, PARTS_MAX, STEPS_MAX, STRIPES_MAX, VOLUMES_MAX};
+use crate::map::{Leg, Map, Piece, Rule};
+use crate::physical::PhysicalVolume;
+use crate::text::{Section, Value, parse};
+
+const SECTOR_BYTES: u64 = 512;
+
+/// What one text describes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Described {
+    name: String,
+    uuid: String,
+    sequence: u64,
+    extent_bytes: u64,
+    section: Section,
+}
+
+impl Described {
+    pub(crate) fn of(text: &[u8]) -> Result<Self, Fault> {
+        const NONSENSE: Fault = Fault::Nonsense("what its metadata says of the group");
+        let mut all = parse(text)?;
+        let is_group = |section: &Section| {
+            section.section("physical_volumes").is_some() && section.text("id").is_some()
+        };
+        let name =
+            all.sections().find(|(_, section)| is_group(section)).map(|(name, _)| name.to_owned());
+        let name = name.ok_or(NONSENSE)?;
+        let place = all.entries.iter().position(|(key, _)| *key == name).ok_or(NONSENSE)?;
+        let (name, crate::Entry::Section(section)) = all.entries.swap_remove(place) else {
+            return Err(NONSENSE);
+        };
+        let extent_bytes =
+            section.number("extent_size").and_then(|sectors| sectors.checked_mul(SECTOR_BYTES));
+        Ok(Self {
+            name,
+            uuid: section.text("id").ok_or(NONSENSE)?.to_owned(),
+            sequence: section.number("seqno").ok_or(NONSENSE)?,
+            extent_bytes: extent_bytes.filter(|bytes| *bytes > 0).ok_or(NONSENSE)?,
+            section,
+        })
+    }
+}
+
+/// One physical volume of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// What the group calls it: `pv0`.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// Which of the physical volumes it is; none if it is not among them.
+    pub device: Option<usize>,
+    /// Where its extents begin.
+    pub start_bytes: u64,
+    /// How many it has.
+    pub extents: u64,
+    /// Its device ends before its extents do.
+    pub is_cut: bool,
+}
+
+/// What a logical volume is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shape {
+    /// Bytes that have places of their own.
+    Direct(Map),
+    /// The first of several copies, as it is.
+    Copy(Map),
+    /// Blocks of a pool.
+    Thin {
+        /// Index of the pool.
+        pool: usize,
+        /// Its number there.
+        device: u64,
+    },
+    /// A pool of thin volumes.
+    Pool,
+    /// It is not read.
+    Unread(Unread),
+}
+
+/// A logical volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logical {
+    /// Its name in the group.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// It is one of those that a person made, and not within another.
+    pub is_visible: bool,
+    /// What it is.
+    pub shape: Shape,
+}
+
+/// What thin volumes lie in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pool {
+    /// Its name in the group.
+    pub name: String,
+    /// Bytes of a block, as the group says.
+    pub block_bytes: u64,
+    /// Where its metadata is.
+    pub metadata: Result<Map, Unread>,
+    /// Where its data is: one, or QNAP's tiers by their numbers.
+    pub data: Result<Vec<Option<Map>>, Unread>,
+}
+
+/// A group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// How often it was changed.
+    pub sequence: u64,
+    /// Bytes of an extent.
+    pub extent_bytes: u64,
+    /// Its physical volumes, here or not.
+    pub parts: Vec<Part>,
+    /// Its volumes, by name.
+    pub volumes: Vec<Logical>,
+    /// Its pools.
+    pub pools: Vec<Pool>,
+    /// Volumes that were not looked at, as there are too many.
+    pub left_out: usize,
+}
+
+/// The groups that physical volumes are of, by name.
+#[must_use]
+pub fn groups(physical: &[PhysicalVolume]) -> Vec<Group> {
+    let mut newest: BTreeMap<&str, &Described> = BTreeMap::new();
+    for described in physical.iter().flat_map(|one| &one.described) {
+        let known = newest.entry(&described.uuid).or_insert(described);
+        if described.sequence > known.sequence {
+            *known = described;
+        }
+    }
+    let mut groups: Vec<Group> = newest.into_values().map(|one| group(one, physical)).collect();
+    groups.sort_by(|one, other| (&one.name, &one.uuid).cmp(&(&other.name, &other.uuid)));
+    groups
+}
+
+fn group(described: &Described, physical: &[PhysicalVolume]) -> Group {
+    let section = &described.section;
+    let parts: Vec<Part> = section
+        .section("physical_volumes")
+        .into_iter()
+        .flat_map(Section::sections)
+        .take(PARTS_MAX)
+        .map(|(name, section)| part(name, section, described.extent_bytes, physical))
+        .collect();
+    let volumes = || section.section("logical_volumes").into_iter().flat_map(Section::sections);
+    let total = volumes().count();
+    let mut reader = Reader {
+        extent_bytes: described.extent_bytes,
+        parts: &parts,
+        by_name: parts
+            .iter()
+            .enumerate()
+            .map(|(index, part)| (part.name.as_str(), index))
+            .collect(),
+        volumes: volumes().take(VOLUMES_MAX).collect(),
+        steps_left: STEPS_MAX,
+    };
+    let (volumes, pools) = reader.all();
+    Group {
+        name: described.name.clone(),
+        uuid: described.uuid.clone(),
+        sequence: described.sequence,
+        extent_bytes: described.extent_bytes,
+        volumes,
+        pools,
+        left_out: total.saturating_sub(VOLUMES_MAX),
+        parts,
+    }
+}
+
+fn part(name: &str, section: &Section, extent_bytes: u64, physical: &[PhysicalVolume]) -> Part {
+    let uuid = section.text("id").unwrap_or_default().to_owned();
+    let device = physical.iter().position(|one| one.uuid == uuid);
+    let start_bytes = section.number("pe_start").unwrap_or(0).saturating_mul(SECTOR_BYTES);
+    let extents = section.number("pe_count").unwrap_or(0);
+    let end = start_bytes.saturating_add(extents.saturating_mul(extent_bytes));
+    let here = device.and_then(|index| physical.get(index));
+    let is_cut = here.is_some_and(|one| end > one.device_bytes);
+    Part { name: name.to_owned(), uuid, device, start_bytes, extents, is_cut }
+}
+
+struct Reader<'a> {
+    extent_bytes: u64,
+    parts: &'a [Part],
+    by_name: BTreeMap<&'a str, usize>,
+    volumes: BTreeMap<&'a str, &'a Section>,
+    steps_left: usize,
+}
+
+/// Segments of a volume, in their order: extents, kind, and the rest.
+fn segments(section: &Section) -> Vec<(u64, u64, &str, &Section)> {
+    let is_segment = |(name, _): &(&str, &Section)| name.starts_with("segment");
+    let mut found: Vec<_> = section
+        .sections()
+        .filter(is_segment)
+        .map(|(_, one)| {
+            let (start, count) = (one.number("start_extent"), one.number("extent_count"));
+            (
+                start.unwrap_or(u64::MAX),
+                count.unwrap_or(0),
+                one.text("type").unwrap_or_default(),
+                one,
+            )
+        })
+        .collect();
+    found.sort_by_key(|(start, ..)| *start);
+    found
+}
+
+/// What a list of names and places says.
+fn pairs(values: &[Value]) -> Vec<(String, u64)> {
+    let (pairs, _) = values.as_chunks::<2>();
+    let pair = |pair: &'_ [Value; 2]| match pair {
+        [Value::Text(name), Value::Number(place)] => Some((name.clone(), *place)),
+        _ => None,
+    };
+    // One more than there may be is enough to see that there are too many.
+    pairs.iter().take(STRIPES_MAX.saturating_add(1)).map_while(pair).collect()
+}
+
+impl<'a> Reader<'a> {
+    fn all(&mut self) -> (Vec<Logical>, Vec<Pool>) {
+        let mut pools: Vec<Pool> = Vec::new();
+        let mut pool_of: BTreeMap<&str, usize> = BTreeMap::new();
+        let all: Vec<(&'a str, &'a Section)> =
+            self.volumes.iter().map(|(name, one)| (*name, *one)).collect();
+        let mut changes: BTreeSet<&str> = BTreeSet::new();
+        let mut merging: BTreeSet<&str> = BTreeSet::new();
+        for (name, section) in &all {
+            for (_, _, kind, segment) in segments(section) {
+                if matches!(kind, "thin-pool" | "tier-thin-pool") && !pool_of.contains_key(name) {
+                    pool_of.insert(name, pools.len());
+                    pools.push(self.pool(name, segment));
+                }
+                if kind == "snapshot" {
+                    changes.extend(segment.text("cow_store"));
+                    changes.extend(segment.text("merging_store"));
+                    merging.extend(
+                        segment.text("origin").filter(|_| segment.text("merging_store").is_some()),
+                    );
+                }
+            }
+        }
+        let mut volumes = Vec::new();
+        for (name, section) in all {
+            let segments = segments(section);
+            let is_visible = section
+                .list("status")
+                .is_some_and(|words| words.contains(&Value::Text("VISIBLE".to_owned())));
+            let extents =
+                segments.iter().fold(0_u64, |sum, (_, count, ..)| sum.saturating_add(*count));
+            let shape = if changes.contains(name) {
+                Shape::Unread(Unread::Snapshot)
+            } else if merging.contains(name) {
+                Shape::Unread(Unread::Kind("snapshot-merge".to_owned()))
+            } else {
+                self.shape(name, &segments, &pool_of)
+            };
+            volumes.push(Logical {
+                name: name.to_owned(),
+                uuid: section.text("id").unwrap_or_default().to_owned(),
+                size_bytes: extents.saturating_mul(self.extent_bytes),
+                is_visible,
+                shape,
+            });
+        }
+        (volumes, pools)
+    }
+
+    fn shape(
+        &mut self,
+        name: &str,
+        segments: &[(u64, u64, &str, &'a Section)],
+        pool_of: &BTreeMap<&str, usize>,
+    ) -> Shape {
+        if pool_of.contains_key(name) {
+            return Shape::Pool;
+        }
+        if let [(0, _, "thin" | "thick", segment)] = segments
+            && let (Some(pool), Some(device)) =
+                (segment.text("thin_pool"), segment.number("device_id"))
+        {
+            return match (segment.text("external_origin"), pool_of.get(pool)) {
+                (Some(_), _) => Shape::Unread(Unread::ExternalOrigin),
+                (None, None) => Shape::Unread(Unread::Astray(pool.to_owned())),
+                (None, Some(pool)) => Shape::Thin { pool: *pool, device },
+            };
+        }
+        let has_copies = segments.iter().any(|(_, _, kind, _)| matches!(*kind, "raid1" | "mirror"));
+        match self.map(name, 0) {
+            Ok(map) if has_copies => Shape::Copy(map),
+            Ok(map) => Shape::Direct(map),
+            Err(unread) => Shape::Unread(unread),
+        }
+    }
+
+    fn pool(&mut self, name: &str, segment: &Section) -> Pool {
+        let block_bytes = segment.number("chunk_size").unwrap_or(0).saturating_mul(SECTOR_BYTES);
+        let metadata = match segment.text("metadata") {
+            Some(name) => self.map(name, 0),
+            None => Err(Unread::Nonsense("a pool without metadata")),
+        };
+        // QNAP's pools have their data in tiers, each a volume of its own.
+        let tiers: Vec<String> = (0..8).map(|tier| format!("{name}_tierdata_{tier}")).collect();
+        let has_tiers = tiers.iter().any(|tier| self.volumes.contains_key(tier.as_str()));
+        let data = match segment.text("pool") {
+            Some(name) if !has_tiers => self.map(name, 0).map(|map| vec![Some(map)]),
+            None if !has_tiers => Err(Unread::Nonsense("a pool without data")),
+            _ => Ok(tiers.iter().map(|tier| self.tier(tier)).collect()),
+        };
+        Pool { name: name.to_owned(), block_bytes, metadata, data }
+    }
+
+    /// A tier that holds something: those that a NAS has no devices for are errors or zeroes.
+    fn tier(&mut self, name: &str) -> Option<Map> {
+        let map = self.map(name, 0).ok()?;
+        let is_real = |piece: &Piece| matches!(piece.rule, Rule::Linear(_) | Rule::Striped { .. });
+        map.pieces().iter().any(is_real).then_some(map)
+    }
+
+    /// Counts what is looked at.
+    fn step(&mut self, count: usize) -> Result<(), Unread> {
+        self.steps_left =
+            self.steps_left.checked_sub(count).ok_or(Unread::Nonsense("how its group nests"))?;
+        Ok(())
+    }
+
+    /// Where the bytes of a volume lie.
+    fn map(&mut self, name: &str, depth: usize) -> Result<Map, Unread> {
+        let section = *self.volumes.get(name).ok_or_else(|| Unread::Astray(name.to_owned()))?;
+        if depth > NESTING_MAX {
+            return Err(Unread::Astray(name.to_owned()));
+        }
+        let (mut pieces, mut extents) = (Vec::new(), 0_u64);
+        let all = segments(section);
+        self.step(
+            all.iter().fold(all.len(), |sum, (.., one)| sum.saturating_add(one.entries.len())),
+        )?;
+        for (start, count, kind, segment) in all {
+            if start != extents || count == 0 {
+                return Err(Unread::Nonsense("the order of its segments"));
+            }
+            extents = extents.saturating_add(count);
+            let sizes =
+                (start.checked_mul(self.extent_bytes), count.checked_mul(self.extent_bytes));
+            let (Some(start_bytes), Some(length_bytes)) = sizes else {
+                return Err(Unread::Nonsense("the size of its segments"));
+            };
+            let mut at = start_bytes;
+            for (length_bytes, rule) in self.segment(kind, segment, (count, length_bytes), depth)? {
+                pieces.push(Piece { start_bytes: at, length_bytes, rule });
+                at = at
+                    .checked_add(length_bytes)
+                    .ok_or(Unread::Nonsense("the size of its segments"))?;
+            }
+        }
+        if pieces.is_empty() {
+            return Err(Unread::Nonsense("a volume without segments"));
+        }
+        Ok(Map::of_pieces(pieces))
+    }
+
+    fn segment(
+        &mut self,
+        kind: &str,
+        segment: &Section,
+        (extents, length_bytes): (u64, u64),
+        depth: usize,
+    ) -> Result<Vec<(u64, Rule)>, Unread> {
+        match kind {
+            "striped" | "linear" => {
+                let areas = pairs(segment.list("stripes").unwrap_or_default());
+                let count = segment.number("stripe_count").unwrap_or(1);
+                if areas.is_empty() || areas.len() as u64 != count || areas.len() > STRIPES_MAX {
+                    return Err(Unread::Nonsense("the number of its stripes"));
+                }
+                match &areas[..] {
+                    [(name, start)] => self.area(name, *start, extents, depth),
+                    _ => self
+                        .striped(segment, &areas, (extents, length_bytes), depth)
+                        .map(|rule| vec![(length_bytes, rule)]),
+                }
+            }
+            "mirror" => {
+                let areas = pairs(segment.list("mirrors").unwrap_or_default());
+                self.first_copy(&areas, extents, depth)
+            }
+            "raid1" => {
+                let names = segment.list("raids").unwrap_or_default();
+                let names = names.iter().filter_map(|name| match name {
+                    Value::Text(name) => Some(name.clone()),
+                    Value::Number(_) => None,
+                });
+                // Metadata and image, by turns.
+                let images = names.skip(1).step_by(2).take(STRIPES_MAX);
+                let areas: Vec<(String, u64)> = images.map(|name| (name, 0)).collect();
+                self.first_copy(&areas, extents, depth)
+            }
+            "zero" => Ok(vec![(length_bytes, Rule::Zero)]),
+            "error" => Ok(vec![(length_bytes, Rule::Lost)]),
+            "cache" | "writecache" | "flashcache" => Err(Unread::Cache(kind.to_owned())),
+            "snapshot" => Err(Unread::Snapshot),
+            _ => Err(Unread::Kind(kind.to_owned())),
+        }
+    }
+
+    /// The first copy of which everything is here, or else the first.
+    fn first_copy(
+        &mut self,
+        areas: &[(String, u64)],
+        extents: u64,
+        depth: usize,
+    ) -> Result<Vec<(u64, Rule)>, Unread> {
+        let mut first = Err(Unread::Nonsense("copies of which there are none"));
+        for (name, start) in areas.iter().take(STRIPES_MAX) {
+            let found = self.area(name, *start, extents, depth);
+            let is_whole = |rules: &Vec<(u64, Rule)>| {
+                rules.iter().all(|(_, rule)| match rule {
+                    Rule::Linear(leg) => !leg.is_lost,
+                    Rule::Striped { legs, .. } => legs.iter().all(|leg| !leg.is_lost),
+                    Rule::Zero => true,
+                    Rule::Lost => false,
+                })
+            };
+            if found.as_ref().is_ok_and(is_whole) {
+                return found;
+            }
+            if first.is_err() {
+                first = found;
+            }
+        }
+        first
+    }
+
+    /// Extents of a part, or of another volume.
+    fn area(
+        &mut self,
+        name: &str,
+        start: u64,
+        extents: u64,
+        depth: usize,
+    ) -> Result<Vec<(u64, Rule)>, Unread> {
+        const PLACE: Unread = Unread::Nonsense("the place of its extents");
+        let length_bytes = extents.checked_mul(self.extent_bytes).ok_or(PLACE)?;
+        if self.by_name.contains_key(name) {
+            return Ok(vec![(length_bytes, Rule::Linear(self.leg(name, start, extents)?))]);
+        }
+        let map = self.map(name, depth.saturating_add(1))?;
+        let from = start.checked_mul(self.extent_bytes).ok_or(PLACE)?;
+        let end =
+            from.checked_add(length_bytes).filter(|end| *end <= map.size_bytes()).ok_or(PLACE)?;
+        self.step(map.pieces().len())?;
+        let mut rules = Vec::new();
+        for piece in map.pieces() {
+            let (start, stop) = (
+                piece.start_bytes.max(from),
+                piece.start_bytes.saturating_add(piece.length_bytes).min(end),
+            );
+            if start < stop {
+                let length = stop.saturating_sub(start);
+                rules.push((length, piece.cut(start.saturating_sub(piece.start_bytes), length)));
+            }
+        }
+        Ok(rules)
+    }
+
+    /// Round several areas, each of which is in one piece.
+    fn striped(
+        &mut self,
+        segment: &Section,
+        areas: &[(String, u64)],
+        (extents, length_bytes): (u64, u64),
+        depth: usize,
+    ) -> Result<Rule, Unread> {
+        const NONSENSE: Unread = Unread::Nonsense("the size of its stripes");
+        let count = areas.len() as u64;
+        let stripe_bytes =
+            segment.number("stripe_size").and_then(|sectors| sectors.checked_mul(SECTOR_BYTES));
+        let stripe_bytes = stripe_bytes.filter(|bytes| *bytes > 0).ok_or(NONSENSE)?;
+        let row = stripe_bytes.checked_mul(count).ok_or(NONSENSE)?;
+        if extents.checked_rem(count) != Some(0) || length_bytes.checked_rem(row) != Some(0) {
+            return Err(NONSENSE);
+        }
+        let of_each = extents.checked_div(count).ok_or(NONSENSE)?;
+        let mut legs = Vec::new();
+        for (name, start) in areas {
+            match self.area(name, *start, of_each, depth)?[..] {
+                [(_, Rule::Linear(leg))] => legs.push(leg),
+                _ => {
+                    return Err(Unread::Kind("striped over volumes that are in pieces".to_owned()));
+                }
+            }
+        }
+        Ok(Rule::Striped { stripe_bytes, skip_bytes: 0, legs: Arc::from(legs) })
+    }
+
+    fn leg(&self, name: &str, start: u64, extents: u64) -> Result<Leg, Unread> {
+        const PLACE: Unread = Unread::Nonsense("the place of its extents");
+        let index = *self.by_name.get(name).ok_or(PLACE)?;
+        let part = self.parts.get(index).ok_or(PLACE)?;
+        start.checked_add(extents).filter(|end| *end <= part.extents).ok_or(PLACE)?;
+        let offset_bytes = start
+            .checked_mul(self.extent_bytes)
+            .and_then(|bytes| bytes.checked_add(part.start_bytes));
+        Ok(Leg {
+            part: index,
+            offset_bytes: offset_bytes.ok_or(PLACE)?,
+            is_lost: part.device.is_none(),
+        })
+    }
+}

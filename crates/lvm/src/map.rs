@@ -1,0 +1,428 @@
+//! Where the bytes of a volume lie: pieces, one behind the other, each on one part or round several; of a thin volume runs of blocks, and
+//! where its pool has these.
+//!
+//! ```text
+//!   offset ─▶ piece ─▶ linear:  part, offset
+//!                   ─▶ striped: (offset / stripe) mod legs ─▶ leg, (offset / stripe) / legs
+//!   offset ─▶ run of blocks ─▶ (QNAP: tier, block) ─▶ offset in the pool's data ─▶ piece ─▶ ...
+//! ```
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where a byte is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spot {
+    /// On a part of the group, so many bytes from the start of its device.
+    On {
+        /// Index of the part.
+        part: usize,
+        /// Bytes from the start of its device.
+        offset_bytes: u64,
+    },
+    /// Nowhere: it was never written, and is zero.
+    Zero,
+    /// On a part that is not here, or where nothing tells any more.
+    Lost,
+}
+
+/// Bytes of one part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Leg {
+    pub(crate) part: usize,
+    pub(crate) offset_bytes: u64,
+    /// The part is not here.
+    pub(crate) is_lost: bool,
+}
+
+/// Bytes that follow one rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Rule {
+    Linear(Leg),
+    /// Round these, from `skip_bytes` of what they have together on.
+    Striped {
+        stripe_bytes: u64,
+        skip_bytes: u64,
+        legs: Arc<[Leg]>,
+    },
+    Zero,
+    Lost,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) start_bytes: u64,
+    pub(crate) length_bytes: u64,
+    pub(crate) rule: Rule,
+}
+
+impl Piece {
+    fn end_bytes(&self) -> u64 {
+        self.start_bytes.saturating_add(self.length_bytes)
+    }
+
+    /// Where the byte is that lies so far behind its start, and how many follow it there.
+    fn at(&self, skip: u64) -> (Spot, u64) {
+        let left = self.length_bytes.saturating_sub(skip);
+        let on = |leg: &Leg, more: u64| match (leg.is_lost, leg.offset_bytes.checked_add(more)) {
+            (false, Some(offset_bytes)) => Spot::On { part: leg.part, offset_bytes },
+            _ => Spot::Lost,
+        };
+        match &self.rule {
+            Rule::Linear(leg) => (on(leg, skip), left),
+            Rule::Striped { stripe_bytes, skip_bytes, legs } => {
+                let at = skip.saturating_add(*skip_bytes);
+                let (stripe, within) =
+                    (at.checked_div(*stripe_bytes), at.checked_rem(*stripe_bytes));
+                let count = legs.len() as u64;
+                let place = || {
+                    let (stripe, within) = (stripe?, within?);
+                    let leg = usize::try_from(stripe.checked_rem(count)?).ok()?;
+                    let more = stripe
+                        .checked_div(count)?
+                        .checked_mul(*stripe_bytes)?
+                        .checked_add(within)?;
+                    Some((on(legs.get(leg)?, more), stripe_bytes.saturating_sub(within).min(left)))
+                };
+                place().unwrap_or((Spot::Lost, left))
+            }
+            Rule::Zero => (Spot::Zero, left),
+            Rule::Lost => (Spot::Lost, left),
+        }
+    }
+
+    /// The same bytes, without the first ones and without those behind `length_bytes`.
+    pub(crate) fn cut(&self, skip: u64, length_bytes: u64) -> Rule {
+        debug_assert!(skip.saturating_add(length_bytes) <= self.length_bytes, "it has so many");
+        match &self.rule {
+            Rule::Linear(leg) => {
+                let offset_bytes = leg.offset_bytes.saturating_add(skip);
+                Rule::Linear(Leg { offset_bytes, ..*leg })
+            }
+            Rule::Striped { stripe_bytes, skip_bytes, legs } => Rule::Striped {
+                stripe_bytes: *stripe_bytes,
+                skip_bytes: skip_bytes.saturating_add(skip),
+                legs: Arc::clone(legs),
+            },
+            Rule::Zero => Rule::Zero,
+            Rule::Lost => Rule::Lost,
+        }
+    }
+}
+
+/// Blocks one behind the other, here and there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) block: u64,
+    pub(crate) count: u64,
+    /// The first of them there; none if nothing tells.
+    pub(crate) to: Option<u64>,
+}
+
+/// The run that has a block, or how many blocks follow it that none has.
+pub(crate) fn run_at(runs: &[Run], block: u64) -> Result<(Run, u64), u64> {
+    let after = runs.partition_point(|run| run.block <= block);
+    let before = after.checked_sub(1).and_then(|index| runs.get(index));
+    if let Some(run) = before {
+        let skip = block.saturating_sub(run.block);
+        if skip < run.count {
+            return Ok((*run, skip));
+        }
+    }
+    let next = runs.get(after).map_or(u64::MAX, |run| run.block);
+    Err(next.saturating_sub(block))
+}
+
+/// The data of a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Data {
+    /// One volume.
+    Plain(Map),
+    /// Several, by QNAP's way: a tier and a block there for each block of the pool.
+    Tiered { block_bytes: u64, runs: [Vec<Run>; 8], tiers: Vec<Option<Map>> },
+}
+
+/// A thin volume's blocks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Thin {
+    pub(crate) block_bytes: u64,
+    pub(crate) runs: Vec<Run>,
+    /// Blocks that the runs are known of; the others were not looked at.
+    pub(crate) known: Range<u64>,
+    pub(crate) data: Arc<Data>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Of {
+    Pieces(Vec<Piece>),
+    Thin(Box<Thin>),
+}
+
+/// Where the bytes of a volume lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Map {
+    size_bytes: u64,
+    of: Of,
+}
+
+impl Map {
+    /// Of pieces that follow each other.
+    pub(crate) fn of_pieces(pieces: Vec<Piece>) -> Self {
+        let size_bytes = pieces.last().map_or(0, Piece::end_bytes);
+        Self { size_bytes, of: Of::Pieces(pieces) }
+    }
+
+    pub(crate) fn of_thin(size_bytes: u64, thin: Thin) -> Self {
+        Self { size_bytes, of: Of::Thin(Box::new(thin)) }
+    }
+
+    pub(crate) fn pieces(&self) -> &[Piece] {
+        match &self.of {
+            Of::Pieces(pieces) => pieces,
+            Of::Thin(_) => &[],
+        }
+    }
+
+    /// Bytes of the volume.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Whether its bytes are where they are for good: those of a thin volume have no place until they are written, and a copy may stand
+    /// beside others that would have to be written, too.
+    #[must_use]
+    pub fn is_thin(&self) -> bool {
+        matches!(self.of, Of::Thin(_))
+    }
+
+    /// Where a byte is, and how many from it on follow each other there: at least one. None behind the end.
+    #[must_use]
+    pub fn at(&self, offset: u64) -> Option<(Spot, u64)> {
+        let left = self.size_bytes.checked_sub(offset).filter(|left| *left > 0)?;
+        let (spot, length) = match &self.of {
+            Of::Pieces(pieces) => {
+                let index = pieces.partition_point(|piece| piece.end_bytes() <= offset);
+                let piece = pieces.get(index)?;
+                piece.at(offset.saturating_sub(piece.start_bytes))
+            }
+            Of::Thin(thin) => thin.at(offset)?,
+        };
+        Some((spot, length.clamp(1, left)))
+    }
+
+    /// The parts of the group that it lies on, and those of them that are not here. Of a thin volume: those of its pool.
+    #[must_use]
+    pub fn parts(&self) -> (BTreeSet<usize>, BTreeSet<usize>) {
+        let mut found = (BTreeSet::new(), BTreeSet::new());
+        self.add_parts(&mut found);
+        found
+    }
+
+    fn add_parts(&self, found: &mut (BTreeSet<usize>, BTreeSet<usize>)) {
+        let mut add = |leg: &Leg| {
+            found.0.insert(leg.part);
+            if leg.is_lost {
+                found.1.insert(leg.part);
+            }
+        };
+        match &self.of {
+            Of::Pieces(pieces) => pieces.iter().for_each(|piece| match &piece.rule {
+                Rule::Linear(leg) => add(leg),
+                Rule::Striped { legs, .. } => legs.iter().for_each(&mut add),
+                Rule::Zero | Rule::Lost => {}
+            }),
+            Of::Thin(thin) => match &*thin.data {
+                Data::Plain(map) => map.add_parts(found),
+                Data::Tiered { tiers, .. } => {
+                    tiers.iter().flatten().for_each(|map| map.add_parts(found));
+                }
+            },
+        }
+    }
+
+    /// Bytes of it, piece by piece; none where one is lost, or cannot be read.
+    pub fn read(
+        &self,
+        offset: u64,
+        length: usize,
+        read: &mut dyn FnMut(usize, u64, usize) -> Option<Vec<u8>>,
+    ) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while bytes.len() < length {
+            let left = length.saturating_sub(bytes.len());
+            let (spot, run) = self.at(offset.checked_add(bytes.len() as u64)?)?;
+            let count = usize::try_from(run).unwrap_or(left).min(left);
+            match spot {
+                Spot::On { part, offset_bytes } => {
+                    let piece =
+                        read(part, offset_bytes, count).filter(|piece| piece.len() == count);
+                    bytes.extend(piece?);
+                }
+                Spot::Zero => bytes.resize(bytes.len().saturating_add(count), 0),
+                Spot::Lost => return None,
+            }
+        }
+        Some(bytes)
+    }
+}
+
+impl Thin {
+    fn at(&self, offset: u64) -> Option<(Spot, u64)> {
+        let (block, within) =
+            (offset.checked_div(self.block_bytes)?, offset.checked_rem(self.block_bytes)?);
+        if !self.known.contains(&block) {
+            return Some((Spot::Lost, self.block_bytes.saturating_sub(within)));
+        }
+        let bytes = |blocks: u64| blocks.saturating_mul(self.block_bytes).saturating_sub(within);
+        Some(match run_at(&self.runs, block) {
+            Err(free) => {
+                let free = free.min(self.known.end.saturating_sub(block));
+                (Spot::Zero, bytes(free))
+            }
+            Ok((run, skip)) => {
+                let length = bytes(run.count.saturating_sub(skip));
+                let to = run.to.and_then(|to| to.checked_add(skip)?.checked_mul(self.block_bytes));
+                let place = to.and_then(|to| self.data.at(to.checked_add(within)?));
+                place.map_or((Spot::Lost, length), |(spot, run)| (spot, run.min(length)))
+            }
+        })
+    }
+}
+
+impl Data {
+    fn at(&self, offset: u64) -> Option<(Spot, u64)> {
+        match self {
+            Self::Plain(map) => map.at(offset),
+            Self::Tiered { block_bytes, runs, tiers } => {
+                let (block, within) =
+                    (offset.checked_div(*block_bytes)?, offset.checked_rem(*block_bytes)?);
+                runs.iter().zip(tiers).find_map(|(runs, map)| {
+                    let (run, skip) = run_at(runs, block).ok()?;
+                    let length = run
+                        .count
+                        .saturating_sub(skip)
+                        .saturating_mul(*block_bytes)
+                        .saturating_sub(within);
+                    let to = run
+                        .to?
+                        .checked_add(skip)?
+                        .checked_mul(*block_bytes)?
+                        .checked_add(within)?;
+                    let (spot, run) = map.as_ref()?.at(to)?;
+                    Some((spot, run.min(length)))
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leg(part: usize, offset_bytes: u64) -> Leg {
+        Leg { part, offset_bytes, is_lost: false }
+    }
+
+    fn on(part: usize, offset_bytes: u64) -> Spot {
+        Spot::On { part, offset_bytes }
+    }
+
+    fn pieces() -> Map {
+        let legs = Arc::from([leg(0, 1000), leg(1, 2000), leg(2, 3000)]);
+        let striped = Rule::Striped { stripe_bytes: 10, skip_bytes: 0, legs };
+        let piece = |start_bytes, length_bytes, rule| Piece { start_bytes, length_bytes, rule };
+        Map::of_pieces(vec![
+            piece(0, 60, striped),
+            piece(60, 40, Rule::Linear(leg(1, 5000))),
+            piece(100, 10, Rule::Lost),
+        ])
+    }
+
+    #[test]
+    fn stripes_go_round_and_pieces_follow_each_other() {
+        let map = pieces();
+        assert_eq!(map.size_bytes(), 110);
+        for (offset, expected) in [
+            (0, (on(0, 1000), 10)),
+            (13, (on(1, 2003), 7)),
+            (29, (on(2, 3009), 1)),
+            (30, (on(0, 1010), 10)),
+            (59, (on(2, 3019), 1)),
+            (60, (on(1, 5000), 40)),
+            (99, (on(1, 5039), 1)),
+            (100, (Spot::Lost, 10)),
+        ] {
+            assert_eq!(map.at(offset), Some(expected), "{offset}");
+        }
+        assert_eq!((map.at(110), map.at(u64::MAX)), (None, None));
+        assert_eq!(map.parts().0, BTreeSet::from([0, 1, 2]));
+        // Cut in the middle of a stripe it is the same bytes.
+        let cut = Map::of_pieces(vec![Piece {
+            start_bytes: 0,
+            length_bytes: 40,
+            rule: map.pieces()[0].cut(13, 40),
+        }]);
+        for offset in 0..40 {
+            assert_eq!(
+                cut.at(offset).map(|it| it.0),
+                map.at(offset + 13).map(|it| it.0),
+                "{offset}"
+            );
+        }
+    }
+
+    #[test]
+    fn thin_blocks_are_where_their_runs_say_or_zero_or_lost() {
+        let runs = vec![
+            Run { block: 1, count: 2, to: Some(0) },
+            Run { block: 5, count: 1, to: None },
+            Run { block: 6, count: 1, to: Some(99) },
+        ];
+        let data = Arc::new(Data::Plain(pieces()));
+        let thin = Thin { block_bytes: 20, runs, known: 0..8, data };
+        let map = Map::of_thin(200, thin);
+        for (offset, expected) in [
+            (0, (Spot::Zero, 20)),
+            (25, (on(0, 1005), 5)),
+            (45, (on(2, 3005), 5)),
+            (59, (on(0, 1019), 1)),
+            (60, (Spot::Zero, 40)),
+            (100, (Spot::Lost, 20)),
+            (120, (Spot::Lost, 20)),
+            (140, (Spot::Zero, 20)),
+            // Not looked at.
+            (160, (Spot::Lost, 20)),
+        ] {
+            assert_eq!(map.at(offset), Some(expected), "{offset}");
+        }
+        assert_eq!(map.at(200), None);
+    }
+
+    #[test]
+    fn blocks_of_a_tier_are_on_its_volume() {
+        let of_tier = |part| {
+            Map::of_pieces(vec![Piece {
+                start_bytes: 0,
+                length_bytes: 400,
+                rule: Rule::Linear(leg(part, 0)),
+            }])
+        };
+        let mut runs: [Vec<Run>; 8] = std::array::from_fn(|_| Vec::new());
+        runs[0].push(Run { block: 0, count: 1, to: Some(3) });
+        runs[2].push(Run { block: 1, count: 1, to: Some(0) });
+        let data = Data::Tiered {
+            block_bytes: 40,
+            runs,
+            tiers: vec![Some(of_tier(7)), None, Some(of_tier(9))],
+        };
+        let runs = vec![Run { block: 0, count: 4, to: Some(0) }];
+        let thin = Thin { block_bytes: 20, runs, known: 0..8, data: Arc::new(data) };
+        let map = Map::of_thin(120, thin);
+        assert_eq!(map.at(5), Some((on(7, 125), 35)));
+        assert_eq!(map.at(40), Some((on(9, 0), 40)));
+        assert_eq!(map.at(80), Some((Spot::Zero, 40)));
+    }
+}

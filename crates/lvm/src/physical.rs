@@ -1,0 +1,159 @@
+//! A physical volume: its label, its header, and the texts in its metadata areas.
+//!
+//! ```text
+//!   sector 0 to 3   LABELONE, sum, where the header is ─▶ UUID, size, data areas, 0, metadata areas, 0
+//!   metadata area   sum, magic, where the text is ─▶ a ring: text, that may go on at its front
+//! ```
+
+use crate::Read;
+use crate::bytes::{array, le32, le64, sum};
+use crate::fault::Fault;
+use crate::group::Described;
+use crate::limits::{AREAS_MAX, TEXT_BYTES_MAX};
+
+const SECTOR_BYTES: usize = 512;
+/// Sectors that a label is looked for in.
+const LABEL_SECTORS: usize = 4;
+const AREA_MAGIC: [u8; 16] = *b" LVM2 x[5A%r0N*>";
+/// The flag of a text that does not count.
+const IGNORED: u32 = 1;
+
+/// One that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PhysicalVolume {
+    /// Its UUID, as LVM prints it.
+    pub uuid: String,
+    /// Bytes that it says it has; none if it does not say so.
+    pub size_bytes: Option<u64>,
+    /// Bytes that it has.
+    pub device_bytes: u64,
+    /// What its texts describe, each that is sound.
+    pub(crate) described: Vec<Described>,
+    /// What is wrong with the others.
+    pub faults: Vec<Fault>,
+}
+
+/// A UUID with hyphens, as people see it: 6, 4, 4, 4, 4, 4 and 6 letters.
+fn hyphened(letters: [u8; 32]) -> String {
+    let text: String = letters
+        .map(|byte| if byte.is_ascii_graphic() { char::from(byte) } else { '?' })
+        .iter()
+        .collect();
+    let mut rest = text.as_str();
+    let mut words = Vec::new();
+    for length in [6, 4, 4, 4, 4, 4, 6] {
+        let (word, more) = rest.split_at_checked(length).unwrap_or((rest, ""));
+        words.push(word);
+        rest = more;
+    }
+    words.join("-")
+}
+
+/// The physical volume that is on a device of `device_bytes`; none if there is none.
+#[must_use]
+pub fn physical(device_bytes: u64, read: Read<'_>) -> Option<Result<PhysicalVolume, Fault>> {
+    let head_bytes = SECTOR_BYTES.saturating_mul(LABEL_SECTORS);
+    if device_bytes < head_bytes as u64 {
+        return None;
+    }
+    let head = read(0, head_bytes)?;
+    let (sectors, _) = head.as_chunks::<SECTOR_BYTES>();
+    let is_label = |sector: &&[u8; SECTOR_BYTES]| {
+        sector.starts_with(b"LABELONE") && array::<8>(*sector, 24) == Some(*b"LVM2 001")
+    };
+    let label = sectors.iter().find(is_label)?;
+    Some(of_label(label, device_bytes, read))
+}
+
+fn of_label(
+    label: &[u8; SECTOR_BYTES],
+    device_bytes: u64,
+    read: Read<'_>,
+) -> Result<PhysicalVolume, Fault> {
+    let summed = label.get(20..).unwrap_or_default();
+    if le32(label, 16) != Some(sum(summed)) {
+        return Err(Fault::Sum("its label"));
+    }
+    let header = le32(label, 20).and_then(|at| label.get(usize::try_from(at).ok()?..));
+    let header = header.ok_or(Fault::Nonsense("the place of its header"))?;
+    let uuid = array::<32>(header, 0).ok_or(Fault::Nonsense("the place of its header"))?;
+    let size_bytes = le64(header, 32).filter(|bytes| *bytes != 0);
+    let mut lists = [Vec::new(), Vec::new()];
+    let (areas, _) = header.get(40..).unwrap_or_default().as_chunks::<16>();
+    let mut areas = areas.iter();
+    for list in &mut lists {
+        for area in areas.by_ref() {
+            let (offset, size) = (le64(area, 0).unwrap_or(0), le64(area, 8).unwrap_or(0));
+            if offset == 0 && size == 0 {
+                break;
+            }
+            list.push((offset, size));
+        }
+    }
+    let [_, metadata] = lists;
+    let mut found = PhysicalVolume {
+        uuid: hyphened(uuid),
+        size_bytes,
+        device_bytes,
+        described: Vec::new(),
+        faults: Vec::new(),
+    };
+    for (offset, size) in metadata.into_iter().take(AREAS_MAX) {
+        match text(offset, size, device_bytes, read) {
+            Ok(None) => {}
+            Ok(Some(text)) => match Described::of(&text) {
+                Ok(described) => found.described.push(described),
+                Err(fault) => found.faults.push(fault),
+            },
+            Err(fault) => found.faults.push(fault),
+        }
+    }
+    Ok(found)
+}
+
+/// The text of an area; none if it has none, or one that does not count.
+fn text(
+    offset: u64,
+    size: u64,
+    device_bytes: u64,
+    read: Read<'_>,
+) -> Result<Option<Vec<u8>>, Fault> {
+    const PLACE: Fault = Fault::Nonsense("the place of its metadata");
+    let header_bytes = SECTOR_BYTES as u64;
+    let end = offset.checked_add(size).filter(|end| *end <= device_bytes && size > header_bytes);
+    end.ok_or(PLACE)?;
+    let header = read(offset, SECTOR_BYTES).ok_or(Fault::Unreadable("its metadata area"))?;
+    if le32(&header, 0) != Some(sum(header.get(4..).unwrap_or_default())) {
+        return Err(Fault::Sum("its metadata area"));
+    }
+    if array::<16>(&header, 4) != Some(AREA_MAGIC) || le32(&header, 20) != Some(1) {
+        return Err(Fault::Nonsense("its metadata area"));
+    }
+    let fields = (le64(&header, 40), le64(&header, 48), le32(&header, 56), le32(&header, 60));
+    let (Some(at), Some(length), Some(stored), Some(flags)) = fields else { return Err(PLACE) };
+    if at == 0 || length == 0 || flags & IGNORED != 0 {
+        return Ok(None);
+    }
+    let ring = size.saturating_sub(header_bytes);
+    if at < header_bytes || at >= size || length > ring {
+        return Err(PLACE);
+    }
+    if length > TEXT_BYTES_MAX {
+        return Err(Fault::TooLarge("its metadata"));
+    }
+    // What does not fit behind goes on at the front of the ring.
+    let first = length.min(size.saturating_sub(at));
+    let mut text = Vec::new();
+    let front = offset.saturating_add(header_bytes);
+    for (from, bytes) in [(offset.saturating_add(at), first), (front, length.saturating_sub(first))]
+    {
+        let bytes = usize::try_from(bytes).map_err(|_| PLACE)?;
+        if bytes > 0 {
+            text.extend(read(from, bytes).ok_or(Fault::Unreadable("its metadata"))?);
+        }
+    }
+    if sum(&text) != stored {
+        return Err(Fault::Sum("its metadata"));
+    }
+    Ok(Some(text))
+}

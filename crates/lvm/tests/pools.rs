@@ -1,0 +1,186 @@
+//! Pools of thin volumes: what trees say, and trees that lead astray.
+
+use braid_lvm::{Fault, Group, Map, Shape, Spot, thin};
+
+use crate::kit::{EXTENT, START, group, head, node, superblock, text, volume};
+
+/// Sectors of a block of these pools: 64 KiB.
+const BLOCK_SECTORS: u32 = 128;
+const BLOCK: u64 = 65_536;
+
+/// A device with a pool: its metadata in extent 0, its data in extents 1 to 4; `thin` is number 5 in it, of 3 extents.
+pub fn device(metadata: &[u8], kind: &str) -> Vec<u8> {
+    let place = |extent: u64| format!("stripe_count = 1\nstripes = [\"pv0\", {extent}]");
+    let pool =
+        "metadata = \"pool_tmeta\"\npool = \"pool_tdata\"\ntransaction_id = 1\nchunk_size = 128";
+    let mut volumes = vec![
+        volume(
+            "thin",
+            true,
+            &[(0, 3, "thin", "thin_pool = \"pool\"\ntransaction_id = 0\ndevice_id = 5")],
+        ),
+        volume("pool", true, &[(0, 4, kind, pool)]),
+        volume("pool_tmeta", false, &[(0, 1, "striped", &place(0))]),
+    ];
+    match kind {
+        "thin-pool" => volumes.push(volume("pool_tdata", false, &[(0, 4, "striped", &place(1))])),
+        _ => {
+            volumes.push(volume("pool_tierdata_0", false, &[(0, 2, "striped", &place(1))]));
+            volumes.push(volume("pool_tierdata_1", false, &[(0, 1, "error", "")]));
+            volumes.push(volume("pool_tierdata_2", false, &[(0, 2, "striped", &place(3))]));
+        }
+    }
+    let text = text(1, &[('a', 8)], &volumes.concat());
+    let bytes = START + 8 * EXTENT;
+    let mut device = head('a', bytes as u64, &text, 512);
+    device.extend(metadata);
+    device.resize(bytes, 0);
+    device
+}
+
+pub fn mapped(
+    device: &[u8],
+    group: &Group,
+    wanted: std::ops::Range<u64>,
+) -> Result<(Map, u64), Fault> {
+    let volume = group.volumes.iter().find(|one| one.name == "thin").expect("it is there");
+    let Shape::Thin { pool, device: number } = volume.shape else { panic!("{volume:?}") };
+    let mut read = |part: usize, offset: u64, length: usize| {
+        assert_eq!(part, 0);
+        device.get(usize::try_from(offset).unwrap()..)?.get(..length).map(<[u8]>::to_vec)
+    };
+    thin::map(&group.pools[pool], (number, volume.size_bytes), &wanted, &mut read)
+}
+
+fn all(metadata: &[Vec<u8>], kind: &str) -> Result<(Map, u64), Fault> {
+    let device = device(&metadata.concat(), kind);
+    let group = group(std::slice::from_ref(&device));
+    mapped(&device, &group, 0..3 * EXTENT as u64)
+}
+
+fn data(block: u64) -> Spot {
+    Spot::On { part: 0, offset_bytes: (START + EXTENT) as u64 + block * BLOCK }
+}
+
+fn value(block: u64) -> u64 {
+    block << 24 | 17
+}
+
+#[test]
+fn blocks_are_where_the_tree_says_and_others_are_zero() {
+    let metadata = [
+        superblock(4096, 1, BLOCK_SECTORS, None),
+        node(4096, 1, true, &[(4, 9), (5, 2), (6, 9)]),
+        node(4096, 2, false, &[(0, 3), (10, 4)]),
+        node(4096, 3, true, &[(0, value(7)), (1, value(8)), (3, value(1))]),
+        node(4096, 4, true, &[(10, value(2)), (40, value(60))]),
+    ];
+    let (map, lost) = all(&metadata, "thin-pool").expect("a pool");
+    assert_eq!((map.size_bytes(), lost), (3 * EXTENT as u64, 0));
+    for (block, expected) in [
+        (0, (data(7), 2 * BLOCK)),
+        (1, (data(8), BLOCK)),
+        (2, (Spot::Zero, BLOCK)),
+        (3, (data(1), BLOCK)),
+        (4, (Spot::Zero, 6 * BLOCK)),
+        (10, (data(2), BLOCK)),
+        (40, (data(60), BLOCK)),
+        (41, (Spot::Zero, 151 * BLOCK)),
+    ] {
+        assert_eq!(map.at(block * BLOCK), Some(expected), "{block}");
+    }
+    assert_eq!(map.at(192 * BLOCK), None);
+    // As much as is wanted is looked at.
+    let device = device(&metadata.concat(), "thin-pool");
+    let group = group(std::slice::from_ref(&device));
+    let (some, _) = mapped(&device, &group, 10 * BLOCK..11 * BLOCK).expect("a pool");
+    assert_eq!(some.at(10 * BLOCK), map.at(10 * BLOCK));
+    assert_eq!(some.at(0).map(|it| it.0), Some(Spot::Lost));
+}
+
+#[test]
+fn trees_that_lead_astray_end() {
+    let sound = [
+        superblock(4096, 1, BLOCK_SECTORS, None),
+        node(4096, 1, true, &[(5, 2)]),
+        node(4096, 2, false, &[(0, 3), (10, 4)]),
+        node(4096, 3, true, &[(0, value(7))]),
+        node(4096, 4, true, &[(10, value(2))]),
+    ];
+    let with = |index: usize, block: Vec<u8>| {
+        let mut metadata = sound.to_vec();
+        metadata[index] = block;
+        all(&metadata, "thin-pool")
+    };
+    // What one leaf should have said is lost, and the other is as it was.
+    let mut torn = sound[3].clone();
+    torn[2000] ^= 1;
+    let leaves = [
+        torn,
+        // Somewhere else.
+        node(4096, 9, true, &[(0, value(7))]),
+        // Keys of others, keys that go down, keys twice.
+        node(4096, 3, true, &[(10, value(7))]),
+        node(4096, 3, true, &[(4, value(7)), (2, value(7))]),
+        node(4096, 3, true, &[(4, value(7)), (4, value(7))]),
+        // It leads to itself, back, and out of the pool.
+        node(4096, 3, false, &[(0, 3)]),
+        node(4096, 3, false, &[(0, 2)]),
+        node(4096, 3, false, &[(0, u64::MAX)]),
+        node(4096, 3, false, &[(0, 1 << 20)]),
+        node(4096, 3, false, &[]),
+    ];
+    for (index, leaf) in leaves.into_iter().enumerate() {
+        let (map, lost) = with(3, leaf).unwrap_or_else(|fault| panic!("{index}: {fault}"));
+        assert_eq!(lost, 10 * BLOCK, "{index}");
+        assert_eq!(map.at(0), Some((Spot::Lost, 10 * BLOCK)), "{index}");
+        assert_eq!(map.at(10 * BLOCK).map(|it| it.0), Some(data(2)), "{index}");
+    }
+    // Data that the pool does not have.
+    let (map, _) = with(
+        3,
+        node(4096, 3, true, &[(0, value(256)), (1, value(u64::MAX >> 24)), (2, value(255))]),
+    )
+    .expect("a pool");
+    let spots = [0, 1, 2].map(|block| map.at(block * BLOCK).map(|it| it.0));
+    assert_eq!(spots, [Some(Spot::Lost), Some(Spot::Lost), Some(data(255))]);
+    // Without the list of volumes there is nothing.
+    assert_eq!(with(1, node(4096, 1, true, &[(4, 2)])), Err(Fault::NoDevice { device: 5 }));
+    assert!(matches!(with(1, vec![0; 4096]), Err(Fault::Sum(_))));
+    let mut torn = sound[0].clone();
+    torn[330] ^= 1;
+    assert!(matches!(with(0, torn), Err(Fault::Sum(_))));
+    assert!(matches!(with(0, superblock(4096, 1, 0, None)), Err(Fault::Nonsense(_))));
+}
+
+/// QNAP's pools: nodes of 8 KiB, and with tiers a tree that says in which a block is.
+#[test]
+fn pools_of_qnap_are_read_with_tiers_and_without() {
+    let leaf = node(8192, 2, true, &[(0, value(1)), (1, value(70))]);
+    let volumes = node(8192, 1, true, &[(5, 2)]);
+    let without = [
+        superblock(8192, 1, BLOCK_SECTORS, Some(3)),
+        volumes.clone(),
+        leaf.clone(),
+        node(8192, 3, true, &[]),
+    ];
+    // Two volumes hold data, and no tree says which.
+    assert_eq!(all(&without, "tier-thin-pool"), Err(Fault::Tiers));
+    let (map, _) = all(&without, "thin-pool").expect("one volume holds all");
+    assert_eq!(map.at(0).map(|it| it.0), Some(data(1)));
+    // Blocks of tiers are 4 MiB here: block 1 of the pool is in the first, block 70 in the second of these.
+    let tiers = node(8192, 3, true, &[(0, 2 << 61 | 1 << 24 | 3), (1, 1 << 24)]);
+    let with = [superblock(8192, 1, BLOCK_SECTORS, Some(3)), volumes.clone(), leaf.clone(), tiers];
+    let (map, _) = all(&with, "tier-thin-pool").expect("a pool");
+    // Tier 2 begins in extent 3, tier 0 in extent 1; block 1 there is an extent further on.
+    let at = |extent: usize, more: u64| Spot::On {
+        part: 0,
+        offset_bytes: (START + extent * EXTENT) as u64 + more,
+    };
+    assert_eq!(map.at(0).map(|it| it.0), Some(at(4, BLOCK)));
+    assert_eq!(map.at(BLOCK).map(|it| it.0), Some(at(2, 6 * BLOCK)));
+    // A tree of tiers that is damaged is not the same as none.
+    let damaged = [superblock(8192, 1, BLOCK_SECTORS, Some(3)), volumes, leaf, vec![7; 8192]];
+    let (map, _) = all(&damaged, "tier-thin-pool").expect("a pool");
+    assert_eq!(map.at(0).map(|it| it.0), Some(Spot::Lost));
+}
