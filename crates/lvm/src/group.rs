@@ -107,8 +107,8 @@ pub struct Logical {
 pub struct Pool {
     /// Its name in the group.
     pub name: String,
-    /// Bytes of a block, as the group says.
-    pub block_bytes: u64,
+    /// It is of QNAP's own kind.
+    pub is_of_qnap: bool,
     /// Where its metadata is.
     pub metadata: Result<Map, Unread>,
     /// Where its data is: one, or QNAP's tiers by their numbers.
@@ -248,7 +248,7 @@ impl<'a> Reader<'a> {
             for (_, _, kind, segment) in segments(section) {
                 if matches!(kind, "thin-pool" | "tier-thin-pool") && !pool_of.contains_key(name) {
                     pool_of.insert(name, pools.len());
-                    pools.push(self.pool(name, segment));
+                    pools.push(self.pool(name, kind, segment));
                 }
                 if kind == "snapshot" {
                     changes.extend(segment.text("cow_store"));
@@ -312,8 +312,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn pool(&mut self, name: &str, segment: &Section) -> Pool {
-        let block_bytes = segment.number("chunk_size").unwrap_or(0).saturating_mul(SECTOR_BYTES);
+    fn pool(&mut self, name: &str, kind: &str, segment: &Section) -> Pool {
         let metadata = match segment.text("metadata") {
             Some(name) => self.map(name, 0),
             None => Err(Unread::Nonsense("a pool without metadata")),
@@ -326,7 +325,7 @@ impl<'a> Reader<'a> {
             None if !has_tiers => Err(Unread::Nonsense("a pool without data")),
             _ => Ok(tiers.iter().map(|tier| self.tier(tier)).collect()),
         };
-        Pool { name: name.to_owned(), block_bytes, metadata, data }
+        Pool { name: name.to_owned(), is_of_qnap: kind == "tier-thin-pool", metadata, data }
     }
 
     /// A tier that holds something: those that a NAS has no devices for are errors or zeroes.

@@ -106,7 +106,8 @@ pub fn group(devices: &[Vec<u8>]) -> Group {
     groups.remove(0)
 }
 
-fn sealed(mut block: Vec<u8>, kind: u32) -> Vec<u8> {
+/// A block with its sum.
+pub fn sealed(mut block: Vec<u8>, kind: u32) -> Vec<u8> {
     let sum = crc(&block[4..], u32::MAX, 0x82f6_3b78) ^ kind;
     block[..4].copy_from_slice(&sum.to_le_bytes());
     block

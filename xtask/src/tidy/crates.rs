@@ -50,7 +50,7 @@ const FOR_TESTS: [&str; 13] = [
 const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
 const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-telling"];
 
-const ROWS: [Row; 37] = [
+const ROWS: [Row; 38] = [
     // Nothing without the simulator's cfg, hence allowed at the very bottom.
     Row { name: "braid-hooks", workspace: &[], registry: &[] },
     // Nothing but an instruction that has no effect.
@@ -92,6 +92,7 @@ const ROWS: [Row; 37] = [
     },
     Row { name: "braid-contents", workspace: &["braid-ondisk"], registry: PURE_REGISTRY },
     Row { name: "braid-imaging", workspace: &[], registry: PURE_REGISTRY },
+    Row { name: "braid-lvm", workspace: &[], registry: PURE_REGISTRY },
     // What tests ask of the machine; in no product.
     Row { name: "braid-needs", workspace: &[], registry: &["rustix"] },
     // The simulator takes the place of everything that talks to the world.

@@ -19,6 +19,7 @@ const PURE: [&str; 15] = [
     "parity",
     "nbd-proto",
     "virtio-proto",
+    "lvm",
     "ondisk",
     "solver",
     "assembly",

@@ -33,6 +33,7 @@
 //!   replayed     partial parity logs, with a member missing
 //!   journaled    write journals, with a member or the journal missing
 //!   rescue       arrays that do not start, read back without a write to their members
+//!   nas          the same of a NAS: its volumes, over several arrays, thin ones, other byte orders
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
@@ -74,6 +75,7 @@ mod lost;
 mod managed;
 mod members;
 mod named;
+mod nas;
 mod odd_places;
 mod old_copies;
 mod output;

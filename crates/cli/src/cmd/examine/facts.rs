@@ -6,8 +6,8 @@
 use braid_assembly::ProbedMember;
 use braid_geometry::{Family, Geometry, Level, Shape, layout_name};
 use braid_ondisk::{
-    BadBlockLog, Bitmap, BitmapFile, BitmapKind, ByteOrder, Features, JournalLog, LogHome, MarkCounts,
-    MarkState, OwnLog, PplLog, PplLogError, Role, Superblock, Timestamp, format_uuid,
+    BadBlockLog, Bitmap, BitmapFile, BitmapKind, ByteOrder, Features, JournalLog, LogHome,
+    MarkCounts, MarkState, OwnLog, PplLog, PplLogError, Role, Superblock, Timestamp, format_uuid,
 };
 use serde_json::{Value, json};
 

@@ -34,6 +34,12 @@ pub(super) trait Named {
     fn name(&self) -> &str;
 }
 
+impl<T: Named> Named for &T {
+    fn name(&self) -> &str {
+        (*self).name()
+    }
+}
+
 /// The only one.
 pub(super) fn one_of<T: Named>(mut found: Vec<T>, args: &Args) -> Result<T, CliError> {
     if found.len() > 1 {

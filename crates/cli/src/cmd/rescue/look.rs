@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use braid_assembly::rescue::{Missed, Outcome, Plan, Stand, plan, without};
-use braid_assembly::{Options, ProbedMember, Refusal};
+use braid_assembly::{AssembledArray, Options, ProbedMember, Refusal};
 use braid_contents::{Contents, look as look_at};
 use braid_member::Member;
 use braid_member::layer::{Patched, Sectors};
@@ -50,6 +50,8 @@ pub(super) struct Found {
     pub(super) lacks: Vec<u64>,
     /// Bytes of the array that cannot be had, behind what copies of disks lack.
     pub(super) lost: Vec<Range<u64>>,
+    /// The array, open for reading until somebody else is to have it; none if it cannot be read.
+    pub(super) reader: Option<Reader>,
     /// What logs had to say, in memory.
     pub(super) replayed: Vec<String>,
     /// The members are of other arrays as well.
@@ -116,6 +118,7 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
         contents: Err("it cannot be read".to_owned()),
         lacks,
         lost: Vec::new(),
+        reader: None,
         replayed: Vec::new(),
         is_one_of_several: false,
     };
@@ -126,8 +129,14 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
         match ready {
             Ok(ready) => {
                 found.replayed = ready.replayed.iter().flat_map(|it| it.lines()).collect();
-                match seen(ready, &|index| found.holes_of(disks, index)) {
-                    Ok((contents, lost)) => (found.contents, found.lost) = (Ok(contents), lost),
+                match Reader::open(ready) {
+                    Ok((reader, array)) => {
+                        let holes = |index| found.holes_of(disks, index);
+                        let lost = lost(&reader.0, &array, &holes);
+                        found.lost = lost;
+                        found.contents = Ok(reader.contents());
+                        found.reader = Some(reader);
+                    }
                     Err(why) => found.contents = Err(why),
                 }
             }
@@ -207,26 +216,38 @@ fn sectors(superblock: &Superblock) -> Sectors {
     (superblock.device.super_offset_sectors..).zip(sectors.iter().copied()).collect()
 }
 
-/// What stands on the array, and what of it cannot be had.
-fn seen(
-    ready: Ready,
-    holes: &dyn Fn(usize) -> Vec<Range<u64>>,
-) -> Result<(Contents, Vec<Range<u64>>), String> {
-    let options = braid_runtime::Options {
-        read_only: true,
-        io: Io::Threads,
-        ..braid_runtime::Options::default()
-    };
-    let volume = Volume::open(&ready.array, ready.members, &options, |_| {});
-    let volume = volume.map_err(|error| error.to_string())?;
-    let mut read = |offset: u64, length: usize| {
+/// An array that is open for reading.
+pub(super) struct Reader(Volume);
+
+impl Reader {
+    fn open(ready: Ready) -> Result<(Self, AssembledArray), String> {
+        let options = braid_runtime::Options {
+            read_only: true,
+            io: Io::Threads,
+            ..braid_runtime::Options::default()
+        };
+        let volume = Volume::open(&ready.array, ready.members, &options, |_| {});
+        Ok((Self(volume.map_err(|error| error.to_string())?), ready.array))
+    }
+
+    /// Bytes of it; none if they cannot be read, or are not its own.
+    pub(super) fn read(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
+        let end = offset.checked_add(length as u64)?;
+        if end > self.0.size_bytes() {
+            return None;
+        }
         let payload = Payload::zeroed(length);
-        let outcome = volume.call(VolumeOperation::Read { offset, payload });
+        let outcome = self.0.call(VolumeOperation::Read { offset, payload });
         outcome.result.ok()?;
         Some(outcome.payload?.to_vec())
-    };
-    let found = look_at(volume.size_bytes(), &mut read);
-    let lost = lost(&volume, &ready.array, holes);
-    volume.stop();
-    Ok((found, lost))
+    }
+
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+
+    /// What stands on it.
+    fn contents(&self) -> Contents {
+        look_at(self.size_bytes(), &mut |offset, length| self.read(offset, length))
+    }
 }

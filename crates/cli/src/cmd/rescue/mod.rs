@@ -22,11 +22,13 @@ mod fill;
 mod group;
 mod look;
 mod lost;
+mod nas;
 mod overlay;
 mod serving;
 mod sick;
 mod solve;
 mod vote;
+mod volumes;
 mod words;
 
 use super::Globals;
@@ -36,6 +38,7 @@ pub(crate) use args::Args;
 use disks::Disks;
 use group::{groups, one_of};
 use look::Found;
+use volumes::Volumes;
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let mut disks = Disks::open(args)?;
@@ -64,7 +67,11 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             false => overlay::discard(args, &group, globals),
         };
     }
-    let found = look::look(&disks, args, globals)?;
+    let mut found = look::look(&disks, args, globals)?;
+    if args.fill.is_some() || args.check || args.lost {
+        // These read it in their own way.
+        found.iter_mut().for_each(|one| one.reader = None);
+    }
     if let Some(image) = &args.fill {
         return fill::fill(args, image, (disks, one_of(found, args)?), globals);
     }
@@ -74,7 +81,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     if args.lost {
         return files::lost(args, &one_of(found, args)?, globals);
     }
-    let story = words::Story { args, disks: &disks, found: &found, globals };
+    let volumes = Volumes::look(&found);
+    let story = words::Story { args, disks: &disks, found: &found, volumes: &volumes, globals };
     if globals.json {
         let mut said = story.to_json();
         if let Some(solved) = &solved {
@@ -87,7 +95,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     if !args.serve {
         return Ok(exit(&found));
     }
-    serving::serve(args, disks, one_of(found, args)?, globals)
+    serving::serve(args, disks, (found, volumes), globals)
 }
 
 /// 0: an array can be read as it stands, and nothing is wrong with it; 3: it can be read; else what stands in the way.

@@ -1,5 +1,7 @@
 //! `braid rescue --serve`: the array over its overlay.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use braid_assembly::rescue::Stand;
@@ -8,8 +10,10 @@ use clap::{Args as _, Command, FromArgMatches};
 
 use super::args::Args;
 use super::disks::Disks;
+use super::group::one_of;
 use super::look::Found;
 use super::overlay::{self, OfMember, open_one};
+use super::volumes::Volumes;
 use super::words;
 use crate::cmd::Globals;
 use crate::cmd::serve;
@@ -22,34 +26,78 @@ use crate::probe::io_error;
 use crate::refusal;
 use crate::replay::Place;
 
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+
 pub(super) fn serve(
     args: &Args,
     disks: Disks,
-    mut found: Found,
+    (found, volumes): (Vec<Found>, Volumes),
     globals: &Globals,
 ) -> Result<Exit, CliError> {
-    if let Err(refused) = &found.plan.array {
-        return Err(refusal::cli_error(refused, &found.plan.verdicts, &found.labels));
+    let order = order(&found, args)?;
+    let volumes = volumes.served(&found, &order);
+    let mut all: Vec<Option<Found>> = found.into_iter().map(Some).collect();
+    let mut found: Vec<Found> = order.iter().filter_map(|index| all[*index].take()).collect();
+    let parts = parts(&found, &volumes);
+    // Nobody reads them any more but who serves them.
+    found.iter_mut().for_each(|one| one.reader = None);
+    let folder = found[0].folder.clone();
+    let folders: Vec<PathBuf> = found.iter().map(|one| one.folder.clone()).collect();
+    let mut all = Vec::new();
+    for one in &mut found {
+        let ready = match args.read_only {
+            true => one.withholding(one.ready(&disks, globals, None)?).settled(Place::Memory)?,
+            false => over_overlay(args, &disks, one, globals)?,
+        };
+        all.push((one.group.name.clone(), ready));
     }
-    let parts = parts(&found);
-    let ready = match args.read_only {
-        true => found.withholding(found.ready(&disks, globals, None)?).settled(Place::Memory)?,
-        false => over_overlay(args, &disks, &mut found, globals)?,
-    };
+    let mut all = all.into_iter();
+    let (_, ready) = all.next().expect("one is served at least");
+    let rescued = Rescued { ready, beside: all.collect(), parts };
     // What is kept of the array while it is rescued is no news of the array.
-    let folder = found.folder.join("state");
-    let aside = Globals { state_dir: folder, ..globals.clone() };
+    let aside = Globals { state_dir: folder.join("state"), ..globals.clone() };
     let aside = if args.read_only { globals } else { &aside };
-    let exit = serve::rescued::serve(&serve_args(args), Rescued { ready, parts }, aside)?;
+    let exit = serve::rescued::serve(&serve_args(args), rescued, aside)?;
     if !args.read_only && !globals.json {
-        let size = format_size(overlay::taken_bytes(&found.folder));
-        let place = printable(&found.folder.display().to_string()).into_owned();
-        errln!("the members are as they were; what was written is in {place} ({size})");
+        let place = |folder: &PathBuf| {
+            let size = format_size(overlay::taken_bytes(folder));
+            format!("{} ({size})", printable(&folder.display().to_string()))
+        };
+        let places: Vec<String> = folders.iter().map(place).collect();
+        errln!("the members are as they were; what was written is in {}", places.join(" and in "));
         errln!("  go on:              {}", args.command("--serve"));
-        errln!("  what would change:  {}", args.command("--commit -n"));
-        errln!("  throw it away:      {}", args.command("--discard"));
+        // Members are written array by array.
+        for one in &found {
+            let array = (found.len() > 1).then_some(one.group.uuid.as_str());
+            errln!("  what would change:  {}", args.command_for(array, "--commit -n"));
+            errln!("  throw it away:      {}", args.command_for(array, "--discard"));
+        }
     }
     Ok(exit)
+}
+
+/// Which arrays are served, the largest first: all that can be read. Those that cannot are told of.
+fn order(found: &[Found], args: &Args) -> Result<Vec<usize>, CliError> {
+    let refused = |one: &Found| {
+        let refused = one.plan.array.as_ref().err()?;
+        Some(refusal::cli_error(refused, &one.plan.verdicts, &one.labels))
+    };
+    let names: BTreeSet<&str> = found.iter().map(|one| one.group.name.as_str()).collect();
+    let is_any_readable = found.iter().any(|one| one.plan.array.is_ok());
+    if names.len() < found.len() || !is_any_readable {
+        let one = one_of(found.iter().collect(), args)?;
+        return Err(refused(one).expect("one that can be read has its own name"));
+    }
+    for one in found.iter().filter(|one| one.plan.array.is_err()) {
+        errln!("warning: {} cannot be read, and is not served", printable(&one.group.name));
+    }
+    let size =
+        |one: &Found| one.plan.array.as_ref().map_or(0, |array| array.geometry.capacity_sectors());
+    let mut order: Vec<usize> =
+        (0..found.len()).filter(|index| found[*index].plan.array.is_ok()).collect();
+    order.sort_by_key(|index| (std::cmp::Reverse(size(&found[*index])), *index));
+    Ok(order)
 }
 
 /// Puts superblocks into the overlay as the plan has them, and assembles what stands there then.
@@ -108,13 +156,33 @@ fn serve_args(args: &Args) -> serve::Args {
     serve::Args::from_arg_matches(&matches).expect("words that serve has")
 }
 
-/// Each partition that is on the array, as an export.
-fn parts(found: &Found) -> Vec<Part> {
-    let Ok(contents) = &found.contents else { return Vec::new() };
-    let of = |volume: &braid_contents::Volume| {
-        let number = volume.partition.as_ref()?.number;
-        let name = format!("{}-p{number}", found.group.name);
-        Some(Part::new(name, volume.bytes.clone(), words::holds(volume)))
-    };
-    contents.volumes.iter().filter_map(of).collect()
+/// Each array beside the first, each partition, and each of these volumes, as an export.
+fn parts(found: &[Found], volumes: &[Part]) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for (index, one) in found.iter().enumerate() {
+        let sectors = one.plan.array.as_ref().map_or(0, |array| array.geometry.capacity_sectors());
+        if index > 0 {
+            let bytes = 0..sectors * SECTOR_BYTES;
+            parts.push(Part::new(one.group.name.clone(), (index, bytes), words::kind(one)));
+        }
+        let Ok(contents) = &one.contents else { continue };
+        parts.extend(contents.volumes.iter().filter_map(|volume| {
+            let number = volume.partition.as_ref()?.number;
+            let name = format!("{}-p{number}", one.group.name);
+            Some(Part::new(name, (index, volume.bytes.clone()), words::holds(volume)))
+        }));
+    }
+    // A name that another has already is not served twice.
+    for volume in volumes {
+        let is_taken = found.iter().any(|one| one.group.name == volume.name())
+            || parts.iter().any(|part| part.name() == volume.name());
+        match is_taken {
+            false => parts.push(volume.clone()),
+            true => errln!(
+                "warning: {} is the name of another export, too, and is not served",
+                printable(volume.name())
+            ),
+        }
+    }
+    parts
 }

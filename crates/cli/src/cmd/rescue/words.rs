@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::args::Args;
 use super::disks::{Disk, Disks};
 use super::look::Found;
-use super::overlay;
+use super::volumes::Volumes;
+use super::{nas, overlay};
 use crate::cmd::Globals;
 use crate::cmd::status::words::{byte_order_words, level_word};
 use crate::error::{CliError, Risk};
@@ -35,6 +36,7 @@ pub(super) struct Story<'a> {
     pub(super) args: &'a Args,
     pub(super) disks: &'a Disks,
     pub(super) found: &'a [Found],
+    pub(super) volumes: &'a Volumes,
     pub(super) globals: &'a Globals,
 }
 
@@ -64,7 +66,6 @@ fn thing_words(thing: &Thing) -> String {
         says.was_in_use.then(|| ", was in use: its journal is to be replayed".to_owned()),
         says.has_errors.then(|| ", has noted errors of its own".to_owned()),
         says.is_encrypted.then(|| ", encrypted".to_owned()),
-        says.is_volume_manager.then(|| ", opened by its volume manager".to_owned()),
     ];
     let notes: String = notes.into_iter().flatten().collect();
     format!("{}{label}{notes}", thing.name)
@@ -203,8 +204,18 @@ fn next(args: &Args, found: &Found) -> Vec<(String, String)> {
 impl Story<'_> {
     pub(super) fn to_text(&self) -> String {
         let mut text = String::new();
-        for found in self.found {
-            text.push_str(&self.array_text(found));
+        if let Some(nas) = nas::words(self.disks, self.found, self.volumes) {
+            text.push_str(&format!("{nas}\n\n"));
+        }
+        for (index, found) in self.found.iter().enumerate() {
+            text.push_str(&self.array_text(index, found));
+        }
+        let list = self.volumes.list(self.args, self.found);
+        if !list.is_empty() {
+            let title = self.globals.paint_out.paint(Style::Strong, "Volumes").to_string();
+            text.push_str(&format!("{title}\n"));
+            list.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+            text.push('\n');
         }
         let others = self.others();
         if !others.is_empty() {
@@ -241,7 +252,7 @@ impl Story<'_> {
         disks.map(|one| (one.0.label.clone(), words(one))).chain(unreadable).collect()
     }
 
-    fn array_text(&self, found: &Found) -> String {
+    fn array_text(&self, index: usize, found: &Found) -> String {
         let paint = self.globals.paint_out;
         let strong = |text: &str| paint.paint(Style::Strong, text);
         let mut text = format!("{}  {}\n\n", strong(&found.group.name), printable(&kind(found)));
@@ -255,7 +266,9 @@ impl Story<'_> {
         section("What was found", found_lines(found));
         section("What it means", meaning(found));
         section("What is safe", self.safe(found));
-        section("What stands on it", contents_lines(found));
+        let mut stands = contents_lines(found);
+        stands.extend(self.volumes.lines_of(index));
+        section("What stands on it", stands);
         let next = next(self.args, found);
         section(
             "Next",
@@ -291,6 +304,8 @@ impl Story<'_> {
         json!({
             "arrays": self.found.iter().map(|found| self.array_json(found)).collect::<Vec<_>>(),
             "others": others.map(other).collect::<Vec<_>>(),
+            "nas": nas::maker(self.disks, self.volumes),
+            "volumes": self.volumes.to_json(self.found),
         })
     }
 
@@ -352,7 +367,7 @@ impl Story<'_> {
     }
 }
 
-fn kind(found: &Found) -> String {
+pub(super) fn kind(found: &Found) -> String {
     let superblock = found.probed.iter().find_map(|member| member.probe.newest());
     let superblock = superblock.expect("a group has a sound superblock");
     let array = &superblock.array;
@@ -603,20 +618,21 @@ fn outcome_json(outcome: &Outcome) -> Value {
     }
 }
 
+pub(super) fn thing_json(thing: &Thing) -> Value {
+    json!({
+        "kind": thing.name,
+        "label": thing.label,
+        "uuid": thing.uuid,
+        "size_bytes": thing.says.size_bytes,
+        "was_in_use": thing.says.was_in_use,
+        "has_errors": thing.says.has_errors,
+        "encrypted": thing.says.is_encrypted,
+    })
+}
+
 fn contents_json(found: &Found) -> Value {
     let Ok(contents) = &found.contents else { return Value::Null };
     let volume = |volume: &Volume| {
-        let thing = |thing: &Thing| {
-            json!({
-                "kind": thing.name,
-                "label": thing.label,
-                "uuid": thing.uuid,
-                "size_bytes": thing.says.size_bytes,
-                "was_in_use": thing.says.was_in_use,
-                "has_errors": thing.says.has_errors,
-                "encrypted": thing.says.is_encrypted,
-            })
-        };
         let number = volume.partition.as_ref().map(|partition| partition.number);
         json!({
             "export": number.map_or_else(|| found.group.name.clone(), |number| format!("{}-p{number}", found.group.name)),
@@ -624,7 +640,7 @@ fn contents_json(found: &Found) -> Value {
             "name": volume.partition.as_ref().and_then(|partition| partition.name.clone()),
             "offset_bytes": volume.bytes.start,
             "size_bytes": volume.bytes.end - volume.bytes.start,
-            "things": volume.things.iter().map(thing).collect::<Vec<_>>(),
+            "things": volume.things.iter().map(thing_json).collect::<Vec<_>>(),
             "readable": !volume.is_unreadable,
         })
     };

@@ -2,6 +2,7 @@
 
 mod apart;
 pub(crate) mod assemble;
+mod beside;
 mod cache;
 mod clients;
 mod confine;
@@ -15,6 +16,7 @@ mod io;
 mod job_pace;
 pub(crate) mod jobs;
 mod lost;
+pub(crate) mod mapped;
 mod membership;
 mod metrics;
 pub(crate) mod named;
@@ -62,6 +64,7 @@ use crate::log::{Log, LogArgs};
 use crate::output::shell::shell_word;
 use crate::probe::io_error;
 use assemble::Ready;
+use beside::Beside;
 pub(crate) use control::consistency;
 use control::{Answers, Checks, Control, Facts, Place, Running};
 use export::VolumeExport;
@@ -269,8 +272,8 @@ fn one(
             (assemble::ready(named, wanted(args), &globals.state_dir)?, None)
         }
         Origin::Rescued(found) => {
-            let Rescued { ready, parts } = *found;
-            (ready, Some(parts))
+            let Rescued { ready, beside, parts } = *found;
+            (ready, Some((beside, parts)))
         }
     };
     let reporter = Arc::new(Reporter::new(globals, &ready));
@@ -346,8 +349,12 @@ fn one(
         let places = (&endpoints[..], inherited);
         start_server(args, exports, (places, settings), (&workers, &reporter))
     };
-    let parts = rescued.unwrap_or_default();
-    let stretches = parts.iter().map(|part| part.export(&export));
+    let (others, parts) = rescued.unwrap_or_default();
+    let beside = Beside::open(others, &options).inspect_err(|_| {
+        volume.stop();
+    })?;
+    let arrays = beside.exports(&export);
+    let stretches = parts.iter().map(|part| part.export(&arrays));
     let exports: Vec<_> = std::iter::once(Arc::clone(&export)).chain(stretches).collect();
     let server = match &shared {
         None => start(exports, inherited).map(Clients::Own),
@@ -422,6 +429,7 @@ fn one(
     };
     let stopped = serving.end(args, &reporter)?;
     drop((port, watchdog));
+    beside.stop();
     let exit = outcome?;
     if stopped.clean || args.read_only { Ok(exit) } else { Ok(Exit::Attention) }
 }

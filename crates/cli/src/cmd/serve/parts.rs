@@ -12,63 +12,103 @@ use braid_frontend_nbd::{Completion, Export, Operation};
 use braid_nbd_proto::{BlockSizes, Extent};
 
 use super::assemble::Ready;
+use super::mapped::{Mapped, Places};
 
-/// An array that is to be served, and what stands on it.
+/// An array that is to be served, others beside it, and what stands on them.
 pub(crate) struct Rescued {
     pub(crate) ready: Ready,
+    /// Arrays that are served by the same server, by their names.
+    pub(crate) beside: Vec<(String, Ready)>,
+    /// They lie on the array, which is number 0, or on those beside it, counted on from there.
     pub(crate) parts: Vec<Part>,
 }
 
-/// A stretch of an array that stands by itself.
+/// A stretch of an array that stands by itself, or bytes from here and there that do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
     name: String,
-    bytes: Range<u64>,
+    lies: Lies,
     words: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Lies {
+    /// These bytes of this array; all of them if there is no end.
+    Stretch(usize, Range<u64>),
+    Mapped(Arc<Places>),
+}
+
 impl Part {
-    /// What holds `words`, under this name.
-    pub(crate) fn new(name: String, bytes: Range<u64>, words: String) -> Self {
-        Self { name, bytes, words }
+    /// What holds `words`, under this name: these bytes of the array with this number.
+    pub(crate) fn new(name: String, (array, bytes): (usize, Range<u64>), words: String) -> Self {
+        Self { name, lies: Lies::Stretch(array, bytes), words }
+    }
+
+    /// The same of a volume that lies here and there.
+    pub(crate) fn mapped(name: String, places: Places, words: String) -> Self {
+        Self { name, lies: Lies::Mapped(Arc::new(places)), words }
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(crate) fn bytes(&self) -> Range<u64> {
-        self.bytes.clone()
+    /// Where it begins in its array; none if it lies here and there.
+    pub(crate) fn offset_bytes(&self) -> Option<u64> {
+        match &self.lies {
+            Lies::Stretch(_, bytes) => Some(bytes.start),
+            Lies::Mapped(_) => None,
+        }
+    }
+
+    pub(crate) fn size_bytes(&self) -> u64 {
+        match &self.lies {
+            Lies::Stretch(_, bytes) => bytes.end - bytes.start,
+            Lies::Mapped(places) => places.size_bytes(),
+        }
     }
 
     pub(crate) fn words(&self) -> &str {
         &self.words
     }
 
-    pub(super) fn export(&self, whole: &Arc<dyn Export>) -> Arc<dyn Export> {
-        Arc::new(Stretch { part: self.clone(), whole: Arc::clone(whole) })
+    /// As clients see it, of these arrays by their numbers.
+    pub(super) fn export(&self, arrays: &[Arc<dyn Export>]) -> Arc<dyn Export> {
+        match &self.lies {
+            Lies::Stretch(array, bytes) => {
+                let whole = Arc::clone(&arrays[*array]);
+                let (name, words) = (self.name.clone(), self.words.clone());
+                Arc::new(Stretch { name, words, bytes: bytes.clone(), whole })
+            }
+            Lies::Mapped(places) => {
+                let (name, words) = (self.name.clone(), self.words.clone());
+                Arc::new(Mapped::new((name, words), Arc::clone(places), arrays.to_vec()))
+            }
+        }
     }
 }
 
 /// A part as clients see it.
 struct Stretch {
-    part: Part,
+    name: String,
+    words: String,
+    bytes: Range<u64>,
     whole: Arc<dyn Export>,
 }
 
 impl Stretch {
     fn at(&self, offset: u64) -> u64 {
-        self.part.bytes.start + offset
+        self.bytes.start + offset
     }
 }
 
 impl Export for Stretch {
     fn name(&self) -> &str {
-        &self.part.name
+        &self.name
     }
 
     fn description(&self) -> String {
-        format!("{} on {}", self.part.words, self.whole.description())
+        format!("{} on {}", self.words, self.whole.description())
     }
 
     fn is_withdrawn(&self) -> bool {
@@ -76,7 +116,7 @@ impl Export for Stretch {
     }
 
     fn size_bytes(&self) -> u64 {
-        let size_bytes = self.part.bytes.end - self.part.bytes.start;
+        let size_bytes = self.bytes.end - self.bytes.start;
         size_bytes - size_bytes % u64::from(self.whole.block_sizes().minimum_bytes())
     }
 

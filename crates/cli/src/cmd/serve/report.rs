@@ -254,12 +254,11 @@ impl Reporter {
 
     /// A part of it is served by a name of its own.
     pub(super) fn part(&self, part: &Part, uris: &[String]) {
-        let bytes = part.bytes();
-        let size = bytes.end - bytes.start;
+        let size = part.size_bytes();
         if self.json {
             let facts = json!({
                 "name": part.name(),
-                "offset_bytes": bytes.start,
+                "offset_bytes": part.offset_bytes(),
                 "size_bytes": size,
                 "holds": part.words(),
                 "uris": uris,

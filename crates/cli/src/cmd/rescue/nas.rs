@@ -1,0 +1,186 @@
+//! Whose disks these are, by how they are partitioned: a word of comfort for somebody who has a NAS in pieces on the table.
+//!
+//! It adds words, and changes nothing of what is believed. The first partitions of a NAS are its system and its swap, on all disks alike,
+//! and their places are the maker's own.
+//!
+//! Sources: listings of disks that their owners published: Synology (partitions at 256, 4980736 and 9453280; since DSM 7 at 8192 and
+//! 16785408), ReadyNAS (64, 8388672, 9437248), QNAP (four of which the first, second and fourth are of some 500 MiB), Buffalo's
+//! TeraStation (some 380, 130 and 190 MiB around the data). Others are not known by name, and read all the same.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::disks::{Disk, Disks};
+use super::look::Found;
+use super::volumes::Volumes;
+
+const SECTOR_BYTES: u64 = 512;
+const MIB_SECTORS: u64 = 2048;
+
+/// Who made the NAS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Maker {
+    Synology,
+    Qnap,
+    ReadyNas,
+    Buffalo,
+}
+
+impl Maker {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Synology => "Synology",
+            Self::Qnap => "QNAP",
+            Self::ReadyNas => "ReadyNAS",
+            Self::Buffalo => "Buffalo",
+        }
+    }
+}
+
+/// One partition: its number, first sector, and sectors.
+type Slice = (u32, u64, u64);
+
+/// Whose a disk is with these partitions, in the order of their places.
+fn of_partitions(slices: &[Slice]) -> Option<Maker> {
+    let starts: Vec<u64> = slices.iter().map(|(_, start, _)| *start).collect();
+    let mib = |number: u32| {
+        let found = slices.iter().find(|(one, ..)| *one == number);
+        found.map_or(0, |(_, _, sectors)| sectors / MIB_SECTORS)
+    };
+    match starts[..] {
+        [256 | 2048, 4_980_736, ..] | [8192, 16_785_408, ..] => return Some(Maker::Synology),
+        [64, 8_388_672, 9_437_248, ..] => return Some(Maker::ReadyNas),
+        _ => {}
+    }
+    let is_largest = slices.iter().all(|(_, _, sectors)| sectors / MIB_SECTORS <= mib(3));
+    let is_small = |number: u32| (450..560).contains(&mib(number));
+    if is_largest && is_small(1) && is_small(2) && is_small(4) {
+        return Some(Maker::Qnap);
+    }
+    let is_near =
+        |number: u32, expected: u64| (expected - 20..expected + 40).contains(&mib(number));
+    (is_largest && is_near(1, 376) && is_near(2, 133) && is_near(4, 188)).then_some(Maker::Buffalo)
+}
+
+/// Whose the disks are, if all that are partitioned are of one maker.
+fn of_disks(disks: &Disks) -> Option<Maker> {
+    let mut by_path: BTreeMap<&Path, Vec<Slice>> = BTreeMap::new();
+    for disk in &disks.all {
+        if let Some(slice) = slice(disk) {
+            by_path.entry(&disk.path).or_default().push(slice);
+        }
+    }
+    let mut makers = by_path.into_values().map(|mut slices| {
+        slices.sort_by_key(|(_, start, _)| *start);
+        of_partitions(&slices)
+    });
+    let first = makers.next()??;
+    makers.all(|maker| maker == Some(first)).then_some(first)
+}
+
+fn slice(disk: &Disk) -> Option<Slice> {
+    let bytes = disk.part.as_ref()?;
+    let number = disk.label.rsplit_once('#')?.1.parse().ok()?;
+    Some((number, bytes.start / SECTOR_BYTES, (bytes.end - bytes.start) / SECTOR_BYTES))
+}
+
+fn whose(disks: &Disks, volumes: &Volumes) -> Option<Maker> {
+    of_disks(disks).or_else(|| volumes.is_of_qnap().then_some(Maker::Qnap))
+}
+
+/// The maker's name, for programs.
+pub(super) fn maker(disks: &Disks, volumes: &Volumes) -> Option<&'static str> {
+    whose(disks, volumes).map(Maker::name)
+}
+
+/// One line on what the arrays are; none if nothing tells.
+pub(super) fn words(disks: &Disks, found: &[Found], volumes: &Volumes) -> Option<String> {
+    let maker = whose(disks, volumes)?;
+    let mut arrays: Vec<(u32, &str)> = Vec::new();
+    for one in found {
+        let members = one.group.members.iter().map(|index| &disks.all[*index]);
+        // The system and what belongs to it is before the data, and in Buffalo's and QNAP's case behind it, too.
+        let number = members.filter_map(slice).map(|(number, ..)| number).min();
+        arrays.push((number.unwrap_or(u32::MAX), one.group.name.as_str()));
+    }
+    arrays.sort_unstable();
+    let is = |number: u32| match (maker, number) {
+        (_, 1) => "its system",
+        (_, 2) => "its swap",
+        (Maker::Qnap, 4 | 5) => "more of its system",
+        (Maker::Buffalo, 4) => "a rest that it does not use",
+        _ => "data",
+    };
+    let list: Vec<String> =
+        arrays.iter().map(|(number, name)| format!("{name} is {}", is(*number))).collect();
+    let bands = match (maker, volumes.has_bands()) {
+        (Maker::Synology, true) => "; its data lies in several bands (SHR), one array each",
+        _ => "",
+    };
+    let list = if list.is_empty() { String::new() } else { format!(": {}", list.join(", ")) };
+    Some(format!("These are disks of a NAS ({}){list}{bands}.", maker.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What owners published of their disks.
+    #[test]
+    fn makers_are_known_by_where_their_partitions_begin() {
+        let rest = 1_000_000_000;
+        let cases: [(Maker, &[Slice]); 6] = [
+            (
+                Maker::Synology,
+                &[(1, 256, 4_980_480), (2, 4_980_736, 4_194_304), (3, 9_453_280, rest)],
+            ),
+            (
+                Maker::Synology,
+                &[
+                    (1, 2048, 4_978_688),
+                    (2, 4_980_736, 4_194_304),
+                    (5, 9_453_280, rest),
+                    (6, 1_100_000_000, rest),
+                ],
+            ),
+            (
+                Maker::Synology,
+                &[(1, 8192, 16_777_216), (2, 16_785_408, 4_194_304), (3, 21_241_856, rest)],
+            ),
+            (
+                Maker::ReadyNas,
+                &[(1, 64, 8_388_608), (2, 8_388_672, 1_048_576), (3, 9_437_248, rest)],
+            ),
+            (
+                Maker::Qnap,
+                &[
+                    (1, 40, 1_060_250),
+                    (2, 1_060_296, 1_060_284),
+                    (3, 2_120_584, 5_840_623_526),
+                    (4, 5_842_744_112, 1_060_288),
+                    (5, 5_843_804_408, 16_707_592),
+                ],
+            ),
+            (
+                Maker::Buffalo,
+                &[
+                    (1, 63, 771_057),
+                    (2, 771_120, 273_105),
+                    (3, 1_044_225, 486_962_282),
+                    (4, 488_006_507, 385_558),
+                ],
+            ),
+        ];
+        for (maker, slices) in cases {
+            assert_eq!(of_partitions(slices), Some(maker), "{slices:?}");
+            // One that is not where it should be is nobody's.
+            let moved: Vec<Slice> = slices
+                .iter()
+                .map(|(number, start, sectors)| (*number, start + 1, sectors / 3))
+                .collect();
+            assert_eq!(of_partitions(&moved), None, "{moved:?}");
+        }
+        assert_eq!(of_partitions(&[]), None);
+        assert_eq!(of_partitions(&[(1, 2048, rest)]), None);
+    }
+}

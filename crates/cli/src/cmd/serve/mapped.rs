@@ -1,0 +1,346 @@
+//! A volume of LVM as an export: its bytes lie here and there, on one array or several.
+//!
+//! ```text
+//!   request ─▶ runs: each on one array, or zeroes, or lost ─▶ all in one run: handed on as it is
+//!                                                         └─▶ several: a request each, and the last to end answers
+//! ```
+//!
+//! Where all bytes lie was found out before it is served, so nothing waits here. Volumes whose writes would have to go elsewhere too (thin
+//! ones, copies) are for reading only.
+//!
+//! Invariants
+//! - No request leaves what its volume has on an array `[check: volumes_of_a_nas_are_read_over_several_arrays]`.
+//! - What is lost is an I/O error, and what is beside it is read `[check: a_volume_that_lies_on_a_lost_array_is_read_where_it_is_not]`.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use braid_frontend_nbd::{Completion, Export, IoError, Operation, Outcome, Payload};
+use braid_lvm::{Map, Spot};
+use braid_nbd_proto::{BlockSizes, Extent, wire};
+
+/// Where a volume lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Places {
+    pub(crate) map: Map,
+    /// Of each part of its group the array and the bytes there, if it is here.
+    pub(crate) parts: Vec<Option<(usize, Range<u64>)>>,
+    /// Writes would have to go elsewhere too.
+    pub(crate) is_read_only: bool,
+}
+
+/// Where a run of bytes is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Array(usize, u64),
+    Zero,
+    Lost,
+}
+
+impl Places {
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.map.size_bytes()
+    }
+
+    /// The arrays that it lies on.
+    fn arrays(&self) -> impl Iterator<Item = usize> {
+        let mut arrays: Vec<usize> = self.parts.iter().flatten().map(|(array, _)| *array).collect();
+        arrays.sort_unstable();
+        arrays.dedup();
+        arrays.into_iter()
+    }
+
+    /// The run that begins at an offset, and is no longer than `most`.
+    fn run(&self, offset: u64, most: u64) -> (At, u64) {
+        let Some((spot, length)) = self.map.at(offset) else { return (At::Lost, most) };
+        let length = length.min(most);
+        match spot {
+            Spot::Zero => (At::Zero, length),
+            Spot::Lost => (At::Lost, length),
+            Spot::On { part, offset_bytes } => {
+                let Some(Some((array, bytes))) = self.parts.get(part) else {
+                    return (At::Lost, length);
+                };
+                // A part may end before its group says so.
+                let room = (bytes.end - bytes.start).saturating_sub(offset_bytes);
+                match room {
+                    0 => (At::Lost, length),
+                    _ => (At::Array(*array, bytes.start + offset_bytes), length.min(room)),
+                }
+            }
+        }
+    }
+
+    /// The runs of a stretch: where each begins in it, where it is, and how long.
+    fn runs(&self, offset: u64, length: u64) -> impl Iterator<Item = (u64, At, u64)> {
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            let left = length.checked_sub(done).filter(|left| *left > 0)?;
+            let (at, run) = self.run(offset + done, left);
+            let begins = done;
+            done += run;
+            Some((begins, at, run))
+        })
+    }
+}
+
+/// A volume as clients see it.
+pub(super) struct Mapped {
+    name: String,
+    words: String,
+    places: Arc<Places>,
+    arrays: Vec<Arc<dyn Export>>,
+    block_sizes: BlockSizes,
+}
+
+impl Mapped {
+    pub(super) fn new(
+        (name, words): (String, String),
+        places: Arc<Places>,
+        arrays: Vec<Arc<dyn Export>>,
+    ) -> Self {
+        let sizes = places.arrays().filter_map(|array| Some(arrays.get(array)?.block_sizes()));
+        let largest = sizes.max_by_key(|sizes| sizes.minimum_bytes());
+        let block_sizes = largest.unwrap_or(BlockSizes::BYTE_GRANULAR);
+        Self { name, words, places, arrays, block_sizes }
+    }
+
+    fn own(&self) -> impl Iterator<Item = &Arc<dyn Export>> {
+        self.places.arrays().filter_map(|array| self.arrays.get(array))
+    }
+
+    /// One request for each run, by `ask`, which takes an array, the offset there, where the run begins, and its length.
+    fn each(
+        &self,
+        (offset, length): (u64, u64),
+        joined: &Arc<Joined>,
+        mut ask: impl FnMut(u64, u64, u64) -> Result<Operation, IoError>,
+    ) {
+        for (begins, at, run) in self.places.runs(offset, length) {
+            let asked = match at {
+                At::Array(array, there) => {
+                    ask(there, begins, run).map(|operation| (array, operation))
+                }
+                At::Zero | At::Lost => Err(IoError::Io),
+            };
+            match asked {
+                Ok((array, operation)) => {
+                    self.arrays[array].submit(operation, joined.piece(begins));
+                }
+                Err(error) => joined.fails(error),
+            }
+        }
+        joined.ended();
+    }
+
+    fn read(&self, offset: u64, mut payload: Payload, completion: Completion) {
+        let length = payload.len() as u64;
+        if let (At::Array(array, there), run) = self.places.run(offset, length)
+            && run == length
+        {
+            return self.arrays[array]
+                .submit(Operation::Read { offset: there, payload }, completion);
+        }
+        for (begins, at, run) in self.places.runs(offset, length) {
+            if at == At::Zero {
+                let range = usize::try_from(begins).expect("in the payload")
+                    ..usize::try_from(begins + run).expect("in the payload");
+                payload[range].fill(0);
+            }
+        }
+        let joined = Joined::new(completion, Some(payload));
+        for (begins, at, run) in self.places.runs(offset, length) {
+            match at {
+                At::Zero => {}
+                At::Lost => joined.fails(IoError::Io),
+                At::Array(array, there) => {
+                    let bytes = usize::try_from(run).expect("in the payload");
+                    match Payload::try_for_overwriting(bytes) {
+                        Ok(payload) => {
+                            let operation = Operation::Read { offset: there, payload };
+                            self.arrays[array].submit(operation, joined.piece(begins));
+                        }
+                        Err(_) => joined.fails(IoError::Memory),
+                    }
+                }
+            }
+        }
+        joined.ended();
+    }
+
+    fn write(&self, offset: u64, payload: Payload, fua: bool, completion: Completion) {
+        let length = payload.len() as u64;
+        if let (At::Array(array, there), run) = self.places.run(offset, length)
+            && run == length
+        {
+            let operation = Operation::Write { offset: there, payload, fua };
+            return self.arrays[array].submit(operation, completion);
+        }
+        let joined = Joined::new(completion, None);
+        self.each((offset, length), &joined, |there, begins, run| {
+            let begins = usize::try_from(begins).expect("in the payload");
+            let bytes = usize::try_from(run).expect("in the payload");
+            let mut piece = Payload::try_for_overwriting(bytes).map_err(|_| IoError::Memory)?;
+            piece.copy_from_slice(&payload[begins..begins + bytes]);
+            Ok(Operation::Write { offset: there, payload: piece, fua })
+        });
+    }
+}
+
+/// A request that was made several: the last of them to end answers.
+struct Joined(Mutex<State>);
+
+struct State {
+    left: usize,
+    status: Result<(), IoError>,
+    payload: Option<Payload>,
+    completion: Option<Completion>,
+}
+
+impl Joined {
+    fn new(completion: Completion, payload: Option<Payload>) -> Arc<Self> {
+        let completion = Some(completion);
+        Arc::new(Self(Mutex::new(State { left: 1, status: Ok(()), payload, completion })))
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fails(&self, error: IoError) {
+        let status = &mut self.state().status;
+        *status = status.and(Err(error));
+    }
+
+    /// The end of one of them, whose bytes begin there.
+    fn piece(self: &Arc<Self>, begins: u64) -> Completion {
+        self.state().left += 1;
+        let joined = Arc::clone(self);
+        Completion::from_fn(move |outcome| {
+            let begins = usize::try_from(begins).expect("in the request");
+            let mut state = joined.state();
+            match (&outcome.status, &outcome.payload, &mut state.payload) {
+                (Err(error), ..) => state.status = state.status.and(Err(*error)),
+                (Ok(()), Some(piece), Some(whole)) => {
+                    whole[begins..begins + piece.len()].copy_from_slice(piece);
+                }
+                _ => {}
+            }
+            drop(state);
+            joined.ended();
+        })
+    }
+
+    fn ended(&self) {
+        let mut state = self.state();
+        state.left -= 1;
+        if state.left == 0 {
+            let (status, payload) = (state.status, state.payload.take());
+            let completion = state.completion.take().expect("it ends once");
+            drop(state);
+            completion.complete(Outcome { status, payload });
+        }
+    }
+}
+
+impl Export for Mapped {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> String {
+        let on: Vec<String> = self.own().map(|array| array.description()).collect();
+        format!("{} on {}", self.words, on.join(", and on "))
+    }
+
+    fn is_withdrawn(&self) -> bool {
+        self.own().any(|array| array.is_withdrawn())
+    }
+
+    fn size_bytes(&self) -> u64 {
+        let size_bytes = self.places.size_bytes();
+        size_bytes - size_bytes % u64::from(self.block_sizes.minimum_bytes())
+    }
+
+    fn read_only(&self) -> bool {
+        self.places.is_read_only || self.own().any(|array| array.read_only())
+    }
+
+    fn block_sizes(&self) -> BlockSizes {
+        self.block_sizes
+    }
+
+    fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
+        self.places.runs(offset, length).all(|(_, at, run)| match at {
+            At::Array(array, there) => self.arrays[array].zeroes_fast(there, run),
+            At::Zero | At::Lost => false,
+        })
+    }
+
+    fn submit(&self, operation: Operation, completion: Completion) {
+        match operation {
+            Operation::Read { offset, payload } => self.read(offset, payload, completion),
+            Operation::Write { offset, payload, fua } => {
+                self.write(offset, payload, fua, completion);
+            }
+            Operation::Flush => {
+                let joined = Joined::new(completion, None);
+                for array in self.own() {
+                    array.submit(Operation::Flush, joined.piece(0));
+                }
+                joined.ended();
+            }
+            Operation::Trim { offset, length, fua } => {
+                let joined = Joined::new(completion, None);
+                self.each((offset, length), &joined, |offset, _, length| {
+                    Ok(Operation::Trim { offset, length, fua })
+                });
+            }
+            Operation::WriteZeroes { offset, length, fua, may_punch, fast } => {
+                // One part of it must not change where another is refused.
+                if fast && !self.zeroes_fast(offset, length) {
+                    let status = Err(IoError::Unsupported);
+                    return completion.complete(Outcome { status, payload: None });
+                }
+                let joined = Joined::new(completion, None);
+                self.each((offset, length), &joined, |offset, _, length| {
+                    Ok(Operation::WriteZeroes { offset, length, fua, may_punch, fast: false })
+                });
+            }
+            Operation::Cache { .. } => {
+                completion.complete(Outcome { status: Ok(()), payload: None });
+            }
+        }
+    }
+
+    fn block_status(&self, offset: u64, length: u64, extents_max: usize) -> Vec<Extent> {
+        let mut found: Vec<Extent> = Vec::new();
+        let length = length.min(self.size_bytes().saturating_sub(offset)).max(1);
+        for (_, at, run) in self.places.runs(offset, length) {
+            let room = extents_max - found.len();
+            let of_run = match at {
+                At::Array(array, there) => self.arrays[array].block_status(there, run, room),
+                At::Zero => {
+                    vec![Extent { length_bytes: run, flags: wire::STATE_HOLE | wire::STATE_ZERO }]
+                }
+                At::Lost => vec![Extent { length_bytes: run, flags: 0 }],
+            };
+            // The last one may be longer than the run.
+            let mut left = run;
+            for extent in of_run {
+                let length_bytes = extent.length_bytes.min(left);
+                left -= length_bytes;
+                match found.last_mut() {
+                    Some(last) if last.flags == extent.flags => last.length_bytes += length_bytes,
+                    _ if length_bytes > 0 => found.push(Extent { length_bytes, ..extent }),
+                    _ => {}
+                }
+            }
+            // What an array did not tell all of, or what there is no room for, is asked for again.
+            if left > 0 || found.len() >= extents_max {
+                break;
+            }
+        }
+        found
+    }
+}

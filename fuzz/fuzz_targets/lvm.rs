@@ -1,0 +1,101 @@
+//! Volumes of LVM. Input: 1 byte of what, then a text in a metadata area, or blocks of a pool's metadata.
+//!
+//! Sums are made right first: the fuzzer cannot guess them. Text (even): as it stands. Blocks (odd): 256 bytes each, which are the first
+//! of a block, and its place is made right too unless the byte has flag 2.
+#![no_main]
+
+use braid_lvm::{Map, Shape, Spot, groups, physical, thin};
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/lvm/tests/kit.rs"]
+#[allow(dead_code)]
+mod kit;
+
+/// Bytes of the part that volumes lie on.
+const BYTES: u64 = 64 << 20;
+
+fn walk(map: &Map) {
+    let mut at = 0;
+    for _ in 0..1000 {
+        let Some((spot, length)) = map.at(at) else { break };
+        assert!(length > 0 && at + length <= map.size_bytes());
+        if let Spot::On { part, .. } = spot {
+            assert!(map.parts().0.contains(&part));
+        }
+        at += length;
+    }
+    assert_eq!(map.at(map.size_bytes()), None);
+}
+
+fn of_text(text: &[u8]) {
+    let mut device = kit::head('a', BYTES, text, 512);
+    device.resize(2 << 20, 0);
+    let found = physical(BYTES, &mut kit::read_of(&device));
+    let Some(Ok(found)) = found else { panic!("{found:?}") };
+    for group in groups(&[found]) {
+        for volume in &group.volumes {
+            match &volume.shape {
+                Shape::Direct(map) | Shape::Copy(map) => walk(map),
+                Shape::Thin { pool, device: number } => {
+                    let mut read = |_: usize, offset: u64, length: usize| kit::read_of(&device)(offset, length);
+                    let wanted = 0..volume.size_bytes;
+                    let _ = thin::map(&group.pools[*pool], (*number, volume.size_bytes), &wanted, &mut read);
+                }
+                Shape::Pool | Shape::Unread(_) => {}
+            }
+        }
+    }
+}
+
+fn of_blocks(flags: u8, bytes: &[u8]) {
+    let node_bytes = if flags & 4 == 0 { 4096 } else { 8192 };
+    let blocks: Vec<Vec<u8>> = (0_u64..)
+        .zip(bytes.chunks(256))
+        .map(|(place, head)| {
+            let mut block = head.to_vec();
+            block.resize(node_bytes, 0);
+            if flags & 2 == 0 {
+                block[8..16].copy_from_slice(&place.to_le_bytes());
+            }
+            if place == 0 {
+                let sound = kit::superblock(node_bytes, 1, 128, (flags & 8 != 0).then_some(3));
+                block[32..48].copy_from_slice(&sound[32..48]);
+                block[320..404].copy_from_slice(&sound[320..404]);
+            }
+            kit::sealed(block, if place == 0 { 160_774 } else { 121_107 })
+        })
+        .collect();
+    let metadata = blocks.concat();
+    let place = |extent: u64| format!("stripe_count = 1\nstripes = [\"pv0\", {extent}]");
+    let pool = "metadata = \"m\"\npool = \"d\"\nchunk_size = 128";
+    let volumes = [
+        kit::volume("v", true, &[(0, 3, "thin", "thin_pool = \"p\"\ndevice_id = 5")]),
+        kit::volume("p", true, &[(0, 4, "thin-pool", pool)]),
+        kit::volume("m", false, &[(0, 1, "striped", &place(0))]),
+        kit::volume("d", false, &[(0, 4, "striped", &place(1))]),
+    ];
+    let text = kit::text(1, &[('a', 8)], &volumes.concat());
+    let mut device = kit::head('a', BYTES, &text, 512);
+    device.extend(metadata);
+    let group = groups(&[physical(BYTES, &mut kit::read_of(&device)).unwrap().unwrap()]).remove(0);
+    let mut reads = 0;
+    let mut read = |_: usize, offset: u64, length: usize| {
+        reads += 1;
+        kit::read_of(&device)(offset, length)
+    };
+    let size_bytes = 12 << 20;
+    if let Ok((map, _)) = thin::map(&group.pools[0], (5, size_bytes), &(0..size_bytes), &mut read) {
+        walk(&map);
+    }
+    // Each tree visits no more than the pool has.
+    assert!(reads <= 3 * 1024 + 2, "{reads}");
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((flags, bytes)) = input.split_first() else { return };
+    match flags & 1 {
+        0 if !bytes.is_empty() => of_text(bytes),
+        0 => {}
+        _ => of_blocks(*flags, bytes),
+    }
+});
