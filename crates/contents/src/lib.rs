@@ -10,7 +10,7 @@
 //! ```
 //!
 //! What it does not do: say that something is sound (its own tools do), open what is encrypted, or follow volume managers: an LVM
-//! physical volume is recognised and sized, its logical volumes are LVM's.
+//! physical volume is recognised and sized, and `braid-lvm` finds what is on it.
 //!
 //! Nothing from the disk is trusted: how much is read and how many partitions are listed is bounded here, whatever tables say.
 //!

@@ -20,5 +20,5 @@ pub const NESTING_MAX: usize = 8;
 pub const STEPS_MAX: usize = 1 << 20;
 /// Levels of a tree of blocks: full nodes of 126 entries reach over 64 bits in ten.
 pub const TREE_DEPTH_MAX: usize = 12;
-/// Runs of blocks of a thin volume: 24 bytes each in memory.
-pub const RUNS_MAX: usize = 8 << 20;
+/// Runs of blocks of a thin volume: 32 bytes each in memory, half a GiB. Blocks that lie in their order are one run.
+pub const RUNS_MAX: usize = 16 << 20;

@@ -402,7 +402,7 @@ fn disks_of_a_nas_end_with_the_list_of_volumes() {
     assert_eq!((&thing["kind"], &thing["label"]), (&"ext4".into(), &"home".into()), "{said:#}");
     assert_eq!(thing["size_bytes"].as_u64(), Some(32 << 20));
     // Each is served by itself, the data also with a disk missing.
-    data.refused(&["rescue", "--serve"], &disks).is("B033", 12);
+    data.refused(&["rescue", "--commit"], &disks).is("B033", 12);
     let mut served = Served::rescued(&data, &["--array", "data"], &disks[1..]);
     let part = served.wait_for("part");
     assert_eq!((&part["name"], &part["size_bytes"]), (&"data-p1".into(), &(32 << 20).into()));

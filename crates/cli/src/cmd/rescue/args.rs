@@ -7,7 +7,7 @@ use crate::output::shell::shell_word;
 /// Arguments of `braid rescue`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which array, if the members are of several: its name or UUID.
+    /// This array alone, if the members are of several: its name or UUID.
     #[arg(long, value_name = "NAME")]
     pub(super) array: Option<String>,
     /// Believe these members although they are older, or the array gave them up: as braid names them, with commas between.
@@ -39,7 +39,8 @@ pub(crate) struct Args {
     /// The folder of overlays: what is written while an array is served, and nothing of it on members. Without it in the state folder.
     #[arg(long, value_name = "FOLDER")]
     pub(super) overlay: Option<PathBuf>,
-    /// Serve the array over NBD, and each partition on it as an export of its own. What is written goes into the overlay.
+    /// Serve the array over NBD, and each partition and volume on it as an export of its own; of several arrays, all that can be read.
+    /// What is written goes into the overlay.
     #[arg(long)]
     pub(super) serve: bool,
     /// Serve it for reading only: no overlay is made, and what may be wrong is an I/O error.

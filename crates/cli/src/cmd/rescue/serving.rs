@@ -163,7 +163,7 @@ fn parts(found: &[Found], volumes: &[Part]) -> Vec<Part> {
         let sectors = one.plan.array.as_ref().map_or(0, |array| array.geometry.capacity_sectors());
         if index > 0 {
             let bytes = 0..sectors * SECTOR_BYTES;
-            parts.push(Part::new(one.group.name.clone(), (index, bytes), words::kind(one)));
+            parts.push(Part::new(one.group.name.clone(), (index, bytes), words::short(one)));
         }
         let Ok(contents) = &one.contents else { continue };
         parts.extend(contents.volumes.iter().filter_map(|volume| {

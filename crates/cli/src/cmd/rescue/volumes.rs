@@ -208,13 +208,19 @@ impl Volumes {
     }
 
     /// What is to be said of one array: the volumes that lie on it.
-    pub(super) fn lines_of(&self, array: usize) -> Vec<String> {
+    pub(super) fn lines_of(&self, array: usize, found: &[Found]) -> Vec<String> {
         let faults = self.faults.iter().filter(|(of, _)| *of == array);
         let faults = faults.map(|(_, why)| format!("of LVM: {why}"));
         let here = self.volumes.iter().filter(|volume| volume.arrays.contains(&array));
         let line = |volume: &Volume| {
             let size = format_size(self.logical(volume).1.size_bytes);
-            format!("{}  {size}  {}", volume.export, self.words(volume))
+            let others = volume.arrays.iter().filter(|other| **other != array);
+            let others: Vec<&str> = others.map(|other| found[*other].group.name.as_str()).collect();
+            let with = match others.is_empty() {
+                true => String::new(),
+                false => format!("; some of it is on {}", others.join(", ")),
+            };
+            format!("{}  {size}  {}{with}", volume.export, self.words(volume))
         };
         let left_out = self.groups.iter().filter(|group| group.left_out > 0);
         let left_out = left_out.map(|group| {

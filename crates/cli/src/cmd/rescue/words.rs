@@ -267,7 +267,7 @@ impl Story<'_> {
         section("What it means", meaning(found));
         section("What is safe", self.safe(found));
         let mut stands = contents_lines(found);
-        stands.extend(self.volumes.lines_of(index));
+        stands.extend(self.volumes.lines_of(index, self.found));
         section("What stands on it", stands);
         let next = next(self.args, found);
         section(
@@ -383,6 +383,15 @@ pub(super) fn kind(found: &Found) -> String {
         byte_order_words(superblock.byte_order),
         found.group.uuid
     )
+}
+
+/// What an array is beside another that is served.
+pub(super) fn short(found: &Found) -> String {
+    let level = found.probed.iter().find_map(|member| member.probe.newest());
+    let array = &level.expect("a group has a sound superblock").array;
+    let degraded = found.plan.array.as_ref().is_ok_and(|array| array.degraded > 0);
+    let how = if degraded { ", degraded" } else { "" };
+    format!("{} of {} members{how}", level_word(array.level.name()), array.raid_slots)
 }
 
 /// The slot that a member claims.
