@@ -6,49 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::fault::{Fault, Unread};
+use crate::described::Described;
+use crate::fault::Unread;
 use crate::limits::{NESTING_MAX, PARTS_MAX, STEPS_MAX, STRIPES_MAX, VOLUMES_MAX};
 use crate::map::{Leg, Map, Piece, Rule};
 use crate::physical::PhysicalVolume;
-use crate::text::{Section, Value, parse};
+use crate::text::{Section, Value};
 
 const SECTOR_BYTES: u64 = 512;
-
-/// What one text describes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Described {
-    name: String,
-    uuid: String,
-    sequence: u64,
-    extent_bytes: u64,
-    section: Section,
-}
-
-impl Described {
-    pub(crate) fn of(text: &[u8]) -> Result<Self, Fault> {
-        const NONSENSE: Fault = Fault::Nonsense("what its metadata says of the group");
-        let mut all = parse(text)?;
-        let is_group = |section: &Section| {
-            section.section("physical_volumes").is_some() && section.text("id").is_some()
-        };
-        let name =
-            all.sections().find(|(_, section)| is_group(section)).map(|(name, _)| name.to_owned());
-        let name = name.ok_or(NONSENSE)?;
-        let place = all.entries.iter().position(|(key, _)| *key == name).ok_or(NONSENSE)?;
-        let (name, crate::Entry::Section(section)) = all.entries.swap_remove(place) else {
-            return Err(NONSENSE);
-        };
-        let extent_bytes =
-            section.number("extent_size").and_then(|sectors| sectors.checked_mul(SECTOR_BYTES));
-        Ok(Self {
-            name,
-            uuid: section.text("id").ok_or(NONSENSE)?.to_owned(),
-            sequence: section.number("seqno").ok_or(NONSENSE)?,
-            extent_bytes: extent_bytes.filter(|bytes| *bytes > 0).ok_or(NONSENSE)?,
-            section,
-        })
-    }
-}
 
 /// One physical volume of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -36,6 +36,7 @@
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
 mod bytes;
+mod described;
 mod fault;
 mod group;
 pub mod limits;

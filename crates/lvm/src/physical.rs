@@ -7,8 +7,8 @@
 
 use crate::Read;
 use crate::bytes::{array, le32, le64, sum};
+use crate::described::Described;
 use crate::fault::Fault;
-use crate::group::Described;
 use crate::limits::{AREAS_MAX, TEXT_BYTES_MAX};
 
 const SECTOR_BYTES: usize = 512;

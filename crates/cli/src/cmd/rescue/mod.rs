@@ -20,6 +20,7 @@ mod disks;
 mod files;
 mod fill;
 mod group;
+mod holds;
 mod look;
 mod lost;
 mod nas;

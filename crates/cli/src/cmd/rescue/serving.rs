@@ -11,6 +11,7 @@ use clap::{Args as _, Command, FromArgMatches};
 use super::args::Args;
 use super::disks::Disks;
 use super::group::one_of;
+use super::holds::holds;
 use super::look::Found;
 use super::overlay::{self, OfMember, open_one};
 use super::volumes::Volumes;
@@ -169,7 +170,7 @@ fn parts(found: &[Found], volumes: &[Part]) -> Vec<Part> {
         parts.extend(contents.volumes.iter().filter_map(|volume| {
             let number = volume.partition.as_ref()?.number;
             let name = format!("{}-p{number}", one.group.name);
-            Some(Part::new(name, (index, volume.bytes.clone()), words::holds(volume)))
+            Some(Part::new(name, (index, volume.bytes.clone()), holds(volume)))
         }));
     }
     // A name that another has already is not served twice.

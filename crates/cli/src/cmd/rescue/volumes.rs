@@ -16,8 +16,8 @@ use braid_lvm::{Group, Logical, Map, Shape, groups, physical, thin};
 use serde_json::{Value, json};
 
 use super::args::Args;
+use super::holds::{holds, thing_json};
 use super::look::Found;
-use super::words::{holds, thing_json};
 use crate::cmd::serve::mapped::Places;
 use crate::cmd::serve::parts::Part;
 use crate::output::printable::printable;

@@ -7,12 +7,13 @@ use std::ops::Range;
 
 use braid_assembly::rescue::{Missed, Outcome, Stand};
 use braid_assembly::{AssembledArray, Reason, Refusal, Verdict};
-use braid_contents::{Scheme, Thing, Volume};
+use braid_contents::{Scheme, Volume};
 use braid_ondisk::Role;
 use serde_json::{Value, json};
 
 use super::args::Args;
 use super::disks::{Disk, Disks};
+use super::holds::{holds, thing_json};
 use super::look::Found;
 use super::volumes::Volumes;
 use super::{nas, overlay};
@@ -38,37 +39,6 @@ pub(super) struct Story<'a> {
     pub(super) found: &'a [Found],
     pub(super) volumes: &'a Volumes,
     pub(super) globals: &'a Globals,
-}
-
-/// What a volume holds, in a few words.
-pub(super) fn holds(volume: &Volume) -> String {
-    if volume.is_unreadable && volume.things.is_empty() {
-        return "it cannot be read".to_owned();
-    }
-    let members = volume.superblocks.iter().map(|superblock| {
-        let array = &superblock.array;
-        format!("a member of another array ({} {})", array.level, array.name)
-    });
-    let words: Vec<String> = volume.things.iter().map(thing_words).chain(members).collect();
-    match (words.is_empty(), volume.is_zero) {
-        (true, true) => "nothing: zeroes".to_owned(),
-        (true, false) => "data of a kind that braid does not know".to_owned(),
-        _ => words.join(", "),
-    }
-}
-
-fn thing_words(thing: &Thing) -> String {
-    let label = thing.label.as_ref().map(|label| format!(" \"{label}\"")).unwrap_or_default();
-    let says = &thing.says;
-    let notes = [
-        says.size_bytes.map(|bytes| format!(", {}", format_size(bytes))),
-        says.devices.map(|count| format!(", one of {count} devices")),
-        says.was_in_use.then(|| ", was in use: its journal is to be replayed".to_owned()),
-        says.has_errors.then(|| ", has noted errors of its own".to_owned()),
-        says.is_encrypted.then(|| ", encrypted".to_owned()),
-    ];
-    let notes: String = notes.into_iter().flatten().collect();
-    format!("{}{label}{notes}", thing.name)
 }
 
 /// Whether a thing takes more than it has: then something is missing, or in the wrong place.
@@ -625,18 +595,6 @@ fn outcome_json(outcome: &Outcome) -> Value {
         }),
         Outcome::Fails(refused) => json!({ "readable": false, "code": refused.code() }),
     }
-}
-
-pub(super) fn thing_json(thing: &Thing) -> Value {
-    json!({
-        "kind": thing.name,
-        "label": thing.label,
-        "uuid": thing.uuid,
-        "size_bytes": thing.says.size_bytes,
-        "was_in_use": thing.says.was_in_use,
-        "has_errors": thing.says.has_errors,
-        "encrypted": thing.says.is_encrypted,
-    })
 }
 
 fn contents_json(found: &Found) -> Value {

@@ -6,8 +6,9 @@ use braid_frontend_nbd::Export;
 use braid_runtime::{Options, Volume};
 
 use super::assemble::Ready;
+use super::described;
 use super::export::VolumeExport;
-use super::{described, not_opened};
+use super::not_opened::not_opened;
 use crate::error::CliError;
 
 /// They run until they are stopped.

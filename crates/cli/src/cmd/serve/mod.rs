@@ -20,6 +20,7 @@ pub(crate) mod mapped;
 mod membership;
 mod metrics;
 pub(crate) mod named;
+mod not_opened;
 pub(crate) mod parts;
 mod place;
 mod reached;
@@ -48,8 +49,8 @@ use braid_frontend_nbd::tls::Tls;
 use braid_frontend_nbd::{
     BindError, Endpoint, Export, Listener, NoticeListener, Server, Settings, StartError, limits,
 };
-use braid_ring::{RingError, Room, Workers, few_heaps, set_payload_memory};
-use braid_runtime::{Notice, OpenError, Options, Stopped, Volume};
+use braid_ring::{Room, Workers, few_heaps, set_payload_memory};
+use braid_runtime::{Notice, Options, Stopped, Volume};
 use braid_telling::Voice;
 use braid_telling::metrics::Source;
 use braid_telling::sockets::Inherited;
@@ -62,7 +63,6 @@ use crate::error::{CliError, Exit, Risk};
 use crate::known::{Keeper, Notifier};
 use crate::log::{Log, LogArgs};
 use crate::output::shell::shell_word;
-use crate::probe::io_error;
 use assemble::Ready;
 use beside::Beside;
 pub(crate) use control::consistency;
@@ -73,6 +73,7 @@ use io::{Direct, Io, workers};
 use jobs::{Board, JobsWhen, Kept, Sampler};
 use membership::Membership;
 use metrics::ArrayMetrics;
+use not_opened::not_opened;
 use parts::Rescued;
 use place::{Address, address, bind_error, check_export, control_error, own_control, own_endpoint};
 use reached::Reached;
@@ -697,36 +698,6 @@ fn open(
         reporter.through_page_cache(&labels[*index], why);
     }
     Ok(Arc::new(volume))
-}
-
-/// Why an array that could be assembled did not start. Only one of the reasons is that members are lost.
-fn not_opened(error: &OpenError, labels: &[String]) -> CliError {
-    let what = "the array could not be started";
-    match error {
-        OpenError::NotRecorded { index, source } if source.is_of_the_member() => {
-            let what = format!("{} could not be written before the start", labels[*index]);
-            CliError::new(Code::ArrayFailed, what).caused_by(error)
-        }
-        OpenError::NotRecorded { index, source } => {
-            io_error(&labels[*index], "writing", source).because(error.to_string())
-        }
-        OpenError::Thread(source) | OpenError::Memory(source) => {
-            system(what, source).because(error.to_string())
-        }
-        OpenError::Ring(RingError::System { error: source, .. }) => {
-            system(what, source).because(error.to_string())
-        }
-        OpenError::Ring(_) => CliError::new(Code::System, what).caused_by(error),
-        OpenError::Direct { index, .. } => {
-            let label = &labels[*index];
-            let what = format!(
-                "{label} cannot be used past the page cache; without --direct on it can be served"
-            );
-            CliError::new(Code::System, what).about(label).caused_by(error)
-        }
-        OpenError::ReadOnly { .. } => CliError::new(Code::ReadOnlyOnly, what).caused_by(error),
-        OpenError::Members(_) => CliError::new(Code::MembersDisagree, what).caused_by(error),
-    }
 }
 
 /// Waits for a signal, or for the end of the command.
