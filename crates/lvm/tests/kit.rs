@@ -2,8 +2,8 @@
 
 use braid_lvm::{Group, PhysicalVolume, groups, physical};
 
-pub const EXTENT: usize = 4 << 20;
-pub const START: usize = 1 << 20;
+pub(crate) const EXTENT: usize = 4 << 20;
+pub(crate) const START: usize = 1 << 20;
 
 fn crc(bytes: &[u8], first: u32, polynomial: u32) -> u32 {
     bytes.iter().fold(first, |sum, byte| {
@@ -13,17 +13,17 @@ fn crc(bytes: &[u8], first: u32, polynomial: u32) -> u32 {
     })
 }
 
-pub fn lvm_sum(bytes: &[u8]) -> u32 {
+pub(crate) fn lvm_sum(bytes: &[u8]) -> u32 {
     crc(bytes, 0xf597_a6cf, 0xedb8_8320)
 }
 
 /// A UUID of one letter.
-pub fn uuid(letter: char) -> String {
+pub(crate) fn uuid(letter: char) -> String {
     [6, 4, 4, 4, 4, 4, 6].map(|count| String::from(letter).repeat(count)).join("-")
 }
 
 /// The first bytes of a physical volume, with this text so far into the ring of its metadata area.
-pub fn head(letter: char, device_bytes: u64, text: &[u8], at: usize) -> Vec<u8> {
+pub(crate) fn head(letter: char, device_bytes: u64, text: &[u8], at: usize) -> Vec<u8> {
     let mut head = vec![0; START];
     let (area, area_bytes) = (4096, START - 4096);
     let label = &mut head[512..1024];
@@ -55,7 +55,7 @@ pub fn head(letter: char, device_bytes: u64, text: &[u8], at: usize) -> Vec<u8> 
 }
 
 /// The text of a group `vg`: parts by their letters, each of so many extents, and volumes as they are.
-pub fn text(sequence: u64, parts: &[(char, u64)], volumes: &str) -> Vec<u8> {
+pub(crate) fn text(sequence: u64, parts: &[(char, u64)], volumes: &str) -> Vec<u8> {
     let part = |(index, (letter, extents)): (usize, &(char, u64))| {
         format!(
             "pv{index} {{\nid = \"{}\"\ndevice = \"/dev/x\"\nstatus = [\"ALLOCATABLE\"]\npe_start = 2048\npe_count = {extents}\n}}\n",
@@ -72,7 +72,7 @@ pub fn text(sequence: u64, parts: &[(char, u64)], volumes: &str) -> Vec<u8> {
 }
 
 /// A volume with these segments: first extent, extents, kind, and the rest.
-pub fn volume(name: &str, is_visible: bool, segments: &[(u64, u64, &str, &str)]) -> String {
+pub(crate) fn volume(name: &str, is_visible: bool, segments: &[(u64, u64, &str, &str)]) -> String {
     let status =
         if is_visible { "\"READ\", \"WRITE\", \"VISIBLE\"" } else { "\"READ\", \"WRITE\"" };
     let segment = |(index, (start, count, kind, rest)): (usize, &(u64, u64, &str, &str))| {
@@ -90,16 +90,16 @@ pub fn volume(name: &str, is_visible: bool, segments: &[(u64, u64, &str, &str)])
 }
 
 /// A device in memory.
-pub fn read_of(bytes: &[u8]) -> impl FnMut(u64, usize) -> Option<Vec<u8>> {
+pub(crate) fn read_of(bytes: &[u8]) -> impl FnMut(u64, usize) -> Option<Vec<u8>> {
     |offset, length| bytes.get(usize::try_from(offset).ok()?..)?.get(..length).map(<[u8]>::to_vec)
 }
 
-pub fn look(bytes: &[u8]) -> PhysicalVolume {
+pub(crate) fn look(bytes: &[u8]) -> PhysicalVolume {
     physical(bytes.len() as u64, &mut read_of(bytes)).expect("a label").expect("sound")
 }
 
 /// The only group of these devices.
-pub fn group(devices: &[Vec<u8>]) -> Group {
+pub(crate) fn group(devices: &[Vec<u8>]) -> Group {
     let physical: Vec<PhysicalVolume> = devices.iter().map(|bytes| look(bytes)).collect();
     let mut groups = groups(&physical);
     assert_eq!(groups.len(), 1, "{groups:?}");
@@ -107,20 +107,25 @@ pub fn group(devices: &[Vec<u8>]) -> Group {
 }
 
 /// A block with its sum.
-pub fn sealed(mut block: Vec<u8>, kind: u32) -> Vec<u8> {
+pub(crate) fn sealed(mut block: Vec<u8>, kind: u32) -> Vec<u8> {
     let sum = crc(&block[4..], u32::MAX, 0x82f6_3b78) ^ kind;
     block[..4].copy_from_slice(&sum.to_le_bytes());
     block
 }
 
 /// A node of a tree.
-pub fn node(node_bytes: usize, place: u64, is_leaf: bool, entries: &[(u64, u64)]) -> Vec<u8> {
+pub(crate) fn node(
+    node_bytes: usize,
+    place: u64,
+    is_leaf: bool,
+    entries: &[(u64, u64)],
+) -> Vec<u8> {
     let mut block = vec![0; node_bytes];
     let room = (node_bytes - 32) / 16 / 3 * 3;
     block[4] = if is_leaf { 2 } else { 1 };
     block[8..16].copy_from_slice(&place.to_le_bytes());
     for (at, value) in [(16, entries.len()), (20, room), (24, 8)] {
-        block[at..at + 4].copy_from_slice(&u32::try_from(value).unwrap().to_le_bytes());
+        block[at..at + 4].copy_from_slice(&u32::try_from(value).expect("small").to_le_bytes());
     }
     for (index, (key, value)) in entries.iter().enumerate() {
         block[32 + 8 * index..][..8].copy_from_slice(&key.to_le_bytes());
@@ -130,13 +135,18 @@ pub fn node(node_bytes: usize, place: u64, is_leaf: bool, entries: &[(u64, u64)]
 }
 
 /// The superblock of a pool: the root of its volumes, sectors of a block, and for QNAP's the root of its tiers.
-pub fn superblock(node_bytes: usize, root: u64, block_sectors: u32, tiers: Option<u64>) -> Vec<u8> {
+pub(crate) fn superblock(
+    node_bytes: usize,
+    root: u64,
+    block_sectors: u32,
+    tiers: Option<u64>,
+) -> Vec<u8> {
     let mut block = vec![0; node_bytes];
     block[32..40].copy_from_slice(&27_022_010_u64.to_le_bytes());
     block[40] = if node_bytes == 4096 { 2 } else { 4 };
     block[320..328].copy_from_slice(&root.to_le_bytes());
     block[336..340].copy_from_slice(&block_sectors.to_le_bytes());
-    block[340..344].copy_from_slice(&u32::try_from(node_bytes / 512).unwrap().to_le_bytes());
+    block[340..344].copy_from_slice(&u32::try_from(node_bytes / 512).expect("small").to_le_bytes());
     if let Some(root) = tiers {
         block[388] = 3;
         block[392..400].copy_from_slice(&root.to_le_bytes());

@@ -9,7 +9,7 @@ const BLOCK_SECTORS: u32 = 128;
 const BLOCK: u64 = 65_536;
 
 /// A device with a pool: its metadata in extent 0, its data in extents 1 to 4; `thin` is number 5 in it, of 3 extents.
-pub fn device(metadata: &[u8], kind: &str) -> Vec<u8> {
+pub(crate) fn device(metadata: &[u8], kind: &str) -> Vec<u8> {
     let place = |extent: u64| format!("stripe_count = 1\nstripes = [\"pv0\", {extent}]");
     let pool =
         "metadata = \"pool_tmeta\"\npool = \"pool_tdata\"\ntransaction_id = 1\nchunk_size = 128";
@@ -38,7 +38,7 @@ pub fn device(metadata: &[u8], kind: &str) -> Vec<u8> {
     device
 }
 
-pub fn mapped(
+pub(crate) fn mapped(
     device: &[u8],
     group: &Group,
     wanted: std::ops::Range<u64>,
