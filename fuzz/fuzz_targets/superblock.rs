@@ -2,7 +2,8 @@
 //!
 //! Input: 8 bytes of device size (used modulo 2^40, so that the ends of a device are near its middle often enough),
 //! 1 byte of flags, then bytes that are put at the place of one version's superblock. With flag 4 the checksum is
-//! made right first: the fuzzer cannot guess sums, and the checks behind them are the interesting ones.
+//! made right first: the fuzzer cannot guess sums, and the checks behind them are the interesting ones. With flag 8 one of 0.90 is turned into
+//! the other byte order then.
 //!
 //! Whatever is accepted must survive being written, read back, updated, written and read back again.
 #![no_main]
@@ -22,6 +23,9 @@ fuzz_target!(|input: &[u8]| {
     let mut body = body.to_vec();
     if head[8] & 4 != 0 {
         seal(&mut body, version);
+    }
+    if head[8] & 8 != 0 && version == Version::V0_90 {
+        turn(&mut body);
     }
     let offset = version.super_offset_sectors(device_bytes / 512).unwrap_or(0) * 512;
     let probe = probe(device_bytes, &[Snippet { offset, bytes: body }]);
@@ -47,6 +51,15 @@ fn reread(superblock: &Superblock, device_bytes: u64) -> Superblock {
     let mut found = probe(device_bytes, &[snippet]).superblocks;
     assert_eq!(found.len(), 1);
     found.remove(0).expect("what we wrote is sound")
+}
+
+/// Every word the other way round, and of numbers of 64 bits the halves exchanged.
+fn turn(body: &mut [u8]) {
+    let (words, _) = body.as_chunks_mut::<4>();
+    words.iter_mut().for_each(|word| word.reverse());
+    for at in [39, 41, 44].into_iter().filter(|at| at + 1 < words.len()) {
+        words.swap(at, at + 1);
+    }
 }
 
 /// Magic and checksum.

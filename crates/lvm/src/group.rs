@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::described::Described;
 use crate::fault::Unread;
-use crate::limits::{NESTING_MAX, PARTS_MAX, STEPS_MAX, STRIPES_MAX, VOLUMES_MAX};
+use crate::limits::{NAME_BYTES_MAX, NESTING_MAX, PARTS_MAX, STEPS_MAX, STRIPES_MAX, VOLUMES_MAX};
 use crate::map::{Leg, Map, Piece, Rule};
 use crate::physical::PhysicalVolume;
 use crate::text::{Section, Value};
@@ -152,7 +152,7 @@ fn group(described: &Described, physical: &[PhysicalVolume]) -> Group {
 }
 
 fn part(name: &str, section: &Section, extent_bytes: u64, physical: &[PhysicalVolume]) -> Part {
-    let uuid = section.text("id").unwrap_or_default().to_owned();
+    let uuid = told(section.text("id").unwrap_or_default());
     let device = physical.iter().position(|one| one.uuid == uuid);
     let start_bytes = section.number("pe_start").unwrap_or(0).saturating_mul(SECTOR_BYTES);
     let extents = section.number("pe_count").unwrap_or(0);
@@ -188,6 +188,11 @@ fn segments(section: &Section) -> Vec<(u64, u64, &str, &Section)> {
         .collect();
     found.sort_by_key(|(start, ..)| *start);
     found
+}
+
+/// What is told of it, if it is as long as LVM has it.
+fn told(text: &str) -> String {
+    text.chars().take(NAME_BYTES_MAX).collect()
 }
 
 /// What a list of names and places says.
@@ -241,7 +246,7 @@ impl<'a> Reader<'a> {
             };
             volumes.push(Logical {
                 name: name.to_owned(),
-                uuid: section.text("id").unwrap_or_default().to_owned(),
+                uuid: told(section.text("id").unwrap_or_default()),
                 size_bytes: extents.saturating_mul(self.extent_bytes),
                 is_visible,
                 shape,
@@ -265,7 +270,7 @@ impl<'a> Reader<'a> {
         {
             return match (segment.text("external_origin"), pool_of.get(pool)) {
                 (Some(_), _) => Shape::Unread(Unread::ExternalOrigin),
-                (None, None) => Shape::Unread(Unread::Astray(pool.to_owned())),
+                (None, None) => Shape::Unread(Unread::Astray(told(pool))),
                 (None, Some(pool)) => Shape::Thin { pool: *pool, device },
             };
         }
@@ -309,9 +314,9 @@ impl<'a> Reader<'a> {
 
     /// Where the bytes of a volume lie.
     fn map(&mut self, name: &str, depth: usize) -> Result<Map, Unread> {
-        let section = *self.volumes.get(name).ok_or_else(|| Unread::Astray(name.to_owned()))?;
+        let section = *self.volumes.get(name).ok_or_else(|| Unread::Astray(told(name)))?;
         if depth > NESTING_MAX {
-            return Err(Unread::Astray(name.to_owned()));
+            return Err(Unread::Astray(told(name)));
         }
         let (mut pieces, mut extents) = (Vec::new(), 0_u64);
         let all = segments(section);
@@ -382,7 +387,7 @@ impl<'a> Reader<'a> {
             "error" => Ok(vec![(length_bytes, Rule::Lost)]),
             "cache" | "writecache" | "flashcache" => Err(Unread::Cache(kind.to_owned())),
             "snapshot" => Err(Unread::Snapshot),
-            _ => Err(Unread::Kind(kind.to_owned())),
+            _ => Err(Unread::Kind(told(kind))),
         }
     }
 

@@ -4,6 +4,8 @@
 pub const TEXT_BYTES_MAX: u64 = 16 << 20;
 /// Keys, sections and values of a text: a volume has some 20.
 pub const ENTRIES_MAX: usize = 1 << 20;
+/// Bytes of a name, and of what else is told of a group: LVM takes 127.
+pub const NAME_BYTES_MAX: usize = 127;
 /// Sections within sections: a segment is in a volume, in volumes, in a group.
 pub const DEPTH_MAX: usize = 8;
 /// Metadata areas of a physical volume: LVM makes one or two.

@@ -10,7 +10,7 @@
 //! It is read once, from front to back; how deep sections nest and how many entries there are is counted.
 
 use crate::fault::Fault;
-use crate::limits::{DEPTH_MAX, ENTRIES_MAX};
+use crate::limits::{DEPTH_MAX, ENTRIES_MAX, NAME_BYTES_MAX};
 
 /// One value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,11 +170,8 @@ impl<'a> Reader<'a> {
                 return Ok(section);
             }
             self.count()?;
-            let name = match self.rest.first() {
-                Some(b'"') => self.quoted()?,
-                _ => String::from_utf8_lossy(self.word()).into_owned(),
-            };
-            if name.is_empty() {
+            let name = String::from_utf8_lossy(self.word()).into_owned();
+            if name.is_empty() || name.len() > NAME_BYTES_MAX {
                 return self.fault();
             }
             let entry = if self.is_next(b'{') {
@@ -289,6 +286,8 @@ mod tests {
             ("a = x", 1),
             ("a = 99999999999999999999", 1),
             ("}", 1),
+            ("\"a\" = 1", 1),
+            (&*"a".repeat(NAME_BYTES_MAX + 1), 1),
         ] {
             assert_eq!(parse(cut.as_bytes()), Err(Fault::Text { line }), "{cut}");
         }
