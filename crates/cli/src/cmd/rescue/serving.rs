@@ -45,6 +45,10 @@ pub(super) fn serve(
     found.iter_mut().for_each(|one| one.reader = None);
     let folder = found[0].folder.clone();
     let folders: Vec<PathBuf> = found.iter().map(|one| one.folder.clone()).collect();
+    // Before anything is made: what is refused leaves nothing behind, of none of them.
+    if !args.read_only {
+        found.iter().try_for_each(|one| can_be_written(args, one))?;
+    }
     let mut all = Vec::new();
     for one in &mut found {
         let ready = match args.read_only {
@@ -101,6 +105,14 @@ fn order(found: &[Found], args: &Args) -> Result<Vec<usize>, CliError> {
     Ok(order)
 }
 
+/// Whether an array may be served over its overlay.
+fn can_be_written(args: &Args, found: &Found) -> Result<(), CliError> {
+    let probed = found.plan.members(&found.probed);
+    let options = found.wanted(false, args.accept_risk);
+    let assembled = braid_assembly::assemble(&probed, &options).array;
+    assembled.map(|_| ()).map_err(|refused| words::not_served(args, found, &refused))
+}
+
 /// Puts superblocks into the overlay as the plan has them, and assembles what stands there then.
 pub(super) fn over_overlay(
     args: &Args,
@@ -110,10 +122,6 @@ pub(super) fn over_overlay(
 ) -> Result<Ready, CliError> {
     let probed = found.plan.members(&found.probed);
     let options = found.wanted(false, args.accept_risk);
-    // Before anything is made: what is refused leaves nothing behind.
-    if let Err(refused) = braid_assembly::assemble(&probed, &options).array {
-        return Err(words::not_served(args, found, &refused));
-    }
     for (index, stand) in found.plan.stands.iter().enumerate() {
         let is_in = matches!(stand, Stand::Used | Stand::Believed { .. });
         if is_in && found.overlays[index].is_none() {
