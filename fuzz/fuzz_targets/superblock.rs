@@ -57,8 +57,10 @@ fn reread(superblock: &Superblock, device_bytes: u64) -> Superblock {
 fn turn(body: &mut [u8]) {
     let (words, _) = body.as_chunks_mut::<4>();
     words.iter_mut().for_each(|word| word.reverse());
-    for at in [39, 41, 44].into_iter().filter(|at| at + 1 < words.len()) {
-        words.swap(at, at + 1);
+    for at in [39, 41, 44] {
+        if at + 1 < words.len() {
+            words.swap(at, at + 1);
+        }
     }
 }
 
