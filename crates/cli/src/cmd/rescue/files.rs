@@ -54,7 +54,7 @@ pub(super) fn lost(args: &Args, found: &Found, globals: &Globals) -> Result<Exit
             let files = files(args, found, (volume, &within), globals);
             of_volumes.push(OfVolume {
                 name,
-                holds: super::words::holds(volume),
+                holds: super::holds::holds(volume),
                 lost: within,
                 files,
             });

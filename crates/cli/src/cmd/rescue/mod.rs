@@ -28,8 +28,8 @@ mod overlay;
 mod serving;
 mod sick;
 mod solve;
-mod vote;
 mod volumes;
+mod vote;
 mod words;
 
 use super::Globals;
