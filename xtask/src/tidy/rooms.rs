@@ -8,7 +8,7 @@ use super::tree::Tree;
 use super::{Finding, Rule};
 
 /// Crates whose root says `#![forbid(unsafe_code)]`.
-const FORBIDDEN: [&str; 20] = [
+const FORBIDDEN: [&str; 21] = [
     "confine",
     "contents",
     "control",
