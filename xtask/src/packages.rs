@@ -106,7 +106,7 @@ fn is_installed(status: &str) -> bool {
     status == "installed"
 }
 
-fn is_root() -> Result<bool> {
+pub(crate) fn is_root() -> Result<bool> {
     let output = Command::new("id").arg("-u").output().context("id -u")?;
     Ok(output.stdout.trim_ascii() == b"0")
 }

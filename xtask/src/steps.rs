@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold, one step after the other.
 //!
 //! ```text
-//! packages -> fmt -> clippy -> tidy -> test -> sim -> models -> crash-loop -> filesystems -> guests -> lab -> docs -> fuzz -> oracle -> demo -> summary
+//! packages -> fmt -> clippy -> tidy -> test -> sim -> models -> crash-loop -> filesystems -> guests -> lab -> docs -> fuzz -> oracle -> package -> demo -> summary
 //! ```
 //!
 //! Cheap steps come first. The first step that fails ends the run with its name; a step that
@@ -23,7 +23,8 @@ use clap::builder::PossibleValuesParser;
 use crate::build::{Program, TestProgram, command, test_programs};
 use crate::each::each;
 use crate::{
-    bench, crash, filesystems, fuzz, guests, lab, models, oracle, packages, remedies, sim, tidy,
+    bench, crash, dist, filesystems, fuzz, guests, lab, models, oracle, packages, remedies, sim,
+    tidy,
 };
 
 /// What the whole may take on two cores; a longer run is said at the end.
@@ -61,7 +62,7 @@ struct Step {
     run: fn() -> Result<Ending>,
 }
 
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     Step { name: "packages", run: || packages::ensure().map(done) },
     Step { name: "fmt", run: || cargo(&["fmt", "--all", "--check"]) },
     Step { name: "clippy", run: clippy },
@@ -76,6 +77,7 @@ const STEPS: [Step; 15] = [
     Step { name: "docs", run: docs },
     Step { name: "fuzz", run: fuzz_briefly },
     Step { name: "oracle", run: || oracle::run(&oracle::Options::today()).map(done) },
+    Step { name: "package", run: install_package },
     Step { name: "demo", run: || finish(Command::new(Program::Braid.dev()?).arg("demo")) },
 ];
 
@@ -205,6 +207,14 @@ fn live_briefly() -> Result<Ending> {
 
 fn boot_guests() -> Result<Ending> {
     Ok(Ending::Done(format!("{} scenes", guests::run(&guests::Options::short())?)))
+}
+
+/// The package of the program that is tested, installed where nothing else is, used as its unit would, and removed.
+fn install_package() -> Result<Ending> {
+    if !packages::is_root()? {
+        return Ok(Ending::Skipped("only root may make a root of its own".to_string()));
+    }
+    dist::run(&dist::Args::clean_root(Program::Braid.dev()?)).map(done)
 }
 
 fn fuzz_briefly() -> Result<Ending> {

@@ -52,6 +52,14 @@ pub(crate) struct Args {
     guest: bool,
 }
 
+impl Args {
+    /// Debian's package of this program, tried in a root of its own.
+    pub(crate) fn clean_root(braid: PathBuf) -> Self {
+        let out = PathBuf::from("target/dist-tried");
+        Self { out, braid: Some(braid), arch: Vec::new(), clean_root: true, guest: false }
+    }
+}
+
 /// Shells, what their files are called, and where those go.
 const SHELLS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/braid"),
