@@ -572,7 +572,13 @@ fn belief(ranked: &[Guess], scan: &Scan, members: usize) -> Belief {
     let seated = best.slots.iter().flatten().count();
     let speaks = |member: usize| scan.signs.iter().any(|sign| sign.member == member);
     let have_spoken = it.agrees() || (0..members).all(speaks);
+    // Members of one array have their data at one offset nearly always. A single one that has not may be a chunk beside its place, which
+    // only redundancy can tell.
+    let mut offsets = best.slots.iter().zip(&best.offsets).filter(|(slot, _)| slot.is_some());
+    let first = offsets.next().map(|(_, offset)| *offset);
+    let is_even = offsets.all(|(_, offset)| Some(*offset) == first);
     let is_certain = it.explained >= CERTAIN_MIN
+        && (is_even || it.agrees())
         && it.explained * 10 >= it.addresses * 7
         && it.refuted * 4 <= it.confirmed
         && !it.disagrees()
