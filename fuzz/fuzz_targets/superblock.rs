@@ -5,11 +5,16 @@
 //! made right first: the fuzzer cannot guess sums, and the checks behind them are the interesting ones. With flag 8 one of 0.90 is turned into
 //! the other byte order then.
 //!
+//! Whatever is in the middle of a reshape is two superblocks that are in none, or an error; which sectors are on which side, and what of them is
+//! at risk, must be told of any numbers.
+//!
 //! Whatever is accepted must survive being written, read back, updated, written and read back again.
 #![no_main]
 
+use braid_assembly::reshape::Reshaping;
+use braid_assembly::{Options, ProbedMember, assemble};
 use braid_ondisk::{
-    Role, Snippet, Superblock, SuperblockUpdate, Timestamp, Version, checksum_v0, checksum_v1,
+    Probe, ReshapeSide, Role, Snippet, Superblock, SuperblockUpdate, Timestamp, Version, checksum_v0, checksum_v1,
     probe, probe_ranges,
 };
 use libfuzzer_sys::fuzz_target;
@@ -31,6 +36,7 @@ fuzz_target!(|input: &[u8]| {
     let probe = probe(device_bytes, &[Snippet { offset, bytes: body }]);
     for superblock in probe.superblocks.into_iter().flatten() {
         assert_eq!(reread(&superblock, device_bytes), superblock);
+        sides(&superblock, device_bytes);
         let mut updated = superblock;
         updated.apply(&SuperblockUpdate {
             // A count beyond the limit is refused on reading; 2^63 updates do not happen.
@@ -45,6 +51,42 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(reread(&updated, device_bytes), updated);
     }
 });
+
+fn sides(superblock: &Superblock, device_bytes: u64) {
+    for side in ReshapeSide::ALL {
+        for moved_sectors in [0, u64::MAX] {
+            let Ok(one) = superblock.on_side(side, (moved_sectors, device_bytes)) else { continue };
+            assert_eq!(one.reshape, None);
+            assert_eq!(reread(&one, device_bytes), one);
+        }
+    }
+    let probe = Probe { superblocks: vec![Ok(superblock.clone())], foreign: Vec::new() };
+    let member = ProbedMember {
+        label: "m".to_owned(),
+        size_bytes: device_bytes,
+        identity: "m".to_owned(),
+        probe,
+        bad_blocks: Ok(Vec::new()),
+        bitmap: None,
+        ppl: None,
+        own_log: None,
+        journal: None,
+    };
+    let members = [member];
+    let Some(Ok(reshaping)) = Reshaping::of(&members) else { return };
+    assert!(reshaping.done_basis_points() <= 10_000);
+    let length: u64 = reshaping.sides().iter().map(|(range, _)| range.end - range.start).sum();
+    assert_eq!(length, reshaping.size_sectors);
+    let ahead = reshaping.on(ReshapeSide::Before);
+    if let Some(risk) = &reshaping.at_risk {
+        assert!(ahead.start <= risk.start && risk.end <= ahead.end && !risk.is_empty());
+    }
+    for side in ReshapeSide::ALL {
+        let members = reshaping.members(&members, side);
+        let options = Options { read_only: true, ..Options::default() };
+        drop(assemble(&members, &options));
+    }
+}
 
 fn reread(superblock: &Superblock, device_bytes: u64) -> Superblock {
     let snippet = Snippet { offset: superblock.offset_bytes(), bytes: superblock.to_bytes() };

@@ -41,6 +41,7 @@ pub mod placement;
 pub mod ppl;
 pub mod ppl_log;
 pub mod probe;
+pub mod reshape_backup;
 mod snippet;
 pub mod superblock;
 
@@ -68,10 +69,14 @@ pub use ppl::{
 };
 pub use ppl_log::{LoggedEntry, PplLog, PplLogError, PplRecord};
 pub use probe::{Probe, probe, probe_ranges};
+pub use reshape_backup::{
+    BackupPart, RESHAPE_BACKUP_BEFORE_END_SECTORS, RESHAPE_BACKUP_BYTES, ReshapeBackup,
+    ReshapeBackupError, reshape_backup,
+};
 pub use snippet::Snippet;
 pub use superblock::{
     ArrayFacts, BitmapPlace, ByteOrder, Claim, DeviceFacts, DeviceFlags, Features, IntentFacts,
-    JoinError, LogHome, NewSuperblock, NewSuperblockError, NewV0, Reshape, Role, StateFacts,
-    Superblock, SuperblockError, SuperblockFault, SuperblockUpdate, Timestamp, UnvalidatedV0,
-    UnvalidatedV1, Version, format_uuid,
+    JoinError, LogHome, NewSuperblock, NewSuperblockError, NewV0, Reshape, ReshapeSide, Role,
+    StateFacts, Superblock, SuperblockError, SuperblockFault, SuperblockUpdate, Timestamp,
+    UnvalidatedV0, UnvalidatedV1, Version, format_uuid,
 };

@@ -57,6 +57,10 @@ fn every_byte_is_as_md_made_it() {
             let bytes = &image[usize::try_from(found_bytes).unwrap()..][..4096];
             let md = UnvalidatedV0::recognise(bytes).unwrap();
             let md = md.validate(device_bytes, found_bytes).unwrap();
+            // What is made is in no reshape.
+            if md.reshape.is_some() {
+                continue;
+            }
             let mut ours = made_like(&md, device_bytes);
             ours.apply(&SuperblockUpdate {
                 events: md.state.events,

@@ -30,6 +30,12 @@ pub(super) fn used_sectors(array: &ArrayFacts) -> u64 {
     if has_member_size(array.level) { array.member_size_sectors } else { 0 }
 }
 
+/// Slots that a table of roles may name: in the middle of a reshape to fewer members those that are given up have theirs still.
+pub(super) fn slots_named(raid_slots: u32, delta_disks: Option<i32>) -> u32 {
+    let given_up = delta_disks.filter(|delta| *delta < 0).map_or(0, i32::unsigned_abs);
+    raid_slots.saturating_add(given_up)
+}
+
 /// Slots and chunk fit the level. `slots_max` is what the superblock format has room for.
 pub(super) fn shape(array: &ArrayFacts, slots_max: u32) -> Result<(), SuperblockFault> {
     let min = match array.level {

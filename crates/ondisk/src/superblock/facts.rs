@@ -290,7 +290,7 @@ pub struct ArrayFacts {
     pub chunk_sectors: u32,
     /// Sectors of each member that the array uses; 0 for linear and raid0, which use all they find.
     pub member_size_sectors: u64,
-    /// Slots in the array. During a reshape the larger of the old and the new number.
+    /// Slots in the array. During a reshape the new number; members that are given up have slots beyond.
     pub raid_slots: u32,
     /// The minor number of the device that the array last had; 0.90 only.
     pub preferred_minor: Option<u32>,
@@ -403,6 +403,20 @@ pub struct Reshape {
     pub new_data_offset_sectors: Option<u64>,
     /// Runs from the end of the array to its start.
     pub backwards: bool,
+}
+
+/// One of the two shapes of an array in the middle of a reshape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ReshapeSide {
+    /// As it was.
+    Before,
+    /// As it will be.
+    After,
+}
+
+impl ReshapeSide {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Before, Self::After];
 }
 
 /// A UUID in mdadm's form: four groups of eight hexadecimal digits.

@@ -12,6 +12,7 @@ mod facts;
 mod intent;
 mod joining;
 mod new;
+mod reshaping;
 mod v0_90;
 mod v1;
 mod write;
@@ -22,8 +23,8 @@ pub(crate) mod tests;
 pub(crate) use check::has_member_size;
 pub use error::{Claim, SuperblockError, SuperblockFault};
 pub use facts::{
-    ArrayFacts, ByteOrder, DeviceFacts, DeviceFlags, Features, IntentFacts, LogHome, Reshape, Role,
-    StateFacts, Timestamp, UnknownVersion, Version, format_uuid,
+    ArrayFacts, ByteOrder, DeviceFacts, DeviceFlags, Features, IntentFacts, LogHome, Reshape,
+    ReshapeSide, Role, StateFacts, Timestamp, UnknownVersion, Version, format_uuid,
 };
 pub use intent::BitmapPlace;
 pub use joining::JoinError;

@@ -319,6 +319,100 @@ fn a_reshape_is_read() {
     assert_eq!(superblock.reshape, Some(expected));
 }
 
+/// A superblock in a reshape: level, layout, chunk, slots and data offset change.
+fn in_a_reshape(delta: i32, roles: &[u16], role: u16) -> Superblock {
+    let mut raw = made(Version::V1_2).to_bytes();
+    let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes);
+    put(8, &(4_u32 | 2 | 64).to_le_bytes());
+    put(100, &6_i32.to_le_bytes());
+    put(104, &3072_u64.to_le_bytes());
+    put(112, &delta.to_le_bytes());
+    put(116, &16_u32.to_le_bytes());
+    put(120, &256_u32.to_le_bytes());
+    put(124, &(-1024_i32).to_le_bytes());
+    put(152, &512_u64.to_le_bytes());
+    put(160, &u32::from(role).to_le_bytes());
+    for (at, role) in (256..).step_by(2).zip(roles) {
+        put(at, &role.to_le_bytes());
+    }
+    let checksum = checksum_v1(&raw).unwrap();
+    raw[216..220].copy_from_slice(&checksum.to_le_bytes());
+    let unvalidated = UnvalidatedV1::recognise(&raw, Version::V1_2).unwrap();
+    unvalidated.validate(DEVICE_BYTES, 4096).unwrap()
+}
+
+#[test]
+fn both_sides_of_a_reshape_say_what_they_were_made_of() {
+    let slots = made(Version::V1_2).array.raid_slots;
+    let plain = made(Version::V1_2);
+    assert_eq!(plain.on_side(ReshapeSide::After, (0, DEVICE_BYTES)), Ok(plain.clone()));
+    // It grew to what it has, or shrank to it and has two more roles than slots.
+    let all: Vec<u16> = (0..u16::try_from(slots).unwrap() + 2).collect();
+    for (delta, roles) in [(1, &all[..slots as usize]), (-2, &all[..])] {
+        for &role in roles {
+            let superblock = in_a_reshape(delta, roles, role);
+            for side in ReshapeSide::ALL {
+                let one =
+                    superblock.on_side(side, (513, DEVICE_BYTES)).expect("there is such an array");
+                let before = side == ReshapeSide::Before;
+                let count =
+                    if before { i64::from(slots) - i64::from(delta) } else { i64::from(slots) };
+                assert_eq!((i64::from(one.array.raid_slots), one.reshape), (count, None));
+                let facts = (one.array.level, one.array.layout, one.array.chunk_sectors);
+                let own = (plain.array.level, plain.array.layout, plain.array.chunk_sectors);
+                assert_eq!(facts, if before { own } else { (Level::Raid6, 16, 256) });
+                let (offset, size) =
+                    (plain.device.data_offset_sectors, plain.device.data_size_sectors);
+                let moved = if before { 0 } else { 1024 };
+                let device = (one.device.data_offset_sectors, one.device.data_size_sectors);
+                assert_eq!(device, (offset - moved, size + moved));
+                let has_slot = i64::from(role) < count;
+                let expected = if has_slot { Role::Active(role) } else { Role::Spare };
+                assert_eq!(one.state.role, expected, "{delta} {side:?}");
+                let filled = if before { 0 } else { 512 };
+                assert_eq!(one.device.recovery_offset_sectors, has_slot.then_some(filled));
+                let in_range =
+                    |role: &Role| !matches!(role, Role::Active(slot) if i64::from(*slot) >= count);
+                assert!(one.state.roles.iter().all(in_range));
+                assert_eq!(one.state.events, superblock.state.events);
+                let whole = superblock.on_side(side, (512, DEVICE_BYTES)).expect("as before");
+                let filled = (before && has_slot).then_some(0);
+                assert_eq!(whole.device.recovery_offset_sectors, filled, "it has what was moved");
+            }
+        }
+    }
+    let none = in_a_reshape(i32::try_from(slots).unwrap(), &all[..2], 0);
+    none.on_side(ReshapeSide::Before, (0, DEVICE_BYTES)).expect_err("no array has no members");
+}
+
+#[test]
+fn both_sides_of_a_reshape_of_0_90_say_what_they_were_made_of() {
+    let mut bytes = v0_bytes();
+    let mut put = |word: usize, value: u32| {
+        bytes[word * 4..word * 4 + 4].copy_from_slice(&value.to_le_bytes());
+    };
+    put(2, 91);
+    put(44, 1024);
+    put(45, 0);
+    put(46, 5);
+    put(47, 1);
+    put(48, 1);
+    put(49, 128 << 10);
+    let superblock = read_v0(&sealed_v0(bytes)).expect("a superblock");
+    let slots = superblock.array.raid_slots;
+    for side in ReshapeSide::ALL {
+        let one = superblock.on_side(side, (513, DEVICE_BYTES)).expect("there is such an array");
+        let before = side == ReshapeSide::Before;
+        assert_eq!((one.array.raid_slots, one.reshape), (slots - u32::from(before), None));
+        let own = (superblock.array.layout, superblock.array.chunk_sectors);
+        let expected = if before { own } else { (1, 256) };
+        assert_eq!((one.array.layout, one.array.chunk_sectors), expected);
+        assert!(
+            !one.state.roles.contains(&Role::Active(u16::try_from(slots).unwrap() - 1)) || !before
+        );
+    }
+}
+
 pub(crate) fn update() -> SuperblockUpdate {
     SuperblockUpdate {
         events: 0x1_0000_0018,

@@ -27,8 +27,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 use super::check;
 use super::error::{Claim, SuperblockError, SuperblockFault};
 use super::facts::{
-    ArrayFacts, ByteOrder, DeviceFacts, DeviceFlags, Features, IntentFacts, LogHome, Reshape, Role,
-    StateFacts, Timestamp, Version,
+    ArrayFacts, ByteOrder, DeviceFacts, DeviceFlags, Features, IntentFacts, LogHome, Reshape,
+    ReshapeSide, Role, StateFacts, Timestamp, Version,
 };
 use super::new::{NewV0, SuperblockUpdate};
 use super::{Raw, Superblock};
@@ -258,7 +258,9 @@ impl<'a> UnvalidatedV0<'a> {
         let level = check::level(whole.constant.level.get())?;
         let array = array_facts(whole, level)?;
         check::shape(&array, V0_DEVICES_MAX)?;
-        let (role, roles) = decode_roles(whole, array.raid_slots)?;
+        let reshape = decode_reshape(whole)?;
+        let delta = reshape.map(|reshape| reshape.delta_disks);
+        let (role, roles) = decode_roles(whole, check::slots_named(array.raid_slots, delta))?;
         let used = check::used_sectors(&array);
         let available =
             if check::has_member_size(level) { found.min(MEMBER_SECTORS_MAX) } else { found };
@@ -276,7 +278,7 @@ impl<'a> UnvalidatedV0<'a> {
                     .then_some(BITMAP_OFFSET_SECTORS),
                 ..IntentFacts::default()
             },
-            reshape: decode_reshape(whole)?,
+            reshape,
             array,
             raw: Raw(whole.as_bytes().to_vec()),
         })
@@ -552,6 +554,27 @@ pub(super) fn set_log_counts(raw: &mut [u8]) {
     let (whole, _) =
         Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
     whole.reshape.stamp = U32::new(LOG_STAMP);
+    seal(whole);
+}
+
+/// As the array is on one side of a reshape ([`super::reshaping`]).
+pub(super) fn plain(raw: &mut [u8], (reshape, side): (Reshape, ReshapeSide), slots: u32) {
+    let (whole, _) =
+        Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
+    whole.constant.minor_version = U32::new(90);
+    whole.constant.raid_disks = U32::new(slots);
+    if side == ReshapeSide::After {
+        whole.constant.level = I32::new(reshape.new_level.md_number());
+        whole.personality.layout = U32::new(reshape.new_layout);
+        whole.personality.chunk_bytes = U32::new(reshape.new_chunk_sectors.saturating_mul(512));
+    }
+    for descriptor in whole.disks.iter_mut().chain([&mut whole.this_disk]) {
+        let in_use = DISK_ACTIVE | DISK_SYNC;
+        let state = descriptor.state.get();
+        if state & (DISK_FAULTY | DISK_REMOVED) == 0 && descriptor.raid_disk.get() >= slots {
+            descriptor.state = U32::new(state & !in_use);
+        }
+    }
     seal(whole);
 }
 

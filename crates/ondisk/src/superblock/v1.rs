@@ -219,7 +219,9 @@ impl<'a> UnvalidatedV1<'a> {
         let array = array_facts(fixed, level);
         let features = Features(fixed.identity.feature_map.get());
         check::shape(&array, V1_ROLES_MAX)?;
-        let roles = decode_roles(roles, array.raid_slots)?;
+        let is_reshaping = features.contains(Features::RESHAPE);
+        let delta = is_reshaping.then_some(fixed.reshape.delta_disks.get());
+        let roles = decode_roles(roles, check::slots_named(array.raid_slots, delta))?;
         let number = fixed.device.number.get();
         let role =
             usize::try_from(number).ok().and_then(|n| roles.get(n).copied()).unwrap_or(Role::Spare);

@@ -7,6 +7,7 @@ use braid_hooks::{Bug, planted, spoiled};
 use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use super::check::slots_named;
 use super::facts::{Features, LogHome, Role, Timestamp, Version};
 use super::new::{NAME_BYTES_MAX, NewSuperblock, NewSuperblockError, NewV0, SuperblockUpdate};
 use super::v1::{FLAG_FAILFAST, FLAG_WRITE_MOSTLY, Fixed, UnvalidatedV1, written_bytes_of};
@@ -71,7 +72,8 @@ impl Superblock {
     /// If the update names slots that the array has not, or more devices than the superblock has room for before
     /// its neighbours on the device: that is our own mistake.
     pub fn apply(&mut self, update: &SuperblockUpdate) {
-        let slots = self.array.raid_slots;
+        let delta = self.reshape.map(|reshape| reshape.delta_disks);
+        let slots = slots_named(self.array.raid_slots, delta);
         let in_range =
             |role: &Role| !matches!(role, Role::Active(slot) if u32::from(*slot) >= slots);
         assert!(update.roles.iter().all(in_range), "a role names a slot that the array has not");
