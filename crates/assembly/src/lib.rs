@@ -103,6 +103,11 @@
 //! Where the sound ones are too few, [`rescue`] says which of the others to believe, and what they lack. It writes superblocks in memory
 //! and lets [`assemble`] judge them, so there is one set of rules.
 //!
+//! # Reshape
+//!
+//! An array in the middle of one is refused; [`reshape`] makes of its superblocks those of two arrays that are in none, and says which
+//! sectors are in which.
+//!
 //! # Invariants
 //! - The order of the members changes nothing but indices: `tests/properties.rs`.
 //! - A stale member is never in a slot: `tests/properties.rs`, `tests/members.rs`.
@@ -122,6 +127,7 @@ mod parity_log;
 mod refusal;
 mod replay;
 pub mod rescue;
+pub mod reshape;
 mod risk;
 mod verdict;
 

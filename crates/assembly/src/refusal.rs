@@ -202,7 +202,9 @@ pub enum Refusal {
     #[error("its superblock is of a newer kind than braid knows")]
     NewerFormat,
     /// A reshape is under way.
-    #[error("a reshape is under way (at sector {position_sectors}), which braid cannot serve yet")]
+    #[error(
+        "a reshape is under way (at sector {position_sectors}), and braid does not go on with one"
+    )]
     Reshaping {
         /// Where it is.
         position_sectors: u64,

@@ -296,6 +296,12 @@ fn fits(own: &Superblock, roles: usize) -> bool {
     roles <= own.state.roles.len() && number < own.state.roles.len()
 }
 
+/// Whether an array of so many slots has those that a table names.
+fn has_slots(own: &Superblock, roles: &[Role]) -> bool {
+    let slots = own.array.raid_slots;
+    roles.iter().all(|role| !matches!(role, Role::Active(slot) if u32::from(*slot) >= slots))
+}
+
 /// Who may be believed without being asked for, newest first; those of one tier together.
 fn tiers(
     members: &[ProbedMember],
@@ -341,7 +347,9 @@ fn believe(
         let is_replacement = matches!(verdicts[index].verdict, Verdict::Replacement { .. });
         let mut own = superblock(&members[index])?.clone();
         let is_in = in_slot.is_some() || is_replacement || believed.contains(&index);
-        if !is_in || !fits(&own, roles.len()) {
+        let own_role = std::slice::from_ref(&own.state.role);
+        let has_slots = has_slots(&own, &roles) && has_slots(&own, own_role);
+        if !is_in || !fits(&own, roles.len()) || !has_slots {
             return None;
         }
         own.apply(&SuperblockUpdate {

@@ -9,3 +9,4 @@ mod old_copies;
 mod properties;
 mod refusals;
 mod rescue;
+mod reshape;

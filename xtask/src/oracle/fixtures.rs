@@ -92,7 +92,12 @@ fn source(case: &CaseReport, folder: &Path, index: usize) -> Result<Source> {
     };
     let path = folder.join(format!("{index}.img"));
     host::examine(&path).with_context(|| format!("examining member {index}"))?;
-    Ok(Source { path, data_start: offset.parse()?, data_sectors: kib.parse::<usize>()? * 2 })
+    let (start, sectors) = (offset.parse::<usize>()?, kib.parse::<usize>()? * 2);
+    // Data that are being moved to before where they were.
+    let lowest =
+        case.values.get("data_lowest").map(|lowest| lowest.parse::<usize>()).transpose()?;
+    let data_start = lowest.unwrap_or(start);
+    Ok(Source { path, data_start, data_sectors: sectors + start - data_start })
 }
 
 #[cfg(test)]

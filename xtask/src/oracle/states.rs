@@ -326,6 +326,73 @@ const CUTS: &[Story] = &[
         "make 5 4 1.2; stamp; grow_part_way 5",
         "In the middle of a reshape from 4 to 5 members; member 4 is the new one.",
     ),
+    Story(
+        "raid5-reshaping-stuck",
+        "raid5",
+        5,
+        "make 5 4 1.2; stamp; frozen; mdadm $A --add $M5; set_md raid_disks 5; reshape_to 0",
+        "A reshape from 4 to 5 members that has not moved anything; member 4 is the new one.",
+    ),
+    Story(
+        "raid5-reshaping-end",
+        "raid5",
+        5,
+        "make 5 4 1.2; stamp; frozen; mdadm $A --add $M5; set_md raid_disks 5; reshape_to 2112",
+        "A reshape from 4 to 5 members that is beyond the end of what the array has had; member 4 is the new one.",
+    ),
+    Story(
+        "raid5-reshaping-degraded",
+        "raid5",
+        5,
+        "make 5 4 1.2; stamp; frozen; mdadm $A --add $M5; set_md raid_disks 5; reshape_to 512; \
+         mdadm $A --fail $M2; sleep 1; at_position",
+        "A reshape from 4 to 5 members, in the middle of which member 1 failed; member 4 is the new one.",
+    ),
+    Story(
+        "raid5-reshaping-chunk-m0.90",
+        "raid5",
+        4,
+        "make 5 4 0.90; stamp; frozen; set_md chunk_size 65536; reshape_to 2048",
+        "A chunk that becomes 64 KiB in place.",
+    ),
+    Story(
+        "raid5-reshaping-moved",
+        "raid5",
+        4,
+        "make 5 4 1.2; stamp; frozen; set_md chunk_size 65536; move_data 1920 $ALL; reshape_to 1024",
+        "A chunk that becomes 64 KiB while data move by 128 sectors.",
+    ),
+    Story(
+        "raid6-reshaping-from-raid5",
+        "raid6",
+        5,
+        "make 5 4 1.2; stamp; frozen; set_md level raid6; mdadm $A --add $M5; set_md layout 2; \
+         move_data 1920 $ALL; reshape_to 1024",
+        "A RAID-5 of 4 that becomes a RAID-6 of 5; member 4 is being filled.",
+    ),
+    Story(
+        "raid10-reshaping",
+        "raid10",
+        5,
+        "make 10 4 1.2; stamp; frozen; mdadm $A --add $M5; set_md raid_disks 5; \
+         move_data 1920 $ALL; reshape_to 1024",
+        "A RAID-10 that grows from 4 to 5 members; member 4 is the new one.",
+    ),
+    Story(
+        "raid5-reshaping-shrunk",
+        "raid5",
+        5,
+        "make 5 5 1.2; stamp; set_md array_size 3264; frozen; set_md raid_disks 4; reshape_to 1024",
+        "A reshape from 5 to 4 members, from the end on; member 4 is the one that is given up.",
+    ),
+    Story(
+        "raid0-reshaping",
+        "raid0",
+        4,
+        "create_raid0_of_3; stamp; set_md level raid4; frozen; mdadm $A --add $M4; \
+         set_md raid_disks 5; reshape_to 1024",
+        "A RAID-0 of 3 that grows to 4 as a RAID-4 without its parity; member 3 is the new one.",
+    ),
 ];
 
 /// Words that only stories use.
@@ -345,6 +412,10 @@ create_raid0() {
     mdadm --create "$A" --run --level=0 --raid-devices=3 --chunk=32 --homehost=oracle $ALL
     facts $ALL
 }
+create_raid0_of_3() {
+    mdadm --create "$A" --run --level=0 --raid-devices=3 --chunk=32 --homehost=oracle $M1 $M2 $M3
+    facts $ALL
+}
 create_journal() {
     mdadm --create "$A" --run --level=5 --raid-devices=4 --chunk=32 --homehost=oracle \
         --write-journal="$M5" $M1 $M2 $M3 $M4
@@ -359,9 +430,48 @@ bad_blocks() { # bad_blocks MEMBER 'SECTOR LENGTH'...
         echo "$range" >"/sys/block/$D/md/dev-${member##*/}/bad_blocks"
     done
 }
+set_md() { echo "$2" >"/sys/block/$D/md/$1"; } # set_md ATTRIBUTE VALUE
+alone() { set_md sync_force_parallel 1; } # other arrays have the same disk
+frozen() { set_md sync_action frozen; }
+slowly() {
+    set_md sync_speed_min 10
+    set_md sync_speed_max 100
+}
+move_data() { # move_data SECTOR MEMBER...: their data are to begin there
+    first=$1
+    shift
+    for member in "$@"; do
+        echo "$first" >"/sys/block/$D/md/dev-${member##*/}/new_offset"
+    done
+    value data_lowest "$first"
+}
+position() { head -n 1 "/sys/block/$D/md/reshape_position"; }
+at_position() {
+    sync
+    value reshape_position "$(head -n 1 "/sys/block/$D/md/reshape_position")"
+    value array_state "$(head -n 1 "/sys/block/$D/md/array_state")"
+    value sectors "$(cat "/sys/block/$D/size")"
+}
+reshape_to() { # reshape_to SECTOR: of each member
+    alone
+    set_md sync_max "$1"
+    set_md sync_action reshape
+    begun=$(position)
+    for turn in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        sleep 0.5
+        [ "$(position)" = "$begun" ] || break
+    done
+    before=none
+    while [ "$(position)" != "$before" ]; do
+        before=$(position)
+        sleep 1
+    done
+    value sync_completed "$(head -n 1 "/sys/block/$D/md/sync_completed")"
+    value sync_action "$(head -n 1 "/sys/block/$D/md/sync_action")"
+    at_position
+}
 grow_part_way() {
-    echo 10 >"/sys/block/$D/md/sync_speed_min"
-    echo 100 >"/sys/block/$D/md/sync_speed_max"
+    slowly
     mdadm "$A" --add "$M5"
     mdadm --grow "$A" --raid-devices="$1" --backup-file="/tmp/backup-$D"
     sleep 2

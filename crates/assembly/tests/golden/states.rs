@@ -26,8 +26,9 @@ use Outcome::{Clean, Dirty, ReadOnly, Refused, Withheld};
 /// Name without `state-`; a word for each member; what comes of it. Words: a number is the slot
 /// of a fresh member, `S` stale, `r1` recovering in slot 1, `R1` a replacement for slot 1, `+` a
 /// spare, `J` a journal, `!` contradictory.
-const STATES: [(&str, &str, Outcome); 42] = [
+const STATES: [(&str, &str, Outcome); 51] = [
     ("raid0-cut", "0 1 2", Clean),
+    ("raid0-reshaping", "0 1 2 r3", Refused("reshaping")),
     ("raid1-bad-blocks", "0 1", Clean),
     ("raid1-bitmap", "0 1", Clean),
     ("raid1-bitmap-dirty", "0 1", Dirty(0)),
@@ -41,6 +42,7 @@ const STATES: [(&str, &str, Outcome); 42] = [
     ("raid1-write-mostly", "0 1", Clean),
     ("raid10-dirty", "0 1 2 3", Dirty(0)),
     ("raid10-recovering", "0 S 2 3 r1", Clean),
+    ("raid10-reshaping", "0 1 2 3 4", Refused("reshaping")),
     ("raid10-stale", "0 S 2 3", Clean),
     ("raid4-dirty", "0 1 2 3", Dirty(0)),
     ("raid5-bad-blocks", "0 1 2 3", Clean),
@@ -60,6 +62,12 @@ const STATES: [(&str, &str, Outcome); 42] = [
     ("raid5-recovering", "0 S 2 3 r1", Clean),
     ("raid5-replacing", "0 1 2 3 R1", Clean),
     ("raid5-reshaping", "0 1 2 3 4", Refused("reshaping")),
+    ("raid5-reshaping-chunk-m0.90", "0 1 2 3", Refused("reshaping")),
+    ("raid5-reshaping-degraded", "0 S 2 3 4", Refused("reshaping")),
+    ("raid5-reshaping-end", "0 1 2 3 4", Refused("reshaping")),
+    ("raid5-reshaping-moved", "0 1 2 3", Refused("reshaping")),
+    ("raid5-reshaping-shrunk", "0 1 2 3 4", Refused("reshaping")),
+    ("raid5-reshaping-stuck", "0 1 2 3 4", Refused("reshaping")),
     ("raid5-resyncing", "0 1 2 3", Dirty(1024)),
     ("raid5-spare", "0 1 2 +", Clean),
     ("raid5-stale", "0 1 2 S", Clean),
@@ -68,6 +76,7 @@ const STATES: [(&str, &str, Outcome); 42] = [
     ("raid6-dirty", "0 1 2 3 4", Dirty(0)),
     ("raid6-dirty-degraded", "0 S 2 3 4", Withheld),
     ("raid6-recovering", "0 S 2 3 4 r1", Clean),
+    ("raid6-reshaping-from-raid5", "0 1 2 3 r4", Refused("reshaping")),
     ("raid6-stale-twice", "0 S 2 S 4", Clean),
 ];
 
