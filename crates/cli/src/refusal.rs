@@ -145,6 +145,9 @@ fn causes(refusal: &Refusal) -> Vec<String> {
             vec![format!("missing or not usable: slot {}", numbers(missing))]
         }
         Refusal::DirtyAndDegraded(risk) => vec![at_risk_words(risk)],
+        Refusal::Reshaping { .. } => {
+            vec!["part of it is in its old shape, and part in its new one".to_string()]
+        }
         Refusal::BitmapFile { fault, .. } => vec![fault.to_string()],
         Refusal::SeveralArrays { arrays } => arrays.iter().map(ToString::to_string).collect(),
         Refusal::JournalMissing { fault, array_sectors, missing } => {
@@ -276,11 +279,14 @@ fn with_remedies(
                 ),
             }
         }
-        Refusal::Reshaping { .. } => error.remedy(Risk::Look, "See what it says", examine).remedy(
-            Risk::Change,
-            "Let the kernel's md finish it",
-            kernel,
-        ),
+        Refusal::Reshaping { .. } => error
+            .remedy(
+                Risk::Look,
+                "See how far it is, and what can be read",
+                format!("braid rescue {all}"),
+            )
+            .remedy(Risk::Look, "See what it says", examine)
+            .remedy(Risk::Change, "Let the kernel's md finish it", kernel),
         Refusal::PplNotReplayed { stripes, unread, .. } => {
             let error = match unread.iter().any(|(_, why)| *why == PplLogError::NoFile) {
                 true => error.remedy(

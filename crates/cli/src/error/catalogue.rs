@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 95] = [
+pub(crate) const CATALOGUE: [Entry; 96] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -239,8 +239,9 @@ pub(crate) const CATALOGUE: [Entry; 95] = [
         code: Code::Reshaping,
         title: "the array is in the middle of a reshape",
         exit: Exit::Refused,
-        explanation: "Part of the array is in its old shape and part in its new one. This version does not \
-                      continue a reshape. Let the kernel's md finish it, then serve the array with braid.",
+        explanation: "Part of the array is in its old shape and part in its new one. braid reads both \
+                      (`braid rescue`), and does not go on with a reshape. Let the kernel's md finish it, then serve the array with \
+                      braid.",
     },
     Entry {
         code: Code::JournalNeeded,
@@ -834,5 +835,14 @@ pub(crate) const CATALOGUE: [Entry; 95] = [
         explanation: "`braid image` copies into a file that is not there yet, or goes on with one that it or ddrescue has begun, by its \
                       map. It overwrites nothing else: no file without a map, no copy of a disk of another size, no block device. `braid \
                       rescue --fill` writes into such a copy what it lacks, if the array's parity can be relied on. Nothing was changed.",
+    },
+    Entry {
+        code: Code::BackupUnfit,
+        title: "the backup file is not of this reshape",
+        exit: Exit::Refused,
+        explanation: "Before `mdadm --grow` has the kernel write over what is still needed, it copies that into a file (`--backup-file`), \
+                      and `braid rescue --backup-file` reads it from there. The file names its array and has a time. This one is no such \
+                      file, is of another array, was cut short, or was written at another time than the superblocks, so that what it has \
+                      may be old. Nothing was changed.",
     },
 ];

@@ -199,6 +199,8 @@ pub(crate) enum Code {
     MapUnfit = 106,
     /// A disk cannot be copied there.
     ImageUnfit = 107,
+    /// The backup file is not of this reshape.
+    BackupUnfit = 108,
 }
 
 impl fmt::Display for Code {

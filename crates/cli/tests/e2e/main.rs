@@ -34,6 +34,7 @@
 //!   journaled    write journals, with a member or the journal missing
 //!   rescue       arrays that do not start, read back without a write to their members
 //!   nas          the same of a NAS: its volumes, over several arrays, thin ones, other byte orders
+//!   reshaped     arrays in the middle of a reshape, read back in both shapes at once
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
@@ -86,6 +87,7 @@ mod remedies_served;
 mod replaced;
 mod replayed;
 mod rescue;
+mod reshaped;
 mod scheduled;
 mod secured;
 mod several;

@@ -29,13 +29,13 @@ const EVENTS_AT: usize = 200;
 /// And the first sector of its data.
 const DATA_OFFSET_AT: u64 = 128;
 
-fn contents(members: &[PathBuf]) -> Vec<Vec<u8>> {
+pub(crate) fn contents(members: &[PathBuf]) -> Vec<Vec<u8>> {
     members.iter().map(|path| fs::read(path).expect("a member")).collect()
 }
 
 /// What `braid rescue` says of the only array that these are of.
 #[track_caller]
-fn story(array: &Array, words: &[&str], members: &[PathBuf]) -> Value {
+pub(crate) fn story(array: &Array, words: &[&str], members: &[PathBuf]) -> Value {
     let said = story_of(array, words, members);
     let arrays = said["arrays"].as_array().expect("arrays");
     assert_eq!(arrays.len(), 1, "{said}");
@@ -65,7 +65,7 @@ fn are(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, stand)| ((*name).to_owned(), (*stand).to_owned())).collect()
 }
 
-fn accepting(found: &Value) -> String {
+pub(crate) fn accepting(found: &Value) -> String {
     found["stripes_at_risk"].as_u64().expect("a number").to_string()
 }
 
@@ -78,7 +78,7 @@ fn read_export(array: &Array, served: &Served, name: &str) -> Vec<u8> {
 }
 
 /// Reads all of it in pieces: each is right, or it is at risk and an error. How many were right, and how many were not given.
-fn right_or_at_risk(served: &Served, content: &[u8], found: &Value) -> (usize, usize) {
+pub(crate) fn right_or_at_risk(served: &Served, content: &[u8], found: &Value) -> (usize, usize) {
     let ranges = found["at_risk"].as_array().expect("ranges");
     let number = |value: &Value| usize::try_from(value.as_u64().expect("a number")).expect("small");
     let is_at_risk = |at: usize| {

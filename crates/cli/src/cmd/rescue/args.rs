@@ -29,6 +29,12 @@ pub(crate) struct Args {
     /// Read all of it and compare: whose bytes are wrong, where two parities or three copies know it, and where members only differ.
     #[arg(long, conflicts_with_all = ["serve", "commit", "discard", "fill", "lost"])]
     pub(super) check: bool,
+    /// The backup file that mdadm made for a reshape (`mdadm --grow --backup-file`): what of it is needed is read from there.
+    #[arg(long, value_name = "FILE")]
+    pub(super) backup_file: Option<PathBuf>,
+    /// With --backup-file: use it although it is older, or newer, than the superblocks.
+    #[arg(long, requires = "backup_file")]
+    pub(super) accept_older: bool,
     /// Find out how members were put together whose superblocks are lost or wrong, by what stands on them. What is certain is gone
     /// on with; else all guesses are shown.
     #[arg(long)]
@@ -96,6 +102,19 @@ impl Args {
         words.collect::<Vec<_>>().join(" ")
     }
 
+    /// The command again, without the backup file.
+    pub(super) fn without_backup(&self) -> String {
+        let line = self.command("");
+        self.backup_words()
+            .map_or_else(|| line.clone(), |words| line.replace(&format!(" {words}"), ""))
+    }
+
+    fn backup_words(&self) -> Option<String> {
+        let path = self.backup_file.as_ref()?;
+        let older = if self.accept_older { " --accept-older" } else { "" };
+        Some(format!("--backup-file {}{older}", shell_word(&path.display().to_string())))
+    }
+
     /// The command again, with other words.
     pub(super) fn command(&self, more: &str) -> String {
         self.command_for(None, more)
@@ -127,6 +146,7 @@ impl Args {
             list("--with", &self.with).filter(|_| !is_plain),
             list("--without", &self.without).filter(|_| !is_plain && !more.contains("--without")),
             (!maps.is_empty()).then(|| maps.join(" ")),
+            self.backup_words().filter(|_| !is_plain),
             overlay.map(|path| format!("--overlay {}", shell_word(&path.display().to_string()))),
             Some(self.words()),
         ];

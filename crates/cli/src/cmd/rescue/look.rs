@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use braid_assembly::rescue::{Missed, Outcome, Plan, Stand, plan, without};
+use braid_assembly::rescue::{Outcome, Plan, Stand, plan, without};
+use braid_assembly::reshape::Reshaping;
 use braid_assembly::{AssembledArray, Options, ProbedMember, Refusal};
 use braid_contents::{Contents, look as look_at};
 use braid_member::Member;
@@ -18,10 +19,13 @@ use super::args::Args;
 use super::disks::{Disk, Disks, for_looking};
 use super::group::{Group, Named, groups};
 use super::lost::lost;
-use super::overlay::{self, OfMember};
+use super::overlay::{self, OfArray, OfMember};
+use super::planned::{wanted, withholding};
+use super::reshape::{self, Care, Moving};
 use crate::cmd::Globals;
 use crate::cmd::serve::assemble::{Ready, decided};
-use crate::error::CliError;
+use crate::error::code::Code;
+use crate::error::{CliError, Risk};
 use crate::known;
 use crate::probe::probe_beside;
 use crate::replay::Place;
@@ -39,6 +43,10 @@ pub(super) struct Found {
     pub(super) overlays: Vec<Option<OfMember>>,
     pub(super) folder: PathBuf,
     pub(super) plan: Plan,
+    /// What is being done to it, if it is in the middle of a reshape: then `probed` and `plan` are those of one of its two shapes, and there
+    /// are no overlays of members, but one of the array.
+    pub(super) moving: Option<Moving>,
+    pub(super) array_overlay: Option<OfArray>,
     pub(super) options: Options,
     /// Who was asked for by name.
     pub(super) asked: BTreeSet<usize>,
@@ -69,12 +77,27 @@ pub(super) fn look(disks: &Disks, args: &Args, globals: &Globals) -> Result<Vec<
     let groups = groups(disks, args)?.into_iter();
     let mut found: Vec<Found> =
         groups.map(|group| one(disks, group, args, globals)).collect::<Result<_, _>>()?;
+    if let Some(path) = args.backup_file.as_ref()
+        && !found.is_empty()
+        && found.iter().all(|one| one.moving.is_none())
+    {
+        let what = "nothing here is in the middle of a reshape, so no backup file is needed";
+        let why = format!("{} was named", path.display());
+        let look = args.without_backup();
+        let error = CliError::new(Code::Usage, what).because(why);
+        return Err(error.remedy(Risk::Look, "Look without the file", look));
+    }
     let is_one_of_several = found.len() > 1;
     found.iter_mut().for_each(|one| one.is_one_of_several = is_one_of_several);
     Ok(found)
 }
 
 fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Found, CliError> {
+    let on_disks: Vec<ProbedMember> =
+        group.members.iter().map(|index| disks.all[*index].probed.clone()).collect();
+    if Reshaping::of(&on_disks).is_some_and(|found| found.is_ok()) {
+        return one_that_moves(disks, (group, on_disks), args, globals);
+    }
     let overlays = overlay::open(args, (disks, &group), globals)?;
     let folder = overlay::folder(args, &group.uuid, globals);
     let members = || group.members.iter().map(|index| &disks.all[*index]);
@@ -95,10 +118,7 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
     let labels: Vec<String> = members().map(|disk| disk.label.clone()).collect();
     let known = known::of(&globals.state_dir, &probed);
     let options = Options { choice: group.choice.clone(), known, ..Options::default() };
-    let named: Vec<usize> = args.with.iter().flat_map(|name| disks.called(name)).collect();
-    let here = group.members.iter().enumerate();
-    let asked: BTreeSet<usize> =
-        here.filter(|(_, member)| named.contains(member)).map(|(index, _)| index).collect();
+    let asked = asked_for(disks, &group, args);
     let plan = plan(&probed, &options, &asked);
     let view = |index: usize| {
         let is_in = matches!(plan.stands[index], Stand::Used | Stand::Believed { .. });
@@ -112,6 +132,8 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
         overlays,
         folder,
         plan,
+        moving: None,
+        array_overlay: None,
         options,
         asked,
         views,
@@ -130,10 +152,11 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
             Ok(ready) => {
                 found.replayed = ready.replayed.iter().flat_map(|it| it.lines()).collect();
                 match Reader::open(ready) {
-                    Ok((reader, array)) => {
+                    Ok((volume, array)) => {
                         let holes = |index| found.holes_of(disks, index);
-                        let lost = lost(&reader.0, &array, &holes);
+                        let lost = lost(&volume, &array, &holes);
                         found.lost = lost;
+                        let reader = Reader::Array(volume);
                         found.contents = Ok(reader.contents());
                         found.reader = Some(reader);
                     }
@@ -143,6 +166,81 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
             Err(error) => found.contents = Err(error.to_string()),
         }
     }
+    Ok(found)
+}
+
+/// Who was asked for by name, of the group's members.
+fn asked_for(disks: &Disks, group: &Group, args: &Args) -> BTreeSet<usize> {
+    let named: Vec<usize> = args.with.iter().flat_map(|name| disks.called(name)).collect();
+    let here = group.members.iter().enumerate();
+    here.filter(|(_, member)| named.contains(member)).map(|(index, _)| index).collect()
+}
+
+/// The same of an array in the middle of a reshape.
+fn one_that_moves(
+    disks: &Disks,
+    (group, on_disks): (Group, Vec<ProbedMember>),
+    args: &Args,
+    globals: &Globals,
+) -> Result<Found, CliError> {
+    let members: Vec<&Disk> = group.members.iter().map(|index| &disks.all[*index]).collect();
+    let labels: Vec<String> = members.iter().map(|disk| disk.label.clone()).collect();
+    let known = known::of(&globals.state_dir, &on_disks);
+    let options = Options { choice: group.choice.clone(), known, ..Options::default() };
+    let asked = asked_for(disks, &group, args);
+    let mut moving =
+        Moving::of(&on_disks, (&options, &asked)).expect("it was just found to be in one");
+    moving.take_backups(args, &members)?;
+    let (probed, plan) = moving.told_by();
+    let (probed, mut plan) = (probed.to_vec(), plan.clone());
+    let position_sectors = moving.reshaping.position_sectors;
+    plan.refusal.get_or_insert(Refusal::Reshaping { position_sectors });
+    let view = |index: usize| {
+        let is_in = matches!(plan.stands[index], Stand::Used | Stand::Believed { .. });
+        (is_in && probed.len() <= VIEWS_MAX).then(|| moving.without((&options, &asked), index))
+    };
+    let views = (0..probed.len()).map(view).collect();
+    let folder = overlay::folder(args, &group.uuid, globals);
+    let lacks = |disk: &&Disk| disk.holes.iter().map(|hole| hole.end - hole.start).sum();
+    let lacks = members.iter().map(lacks).collect();
+    let mut found = Found {
+        lacks,
+        lost: Vec::new(),
+        reader: None,
+        overlays: vec![None; probed.len()],
+        group,
+        labels,
+        probed,
+        folder,
+        plan,
+        moving: None,
+        array_overlay: None,
+        options,
+        asked,
+        views,
+        contents: Err("it cannot be read".to_owned()),
+        replayed: Vec::new(),
+        is_one_of_several: false,
+    };
+    if moving.is_readable() {
+        // To tell what stands there: what may be wrong is read as well, and that is said.
+        let joined = moving.joined((disks, &found.group.members), Care::Read, globals);
+        match joined {
+            Ok(device) => {
+                let name = reshape::overlay_name(&moving, &members);
+                found.array_overlay = overlay::open_array(args, &found.folder, (&device, &name))?;
+                let shown: Arc<dyn Member> = match &found.array_overlay {
+                    Some(overlay) => Arc::clone(overlay) as Arc<dyn Member>,
+                    None => device,
+                };
+                let reader = Reader::Moving(shown);
+                found.contents = Ok(reader.contents());
+                found.reader = Some(reader);
+            }
+            Err(error) => found.contents = Err(error.to_string()),
+        }
+    }
+    found.moving = Some(moving);
     Ok(found)
 }
 
@@ -161,25 +259,35 @@ impl Found {
     }
 
     /// With what believed members may lack taken for unreadable: it is made of the others, or an I/O error.
-    pub(super) fn withholding(&self, mut ready: Ready) -> Ready {
-        for occupant in ready.array.slots.iter_mut().flatten() {
-            let stand = &self.plan.stands[occupant.member];
-            if let Stand::Believed { missed: Missed::Within(ranges), .. } = stand {
-                occupant.bad_records.extend(ranges.iter().map(|range| (0, range.clone())));
-            }
+    pub(super) fn withholding(&self, ready: Ready) -> Ready {
+        withholding(&self.plan, ready)
+    }
+
+    /// Stripes of which not all is certain.
+    pub(super) fn stripes_at_risk(&self) -> u64 {
+        match &self.moving {
+            Some(moving) => moving.stripes_at_risk(),
+            None => self.plan.stripes_at_risk(),
         }
-        ready
+    }
+
+    /// Whether any of it can be read.
+    pub(super) fn is_readable(&self) -> bool {
+        self.moving.as_ref().map_or(self.plan.array.is_ok(), Moving::is_readable)
+    }
+
+    /// Bytes of the array, if any of it can be read.
+    pub(super) fn size_bytes(&self) -> Option<u64> {
+        let sectors = match (&self.moving, &self.plan.array) {
+            (Some(moving), _) => Some(moving.reshaping.size_sectors),
+            (None, array) => array.as_ref().ok().map(|array| array.geometry.capacity_sectors()),
+        };
+        sectors.map(|sectors| sectors.saturating_mul(512))
     }
 
     /// What assembly is asked for.
     pub(super) fn wanted(&self, read_only: bool, accept_risk: Option<u64>) -> Options {
-        // Who is believed by force is older than what is known, and that was said.
-        let is_told = self.plan.believed().next().is_some()
-            || matches!(self.plan.refusal, Some(Refusal::OlderThanKnown { .. }));
-        let known = if is_told { Vec::new() } else { self.options.known.clone() };
-        let choice = self.options.choice.clone();
-        let without_journal = !read_only;
-        Options { choice, read_only, accept_risk, without_journal, known, ..Options::default() }
+        wanted(&self.plan, &self.options, (read_only, accept_risk))
     }
 
     /// What a member lacks of the array's data, if it is a copy: in sectors of its data area.
@@ -217,33 +325,45 @@ fn sectors(superblock: &Superblock) -> Sectors {
 }
 
 /// An array that is open for reading.
-pub(super) struct Reader(Volume);
+pub(super) enum Reader {
+    Array(Volume),
+    /// One in the middle of a reshape.
+    Moving(Arc<dyn Member>),
+}
 
 impl Reader {
-    fn open(ready: Ready) -> Result<(Self, AssembledArray), String> {
+    fn open(ready: Ready) -> Result<(Volume, AssembledArray), String> {
         let options = braid_runtime::Options {
             read_only: true,
             io: Io::Threads,
             ..braid_runtime::Options::default()
         };
         let volume = Volume::open(&ready.array, ready.members, &options, |_| {});
-        Ok((Self(volume.map_err(|error| error.to_string())?), ready.array))
+        Ok((volume.map_err(|error| error.to_string())?, ready.array))
     }
 
     /// Bytes of it; none if they cannot be read, or are not its own.
     pub(super) fn read(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
         let end = offset.checked_add(length as u64)?;
-        if end > self.0.size_bytes() {
+        if end > self.size_bytes() {
             return None;
         }
-        let payload = Payload::zeroed(length);
-        let outcome = self.0.call(VolumeOperation::Read { offset, payload });
-        outcome.result.ok()?;
-        Some(outcome.payload?.to_vec())
+        match self {
+            Self::Moving(device) => reshape::read(device.as_ref(), offset, length),
+            Self::Array(volume) => {
+                let payload = Payload::zeroed(length);
+                let outcome = volume.call(VolumeOperation::Read { offset, payload });
+                outcome.result.ok()?;
+                Some(outcome.payload?.to_vec())
+            }
+        }
     }
 
     pub(super) fn size_bytes(&self) -> u64 {
-        self.0.size_bytes()
+        match self {
+            Self::Moving(device) => reshape::array_bytes(device.as_ref()),
+            Self::Array(volume) => volume.size_bytes(),
+        }
     }
 
     /// What stands on it.

@@ -25,12 +25,16 @@ mod look;
 mod lost;
 mod nas;
 mod overlay;
+mod planned;
+mod reshape;
 mod serving;
 mod sick;
 mod solve;
 mod volumes;
 mod vote;
 mod words;
+
+use braid_assembly::reshape::Reshaping;
 
 use super::Globals;
 use crate::error::{CliError, Exit};
@@ -63,12 +67,21 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     }
     if args.commit || args.discard {
         let group = one_of(groups(&disks, args)?, args)?;
+        let members = group.members.iter().map(|index| disks.all[*index].probed.clone());
+        let members: Vec<_> = members.collect();
+        if args.commit && Reshaping::of(&members).is_some() {
+            return Err(reshape::not_committed(args));
+        }
         return match args.commit {
             true => commit::commit(args, disks, &group, globals),
             false => overlay::discard(args, &group, globals),
         };
     }
     let mut found = look::look(&disks, args, globals)?;
+    let is_moving = found.iter().any(|one| one.moving.is_some());
+    if is_moving && (args.fill.is_some() || args.check || args.lost) {
+        return Err(reshape::not_one_shape(args));
+    }
     if args.fill.is_some() || args.check || args.lost {
         // These read it in their own way.
         found.iter_mut().for_each(|one| one.reader = None);
@@ -102,6 +115,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
 /// 0: an array can be read as it stands, and nothing is wrong with it; 3: it can be read; else what stands in the way.
 fn exit(found: &[Found]) -> Exit {
     let of_one = |one: &Found| match &one.plan.array {
+        _ if one.moving.is_some() && one.is_readable() => Exit::Attention,
         Ok(array) if array.degraded == 0 && !array.dirty && one.plan.refusal.is_none() => {
             Exit::Done
         }

@@ -28,6 +28,9 @@ use crate::state::make_folders;
 /// One member's.
 pub(super) type OfMember = Arc<Overlay<Arc<dyn Member>>>;
 
+/// An array's, where its members cannot have one: it is in the middle of a reshape.
+pub(super) type OfArray = Arc<Overlay<Arc<dyn Member>>>;
+
 /// The folder of an array.
 pub(super) fn folder(args: &Args, uuid: &str, globals: &Globals) -> PathBuf {
     let base = args.overlay.clone().unwrap_or_else(|| globals.state_dir.join("rescue"));
@@ -89,10 +92,45 @@ pub(super) fn open(
     group.members.iter().map(|index| of(&disks.all[*index])).collect()
 }
 
+/// Opens the overlay of an array, if there is one; none where nothing was written yet. It has this name and mark.
+pub(super) fn open_array(
+    args: &Args,
+    folder: &Path,
+    (device, (name, mark)): (&Arc<dyn Member>, &(String, u64)),
+) -> Result<Option<OfArray>, CliError> {
+    let names_there = names(folder)?;
+    if let Some(other) = names_there.iter().find(|there| *there != name) {
+        let why = format!(
+            "{other} is of other members, of the array in another state, or with another backup"
+        );
+        return Err(unfit(args, folder, &why));
+    }
+    let is_there = !names_there.is_empty();
+    is_there.then(|| make_array(args, folder, (device, &(name.clone(), *mark)))).transpose()
+}
+
+/// Opens the overlay of an array, or makes it.
+pub(super) fn make_array(
+    args: &Args,
+    folder: &Path,
+    (device, (name, mark)): (&Arc<dyn Member>, &(String, u64)),
+) -> Result<OfArray, CliError> {
+    open_named(args, Arc::clone(device), folder, (name, *mark))
+}
+
 /// Opens the overlay of one member, or makes it.
 pub(super) fn open_one(args: &Args, disk: &Disk, folder: &Path) -> Result<OfMember, CliError> {
+    open_named(args, Arc::clone(&disk.device), folder, (&name(disk), disk.mark))
+}
+
+fn open_named(
+    args: &Args,
+    device: Arc<dyn Member>,
+    folder: &Path,
+    (name, mark): (&str, u64),
+) -> Result<OfMember, CliError> {
     make_folders(folder).map_err(|(path, error)| cannot(&path, &error))?;
-    let opened = Overlay::open(Arc::clone(&disk.device), folder, &name(disk), disk.mark);
+    let opened = Overlay::open(device, folder, name, mark);
     opened.map(Arc::new).map_err(|error| match &error {
         OverlayError::Busy { .. } => {
             let what = format!("the overlay in {} is in use", folder.display());

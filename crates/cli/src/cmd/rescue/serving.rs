@@ -4,22 +4,25 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use braid_assembly::Options;
 use braid_assembly::rescue::Stand;
 use braid_member::Member;
 use clap::{Args as _, Command, FromArgMatches};
 
 use super::args::Args;
-use super::disks::Disks;
+use super::disks::{Disk, Disks};
 use super::group::one_of;
 use super::holds::holds;
 use super::look::Found;
 use super::overlay::{self, OfMember, open_one};
+use super::reshape::{self, Care, Moving};
 use super::volumes::Volumes;
 use super::words;
 use crate::cmd::Globals;
 use crate::cmd::serve;
 use crate::cmd::serve::assemble::{Ready, decided};
 use crate::cmd::serve::parts::{Part, Rescued};
+use crate::error::code::Code;
 use crate::error::{CliError, Exit};
 use crate::output::printable::printable;
 use crate::output::size::format_size;
@@ -41,6 +44,8 @@ pub(super) fn serve(
     let mut all: Vec<Option<Found>> = found.into_iter().map(Some).collect();
     let mut found: Vec<Found> = order.iter().filter_map(|index| all[*index].take()).collect();
     let parts = parts(&found, &volumes);
+    let kind = found[0].moving.as_ref().map(reshape::level);
+    let is_moving: Vec<bool> = found.iter().map(|one| one.moving.is_some()).collect();
     // Nobody reads them any more but who serves them.
     found.iter_mut().for_each(|one| one.reader = None);
     let folder = found[0].folder.clone();
@@ -51,15 +56,18 @@ pub(super) fn serve(
     }
     let mut all = Vec::new();
     for one in &mut found {
-        let ready = match args.read_only {
-            true => one.withholding(one.ready(&disks, globals, None)?).settled(Place::Memory)?,
-            false => over_overlay(args, &disks, one, globals)?,
+        let ready = match (args.read_only, one.moving.take()) {
+            (_, Some(moving)) => moved(args, (&disks, &moving), one, globals)?,
+            (true, None) => {
+                one.withholding(one.ready(&disks, globals, None)?).settled(Place::Memory)?
+            }
+            (false, None) => over_overlay(args, &disks, one, globals)?,
         };
         all.push((one.group.name.clone(), ready));
     }
     let mut all = all.into_iter();
     let (_, ready) = all.next().expect("one is served at least");
-    let rescued = Rescued { ready, beside: all.collect(), parts };
+    let rescued = Rescued { ready, beside: all.collect(), parts, kind };
     // What is kept of the array while it is rescued is no news of the array.
     let aside = Globals { state_dir: folder.join("state"), ..globals.clone() };
     let aside = if args.read_only { globals } else { &aside };
@@ -73,9 +81,11 @@ pub(super) fn serve(
         errln!("the members are as they were; what was written is in {}", places.join(" and in "));
         errln!("  go on:              {}", args.command("--serve"));
         // Members are written array by array.
-        for one in &found {
+        for (one, is_moving) in found.iter().zip(is_moving) {
             let array = (found.len() > 1).then_some(one.group.uuid.as_str());
-            errln!("  what would change:  {}", args.command_for(array, "--commit -n"));
+            if !is_moving {
+                errln!("  what would change:  {}", args.command_for(array, "--commit -n"));
+            }
             errln!("  throw it away:      {}", args.command_for(array, "--discard"));
         }
     }
@@ -89,28 +99,55 @@ fn order(found: &[Found], args: &Args) -> Result<Vec<usize>, CliError> {
         Some(refusal::cli_error(refused, &one.plan.verdicts, &one.labels))
     };
     let names: BTreeSet<&str> = found.iter().map(|one| one.group.name.as_str()).collect();
-    let is_any_readable = found.iter().any(|one| one.plan.array.is_ok());
+    let is_any_readable = found.iter().any(Found::is_readable);
     if names.len() < found.len() || !is_any_readable {
         let one = one_of(found.iter().collect(), args)?;
         return Err(refused(one).expect("one that can be read has its own name"));
     }
-    for one in found.iter().filter(|one| one.plan.array.is_err()) {
+    for one in found.iter().filter(|one| !one.is_readable()) {
         errln!("warning: {} cannot be read, and is not served", printable(&one.group.name));
     }
-    let size =
-        |one: &Found| one.plan.array.as_ref().map_or(0, |array| array.geometry.capacity_sectors());
+    let size = |one: &Found| one.size_bytes().unwrap_or(0);
     let mut order: Vec<usize> =
-        (0..found.len()).filter(|index| found[*index].plan.array.is_ok()).collect();
+        (0..found.len()).filter(|index| found[*index].is_readable()).collect();
     order.sort_by_key(|index| (std::cmp::Reverse(size(&found[*index])), *index));
     Ok(order)
 }
 
 /// Whether an array may be served over its overlay.
 fn can_be_written(args: &Args, found: &Found) -> Result<(), CliError> {
+    if let Some(moving) = &found.moving {
+        let risk = moving.stripes_at_risk();
+        let is_accepted = risk == 0 || args.accept_risk.is_some_and(|accepted| risk <= accepted);
+        let refused = || words::risk_not_accepted(args, Code::DirtyDegraded, risk);
+        return if is_accepted { Ok(()) } else { Err(refused()) };
+    }
     let probed = found.plan.members(&found.probed);
     let options = found.wanted(false, args.accept_risk);
     let assembled = braid_assembly::assemble(&probed, &options).array;
     assembled.map(|_| ()).map_err(|refused| words::not_served(args, found, &refused))
+}
+
+/// An array in the middle of a reshape: read only, or over an overlay of the array.
+fn moved(
+    args: &Args,
+    (disks, moving): (&Disks, &Moving),
+    found: &mut Found,
+    globals: &Globals,
+) -> Result<Ready, CliError> {
+    let options = Options { read_only: args.read_only, ..found.wanted(true, None) };
+    // What is opened below has it open, too.
+    found.array_overlay = None;
+    let care = if args.read_only { Care::Withhold } else { Care::Read };
+    let joined = moving.joined((disks, &found.group.members), care, globals)?;
+    let label = &found.group.name;
+    if args.read_only {
+        return reshape::ready(joined, label, &options, globals);
+    }
+    let members: Vec<&Disk> = found.group.members.iter().map(|index| &disks.all[*index]).collect();
+    let name = reshape::overlay_name(moving, &members);
+    let overlay = overlay::make_array(args, &found.folder, (&joined, &name))?;
+    reshape::ready(overlay, label, &options, globals)
 }
 
 /// Puts superblocks into the overlay as the plan has them, and assembles what stands there then.

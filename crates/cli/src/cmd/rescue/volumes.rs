@@ -263,7 +263,7 @@ impl Volumes {
             table.row([&*volume.export, &size, &self.words(volume), &on.join(", ")]);
         }
         let mut lines: Vec<String> = table.render("").lines().map(ToOwned::to_owned).collect();
-        let is_any_readable = found.iter().any(|one| one.plan.array.is_ok());
+        let is_any_readable = found.iter().any(Found::is_readable);
         if is_any_readable {
             lines.push("Each is an export of its own, for reading:".to_owned());
             lines.push(format!("  {}", printable(&args.command("--serve --read-only"))));

@@ -16,9 +16,10 @@ use super::disks::{Disk, Disks};
 use super::holds::{holds, thing_json};
 use super::look::Found;
 use super::volumes::Volumes;
-use super::{nas, overlay};
+use super::{nas, overlay, reshape};
 use crate::cmd::Globals;
 use crate::cmd::status::words::{byte_order_words, level_word};
+use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 use crate::output::colour::Style;
 use crate::output::printable::printable;
@@ -55,8 +56,13 @@ pub(super) fn not_served(args: &Args, found: &Found, refused: &Refusal) -> CliEr
         Refusal::PplNotReplayed { stripes, .. } => *stripes,
         _ => return error,
     };
+    risk_not_accepted(args, error.code(), risk)
+}
+
+/// Some of it may be wrong, and that was not asked for.
+pub(super) fn risk_not_accepted(args: &Args, code: Code, risk: u64) -> CliError {
     CliError::new(
-        error.code(),
+        code,
         "some of the array may be wrong, and serving it for writing has to be asked for",
     )
     .because(format!("{risk} stripes may read wrong"))
@@ -121,7 +127,7 @@ fn outcome_words(outcome: &Outcome) -> String {
 
 /// The next commands, the safest first: what each does, and the command.
 fn next(args: &Args, found: &Found) -> Vec<(String, String)> {
-    if found.plan.array.is_err() {
+    if !found.is_readable() {
         let refused = found.plan.array.as_ref().expect_err("it was just looked at");
         let error = refusal::cli_error(refused, &found.plan.verdicts, &found.labels);
         let looks = error.remedies().into_iter().filter(|remedy| remedy.risk == Risk::Look);
@@ -144,7 +150,7 @@ fn next(args: &Args, found: &Found) -> Vec<(String, String)> {
     }
     let array = found.is_one_of_several.then_some(found.group.uuid.as_str());
     let again = |more: &str| args.command_for(array, more);
-    let serve = match found.plan.stripes_at_risk() {
+    let serve = match found.stripes_at_risk() {
         0 => "--serve".to_owned(),
         stripes => format!("--serve --accept-risk {stripes}"),
     };
@@ -152,6 +158,9 @@ fn next(args: &Args, found: &Found) -> Vec<(String, String)> {
         ("Read it; what may be wrong is an I/O error", again("--serve --read-only")),
         ("Repair it on an overlay; members stay as they are", again(&serve)),
     ];
+    if found.array_overlay.is_some() {
+        next.push(("Throw the overlay away", again("--discard")));
+    }
     if found.overlays.iter().any(Option::is_some) {
         next.push(("See what would be written to the members", again("--commit -n")));
         next.push(("Throw the overlay away", again("--discard")));
@@ -234,6 +243,7 @@ impl Story<'_> {
             }
         };
         section("What was found", found_lines(found));
+        section("The reshape", found.moving.as_ref().map(reshape::lines).unwrap_or_default());
         section("What it means", meaning(found));
         section("What is safe", self.safe(found));
         let mut stands = contents_lines(found);
@@ -251,7 +261,9 @@ impl Story<'_> {
 
     fn safe(&self, found: &Found) -> Vec<String> {
         let folder = found.folder.display();
-        let overlay = match found.overlays.iter().any(Option::is_some) {
+        let has_overlay =
+            found.array_overlay.is_some() || found.overlays.iter().any(Option::is_some);
+        let overlay = match has_overlay {
             false => format!(
                 "With --serve what is written goes into an overlay in {folder}; there is none yet."
             ),
@@ -310,27 +322,32 @@ impl Story<'_> {
         let refused = refused
             .map(|refused| refusal::cli_error(refused, &plan.verdicts, &found.labels).to_json());
         let next = next(self.args, found).into_iter();
+        let overlays = || found.overlays.iter().flatten().chain(&found.array_overlay);
         json!({
             "name": found.group.name,
             "uuid": found.group.uuid,
             "kind": kind(found),
             "as_it_stands": plan.refusal.as_ref().map(Refusal::code),
-            "readable": array.is_some(),
+            "reshape": found.moving.as_ref().map(reshape::json),
+            "readable": found.is_readable(),
             "error": refused,
-            "size_bytes": array.map(|array| array.geometry.capacity_sectors() * SECTOR_BYTES),
+            "size_bytes": found.size_bytes().filter(|_| found.is_readable()),
             "dirty": array.map(|array| array.dirty),
             "degraded_slots": array.map(|array| array.degraded),
             "journal_missing": array.map(|array| array.journal_fault.is_some()),
-            "stripes_at_risk": array.map(|_| plan.stripes_at_risk()),
-            "at_risk": array.map(ranges),
+            "stripes_at_risk": found.is_readable().then(|| found.stripes_at_risk()),
+            "at_risk": match &found.moving {
+                Some(moving) => Some(moving.in_doubt().iter().map(bytes_json).collect()),
+                None => array.map(ranges),
+            },
             "members": (0..found.labels.len()).map(member).collect::<Vec<_>>(),
             "lost": found.lost.iter().map(|range| json!({ "offset_bytes": range.start, "length_bytes": range.end - range.start })).collect::<Vec<_>>(),
             "contents": contents_json(found),
             "replayed": found.replayed,
             "overlay": json!({
                 "folder": found.folder.display().to_string(),
-                "members": found.overlays.iter().flatten().count(),
-                "bytes": found.overlays.iter().flatten().map(|one| one.used_bytes()).sum::<u64>(),
+                "members": overlays().count(),
+                "bytes": overlays().map(|one| one.used_bytes()).sum::<u64>(),
             }),
             "next": next.map(|(what, command)| json!({ "label": what, "command": command })).collect::<Vec<_>>(),
         })
@@ -338,6 +355,11 @@ impl Story<'_> {
 }
 
 pub(super) fn kind(found: &Found) -> String {
+    if let Some(moving) = &found.moving {
+        let version = found.probed.iter().find_map(|member| member.probe.newest());
+        let version = version.expect("a group has a sound superblock").version;
+        return format!("{}, md {version} ({})", reshape::kind(moving), found.group.uuid);
+    }
     let superblock = found.probed.iter().find_map(|member| member.probe.newest());
     let superblock = superblock.expect("a group has a sound superblock");
     let array = &superblock.array;
@@ -465,6 +487,8 @@ fn meaning(found: &Found) -> Vec<String> {
     lines.extend(views.into_iter().map(view));
     match &plan.array {
         Ok(array) => lines.extend(array_meaning(array, plan.believed().next().is_some())),
+        // Of the reshape it was said which part that is.
+        Err(_) if found.is_readable() => {}
         Err(refused) => lines.push(format!("Nothing can be read: {refused}.")),
     }
     lines.extend(found.replayed.iter().map(|line| format!("{line}.")));
@@ -532,11 +556,11 @@ fn capital(text: &str) -> String {
 fn contents_lines(found: &Found) -> Vec<String> {
     let contents = match &found.contents {
         Ok(contents) => contents,
-        Err(_) if found.plan.array.is_err() => return Vec::new(),
+        Err(_) if !found.is_readable() => return Vec::new(),
         Err(why) => return vec![why.clone()],
     };
     let mut lines = Vec::new();
-    if found.plan.stripes_at_risk() > 0 {
+    if found.stripes_at_risk() > 0 {
         lines.push("as it reads with what is at risk, which may be wrong:".to_owned());
     }
     if let Some(table) = &contents.table {

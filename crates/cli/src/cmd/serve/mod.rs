@@ -267,17 +267,17 @@ fn one(
         Some(shared) => shared.settings,
     };
     descriptors::raise(settings.connections_max + args.members.len() * DESCRIPTORS_PER_MEMBER);
-    let (ready, rescued) = match origin {
+    let (ready, (rescued, kind)) = match origin {
         Origin::Named(members) => {
             let named = (members, args.bitmap_file.as_deref());
-            (assemble::ready(named, wanted(args), &globals.state_dir)?, None)
+            (assemble::ready(named, wanted(args), &globals.state_dir)?, (None, None))
         }
         Origin::Rescued(found) => {
-            let Rescued { ready, beside, parts } = *found;
-            (ready, Some((beside, parts)))
+            let Rescued { ready, beside, parts, kind } = *found;
+            (ready, (Some((beside, parts)), kind))
         }
     };
-    let reporter = Arc::new(Reporter::new(globals, &ready));
+    let reporter = Arc::new(Reporter::new(globals, &ready).called(kind));
     reporter.members(&ready);
     if !args.clients.says_memory() && settings.payload_bytes_max < limits::PAYLOAD_BYTES_MAX {
         reporter.little_memory(settings.payload_bytes_max, Room::now().least().1);

@@ -21,6 +21,8 @@ pub(crate) struct Rescued {
     pub(crate) beside: Vec<(String, Ready)>,
     /// They lie on the array, which is number 0, or on those beside it, counted on from there.
     pub(crate) parts: Vec<Part>,
+    /// What it is called instead of its level: what is served of it is not what is on members.
+    pub(crate) kind: Option<String>,
 }
 
 /// A stretch of an array that stands by itself, or bytes from here and there that do.

@@ -90,6 +90,11 @@ impl Reporter {
         }
     }
 
+    /// With another word for its level.
+    pub(crate) fn called(self, kind: Option<String>) -> Self {
+        Self { level: kind.unwrap_or(self.level), ..self }
+    }
+
     /// The array's name as it is served.
     pub(crate) fn name(&self) -> &str {
         &self.name

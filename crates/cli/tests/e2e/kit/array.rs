@@ -77,6 +77,18 @@ impl Array {
         (Self::create_in(folder, "tank", shape, "16M", &more), file)
     }
 
+    /// An array that was made elsewhere, of copies of its members.
+    pub(crate) fn of_images(images: &[Vec<u8>]) -> Self {
+        let folder = Self::folder();
+        let runtime = folder.path().join("run");
+        let numbered = |slot| folder.path().join(format!("m{slot}"));
+        let members: Vec<PathBuf> = (0..images.len()).map(numbered).collect();
+        for (path, image) in members.iter().zip(images) {
+            std::fs::write(path, image).expect("a member");
+        }
+        Self { folder, runtime, members }
+    }
+
     fn folder() -> TempDir {
         tempfile::Builder::new().prefix("braid-e2e-").tempdir().expect("a folder")
     }
@@ -92,7 +104,7 @@ impl Array {
         let numbered = |slot| folder.path().join(format!("m{slot}"));
         let members: Vec<PathBuf> = (0..shape.members).map(numbered).collect();
         let mut words = vec!["create", name, "--level", shape.level, "--member-size", member_size];
-        if shape.level != "1" {
+        if shape.level != "1" && !more.contains(&"--chunk") {
             words.extend(["--chunk", "64K"]);
         }
         words.extend(more);

@@ -38,7 +38,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    const fn new(level: &'static str, members: usize, lost_max: usize) -> Self {
+    pub(crate) const fn new(level: &'static str, members: usize, lost_max: usize) -> Self {
         Self { level, members, lost_max }
     }
 }

@@ -1,0 +1,180 @@
+//! What is being done to an array, how far it is, what that means, and what is at risk: in words.
+
+use std::ops::Range;
+
+use braid_geometry::{Level, Shape, layout_name};
+use serde_json::{Value, json};
+
+use super::{Moving, SECTOR_BYTES};
+use crate::cmd::status::words::level_word;
+use crate::output::size::format_size;
+
+fn size(sectors: &Range<u64>) -> String {
+    format_size((sectors.end - sectors.start).saturating_mul(SECTOR_BYTES))
+}
+
+fn place(sectors: &Range<u64>) -> String {
+    format!("{} (sectors {}..{})", size(sectors), sectors.start, sectors.end)
+}
+
+fn members(shape: &Shape) -> String {
+    format!("{} of {} members", level_word(shape.level.name()), shape.slots)
+}
+
+/// What it was and what it will be, in short.
+pub(in crate::cmd::rescue) fn kind(moving: &Moving) -> String {
+    let reshaping = &moving.reshaping;
+    let size = format_size(reshaping.size_sectors.saturating_mul(SECTOR_BYTES));
+    let [before, after] = [&reshaping.before, &reshaping.after].map(members);
+    match before == after {
+        true => format!("{after} in a reshape, {size}"),
+        false => format!("{before} becoming {after}, {size}"),
+    }
+}
+
+/// What is served, in a word.
+pub(in crate::cmd::rescue) fn level(moving: &Moving) -> String {
+    let (before, after) = (moving.reshaping.before.level, moving.reshaping.after.level);
+    match before == after {
+        true => format!("{after} in a reshape"),
+        false => format!("{before} becoming {after}"),
+    }
+}
+
+/// What changes, a phrase for each.
+fn changes(moving: &Moving) -> Vec<String> {
+    let (before, after) = (&moving.reshaping.before, &moving.reshaping.after);
+    let layout = |shape: &Shape| {
+        let number = || format!("layout {}", shape.layout);
+        layout_name(shape.level, shape.layout).unwrap_or_else(number)
+    };
+    let chunk = |shape: &Shape| format_size(u64::from(shape.chunk_sectors) * SECTOR_BYTES);
+    let mut changes = Vec::new();
+    let mut change = |what: &str, from: String, to: String| {
+        if from != to {
+            changes.push(format!("{what} from {from} to {to}"));
+        }
+    };
+    let level = |shape: &Shape| level_word(shape.level.name());
+    change("the level", level(before), level(after));
+    change("members", before.slots.to_string(), after.slots.to_string());
+    if after.level != Level::Raid4 {
+        change("the layout", layout(before), layout(after));
+    }
+    change("the chunk", chunk(before), chunk(after));
+    if moving.reshaping.moves_data {
+        changes.push("where members have their data".to_owned());
+    }
+    changes
+}
+
+/// The story of the reshape.
+pub(in crate::cmd::rescue) fn lines(moving: &Moving) -> Vec<String> {
+    let reshaping = &moving.reshaping;
+    let mut lines = vec![format!("What changes: {}.", changes(moving).join(", "))];
+    let done = reshaping.done_basis_points();
+    let way = match reshaping.backwards {
+        false => "from the start of the array to its end",
+        true => "from the end of the array to its start",
+    };
+    let position = reshaping.position_sectors;
+    lines.push(format!(
+        "It runs {way}, and is at sector {position} of {}: {}.{:02} % are done.",
+        reshaping.size_sectors,
+        done / 100,
+        done % 100
+    ));
+    let (before, after) = match reshaping.backwards {
+        false => ("behind", "before"),
+        true => ("before", "behind"),
+    };
+    lines.push(match (position == 0, position == reshaping.size_sectors, reshaping.backwards) {
+        (true, _, false) | (_, true, true) => {
+            "Nothing is in the new shape yet; all of it is read in the old one.".to_owned()
+        }
+        (_, true, false) | (true, _, true) => {
+            "All of it is in the new shape, and is read there.".to_owned()
+        }
+        _ => format!(
+            "What lies {after} is in the new shape, what lies {before} in the old one, and each is read where it is."
+        ),
+    });
+    for backup in &moving.backups {
+        let parts = backup.says.parts.iter().filter_map(|part| reshaping.needed(part));
+        let parts: Vec<String> = parts.map(|(range, _)| place(&range)).collect();
+        lines.push(match parts.is_empty() {
+            true => format!("{} has nothing that is needed.", backup.label),
+            false => {
+                let why = "what has been moved since the checkpoint may have been written over it";
+                let from =
+                    format!("{} is read from the backup in {}", parts.join(", "), backup.label);
+                format!("{from}: {why}.")
+            }
+        });
+    }
+    lines.extend(moving.left_aside.iter().map(|why| format!("Not used: {why}.")));
+    for range in &moving.at_risk {
+        lines.push(format!(
+            "At risk: {}. The new shape begins where the old one still is, so this may have been written over in part, and is right if md \
+             had not begun there.",
+            place(range)
+        ));
+    }
+    if moving.at_risk.is_empty() {
+        let why = match moving.backups.is_empty() {
+            true => "md does not write over what it still needs",
+            false => "what md may have written over is in the backup",
+        };
+        lines.push(format!("Nothing is lost by where it stopped: {why}."));
+    } else if moving.backups.is_empty() {
+        lines.push(
+            "mdadm copied that into a file if it was given one (`--grow --backup-file`): name it (--backup-file FILE)."
+                .to_owned(),
+        );
+    }
+    for (range, refused) in moving.refusals() {
+        lines.push(format!("{} cannot be read: {refused}.", place(&range)));
+    }
+    lines
+}
+
+fn bytes(sectors: &Range<u64>) -> Value {
+    json!({
+        "offset_bytes": sectors.start * SECTOR_BYTES,
+        "length_bytes": (sectors.end - sectors.start) * SECTOR_BYTES,
+    })
+}
+
+/// The same for a program.
+pub(in crate::cmd::rescue) fn json(moving: &Moving) -> Value {
+    let reshaping = &moving.reshaping;
+    let shape = |shape: &Shape| {
+        json!({
+            "level": shape.level.name(),
+            "slots": shape.slots,
+            "layout": shape.layout,
+            "chunk_bytes": u64::from(shape.chunk_sectors) * SECTOR_BYTES,
+        })
+    };
+    let of_backup = |backup: &super::Backup| {
+        let parts = backup.says.parts.iter().filter_map(|part| reshaping.needed(part));
+        let parts: Vec<Value> = parts.map(|(range, _)| bytes(&range)).collect();
+        json!({ "file": backup.label, "read": parts })
+    };
+    let unreadable = moving
+        .refusals()
+        .into_iter()
+        .map(|(range, refused)| json!({ "bytes": bytes(&range), "code": refused.code() }));
+    json!({
+        "before": shape(&reshaping.before),
+        "after": shape(&reshaping.after),
+        "position_bytes": reshaping.position_sectors * SECTOR_BYTES,
+        "backwards": reshaping.backwards,
+        "moves_data": reshaping.moves_data,
+        "done_percent": reshaping.done_basis_points() as f64 / 100.0,
+        "at_risk": moving.at_risk.iter().map(bytes).collect::<Vec<_>>(),
+        "backups": moving.backups.iter().map(of_backup).collect::<Vec<_>>(),
+        "backups_left_aside": moving.left_aside,
+        "unreadable": unreadable.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,601 @@
+//! `braid rescue` on arrays in the middle of a reshape: what was moved and what was not are read where each is.
+//!
+//! Most are put together here: an array of the old shape and one of the new shape hold the same bytes, and their members are joined as a
+//! reshape leaves them that was stopped at a position. What was still needed of the old shape is there, and everything else of it is
+//! written over, so that a byte that is read from the wrong side is wrong. `a_reshape_of_md_is_read_where_it_stopped` has arrays that
+//! the kernel's md was reshaping when the power went.
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use braid_needs::needs;
+use serde_json::Value;
+
+use crate::kit::{Array, Client, SUPERBLOCK_BYTES, Served, Shape, assert_same, ok, random_bytes};
+use crate::members::text;
+use crate::rescue::{accepting, contents, right_or_at_risk, story};
+
+#[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
+#[path = "../../../../oracle/fixture.rs"]
+mod fixture;
+#[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
+#[path = "../../../../oracle/pattern.rs"]
+mod pattern;
+
+const SECTOR: usize = 512;
+/// Where a superblock 1.2 has its fields.
+const FEATURES_AT: usize = 8;
+const LAYOUT_AT: usize = 76;
+const CHUNK_AT: usize = 88;
+const SLOTS_AT: usize = 92;
+const NEW_LEVEL_AT: usize = 100;
+const POSITION_AT: usize = 104;
+const DELTA_AT: usize = 112;
+const NEW_LAYOUT_AT: usize = 116;
+const NEW_CHUNK_AT: usize = 120;
+const NEW_OFFSET_AT: usize = 124;
+const DATA_OFFSET_AT: usize = 128;
+const RECOVERY_AT: usize = 152;
+const UPDATED_AT: usize = 192;
+const UUID_AT: usize = 16;
+
+/// One of the two shapes.
+#[derive(Clone, Copy)]
+struct Side {
+    shape: Shape,
+    layout: &'static str,
+    /// md's number of the layout.
+    number: u32,
+    chunk_sectors: u64,
+}
+
+impl Side {
+    const fn new(shape: Shape, layout: (&'static str, u32), chunk_sectors: u64) -> Self {
+        Self { shape, layout: layout.0, number: layout.1, chunk_sectors }
+    }
+
+    fn slots(&self) -> u64 {
+        self.shape.members as u64
+    }
+
+    /// Sectors of an array in one of a member.
+    fn members_fraction(&self) -> (u64, u64) {
+        match self.shape.level {
+            "5" => (self.slots() - 1, 1),
+            "6" => (self.slots() - 2, 1),
+            "10" => (self.slots(), 2),
+            other => panic!("no reshape of level {other}"),
+        }
+    }
+
+    /// Sectors of each member that so many of the array fill; whole rows.
+    fn rows_sectors(&self, array_sectors: u64) -> u64 {
+        let (data, of) = self.members_fraction();
+        assert_eq!(array_sectors * of % (data * self.chunk_sectors), 0, "not whole rows");
+        array_sectors * of / data
+    }
+
+    fn create(&self) -> Array {
+        let chunk = format!("{}K", self.chunk_sectors / 2);
+        let more = ["--consistency", "resync", "--layout", self.layout, "--chunk", &chunk];
+        Array::create_with("tank", self.shape, "4M", &more)
+    }
+}
+
+const LEFT_SYMMETRIC: (&str, u32) = ("left-symmetric", 2);
+const LEFT_SYMMETRIC_6: (&str, u32) = ("left-symmetric-6", 18);
+const NEAR: (&str, u32) = ("n2", 0x102);
+const RAID_5_OF_4: Side = Side::new(Shape::new("5", 4, 1), LEFT_SYMMETRIC, 128);
+const RAID_5_OF_5: Side = Side::new(Shape::new("5", 5, 1), LEFT_SYMMETRIC, 128);
+const RAID_5_LONGER: Side = Side::new(Shape::new("5", 4, 1), LEFT_SYMMETRIC, 256);
+const RAID_6_OF_5: Side = Side::new(Shape::new("6", 5, 2), LEFT_SYMMETRIC, 128);
+const RAID_6_Q_LAST: Side = Side::new(Shape::new("6", 5, 2), LEFT_SYMMETRIC_6, 128);
+const RAID_10_OF_4: Side = Side::new(Shape::new("10", 4, 1), NEAR, 128);
+const RAID_10_OF_5: Side = Side::new(Shape::new("10", 5, 1), NEAR, 128);
+
+/// The same bytes in both shapes, and what members hold.
+struct Both {
+    before: (Side, Vec<Vec<u8>>),
+    after: (Side, Vec<Vec<u8>>),
+    content: Vec<u8>,
+    data_offset: u64,
+    member_sectors: u64,
+}
+
+fn number(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn superblock(image: &[u8]) -> &[u8] {
+    &image[usize::try_from(SUPERBLOCK_BYTES).expect("small")..]
+}
+
+impl Both {
+    fn new(before: Side, after: Side) -> Self {
+        let filled = |side: &Side| {
+            let array = side.create();
+            let served = array.serve();
+            let bytes = random_bytes(90, served.length());
+            served.write_all(&array, &bytes);
+            served.stop();
+            (contents(&array.members), bytes)
+        };
+        let (old, content) = filled(&before);
+        let (new, other) = filled(&after);
+        let length = content.len().min(other.len());
+        assert_same(&content[..length], &other[..length], "the same bytes in both");
+        let data_offset = number(superblock(&old[0]), DATA_OFFSET_AT);
+        assert_eq!(data_offset, number(superblock(&new[0]), DATA_OFFSET_AT));
+        let member_sectors = number(superblock(&old[0]), 80);
+        let content = content[..length].to_vec();
+        Self { before: (before, old), after: (after, new), content, data_offset, member_sectors }
+    }
+
+    fn size(&self) -> u64 {
+        (self.content.len() / SECTOR) as u64
+    }
+
+    /// The members as a reshape leaves them at this position; `moved` is by how many sectors their data move.
+    fn at(&self, position: u64, moved: i64) -> Array {
+        let ((before, old), (after, new)) = (&self.before, &self.after);
+        let delta = i32::try_from(after.shape.members as i64 - before.shape.members as i64);
+        let delta = delta.expect("small");
+        let backwards = delta < 0;
+        let widest = if backwards { old } else { new };
+        let bytes = |sectors: u64| usize::try_from(sectors).expect("small") * SECTOR;
+        let row = |side: &Side| side.rows_sectors(position);
+        let mut images = Vec::new();
+        for (slot, whole) in widest.iter().enumerate() {
+            let mut image = whole.clone();
+            let start = bytes(self.data_offset);
+            // Whatever is not needed is something else.
+            let noise = random_bytes(91 + slot as u64, image.len() - start);
+            image[start..].copy_from_slice(&noise);
+            if let Some(old) = old.get(slot) {
+                // What is still needed of the old shape.
+                let sectors = if backwards {
+                    0..row(before)
+                } else {
+                    self.row_below(before, position)..self.member_sectors
+                };
+                let range =
+                    bytes(self.data_offset + sectors.start)..bytes(self.data_offset + sectors.end);
+                image[range.clone()].copy_from_slice(&old[range]);
+            }
+            if let Some(new) = new.get(slot) {
+                let sectors =
+                    if backwards { row(after)..self.member_sectors } else { 0..row(after) };
+                let from =
+                    bytes(self.data_offset + sectors.start)..bytes(self.data_offset + sectors.end);
+                let to = self.data_offset.checked_add_signed(moved).expect("it fits");
+                let to = bytes(to + sectors.start)..bytes(to + sectors.end);
+                image[to].copy_from_slice(&new[from]);
+            }
+            images.push(image);
+        }
+        let array = Array::of_images(&images);
+        let level =
+            i32::try_from(after.shape.level.parse::<u32>().expect("a level")).expect("small");
+        for (slot, image) in images.iter().enumerate() {
+            let own = number(superblock(image), FEATURES_AT);
+            let features = u32::try_from(own & 0xffff_ffff).expect("four bytes")
+                | 4
+                | if moved == 0 { 0 } else { 64 };
+            let put = |at: usize, bytes: &[u8]| array.patch_superblock(slot, at, bytes, true);
+            put(FEATURES_AT, &features.to_le_bytes());
+            put(LAYOUT_AT, &before.number.to_le_bytes());
+            put(CHUNK_AT, &u32::try_from(before.chunk_sectors).expect("small").to_le_bytes());
+            put(SLOTS_AT, &u32::try_from(after.slots()).expect("small").to_le_bytes());
+            put(NEW_LEVEL_AT, &level.to_le_bytes());
+            put(POSITION_AT, &position.to_le_bytes());
+            put(DELTA_AT, &delta.to_le_bytes());
+            put(NEW_LAYOUT_AT, &after.number.to_le_bytes());
+            put(NEW_CHUNK_AT, &u32::try_from(after.chunk_sectors).expect("small").to_le_bytes());
+            put(NEW_OFFSET_AT, &i32::try_from(moved).expect("small").to_le_bytes());
+        }
+        array
+    }
+
+    /// The first sector of members with something of the array's sectors from here on.
+    fn row_below(&self, side: &Side, position: u64) -> u64 {
+        let (data, of) = side.members_fraction();
+        position * of / (data * side.chunk_sectors) * side.chunk_sectors
+    }
+
+    /// Looks at it and reads all of it, with all members and without each; gives the first story.
+    #[track_caller]
+    fn check(&self, array: &Array, expected: (bool, Option<Range<u64>>), lost: &[usize]) -> Value {
+        let (is_all, at_risk) = expected;
+        let mut first = None;
+        let before = contents(&array.members);
+        for lost in std::iter::once(None).chain(lost.iter().copied().map(Some)) {
+            let members = array.without(lost.as_slice());
+            let found = story(array, &[], &members);
+            assert_eq!(found["readable"], true, "{lost:?}: {found:#}");
+            assert_eq!(found["size_bytes"], self.content.len(), "{found:#}");
+            let risk = at_risk.clone().map(|range| {
+                serde_json::json!({
+                    "offset_bytes": range.start * 512, "length_bytes": (range.end - range.start) * 512,
+                })
+            });
+            assert_eq!(found["at_risk"], Value::from_iter(risk), "{lost:?}: {found:#}");
+            let served = Served::rescued(array, &["--read-only"], &members);
+            assert_eq!(served.length(), self.content.len());
+            let (right, failed) = right_or_at_risk(&served, &self.content, &found);
+            assert_eq!(failed == 0, at_risk.is_none(), "{right} right, {failed} failed");
+            served.stop();
+            if is_all && at_risk.is_some() {
+                let risk = accepting(&found);
+                let served = Served::rescued(array, &["--accept-risk", &risk], &members);
+                assert_same(&served.read_all(array), &self.content, "what is at risk is there");
+                served.stop();
+                let ran = array.braid(&["rescue", "--discard"], &members);
+                assert!(ran.status.success(), "{ran:?}");
+            }
+            first.get_or_insert(found);
+        }
+        assert!(contents(&array.members) == before, "a member was written");
+        first.expect("with all members")
+    }
+}
+
+/// Grown by a member: the start is at risk until md is ahead of itself; then nothing is.
+#[test]
+fn a_grown_array_is_read_in_both_shapes_wherever_it_stopped() {
+    needs!("nbdcopy");
+    let both = Both::new(RAID_5_OF_4, RAID_5_OF_5);
+    let critical = 12 * 128;
+    let whole = 4 * 128;
+    for position in [0, whole, 2 * whole, critical, 7 * whole, both.size() / whole / 2 * whole] {
+        let array = both.at(position, 0);
+        let at_risk = (position < critical).then_some(position..critical);
+        let found = both.check(&array, (true, at_risk), &[0, 4]);
+        assert_eq!(found["reshape"]["position_bytes"], position * 512);
+        assert_eq!(
+            (&found["reshape"]["before"]["slots"], &found["reshape"]["after"]["slots"]),
+            (&4.into(), &5.into())
+        );
+    }
+    // At its very end, and where data moved to where there was room, nothing is at risk from the first sector on.
+    let end = both.size() / whole * whole;
+    both.check(&both.at(end, 0), (true, None), &[2]);
+    both.check(&both.at(0, -1024), (true, None), &[4]);
+    both.check(&both.at(5 * whole, -1024), (true, None), &[1]);
+}
+
+/// Shrunk by a member: from the end to the start, and what is at risk is at the start.
+#[test]
+fn a_shrunk_array_is_read_in_both_shapes() {
+    needs!("nbdcopy");
+    let both = Both::new(RAID_5_OF_5, RAID_5_OF_4);
+    let critical = 12 * 128;
+    // What both have is less than the old shape had.
+    for position in [both.size(), 7 * critical, 2 * critical, critical] {
+        both.check(&both.at(position, 0), (true, None), &[0, 4]);
+    }
+    let array = both.at(0, 0);
+    both.check(&array, (true, None), &[3]);
+}
+
+/// RAID-5 becomes RAID-6: md gives it Q on a new last member first, and then moves all of it.
+#[test]
+fn a_raid_5_that_becomes_a_raid_6_is_read_while_its_new_member_fills() {
+    needs!("nbdcopy");
+    let both = Both::new(RAID_6_Q_LAST, RAID_6_OF_5);
+    let position = 3 * 128 * 5;
+    let array = both.at(position, -1024);
+    let filled = RAID_6_OF_5.rows_sectors(position);
+    // In the old shape the new member holds nothing.
+    let file = fs::File::open(&array.members[4]).expect("a member");
+    let mut features = [0; 4];
+    std::os::unix::fs::FileExt::read_exact_at(
+        &file,
+        &mut features,
+        SUPERBLOCK_BYTES + FEATURES_AT as u64,
+    )
+    .expect("a superblock");
+    let features = u32::from_le_bytes(features) | 2;
+    array.patch_superblock(4, FEATURES_AT, &features.to_le_bytes(), true);
+    array.patch_superblock(4, RECOVERY_AT, &filled.to_le_bytes(), true);
+    both.check(&array, (true, None), &[0, 4]);
+    // And back.
+    let back = Both::new(RAID_6_OF_5, RAID_6_Q_LAST);
+    back.check(&back.at(position, -1024), (true, None), &[0, 4]);
+}
+
+#[test]
+fn a_raid_10_that_grows_is_read_in_both_shapes() {
+    needs!("nbdcopy");
+    let both = Both::new(RAID_10_OF_4, RAID_10_OF_5);
+    for position in [0, 5 * 128, 20 * 128] {
+        both.check(&both.at(position, -1024), (true, None), &[0, 4]);
+    }
+}
+
+/// A backup as mdadm writes it: two parts of the array, and what is in them.
+fn backup(uuid: &[u8], seconds: u64, parts: [Range<u64>; 2], content: &[u8]) -> Vec<u8> {
+    let bytes = |range: &Range<u64>| {
+        let at = |sector: u64| usize::try_from(sector).expect("small") * SECTOR;
+        content[at(range.start)..at(range.end)].to_vec()
+    };
+    let mut head = vec![0; SECTOR];
+    head[..16].copy_from_slice(b"md_backup_data-2");
+    head[16..32].copy_from_slice(uuid);
+    let [first, second] = &parts;
+    let length = |range: &Range<u64>| range.end - range.start;
+    let words = [
+        (32, seconds),
+        (40, 8),
+        (48, first.start),
+        (56, length(first)),
+        (72, length(first)),
+        (80, second.start),
+        (88, length(second)),
+    ];
+    for (at, word) in words {
+        head[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    }
+    let sum = (0..64).fold(0_u32, |sum, _| (sum << 3).wrapping_add(u32::from(b'm')));
+    head[64..68].copy_from_slice(&sum.to_le_bytes());
+    head[96..100].copy_from_slice(&sum.to_le_bytes());
+    head.resize(8 * SECTOR, 0);
+    head.extend(bytes(first));
+    head.extend(bytes(second));
+    head
+}
+
+/// A chunk that changes in place, with what mdadm copied before md wrote over it.
+fn chunk_that_changes() -> (Both, Array, u64, Vec<u8>, u64) {
+    let both = Both::new(RAID_5_OF_4, RAID_5_LONGER);
+    let position = 4 * 3 * 256;
+    let array = both.at(position, 0);
+    // Behind the checkpoint md was at work: what is there is of neither shape.
+    let piece = 3 * 256;
+    let ahead = both.data_offset + RAID_5_LONGER.rows_sectors(position);
+    for path in &array.members {
+        let file = fs::File::options().write(true).open(path).expect("a member");
+        let noise = random_bytes(95, usize::try_from(piece / 3).expect("small") * SECTOR);
+        std::os::unix::fs::FileExt::write_all_at(&file, &noise, ahead * 512).expect("a member");
+    }
+    let image = fs::read(&array.members[0]).expect("a member");
+    let uuid = superblock(&image)[UUID_AT..UUID_AT + 16].to_vec();
+    let seconds = number(superblock(&image), UPDATED_AT) & ((1 << 40) - 1);
+    (both, array, position, uuid, seconds)
+}
+
+#[test]
+fn a_chunk_that_changes_is_read_with_its_backup() {
+    needs!("nbdcopy");
+    let (both, array, position, uuid, seconds) = chunk_that_changes();
+    let piece = 3 * 256;
+    let found = story(&array, &[], &array.members);
+    let risk = &found["at_risk"][0];
+    assert_eq!(risk["offset_bytes"], position * 512, "{found:#}");
+    // md goes on as long as nobody stops it, and says every ten seconds where it is.
+    let rest = both.content.len() as u64 - position * 512;
+    assert_eq!(risk["length_bytes"], rest, "{found:#}");
+    // Without its backup what is behind the checkpoint is not given, and all else is right.
+    let served = Served::rescued(&array, &["--read-only"], &array.members);
+    let (right, failed) = right_or_at_risk(&served, &both.content, &found);
+    assert!(right > 0 && failed > 0, "{right} right, {failed} failed");
+    served.stop();
+    let refused = array.refused(&["rescue", "--serve"], &array.members);
+    refused.is("B031", 12);
+    // With it, all of it is; the first part begins before the checkpoint, and that has been passed.
+    let parts = [position - piece..position + piece, position + piece..position + 2 * piece];
+    let file = array.path("backup");
+    fs::write(&file, backup(&uuid, seconds, parts.clone(), &both.content)).expect("a file");
+    for lost in [None, Some(2)] {
+        let members = array.without(lost.as_slice());
+        let words = ["--backup-file", text(&file)];
+        let found = story(&array, &words, &members);
+        assert_eq!(found["at_risk"][0]["offset_bytes"], (position + 2 * piece) * 512, "{found:#}");
+        let served = Served::rescued(&array, &[&words[..], &["--read-only"]].concat(), &members);
+        let (right, failed) = right_or_at_risk(&served, &both.content, &found);
+        assert!(right > 0 && failed > 0, "{right} right, {failed} failed");
+        served.stop();
+        // Here md was stopped before it went further.
+        let risk = accepting(&found);
+        let options = [&words[..], &["--accept-risk", &risk]].concat();
+        let served = Served::rescued(&array, &options, &members);
+        assert_same(&served.read_all(&array), &both.content, "with its backup");
+        served.stop();
+        let ran = array.braid(&["rescue", "--discard"], &members);
+        assert!(ran.status.success(), "{ran:?}");
+    }
+    // Only what it has is read from it.
+    let half = [position..position + piece, 0..0];
+    fs::write(&file, backup(&uuid, seconds, half, &both.content)).expect("a file");
+    let words = ["--backup-file", text(&file)];
+    let found = story(&array, &words, &array.members);
+    assert_eq!(found["at_risk"][0]["offset_bytes"], (position + piece) * 512, "{found:#}");
+}
+
+#[test]
+fn a_backup_of_another_array_or_time_is_refused() {
+    needs!("nbdcopy");
+    let (both, array, position, uuid, seconds) = chunk_that_changes();
+    let parts = [position..position + 768, position + 768..position + 1536];
+    let file = array.path("backup");
+    let words = ["rescue", "--backup-file", text(&file)];
+    let put = |bytes: Vec<u8>| fs::write(&file, bytes).expect("a file");
+    put(backup(&[9; 16], seconds, parts.clone(), &both.content));
+    let refused = array.refused(&words, &array.members);
+    refused.is("B108", 12);
+    array.follow(&refused.json, "Look at the array without it");
+    put(backup(&uuid, seconds - 3 * 3600, parts.clone(), &both.content));
+    let refused = array.refused(&words, &array.members);
+    refused.is("B108", 12);
+    array.follow(&refused.json, "Look at it with what the file has, which may be wrong");
+    let with = [&words[1..], &["--accept-older"]].concat();
+    let risk = accepting(&story(&array, &with, &array.members));
+    let older = [&with[..], &["--accept-risk", &risk]].concat();
+    let served = Served::rescued(&array, &older, &array.members);
+    assert_same(&served.read_all(&array), &both.content, "it was right all the same");
+    served.stop();
+    let ran = array.braid(&["rescue", "--discard"], &array.members);
+    assert!(ran.status.success(), "{ran:?}");
+    // Cut short while it was written: the head before the data says something else.
+    let mut torn = backup(&uuid, seconds, parts, &both.content);
+    torn[40] = 16;
+    put(torn);
+    array.refused(&words, &array.members).is("B108", 12);
+    put(vec![0; 4096]);
+    array.refused(&words, &array.members).is("B108", 12);
+    // Of an array that is in no reshape it says nothing.
+    let whole = Array::of_images(&both.before.1);
+    let words = ["rescue", "--backup-file", text(&file)];
+    let refused = whole.refused(&words, &whole.members);
+    refused.is("B001", 2);
+    whole.follow(&refused.json, "Look without the file");
+}
+
+/// What is written lies over the array, and nothing of it can be given to members.
+#[test]
+fn what_is_written_to_an_array_in_a_reshape_stays_in_its_overlay() {
+    needs!("nbdcopy");
+    let both = Both::new(RAID_5_OF_4, RAID_5_OF_5);
+    let array = both.at(24 * 128, 0);
+    let before = contents(&array.members);
+    let served = Served::rescued(&array, &[], &array.members);
+    let piece = random_bytes(97, 3 << 20);
+    let mut content = both.content.clone();
+    let mut client = Client::connect(&served.socket, std::time::Duration::from_secs(20));
+    client.write(1 << 20, &piece);
+    client.flush();
+    drop(client);
+    content[1 << 20..4 << 20].copy_from_slice(&piece);
+    assert_same(&served.read_all(&array), &content, "over the overlay");
+    served.stop();
+    let served = Served::rescued(&array, &[], &array.members);
+    assert_same(&served.read_all(&array), &content, "after a restart");
+    // Whoever looks at the same time is told who has it.
+    array.refused(&["rescue"], &array.members).is("B102", 11);
+    served.stop();
+    let refused = array.refused(&["rescue", "--commit"], &array.members);
+    refused.is("B024", 12);
+    array.follow(&refused.json, "Look at it");
+    for words in [&["rescue", "--check"][..], &["rescue", "--lost"]] {
+        let refused = array.refused(words, &array.members);
+        refused.is("B024", 12);
+        array.follow(&refused.json, "Look at it");
+    }
+    // Other members are another array.
+    array.refused(&["rescue"], &array.without(&[1])).is("B101", 12);
+    let ran = array.braid(&["rescue", "--discard"], &array.members);
+    assert!(ran.status.success(), "{ran:?}");
+    let served = Served::rescued(&array, &[], &array.members);
+    assert_same(&served.read_all(&array), &both.content, "as it was");
+    served.stop();
+    assert!(contents(&array.members) == before, "a member was written");
+}
+
+/// The story in words, and what a client that knows files makes of it.
+#[test]
+fn a_reshape_is_told_in_words_and_its_file_system_is_named() {
+    needs!("nbdcopy", "mkfs.ext4");
+    let image = |length: u64| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("image");
+        fs::File::create(&path).expect("a file").set_len(length).expect("room");
+        ok("mkfs.ext4", ["-q", "-L", "home", text(&path)]);
+        fs::read(&path).expect("an image")
+    };
+    let mut both = Both::new(RAID_5_OF_4, RAID_5_OF_5);
+    let bytes = image(both.content.len() as u64);
+    for (side, images) in [&mut both.before, &mut both.after] {
+        let array = Array::of_images(images);
+        let served = array.serve();
+        let _ = side;
+        served.write_all(&array, &bytes);
+        served.stop();
+        *images = contents(&array.members);
+    }
+    let array = both.at(24 * 128, 0);
+    let line = [
+        &["rescue".to_owned()][..],
+        &array.members.iter().map(|path| text(path).to_owned()).collect::<Vec<_>>(),
+    ]
+    .concat();
+    let ran = array.run_braid(line);
+    assert_eq!(ran.status.code(), Some(3), "{ran:?}");
+    for words in [
+        "RAID-5 of 4 members becoming RAID-5 of 5 members",
+        "members from 4 to 5",
+        "is at sector 3072 of",
+        "ext4 \"home\"",
+        "--serve --read-only",
+    ] {
+        assert!(ran.stdout.contains(words), "{words}: {}", ran.stdout);
+    }
+    // What the refusal of `serve` offers leads here.
+    let refused = array.serve_refused(&[], &array.members);
+    refused.is("B024", 12);
+    array.follow(&refused.json, "See how far it is, and what can be read");
+}
+
+/// The content of an array that md made: every sector says which it is.
+fn stamped(sectors: u64) -> Vec<u8> {
+    let mut content = vec![0; usize::try_from(sectors).expect("small") * SECTOR];
+    for (sector, bytes) in (0..sectors).zip(content.chunks_mut(SECTOR)) {
+        pattern::repeat(pattern::stamp(1, sector), bytes);
+    }
+    content
+}
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../oracle/fixtures")
+}
+
+/// Arrays that the kernel's md was reshaping when the power went: every sector, with all members and without each. Of those that are at
+/// risk nothing was written over, as md was stopped there.
+#[test]
+fn a_reshape_of_md_is_read_where_it_stopped() {
+    needs!("nbdcopy");
+    // Name, sectors of the array, at risk from and to, and whether it bears a loss.
+    type State = (&'static str, u64, Option<(u64, u64)>, bool);
+    let states: [State; 10] = [
+        ("raid5-reshaping", 6528, None, true),
+        ("raid5-reshaping-stuck", 6528, Some((0, 768)), true),
+        ("raid5-reshaping-end", 6528, None, true),
+        ("raid5-reshaping-degraded", 6528, None, false),
+        ("raid5-reshaping-chunk-m0.90", 12288, Some((6144, 12288)), true),
+        ("raid5-reshaping-moved", 6528, None, true),
+        ("raid6-reshaping-from-raid5", 6528, None, true),
+        ("raid10-reshaping", 4352, None, true),
+        ("raid5-reshaping-shrunk", 6528, None, true),
+        ("raid0-reshaping", 6528, None, false),
+    ];
+    for (name, sectors, at_risk, bears) in states {
+        let fixture = fixture::Fixture::load(&fixtures(), &format!("state-{name}"));
+        let fixture = fixture.expect("a fixture");
+        let count = fixture.members.len();
+        let images: Vec<Vec<u8>> = (0..count).map(|member| fixture.image(member)).collect();
+        let array = Array::of_images(&images);
+        let content = stamped(sectors);
+        let lost = (0..count).filter(|_| bears).map(Some);
+        for lost in std::iter::once(None).chain(lost) {
+            let about = format!("{name} without {lost:?}");
+            let members = array.without(lost.as_slice());
+            let found = story(&array, &[], &members);
+            assert_eq!(found["readable"], true, "{about}: {found:#}");
+            let risk = at_risk.map(|(start, end)| {
+                serde_json::json!({ "offset_bytes": start * 512, "length_bytes": (end - start) * 512 })
+            });
+            assert_eq!(found["at_risk"], Value::from_iter(risk), "{about}: {found:#}");
+            assert_eq!(found["size_bytes"], sectors * 512, "{about}: {found:#}");
+            let risk = accepting(&found);
+            let served = match at_risk {
+                None => Served::rescued(&array, &["--read-only"], &members),
+                Some(_) => Served::rescued(&array, &["--accept-risk", &risk], &members),
+            };
+            assert_same(&served.read_all(&array), &content, &about);
+            served.stop();
+            if at_risk.is_some() {
+                let ran = array.braid(&["rescue", "--discard"], &members);
+                assert!(ran.status.success(), "{ran:?}");
+            }
+        }
+    }
+}
