@@ -412,6 +412,49 @@ fn a_chunk_that_changes_is_read_with_its_backup() {
     assert_eq!(found["at_risk"][0]["offset_bytes"], (position + piece) * 512, "{found:#}");
 }
 
+/// Without a backup file mdadm puts the copy at the end of the member that is added, where nothing is needed yet.
+#[test]
+fn a_backup_on_the_member_that_is_added_is_found() {
+    needs!("nbdcopy");
+    let both = Both::new(RAID_5_OF_4, RAID_5_OF_5);
+    let array = both.at(0, 0);
+    let critical = 12 * 128;
+    let write = |slot: usize, sector: u64, bytes: &[u8]| {
+        let file = fs::File::options().write(true).open(&array.members[slot]).expect("a member");
+        std::os::unix::fs::FileExt::write_all_at(&file, bytes, sector * 512).expect("a member");
+    };
+    // md was at work in the first rows.
+    for slot in 0..5 {
+        write(slot, both.data_offset, &random_bytes(98, 3 * 128 * SECTOR));
+    }
+    let image = fs::read(&array.members[4]).expect("a member");
+    let uuid = superblock(&image)[UUID_AT..UUID_AT + 16].to_vec();
+    let seconds = number(superblock(&image), UPDATED_AT) & ((1 << 40) - 1);
+    let end = both.data_offset + both.member_sectors;
+    let start = end - 8 - critical;
+    let mut copy = backup(&uuid, seconds, [0..critical, 0..0], &both.content);
+    copy[40..48].copy_from_slice(&start.to_le_bytes());
+    write(4, start - 8, &copy);
+    write(4, end - 8, &copy[..SECTOR]);
+    let found = both.check(&array, (true, None), &[0, 3]);
+    assert_eq!(
+        found["reshape"]["backups"][0]["read"][0]["length_bytes"],
+        critical * 512,
+        "{found:#}"
+    );
+    // One that is old is left aside, and said.
+    copy[32..40].copy_from_slice(&(seconds - 3 * 3600).to_le_bytes());
+    write(4, start - 8, &copy);
+    write(4, end - 8, &copy[..SECTOR]);
+    let found = story(&array, &[], &array.members);
+    assert_eq!(found["at_risk"][0]["length_bytes"], critical * 512, "{found:#}");
+    assert_eq!(
+        found["reshape"]["backups_left_aside"].as_array().map(Vec::len),
+        Some(1),
+        "{found:#}"
+    );
+}
+
 #[test]
 fn a_backup_of_another_array_or_time_is_refused() {
     needs!("nbdcopy");
