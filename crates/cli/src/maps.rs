@@ -35,16 +35,16 @@ pub(crate) fn read(path: &Path, size_bytes: u64) -> Result<Option<Map>, CliError
 
 /// Writes a map in the place of the one that is there; afterwards it is durable.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), CliError> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
     let written = || -> io::Result<()> {
-        let mut file = File::create(&beside)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&beside, path)?;
+        // Of a link, what it leads to: whoever reads it there reads on.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
+        let folder = folder.unwrap_or_else(|| Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(&path)?;
+        File::open(folder)?.sync_all()
     };
     written()
         .map_err(|error| system(format!("the map {} cannot be written", path.display()), &error))

@@ -201,6 +201,13 @@ impl Plan {
         }
     }
 
+    /// The disk as a whole was gone when it was asked for these: nothing is known of them.
+    pub fn take_back(&mut self, ranges: &[Range<u64>]) {
+        for range in ranges {
+            self.map.set(range.clone(), State::Untried);
+        }
+    }
+
     /// Leaves out what is likely to fail as well, for now.
     fn leap(&mut self) {
         let leap_bytes = self.leap_bytes;

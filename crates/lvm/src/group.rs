@@ -63,6 +63,8 @@ pub struct Logical {
     pub size_bytes: u64,
     /// It is one of those that a person made, and not within another.
     pub is_visible: bool,
+    /// Whoever wrote to it alone would have it part from its copies, or change what a snapshot of it shows; or its owner said so.
+    pub is_read_only: bool,
     /// What it is.
     pub shape: Shape,
 }
@@ -137,6 +139,7 @@ fn group(described: &Described, physical: &[PhysicalVolume]) -> Group {
             .collect(),
         volumes: volumes().take(VOLUMES_MAX).collect(),
         steps_left: STEPS_MAX,
+        has_copies: false,
     };
     let (volumes, pools) = reader.all();
     Group {
@@ -153,7 +156,9 @@ fn group(described: &Described, physical: &[PhysicalVolume]) -> Group {
 
 fn part(name: &str, section: &Section, extent_bytes: u64, physical: &[PhysicalVolume]) -> Part {
     let uuid = told(section.text("id").unwrap_or_default());
-    let device = physical.iter().position(|one| one.uuid == uuid);
+    // Of two with one UUID, such as an array and its clone, neither is believed: the one would be read by the text of the other.
+    let mut same = physical.iter().enumerate().filter(|(_, one)| one.uuid == uuid);
+    let device = same.next().map(|(index, _)| index).filter(|_| same.next().is_none());
     let start_bytes = section.number("pe_start").unwrap_or(0).saturating_mul(SECTOR_BYTES);
     let extents = section.number("pe_count").unwrap_or(0);
     let end = start_bytes.saturating_add(extents.saturating_mul(extent_bytes));
@@ -168,6 +173,8 @@ struct Reader<'a> {
     by_name: BTreeMap<&'a str, usize>,
     volumes: BTreeMap<&'a str, &'a Section>,
     steps_left: usize,
+    /// What was followed last led through copies.
+    has_copies: bool,
 }
 
 /// Segments of a volume, in their order: extents, kind, and the rest.
@@ -214,13 +221,16 @@ impl<'a> Reader<'a> {
             self.volumes.iter().map(|(name, one)| (*name, *one)).collect();
         let mut changes: BTreeSet<&str> = BTreeSet::new();
         let mut merging: BTreeSet<&str> = BTreeSet::new();
+        let mut origins: BTreeSet<&str> = BTreeSet::new();
         for (name, section) in &all {
             for (_, _, kind, segment) in segments(section) {
                 if matches!(kind, "thin-pool" | "tier-thin-pool") && !pool_of.contains_key(name) {
                     pool_of.insert(name, pools.len());
                     pools.push(self.pool(name, kind, segment));
                 }
+                origins.extend(segment.text("external_origin"));
                 if kind == "snapshot" {
+                    origins.extend(segment.text("origin"));
                     changes.extend(segment.text("cow_store"));
                     changes.extend(segment.text("merging_store"));
                     merging.extend(
@@ -232,9 +242,9 @@ impl<'a> Reader<'a> {
         let mut volumes = Vec::new();
         for (name, section) in all {
             let segments = segments(section);
-            let is_visible = section
-                .list("status")
-                .is_some_and(|words| words.contains(&Value::Text("VISIBLE".to_owned())));
+            let status = section.list("status").unwrap_or_default();
+            let is = |word: &str| status.contains(&Value::Text(word.to_owned()));
+            let (is_visible, may_be_written) = (is("VISIBLE"), is("WRITE"));
             let extents =
                 segments.iter().fold(0_u64, |sum, (_, count, ..)| sum.saturating_add(*count));
             let shape = if changes.contains(name) {
@@ -249,6 +259,9 @@ impl<'a> Reader<'a> {
                 uuid: told(section.text("id").unwrap_or_default()),
                 size_bytes: extents.saturating_mul(self.extent_bytes),
                 is_visible,
+                is_read_only: !may_be_written
+                    || origins.contains(name)
+                    || !matches!(shape, Shape::Direct(_)),
                 shape,
             });
         }
@@ -274,9 +287,9 @@ impl<'a> Reader<'a> {
                 (None, Some(pool)) => Shape::Thin { pool: *pool, device },
             };
         }
-        let has_copies = segments.iter().any(|(_, _, kind, _)| matches!(*kind, "raid1" | "mirror"));
+        self.has_copies = false;
         match self.map(name, 0) {
-            Ok(map) if has_copies => Shape::Copy(map),
+            Ok(map) if self.has_copies => Shape::Copy(map),
             Ok(map) => Shape::Direct(map),
             Err(unread) => Shape::Unread(unread),
         }
@@ -324,6 +337,7 @@ impl<'a> Reader<'a> {
             all.iter().fold(all.len(), |sum, (.., one)| sum.saturating_add(one.entries.len())),
         )?;
         for (start, count, kind, segment) in all {
+            self.has_copies |= matches!(kind, "raid1" | "mirror");
             if start != extents || count == 0 {
                 return Err(Unread::Nonsense("the order of its segments"));
             }

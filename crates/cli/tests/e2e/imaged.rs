@@ -42,6 +42,37 @@ fn missing(of: &Value) -> Vec<Range<u64>> {
     of.as_array().expect("ranges").iter().map(range).collect()
 }
 
+/// Pulled in the middle of it, and there again: what it was asked for meanwhile is no bad sector.
+#[test]
+fn a_disk_that_drops_off_its_bus_is_not_called_bad() {
+    let array = Array::create_sized(RAID_1, "96M");
+    let disk = &array.members[0];
+    fs::write(disk, random_bytes(77, 96 << 20)).expect("a disk");
+    let Some(disks) =
+        Mount::is_possible().then(|| Hanging::over(std::slice::from_ref(disk))).flatten()
+    else {
+        return skip(Need::Fuse, "no FUSE can be mounted here");
+    };
+    let (file, copy) = (disks.files()[0].clone(), array.path("copy.img"));
+    // The first half is copied, then all fails, what was read before as well.
+    let half = 48 << 20;
+    disks.fail(0, Fail { deed: Deed::Read, bytes: half..96 << 20, errno: EIO });
+    said(&image(&array, &[text(&file), text(&copy)]), 3);
+    let map = format!("0 ?\n0 {half} +\n");
+    fs::write(format!("{}.map", text(&copy)), &map).expect("a map");
+    disks.fail(0, Fail { deed: Deed::Read, bytes: 0..96 << 20, errno: EIO });
+    let refusal = array.refused(&["image", text(&file), text(&copy)], &[]);
+    refusal.is("B055", 1);
+    assert!(refusal.json.to_string().contains("dropped off its bus"), "{}", refusal.json);
+    let words = fs::read_to_string(format!("{}.map", text(&copy))).expect("a map");
+    let found = braid_imaging::Map::parse(&words, 96 << 20).expect("a map");
+    assert_eq!(found.bytes(braid_imaging::State::Done), half);
+    assert_eq!(found.bytes(braid_imaging::State::Untried), half);
+    disks.let_go();
+    said(&image(&array, &[text(&file), text(&copy)]), 0);
+    assert_same(&fs::read(&copy).expect("a copy"), &fs::read(disk).expect("a disk"), "all");
+}
+
 /// A copy of a member that lacks these bytes, with its map.
 fn holed(array: &Array, member: &Path, name: &str, holes: &[Range<u64>]) -> PathBuf {
     let copy = array.path(name);
@@ -157,6 +188,15 @@ fn what_is_no_copy_of_the_disk_is_not_overwritten() {
         &fs::read(&disk).expect("a disk"),
         "the copy",
     );
+    // A copy of another disk: names of disks change when they come back.
+    let copied = array.path("copied");
+    said(&image(&array, &[text(&array.members[1]), text(&copied)]), 0);
+    let bytes = fs::read(&copied).expect("a copy");
+    let map = fs::read_to_string(array.path("copied.map")).expect("a map");
+    fs::write(array.path("copied.map"), map.replace("0x01000000  +", "0x00800000  +"))
+        .expect("a map");
+    refused(&copied).is("B107", 12);
+    assert_same(&fs::read(&copied).expect("a copy"), &bytes, "the copy of another disk");
     // Shorter than what its map says of it.
     fs::write(&short, [1; 2048]).expect("a file");
     fs::write(array.path("short.map"), "0 +\n0 4096 +\n").expect("a map");
@@ -325,6 +365,12 @@ fn who_lies_is_named() {
     array.refused(&["rescue", "--check"], &fewer).is("B043", 12);
     let striped = Array::create(RAID_0);
     striped.refused(&["rescue", "--check"], &striped.members).is("B042", 12);
+    // While it has to be resynced first, what would be compared would be made alike.
+    let served = array.serve_with(&["--jobs", "paused"], &array.members);
+    let mut client = Client::connect(&served.socket, LIMIT);
+    client.write(0, &random_bytes(78, 4096));
+    served.kill();
+    array.refused(&["rescue", "--check"], &array.members).is("B045", 12);
 }
 
 /// Of a bitmap that a copy lacks it is only known that it is not there; the member is no worse for it.

@@ -4,18 +4,22 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use braid_imaging::{Map, PIECE_BYTES, Plan};
-use braid_member::{Member, MemberError};
+use braid_imaging::{Map, PIECE_BYTES, Plan, State};
+use braid_member::{Member, MemberError, MemberKind};
 use braid_ring::Payload;
 
 use super::progress::Progress;
 use crate::cmd::Globals;
-use crate::error::CliError;
+use crate::error::code::Code;
+use crate::error::{CliError, Risk};
 use crate::maps;
 use crate::probe::io_error;
 
 /// How long what was read may be lost again, if everything ends.
 const NOTED_EVERY: Duration = Duration::from_secs(10);
+/// Failing reads in a row after which it is asked whether the disk is there at all.
+const FAILING_MAX: usize = 16;
+const SECTOR_BYTES: usize = 512;
 /// Zeroes of so many bytes are left out of the copy, and take no space there.
 const HOLE_BYTES: usize = 4096;
 
@@ -43,6 +47,8 @@ impl Copying<'_> {
         let mut memory = Payload::zeroed(usize::try_from(PIECE_BYTES).expect("small"));
         let mut progress = Progress::new(plan.map(), globals);
         let mut noted = Instant::now();
+        // Asked for since the last that was read.
+        let mut failing = Vec::new();
         // Where nothing can be kept, nothing need be read.
         self.note(&plan)?;
         let ended = loop {
@@ -75,6 +81,18 @@ impl Copying<'_> {
                 ));
             }
             plan.answered(&ask, is_read);
+            match is_read {
+                true => failing.clear(),
+                false => failing.push(ask.range),
+            }
+            if failing.len() >= FAILING_MAX {
+                if self.is_gone(&plan) {
+                    plan.take_back(&failing);
+                    self.note(&plan)?;
+                    return Err(self.gone());
+                }
+                failing.clear();
+            }
             progress.show(&plan);
             if noted.elapsed() > NOTED_EVERY {
                 self.note(&plan)?;
@@ -84,6 +102,35 @@ impl Copying<'_> {
         progress.end();
         self.note(&plan)?;
         Ok((plan.map().clone(), ended))
+    }
+
+    /// Whether the disk does not give what it gave before either: then it is the cable, or the bus, or its end.
+    fn is_gone(&self, plan: &Plan) -> bool {
+        let identity = self.source.identity();
+        let number = identity.device.filter(|_| identity.kind == MemberKind::BlockDevice);
+        let is_offline = number.is_some_and(|number| {
+            let of = format!("/sys/dev/block/{}:{}", number.major, number.minor);
+            // Of a partition it is the disk's.
+            let states = ["device/state", "../device/state"].map(|state| format!("{of}/{state}"));
+            let mut said = states.iter().filter_map(|state| std::fs::read_to_string(state).ok());
+            said.any(|state| !["running", "live"].contains(&state.trim()))
+        });
+        let done: Vec<_> = plan.map().of(State::Done).collect();
+        let mut sector = Payload::zeroed(SECTOR_BYTES);
+        // One that was read long ago, rather than one that the page cache has.
+        let mut places = [0, done.len() / 2].into_iter().filter_map(|index| done.get(index));
+        let fails =
+            |range: &std::ops::Range<u64>| self.source.read_at(&mut sector, range.start).is_err();
+        is_offline || (!done.is_empty() && places.all(fails))
+    }
+
+    fn gone(&self) -> CliError {
+        let name = self.source.identity().path.display().to_string();
+        CliError::new(Code::MemberIo, format!("reading {name} failed"))
+            .about(name)
+            .because("it does not give what it gave before either: it is switched off, or has dropped off its bus")
+            .because("what was asked for last counts as not asked for; type it again when the disk is back")
+            .remedy(Risk::Look, "See what the kernel says", "dmesg | tail")
     }
 
     /// Writes what is not zero; the rest has to read as zeroes, which in a file that was just made it does.

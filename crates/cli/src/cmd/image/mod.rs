@@ -24,6 +24,7 @@ use std::sync::atomic::AtomicBool;
 
 use braid_imaging::{Map, PIECE_BYTES, Plan, State};
 use braid_member::{Access, Member, MemberKind, create_file};
+use braid_ring::Payload;
 use serde_json::json;
 
 use super::Globals;
@@ -40,6 +41,9 @@ use copying::{Copying, Ended};
 
 /// Bytes of a sector of a file, and of a disk that does not say.
 const SECTOR_BYTES: u64 = 512;
+/// Places all over a disk at which a copy that is gone on with is held against it, and bytes of each.
+const SAMPLES: u64 = 64;
+const SAMPLE_BYTES: usize = 4096;
 
 /// Arguments of `braid image`.
 #[derive(Debug, clap::Args)]
@@ -145,9 +149,44 @@ fn image(
                 );
                 return Err(refused("the file is no copy of this disk", why));
             }
-            Ok((open_member(&args.image, Access::ReadWrite)?, map))
+            let image = open_member(&args.image, Access::ReadWrite)?;
+            if let Some(at) = differs(source, image.as_ref(), &map) {
+                let why = format!(
+                    "at byte {at} the disk holds something else than the copy: it is another disk, or was written to since"
+                );
+                return Err(refused("the file is no copy of this disk", why));
+            }
+            Ok((image, map))
         }
     }
+}
+
+/// A place where the copy should have what the disk has, and has not: disks change their names when they come back. Nearly all disks differ where
+/// their superblocks are, at their ends.
+fn differs(source: &dyn Member, image: &dyn Member, map: &Map) -> Option<u64> {
+    let mut of_disk = Payload::zeroed(SAMPLE_BYTES);
+    let mut of_copy = Payload::zeroed(SAMPLE_BYTES);
+    let size = map.size_bytes();
+    let places = (0..=SAMPLES).map(|number| size / SAMPLES * number);
+    let ends = [4096, 1 << 20, size.saturating_sub(8192), size.saturating_sub(128 << 10)];
+    for place in places.chain(ends) {
+        let sample = SAMPLE_BYTES as u64;
+        let done = map.of(State::Done).find(|done| done.end >= place + sample);
+        let Some(start) = done.map(|done| done.start.max(place).next_multiple_of(sample)) else {
+            continue;
+        };
+        let is_done = start + sample <= size && map.state_at(start) == State::Done;
+        // What cannot be read today says nothing.
+        if is_done
+            && source.read_at(&mut of_disk, start).is_ok()
+            && image.read_at(&mut of_copy, start).is_ok()
+            && map.of(State::Done).any(|done| done.start <= start && done.end >= start + sample)
+            && of_disk[..] != of_copy[..]
+        {
+            return Some(start);
+        }
+    }
+    None
 }
 
 /// A name beside one that is taken.
@@ -204,15 +243,24 @@ fn told(args: &Args, map_path: &Path, (map, ended): (&Map, Ended), globals: &Glo
             Ended::Interrupted => outln!("  go on:  {}", again("")),
             Ended::Over if bad.is_empty() => outln!("  all of it was read"),
             Ended::Over => {
-                outln!("  {} in {places} could not be read", format_size(size - done));
+                let untried = map.bytes(State::Untried);
+                outln!("  {} in {places} could not be read", format_size(size - done - untried));
+                if untried > 0 {
+                    let untried = format_size(untried);
+                    outln!("  {untried} were not asked for any more: it fails in too many places");
+                }
                 outln!("  ask the disk again:                   {}", again(" --retries 3"));
+                // A map that is not beside the copy has to be named, or the copy counts as whole.
+                let named = args.map.as_ref().map(|map| {
+                    let named = format!("{}={}", args.image.display(), map.display());
+                    format!(" --map {}", shell_word(&named))
+                });
+                let (named, image) = (named.unwrap_or_default(), word(&args.image));
                 outln!(
-                    "  compute it from the array's others:   braid rescue --fill {} {0} OTHER...",
-                    word(&args.image)
+                    "  compute it from the array's others:   braid rescue --fill {image}{named} {image} OTHER..."
                 );
                 outln!(
-                    "  go on without it (nothing is written): braid rescue {} OTHER...",
-                    word(&args.image)
+                    "  go on without it (nothing is written): braid rescue{named} {image} OTHER..."
                 );
             }
         }

@@ -44,6 +44,8 @@ use crate::output::size::format_size;
 const SECTOR_BYTES: u64 = 512;
 /// Bytes that are read and written at once where there are no rows.
 const PIECE_SECTORS: u64 = 2048;
+/// Sectors of a hole that are gone through at once.
+const STRETCH_SECTORS: u64 = 1 << 16;
 
 pub(super) fn fill(
     args: &Args,
@@ -86,7 +88,7 @@ pub(super) fn fill(
         let ready = over_overlay(args, &disks, &mut found, globals)?;
         computed(ready, &indices, &disks, &found)
     };
-    outcome?;
+    let used = outcome?;
     let file = OpenOptions::new().write(true).open(image);
     let file =
         file.map_err(|error| system(format!("{} cannot be written", image.display()), &error))?;
@@ -95,7 +97,14 @@ pub(super) fn fill(
         let start = disk.part.as_ref().map_or(0, |part| part.start);
         let overlay = found.overlays[*index].as_ref();
         let overlay = overlay.expect("who is used has one");
-        for hole in &disk.holes {
+        // What braid itself keeps beside the data while it runs an array is not what the disk held.
+        let sectors = used.iter().find(|(member, _)| member == index).map_or(0, |(_, used)| *used);
+        let superblock = found.probed[*index].probe.newest();
+        let data = superblock.map_or(0, |found| found.device.data_offset_sectors);
+        let data = data * SECTOR_BYTES..(data + sectors) * SECTOR_BYTES;
+        let of_data =
+            disk.holes.iter().map(|hole| hole.start.max(data.start)..hole.end.min(data.end));
+        for hole in &of_data.filter(|hole| hole.start < hole.end).collect::<Vec<_>>() {
             filled.extend(taken(overlay.as_ref(), hole, (&file, start)).map_err(|error| {
                 system(format!("{} cannot be written", image.display()), &error)
             })?);
@@ -146,39 +155,55 @@ fn refused(image: &Path, why: &str, args: &Args) -> CliError {
         .remedy(Risk::Look, "See how the array is", args.command(""))
 }
 
-/// Has the engine read what is missing, and write it again.
-fn computed(ready: Ready, indices: &[usize], disks: &Disks, found: &Found) -> Result<(), CliError> {
+/// Has the engine read what is missing, and write it again. For each of the copies, how many sectors of its data the array uses.
+fn computed(
+    ready: Ready,
+    indices: &[usize],
+    disks: &Disks,
+    found: &Found,
+) -> Result<Vec<(usize, u64)>, CliError> {
     let options = braid_runtime::Options {
         jobs_paused: true,
         io: Io::Threads,
         ..braid_runtime::Options::default()
     };
     let geometry = ready.array.geometry.clone();
-    let mut rows = Vec::new();
-    for (number, occupant) in (0..).zip(&ready.array.slots) {
-        let Some(member) = occupant.as_ref().map(|it| it.member) else { continue };
-        if indices.contains(&member) {
-            for hole in found.holes_of(disks, member) {
-                rows.extend(behind(&geometry, Slot(number), &hole, true));
-            }
-        }
-    }
+    let slots: Vec<(Slot, usize)> = (0..)
+        .map(Slot)
+        .zip(&ready.array.slots)
+        .filter_map(|(slot, occupant)| Some((slot, occupant.as_ref()?.member)))
+        .filter(|(_, member)| indices.contains(member))
+        .collect();
     let volume = Volume::open(&ready.array, ready.members, &options, |_| {});
     let volume = volume.map_err(|error| CliError::new(Code::MemberIo, error.to_string()))?;
-    for row in super::lost::in_order(rows).iter().flat_map(|range| rows_of(&geometry, range)) {
-        let bytes = row.start * SECTOR_BYTES..row.end * SECTOR_BYTES;
-        if let Some(payload) = read(&volume, &bytes) {
-            // What cannot be written stays a hole.
-            let _ = volume.call(VolumeOperation::Write {
-                offset: bytes.start,
-                payload,
-                durable: false,
-            });
+    for (slot, member) in &slots {
+        // A stretch after the other, so that no list is as long as the disk.
+        let holes = found.holes_of(disks, *member);
+        for hole in holes.iter().flat_map(|hole| stretches(hole, STRETCH_SECTORS)) {
+            let touched = behind(&geometry, *slot, &hole, true);
+            for row in touched.iter().flat_map(|range| rows_of(&geometry, range)) {
+                let bytes = row.start * SECTOR_BYTES..row.end * SECTOR_BYTES;
+                if let Some(payload) = read(&volume, &bytes) {
+                    // What cannot be written stays a hole.
+                    let offset = bytes.start;
+                    let write = VolumeOperation::Write { offset, payload, durable: false };
+                    let _ = volume.call(write);
+                }
+            }
         }
     }
     let flushed = volume.call(VolumeOperation::Flush);
     volume.stop();
-    flushed.result.map_err(|error| CliError::new(Code::MemberIo, error.to_string()))
+    flushed.result.map_err(|error| CliError::new(Code::MemberIo, error.to_string()))?;
+    let used = |(slot, member): &(Slot, usize)| (*member, geometry.used_sectors(*slot));
+    Ok(slots.iter().map(used).collect())
+}
+
+/// A range in pieces.
+fn stretches(range: &Range<u64>, length: u64) -> impl Iterator<Item = Range<u64>> + use<> {
+    let end = range.end;
+    let starts = (range.start..end).step_by(usize::try_from(length).expect("small"));
+    starts.map(move |start| start..(start + length).min(end))
 }
 
 /// Whole rows, where there are any: what fills one is written with its parity, and reads nothing before.
@@ -189,8 +214,7 @@ fn rows_of(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
         }
         Geometry::Direct(_) | Geometry::Mirror(_) => PIECE_SECTORS,
     };
-    let starts = (range.start..range.end).step_by(usize::try_from(length).expect("it fits memory"));
-    starts.map(|start| start..(start + length).min(range.end)).collect()
+    stretches(range, length).collect()
 }
 
 /// Writes into the copy what of a hole can be read by now; those stretches, as bytes of the copy.

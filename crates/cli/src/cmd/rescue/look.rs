@@ -58,6 +58,8 @@ pub(super) struct Found {
     pub(super) lacks: Vec<u64>,
     /// Bytes of the array that cannot be had, behind what copies of disks lack.
     pub(super) lost: Vec<Range<u64>>,
+    /// Copies lack so much that not all of it was tried.
+    pub(super) lost_is_cut: bool,
     /// The array, open for reading until somebody else is to have it; none if it cannot be read.
     pub(super) reader: Option<Reader>,
     /// What logs had to say, in memory.
@@ -140,6 +142,7 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
         contents: Err("it cannot be read".to_owned()),
         lacks,
         lost: Vec::new(),
+        lost_is_cut: false,
         reader: None,
         replayed: Vec::new(),
         is_one_of_several: false,
@@ -154,8 +157,7 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
                 match Reader::open(ready) {
                     Ok((volume, array)) => {
                         let holes = |index| found.holes_of(disks, index);
-                        let lost = lost(&volume, &array, &holes);
-                        found.lost = lost;
+                        (found.lost, found.lost_is_cut) = lost(&volume, &array, &holes);
                         let reader = Reader::Array(volume);
                         found.contents = Ok(reader.contents());
                         found.reader = Some(reader);
@@ -206,6 +208,7 @@ fn one_that_moves(
     let mut found = Found {
         lacks,
         lost: Vec::new(),
+        lost_is_cut: false,
         reader: None,
         overlays: vec![None; probed.len()],
         group,
@@ -332,7 +335,7 @@ pub(super) enum Reader {
 }
 
 impl Reader {
-    fn open(ready: Ready) -> Result<(Volume, AssembledArray), String> {
+    pub(super) fn open(ready: Ready) -> Result<(Volume, AssembledArray), String> {
         let options = braid_runtime::Options {
             read_only: true,
             io: Io::Threads,

@@ -19,8 +19,9 @@ use super::overlay::BLOCK_BYTES;
 const SECTOR_BYTES: u64 = 512;
 /// Bytes that are tried at once before single sectors are.
 const TRIED_BYTES: u64 = 64 << 10;
-/// Stretches of the array that are tried one by one; of a copy with more holes what is behind the first of them is told.
-const TRIED_MAX: usize = 100_000;
+/// Bytes of copies behind which the array is tried: of a copy that was hardly begun, or of a disk that is hardly read, what is
+/// behind the first of them.
+const LOOKED_BYTES_MAX: u64 = 64 << 20;
 
 /// Sectors of the array of which these sectors of a slot's data hold something, in pieces of no more than a chunk. With `is_whole` all
 /// that stands in the same rows, so that parity is behind it, too.
@@ -39,7 +40,7 @@ pub(super) fn behind(
     let chunk = if chunk == 0 { 2048 } else { chunk };
     let mut found = Vec::new();
     let mut at = used.start;
-    while at < used.end && found.len() < TRIED_MAX {
+    while at < used.end {
         let until = (at - at % chunk + chunk).min(used.end);
         let length = until - at;
         let logical = |sector: LogicalSector| sector.0..sector.0 + length;
@@ -86,29 +87,38 @@ pub(super) fn in_order(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Bytes of the array that cannot be read, of those behind what each member of it lacks (`holes`, in sectors of its data).
+/// Bytes of the array that cannot be read, of those behind what each member of it lacks (`holes`, in sectors of its data), and
+/// whether there were too many to try all of them.
 pub(super) fn lost(
     volume: &Volume,
     array: &AssembledArray,
     holes: &dyn Fn(usize) -> Vec<Range<u64>>,
-) -> Vec<Range<u64>> {
+) -> (Vec<Range<u64>>, bool) {
+    let (mut left, mut is_cut) = (LOOKED_BYTES_MAX / SECTOR_BYTES, false);
     let mut tried = Vec::new();
     for (number, occupant) in (0..).zip(&array.slots) {
         let Some(occupant) = occupant else { continue };
         for hole in holes(occupant.member) {
-            tried.extend(behind(&array.geometry, Slot(number), &hole, false));
+            let length = (hole.end - hole.start).min(left);
+            is_cut |= length < hole.end - hole.start;
+            left -= length;
+            let looked = hole.start..hole.start + length;
+            tried.extend(behind(&array.geometry, Slot(number), &looked, false));
         }
     }
-    let mut lost = Vec::new();
-    for range in in_order(tried).into_iter().take(TRIED_MAX) {
+    let mut lost: Vec<Range<u64>> = Vec::new();
+    for range in in_order(tried) {
         let bytes = range.start * SECTOR_BYTES..range.end * SECTOR_BYTES;
-        for piece in pieces(&bytes, TRIED_BYTES) {
-            if !can_be_read(volume, &piece) {
-                lost.extend(pieces(&piece, SECTOR_BYTES).filter(|one| !can_be_read(volume, one)));
+        for piece in pieces(&bytes, TRIED_BYTES).filter(|piece| !can_be_read(volume, piece)) {
+            for one in pieces(&piece, SECTOR_BYTES).filter(|one| !can_be_read(volume, one)) {
+                match lost.last_mut().filter(|last| last.end == one.start) {
+                    Some(last) => last.end = one.end,
+                    None => lost.push(one),
+                }
             }
         }
     }
-    in_order(lost)
+    (lost, is_cut)
 }
 
 fn pieces(range: &Range<u64>, length: u64) -> impl Iterator<Item = Range<u64>> + use<> {

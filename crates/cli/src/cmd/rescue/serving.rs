@@ -13,7 +13,7 @@ use super::args::Args;
 use super::disks::{Disk, Disks};
 use super::group::one_of;
 use super::holds::holds;
-use super::look::Found;
+use super::look::{Found, Reader};
 use super::overlay::{self, OfMember, open_one};
 use super::reshape::{self, Care, Moving};
 use super::volumes::Volumes;
@@ -23,7 +23,7 @@ use crate::cmd::serve;
 use crate::cmd::serve::assemble::{Ready, decided};
 use crate::cmd::serve::parts::{Part, Rescued};
 use crate::error::code::Code;
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, Exit, Risk};
 use crate::output::printable::printable;
 use crate::output::size::format_size;
 use crate::probe::io_error;
@@ -36,10 +36,18 @@ const SECTOR_BYTES: u64 = 512;
 pub(super) fn serve(
     args: &Args,
     disks: Disks,
-    (found, volumes): (Vec<Found>, Volumes),
+    (mut found, volumes): (Vec<Found>, Volumes),
     globals: &Globals,
 ) -> Result<Exit, CliError> {
     let order = order(&found, args)?;
+    refuse_several_at_risk(args, &found)?;
+    // What says where volumes lie is read as the array will be: what may be wrong of it is an error.
+    for one in
+        found.iter_mut().filter(|one| args.read_only && one.moving.is_none() && one.is_readable())
+    {
+        let ready = one.withholding(one.ready(&disks, globals, None)?).settled(Place::Memory)?;
+        one.reader = Reader::open(ready).ok().map(|(volume, _)| Reader::Array(volume));
+    }
     let volumes = volumes.served(&found, &order);
     let mut all: Vec<Option<Found>> = found.into_iter().map(Some).collect();
     let mut found: Vec<Found> = order.iter().filter_map(|index| all[*index].take()).collect();
@@ -112,6 +120,40 @@ fn order(found: &[Found], args: &Args) -> Result<Vec<usize>, CliError> {
         (0..found.len()).filter(|index| found[*index].is_readable()).collect();
     order.sort_by_key(|index| (std::cmp::Reverse(size(&found[*index])), *index));
     Ok(order)
+}
+
+/// A risk is accepted of one array, by its number.
+fn refuse_several_at_risk(args: &Args, found: &[Found]) -> Result<(), CliError> {
+    let risk = |one: &Found| match &one.moving {
+        Some(moving) => moving.stripes_at_risk(),
+        None => one.plan.stripes_at_risk(),
+    };
+    let at_risk: Vec<&Found> =
+        found.iter().filter(|one| one.is_readable() && risk(one) > 0).collect();
+    if args.read_only || at_risk.len() < 2 {
+        return Ok(());
+    }
+    let names: Vec<&str> = at_risk.iter().map(|one| one.group.name.as_str()).collect();
+    let mut error = CliError::new(
+        Code::SeveralArrays,
+        "of several arrays some may be wrong, and each has to be asked for by itself",
+    )
+    .because(names.join(", "))
+    .remedy(
+        Risk::Look,
+        "Read them; what may be wrong is an I/O error",
+        args.command("--serve --read-only"),
+    );
+    for one in at_risk {
+        let more = format!("--serve --accept-risk {}", risk(one));
+        let command = args.command_for(Some(&one.group.uuid), &more);
+        error = error.remedy(
+            Risk::Change,
+            "Serve it over the overlay; members stay as they are",
+            command,
+        );
+    }
+    Err(error)
 }
 
 /// Whether an array may be served over its overlay.

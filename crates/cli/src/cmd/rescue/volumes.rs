@@ -71,6 +71,14 @@ impl Volumes {
                     None => {}
                     Some(Err(fault)) => faults.push((array, fault.to_string())),
                     Some(Ok(one)) => {
+                        let same = |other: &braid_lvm::PhysicalVolume| other.uuid == one.uuid;
+                        if physical_volumes.iter().any(same) {
+                            let why = format!(
+                                "the physical volume {} is there twice, so neither is believed; look at one of the arrays alone (--array)",
+                                one.uuid
+                            );
+                            faults.push((array, why));
+                        }
                         faults.extend(one.faults.iter().map(|fault| (array, fault.to_string())));
                         places.push(Place { array, bytes });
                         physical_volumes.push(one);
@@ -303,7 +311,7 @@ impl Volumes {
                 let place = self.places.get(part.device?)?;
                 Some((number(place.array)?, place.bytes.clone()))
             };
-            let is_read_only = !matches!(logical.shape, Shape::Direct(_));
+            let is_read_only = logical.is_read_only;
             let places =
                 Places { map, parts: group.parts.iter().map(place).collect(), is_read_only };
             parts.push(Part::mapped(volume.export.clone(), places, self.words(volume)));

@@ -57,6 +57,11 @@ pub(super) fn check(
             let why = "its level keeps neither copies nor parity: there is nothing to compare";
             return Err(cannot(Code::NoRedundancy, why));
         }
+        let is_filled = array.slots.iter().flatten().any(|occupant| !occupant.is_in_sync());
+        if array.dirty || is_filled {
+            let why = "it was being written, or a member filled, when it ended: what would be compared would be made alike first";
+            return Err(cannot(Code::JobRefused, why));
+        }
         if array.degraded > 0 {
             let why = "a member is missing: what the others hold has nothing to be compared with";
             return Err(cannot(Code::CheckDegraded, why));

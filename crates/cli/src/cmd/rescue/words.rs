@@ -436,6 +436,10 @@ fn lost_words(found: &Found) -> Option<String> {
     }
     let bytes: u64 = found.lost.iter().map(|range| range.end - range.start).sum();
     Some(match bytes {
+        0 if found.lost_is_cut => {
+            "Copies lack so much that only the first of it was tried. That is made of the others."
+                .to_owned()
+        }
         0 => {
             "What copies lack is made of the others: nothing of the array is lost by it.".to_owned()
         }
@@ -443,6 +447,7 @@ fn lost_words(found: &Found) -> Option<String> {
             let sectors = |range: &Range<u64>| range.start / SECTOR_BYTES..range.end / SECTOR_BYTES;
             let sectors: Vec<Range<u64>> = found.lost.iter().map(sectors).collect();
             let (size, places) = (format_size(bytes), ranges_words(&sectors));
+            let size = if found.lost_is_cut { format!("at least {size}") } else { size };
             format!(
                 "Of what copies lack, {size} of the array cannot be made of the others either: an I/O error there (sectors {places})."
             )
