@@ -251,8 +251,53 @@ fn zfs(bytes: &Bytes<'_>) -> Option<Foreign> {
         let magic = bytes.get(at, 8)?.first_chunk::<8>()?;
         let known =
             u64::from_le_bytes(*magic) == 0x00ba_b10c || u64::from_be_bytes(*magic) == 0x00ba_b10c;
-        known.then(|| found(ForeignKind::Zfs, at, None, None))
+        known.then(|| {
+            let (pool, guid) = zfs_pool(bytes).unwrap_or_default();
+            found(ForeignKind::Zfs, at, pool, guid)
+        })
     })
+}
+
+/// Name and GUID of the pool, out of the list of names and values in ZFS's first label: of XDR, and so big-endian. Each pair is its size
+/// here and in memory, the name, the kind of its value, how many values, and these.
+fn zfs_pool(bytes: &Bytes<'_>) -> Option<(Option<String>, Option<String>)> {
+    const LIST_AT: u64 = 16 << 10;
+    const LIST_BYTES: usize = 112 << 10;
+    /// The pool's own names are among the first ten.
+    const PAIRS_MAX: usize = 64;
+    const KIND_UINT64: u32 = 8;
+    const KIND_STRING: u32 = 9;
+    let list = bytes.up_to(LIST_AT, LIST_BYTES).filter(|list| list.first() == Some(&1))?;
+    let word = |bytes: &[u8], at: usize| -> Option<u32> {
+        bytes.get(at..)?.first_chunk::<4>().map(|word| u32::from_be_bytes(*word))
+    };
+    // A length, and so many bytes; then up to three of padding.
+    let string = |bytes: &[u8], at: usize| -> Option<(String, usize)> {
+        let length = usize::try_from(word(bytes, at)?).ok()?;
+        let value = bytes.get(at.checked_add(4)?..)?.get(..length)?;
+        let end = at.checked_add(4)?.checked_add(length.checked_next_multiple_of(4)?)?;
+        Some((text(value).unwrap_or_default(), end))
+    };
+    let (mut name, mut guid) = (None, None);
+    // Behind the encoding, the version and the flags.
+    let mut rest = list.get(12..)?;
+    for _ in 0..PAIRS_MAX {
+        let size = usize::try_from(word(rest, 0)?).ok().filter(|size| *size > 8);
+        let Some(pair) = size.and_then(|size| rest.get(..size)) else { break };
+        let (key, at) = string(pair, 8)?;
+        match (key.as_str(), word(pair, at)?) {
+            ("name", KIND_STRING) => {
+                name = string(pair, at.checked_add(8)?).map(|(name, _)| name);
+            }
+            ("pool_guid", KIND_UINT64) => {
+                let value = pair.get(at.checked_add(8)?..)?.first_chunk::<8>()?;
+                guid = Some(u64::from_be_bytes(*value).to_string());
+            }
+            _ => {}
+        }
+        rest = rest.get(pair.len()..)?;
+    }
+    Some((name.filter(|name| !name.is_empty()), guid))
 }
 
 /// GPT's header, behind the first sector of 512 or 4096 bytes.

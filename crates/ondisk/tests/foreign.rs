@@ -61,6 +61,40 @@ fn file_systems() {
     assert_eq!(only(&[(132 << 10, &0x00ba_b10c_u64.to_be_bytes())]), (K::Zfs, None, None));
 }
 
+/// A pair of ZFS's list: a name, the kind of its value, and the value in XDR.
+fn zfs_pair(name: &str, kind: u32, value: &[u8]) -> Vec<u8> {
+    let mut key = u32::try_from(name.len()).unwrap().to_be_bytes().to_vec();
+    key.extend(name.as_bytes());
+    key.resize(key.len().next_multiple_of(4), 0);
+    let size = u32::try_from(8 + key.len() + 8 + value.len()).unwrap();
+    let head = [size, size];
+    let kind = [kind, 1];
+    let mut pair: Vec<u8> = head.iter().flat_map(|word| word.to_be_bytes()).collect();
+    pair.extend(key);
+    pair.extend(kind.iter().flat_map(|word| word.to_be_bytes()));
+    pair.extend(value);
+    pair
+}
+
+#[test]
+fn a_zfs_member_names_its_pool() {
+    let mut list = vec![1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    list.extend(zfs_pair("version", 8, &5000u64.to_be_bytes()));
+    list.extend(zfs_pair("name", 9, b"\0\0\0\x06tank-2\0\0"));
+    list.extend(zfs_pair("pool_guid", 8, &12_345_678_901_234_567_890_u64.to_be_bytes()));
+    list.extend([0; 8]);
+    let uberblock = 0x00ba_b10c_u64.to_le_bytes();
+    let found = only(&[(16 << 10, &list), (132 << 10, &uberblock)]);
+    let wanted = (Some("tank-2".to_owned()), Some("12345678901234567890".to_owned()));
+    assert_eq!((found.0, (found.1, found.2)), (ForeignKind::Zfs, wanted));
+    // Cut short at any place it is still a member of ZFS, and nothing is made up.
+    for length in 0..list.len() {
+        let found = only(&[(16 << 10, &list[..length]), (132 << 10, &uberblock)]);
+        assert_eq!(found.0, ForeignKind::Zfs);
+        assert!(found.1.is_none_or(|name| "tank-2".starts_with(&name)));
+    }
+}
+
 #[test]
 fn nothing_that_is_in_use_elsewhere_goes_unseen() {
     use ForeignKind as K;

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use super::cpio::Archive;
 
 /// In this order each module finds what it needs already inserted.
-const MODULES: [&str; 26] = [
+const MODULES: [&str; 27] = [
     "virtio_ring",
     "virtio",
     "virtio_pci_modern_dev",
@@ -22,6 +22,7 @@ const MODULES: [&str; 26] = [
     "virtio_pci",
     "virtio_blk",
     "virtio_console",
+    "loop",
     "crc32c_generic",
     "crc16",
     "mbcache",
@@ -44,8 +45,8 @@ const MODULES: [&str; 26] = [
 ];
 
 /// Host programs that the guest gets, each with the libraries it names.
-const PROGRAMS: [&str; 4] =
-    ["/sbin/mdadm", "/usr/bin/addpart", "/usr/bin/delpart", "/usr/bin/busybox"];
+const PROGRAMS: [&str; 5] =
+    ["/sbin/mdadm", "/sbin/mdmon", "/usr/bin/addpart", "/usr/bin/delpart", "/usr/bin/busybox"];
 
 const AGENT: &str = include_str!("guest/agent.rs");
 const PATTERN: &str = include_str!("../../../oracle/pattern.rs");

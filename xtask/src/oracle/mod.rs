@@ -15,6 +15,7 @@
 //! everything that md touches is inside the guest.
 
 mod braid;
+mod containers;
 mod content;
 mod cpio;
 mod describe;
@@ -90,6 +91,9 @@ pub(crate) struct Options {
     /// Make fixtures instead
     #[arg(long, conflicts_with_all = ["list", "proofs", "bitmaps"])]
     make_fixtures: bool,
+    /// Make those of containers that are not md's instead: oracle/containers
+    #[arg(long, conflicts_with_all = ["list", "proofs", "bitmaps", "make_fixtures"])]
+    make_containers: bool,
     /// Where fixtures go: oracle/fixtures, unless said otherwise
     #[arg(long, value_name = "PATH", requires = "make_fixtures")]
     fixtures: Option<PathBuf>,
@@ -109,6 +113,7 @@ impl Options {
             proofs: false,
             list: false,
             make_fixtures: false,
+            make_containers: false,
             fixtures: None,
         }
     }
@@ -156,6 +161,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let usual = || Path::new(ROOT).join("oracle/fixtures");
         let target = options.fixtures.clone().unwrap_or_else(usual);
         told("fixtures made", fixtures::make(&bench, &options.only, &target)?);
+        return Ok(());
+    }
+    if options.make_containers {
+        let target = Path::new(ROOT).join("oracle/containers");
+        let all = containers::containers();
+        told("fixtures made", fixtures::make_of(&bench, all, &options.only, &target)?);
         return Ok(());
     }
     if options.bitmaps {

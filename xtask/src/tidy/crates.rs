@@ -50,7 +50,7 @@ const FOR_TESTS: [&str; 13] = [
 const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
 const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-telling"];
 
-const ROWS: [Row; 38] = [
+const ROWS: [Row; 39] = [
     // Nothing without the simulator's cfg, hence allowed at the very bottom.
     Row { name: "braid-hooks", workspace: &[], registry: &[] },
     // Nothing but an instruction that has no effect.
@@ -62,6 +62,7 @@ const ROWS: [Row; 38] = [
         workspace: &["braid-geometry", "braid-parity"],
         registry: PURE_REGISTRY,
     },
+    Row { name: "braid-containers", workspace: &["braid-geometry"], registry: PURE_REGISTRY },
     Row { name: "braid-nbd-proto", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-fuse-proto", workspace: &[], registry: PURE_REGISTRY },
     Row { name: "braid-ublk-proto", workspace: &[], registry: PURE_REGISTRY },

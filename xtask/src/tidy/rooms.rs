@@ -8,8 +8,9 @@ use super::tree::Tree;
 use super::{Finding, Rule};
 
 /// Crates whose root says `#![forbid(unsafe_code)]`.
-const FORBIDDEN: [&str; 21] = [
+const FORBIDDEN: [&str; 22] = [
     "confine",
+    "containers",
     "contents",
     "control",
     "hooks",
@@ -151,6 +152,7 @@ mod tests {
         forbid(
             &tree(&[
                 ("crates/confine/src/lib.rs", good),
+                ("crates/containers/src/lib.rs", good),
                 ("crates/contents/src/lib.rs", good),
                 ("crates/control/src/lib.rs", good),
                 ("crates/hooks/src/lib.rs", good),

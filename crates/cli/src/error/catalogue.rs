@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 96] = [
+pub(crate) const CATALOGUE: [Entry; 97] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -844,5 +844,14 @@ pub(crate) const CATALOGUE: [Entry; 96] = [
                       and `braid rescue --backup-file` reads it from there. The file names its array and has a time. This one is no such \
                       file, is of another array, was cut short, or was written at another time than the superblocks, so that what it has \
                       may be old. Nothing was changed.",
+    },
+    Entry {
+        code: Code::MetadataForeign,
+        title: "the array's metadata is not md's, and is not written",
+        exit: Exit::Refused,
+        explanation: "`braid rescue` reads volumes of Intel's firmware RAID (IMSM) and of DDF as if md's superblocks stood on them. These \
+                      are made up in memory. Such an array is served for reading, or for writing over an overlay, and nothing of \
+                      that goes back to its disks: no `--commit`, and no `--fill`. Copy what is needed to another place; the disks \
+                      stay as they are, and whatever wrote their metadata can go on with them.",
     },
 ];

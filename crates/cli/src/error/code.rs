@@ -201,6 +201,8 @@ pub(crate) enum Code {
     ImageUnfit = 107,
     /// The backup file is not of this reshape.
     BackupUnfit = 108,
+    /// The array's metadata is not md's.
+    MetadataForeign = 109,
 }
 
 impl fmt::Display for Code {

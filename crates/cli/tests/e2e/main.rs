@@ -35,6 +35,7 @@
 //!   rescue       arrays that do not start, read back without a write to their members
 //!   nas          the same of a NAS: its volumes, over several arrays, thin ones, other byte orders
 //!   reshaped     arrays in the middle of a reshape, read back in both shapes at once
+//!   foreign      containers of Intel and of DDF, read back
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
@@ -63,6 +64,7 @@ mod drills;
 mod exclusive;
 mod extended;
 mod file_system;
+mod foreign;
 mod fuse;
 mod hostile;
 mod hung;

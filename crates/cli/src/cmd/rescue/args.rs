@@ -20,6 +20,10 @@ pub(crate) struct Args {
     /// an I/O error. Without it IMAGE.map is taken, if it is there. May be given more than once.
     #[arg(long = "map", value_name = "MEMBER=FILE")]
     pub(super) maps: Vec<NamedMap>,
+    /// Which disk of a container of Intel's (IMSM) this is, by the serial number that its metadata lists: a copy of a disk has none of its
+    /// own. May be given more than once.
+    #[arg(long = "serial", value_name = "MEMBER=SERIAL")]
+    pub(super) serials: Vec<NamedSerial>,
     /// Compute what this copy of a disk lacks from the other members, and write it into the copy and its map. Nothing else is written.
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["serve", "commit", "discard", "solve"])]
     pub(super) fill: Option<PathBuf>,
@@ -94,6 +98,23 @@ impl std::str::FromStr for NamedMap {
     }
 }
 
+/// `MEMBER=SERIAL`.
+#[derive(Debug, Clone)]
+pub(super) struct NamedSerial {
+    pub(super) member: PathBuf,
+    pub(super) serial: String,
+}
+
+impl std::str::FromStr for NamedSerial {
+    type Err = &'static str;
+
+    fn from_str(words: &str) -> Result<Self, Self::Err> {
+        // A path may have the sign in it, and no serial number has.
+        let (member, serial) = words.rsplit_once('=').ok_or("MEMBER=SERIAL is wanted")?;
+        Ok(Self { member: member.into(), serial: serial.to_owned() })
+    }
+}
+
 impl Args {
     /// The members as words of a command line.
     pub(super) fn words(&self) -> String {
@@ -130,6 +151,11 @@ impl Args {
         };
         let maps: Vec<String> =
             self.maps.iter().map(|named| format!("--map {}", map(named))).collect();
+        let serial = |named: &NamedSerial| {
+            shell_word(&format!("{}={}", named.member.display(), named.serial)).into_owned()
+        };
+        let serials: Vec<String> =
+            self.serials.iter().map(|named| format!("--serial {}", serial(named))).collect();
         // Who is believed stands in the overlay by then.
         let is_plain = ["--commit", "--discard"].iter().any(|word| more.contains(*word));
         let array = self.array.as_deref().or(array).filter(|_| !more.contains("--array"));
@@ -147,6 +173,7 @@ impl Args {
             list("--without", &self.without).filter(|_| !is_plain && !more.contains("--without")),
             (!maps.is_empty()).then(|| maps.join(" ")),
             self.backup_words().filter(|_| !is_plain),
+            (!serials.is_empty()).then(|| serials.join(" ")),
             overlay.map(|path| format!("--overlay {}", shell_word(&path.display().to_string()))),
             Some(self.words()),
         ];

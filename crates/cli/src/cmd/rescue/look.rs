@@ -16,6 +16,7 @@ use braid_ring::Payload;
 use braid_runtime::{Io, Volume, VolumeOperation};
 
 use super::args::Args;
+use super::disk::Volume as OfContainer;
 use super::disks::{Disk, Disks, for_looking};
 use super::group::{Group, Named, groups};
 use super::lost::lost;
@@ -64,6 +65,8 @@ pub(super) struct Found {
     pub(super) reader: Option<Reader>,
     /// What logs had to say, in memory.
     pub(super) replayed: Vec<String>,
+    /// Which volume it is, if its metadata is not md's.
+    pub(super) volume: Option<OfContainer>,
     /// The members are of other arrays as well.
     pub(super) is_one_of_several: bool,
 }
@@ -127,8 +130,10 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
         (is_in && probed.len() <= VIEWS_MAX).then(|| without(&probed, &options, &asked, index))
     };
     let views = (0..probed.len()).map(view).collect();
+    let volume = members().find_map(|disk| disk.volume.clone());
     let mut found = Found {
         group,
+        volume,
         labels,
         probed,
         overlays,
@@ -206,6 +211,7 @@ fn one_that_moves(
     let lacks = |disk: &&Disk| disk.holes.iter().map(|hole| hole.end - hole.start).sum();
     let lacks = members.iter().map(lacks).collect();
     let mut found = Found {
+        volume: None,
         lacks,
         lost: Vec::new(),
         lost_is_cut: false,

@@ -1,7 +1,7 @@
 //! `braid rescue`: an array that does not start, or that nobody dares to start, read back without writing to it.
 //!
 //! ```text
-//!   open (read-only, locked) ─▶ partitions of disks ─▶ (--solve: superblocks in memory) ─▶ arrays ─▶ plan (assembly::rescue) ─▶ what stands on it ─▶ the story
+//!   open (read-only, locked) ─▶ partitions of disks, volumes of containers ─▶ (--solve: superblocks in memory) ─▶ arrays ─▶ plan (assembly::rescue) ─▶ what stands on it ─▶ the story
 //!                                                      ▲
 //!                       overlay: what was written since │ --serve: NBD, writes go there · --commit: from there to the members
 //! ```
@@ -16,9 +16,11 @@
 
 mod args;
 mod commit;
+mod disk;
 mod disks;
 mod files;
 mod fill;
+mod foreign;
 mod group;
 mod holds;
 mod look;
@@ -27,6 +29,7 @@ mod nas;
 mod overlay;
 mod planned;
 mod reshape;
+mod seat;
 mod serving;
 mod sick;
 mod solve;
@@ -41,7 +44,7 @@ use crate::error::{CliError, Exit};
 use crate::refusal;
 pub(crate) use args::Args;
 use disks::Disks;
-use group::{groups, one_of};
+use group::{Group, groups, one_of};
 use look::Found;
 use volumes::Volumes;
 
@@ -72,6 +75,9 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         if args.commit && Reshaping::of(&members).is_some() {
             return Err(reshape::not_committed(args));
         }
+        if let Some(volume) = foreign_volume(&disks, &group).filter(|_| args.commit) {
+            return Err(foreign::not_written(args, volume));
+        }
         return match args.commit {
             true => commit::commit(args, disks, &group, globals),
             false => overlay::discard(args, &group, globals),
@@ -87,7 +93,11 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         found.iter_mut().for_each(|one| one.reader = None);
     }
     if let Some(image) = &args.fill {
-        return fill::fill(args, image, (disks, one_of(found, args)?), globals);
+        let one = one_of(found, args)?;
+        if let Some(volume) = foreign_volume(&disks, &one.group) {
+            return Err(foreign::not_written(args, volume));
+        }
+        return fill::fill(args, image, (disks, one), globals);
     }
     if args.check {
         return vote::check(args, (&disks, one_of(found, args)?), globals);
@@ -110,6 +120,11 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         return Ok(exit(&found));
     }
     serving::serve(args, disks, (found, volumes), globals)
+}
+
+/// The volume that an array is, if its metadata is not md's.
+fn foreign_volume<'a>(disks: &'a Disks, group: &Group) -> Option<&'a disk::Volume> {
+    group.members.iter().find_map(|index| disks.all[*index].volume.as_ref())
 }
 
 /// 0: an array can be read as it stands, and nothing is wrong with it; 3: it can be read; else what stands in the way.

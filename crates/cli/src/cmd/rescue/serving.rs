@@ -91,7 +91,7 @@ pub(super) fn serve(
         // Members are written array by array.
         for (one, is_moving) in found.iter().zip(is_moving) {
             let array = (found.len() > 1).then_some(one.group.uuid.as_str());
-            if !is_moving {
+            if !is_moving && one.volume.is_none() {
                 errln!("  what would change:  {}", args.command_for(array, "--commit -n"));
             }
             errln!("  throw it away:      {}", args.command_for(array, "--discard"));

@@ -15,36 +15,26 @@
 //!   `[check: lost_superblocks_are_solved_and_the_array_is_read]`;
 //! - what is committed are superblocks too, and `braid undo` takes them away `[check: what_was_solved_is_committed_and_taken_back]`.
 
-use std::sync::Arc;
-
 use braid_geometry::{Family, Level, layout_name};
 use braid_member::Member;
-use braid_member::layer::{Patched, Sectors};
-use braid_ondisk::{
-    ArrayFacts, DeviceFlags, NewSuperblock, Placement, Role, Superblock, Timestamp, Version,
-};
 use braid_solver::{Belief, Effort, Guess, Platter, Solution, solve};
 use crc32c::crc32c_append;
 use serde_json::{Value, json};
 
 use super::args::Args;
-use super::disks::{Behind, Disk, Disks, for_looking, mark};
+use super::disks::{Disk, Disks};
+use super::seat::{Seat, in_front, roles};
 use crate::cmd::status::words::level_word;
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 use crate::output::printable::printable;
 use crate::output::size::format_size;
 use crate::output::table::{Align, Table};
-use crate::probe::probe_beside;
 
 const SECTOR_BYTES: u64 = 512;
-/// From this offset on a superblock fits before the data: at sector 8, as 1.2 has it.
-const BEFORE_DATA_SECTORS: u64 = 16;
 /// What tells one array's members from another's: pages near the start of the data, and as many all over them.
 const SAMPLES: u64 = 64;
 const PAGE_BYTES: usize = 4096;
-/// Sectors of a superblock of any version.
-const SUPERBLOCK_SECTORS: u64 = 8;
 /// What the array is called, whose name is lost.
 const NAME: &str = "rescued";
 
@@ -246,7 +236,7 @@ fn evidence_words(guess: &Guess) -> [String; 3] {
 /// The disks as if they had superblocks that say so.
 pub(super) fn with_superblocks(guess: &Guess, disks: Disks) -> Result<Disks, CliError> {
     let uuid = uuid(guess, &disks);
-    let Disks { all, unreadable } = disks;
+    let Disks { all, unreadable, notes } = disks;
     let all = all.into_iter().enumerate().map(|(member, mut disk)| {
         match guess.slots.iter().position(|slot| *slot == Some(member)) {
             Some(slot) => seated(guess, slot, uuid, disk),
@@ -256,7 +246,7 @@ pub(super) fn with_superblocks(guess: &Guess, disks: Disks) -> Result<Disks, Cli
             }
         }
     });
-    Ok(Disks { all: all.collect::<Result<_, _>>()?, unreadable })
+    Ok(Disks { all: all.collect::<Result<_, _>>()?, unreadable, notes })
 }
 
 /// The same for the same disks, whatever they are called and in whatever order, and hardly for others.
@@ -293,105 +283,27 @@ fn uuid(guess: &Guess, disks: &Disks) -> [u8; 16] {
 }
 
 fn seated(guess: &Guess, slot: usize, uuid: [u8; 16], disk: Disk) -> Result<Disk, CliError> {
-    let superblock = superblock(guess, slot, uuid, &disk)?;
-    let bytes = superblock.to_bytes();
-    let first = superblock.offset_bytes() / SECTOR_BYTES;
-    // What stands before or behind the data and is not believed.
-    let data = guess.offsets[slot]..guess.offsets[slot] + guess.data_sectors[slot];
-    let stale = disk.probed.probe.superblocks.iter().flatten();
-    let stale = stale.map(|found| found.offset_bytes() / SECTOR_BYTES);
-    let blank = stale
-        .filter(|at| !data.contains(at))
-        .flat_map(|at| (at..at + SUPERBLOCK_SECTORS).map(|at| (at, [0; 512])));
-    let mut sectors: Sectors = blank.collect();
-    let written = (first..).zip(bytes.chunks(512)).map(|(at, bytes)| {
-        let mut sector = [0; 512];
-        sector[..bytes.len()].copy_from_slice(bytes);
-        (at, sector)
-    });
-    sectors.extend(written);
-    let ranges = sectors.keys().map(|at| at * SECTOR_BYTES..(at + 1) * SECTOR_BYTES).collect();
-    let behind = Behind { device: Arc::clone(&disk.device), mark: disk.mark, ranges };
-    let device: Arc<dyn Member> = Arc::new(Patched::new(Arc::clone(&disk.device), sectors));
-    let identity = disk.probed.identity.clone();
-    let seen = for_looking(&device, &disk.holes);
-    let mut probed = probe_beside(&device, &seen, &disk.label)?;
-    probed.identity = identity;
-    // The ends of all members may be blank; what is now in front of them is its own.
-    let mark = mark(&seen, &disk.label)?;
-    // Other superblocks are what is not believed.
-    probed
-        .probe
-        .superblocks
-        .retain(|found| found.as_ref().is_ok_and(|found| found.array.uuid == uuid));
-    Ok(Disk { device, probed, mark, behind: Some(behind), ..disk })
-}
-
-/// The superblock of a slot. Redundancy is left as it is: nothing is to be made of anything.
-fn superblock(
-    guess: &Guess,
-    slot: usize,
-    uuid: [u8; 16],
-    disk: &Disk,
-) -> Result<Superblock, CliError> {
-    let device_bytes = disk.device.size_bytes();
-    let device_sectors = device_bytes / SECTOR_BYTES;
-    let data_offset_sectors = guess.offsets[slot];
-    let version =
-        if data_offset_sectors >= BEFORE_DATA_SECTORS { Version::V1_2 } else { Version::V1_0 };
-    let cannot = |why: String| {
-        CliError::new(Code::NotSolved, format!("{} has no room for a superblock", disk.label))
-            .because(why)
-            .about(disk.label.clone())
-    };
-    let at = version.super_offset_sectors(device_sectors);
-    let super_offset_sectors = at.ok_or_else(|| cannot("it is too small".to_owned()))?;
-    let end = if version == Version::V1_0 { super_offset_sectors } else { device_sectors };
-    let room = end.saturating_sub(data_offset_sectors);
-    let chunk = u64::from(guess.chunk_sectors).max(1);
-    let whole = |sectors: u64| sectors / chunk * chunk;
     let is_direct = guess.level.family() == Family::Direct;
     let least = guess.data_sectors.iter().copied().min().unwrap_or(0);
-    let member_size_sectors = if is_direct { 0 } else { whole(least.min(room)) };
-    let data_size_sectors = if is_direct { guess.data_sectors[slot].min(room) } else { room };
-    let slots = u16::try_from(guess.slots.len()).expect("the solver tries few");
-    let roles: Vec<Role> = (0..slots)
-        .map(|slot| match guess.slots[usize::from(slot)] {
-            Some(_) => Role::Active(slot),
-            None => Role::Faulty,
-        })
-        .collect();
-    let mut device_uuid = uuid;
-    device_uuid[15] ^= u8::try_from(slot % 255).unwrap_or(0) + 1;
-    let new = NewSuperblock {
-        array: ArrayFacts {
-            uuid,
-            name: NAME.to_owned(),
-            creation_time: Timestamp { seconds: 0, microseconds: 0 },
-            level: guess.level,
-            layout: guess.layout,
-            chunk_sectors: guess.chunk_sectors,
-            member_size_sectors,
-            raid_slots: u32::from(slots),
-            preferred_minor: None,
-            logical_block_bytes: None,
-        },
-        placement: Placement {
-            version,
-            device_bytes,
-            super_offset_sectors,
-            data_offset_sectors,
-            data_size_sectors,
-            usable_sectors: whole(data_size_sectors),
-            member_size_sectors,
-            bad_block_log: None,
-        },
-        device_number: u32::try_from(slot).expect("the solver tries few"),
-        device_uuid,
-        device_flags: DeviceFlags::default(),
-        roles: roles.into(),
+    let own = guess.data_sectors[slot];
+    let few = |count: usize| u16::try_from(count).expect("the solver tries few");
+    let held = guess.slots.iter().map(Option::is_some).collect::<Vec<_>>();
+    let seat = Seat {
+        uuid,
+        name: NAME.to_owned(),
+        shape: (guess.level, guess.layout, guess.chunk_sectors),
+        slot: few(slot),
+        number: few(slot),
+        slots: few(guess.slots.len()),
+        roles: roles(&held),
+        data_offset_sectors: guess.offsets[slot],
+        // Of others than these as much of the device as there is.
+        data_sectors: is_direct.then_some(own),
+        member_sectors: least,
         events: 1,
         resync_offset: u64::MAX,
+        recovery_offset: None,
     };
-    Superblock::new_v1(&new).map_err(|error| cannot(error.to_string()))
+    let data = guess.offsets[slot]..guess.offsets[slot] + own;
+    in_front(&seat.superblock(&disk)?, &data, disk)
 }

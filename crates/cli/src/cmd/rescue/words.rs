@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::args::Args;
 use super::disks::{Disk, Disks};
+use super::foreign;
 use super::holds::{holds, thing_json};
 use super::look::Found;
 use super::volumes::Volumes;
@@ -136,6 +137,8 @@ fn next(args: &Args, found: &Found) -> Vec<(String, String)> {
         let looks = looks.filter(|remedy| {
             !["braid rescue", "braid serve"].iter().any(|verb| remedy.command.starts_with(verb))
         });
+        // Other commands know nothing of volumes of containers.
+        let looks = looks.filter(|_| found.volume.is_none());
         let mut next: Vec<_> = looks.map(|remedy| (remedy.label, remedy.command)).collect();
         for (label, verdict) in found.labels.iter().zip(&found.plan.verdicts) {
             if matches!(verdict.verdict, Verdict::Duplicate | Verdict::Contradictory) {
@@ -162,7 +165,10 @@ fn next(args: &Args, found: &Found) -> Vec<(String, String)> {
         next.push(("Throw the overlay away", again("--discard")));
     }
     if found.overlays.iter().any(Option::is_some) {
-        next.push(("See what would be written to the members", again("--commit -n")));
+        // To others than md's nothing is written.
+        if found.volume.is_none() {
+            next.push(("See what would be written to the members", again("--commit -n")));
+        }
         next.push(("Throw the overlay away", again("--discard")));
     }
     if !found.lost.is_empty() {
@@ -194,6 +200,13 @@ impl Story<'_> {
             let title = self.globals.paint_out.paint(Style::Strong, "Volumes").to_string();
             text.push_str(&format!("{title}\n"));
             list.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+            text.push('\n');
+        }
+        if !self.disks.notes.is_empty() {
+            text.push_str("Containers that are not md's\n");
+            for note in &self.disks.notes {
+                text.push_str(&format!("  {}\n", printable(note)));
+            }
             text.push('\n');
         }
         let others = self.others();
@@ -288,6 +301,7 @@ impl Story<'_> {
             "others": others.map(other).collect::<Vec<_>>(),
             "nas": nas::maker(self.disks, self.volumes),
             "volumes": self.volumes.to_json(self.found),
+            "containers": self.disks.notes,
         })
     }
 
@@ -327,6 +341,7 @@ impl Story<'_> {
             "name": found.group.name,
             "uuid": found.group.uuid,
             "kind": kind(found),
+            "volume": found.volume.as_ref().map(foreign::to_json),
             "as_it_stands": plan.refusal.as_ref().map(Refusal::code),
             "reshape": found.moving.as_ref().map(reshape::json),
             "readable": found.is_readable(),
@@ -366,13 +381,15 @@ pub(super) fn kind(found: &Found) -> String {
     let size = found.plan.array.as_ref().ok().map(|array| {
         format!(", {}", format_size(array.geometry.capacity_sectors() * SECTOR_BYTES))
     });
+    let metadata = match &found.volume {
+        Some(volume) => volume.kind.to_owned(),
+        None => format!("md {}{}", superblock.version, byte_order_words(superblock.byte_order)),
+    };
     format!(
-        "{} of {} members{}, md {}{} ({})",
+        "{} of {} members{}, {metadata} ({})",
         level_word(array.level.name()),
         array.raid_slots,
         size.unwrap_or_default(),
-        superblock.version,
-        byte_order_words(superblock.byte_order),
         found.group.uuid
     )
 }

@@ -1,0 +1,261 @@
+//! What several disks say together: for each volume who holds which slot.
+//!
+//! ```text
+//!   labels ─▶ containers ─▶ the newest record of each part ─▶ slots ─▶ who has which: by identity, else by what is left over
+//! ```
+//!
+//! A pure decision of labels and of serial numbers that the caller knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use braid_geometry::Level;
+
+use crate::label::{Element, Kind, Label, Record, State};
+
+/// A disk, as far as it says something.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// What it says; none where it has no metadata that counts.
+    pub label: Option<&'a Label>,
+    /// Its serial number, if somebody knows it.
+    pub serial: Option<&'a str>,
+}
+
+/// A volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Array {
+    /// Which metadata.
+    pub kind: Kind,
+    /// The same for the same volume whenever it is looked at.
+    pub id: [u8; 16],
+    /// What it is called.
+    pub name: String,
+    /// Level, layout in md's numbers, and sectors of a chunk (0 in a mirror); or why it is not read.
+    pub shape: Result<(Level, u32, u32), String>,
+    /// Sectors of the whole volume.
+    pub size_sectors: u64,
+    /// Slot by slot.
+    pub slots: Vec<Slot>,
+    /// Who is here, sound or older.
+    pub seats: Vec<Seat>,
+    /// Disks of its container that are here, and of which nobody knows which they are.
+    pub unknown: Vec<usize>,
+    /// What was going on.
+    pub state: State,
+    /// Of the newest record.
+    pub generation: u64,
+}
+
+/// A slot, as the newest record has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slot {
+    /// Whose it is; empty where there is nobody.
+    pub identity: String,
+    /// Where its data begin.
+    pub start_sector: u64,
+    /// How many sectors of data.
+    pub sectors: u64,
+    /// Whoever has it does not hold all.
+    pub is_incomplete: bool,
+}
+
+/// A disk that has a slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seat {
+    /// Of the disks that were given.
+    pub disk: usize,
+    /// Which slot.
+    pub slot: usize,
+    /// Where its data begin, by its own label.
+    pub start_sector: u64,
+    /// How many sectors of data.
+    pub sectors: u64,
+    /// Of its own record.
+    pub generation: u64,
+    /// The newest record does not count it in, as it is older or was given up.
+    pub is_stale: bool,
+}
+
+/// The volumes of all disks, by container and in the order in which they are listed there.
+#[must_use]
+pub fn gather(disks: &[Seen<'_>]) -> Vec<Array> {
+    let mut containers: BTreeMap<(Kind, &[u8]), Vec<usize>> = BTreeMap::new();
+    for (disk, seen) in disks.iter().enumerate() {
+        let Some(label) = seen.label else { continue };
+        containers.entry((label.kind, label.container.as_slice())).or_default().push(disk);
+    }
+    containers.values().flat_map(|members| of_container(disks, members)).collect()
+}
+
+fn of_container(disks: &[Seen<'_>], members: &[usize]) -> Vec<Array> {
+    let label = |disk: usize| disks.get(disk).and_then(|seen| seen.label);
+    let labels = || members.iter().filter_map(|disk| Some((*disk, label(*disk)?)));
+    let newest_label = labels().map(|(_, label)| label.generation).max().unwrap_or(0);
+    let mut order: Vec<&[u8]> = Vec::new();
+    for (_, label) in labels() {
+        // What only an older table lists was deleted since; DDF keeps no count of the table that can be relied on.
+        let counts = label.kind == Kind::Ddf || label.generation == newest_label;
+        let volumes = label.records.iter().map(|record| record.volume.as_slice());
+        for volume in volumes.filter(|_| counts) {
+            if !order.contains(&volume) {
+                order.push(volume);
+            }
+        }
+    }
+    let owners = owners(disks, members);
+    let of_volume = |volume: &&[u8]| of_volume(disks, (members, &owners), volume);
+    order.iter().filter_map(of_volume).collect()
+}
+
+/// Which disk is which.
+fn owners(disks: &[Seen<'_>], members: &[usize]) -> BTreeMap<usize, String> {
+    let mut owners: BTreeMap<usize, String> = BTreeMap::new();
+    let mut taken: BTreeSet<String> = BTreeSet::new();
+    let label = |disk: &usize| disks.get(*disk).and_then(|seen| seen.label);
+    for disk in members {
+        let serial = disks.get(*disk).and_then(|seen| seen.serial).map(ToOwned::to_owned);
+        let own = label(disk).and_then(|label| label.own.clone()).or(serial);
+        // Two of one name: nothing tells which is right, and both have it.
+        if let Some(own) = own {
+            taken.insert(own.clone());
+            owners.insert(*disk, own);
+        }
+    }
+    // One that nobody knows, and one place that nobody has.
+    let nameless: Vec<&usize> = members.iter().filter(|disk| !owners.contains_key(disk)).collect();
+    if let [one] = nameless.as_slice()
+        && let Some(label) = label(one)
+    {
+        let is_free = |identity: &&String| !taken.contains(*identity);
+        let free: Vec<&String> = label
+            .disks
+            .iter()
+            .filter(|disk| !disk.has_failed)
+            .map(|disk| &disk.identity)
+            .filter(is_free)
+            .collect();
+        if let [identity] = free.as_slice() {
+            owners.insert(**one, (*identity).clone());
+        }
+    }
+    owners
+}
+
+fn of_volume(
+    disks: &[Seen<'_>],
+    (members, owners): (&[usize], &BTreeMap<usize, String>),
+    volume: &[u8],
+) -> Option<Array> {
+    let label = |disk: usize| disks.get(disk).and_then(|seen| seen.label);
+    let records_of = |disk: usize| {
+        let records = label(disk).map_or(&[][..], |label| label.records.as_slice());
+        records.iter().filter(move |record| record.volume == volume)
+    };
+    // The newest record of each part.
+    let mut parts: BTreeMap<usize, &Record> = BTreeMap::new();
+    for record in members.iter().flat_map(|disk| records_of(*disk)) {
+        let known = parts.entry(record.first_slot).or_insert(record);
+        if known.generation < record.generation {
+            *known = record;
+        }
+    }
+    let newest = parts.values().max_by_key(|record| record.generation).copied()?;
+    let mut slots =
+        vec![
+            Slot { identity: String::new(), start_sector: 0, sectors: 0, is_incomplete: true };
+            newest.slots
+        ];
+    for record in parts.values().filter(|record| record.slots == newest.slots) {
+        for (slot, element) in slots.iter_mut().skip(record.first_slot).zip(&record.elements) {
+            *slot = Slot {
+                identity: element.identity.clone().unwrap_or_default(),
+                start_sector: element.start_sector,
+                sectors: element.sectors,
+                is_incomplete: element.is_incomplete,
+            };
+        }
+    }
+    let element = |disk: usize, owner: &str| -> Option<(usize, &Record, &Element)> {
+        let mut all = records_of(disk).filter(|record| record.slots == newest.slots);
+        all.find_map(|record| {
+            let is_own = |element: &Element| element.identity.as_deref() == Some(owner);
+            let place = record.elements.iter().position(is_own)?;
+            let slot = record.first_slot.checked_add(place)?;
+            Some((slot, record, record.elements.get(place)?))
+        })
+    };
+    let mut seats: Vec<Seat> = Vec::new();
+    for (disk, owner) in members.iter().filter_map(|disk| Some((*disk, owners.get(disk)?))) {
+        let Some((slot, record, element)) = element(disk, owner) else { continue };
+        let counted = slots.get(slot).is_some_and(|slot| slot.identity == *owner);
+        let of_part = parts.get(&record.first_slot).map_or(0, |part| part.generation);
+        seats.push(Seat {
+            disk,
+            slot,
+            start_sector: element.start_sector,
+            sectors: element.sectors,
+            generation: record.generation,
+            is_stale: !counted || record.generation < of_part,
+        });
+    }
+    let mut unknown: Vec<usize> =
+        members.iter().copied().filter(|disk| !owners.contains_key(disk)).collect();
+    // In a mirror it does not matter which is which, if every disk of the container is in it and holds all of it: a spare says the same,
+    // and holds nothing.
+    let is_whole = |disk: &usize| {
+        let table = label(*disk).map_or(&[][..], |label| label.disks.as_slice());
+        let is_in = |identity: &String| slots.iter().any(|slot| slot.identity == *identity);
+        table.len() == slots.len() && table.iter().all(|entry| is_in(&entry.identity))
+    };
+    if matches!(newest.shape, Ok((Level::Raid1, ..)))
+        && slots.iter().all(|slot| !slot.is_incomplete)
+    {
+        unknown.retain(|disk| {
+            let own = records_of(*disk).next().filter(|own| own.generation == newest.generation);
+            !own.is_some_and(|own| is_whole(disk) && seat_in_mirror(*disk, own, &slots, &mut seats))
+        });
+    }
+    let mut shape = newest.shape.clone();
+    let sectors = || slots.iter().map(|slot| slot.sectors).filter(|sectors| *sectors > 0);
+    if matches!(shape, Ok((Level::Raid10, ..))) && sectors().min() != sectors().max() {
+        shape = Err("its mirrors are of different sizes, one behind the other".to_owned());
+    }
+    Some(Array {
+        kind: label(*members.first()?)?.kind,
+        id: id(label(*members.first()?)?, volume),
+        name: newest.name.clone(),
+        shape,
+        size_sectors: newest.size_sectors,
+        slots,
+        seats,
+        unknown,
+        state: newest.state,
+        generation: newest.generation,
+    })
+}
+
+/// Gives a disk of a mirror a slot that is free; whether there was one.
+fn seat_in_mirror(disk: usize, own: &Record, slots: &[Slot], seats: &mut Vec<Seat>) -> bool {
+    let is_free = |number: usize| !seats.iter().any(|seat| seat.slot == number && !seat.is_stale);
+    let mut free = slots.iter().enumerate().filter(|(number, _)| is_free(*number));
+    let Some((number, slot)) = free.next() else { return false };
+    let (start_sector, sectors) = (slot.start_sector, slot.sectors);
+    let (generation, is_stale) = (own.generation, false);
+    seats.push(Seat { disk, slot: number, start_sector, sectors, generation, is_stale });
+    true
+}
+
+/// 16 bytes that stand for a volume of a container: FNV-1a over what names it, twice.
+fn id(label: &Label, volume: &[u8]) -> [u8; 16] {
+    let mut id = [0; 16];
+    for (half, basis) in
+        id.chunks_exact_mut(8).zip([0xcbf2_9ce4_8422_2325u64, 0x6c62_272e_07bb_0142])
+    {
+        let kind = label.kind.name().as_bytes();
+        let all = kind.iter().chain(&label.container).chain(volume);
+        let sum =
+            all.fold(basis, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+        half.copy_from_slice(&sum.to_be_bytes());
+    }
+    id
+}
