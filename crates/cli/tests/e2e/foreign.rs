@@ -7,15 +7,8 @@ use serde_json::Value;
 
 use crate::kit::{Array, RAID_1, Served, assert_same, needs};
 use crate::members::text;
-
-#[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
-#[path = "../../../../oracle/fixture.rs"]
-mod fixture;
-#[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
-#[path = "../../../../oracle/pattern.rs"]
-mod pattern;
-
-use fixture::Fixture;
+use crate::reshaped::fixture::Fixture;
+use crate::reshaped::pattern;
 
 /// Disks of a container, as files.
 struct Container {

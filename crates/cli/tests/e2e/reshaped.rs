@@ -18,10 +18,10 @@ use crate::rescue::{accepting, contents, right_or_at_risk, story};
 
 #[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
 #[path = "../../../../oracle/fixture.rs"]
-mod fixture;
+pub(crate) mod fixture;
 #[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
 #[path = "../../../../oracle/pattern.rs"]
-mod pattern;
+pub(crate) mod pattern;
 
 const SECTOR: usize = 512;
 /// Where a superblock 1.2 has its fields.
