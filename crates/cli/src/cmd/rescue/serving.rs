@@ -141,7 +141,7 @@ fn refuse_several_at_risk(args: &Args, found: &[Found]) -> Result<(), CliError> 
     .because(names.join(", "))
     .remedy(
         Risk::Look,
-        "Read them; what may be wrong is an I/O error",
+        "Read it; what may be wrong is an I/O error",
         args.command("--serve --read-only"),
     );
     for one in at_risk {

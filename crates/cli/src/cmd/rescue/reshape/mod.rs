@@ -466,7 +466,7 @@ pub(super) fn not_committed(args: &Args) -> CliError {
         .because("what was written lies over the array, and where that is on members changes with the reshape")
         .because("nothing was changed")
         .remedy(Risk::Look, "Look at it", args.command(""))
-        .remedy(Risk::Change, "Serve it over the overlay, and copy the files out", args.command("--serve"))
+        .remedy(Risk::Change, "Serve it over the overlay; members stay as they are", args.command("--serve"))
 }
 
 /// What goes by one shape of an array says nothing of one that has two.
