@@ -12,7 +12,7 @@
 //! # Who a disk is
 //!
 //! DDF writes on each disk which of its disks this is. Intel writes the same on all of them: a table of serial numbers, and
-//! only the disk itself knows which of these is its own. So [`gather`] takes the serial number of each disk, where somebody
+//! only the disk itself knows which of these is its own. So [`gather()`] takes the serial number of each disk, where somebody
 //! knows it. One that nobody knows is told by what is left over, if that is only one place `[check: the_last_disk_needs_no_serial]`;
 //! in a mirror it does not matter which is which.
 //!
