@@ -130,7 +130,7 @@ impl Plan {
                 Some(untried.start..untried.end.min(piece))
             }
             Step::Trim => {
-                let piece = self.map.of(State::Untrimmed).next()?;
+                let piece = self.map.first_after(State::Untrimmed, self.at)?;
                 Some(if self.is_front_trimmed { self.back(&piece) } else { self.front(&piece) })
             }
             Step::Scrape => {
@@ -191,7 +191,12 @@ impl Plan {
             Step::Trim | Step::Scrape | Step::Retry(_) | Step::Over => State::Bad,
         };
         self.map.set(range.clone(), if is_read { State::Done } else { failed });
-        self.at = if self.is_backwards() { range.start } else { range.end };
+        self.at = match self.step {
+            // The piece that is trimmed from its back begins where it began.
+            Step::Trim if self.is_front_trimmed => self.at,
+            _ if self.is_backwards() => range.start,
+            _ => range.end,
+        };
         match self.step {
             Step::Copy(_) if is_read => self.leap_bytes = LEAP_BYTES,
             Step::Copy(3) => {}

@@ -171,16 +171,14 @@ fn differs(source: &dyn Member, image: &dyn Member, map: &Map) -> Option<u64> {
     let ends = [4096, 1 << 20, size.saturating_sub(8192), size.saturating_sub(128 << 10)];
     for place in places.chain(ends) {
         let sample = SAMPLE_BYTES as u64;
-        let done = map.of(State::Done).find(|done| done.end >= place + sample);
-        let Some(start) = done.map(|done| done.start.max(place).next_multiple_of(sample)) else {
-            continue;
+        let start_in = |done: std::ops::Range<u64>| {
+            let start = done.start.max(place).next_multiple_of(sample);
+            (start + sample <= done.end).then_some(start)
         };
-        let is_done = start + sample <= size && map.state_at(start) == State::Done;
+        let Some(start) = map.of(State::Done).find_map(start_in) else { continue };
         // What cannot be read today says nothing.
-        if is_done
-            && source.read_at(&mut of_disk, start).is_ok()
+        if source.read_at(&mut of_disk, start).is_ok()
             && image.read_at(&mut of_copy, start).is_ok()
-            && map.of(State::Done).any(|done| done.start <= start && done.end >= start + sample)
             && of_disk[..] != of_copy[..]
         {
             return Some(start);

@@ -27,7 +27,7 @@ use serde_json::json;
 use super::args::Args;
 use super::disks::Disks;
 use super::look::Found;
-use super::lost::{behind, read};
+use super::lost::{behind, pieces, read};
 use super::overlay::BLOCK_BYTES;
 use super::serving::over_overlay;
 use super::sick;
@@ -83,12 +83,9 @@ pub(super) fn fill(
     let cleared = Cleared(&folder);
     cleared.clear();
     let mut filled = Vec::new();
-    let outcome = {
-        found.folder.clone_from(&folder);
-        let ready = over_overlay(args, &disks, &mut found, globals)?;
-        computed(ready, &indices, &disks, &found)
-    };
-    let used = outcome?;
+    found.folder.clone_from(&folder);
+    let ready = over_overlay(args, &disks, &mut found, globals)?;
+    let used = computed(ready, &indices, &disks, &found)?;
     let file = OpenOptions::new().write(true).open(image);
     let file =
         file.map_err(|error| system(format!("{} cannot be written", image.display()), &error))?;
@@ -179,7 +176,7 @@ fn computed(
     for (slot, member) in &slots {
         // A stretch after the other, so that no list is as long as the disk.
         let holes = found.holes_of(disks, *member);
-        for hole in holes.iter().flat_map(|hole| stretches(hole, STRETCH_SECTORS)) {
+        for hole in holes.iter().flat_map(|hole| pieces(hole, STRETCH_SECTORS)) {
             let touched = behind(&geometry, *slot, &hole, true);
             for row in touched.iter().flat_map(|range| rows_of(&geometry, range)) {
                 let bytes = row.start * SECTOR_BYTES..row.end * SECTOR_BYTES;
@@ -199,13 +196,6 @@ fn computed(
     Ok(slots.iter().map(used).collect())
 }
 
-/// A range in pieces.
-fn stretches(range: &Range<u64>, length: u64) -> impl Iterator<Item = Range<u64>> + use<> {
-    let end = range.end;
-    let starts = (range.start..end).step_by(usize::try_from(length).expect("small"));
-    starts.map(move |start| start..(start + length).min(end))
-}
-
 /// Whole rows, where there are any: what fills one is written with its parity, and reads nothing before.
 fn rows_of(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
     let length = match geometry {
@@ -214,7 +204,7 @@ fn rows_of(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
         }
         Geometry::Direct(_) | Geometry::Mirror(_) => PIECE_SECTORS,
     };
-    stretches(range, length).collect()
+    pieces(range, length).collect()
 }
 
 /// Writes into the copy what of a hole can be read by now; those stretches, as bytes of the copy.

@@ -121,7 +121,8 @@ pub(super) fn lost(
     (lost, is_cut)
 }
 
-fn pieces(range: &Range<u64>, length: u64) -> impl Iterator<Item = Range<u64>> + use<> {
+/// A range in pieces.
+pub(super) fn pieces(range: &Range<u64>, length: u64) -> impl Iterator<Item = Range<u64>> + use<> {
     let end = range.end;
     (range.start..end)
         .step_by(usize::try_from(length).expect("small"))
