@@ -348,6 +348,10 @@ fn who_lies_is_named() {
     served.stop();
     let all = said(&array.braid(&["rescue", "--check"], &array.members), 0);
     assert_eq!((&all["differing_sectors"], &all["completed"]), (&0.into(), &true.into()));
+    // What an overlay has is not what the members hold.
+    Served::rescued(&array, &[], &array.members).stop();
+    array.refused(&["rescue", "--check"], &array.members).is("B045", 12);
+    assert!(array.braid(&["rescue", "--discard"], &array.members).status.success());
     // In two places, of data and of parity.
     let liar = &array.members[2];
     let file = fs::File::options().write(true).open(liar).expect("a member");

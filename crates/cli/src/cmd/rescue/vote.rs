@@ -67,12 +67,17 @@ pub(super) fn check(
             return Err(cannot(Code::CheckDegraded, why));
         }
     }
+    if found.overlays.iter().any(Option::is_some) {
+        let what = format!("{} cannot be compared", found.group.name);
+        let without = args.command("--check --overlay \"$(mktemp -d)\"");
+        return Err(CliError::new(Code::JobRefused, what)
+            .because("there is an overlay over the members, and what it has is not what they hold")
+            .remedy(Risk::Look, "Look at the members without it", without));
+    }
     let folder = found.folder.join("check");
     let cleared = Cleared(&folder);
     cleared.clear();
     found.folder.clone_from(&folder);
-    // What was written before is not what the members say.
-    found.overlays.iter_mut().for_each(|overlay| *overlay = None);
     let ready = over_overlay(args, disks, &mut found, globals)?;
     let (tell, hear) = mpsc::channel();
     let options = braid_runtime::Options {
