@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   fio ─NBD─▶ braid serve │ nbdkit file │ qemu-nbd ─▶ files                    (`super::nbd`)
-//!   fs_mark, fio ─▶ btrfs ─▶ loop devices                                       btrfs raid1, raid5
+//!   fs_mark, fio ─▶ btrfs ─▶ loop devices                                       btrfs raid1, raid5, raid6
 //!                   btrfs │ ext4 ─▶ loop ─▶ FUSE ─▶ braid ─▶ loop devices       braid below a file system
 //! ```
 //!
@@ -11,17 +11,15 @@
 mod mounted;
 mod work;
 
-use std::path::Path;
-
 use super::nbd::fio::Job;
 use super::nbd::{self, Through};
 use crate::frame::{Case, Contender, Report, Settings, Suite, race};
 use mounted::{Mounted, Raid, Stack};
-use work::{Doing, Work};
+use work::Work;
 
 pub(super) const SUITE: Suite = Suite {
     name: "peers",
-    about: "nbdkit and qemu-nbd through NBD; btrfs raid1 and raid5 beside file systems on braid",
+    about: "nbdkit and qemu-nbd through NBD; btrfs raid1, raid5 and raid6 beside file systems on braid",
     run,
 };
 
@@ -41,7 +39,8 @@ fn run(settings: &Settings) -> Report {
     let mut report = Report::default();
     nbd::run(settings, &mut report, if settings.small { &NBD[..1] } else { NBD });
     // What a small run shows of one level it shows of the other.
-    let raids: &[Raid] = if settings.small { &[Raid::Five] } else { &[Raid::One, Raid::Five] };
+    let raids: &[Raid] =
+        if settings.small { &[Raid::Five] } else { &[Raid::One, Raid::Five, Raid::Six] };
     for raid in raids.iter().copied() {
         let wanted = work::ALL.iter().any(|work| settings.wants(&name(raid, work)));
         if !wanted {
@@ -52,11 +51,14 @@ fn run(settings: &Settings) -> Report {
         }
     }
     report.note(
-        "at depth 1 the raw members have one request each under way, so four; file systems: btrfs with its own RAID (RAID-5: its metadata \
-         is raid1), and btrfs and ext4 on braid (chunk 64 KiB, log or bitmap as `create` chooses) through FUSE and a loop device; all members are loop devices on files in memory",
+        "at depth 1 the raw members have one request each under way, so four; file systems: btrfs with its own RAID (metadata \
+         of RAID-5 is raid1, of RAID-6 raid1c3), and btrfs and ext4 on braid (chunk 64 KiB, log or bitmap as `create` chooses) through FUSE and a loop device; all members are loop devices on files in memory",
     );
     report.note(
         "no sync: what fs_mark leaves in the page cache is not on any device when the clock stops, so it compares file systems' memory",
+    );
+    report.note(
+        "rebuild: until `btrfs replace` ends, or `braid wait --for rebuild`; btrfs fills a member with what files have, braid all of it",
     );
     report.note("md and dm-raid: left out. They need a guest, and without KVM a guest is emulated: its figures would say nothing");
     report
@@ -83,10 +85,8 @@ fn file_systems(settings: &Settings, report: &mut Report, raid: Raid) -> Result<
         if !settings.wants(&name) {
             continue;
         }
-        if work.doing == Doing::ReadDegraded {
-            all.iter_mut().try_for_each(|(_, mounted)| mounted.degrade())?;
-        }
-        match case(settings, &name, work, &all) {
+        all.iter_mut().try_for_each(|(_, mounted)| work.prepare(mounted))?;
+        match case(settings, &name, work, &mut all) {
             Ok(case) => report.add(case),
             Err(why) => report.note(format!("{name}: {why}")),
         }
@@ -98,10 +98,10 @@ fn case(
     settings: &Settings,
     name: &str,
     work: &Work,
-    all: &[(&'static str, Mounted)],
+    all: &mut [(&'static str, Mounted)],
 ) -> Result<Option<Case>, String> {
     let failed = std::cell::RefCell::new(None);
-    let turn = |folder: &Path| match work.run(folder, settings.small) {
+    let turn = |mounted: &mut Mounted| match work.run(mounted, settings.small) {
         Ok(value) => vec![value],
         Err(why) => {
             failed.borrow_mut().get_or_insert(why);
@@ -109,8 +109,8 @@ fn case(
         }
     };
     let contenders = all
-        .iter()
-        .map(|(variant, mounted)| Contender::new(variant, || turn(mounted.folder())))
+        .iter_mut()
+        .map(|(variant, mounted)| Contender::new(variant, || turn(mounted)))
         .collect();
     let case = race(settings, name, &[work.metric], contenders);
     failed.into_inner().map_or(Ok(case), Err)

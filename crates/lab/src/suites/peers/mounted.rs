@@ -9,20 +9,24 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::nbd::servers::{self, Server};
 
 /// What is read while a member is missing.
 pub(super) const READ_FILE: &str = "read";
 const READ_MIB: usize = 64;
-/// Another program may still look at a file system for a moment.
-const UNMOUNT_TRIES: u32 = 100;
+/// What a file system holds, besides, when a member is filled: with [`READ_FILE`] a quarter of what it can, nearly.
+const HELD_FILE: &str = "held";
+const SMALL_HELD_MIB: usize = 16;
+/// The kernel or another program may still look at a device or a file system for a moment.
+const TRIES: u32 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Raid {
     One,
     Five,
+    Six,
 }
 
 impl Raid {
@@ -30,6 +34,7 @@ impl Raid {
         match self {
             Self::One => "RAID-1",
             Self::Five => "RAID-5",
+            Self::Six => "RAID-6",
         }
     }
 
@@ -37,14 +42,25 @@ impl Raid {
         match self {
             Self::One => 2,
             Self::Five => 4,
+            Self::Six => 5,
         }
     }
 
-    /// For `mkfs.btrfs`, whose authors want metadata on raid1 where data are on raid5.
-    const fn of_btrfs(self) -> &'static str {
+    /// Of its members, how many hold what the others do not.
+    const fn data_members(self) -> usize {
         match self {
-            Self::One => "raid1",
-            Self::Five => "raid5",
+            Self::One => 1,
+            Self::Five | Self::Six => 3,
+        }
+    }
+
+    /// For `mkfs.btrfs`: of metadata and of data. Its authors want metadata in copies where data have parity, as many as may
+    /// be lost and one more.
+    const fn of_btrfs(self) -> [&'static str; 2] {
+        match self {
+            Self::One => ["raid1", "raid1"],
+            Self::Five => ["raid1", "raid5"],
+            Self::Six => ["raid1c3", "raid6"],
         }
     }
 
@@ -53,6 +69,7 @@ impl Raid {
         match self {
             Self::One => &["--level", "1"],
             Self::Five => &["--level", "5", "--chunk", "64K"],
+            Self::Six => &["--level", "6", "--chunk", "64K"],
         }
     }
 }
@@ -113,12 +130,8 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        for _ in 0..UNMOUNT_TRIES {
-            if output(Command::new("umount").arg(&self.0)).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        // What stays is seen by `mount`.
+        let _said = again(|| output(Command::new("umount").arg(&self.0)));
     }
 }
 
@@ -129,6 +142,11 @@ pub(super) struct Mounted {
     disk: Option<Loop>,
     server: Option<Server>,
     members: Vec<Loop>,
+    raid: Raid,
+    member_mib: usize,
+    is_small: bool,
+    /// How many files for members there have been.
+    files: usize,
     stack: Stack,
     folder: tempfile::TempDir,
 }
@@ -137,21 +155,30 @@ impl Mounted {
     /// Makes and mounts it, and writes the file that is read while a member is missing.
     pub(super) fn new(raid: Raid, stack: Stack, small: bool) -> Result<Self, String> {
         let folder = tempfile::tempdir_in("/dev/shm").map_err(|error| error.to_string())?;
-        // btrfs wants more than 100 MiB of each device.
-        let bytes = if small { 192 << 20 } else { 768 << 20 };
-        let mut members = Vec::new();
-        for slot in 0..raid.members() {
-            let path = folder.path().join(format!("{slot}.member"));
-            let sized = std::fs::File::create(&path).and_then(|file| file.set_len(bytes));
-            sized.map_err(|error| format!("{}: {error}", path.display()))?;
-            members.push(Loop::attach(&path, &[])?);
-        }
+        // btrfs wants room to spare where it replaces a device.
+        let member_mib = if small { 512 } else { 2048 };
         std::fs::create_dir(folder.path().join("mounted")).map_err(|error| error.to_string())?;
-        let mut this = Self { mount: None, disk: None, server: None, members, stack, folder };
+        let mut this = Self {
+            mount: None,
+            disk: None,
+            server: None,
+            members: Vec::new(),
+            raid,
+            member_mib,
+            is_small: small,
+            files: 0,
+            stack,
+            folder,
+        };
+        for _ in 0..raid.members() {
+            let member = this.blank()?;
+            this.members.push(member);
+        }
         let devices = this.devices();
         if stack == Stack::Btrfs {
-            let metadata = ["-q", "-f", "-m", "raid1", "-d", raid.of_btrfs()];
-            output(Command::new("mkfs.btrfs").args(metadata).args(devices))?;
+            let [metadata, data] = raid.of_btrfs();
+            let words = ["-q", "-f", "-m", metadata, "-d", data];
+            output(Command::new("mkfs.btrfs").args(words).args(devices))?;
         } else {
             let braid = servers::braid()?;
             servers::create_braid_as(&braid, this.folder.path(), raid.of_braid(), &devices)?;
@@ -177,6 +204,16 @@ impl Mounted {
         self.mount.as_ref().map_or(self.folder.path(), |mount| &mount.0)
     }
 
+    /// A device that nothing was ever written to.
+    fn blank(&mut self) -> Result<Loop, String> {
+        let path = self.folder.path().join(format!("{}.member", self.files));
+        self.files += 1;
+        let sized = std::fs::File::create(&path)
+            .and_then(|file| file.set_len((self.member_mib as u64) << 20));
+        sized.map_err(|error| format!("{}: {error}", path.display()))?;
+        Loop::attach(&path, &[])
+    }
+
     fn devices(&self) -> Vec<String> {
         self.members.iter().map(|member| member.0.clone()).collect()
     }
@@ -188,7 +225,8 @@ impl Mounted {
 
     fn serve(&mut self) -> Result<(), String> {
         let file = self.folder.path().join("array");
-        let words = ["--fuse", file.to_str().ok_or("a path of text")?];
+        let control = self.control();
+        let words = ["--control", &control, "--fuse", file.to_str().ok_or("a path of text")?];
         let braid = servers::braid()?;
         self.server =
             Some(servers::serve_braid(&braid, self.folder.path(), &self.devices(), &words)?);
@@ -204,21 +242,73 @@ impl Mounted {
         Ok(())
     }
 
+    /// Where its server is told things.
+    fn control(&self) -> String {
+        self.folder.path().join("control").display().to_string()
+    }
+
+    /// Writes until a quarter of what it can hold is held, so that a member has something to be filled with.
+    pub(super) fn hold_much(&self) -> Result<(), String> {
+        let most = self.member_mib * self.raid.data_members() / 4 - READ_MIB;
+        let mebibytes = if self.is_small { SMALL_HELD_MIB } else { most };
+        super::super::nbd::fill(&self.folder().join(HELD_FILE), mebibytes)
+    }
+
+    pub(super) fn is_degraded(&self) -> bool {
+        self.members.len() < self.raid.members()
+    }
+
     /// Takes the last member away and mounts what is left.
     pub(super) fn degrade(&mut self) -> Result<(), String> {
         (self.mount, self.disk, self.server) = (None, None, None);
         let gone = self.members.pop().ok_or("it has members")?;
         if self.stack == Stack::Btrfs {
-            // The kernel would remember it, though it is gone.
-            output(Command::new("btrfs").args(["device", "scan", "--forget"]).arg(&gone.0))?;
+            // The kernel would remember it, though it is gone. Where it has just been replaced, it is held for a moment still.
+            again(|| {
+                output(Command::new("btrfs").args(["device", "scan", "--forget"]).arg(&gone.0))
+            })?;
             drop(gone);
-            self.mount("degraded")
+            self.mount("degraded")?;
         } else {
             drop(gone);
             self.serve()?;
-            self.mount("defaults")
+            self.mount("defaults")?;
         }
+        // Its memory is somebody's who comes.
+        let file = self.folder.path().join(format!("{}.member", self.files - 1));
+        std::fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))
     }
+
+    /// Gives a blank device the place of the one that was taken away; how many seconds it took until nothing was missing.
+    pub(super) fn rebuild(&mut self) -> Result<f64, String> {
+        let newcomer = self.blank()?;
+        let begun = Instant::now();
+        if self.stack == Stack::Btrfs {
+            let mut replace = Command::new("btrfs");
+            replace.args(["replace", "start", "-B", "-f"]).arg(self.raid.members().to_string());
+            output(replace.arg(&newcomer.0).arg(self.folder()))?;
+        } else {
+            let (braid, control) = (servers::braid()?, self.control());
+            output(Command::new(&braid).args(["add", &control]).arg(&newcomer.0))?;
+            output(Command::new(&braid).args(["wait", &control, "--for", "rebuild"]))?;
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        self.members.push(newcomer);
+        Ok(seconds)
+    }
+}
+
+/// Does it until it goes well, or has not for some seconds.
+fn again(mut act: impl FnMut() -> Result<String, String>) -> Result<String, String> {
+    let mut said = act();
+    for _ in 1..TRIES {
+        if said.is_ok() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        said = act();
+    }
+    said
 }
 
 /// What a program prints; an error is what it says of it.

@@ -1,15 +1,17 @@
-//! What is done in a file system: fs_mark, and fio with an fsync after each write; and reads while a member is missing.
+//! What is done in a file system: fs_mark, and fio with an fsync after each write; reads while a member is missing; and a member
+//! that is filled.
 
 use std::path::Path;
 use std::process::Command;
 
 use super::super::nbd::fio::{Job, Length, Target};
-use super::mounted::{READ_FILE, output};
+use super::mounted::{Mounted, READ_FILE, output};
 use crate::frame::Metric;
 
 const FILES: Metric = Metric::more("files", "1/s");
 const WRITES: Metric = Metric::more("durable writes", "1/s");
 const READS: Metric = Metric::more("degraded reads", "1/s");
+const REBUILD: Metric = Metric::less("until nothing is missing", "s");
 
 /// The longest file of a small run.
 const SMALL_BYTES: u32 = 64 << 10;
@@ -22,6 +24,8 @@ pub(super) enum Doing {
     WriteDurably { writers: u32 },
     /// 4 KiB reads, past the page cache, of a file that was written while all members were there.
     ReadDegraded,
+    /// A blank device takes the place of a missing one; in each round one is taken away again.
+    Rebuild,
 }
 
 pub(super) struct Work {
@@ -39,8 +43,8 @@ const fn files(
     Work { name, doing: Doing::FsMark { threads, files_each, bytes, is_durable }, metric: FILES }
 }
 
-/// The last one leaves a member out for good.
-pub(super) const ALL: [Work; 9] = [
+/// The last two leave a member out.
+pub(super) const ALL: [Work; 10] = [
     files("4 KiB files, fsync, 1 thread", (1, 300), 4 << 10, true),
     files("4 KiB files, fsync, 64 threads", (64, 16), 4 << 10, true),
     files("4 MiB files, fsync, 1 thread", (1, 32), 4 << 20, true),
@@ -62,11 +66,27 @@ pub(super) const ALL: [Work; 9] = [
         doing: Doing::ReadDegraded,
         metric: READS,
     },
+    Work { name: "rebuild, a quarter full", doing: Doing::Rebuild, metric: REBUILD },
 ];
 
 impl Work {
-    /// How many of its metric a second, in this folder.
-    pub(super) fn run(&self, folder: &Path, small: bool) -> Result<f64, String> {
+    /// Makes ready for the first round.
+    pub(super) fn prepare(&self, mounted: &mut Mounted) -> Result<(), String> {
+        match self.doing {
+            Doing::FsMark { .. } | Doing::WriteDurably { .. } => Ok(()),
+            Doing::ReadDegraded => mounted.degrade(),
+            Doing::Rebuild => {
+                if mounted.is_degraded() {
+                    mounted.rebuild()?;
+                }
+                mounted.hold_much()
+            }
+        }
+    }
+
+    /// What its metric is of this file system.
+    pub(super) fn run(&self, mounted: &mut Mounted, small: bool) -> Result<f64, String> {
+        let folder = mounted.folder().to_owned();
         let length = if small { Length::Mebibytes(1) } else { Length::Seconds(1) };
         let fio = |job: Job, target: &Target| {
             job.run(target, length).map(|reached| reached.requests_per_second)
@@ -76,7 +96,7 @@ impl Work {
                 // A small run has devices that 64 long files would fill.
                 let (files, bytes) =
                     if small { (1, bytes.min(SMALL_BYTES)) } else { (files_each, bytes) };
-                fs_mark(folder, [threads, files, bytes], is_durable)
+                fs_mark(&folder, [threads, files, bytes], is_durable)
             }
             Doing::WriteDurably { writers } => {
                 let folder = folder.join(format!("writers-{writers}"));
@@ -89,6 +109,10 @@ impl Work {
             Doing::ReadDegraded => {
                 let paths = vec![folder.join(READ_FILE).display().to_string()];
                 fio(Job::full("randread", 4, 32), &Target::Files { paths, skip_bytes: 0 })
+            }
+            Doing::Rebuild => {
+                mounted.degrade()?;
+                mounted.rebuild()
             }
         }
     }
