@@ -5,6 +5,7 @@
 //! | `test` | everything that must hold, in one command; what continuous integration runs |
 //! | `tidy` | the house rules |
 //! | `oracle` | arrays of the real kernel against ours, both ways |
+//! | `scenarios` | arrays of the real kernel, broken as mishaps do: who reads their files, braid or mdadm |
 //! | `sim` | crash and recover in the simulator, for a bounded time |
 //! | `crash-loop` | `braid serve` killed and restarted on real files, for a bounded time |
 //! | `filesystems` | ext4, xfs and btrfs lived in while members die, rebuilds run and the server is killed |
@@ -58,6 +59,8 @@ enum Chore {
     Tidy,
     /// Arrays of the real kernel against ours, both ways
     Oracle(oracle::Options),
+    /// Arrays of the real kernel, broken as mishaps do: who reads their files, braid or mdadm
+    Scenarios(oracle::scenarios::Options),
     /// Crash and recover in the simulator, for a bounded time
     Sim(sim::Options),
     /// `braid serve` killed and restarted on real files
@@ -97,6 +100,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Test(args) => steps::run(args),
         Chore::Tidy => tidy::run(),
         Chore::Oracle(options) => oracle::run(options),
+        Chore::Scenarios(options) => oracle::scenarios::run(options),
         Chore::Sim(options) => sim::run(options),
         Chore::Filesystems(options) => filesystems::run(options).map(|_| ()),
         Chore::Guests(options) => guests::run(options).map(|_| ()),
@@ -136,6 +140,8 @@ mod tests {
             "oracle --list",
             "oracle --bitmaps",
             "oracle --make-fixtures --fixtures /tmp/x",
+            "scenarios --only wrong --braid /bin/braid",
+            "scenarios --make-fixtures",
             "sim --seconds 5 --from 7",
             "crash-loop --rounds 3 --level 10 --members tmpfs --seed 1",
             "crash-loop --seconds 3",

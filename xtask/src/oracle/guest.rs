@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::cpio::Archive;
 use super::drive::{self, Member, Region};
-use super::initramfs::Initramfs;
+use super::initramfs::{Initramfs, More};
 use super::report::Report;
 
 /// Regions that one drive can have at a time (the kernel's limit is 255 partitions).
@@ -77,7 +77,12 @@ pub(crate) struct Guest {
 impl Guest {
     /// A guest of this host's newest kernel with md.
     pub(crate) fn new(cache: &Path) -> Result<Self> {
-        Ok(Self { initramfs: Initramfs::build(cache)? })
+        Self::with(cache, &More::default())
+    }
+
+    /// The same with more modules and programs.
+    pub(crate) fn with(cache: &Path, more: &More) -> Result<Self> {
+        Ok(Self { initramfs: Initramfs::build(cache, more)? })
     }
 
     /// Boots, runs every case, and extracts the members of case `c` to `folder/c/0.img`, ...

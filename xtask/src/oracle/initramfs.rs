@@ -1,7 +1,7 @@
 //! The guest's first file system: a kernel's md modules, busybox, mdadm and the oracle's scripts.
 //!
 //! Stands between the host's packages and `guest`.  Everything is taken from the host as it is
-//! installed (Debian: linux-image-amd64, busybox-static, mdadm, util-linux) except the agent, which
+//! installed (Debian: linux-image-amd64, busybox-static, mdadm, e2fsprogs, lvm2, fdisk, util-linux) except the agent, which
 //! is built here by `rustc`.  Nothing is downloaded.  The base archive is cached; a job's scripts
 //! follow it as a second archive.
 
@@ -56,6 +56,15 @@ const SCRIPTS: [(&str, &str); 3] = [
     ("library.sh", include_str!("guest/library.sh")),
 ];
 
+/// What a guest has beyond what all have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct More {
+    /// Names of modules, each after what it needs.
+    pub(crate) modules: &'static [&'static str],
+    /// Paths of programs.
+    pub(crate) programs: &'static [&'static str],
+}
+
 /// A kernel and the archive it starts from.
 pub(crate) struct Initramfs {
     /// The kernel image that QEMU loads.
@@ -67,8 +76,8 @@ pub(crate) struct Initramfs {
 impl Initramfs {
     /// Finds the newest installed kernel that has md, and packs the base archive.
     ///
-    /// `cache` keeps the agent between runs; it is made if it is not there.
-    pub(crate) fn build(cache: &Path) -> Result<Self> {
+    /// `cache` keeps the agent between runs; it is made if it is not there. These modules and programs come on top.
+    pub(crate) fn build(cache: &Path, more: &More) -> Result<Self> {
         std::fs::create_dir_all(cache).with_context(|| format!("making {}", cache.display()))?;
         let (kernel, modules) = find_kernel()?;
         let mut archive = Archive::new();
@@ -76,8 +85,8 @@ impl Initramfs {
             archive.directory(folder);
         }
         archive.directory("modules");
-        add_modules(&mut archive, &modules, &MODULES)?;
-        add_programs(&mut archive, &PROGRAMS)?;
+        add_modules(&mut archive, &modules, &[&MODULES, more.modules].concat())?;
+        add_programs(&mut archive, &[&PROGRAMS, more.programs].concat())?;
         archive.file("bin/agent", &build_agent(cache)?);
         for (name, text) in SCRIPTS {
             archive.file(name, text.as_bytes());
@@ -147,7 +156,7 @@ pub(crate) fn add_programs(archive: &mut Archive, programs: &[&str]) -> Result<(
     for &program in programs {
         let name = program.rsplit('/').next().unwrap_or(program);
         let content = std::fs::read(program).with_context(|| {
-            format!("the guest needs {program} (Debian: mdadm, util-linux, busybox-static, fio)")
+            format!("the guest needs {program} (Debian: mdadm, util-linux, busybox-static, e2fsprogs, lvm2, fdisk, fio)")
         })?;
         archive.file(&format!("bin/{name}"), &content);
         // A static program makes ldd fail; that is no error.

@@ -9,6 +9,7 @@
 //! guest                      one boot: cases in, report and images out
 //!    | drive, report, initramfs, cpio
 //! guest/*.sh, guest/agent.rs what runs inside
+//! scenarios/                 arrays that md made and a mishap broke: braid and mdadm rescue them
 //! ```
 //!
 //! Knows mdadm, QEMU and files. It never loads a module, makes a device or needs root on the host:
@@ -37,6 +38,7 @@ mod matrix;
 mod pattern;
 mod proof;
 mod report;
+pub(crate) mod scenarios;
 mod script;
 mod spec;
 mod states;

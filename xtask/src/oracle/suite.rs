@@ -170,6 +170,16 @@ impl Bench {
 
     /// Spreads cases over boots that run at the same time; one report, members in `folder/CASE`.
     pub(crate) fn run(&self, cases: Vec<Case>, ending: Ending, folder: &Path) -> Result<Report> {
+        self.run_jobs(cases, folder, |pile| Job::new(pile, ending))
+    }
+
+    /// The same, with other limits than the usual.
+    pub(crate) fn run_jobs(
+        &self,
+        cases: Vec<Case>,
+        folder: &Path,
+        job: impl Fn(Vec<Case>) -> Job,
+    ) -> Result<Report> {
         if cases.is_empty() {
             return Ok(Report { done: true, ..Report::default() });
         }
@@ -183,7 +193,7 @@ impl Bench {
             let mut boots = Vec::new();
             for (number, pile) in piles.into_iter().enumerate() {
                 let place = folder.join(format!("boot-{number}"));
-                let job = Job::new(pile, ending);
+                let job = job(pile);
                 boots.push(scope.spawn(move || self.guest.run(&job, &place)));
             }
             let join = |boot: std::thread::ScopedJoinHandle<'_, Result<Report>>| {

@@ -3,10 +3,13 @@
 //! Static, std only, built by the oracle itself with `rustc`; no part of the workspace's build.
 //!
 //!     agent fill     DEVICE SEED                     the whole device gets stream SEED
+//!     agent fill-part DEVICE SEED FIRST COUNT         sectors get stream SEED
 //!     agent scribble DEVICE SEED COUNT               COUNT writes at odd places, of stream SEED
 //!     agent stamp    DEVICE GENERATION [FIRST COUNT] sectors get their stamps (default: all)
 //!     agent patch    DEVICE PLACE OFFSET VALUE       a superblock's 32-bit field gets a value
 //!     agent storm    DEVICE SEED                     blocks in no order get stream SEED, past the cache, until power is cut
+//!     agent files    FOLDER SEED COUNT LARGEST       COUNT files of stream SEED in folders, of up to LARGEST bytes
+//!     agent stamped  FOLDER GENERATION COUNT LARGEST the same in whole sectors, which are stamps
 //!     agent wrong    DEVICE OLD NEW                  counts sectors that a storm cannot have left: two numbers
 //!
 //! PLACE is the superblock's byte on the device.  The checksum is made anew, as the kernel counts
@@ -39,10 +42,18 @@ fn run(words: &[String]) -> Result<()> {
         .iter()
         .map(|word| word.parse().map_err(|_| Error::other(format!("{word} is no number"))))
         .collect::<Result<_>>()?;
+    match (command.as_str(), numbers.as_slice()) {
+        ("files", [seed, count, largest]) => return files(device, (*seed, false), *count, *largest),
+        ("stamped", [seed, count, largest]) => return files(device, (*seed, true), *count, *largest),
+        _ => {}
+    }
     let mut file = OpenOptions::new().read(true).write(true).open(device)?;
     let bytes = file.seek(SeekFrom::End(0))?;
     match (command.as_str(), numbers.as_slice()) {
         ("fill", [seed]) => fill(&file, *seed, 0, bytes)?,
+        ("fill-part", [seed, first, count]) => {
+            fill(&file, *seed, first * 512, (first + count) * 512)?;
+        }
         ("scribble", [seed, count]) => {
             for (offset, length) in pattern::scribbles(*seed, bytes, *count) {
                 fill(&file, *seed, offset, offset + length)?;
@@ -56,6 +67,37 @@ fn run(words: &[String]) -> Result<()> {
         _ => return Err(Error::other("unknown command")),
     }
     file.sync_all()
+}
+
+/// Files in one folder.
+const FILES_IN_FOLDER: u64 = 12;
+
+/// Writes files of four sorts of size, most of them small, and waits for none of them.
+fn files(folder: &str, (seed, stamped): (u64, bool), count: u64, largest: u64) -> Result<()> {
+    let mut sector = 0;
+    for number in 0..count {
+        let within = format!("{folder}/{seed}-{}", number / FILES_IN_FOLDER);
+        std::fs::create_dir_all(&within)?;
+        let limit = (largest >> (3 * (number % 4))).max(1);
+        let mut word = [0; 8];
+        pattern::stream(seed, 8 * number, &mut word);
+        let mut bytes = 1 + u64::from_le_bytes(word) % limit;
+        if stamped {
+            bytes = bytes.next_multiple_of(pattern::SECTOR as u64);
+        }
+        let mut content = vec![0; bytes as usize];
+        if stamped {
+            let generation = u8::try_from(seed).map_err(Error::other)?;
+            for piece in content.chunks_mut(pattern::SECTOR) {
+                pattern::repeat(pattern::stamp(generation, sector), piece);
+                sector += 1;
+            }
+        } else {
+            pattern::stream(seed + number, 0, &mut content);
+        }
+        std::fs::write(format!("{within}/{number}"), content)?;
+    }
+    Ok(())
 }
 
 /// A block in memory, as it must lie to go past the cache.

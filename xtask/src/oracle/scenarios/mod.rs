@@ -1,0 +1,207 @@
+//! `cargo xtask scenarios`: arrays of the kernel's md, broken as mishaps do; braid and mdadm are asked for their files.
+//!
+//! ```text
+//! stories                what happens to which array
+//!    | words.sh          ... in shell, inside the guest
+//! mod                    boots: made and broken · then mdadm's tries, each on copies of its own
+//!    | rescued           what braid makes of the same images, on the host
+//!    | table             what is said of it
+//! ```
+//!
+//! Files and their sums are taken while md runs the array, before it breaks; nothing that is written later counts. What holds here, and
+//! fails the run: braid writes to no image, and it does not call right what is wrong.
+
+mod rescued;
+mod stories;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use super::drive::Member;
+use super::guest::{Case, Ending, Guest, Job};
+use super::initramfs::More;
+use super::report::{CaseReport, Report};
+use super::suite::Bench;
+use crate::build::Program;
+use rescued::Braid;
+use stories::{STORIES, Story};
+use table::Row;
+
+const WORDS: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| std::fs::read_to_string(Path::new(super::ROOT).join("xtask/src/oracle/scenarios/words.sh")).unwrap());
+/// What the guest has beyond what md needs: what stands on arrays, and what happens to disks.
+const MORE: More = More {
+    modules: &["dm-mod"],
+    programs: &["/sbin/mke2fs", "/sbin/e2fsck", "/sbin/dmsetup", "/sbin/lvm", "/sbin/sfdisk"],
+};
+/// Word of the agent, how many files, and bytes of the largest.
+const FILES: &str = "files 60 1500000";
+/// Everything is slower without KVM.
+const CASE_SECONDS: u32 = 400;
+
+/// What the command line asks for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only scenarios whose name has this in it
+    #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
+    only: String,
+    /// Boots at a time
+    #[arg(long, value_name = "N", default_value_t = super::BOOTS_DEFAULT)]
+    boots: usize,
+    /// This program, not the one that the tests have built
+    #[arg(long, value_name = "PATH")]
+    braid: Option<PathBuf>,
+    /// Only braid's side, with the images of the run before
+    #[arg(long)]
+    again: bool,
+    /// Say which scenarios there are
+    #[arg(long)]
+    list: bool,
+}
+
+/// An array that md made and a mishap broke.
+struct Broken {
+    story: Story,
+    /// Those that are there, in the order in which they are named.
+    images: Vec<PathBuf>,
+    /// As `sha256sum` writes it.
+    files: String,
+}
+
+/// Makes, breaks and rescues them, and prints the table.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let chosen = STORIES.iter().filter(|story| story.name.contains(&options.only));
+    let stories: Vec<Story> = chosen.copied().collect();
+    ensure!(!stories.is_empty(), "no scenario has {} in its name", options.only);
+    if options.list {
+        stories.iter().for_each(|story| println!("{:20} {}", story.name, story.about));
+        return Ok(());
+    }
+    let folder = crate::build::folder()?.join("scenarios");
+    let guest = Arc::new(Guest::with(&folder.join("cache"), &MORE)?);
+    let bench = Bench { folder, guest, boots: options.boots };
+    let braid = match &options.braid {
+        Some(path) => path.clone(),
+        None => Program::Braid.dev()?,
+    };
+    let begun = Instant::now();
+    let told = |what: &str| println!("{:6.1} s  {what}", begun.elapsed().as_secs_f64());
+    if !options.again {
+        make(&bench, &stories)?;
+        told("made and broken");
+    }
+    let broken = stories.iter().map(|story| load(&bench.folder, story));
+    let broken = broken.collect::<Result<Vec<_>>>()?;
+    let judged = if options.again { None } else { Some(judge(&bench, &broken)?) };
+    told("tried by mdadm");
+    let braid = Braid { path: braid, folder: bench.folder.join("rescued") };
+    let mut rows = Vec::new();
+    for broken in &broken {
+        let answer = braid.rescue(broken).with_context(|| broken.story.name.to_owned())?;
+        let of = |how| judged.as_ref().and_then(|all| all.get(&case_name(&broken.story, how)));
+        rows.push(Row {
+            about: broken.story.about,
+            files: broken.files.lines().count(),
+            answer,
+            force: of("force").cloned(),
+            wiki: of("wiki").cloned(),
+            wiki_about: broken.story.wiki_about,
+        });
+    }
+    told("rescued by braid");
+    println!("{}", table::text(&rows));
+    let wrong: Vec<&str> =
+        rows.iter().filter(|row| row.is_wrongly_sure()).map(|row| row.about).collect();
+    ensure!(wrong.is_empty(), "called right what is wrong: {}", wrong.join("; "));
+    Ok(())
+}
+
+fn case_name(story: &Story, how: &str) -> String {
+    format!("{}-{how}", story.name)
+}
+
+/// A case's script: the words, how many disks there are, and the story.
+fn script(disks: usize, story: &str, end: &str) -> String {
+    format!("{}\nFILES=\"{FILES}\"\nmkdir -p /mnt/$D\nconnect {disks}\n{story}\n{end}\n", *WORDS)
+}
+
+/// md makes them, and they break.
+fn make(bench: &Bench, stories: &[Story]) -> Result<()> {
+    for ending in [Ending::PowerOff, Ending::Cut] {
+        let chosen = stories.iter().filter(|story| story.ending == ending);
+        let cases = chosen.map(|story| Case {
+            name: story.name.to_owned(),
+            members: vec![Member::zeros(story.disks.1); story.disks.0],
+            script: script(
+                story.disks.0,
+                story.made,
+                if ending == Ending::PowerOff { "disconnect" } else { "" },
+            ),
+        });
+        let cases: Vec<Case> = cases.collect();
+        let place = bench.folder.join(format!("made-{ending:?}"));
+        let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+        let report = boot(bench, cases, ending, &place)?;
+        for name in names {
+            let case = report.cases.get(&name).context("the guest does not speak of it")?;
+            case.succeeded().with_context(|| name.clone())?;
+            let kept = bench.folder.join("broken").join(&name);
+            std::fs::remove_dir_all(&kept).ok();
+            std::fs::create_dir_all(kept.parent().context("a folder")?)?;
+            std::fs::rename(place.join(&name), &kept)?;
+            std::fs::write(kept.join("files"), case.text("files")?)?;
+            std::fs::write(kept.join("kernel"), &report.kernel)?;
+        }
+    }
+    Ok(())
+}
+
+fn boot(bench: &Bench, cases: Vec<Case>, ending: Ending, place: &Path) -> Result<Report> {
+    bench.run_jobs(cases, place, |pile| {
+        let boot_seconds = 120 + u64::from(CASE_SECONDS) * pile.len() as u64;
+        Job { cases: pile, ending, case_seconds: CASE_SECONDS, boot_seconds }
+    })
+}
+
+/// What lies there of one.
+fn load(folder: &Path, story: &Story) -> Result<Broken> {
+    let folder = folder.join("broken").join(story.name);
+    let image = |number: &usize| folder.join(format!("{}.img", number - 1));
+    let files = std::fs::read_to_string(folder.join("files")).context("make it first")?;
+    Ok(Broken { story: *story, images: story.given.iter().map(image).collect(), files })
+}
+
+/// mdadm's two tries at each, on copies.
+fn judge(bench: &Bench, broken: &[Broken]) -> Result<BTreeMap<String, CaseReport>> {
+    let mut cases = Vec::new();
+    for broken in broken {
+        let story = &broken.story;
+        for (how, words) in [("force", story.force), ("wiki", story.wiki)] {
+            let mut start = String::from("cat >/tmp/files-$D <<'END'\n");
+            start += &broken.files;
+            start += "END\n";
+            for (disk, first, sectors) in story.unreadable {
+                start += &format!("unreadable {disk} {first} {sectors}\n");
+            }
+            cases.push(Case {
+                name: case_name(story, how),
+                members: broken
+                    .images
+                    .iter()
+                    .map(|path| Member::image(path))
+                    .collect::<Result<_>>()?,
+                script: script(
+                    broken.images.len(),
+                    &format!("{start}{words}"),
+                    "mdadm --stop $A >/dev/null 2>&1 || true\ndisconnect",
+                ),
+            });
+        }
+    }
+    let report = boot(bench, cases, Ending::PowerOff, &bench.folder.join("judged"))?;
+    Ok(report.cases)
+}

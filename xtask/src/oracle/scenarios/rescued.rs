@@ -1,0 +1,180 @@
+//! What braid makes of broken images, as a person would ask for it: `braid rescue`, then everything copied out, then its files.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::super::host::sha256;
+use super::super::initramfs::output;
+use super::{Broken, Story};
+
+/// Bytes in a sector.
+const SECTOR: u64 = 512;
+
+/// The program, and where its copies go.
+pub(super) struct Braid {
+    pub(super) path: PathBuf,
+    pub(super) folder: PathBuf,
+}
+
+/// What came of it.
+pub(super) struct Answer {
+    /// Exit status of the first question.
+    pub(super) exit: i32,
+    /// Until the first answer.
+    pub(super) seconds: f64,
+    /// Until everything was copied out.
+    pub(super) copied_seconds: f64,
+    /// It could be read after the first answer.
+    pub(super) is_readable: bool,
+    /// Stripes that it said may read wrong.
+    pub(super) at_risk: u64,
+    /// Files with the sum that they had.
+    pub(super) right: usize,
+}
+
+impl Braid {
+    pub(super) fn rescue(&self, broken: &Broken) -> Result<Answer> {
+        let story = &broken.story;
+        let home = self.folder.join(story.name);
+        fs::remove_dir_all(&home).ok();
+        fs::create_dir_all(&home)?;
+        let images = images(broken, &home)?;
+        let before = sums(&images)?;
+        let begun = Instant::now();
+        let said = self.ask(&home, story, &["--json"], &[], &images)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let text = self.ask(&home, story, &[], &[], &images)?;
+        fs::write(home.join("said"), [text.stdout, text.stderr].concat())?;
+        fs::write(home.join("said.json"), &said.stdout)?;
+        let found: Value = serde_json::from_slice(&said.stdout).unwrap_or_default();
+        let is_readable = found["arrays"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|one| one["readable"] == true));
+        let at_risk = found["arrays"].as_array().into_iter().flatten();
+        let at_risk = at_risk.filter_map(|one| one["stripes_at_risk"].as_u64()).sum();
+        let mut answer = Answer {
+            exit: said.status.code().unwrap_or(-1),
+            seconds,
+            copied_seconds: 0.0,
+            is_readable,
+            at_risk,
+            right: 0,
+        };
+        if is_readable {
+            let begun = Instant::now();
+            let copied = self.copy(&home, story, at_risk, &images)?;
+            answer.copied_seconds = seconds + begun.elapsed().as_secs_f64();
+            if copied {
+                answer.right = right(&home, &broken.files)?;
+            }
+        }
+        ensure!(before == sums(&images)?, "a member was written");
+        Ok(answer)
+    }
+
+    fn ask(
+        &self,
+        home: &Path,
+        story: &Story,
+        first: &[&str],
+        more: &[&str],
+        images: &[PathBuf],
+    ) -> Result<Output> {
+        let mut command = Command::new(&self.path);
+        command.args(first).arg("--state-dir").arg(home.join("state"));
+        command.arg("rescue").args(more);
+        for word in story.asked.words {
+            let number = word.strip_prefix('{').and_then(|word| word.strip_suffix('}'));
+            match number.map(str::parse::<usize>).transpose()? {
+                Some(number) => {
+                    let at = story.given.iter().position(|given| *given == number);
+                    command.arg(&images[at.context("it is there")?])
+                }
+                None => command.arg(word),
+            };
+        }
+        command.args(images).output().context("braid")
+    }
+
+    /// Everything into one image.
+    fn copy(&self, home: &Path, story: &Story, at_risk: u64, images: &[PathBuf]) -> Result<bool> {
+        let name = story.asked.export.map_or_else(String::new, |name| {
+            format!("uri=$(echo \"$uri\" | sed 's#///[^?]*#///{name}#'); ")
+        });
+        let run = format!("{name}nbdcopy \"$uri\" '{}'", home.join("copy.img").display());
+        let (overlay, risk) = (home.join("overlay").display().to_string(), at_risk.to_string());
+        let mut words = vec!["--serve", "--overlay", &overlay, "--run", &run];
+        if at_risk > 0 {
+            words.extend(["--accept-risk", &risk]);
+        }
+        let served = self.ask(home, story, &[], &words, images)?;
+        fs::write(home.join("served"), [&*served.stdout, &*served.stderr].concat())?;
+        Ok(served.status.success())
+    }
+}
+
+/// The images, named as disks are; of those that no longer give everything what copies of them have, with maps.
+fn images(broken: &Broken, home: &Path) -> Result<Vec<PathBuf>> {
+    let mut images = Vec::new();
+    for (number, source) in broken.story.given.iter().zip(&broken.images) {
+        let path = home.join(format!("disk{number}"));
+        let bad = broken.story.unreadable.iter().filter(|(disk, ..)| disk == number);
+        let mut bad: Vec<(u64, u64)> = bad.map(|(_, start, length)| (*start, *length)).collect();
+        bad.sort_unstable();
+        if bad.is_empty() {
+            std::os::unix::fs::symlink(source, &path)?;
+        } else {
+            output(Command::new("cp").arg("--sparse=always").arg(source).arg(&path))?;
+            fs::write(home.join(format!("disk{number}.map")), holes(&path, &bad)?)?;
+        }
+        images.push(path);
+    }
+    Ok(images)
+}
+
+/// Takes stretches out of a copy; its map, in ddrescue's words.
+fn holes(path: &Path, bad: &[(u64, u64)]) -> Result<String> {
+    let file = fs::OpenOptions::new().write(true).open(path)?;
+    let bytes = file.metadata()?.len();
+    let mut map = String::from("# Mapfile.\n0x0 + 1\n");
+    let mut at = 0;
+    let mut line = |start: u64, length: u64, state: char| {
+        if length > 0 {
+            map += &format!("{start:#x} {length:#x} {state}\n");
+        }
+    };
+    for (start, length) in bad.iter().map(|(start, length)| (start * SECTOR, length * SECTOR)) {
+        file.write_all_at(&vec![0; usize::try_from(length)?], start)?;
+        line(at, start - at, '+');
+        line(start, length, '-');
+        at = start + length;
+    }
+    line(at, bytes - at, '+');
+    Ok(map)
+}
+
+fn sums(images: &[PathBuf]) -> Result<Vec<String>> {
+    images.iter().map(|path| sha256(path)).collect()
+}
+
+/// How many files of the copy have the sums that they had. Its journal is replayed first, as a mount would.
+fn right(home: &Path, files: &str) -> Result<usize> {
+    let (copy, tree) = (home.join("copy.img"), home.join("tree"));
+    fs::create_dir_all(&tree)?;
+    // Its word does not count: what it could not do shows in the files.
+    let replayed = Command::new("e2fsck").args(["-E", "journal_only"]).arg(&copy).output();
+    replayed.context("e2fsck")?;
+    let command = format!("rdump / {}", tree.display());
+    output(Command::new("debugfs").args(["-R", &command]).arg(&copy))?;
+    fs::write(home.join("files"), files)?;
+    let mut sums = Command::new("sha256sum");
+    let checked = sums.arg("-c").arg(home.join("files")).current_dir(&tree).output();
+    let checked = checked.context("sha256sum")?;
+    Ok(String::from_utf8_lossy(&checked.stdout).lines().filter(|line| line.ends_with(": OK")).count())
+}

@@ -1,0 +1,277 @@
+//! The scenarios: which array the kernel's md made, what happened to it, and who is then asked for its files.
+//!
+//! Each is a short story in shell, with the words of `words.sh`. What braid is told is what docs/rescue.md says of such a case, and
+//! nothing that a person would have to know besides. mdadm is told what its manual and the usual pages of the web say: to assemble by
+//! force, and to create the array again in the order that turns out to be right, with the defaults.
+
+use super::super::guest::Ending;
+
+/// Sectors of a disk: 96 MiB.
+const DISK: u64 = 196_608;
+/// Of a disk whose data begin 129 MiB behind its start, as mdadm has it on large disks: 224 MiB.
+const DEEP: u64 = 458_752;
+
+/// What braid is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// Words of `braid rescue`; a number in braces is the image of that disk.
+    pub(crate) words: &'static [&'static str],
+    /// The export with the files, where it is not the array itself.
+    pub(crate) export: Option<&'static str>,
+}
+
+/// One array and its mishap.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Story {
+    /// For `--only`, and in failures.
+    pub(crate) name: &'static str,
+    /// The table's first column.
+    pub(crate) about: &'static str,
+    /// How many disks, and their sectors.
+    pub(crate) disks: (usize, u64),
+    /// How the machine ended.
+    pub(crate) ending: Ending,
+    /// Shell: from empty disks to the mishap.
+    pub(crate) made: &'static str,
+    /// The disks that are there afterwards, by number; in this order they are named.
+    pub(crate) given: &'static [usize],
+    /// Stretches that a disk no longer gives: disk, first sector, sectors.
+    pub(crate) unreadable: &'static [(usize, u64, u64)],
+    /// What braid is asked for.
+    pub(crate) asked: Asked,
+    /// Shell: `mdadm --assemble --force`, and what has to be done besides.
+    pub(crate) force: &'static str,
+    /// Shell: what the usual pages say then.
+    pub(crate) wiki: &'static str,
+    /// What that was, in the table.
+    pub(crate) wiki_about: &'static str,
+}
+
+const PLAIN: Asked = Asked { words: &[], export: None };
+const SOLVE: Asked = Asked { words: &["--solve"], export: None };
+
+/// What most have in common: a RAID-5 of four that is stopped in good order; all disks are there.
+const USUAL: Story = Story {
+    name: "",
+    about: "",
+    disks: (4, DISK),
+    ending: Ending::PowerOff,
+    made: "",
+    given: &[1, 2, 3, 4],
+    unreadable: &[],
+    asked: PLAIN,
+    force: "force 1 2 3 4",
+    wiki: "again 1234 5",
+    wiki_about: "created again",
+};
+
+/// All of them, in the table's order.
+pub(crate) const STORIES: &[Story] = &[
+    Story {
+        name: "dropped",
+        about: "Two members of a RAID-5 of four drop at once while it is written, all are (S)",
+        made: "create 5 4 $ALL
+filled $A
+fill 2 & sleep 0.3
+vanish 2 3
+wait || true
+umount /mnt/$D || umount -l /mnt/$D
+mdadm --stop $A",
+        ..USUAL
+    },
+    Story {
+        name: "dropped-order",
+        about: "The same one after the other, files are written between, and a third is lost: RAID-6 of five",
+        disks: (5, DISK),
+        made: "create 6 5 --chunk=64 $ALL
+filled $A
+fault 5
+fill 2
+told
+fault 4
+sync
+stop",
+        given: &[2, 3, 4, 5],
+        force: "force 1 2 3 4",
+        wiki: "again m1234 6 --chunk=64",
+        ..USUAL
+    },
+    Story {
+        name: "faulty",
+        about: "A faulty member of a RAID-5 is a few events behind, files were written since",
+        ending: Ending::Cut,
+        made: "create 5 4 --chunk=64 $ALL
+stay_dirty
+filled $A
+fault 4
+fill 2
+told",
+        wiki: "again 1234 5 --chunk=64",
+        ..USUAL
+    },
+    Story {
+        name: "dirty",
+        about: "Power cut while a RAID-5 without one of its members is written",
+        ending: Ending::Cut,
+        made: "create 5 4 --chunk=64 $ALL
+filled $A
+fault 2
+mdadm $A --remove $(disk 2)
+fill 2 & sleep 0.5",
+        given: &[1, 3, 4],
+        force: "force 1 2 3",
+        wiki: "again 1m23 5 --chunk=64",
+        ..USUAL
+    },
+    Story {
+        name: "zeroed",
+        about: "Firmware zeroes 0x1000 to 0x4000 of each member; they are in order, chunk and offset are mdadm's own",
+        made: "create 5 4 $ALL
+filled $A
+stop
+for each in $ALL; do dd if=/dev/zero of=$each bs=4096 seek=1 count=3 conv=notrunc; done",
+        asked: SOLVE,
+        ..USUAL
+    },
+    Story {
+        name: "zeroed-lost",
+        about: "The same, chunk 64 KiB, and one disk is lost",
+        made: "create 5 4 --chunk=64 $ALL
+filled $A
+stop
+for each in $ALL; do dd if=/dev/zero of=$each bs=4096 seek=1 count=3 conv=notrunc; done",
+        given: &[4, 1, 3],
+        asked: SOLVE,
+        force: "force 1 2 3",
+        wiki: "again m123 5",
+        ..USUAL
+    },
+    Story {
+        name: "gpt",
+        about: "A GPT is written over members that are whole disks",
+        made: "create 5 4 --chunk=128 $(disks 3 1 4 2)
+filled $A
+stop
+for each in $ALL; do echo 'label: gpt
+start=2048' | sfdisk --force --wipe never --no-reread --no-tell-kernel $each; done",
+        asked: SOLVE,
+        ..USUAL
+    },
+    Story {
+        name: "wrong-order",
+        about: "`mdadm --create --assume-clean` in the wrong order",
+        made: "create 5 4 $(disks 3 1 4 2)
+filled $A
+stop
+recreated 5 4 --assume-clean $ALL",
+        asked: SOLVE,
+        ..USUAL
+    },
+    Story {
+        name: "wrong-chunk",
+        about: "... with the wrong chunk (512 KiB for 64)",
+        made: "create 5 4 --chunk=64 $ALL
+filled $A
+stop
+recreated 5 4 --assume-clean $ALL",
+        asked: SOLVE,
+        ..USUAL
+    },
+    Story {
+        name: "wrong-offset-2048",
+        about: "... with data from sector 264192, it was from 2048",
+        disks: (4, DEEP),
+        made: "create 5 4 --data-offset=1M $ALL
+filled $A
+stop
+recreated 5 4 --assume-clean --data-offset=129M $ALL",
+        asked: SOLVE,
+        wiki: "again 1234 5 --data-offset=129M",
+        ..USUAL
+    },
+    Story {
+        name: "wrong-offset-262144",
+        about: "... with mdadm's own offset, it was 262144",
+        disks: (4, DEEP),
+        made: "create 5 4 --data-offset=128M $ALL
+filled $A
+stop
+recreated 5 4 --assume-clean $ALL",
+        asked: SOLVE,
+        ..USUAL
+    },
+    Story {
+        name: "wrong-offset-264192",
+        about: "... with mdadm's own offset and chunk and the wrong order; it was 264192 and 128 KiB",
+        disks: (4, DEEP),
+        made: "create 5 4 --data-offset=129M --chunk=128 $(disks 2 4 1 3)
+filled $A
+stop
+recreated 5 4 --assume-clean $ALL",
+        asked: SOLVE,
+        ..USUAL
+    },
+    Story {
+        name: "resynced",
+        about: "`mdadm --create` of a RAID-5 in the wrong order with another chunk, and resynced",
+        made: "create 5 4 --chunk=64 $(disks 3 1 4 2)
+filled $A
+stop
+recreated 5 4 $ALL",
+        asked: SOLVE,
+        ..USUAL
+    },
+    Story {
+        name: "resynced-6",
+        about: "The same of a RAID-6, whose resync writes over two chunks of each row",
+        made: "create 6 4 --chunk=64 $(disks 3 1 4 2)
+filled $A
+stop
+recreated 6 4 --chunk=64 $ALL",
+        asked: SOLVE,
+        wiki: "again 1234 6 --chunk=64",
+        ..USUAL
+    },
+    Story {
+        name: "unreadable",
+        about: "Two disks of a RAID-5 have sectors that cannot be read, each in other places (ddrescue's maps)",
+        made: "create 5 4 --chunk=64 $ALL
+filled $A
+stop",
+        unreadable: &[(2, 20_000, 700), (2, 90_000, 8), (3, 30_000, 64), (3, 60_000, 4096)],
+        wiki: "for each in $ALL; do blockdev --flushbufs $each; done
+copied 2 3
+force 1 2 3 4",
+        wiki_about: "copies of both, then force",
+        ..USUAL
+    },
+    Story {
+        name: "journal",
+        about: "The device of the write journal of a RAID-5 is gone",
+        disks: (5, DISK),
+        made: "create 5 4 --chunk=64 --write-journal=$(disk 5) $(disks 1 2 3 4)
+sleep 1; idle
+filled $A
+stop",
+        wiki: "again 1234 5 --chunk=64",
+        ..USUAL
+    },
+    Story {
+        name: "lying",
+        about: "A member of a RAID-6 has other bytes than it was given, in 8 MiB",
+        disks: (5, DISK),
+        made: "create 6 5 --chunk=64 $ALL
+filled $A
+stop
+agent fill-part $(disk 3) 99 16384 16384",
+        given: &[1, 2, 3, 4, 5],
+        asked: Asked { words: &["--without", "{3}"], export: None },
+        force: "force 1 2 3 4 5",
+        wiki: "try mdadm --assemble $A $(disks 1 2 3 4 5)
+echo repair >/sys/block/$D/md/sync_action
+rest
+count $A",
+        wiki_about: "`repair`",
+        ..USUAL
+    },
+];

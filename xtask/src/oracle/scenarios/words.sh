@@ -1,0 +1,204 @@
+# The shell has its own mke2fs, so that the real one is called by its path.
+# Words that scenarios are written in, beside those of every case. Disk N of a case is /dev/mapper/$D-N, so that it can vanish or
+# have sectors that cannot be read. What is written to disks is counted below that, at the drive.
+
+disk() { # disk NUMBER: its device; any other word stays
+    case "$1" in
+    [0-9]*) echo "/dev/mapper/$D-$1" ;;
+    *) echo "$1" ;;
+    esac
+}
+
+disks() { # disks NUMBER...: their devices
+    for each in "$@"; do disk "$each"; done
+}
+
+connect() { # connect COUNT: the disks are there
+    COUNT=$1
+    for each in $(seq 1 "$COUNT"); do
+        eval "member=\$M$each"
+        read -r sectors <"/sys/class/block/${member##*/}/size"
+        dmsetup --noudevsync --noudevrules create "$D-$each" --table "0 $sectors linear $member 0"
+    done
+    dmsetup --noudevsync --noudevrules mknodes
+    ALL=$(disks $(seq 1 "$COUNT"))
+    WRITTEN=$(written_sectors)
+}
+
+disconnect() {
+    for each in /dev/mapper/"$D"-*; do dmsetup --noudevsync --noudevrules remove --retry "${each##*/}" || true; done
+}
+
+vanish() { # vanish NUMBER...: at the same moment
+    for each in "$@"; do
+        eval "member=\$M$each"
+        read -r sectors <"/sys/class/block/${member##*/}/size"
+        dmsetup load "$D-$each" --table "0 $sectors error"
+    done
+    for each in "$@"; do dmsetup --noudevsync --noudevrules suspend --noflush --nolockfs "$D-$each"; done
+    for each in "$@"; do dmsetup --noudevsync --noudevrules resume "$D-$each"; done
+}
+
+unreadable() { # unreadable NUMBER START SECTORS: that the disk no longer gives
+    eval "member=\$M$1"
+    read -r sectors <"/sys/class/block/${member##*/}/size"
+    end=$(($2 + $3))
+    printf '%s\n' "0 $2 linear $member 0" "$2 $3 error" "$end $((sectors - end)) linear $member $end" |
+        dmsetup load "$D-$1"
+    dmsetup --noudevsync --noudevrules suspend --noflush --nolockfs "$D-$1"
+    dmsetup --noudevsync --noudevrules resume "$D-$1"
+}
+
+written_sectors() { # to all disks since the machine started
+    total=0
+    for each in $(seq 1 "$COUNT"); do
+        eval "member=\$M$each"
+        set -- $(cat "/sys/class/block/${member##*/}/stat")
+        total=$((total + $7))
+    done
+    echo "$total"
+}
+
+create() { # create LEVEL SLOTS WORDS... DEVICE...: with its redundancy made
+    level=$1 slots=$2
+    shift 2
+    mdadm --create "$A" --run --level="$level" --raid-devices="$slots" --homehost=any "$@" || return
+    mdadm --wait "$A" || true
+}
+
+fault() { mdadm "$A" --fail "$(disk "$1")"; }
+
+mounted() { # mounted DEVICE: a new file system
+    /bin/mke2fs -q -t ext4 -L photos "$1"
+    mkdir -p "/mnt/$D"
+    mount -t ext4 "$1" "/mnt/$D"
+}
+
+told() { # which files there are; nothing that is written later counts
+    sync
+    echo 3 >/proc/sys/vm/drop_caches
+    (cd "/mnt/$D" && find . -type f | sort | xargs sha256sum) >"/tmp/files-$D"
+    text files cat "/tmp/files-$D"
+}
+
+fill() { # fill SEED: files that FILES speaks of, or more of them
+    set -- "$1" $FILES
+    agent "$2" "/mnt/$D" "$1" "$3" "$4"
+}
+
+filled() { # filled DEVICE: a file system with files, in use
+    mounted "$1"
+    fill 1
+    told
+}
+
+stop() { # in good order
+    umount "/mnt/$D"
+    mdadm --stop "$A"
+}
+
+stay_dirty() { echo 1000 >"/sys/block/$D/md/safe_mode_delay"; }
+
+recreated() { # recreated LEVEL SLOTS WORDS... DEVICE...: what one should not do; nothing asks
+    create "$@"
+    mdadm --stop "$A"
+}
+
+# What mdadm makes of it.
+
+rest() { # until what mdadm started on its own has ended, or does not move
+    for turn in $(seq 1 40); do
+        action=idle
+        [ -e "/sys/block/$D/md/sync_action" ] && read -r action <"/sys/block/$D/md/sync_action"
+        case "$action" in idle | frozen) return 0 ;; esac
+        sleep 0.5
+    done
+}
+
+count() { # count DEVICE: how many files are right, and what all this wrote
+    mkdir -p "/mnt/$D"
+    right=0
+    if timeout 30 mount -t ext4 -o ro "$1" "/mnt/$D" || timeout 30 mount -t ext4 -o ro,noload "$1" "/mnt/$D"; then
+        right=$(cd "/mnt/$D" && sha256sum -c "/tmp/files-$D" 2>/dev/null | grep -c ': OK$') || true
+        value mounted yes
+    fi
+    value right "$right"
+    value written "$((512 * ($(written_sectors) - WRITTEN)))"
+    umount "/mnt/$D" 2>/dev/null || true
+}
+
+try() { # try COMMAND...: what it says, and how it ends
+    status=0
+    timeout 60 "$@" >/tmp/said 2>&1 </dev/null || status=$?
+    value status "$status"
+    text said cat /tmp/said
+    state=none
+    [ -e "/sys/block/$D/md/array_state" ] && read -r state <"/sys/block/$D/md/array_state"
+    value state "$state"
+}
+
+force() { # force NUMBER...: --assemble --force of these
+    try mdadm --assemble --force --run "$A" $(disks "$@")
+    rest
+    count "$A"
+}
+
+orders() { # orders LETTERS: every order of them, a word each
+    awk -v left="$1" 'function go(line, left, i) {
+        if (left == "") print line
+        for (i = 1; i <= length(left); i++)
+            go(line substr(left, i, 1), substr(left, 1, i - 1) substr(left, i + 1))
+    } BEGIN { go("", left) }'
+}
+
+in_order() { # in_order LETTERS: devices; m is a missing one
+    for each in $(echo "$1" | sed 's/./& /g'); do
+        case "$each" in m) echo missing ;; *) disk "$each" ;; esac
+    done
+}
+
+again() { # again LETTERS LEVEL WORDS...: created again with these, in every order until e2fsck has nothing to say, or else it mounts
+    letters=$1 level=$2
+    shift 2
+    tries=0 chosen=
+    for order in $(orders "$letters") last; do
+        mdadm --stop "$A" >/dev/null 2>&1 || true
+        if [ "$order" = last ]; then
+            order=$chosen
+            [ -n "$order" ] || break
+        else
+            tries=$((tries + 1))
+        fi
+        create "$level" "${#letters}" --assume-clean "$@" $(in_order "$order") >/tmp/said 2>&1 || continue
+        verdict=0
+        /bin/e2fsck -fn "$A" >/tmp/fsck 2>&1 || verdict=$?
+        if [ "$verdict" = 0 ]; then
+            chosen=$order
+            break
+        fi
+        if [ -z "$chosen" ] && mount -t ext4 -o ro,noload "$A" "/mnt/$D"; then
+            chosen=$order
+            umount "/mnt/$D"
+        fi
+    done
+    value tries "$tries"
+    value order "${chosen:-none}"
+    count "$A"
+}
+
+copied() { # copied NUMBER...: in their place copies, with zeroes where the disk gave nothing
+    for each in "$@"; do
+        eval "member=\$M$each"
+        # The drive has what the disk lost: take it away, as it is in no copy.
+        dmsetup table "$D-$each" | while read -r start length kind rest; do
+            [ "$kind" = error ] || continue
+            dd if=/dev/zero of="$member" bs=512 seek="$start" count="$length" conv=notrunc
+        done
+        read -r sectors <"/sys/class/block/${member##*/}/size"
+        dmsetup load "$D-$each" --table "0 $sectors linear $member 0"
+        dmsetup --noudevsync --noudevrules suspend --noflush --nolockfs "$D-$each"
+        dmsetup --noudevsync --noudevrules resume "$D-$each"
+    done
+    sync
+    WRITTEN=$(written_sectors)
+}
