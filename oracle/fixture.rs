@@ -27,6 +27,8 @@ pub enum Content {
     Q(Vec<(usize, u32)>),
     /// The 8-byte word of each sector, where neither of the above explains it.
     Words(Vec<u64>),
+    /// XOR of the same places on these members, byte by byte: parity over what is no stamp. Their own content is none of these.
+    Sum(Vec<usize>),
 }
 
 /// Successive sectors of a member's data area.
@@ -151,6 +153,26 @@ impl Fixture {
     /// The whole image of a member, byte for byte as md left it.
     #[must_use]
     pub fn image(&self, member: usize) -> Vec<u8> {
+        let mut image = self.without_sums(member);
+        let about = &self.members[member];
+        let mut others = BTreeMap::new();
+        for run in &about.runs {
+            let Content::Sum(members) = &run.content else { continue };
+            for other in members {
+                let start = self.members[*other].data_start;
+                let bytes: &Vec<u8> =
+                    others.entry(*other).or_insert_with(|| self.without_sums(*other));
+                for at in 0..sector_bytes(run.sectors) {
+                    image[sector_bytes(about.data_start + run.at) + at] ^=
+                        bytes[sector_bytes(start + run.at) + at];
+                }
+            }
+        }
+        image
+    }
+
+    /// The same with zeroes where it is a sum of others.
+    fn without_sums(&self, member: usize) -> Vec<u8> {
         let about = &self.members[member];
         let mut image = vec![0; sector_bytes(about.device_sectors)];
         for (place, bytes) in &about.raw {
@@ -158,6 +180,9 @@ impl Fixture {
             image[place..place + bytes.len()].copy_from_slice(bytes);
         }
         for run in &about.runs {
+            if matches!(run.content, Content::Sum(_)) {
+                continue;
+            }
             for sector in run.at..run.at + run.sectors {
                 let place = sector_bytes(about.data_start + sector);
                 repeat(self.run_word(run, sector), &mut image[place..place + SECTOR]);
@@ -188,6 +213,7 @@ impl Fixture {
                 sum ^ times_power(self.word(*member, sector), *exponent)
             }),
             Content::Words(words) => words[usize::try_from(step).expect("small")],
+            Content::Sum(_) => panic!("sector {sector} is no word"),
         }
     }
 }
@@ -222,6 +248,8 @@ fn read_run(text: &str, follows: u64) -> Option<Run> {
     let sectors = sectors.parse().ok()?;
     let content = if let Some(list) = content.strip_prefix("P:") {
         Content::P(list.split(',').map(|member| member.parse().ok()).collect::<Option<_>>()?)
+    } else if let Some(list) = content.strip_prefix("X:") {
+        Content::Sum(list.split(',').map(|member| member.parse().ok()).collect::<Option<_>>()?)
     } else if let Some(list) = content.strip_prefix("Q:") {
         let term = |text: &str| {
             let (member, exponent) = text.split_once('^')?;

@@ -8,6 +8,7 @@
 //!
 //! Invariant: the text read back gives the images byte for byte; `text` checks it each time.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -36,13 +37,14 @@ pub(crate) fn text(facts: &[(String, String)], sources: &[Source]) -> Result<Str
     }
     let columns: Vec<Vec<Option<u64>>> =
         images.iter().zip(sources).map(|(image, source)| words(image, source)).collect();
+    let sums = sums(&images, sources, &columns);
     let mut fixture = Fixture { facts: facts.iter().cloned().collect(), members: Vec::new() };
     for (index, source) in sources.iter().enumerate() {
         fixture.members.push(Member {
             device_sectors: (images[index].len() / SECTOR) as u64,
             data_start: source.data_start as u64,
-            raw: raw(&images[index], source, &columns[index]),
-            runs: runs(&columns, index),
+            raw: raw(&images[index], source, (&columns[index], &sums[index])),
+            runs: runs(&columns, &sums[index], index),
             sha256: host::sha256(&source.path)?,
         });
     }
@@ -68,12 +70,17 @@ fn words(image: &[u8], source: &Source) -> Vec<Option<u64>> {
 
 /// Stretches of bytes that are not zero, outside the data area or inside it where there is no
 /// repeated word.
-fn raw(image: &[u8], source: &Source, column: &[Option<u64>]) -> Vec<(u64, Vec<u8>)> {
+fn raw(
+    image: &[u8],
+    source: &Source,
+    (column, sums): (&[Option<u64>], &Sums),
+) -> Vec<(u64, Vec<u8>)> {
     let mut stretches: Vec<(u64, Vec<u8>)> = Vec::new();
     for (sector, bytes) in image.chunks(SECTOR).enumerate() {
         let inside = sector.checked_sub(source.data_start);
         let word = inside.and_then(|sector| column.get(sector));
-        if matches!(word, Some(Some(_))) || bytes.iter().all(|byte| *byte == 0) {
+        let is_sum = inside.is_some_and(|sector| sums.contains_key(&(sector as u64)));
+        if is_sum || matches!(word, Some(Some(_))) || bytes.iter().all(|byte| *byte == 0) {
             continue;
         }
         let place = (sector * SECTOR) as u64;
@@ -89,18 +96,46 @@ fn raw(image: &[u8], source: &Source, column: &[Option<u64>]) -> Vec<(u64, Vec<u
     stretches
 }
 
+/// Sectors of a member that are the sum of others, and of which.
+type Sums = BTreeMap<u64, Vec<usize>>;
+
+/// For each member where it is the sum of the others and no word: the last of them that is none, as the others say what it is.
+fn sums(images: &[Vec<u8>], sources: &[Source], columns: &[Vec<Option<u64>>]) -> Vec<Sums> {
+    let mut all = vec![Sums::new(); images.len()];
+    let sectors = columns.iter().map(Vec::len).min().unwrap_or(0);
+    for at in 0..sectors {
+        let bytes = |member: usize| {
+            let start = (sources[member].data_start + at) * SECTOR;
+            &images[member][start..start + SECTOR]
+        };
+        let used = (0..images.len()).filter(|member| columns[*member][at] != Some(0));
+        let used: Vec<usize> = used.collect();
+        let last = used.iter().rev().find(|member| columns[**member][at].is_none());
+        let Some(last) = last.filter(|_| used.len() > 1) else { continue };
+        let is_sum = |byte: usize| used.iter().fold(0, |sum, member| sum ^ bytes(*member)[byte]) == 0;
+        if (0..SECTOR).all(is_sum) {
+            let others = used.iter().filter(|member| *member != last).copied().collect();
+            all[*last].insert(at as u64, others);
+        }
+    }
+    all
+}
+
 /// The byte that all are, if they are all one byte.
 fn one_byte(bytes: &[u8]) -> Option<u8> {
     let first = bytes.first()?;
     bytes.iter().all(|byte| byte == first).then_some(*first)
 }
 
-fn runs(columns: &[Vec<Option<u64>>], index: usize) -> Vec<Run> {
+fn runs(columns: &[Vec<Option<u64>>], sums: &Sums, index: usize) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (place, word) in columns[index].iter().enumerate() {
         let at = place as u64;
-        let Some(word) = word.filter(|word| *word != 0) else { continue };
-        let content = explain(columns, index, place, word, runs.last());
+        let content = match (word.filter(|word| *word != 0), sums.get(&at)) {
+            (_, Some(members)) => Content::Sum(members.clone()),
+            (Some(word), None) => explain(columns, index, place, word, runs.last()),
+            (None, None) => continue,
+        };
         match runs.last_mut() {
             Some(run) if run.at + run.sectors == at && extends(run, &content) => {
                 run.sectors += 1;
@@ -200,10 +235,10 @@ fn write(facts: &[(String, String)], fixture: &Fixture) -> Result<String> {
             match one_byte(bytes) {
                 Some(byte) => writeln!(text, "bytes {place} {}x{byte:02x}", bytes.len())?,
                 None => {
-                    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-                    let hex: String =
-                        bytes[..end].iter().map(|byte| format!("{byte:02x}")).collect();
-                    writeln!(text, "bytes {place} {hex}")?;
+                    for (start, piece) in pieces(bytes) {
+                        let hex: String = piece.iter().map(|byte| format!("{byte:02x}")).collect();
+                        writeln!(text, "bytes {} {hex}", place + start)?;
+                    }
                 }
             }
         }
@@ -225,6 +260,21 @@ fn write(facts: &[(String, String)], fixture: &Fixture) -> Result<String> {
     Ok(text)
 }
 
+/// Zeroes in a row that are worth a line of their own.
+const ZEROES_MIN: usize = 12;
+
+/// What is left of bytes between long rows of zeroes, and where.
+fn pieces(bytes: &[u8]) -> Vec<(u64, &[u8])> {
+    let mut pieces: Vec<(usize, usize)> = Vec::new();
+    for at in (0..bytes.len()).filter(|at| bytes[*at] != 0) {
+        match pieces.last_mut() {
+            Some((_, end)) if at - *end < ZEROES_MIN => *end = at + 1,
+            _ => pieces.push((at, at + 1)),
+        }
+    }
+    pieces.into_iter().map(|(start, end)| (start as u64, &bytes[start..end])).collect()
+}
+
 fn content(content: &Content) -> String {
     let join = |words: Vec<String>| words.join(",");
     match content {
@@ -232,6 +282,9 @@ fn content(content: &Content) -> String {
         Content::Data { logical, generation } => format!("{logical}@{generation}"),
         Content::P(members) => {
             format!("P:{}", join(members.iter().map(ToString::to_string).collect()))
+        }
+        Content::Sum(members) => {
+            format!("X:{}", join(members.iter().map(ToString::to_string).collect()))
         }
         Content::Q(terms) => {
             let term = |(member, exponent): &(usize, u32)| format!("{member}^{exponent}");

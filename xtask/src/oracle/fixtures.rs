@@ -129,7 +129,7 @@ mod tests {
     use super::super::host;
 
     fn committed() -> Vec<(String, Fixture)> {
-        ["fixtures", "containers"].into_iter().flat_map(those_of).collect()
+        ["fixtures", "containers", "broken"].into_iter().flat_map(those_of).collect()
     }
 
     fn those_of(folder: &str) -> Vec<(String, Fixture)> {
@@ -175,7 +175,7 @@ mod tests {
             for run in runs {
                 match run.content {
                     Content::Data { logical, .. } => held.extend(logical..logical + run.sectors),
-                    Content::P(_) | Content::Q(_) => {}
+                    Content::P(_) | Content::Q(_) | Content::Sum(_) => {}
                     Content::Words(_) => panic!("{name}: a healthy array explains itself"),
                 }
             }

@@ -3,6 +3,7 @@
 //! ```text
 //! stories                what happens to which array
 //!    | words.sh          ... in shell, inside the guest
+//!    | fixtures          small ones of them, kept as text for the daily tests
 //! mod                    boots: made and broken · then mdadm's tries, each on copies of its own
 //!    | rescued           what braid makes of the same images, on the host
 //!    | table             what is said of it
@@ -11,6 +12,7 @@
 //! Files and their sums are taken while md runs the array, before it breaks; nothing that is written later counts. What holds here, and
 //! fails the run: braid writes to no image, and it does not call right what is wrong.
 
+mod fixtures;
 mod rescued;
 mod stories;
 mod table;
@@ -35,11 +37,15 @@ use table::Row;
 const WORDS: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| std::fs::read_to_string(Path::new(super::ROOT).join("xtask/src/oracle/scenarios/words.sh")).unwrap());
 /// What the guest has beyond what md needs: what stands on arrays, and what happens to disks.
 const MORE: More = More {
-    modules: &["dm-mod"],
+    modules: &["dm-mod", "dm-bufio", "dm-bio-prison", "dm-persistent-data", "dm-thin-pool"],
     programs: &["/sbin/mke2fs", "/sbin/e2fsck", "/sbin/dmsetup", "/sbin/lvm", "/sbin/sfdisk"],
 };
 /// Word of the agent, how many files, and bytes of the largest.
-const FILES: &str = "files 60 1500000";
+const FILES: &str = "files 400 400000";
+/// The same for fixtures, whose text is small because they are stamps.
+const STAMPED_FILES: &str = "stamped 36 60000";
+/// Sectors of a disk of a fixture: 20 MiB.
+const FIXTURE_DISK: u64 = 40_960;
 /// Everything is slower without KVM.
 const CASE_SECONDS: u32 = 400;
 
@@ -61,6 +67,9 @@ pub(crate) struct Options {
     /// Say which scenarios there are
     #[arg(long)]
     list: bool,
+    /// Make fixtures of those that the daily tests rescue instead: oracle/broken
+    #[arg(long, conflicts_with_all = ["again", "list", "braid"])]
+    make_fixtures: bool,
 }
 
 /// An array that md made and a mishap broke.
@@ -70,6 +79,8 @@ struct Broken {
     images: Vec<PathBuf>,
     /// As `sha256sum` writes it.
     files: String,
+    /// That broke it.
+    kernel: String,
 }
 
 /// Makes, breaks and rescues them, and prints the table.
@@ -81,9 +92,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         stories.iter().for_each(|story| println!("{:20} {}", story.name, story.about));
         return Ok(());
     }
-    let folder = crate::build::folder()?.join("scenarios");
+    let folder = crate::build::folder()?.join(match options.make_fixtures {
+        true => "scenarios-fixtures",
+        false => "scenarios",
+    });
     let guest = Arc::new(Guest::with(&folder.join("cache"), &MORE)?);
     let bench = Bench { folder, guest, boots: options.boots };
+    if options.make_fixtures {
+        return fixtures::make(&bench, &stories);
+    }
     let braid = match &options.braid {
         Some(path) => path.clone(),
         None => Program::Braid.dev()?,
@@ -91,7 +108,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let begun = Instant::now();
     let told = |what: &str| println!("{:6.1} s  {what}", begun.elapsed().as_secs_f64());
     if !options.again {
-        make(&bench, &stories)?;
+        make(&bench, &stories, FILES)?;
         told("made and broken");
     }
     let broken = stories.iter().map(|story| load(&bench.folder, story));
@@ -125,12 +142,12 @@ fn case_name(story: &Story, how: &str) -> String {
 }
 
 /// A case's script: the words, how many disks there are, and the story.
-fn script(disks: usize, story: &str, end: &str) -> String {
-    format!("{}\nFILES=\"{FILES}\"\nmkdir -p /mnt/$D\nconnect {disks}\n{story}\n{end}\n", *WORDS)
+fn script(disks: usize, files: &str, story: &str, end: &str) -> String {
+    format!("{}\nFILES=\"{files}\"\nmkdir -p /mnt/$D\nconnect {disks}\n{story}\n{end}\n", *WORDS)
 }
 
 /// md makes them, and they break.
-fn make(bench: &Bench, stories: &[Story]) -> Result<()> {
+fn make(bench: &Bench, stories: &[Story], files: &str) -> Result<()> {
     for ending in [Ending::PowerOff, Ending::Cut] {
         let chosen = stories.iter().filter(|story| story.ending == ending);
         let cases = chosen.map(|story| Case {
@@ -138,6 +155,7 @@ fn make(bench: &Bench, stories: &[Story]) -> Result<()> {
             members: vec![Member::zeros(story.disks.1); story.disks.0],
             script: script(
                 story.disks.0,
+                files,
                 story.made,
                 if ending == Ending::PowerOff { "disconnect" } else { "" },
             ),
@@ -171,8 +189,13 @@ fn boot(bench: &Bench, cases: Vec<Case>, ending: Ending, place: &Path) -> Result
 fn load(folder: &Path, story: &Story) -> Result<Broken> {
     let folder = folder.join("broken").join(story.name);
     let image = |number: &usize| folder.join(format!("{}.img", number - 1));
-    let files = std::fs::read_to_string(folder.join("files")).context("make it first")?;
-    Ok(Broken { story: *story, images: story.given.iter().map(image).collect(), files })
+    let read = |name| std::fs::read_to_string(folder.join(name)).context("make it first");
+    Ok(Broken {
+        story: *story,
+        images: story.given.iter().map(image).collect(),
+        files: read("files")?,
+        kernel: read("kernel")?,
+    })
 }
 
 /// mdadm's two tries at each, on copies.
@@ -196,6 +219,7 @@ fn judge(bench: &Bench, broken: &[Broken]) -> Result<BTreeMap<String, CaseReport
                     .collect::<Result<_>>()?,
                 script: script(
                     broken.images.len(),
+                    FILES,
                     &format!("{start}{words}"),
                     "mdadm --stop $A >/dev/null 2>&1 || true\ndisconnect",
                 ),

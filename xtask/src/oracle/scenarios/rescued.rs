@@ -22,19 +22,22 @@ pub(super) struct Braid {
     pub(super) folder: PathBuf,
 }
 
+/// Guesses that a person would look at.
+const GUESSES_MAX: usize = 3;
+
 /// What came of it.
 pub(super) struct Answer {
-    /// Exit status of the first question.
-    pub(super) exit: i32,
     /// Until the first answer.
     pub(super) seconds: f64,
     /// Until everything was copied out.
     pub(super) copied_seconds: f64,
-    /// It could be read after the first answer.
-    pub(super) is_readable: bool,
+    /// It says by itself how the array is read; else the guesses are looked at in turn.
+    pub(super) is_sure: bool,
+    /// Answers that were looked at.
+    pub(super) tries: usize,
     /// Stripes that it said may read wrong.
     pub(super) at_risk: u64,
-    /// Files with the sum that they had.
+    /// Files with the sum that they had, by the last of the answers.
     pub(super) right: usize,
 }
 
@@ -46,36 +49,43 @@ impl Braid {
         fs::create_dir_all(&home)?;
         let images = images(broken, &home)?;
         let before = sums(&images)?;
-        let begun = Instant::now();
-        let said = self.ask(&home, story, &["--json"], &[], &images)?;
-        let seconds = begun.elapsed().as_secs_f64();
-        let text = self.ask(&home, story, &[], &[], &images)?;
-        fs::write(home.join("said"), [text.stdout, text.stderr].concat())?;
-        fs::write(home.join("said.json"), &said.stdout)?;
-        let found: Value = serde_json::from_slice(&said.stdout).unwrap_or_default();
-        let is_readable = found["arrays"]
-            .as_array()
-            .is_some_and(|all| all.iter().any(|one| one["readable"] == true));
-        let at_risk = found["arrays"].as_array().into_iter().flatten();
-        let at_risk = at_risk.filter_map(|one| one["stripes_at_risk"].as_u64()).sum();
-        let mut answer = Answer {
-            exit: said.status.code().unwrap_or(-1),
-            seconds,
-            copied_seconds: 0.0,
-            is_readable,
-            at_risk,
-            right: 0,
-        };
-        if is_readable {
+        let mut answer = self.first(&home, story, &images)?;
+        let files = broken.files.lines().count();
+        while answer.tries <= GUESSES_MAX && answer.right < files {
             let begun = Instant::now();
-            let copied = self.copy(&home, story, at_risk, &images)?;
-            answer.copied_seconds = seconds + begun.elapsed().as_secs_f64();
-            if copied {
+            let guess = answer.tries.to_string();
+            let guess = if answer.is_sure { vec![] } else { vec!["--guess", &*guess] };
+            if self.copy(&home, story, &guess, answer.at_risk, &images)? {
                 answer.right = right(&home, &broken.files)?;
             }
+            answer.copied_seconds = answer.seconds + begun.elapsed().as_secs_f64();
+            if answer.is_sure || answer.right == files {
+                break;
+            }
+            answer.tries += 1;
         }
         ensure!(before == sums(&images)?, "a member was written");
         Ok(answer)
+    }
+
+    /// What it says at first.
+    fn first(&self, home: &Path, story: &Story, images: &[PathBuf]) -> Result<Answer> {
+        let begun = Instant::now();
+        let said = self.ask(home, story, &["--json"], &[], images)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let text = self.ask(home, story, &[], &[], images)?;
+        fs::write(home.join("said"), [text.stdout, text.stderr].concat())?;
+        fs::write(home.join("said.json"), &said.stdout)?;
+        let found: Value = serde_json::from_slice(&said.stdout).unwrap_or_default();
+        let arrays = || found["arrays"].as_array().into_iter().flatten();
+        Ok(Answer {
+            seconds,
+            copied_seconds: seconds,
+            is_sure: arrays().any(|one| one["readable"] == true),
+            tries: 1,
+            at_risk: arrays().filter_map(|one| one["stripes_at_risk"].as_u64()).sum(),
+            right: 0,
+        })
     }
 
     fn ask(
@@ -90,20 +100,26 @@ impl Braid {
         command.args(first).arg("--state-dir").arg(home.join("state"));
         command.arg("rescue").args(more);
         for word in story.asked.words {
-            let number = word.strip_prefix('{').and_then(|word| word.strip_suffix('}'));
-            match number.map(str::parse::<usize>).transpose()? {
-                Some(number) => {
-                    let at = story.given.iter().position(|given| *given == number);
-                    command.arg(&images[at.context("it is there")?])
-                }
-                None => command.arg(word),
-            };
+            let mut word = (*word).to_owned();
+            for (number, image) in story.given.iter().zip(images) {
+                word = word.replace(&format!("{{{number}}}"), &image.display().to_string());
+            }
+            command.arg(word);
         }
         command.args(images).output().context("braid")
     }
 
     /// Everything into one image.
-    fn copy(&self, home: &Path, story: &Story, at_risk: u64, images: &[PathBuf]) -> Result<bool> {
+    fn copy(
+        &self,
+        home: &Path,
+        story: &Story,
+        guess: &[&str],
+        at_risk: u64,
+        images: &[PathBuf],
+    ) -> Result<bool> {
+        // Each guess is another array.
+        fs::remove_dir_all(home.join("overlay")).ok();
         let name = story.asked.export.map_or_else(String::new, |name| {
             format!("uri=$(echo \"$uri\" | sed 's#///[^?]*#///{name}#'); ")
         });
@@ -113,6 +129,7 @@ impl Braid {
         if at_risk > 0 {
             words.extend(["--accept-risk", &risk]);
         }
+        words.extend(guess);
         let served = self.ask(home, story, &[], &words, images)?;
         fs::write(home.join("served"), [&*served.stdout, &*served.stderr].concat())?;
         Ok(served.status.success())
@@ -166,12 +183,13 @@ fn sums(images: &[PathBuf]) -> Result<Vec<String>> {
 /// How many files of the copy have the sums that they had. Its journal is replayed first, as a mount would.
 fn right(home: &Path, files: &str) -> Result<usize> {
     let (copy, tree) = (home.join("copy.img"), home.join("tree"));
+    fs::remove_dir_all(&tree).ok();
     fs::create_dir_all(&tree)?;
     // Its word does not count: what it could not do shows in the files.
     let replayed = Command::new("e2fsck").args(["-E", "journal_only"]).arg(&copy).output();
     replayed.context("e2fsck")?;
     let command = format!("rdump / {}", tree.display());
-    output(Command::new("debugfs").args(["-R", &command]).arg(&copy))?;
+    Command::new("debugfs").args(["-R", &command]).arg(&copy).output().context("debugfs")?;
     fs::write(home.join("files"), files)?;
     let mut sums = Command::new("sha256sum");
     let checked = sums.arg("-c").arg(home.join("files")).current_dir(&tree).output();

@@ -45,10 +45,17 @@ pub(crate) struct Story {
     pub(crate) wiki: &'static str,
     /// What that was, in the table.
     pub(crate) wiki_about: &'static str,
+    /// A small one is kept as text, for the daily tests.
+    pub(crate) is_fixture: bool,
 }
 
 const PLAIN: Asked = Asked { words: &[], export: None };
 const SOLVE: Asked = Asked { words: &["--solve"], export: None };
+
+const REVERTED: &str =
+    "try mdadm --assemble --force --run --update=revert-reshape --invalid-backup --backup-file=/tmp/new-$D $A $ALL
+rest
+count $A";
 
 /// What most have in common: a RAID-5 of four that is stopped in good order; all disks are there.
 const USUAL: Story = Story {
@@ -63,12 +70,14 @@ const USUAL: Story = Story {
     force: "force 1 2 3 4",
     wiki: "again 1234 5",
     wiki_about: "created again",
+    is_fixture: false,
 };
 
 /// All of them, in the table's order.
 pub(crate) const STORIES: &[Story] = &[
     Story {
         name: "dropped",
+        is_fixture: true,
         about: "Two members of a RAID-5 of four drop at once while it is written, all are (S)",
         made: "create 5 4 $ALL
 filled $A
@@ -81,6 +90,7 @@ mdadm --stop $A",
     },
     Story {
         name: "dropped-order",
+        is_fixture: true,
         about: "The same one after the other, files are written between, and a third is lost: RAID-6 of five",
         disks: (5, DISK),
         made: "create 6 5 --chunk=64 $ALL
@@ -98,6 +108,7 @@ stop",
     },
     Story {
         name: "faulty",
+        is_fixture: true,
         about: "A faulty member of a RAID-5 is a few events behind, files were written since",
         ending: Ending::Cut,
         made: "create 5 4 --chunk=64 $ALL
@@ -111,6 +122,7 @@ told",
     },
     Story {
         name: "dirty",
+        is_fixture: true,
         about: "Power cut while a RAID-5 without one of its members is written",
         ending: Ending::Cut,
         made: "create 5 4 --chunk=64 $ALL
@@ -125,6 +137,7 @@ fill 2 & sleep 0.5",
     },
     Story {
         name: "zeroed",
+        is_fixture: true,
         about: "Firmware zeroes 0x1000 to 0x4000 of each member; they are in order, chunk and offset are mdadm's own",
         made: "create 5 4 $ALL
 filled $A
@@ -148,6 +161,7 @@ for each in $ALL; do dd if=/dev/zero of=$each bs=4096 seek=1 count=3 conv=notrun
     },
     Story {
         name: "gpt",
+        is_fixture: true,
         about: "A GPT is written over members that are whole disks",
         made: "create 5 4 --chunk=128 $(disks 3 1 4 2)
 filled $A
@@ -159,6 +173,7 @@ start=2048' | sfdisk --force --wipe never --no-reread --no-tell-kernel $each; do
     },
     Story {
         name: "wrong-order",
+        is_fixture: true,
         about: "`mdadm --create --assume-clean` in the wrong order",
         made: "create 5 4 $(disks 3 1 4 2)
 filled $A
@@ -213,6 +228,7 @@ recreated 5 4 --assume-clean $ALL",
     },
     Story {
         name: "resynced",
+        is_fixture: true,
         about: "`mdadm --create` of a RAID-5 in the wrong order with another chunk, and resynced",
         made: "create 5 4 --chunk=64 $(disks 3 1 4 2)
 filled $A
@@ -234,11 +250,20 @@ recreated 6 4 --chunk=64 $ALL",
     },
     Story {
         name: "unreadable",
+        is_fixture: true,
         about: "Two disks of a RAID-5 have sectors that cannot be read, each in other places (ddrescue's maps)",
         made: "create 5 4 --chunk=64 $ALL
 filled $A
 stop",
-        unreadable: &[(2, 20_000, 700), (2, 90_000, 8), (3, 30_000, 64), (3, 60_000, 4096)],
+        unreadable: &[
+            (2, 24_000, 6000),
+            (2, 90_000, 8),
+            (2, 120_000, 2000),
+            (3, 10_000, 6000),
+            (3, 36_000, 4000),
+            (3, 60_000, 4096),
+            (3, 150_000, 300),
+        ],
         wiki: "for each in $ALL; do blockdev --flushbufs $each; done
 copied 2 3
 force 1 2 3 4",
@@ -247,6 +272,7 @@ force 1 2 3 4",
     },
     Story {
         name: "journal",
+        is_fixture: true,
         about: "The device of the write journal of a RAID-5 is gone",
         disks: (5, DISK),
         made: "create 5 4 --chunk=64 --write-journal=$(disk 5) $(disks 1 2 3 4)
@@ -258,12 +284,13 @@ stop",
     },
     Story {
         name: "lying",
-        about: "A member of a RAID-6 has other bytes than it was given, in 8 MiB",
+        is_fixture: true,
+        about: "A member of a RAID-6 has other bytes than it was given, in 32 MiB",
         disks: (5, DISK),
         made: "create 6 5 --chunk=64 $ALL
 filled $A
 stop
-agent fill-part $(disk 3) 99 16384 16384",
+agent fill-part $(disk 3) 99 8192 65536",
         given: &[1, 2, 3, 4, 5],
         asked: Asked { words: &["--without", "{3}"], export: None },
         force: "force 1 2 3 4 5",
@@ -272,6 +299,167 @@ echo repair >/sys/block/$D/md/sync_action
 rest
 count $A",
         wiki_about: "`repair`",
+        ..USUAL
+    },
+    Story {
+        name: "grow-start",
+        about: "A RAID-5 that grows from four to five hangs at 0 %",
+        disks: (5, DISK),
+        ending: Ending::Cut,
+        made: "create 5 4 --chunk=64 $(disks 1 2 3 4)
+filled $A
+mdadm $A --add $(disk 5)
+grow 0 --raid-devices=5 --backup-file=/tmp/backup-$D",
+        given: &[1, 2, 3, 4, 5],
+        force: "force 1 2 3 4 5",
+        wiki: REVERTED,
+        wiki_about: "`--update=revert-reshape`",
+        ..USUAL
+    },
+    Story {
+        name: "grow-middle",
+        about: "... stopped in the middle",
+        disks: (5, DISK),
+        ending: Ending::Cut,
+        made: "create 5 4 --chunk=64 $(disks 1 2 3 4)
+filled $A
+mdadm $A --add $(disk 5)
+grow 40 --raid-devices=5 --backup-file=/tmp/backup-$D",
+        given: &[1, 2, 3, 4, 5],
+        force: "force 1 2 3 4 5",
+        wiki: REVERTED,
+        wiki_about: "`--update=revert-reshape`",
+        ..USUAL
+    },
+    Story {
+        name: "grow-end",
+        about: "... stopped near the end",
+        disks: (5, DISK),
+        ending: Ending::Cut,
+        made: "create 5 4 --chunk=64 $(disks 1 2 3 4)
+filled $A
+mdadm $A --add $(disk 5)
+grow 97 --raid-devices=5 --backup-file=/tmp/backup-$D",
+        given: &[1, 2, 3, 4, 5],
+        force: "force 1 2 3 4 5",
+        wiki: REVERTED,
+        wiki_about: "`--update=revert-reshape`",
+        ..USUAL
+    },
+    Story {
+        name: "grow-lost",
+        about: "... in the middle of which a disk fails, and is lost",
+        disks: (5, DISK),
+        ending: Ending::Cut,
+        made: "create 5 4 --chunk=64 $(disks 1 2 3 4)
+filled $A
+mdadm $A --add $(disk 5)
+grow 40 --raid-devices=5 --backup-file=/tmp/backup-$D
+fault 2
+sleep 1; sync",
+        given: &[1, 3, 4, 5],
+        force: "force 1 2 3 4",
+        wiki: "try mdadm --assemble --force --run --update=revert-reshape $A $ALL
+rest
+count $A",
+        wiki_about: "`--update=revert-reshape`",
+        ..USUAL
+    },
+    Story {
+        name: "backup-lost",
+        about: "Another chunk in place (metadata 0.90), stopped in the middle, and the backup file is lost",
+        ending: Ending::Cut,
+        made: "create 5 4 --metadata=0.90 --chunk=64 $ALL
+filled $A
+grow 40 --chunk=128 --backup-file=/tmp/backup-$D",
+        wiki: "try mdadm --assemble --force --run --invalid-backup --backup-file=/tmp/new-$D $A $ALL
+rest
+count $A",
+        wiki_about: "`--invalid-backup`",
+        ..USUAL
+    },
+    Story {
+        name: "imsm",
+        about: "Firmware RAID of Intel (IMSM): RAID-5 of three, a disk is lost",
+        disks: (3, DISK),
+        made: "container imsm
+volume 5
+filled $A
+stop_container",
+        given: &[1, 3],
+        asked: Asked {
+            words: &["--serial", "{1}=/dev/loop0", "--serial", "{3}=/dev/loop2"],
+            export: None,
+        },
+        force: "force_container 0 2",
+        wiki: "again 1m2 5 --chunk=64",
+        ..USUAL
+    },
+    Story {
+        name: "ddf",
+        about: "DDF: RAID-5 of three, a disk is lost",
+        disks: (3, DISK),
+        made: "container ddf
+volume 5
+filled $A
+stop_container",
+        given: &[1, 3],
+        force: "force_container 0 2",
+        wiki: "again 1m2 5 --chunk=64",
+        ..USUAL
+    },
+    Story {
+        name: "synology",
+        about: "Disks of a NAS as Synology has them (0.90 system, RAID-5 with LVM), one is lost",
+        made: "partition dos
+system 0.90
+create 5 4 --chunk=64 $(data 1 2 3 4)
+volumes vg1000
+lvm lvcreate -y -Wn -Zn -n lv -l 100%FREE vg1000
+filled /dev/vg1000/lv
+umount /mnt/$D
+volumes_off vg1000
+mdadm --stop $A",
+        given: &[4, 1, 3],
+        asked: Asked { words: &[], export: Some("vg1000-lv") },
+        force: "force_nas vg1000 lv 1 2 3",
+        wiki: "scan vg1000 lv",
+        wiki_about: "`mdadm -Asf && vgchange -ay`",
+        ..USUAL
+    },
+    Story {
+        name: "qnap",
+        about: "... as QNAP has them (metadata 1.0, a thin volume in a pool), one is lost",
+        made: "partition gpt
+system 1.0
+create 5 4 --metadata=1.0 --chunk=64 $(data 1 2 3 4)
+volumes vg1
+lvm lvcreate -y --type thin-pool -L 160M -n tp1 vg1
+lvm lvcreate -y -V 200M -n lv1 --thinpool tp1 vg1
+filled /dev/vg1/lv1
+umount /mnt/$D
+volumes_off vg1
+mdadm --stop $A",
+        given: &[4, 1, 3],
+        asked: Asked { words: &[], export: Some("vg1-lv1") },
+        force: "force_nas vg1 lv1 1 2 3",
+        wiki: "scan vg1 lv1",
+        wiki_about: "`mdadm -Asf && vgchange -ay`",
+        ..USUAL
+    },
+    Story {
+        name: "readynas",
+        about: "... as ReadyNAS has them (a file system on the RAID-5 itself), one is lost",
+        made: "partition gpt
+system 1.2
+create 5 4 --chunk=64 $(data 1 2 3 4)
+filled $A
+stop",
+        given: &[4, 1, 3],
+        asked: PLAIN,
+        force: "force_nas none none 1 2 3",
+        wiki: "scan none none",
+        wiki_about: "`mdadm -Asf`",
         ..USUAL
     },
 ];

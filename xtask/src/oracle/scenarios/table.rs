@@ -17,21 +17,22 @@ pub(super) struct Row {
 impl Row {
     /// It said that all of it can be read, that nothing is at risk, and files are wrong.
     pub(super) fn is_wrongly_sure(&self) -> bool {
-        self.answer.is_readable && self.answer.at_risk == 0 && self.answer.right < self.files
+        self.answer.is_sure && self.answer.at_risk == 0 && self.answer.right < self.files
     }
 }
 
 /// All rows, in Markdown.
 pub(super) fn text(rows: &[Row]) -> String {
     let mut text = String::from(
-        "| Scenario | braid: files right | as first answer | seconds, copied out | `--assemble --force` | the usual pages |\n|---|---|---|---|---|---|\n",
+        "| Scenario | braid: files right | tries | seconds, copied out | `--assemble --force` | the usual pages |\n|---|---|---|---|---|---|\n",
     );
     for row in rows {
         let answer = &row.answer;
-        let first = match (answer.is_readable, answer.at_risk) {
-            (false, _) => format!("not read (exit {})", answer.exit),
-            (true, 0) => "yes".to_owned(),
-            (true, stripes) => format!("yes, {stripes} stripes named as at risk"),
+        let found = if answer.right == row.files { "" } else { "not found, " };
+        let first = match (answer.is_sure, answer.at_risk) {
+            (true, 0) => "1, certain".to_owned(),
+            (true, stripes) => format!("1, names {stripes} stripes as at risk"),
+            (false, _) => format!("{found}{}, calls none certain", answer.tries),
         };
         text += &format!(
             "| {} | {} of {} | {first} | {:.1}, {:.1} | {} | {}: {} |\n",

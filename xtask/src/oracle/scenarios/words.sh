@@ -26,7 +26,11 @@ connect() { # connect COUNT: the disks are there
 }
 
 disconnect() {
-    for each in /dev/mapper/"$D"-*; do dmsetup --noudevsync --noudevrules remove --retry "${each##*/}" || true; done
+    for each in $(losetup -a | cut -d: -f1); do losetup -d "$each"; done
+    # What stands on another is first.
+    for each in $(ls -r /dev/mapper | grep "^$D-"); do
+        dmsetup --noudevsync --noudevrules remove --retry "$each" || true
+    done
 }
 
 vanish() { # vanish NUMBER...: at the same moment
@@ -102,6 +106,145 @@ stay_dirty() { echo 1000 >"/sys/block/$D/md/safe_mode_delay"; }
 recreated() { # recreated LEVEL SLOTS WORDS... DEVICE...: what one should not do; nothing asks
     create "$@"
     mdadm --stop "$A"
+}
+
+crawl() { # crawl KIB: so much of a reshape a second, and no more
+    echo 1 >"/sys/block/$D/md/sync_speed_min"
+    echo "$1" >"/sys/block/$D/md/sync_speed_max"
+}
+
+grow() { # grow PERCENT WORDS...: mdadm reshapes it, and is so far when it hardly goes on
+    percent=$1
+    shift
+    crawl 4000
+    [ "$percent" != 0 ] || crawl 1
+    mdadm --grow "$A" "$@"
+    read -r whole <"/sys/block/$D/size"
+    position=0
+    while [ "$((position * 100))" -lt "$((whole * percent))" ]; do
+        sleep 0.2
+        read -r position <"/sys/block/$D/md/reshape_position"
+        # Of one that goes backwards, or has ended, there is no number to wait for.
+        [ "$position" != none ] || return 1
+    done
+    crawl 1
+    sleep 2
+    sync
+    read -r position <"/sys/block/$D/md/reshape_position"
+    value reshape_position "$position of $whole"
+}
+
+parts() { # parts NUMBER...: the partitions of disks of a NAS
+    for each in "$@"; do
+        eval "member=\$M$each"
+        read -r sectors <"/sys/class/block/${member##*/}/size"
+        for part in "1 2048 16384" "2 20480 8192" "3 32768 $((sectors - 32768 - 2048))"; do
+            set -- $part
+            dmsetup --noudevsync --noudevrules create "$D-${each}p$1" --table "0 $3 linear $(disk "$each") $2"
+        done
+    done
+    dmsetup --noudevsync --noudevrules mknodes
+}
+
+partition() { # partition LABEL: a system, swap, and data on each disk, as a NAS has them
+    for each in $ALL; do
+        printf '%s\n' "label: $1" "start=2048, size=16384" "start=20480, size=8192" \
+            "start=32768, size=$(($(blockdev --getsz "$each") - 32768 - 2048))" |
+            sfdisk --quiet --no-reread --no-tell-kernel "$each"
+    done
+    parts $(seq 1 "$COUNT")
+}
+
+S=/dev/md1${D#md}0 # the array of a NAS's system, or a container
+
+system() { # system METADATA: a mirror of the first partitions
+    mdadm --create "$S" --run --level=1 --raid-devices="$COUNT" --metadata="$1" --homehost=any --assume-clean \
+        $(disks $(seq 1 "$COUNT" | sed 's/$/p1/'))
+    mdadm --stop "$S"
+}
+
+data() { # data NUMBER...: their third partitions
+    disks $(echo "$@" | sed 's/[0-9]*/&p3/g')
+}
+
+no_udev() { # LVM is not to wait for it
+    mkdir -p /etc/lvm
+    printf '%s\n' 'devices { use_devicesfile = 0 }' 'global { thin_check_executable = "" }' \
+        'activation { udev_sync = 0 udev_rules = 0 monitoring = 0 }' >/etc/lvm/lvm.conf
+}
+
+volumes() { # volumes GROUP: LVM on the array
+    no_udev
+    lvm pvcreate -ff -y "$A"
+    lvm vgcreate "$1" "$A"
+}
+
+volumes_off() { lvm vgchange -an "$1"; }
+
+container() { # container METADATA: of all disks, which have to be whole
+    firmware
+    for each in $(seq 1 "$COUNT"); do losetup "/dev/loop$((each - 1))" "$(disk "$each")"; done
+    mdadm --create "$S" --run --metadata="$1" --raid-devices="$COUNT" $(ls -d /dev/loop? | head -n "$COUNT")
+}
+
+firmware() { export IMSM_NO_PLATFORM=1 IMSM_DEVNAME_AS_SERIAL=1 MDADM_NO_SYSTEMCTL=1; }
+
+volume() { # volume LEVEL: over the whole container
+    mdadm --create "$A" --run --level="$1" --raid-devices="$COUNT" --chunk=64 --name=volume1 --assume-clean "$S"
+    until read -r state <"/sys/block/$D/md/array_state" && [ "$state" != readonly ]; do sleep 0.1; done
+}
+
+stop_container() {
+    umount "/mnt/$D"
+    mdadm --wait-clean "$A" || true
+    mdadm --stop "$A"
+    until mdadm --stop "$S"; do sleep 0.1; done
+    sync
+}
+
+force_container() { # force_container LOOP...: of the disks that are there, by what they were called
+    firmware
+    number=0 loops=
+    for each in "$@"; do
+        number=$((number + 1))
+        losetup "/dev/loop$each" "$(disk "$number")"
+        loops="$loops /dev/loop$each"
+    done
+    try mdadm --assemble --force "$S" $loops
+    mdadm --incremental --run "$S" || true
+    D2=$(grep -E '^md[0-9]+ : active.* raid[0-9]' /proc/mdstat | head -n 1 | cut -d' ' -f1)
+    count "/dev/$D2"
+    [ -z "$D2" ] || mdadm --stop "/dev/$D2" || true
+    mdadm --stop "$S" || true
+}
+
+force_nas() { # force_nas GROUP VOLUME NUMBER...: the data, and the volume on them if there is one
+    group=$1 name=$2
+    shift 2
+    parts $(seq 1 "$COUNT")
+    try mdadm --assemble --force --run "$A" $(data "$@")
+    rest
+    count_volume "$group" "$name" "$A"
+}
+
+scan() { # scan GROUP VOLUME: whatever mdadm finds
+    parts $(seq 1 "$COUNT")
+    try mdadm --assemble --scan --force
+    found=$(grep raid5 /proc/mdstat | cut -d' ' -f1)
+    count_volume "$1" "$2" "/dev/$found"
+    for each in $(grep -o '^md[0-9]*' /proc/mdstat); do mdadm --stop "/dev/$each"; done
+}
+
+count_volume() { # count_volume GROUP VOLUME DEVICE
+    if [ "$1" = none ]; then
+        count "$3"
+        return
+    fi
+    no_udev
+    lvm vgchange -ay "$1" || true
+    lvm vgmknodes || true
+    count "/dev/$1/$2"
+    volumes_off "$1" || true
 }
 
 # What mdadm makes of it.
