@@ -29,14 +29,17 @@ const PAGE: usize = 8;
 /// Sectors of each member within which half of the places are.
 const NEAR_SECTORS: u64 = 32 << 11;
 
-/// Counts the signs that a guess explains, of the volumes that it has a start for.
+/// Counts the signs that a guess explains, of the volumes that it has a start for; those of one page are one.
+///
+/// A journal has copies of pages, and shows other sectors of them than where they belong.
 pub(crate) fn explain(guess: &Guess, geometry: &Geometry, scan: &Scan) -> (usize, usize) {
     let (mut explained, mut all) = (0, 0);
     for start in &guess.starts {
         let mut holds: BTreeSet<Belongs> = BTreeSet::new();
         let mut known: BTreeSet<Belongs> = BTreeSet::new();
         for sign in scan.signs.iter().filter(|sign| sign.volume == start.volume) {
-            known.insert(sign.belongs);
+            let page = sign.belongs.page();
+            known.insert(page);
             let found = (sign.member, sign.sector);
             let stands_there = |address: u64| {
                 let sector = start.sector.saturating_add(address);
@@ -45,7 +48,7 @@ pub(crate) fn explain(guess: &Guess, geometry: &Geometry, scan: &Scan) -> (usize
                     || places.is_empty() && guess.parity_place(geometry, sector) == Some(found)
             };
             if sign.belongs.iter().any(stands_there) {
-                holds.insert(sign.belongs);
+                holds.insert(page);
             }
         }
         explained += holds.len();
@@ -344,4 +347,40 @@ pub(crate) fn looks_like_parity(
         }
         all >= 6 && blank == 0
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counts::Evidence;
+    use crate::sign::Sign;
+
+    /// Of an array that md wrote, more than half of the inodes that were found stood in the journal alone, and spoke against what was right.
+    #[test]
+    fn copies_in_a_journal_speak_against_nothing() {
+        let guess = Guess {
+            level: Level::Raid0,
+            layout: 0,
+            chunk_sectors: 128,
+            slots: vec![Some(0), Some(1)],
+            offsets: vec![2048; 2],
+            data_sectors: vec![4096; 2],
+            starts: vec![Start { volume: 0, sector: 0 }],
+            evidence: Evidence::default(),
+        };
+        let sign = |member, sector, address| Sign {
+            member,
+            sector,
+            volume: 0,
+            belongs: Belongs::at(address),
+        };
+        // A page of inodes where it belongs, and blocks of it far behind it.
+        let mut scan = Scan::default();
+        scan.signs.extend([sign(0, 2048 + 16, 16), sign(1, 5000, 18), sign(1, 5010, 22)]);
+        let geometry = guess.geometry().expect("a map");
+        assert_eq!(explain(&guess, &geometry, &scan), (1, 1));
+        // Another page that stands where it should not does.
+        scan.signs.push(sign(1, 5020, 24));
+        assert_eq!(explain(&guess, &geometry, &scan), (1, 2));
+    }
 }

@@ -55,6 +55,7 @@ mod bad_blocks;
 mod bad_input;
 mod bitmap_files;
 mod bitmaps;
+mod broken;
 mod captive;
 mod causes;
 mod confined;

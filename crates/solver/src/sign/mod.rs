@@ -73,6 +73,12 @@ impl Belongs {
         Self { first, other: None }
     }
 
+    /// The page that it is in.
+    pub(crate) fn page(self) -> Self {
+        let page = |sector: u64| sector & !7;
+        Self { first: page(self.first), other: self.other.map(page) }
+    }
+
     pub(crate) fn iter(self) -> impl Iterator<Item = u64> {
         std::iter::once(self.first).chain(self.other)
     }

@@ -41,9 +41,9 @@ const MORE: More = More {
     programs: &["/sbin/mke2fs", "/sbin/e2fsck", "/sbin/dmsetup", "/sbin/lvm", "/sbin/sfdisk"],
 };
 /// Word of the agent, how many files, and bytes of the largest.
-const FILES: &str = "files 400 400000";
+const FILES: &str = "files 400 1500000";
 /// The same for fixtures, whose text is small because they are stamps.
-const STAMPED_FILES: &str = "stamped 36 60000";
+const STAMPED_FILES: &str = "stamped 48 2000000";
 /// Sectors of a disk of a fixture: 20 MiB.
 const FIXTURE_DISK: u64 = 40_960;
 /// Everything is slower without KVM.
@@ -61,7 +61,7 @@ pub(crate) struct Options {
     /// This program, not the one that the tests have built
     #[arg(long, value_name = "PATH")]
     braid: Option<PathBuf>,
-    /// Only braid's side, with the images of the run before
+    /// Make only what no run before has made, and rescue those
     #[arg(long)]
     again: bool,
     /// Say which scenarios there are
@@ -107,25 +107,27 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let begun = Instant::now();
     let told = |what: &str| println!("{:6.1} s  {what}", begun.elapsed().as_secs_f64());
-    if !options.again {
-        make(&bench, &stories, FILES)?;
-        told("made and broken");
-    }
+    let is_there = |story: &&Story| {
+        bench.folder.join("broken").join(story.name).join("files").is_file() && options.again
+    };
+    let wanted: Vec<Story> = stories.iter().filter(|story| !is_there(story)).copied().collect();
+    make(&bench, &wanted, FILES)?;
+    told("made and broken");
     let broken = stories.iter().map(|story| load(&bench.folder, story));
     let broken = broken.collect::<Result<Vec<_>>>()?;
-    let judged = if options.again { None } else { Some(judge(&bench, &broken)?) };
+    let judged = judge(&bench, &broken)?;
     told("tried by mdadm");
     let braid = Braid { path: braid, folder: bench.folder.join("rescued") };
     let mut rows = Vec::new();
     for broken in &broken {
         let answer = braid.rescue(broken).with_context(|| broken.story.name.to_owned())?;
-        let of = |how| judged.as_ref().and_then(|all| all.get(&case_name(&broken.story, how)));
+        let of = |how| judged.get(&case_name(&broken.story, how)).cloned();
         rows.push(Row {
             about: broken.story.about,
             files: broken.files.lines().count(),
             answer,
-            force: of("force").cloned(),
-            wiki: of("wiki").cloned(),
+            force: of("force"),
+            wiki: of("wiki"),
             wiki_about: broken.story.wiki_about,
         });
     }
@@ -148,6 +150,7 @@ fn script(disks: usize, files: &str, story: &str, end: &str) -> String {
 
 /// md makes them, and they break.
 fn make(bench: &Bench, stories: &[Story], files: &str) -> Result<()> {
+    let mut failures = Vec::new();
     for ending in [Ending::PowerOff, Ending::Cut] {
         let chosen = stories.iter().filter(|story| story.ending == ending);
         let cases = chosen.map(|story| Case {
@@ -166,7 +169,10 @@ fn make(bench: &Bench, stories: &[Story], files: &str) -> Result<()> {
         let report = boot(bench, cases, ending, &place)?;
         for name in names {
             let case = report.cases.get(&name).context("the guest does not speak of it")?;
-            case.succeeded().with_context(|| name.clone())?;
+            if let Err(error) = case.succeeded() {
+                failures.push(format!("{name}: {error:#}"));
+                continue;
+            }
             let kept = bench.folder.join("broken").join(&name);
             std::fs::remove_dir_all(&kept).ok();
             std::fs::create_dir_all(kept.parent().context("a folder")?)?;
@@ -175,6 +181,7 @@ fn make(bench: &Bench, stories: &[Story], files: &str) -> Result<()> {
             std::fs::write(kept.join("kernel"), &report.kernel)?;
         }
     }
+    ensure!(failures.is_empty(), "{} were not made:\n{}", failures.len(), failures.join("\n"));
     Ok(())
 }
 

@@ -6,8 +6,10 @@
 
 use super::super::guest::Ending;
 
-/// Sectors of a disk: 96 MiB.
-const DISK: u64 = 196_608;
+/// Sectors of a disk: 64 MiB.
+const DISK: u64 = 131_072;
+/// Of a disk of a container, as DDF keeps 32 MiB for itself: 96 MiB.
+const OF_CONTAINER: u64 = 196_608;
 /// Of a disk whose data begin 129 MiB behind its start, as mdadm has it on large disks: 224 MiB.
 const DEEP: u64 = 458_752;
 
@@ -262,7 +264,7 @@ stop",
             (3, 10_000, 6000),
             (3, 36_000, 4000),
             (3, 60_000, 4096),
-            (3, 150_000, 300),
+            (3, 110_000, 300),
         ],
         wiki: "for each in $ALL; do blockdev --flushbufs $each; done
 copied 2 3
@@ -285,12 +287,12 @@ stop",
     Story {
         name: "lying",
         is_fixture: true,
-        about: "A member of a RAID-6 has other bytes than it was given, in 32 MiB",
+        about: "A member of a RAID-6 has other bytes than it was given, in a third of it",
         disks: (5, DISK),
         made: "create 6 5 --chunk=64 $ALL
 filled $A
 stop
-agent fill-part $(disk 3) 99 8192 65536",
+agent fill-part $(disk 3) 99 8192 $(($(blockdev --getsz $(disk 3)) / 3))",
         given: &[1, 2, 3, 4, 5],
         asked: Asked { words: &["--without", "{3}"], export: None },
         force: "force 1 2 3 4 5",
@@ -369,9 +371,9 @@ count $A",
         name: "backup-lost",
         about: "Another chunk in place (metadata 0.90), stopped in the middle, and the backup file is lost",
         ending: Ending::Cut,
-        made: "create 5 4 --metadata=0.90 --chunk=64 $ALL
+        made: "create 5 4 --metadata=0.90 --chunk=64 --size=64512 $ALL
 filled $A
-grow 40 --chunk=128 --backup-file=/tmp/backup-$D",
+grow_for 12 300 --chunk=128 --backup-file=/tmp/backup-$D",
         wiki: "try mdadm --assemble --force --run --invalid-backup --backup-file=/tmp/new-$D $A $ALL
 rest
 count $A",
@@ -381,7 +383,7 @@ count $A",
     Story {
         name: "imsm",
         about: "Firmware RAID of Intel (IMSM): RAID-5 of three, a disk is lost",
-        disks: (3, DISK),
+        disks: (3, OF_CONTAINER),
         made: "container imsm
 volume 5
 filled $A
@@ -398,7 +400,7 @@ stop_container",
     Story {
         name: "ddf",
         about: "DDF: RAID-5 of three, a disk is lost",
-        disks: (3, DISK),
+        disks: (3, OF_CONTAINER),
         made: "container ddf
 volume 5
 filled $A
@@ -434,8 +436,8 @@ mdadm --stop $A",
 system 1.0
 create 5 4 --metadata=1.0 --chunk=64 $(data 1 2 3 4)
 volumes vg1
-lvm lvcreate -y --type thin-pool -L 160M -n tp1 vg1
-lvm lvcreate -y -V 200M -n lv1 --thinpool tp1 vg1
+lvm lvcreate -y --type thin-pool -L 110M -n tp1 vg1
+lvm lvcreate -y -V 150M -n lv1 --thinpool tp1 vg1
 filled /dev/vg1/lv1
 umount /mnt/$D
 volumes_off vg1

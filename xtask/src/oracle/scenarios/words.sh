@@ -85,9 +85,11 @@ told() { # which files there are; nothing that is written later counts
     text files cat "/tmp/files-$D"
 }
 
-fill() { # fill SEED: files that FILES speaks of, or more of them
+fill() { # fill SEED: files that FILES speaks of; of another seed than 1 a sixth as many
     set -- "$1" $FILES
-    agent "$2" "/mnt/$D" "$1" "$3" "$4"
+    count=$3
+    [ "$1" = 1 ] || count=$((count / 6))
+    agent "$2" "/mnt/$D" "$1" "$count" "$4"
 }
 
 filled() { # filled DEVICE: a file system with files, in use
@@ -132,6 +134,19 @@ grow() { # grow PERCENT WORDS...: mdadm reshapes it, and is so far when it hardl
     sync
     read -r position <"/sys/block/$D/md/reshape_position"
     value reshape_position "$position of $whole"
+}
+
+grow_for() { # grow_for SECONDS KIB WORDS...: the same for so long, at so much a second
+    seconds=$1
+    crawl "$2"
+    shift 2
+    mdadm --grow "$A" "$@"
+    sleep "$seconds"
+    crawl 1
+    sync
+    read -r position <"/sys/block/$D/md/reshape_position"
+    value reshape_position "$position"
+    [ "$position" != none ]
 }
 
 parts() { # parts NUMBER...: the partitions of disks of a NAS

@@ -1,0 +1,156 @@
+//! Arrays that the kernel's md made, with ext4 and files on them, and that a mishap broke (`oracle/broken`): every file is read back with
+//! the sum that it had while md ran the array, and no member is written.
+//!
+//! `cargo xtask scenarios` makes them, larger ones of each, and has mdadm try the same.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::kit::{Array, Served, needs, ok};
+use crate::members::text;
+use crate::rescue::{accepting, contents, story};
+use crate::reshaped::fixture::Fixture;
+
+const SECTOR: u64 = 512;
+
+/// What is left of an array, in files.
+struct Broken {
+    fixture: Fixture,
+    array: Array,
+    before: Vec<Vec<u8>>,
+}
+
+impl Broken {
+    fn of(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../oracle/broken");
+        let fixture = Fixture::load(&folder, name).expect("a fixture");
+        let images: Vec<Vec<u8>> =
+            (0..fixture.members.len()).map(|member| fixture.image(member)).collect();
+        let array = Array::of_images(&images);
+        Self { fixture, array, before: images }
+    }
+
+    fn members(&self) -> &[PathBuf] {
+        &self.array.members
+    }
+
+    /// All files of the array that is served, by their sums; and nothing was written.
+    #[track_caller]
+    fn is_read_by(&self, words: &[&str]) {
+        let served = Served::rescued(&self.array, words, self.members());
+        let copy = self.array.path("copy.img");
+        let uri = format!("nbd+unix:///?socket={}", served.socket.display());
+        ok("nbdcopy", [&*uri, text(&copy)]);
+        served.stop();
+        // As a mount would. Its exit status says that it did.
+        Command::new("e2fsck").args(["-E", "journal_only"]).arg(&copy).output().expect("e2fsck");
+        let tree = self.array.path("tree");
+        fs::create_dir_all(&tree).expect("a folder");
+        let command = format!("rdump / {}", text(&tree));
+        Command::new("debugfs").args(["-R", &command]).arg(&copy).output().expect("debugfs");
+        let files = self.fixture.facts.iter().filter(|(word, _)| word.starts_with("file."));
+        let files: Vec<&str> = files.map(|(_, line)| &**line).collect();
+        assert!(files.len() >= 36, "{} files", files.len());
+        let list = self.array.path("files");
+        fs::write(&list, files.join("\n") + "\n").expect("a list");
+        let sums =
+            Command::new("sha256sum").args(["-c", "--quiet"]).arg(&list).current_dir(&tree).output();
+        let sums = sums.expect("sha256sum");
+        assert!(sums.status.success(), "{words:?}: {sums:?}");
+        assert!(self.before == contents(self.members()), "a member was written");
+    }
+
+    /// It says at first how it is read, and then is.
+    fn is_read_at_once(&self) -> Value {
+        let found = story(&self.array, &[], self.members());
+        assert_eq!(found["readable"], true, "{found:#}");
+        self.is_read_by(&["--accept-risk", &accepting(&found)]);
+        found
+    }
+}
+
+#[test]
+fn members_of_md_that_dropped_at_once_are_read() {
+    needs!("nbdcopy", "debugfs", "e2fsck");
+    let broken = Broken::of("dropped");
+    let found = broken.is_read_at_once();
+    assert_eq!(found["as_it_stands"], "too-few-members", "{found:#}");
+}
+
+/// Here mdadm's `--assemble --force` starts it with the member that dropped first as well, and files are wrong.
+#[test]
+fn members_of_md_that_dropped_one_after_the_other_are_believed_in_that_order() {
+    needs!("nbdcopy", "debugfs", "e2fsck");
+    let broken = Broken::of("dropped-order");
+    let found = broken.is_read_at_once();
+    let stands = found["members"].as_array().expect("members").iter().map(|it| &it["stand"]);
+    assert_eq!(stands.collect::<Vec<_>>(), ["used", "used", "believed", "left-out"], "{found:#}");
+}
+
+#[test]
+fn a_faulty_member_of_md_is_left_out() {
+    needs!("nbdcopy", "debugfs", "e2fsck");
+    let broken = Broken::of("faulty");
+    let found = broken.is_read_at_once();
+    assert_eq!(found["members"][3]["stand"], "left-out", "{found:#}");
+}
+
+#[test]
+fn an_array_of_md_that_was_written_without_a_member_is_read() {
+    needs!("nbdcopy", "debugfs", "e2fsck");
+    let broken = Broken::of("dirty");
+    broken.is_read_at_once();
+}
+
+#[test]
+fn an_array_of_md_without_its_journal_is_read() {
+    needs!("nbdcopy", "debugfs", "e2fsck");
+    let broken = Broken::of("journal");
+    broken.is_read_at_once();
+}
+
+/// What neither copy has in one place is in the others.
+#[test]
+fn copies_of_two_disks_of_md_that_lack_different_sectors_are_read() {
+    needs!("nbdcopy", "debugfs", "e2fsck");
+    let mut broken = Broken::of("unreadable");
+    let bytes = broken.before[0].len() as u64;
+    for (member, first, sectors) in [(1, 4096, 6000), (2, 12_000, 6000)] {
+        let (start, length) = (first * SECTOR, sectors * SECTOR);
+        let place = usize::try_from(start).expect("small");
+        let end = usize::try_from(start + length).expect("small");
+        broken.before[member][place..end].fill(0xdd);
+        let path = &broken.array.members[member];
+        fs::write(path, &broken.before[member]).expect("a copy");
+        let end = start + length;
+        let map = format!(
+            "0x0 + 1\n0x0 {start:#x} +\n{start:#x} {length:#x} -\n{end:#x} {:#x} +\n",
+            bytes - end
+        );
+        fs::write(format!("{}.map", text(path)), map).expect("a map");
+    }
+    broken.is_read_at_once();
+}
+
+#[test]
+fn a_member_of_md_that_lies_is_named_and_read_without() {
+    needs!("nbdcopy", "debugfs", "e2fsck");
+    let broken = Broken::of("lying");
+    let liar = text(&broken.array.members[2]).to_owned();
+    let said = broken.array.braid(&["rescue", "--check"], broken.members());
+    assert!(said.stdout.contains(&liar), "{said:?}");
+    broken.is_read_by(&["--without", &liar]);
+}
+
+/// Of each the first of the answers reads every file, and what is called certain is right.
+#[test]
+fn arrays_of_md_whose_superblocks_are_gone_or_wrong_are_solved() {
+    needs!("nbdcopy", "debugfs", "e2fsck");
+    for name in ["zeroed", "gpt", "wrong-order", "resynced"] {
+        let broken = Broken::of(name);
+        broken.is_read_by(&["--solve", "--guess", "1"]);
+    }
+}
