@@ -112,7 +112,8 @@ fn sums(images: &[Vec<u8>], sources: &[Source], columns: &[Vec<Option<u64>>]) ->
         let used: Vec<usize> = used.collect();
         let last = used.iter().rev().find(|member| columns[**member][at].is_none());
         let Some(last) = last.filter(|_| used.len() > 1) else { continue };
-        let is_sum = |byte: usize| used.iter().fold(0, |sum, member| sum ^ bytes(*member)[byte]) == 0;
+        let is_sum =
+            |byte: usize| used.iter().fold(0, |sum, member| sum ^ bytes(*member)[byte]) == 0;
         if (0..SECTOR).all(is_sum) {
             let others = used.iter().filter(|member| *member != last).copied().collect();
             all[*last].insert(at as u64, others);

@@ -34,7 +34,7 @@ use rescued::Braid;
 use stories::{STORIES, Story};
 use table::Row;
 
-const WORDS: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| std::fs::read_to_string(Path::new(super::ROOT).join("xtask/src/oracle/scenarios/words.sh")).unwrap());
+const WORDS: &str = include_str!("words.sh");
 /// What the guest has beyond what md needs: what stands on arrays, and what happens to disks.
 const MORE: More = More {
     modules: &["dm-mod", "dm-bufio", "dm-bio-prison", "dm-persistent-data", "dm-thin-pool"],
@@ -145,7 +145,7 @@ fn case_name(story: &Story, how: &str) -> String {
 
 /// A case's script: the words, how many disks there are, and the story.
 fn script(disks: usize, files: &str, story: &str, end: &str) -> String {
-    format!("{}\nFILES=\"{files}\"\nmkdir -p /mnt/$D\nconnect {disks}\n{story}\n{end}\n", *WORDS)
+    format!("{WORDS}\nFILES=\"{files}\"\nmkdir -p /mnt/$D\nconnect {disks}\n{story}\n{end}\n")
 }
 
 /// md makes them, and they break.

@@ -194,5 +194,8 @@ fn right(home: &Path, files: &str) -> Result<usize> {
     let mut sums = Command::new("sha256sum");
     let checked = sums.arg("-c").arg(home.join("files")).current_dir(&tree).output();
     let checked = checked.context("sha256sum")?;
-    Ok(String::from_utf8_lossy(&checked.stdout).lines().filter(|line| line.ends_with(": OK")).count())
+    Ok(String::from_utf8_lossy(&checked.stdout)
+        .lines()
+        .filter(|line| line.ends_with(": OK"))
+        .count())
 }

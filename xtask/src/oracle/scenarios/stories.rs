@@ -175,7 +175,6 @@ start=2048' | sfdisk --force --wipe never --no-reread --no-tell-kernel $each; do
     },
     Story {
         name: "wrong-order",
-        is_fixture: true,
         about: "`mdadm --create --assume-clean` in the wrong order",
         made: "create 5 4 $(disks 3 1 4 2)
 filled $A
@@ -252,7 +251,6 @@ recreated 6 4 --chunk=64 $ALL",
     },
     Story {
         name: "unreadable",
-        is_fixture: true,
         about: "Two disks of a RAID-5 have sectors that cannot be read, each in other places (ddrescue's maps)",
         made: "create 5 4 --chunk=64 $ALL
 filled $A
@@ -286,7 +284,6 @@ stop",
     },
     Story {
         name: "lying",
-        is_fixture: true,
         about: "A member of a RAID-6 has other bytes than it was given, in a third of it",
         disks: (5, DISK),
         made: "create 6 5 --chunk=64 $ALL
@@ -374,7 +371,8 @@ count $A",
         made: "create 5 4 --metadata=0.90 --chunk=64 --size=64512 $ALL
 filled $A
 grow_for 12 300 --chunk=128 --backup-file=/tmp/backup-$D",
-        wiki: "try mdadm --assemble --force --run --invalid-backup --backup-file=/tmp/new-$D $A $ALL
+        wiki:
+            "try mdadm --assemble --force --run --invalid-backup --backup-file=/tmp/new-$D $A $ALL
 rest
 count $A",
         wiki_about: "`--invalid-backup`",

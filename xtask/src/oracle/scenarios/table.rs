@@ -57,7 +57,8 @@ fn of_mdadm(report: Option<&CaseReport>) -> String {
     }
     let value = |key: &str| report.values.get(key).map_or("0", String::as_str);
     let written = value("written").parse::<u64>().unwrap_or(0);
-    let tries = report.values.get("tries").map_or_else(String::new, |tries| format!(", order {tries}"));
+    let tries =
+        report.values.get("tries").map_or_else(String::new, |tries| format!(", order {tries}"));
     let state = if value("mounted") == "yes" { "" } else { "no file system, " };
     format!("{state}{} right{tries}, wrote {}", value("right"), size(written))
 }
