@@ -108,9 +108,10 @@ fn sums(images: &[Vec<u8>], sources: &[Source], columns: &[Vec<Option<u64>>]) ->
             let start = (sources[member].data_start + at) * SECTOR;
             &images[member][start..start + SECTOR]
         };
-        let used = (0..images.len()).filter(|member| columns[*member][at] != Some(0));
+        let word = |member: usize| columns[member].get(at).copied().flatten();
+        let used = (0..images.len()).filter(|member| word(*member) != Some(0));
         let used: Vec<usize> = used.collect();
-        let last = used.iter().rev().find(|member| columns[**member][at].is_none());
+        let last = used.iter().rev().find(|member| word(**member).is_none());
         let Some(last) = last.filter(|_| used.len() > 1) else { continue };
         let is_sum =
             |byte: usize| used.iter().fold(0, |sum, member| sum ^ bytes(*member)[byte]) == 0;

@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use super::super::describe::{self, Source};
 use super::super::suite::Bench;
+use super::made::{FIXTURE_DISK, STAMPED_FILES, load, make as make_broken};
 use super::stories::Story;
-use super::{FIXTURE_DISK, STAMPED_FILES, load, make as make_broken};
 
 /// Makes those that are to be kept.
 pub(super) fn make(bench: &Bench, stories: &[Story]) -> Result<()> {

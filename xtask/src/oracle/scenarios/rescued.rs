@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use super::super::host::sha256;
 use super::super::initramfs::output;
-use super::{Broken, Story};
+use super::made::Broken;
+use super::stories::Story;
 
 /// Bytes in a sector.
 const SECTOR: u64 = 512;

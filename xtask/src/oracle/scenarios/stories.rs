@@ -370,7 +370,7 @@ count $A",
         ending: Ending::Cut,
         made: "create 5 4 --metadata=0.90 --chunk=64 --size=64512 $ALL
 filled $A
-grow_for 12 300 --chunk=128 --backup-file=/tmp/backup-$D",
+grow_until_killed 1 --chunk=128 --backup-file=/tmp/backup-$D",
         wiki:
             "try mdadm --assemble --force --run --invalid-backup --backup-file=/tmp/new-$D $A $ALL
 rest

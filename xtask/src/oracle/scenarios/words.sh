@@ -136,13 +136,12 @@ grow() { # grow PERCENT WORDS...: mdadm reshapes it, and is so far when it hardl
     value reshape_position "$position of $whole"
 }
 
-grow_for() { # grow_for SECONDS KIB WORDS...: the same for so long, at so much a second
+grow_until_killed() { # grow_until_killed SECONDS WORDS...: mdadm, which keeps copies of what is next, ends after so long
     seconds=$1
-    crawl "$2"
-    shift 2
+    shift
     mdadm --grow "$A" "$@"
     sleep "$seconds"
-    crawl 1
+    killall -STOP mdadm
     sync
     read -r position <"/sys/block/$D/md/reshape_position"
     value reshape_position "$position"
