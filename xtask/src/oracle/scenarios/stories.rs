@@ -131,7 +131,8 @@ told",
 filled $A
 fault 2
 mdadm $A --remove $(disk 2)
-fill 2 & sleep 0.5",
+stay_dirty
+(fill 2; sync) & sleep 2",
         given: &[1, 3, 4],
         force: "force 1 2 3",
         wiki: "again 1m23 5 --chunk=64",

@@ -141,8 +141,8 @@ grow_until_killed() { # grow_until_killed SECONDS WORDS...: mdadm, which keeps c
     shift
     mdadm --grow "$A" "$@"
     sleep "$seconds"
+    # What it has suspended stays so: a sync would not end.
     killall -STOP mdadm
-    sync
     read -r position <"/sys/block/$D/md/reshape_position"
     value reshape_position "$position"
     [ "$position" != none ]
