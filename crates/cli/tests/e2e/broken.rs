@@ -113,6 +113,18 @@ fn an_array_of_md_without_its_journal_is_read() {
     broken.is_read_at_once();
 }
 
+/// Its superblocks are sound and say nothing of what stood there before: nothing that is known stands on the array that they tell of.
+#[test]
+fn who_created_an_array_again_is_told_of_solve() {
+    let broken = Broken::of("resynced");
+    let words = ["rescue".to_owned()];
+    let members = broken.members().iter().map(|path| text(path).to_owned());
+    let said = broken.array.run_braid(words.into_iter().chain(members).collect());
+    let next = said.stdout.split_once("\nNext\n").expect("what comes next").1;
+    assert!(next.starts_with("  If it was created again over another"), "{said:?}");
+    assert!(next.contains("braid rescue --solve"), "{said:?}");
+}
+
 /// Of each the first of the answers reads every file, and what is called certain is right.
 #[test]
 fn arrays_of_md_whose_superblocks_are_gone_or_wrong_are_solved() {

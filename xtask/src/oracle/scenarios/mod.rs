@@ -137,8 +137,13 @@ fn judge(bench: &Bench, broken: &[Broken]) -> Result<BTreeMap<String, CaseReport
             let mut start = String::from("cat >/tmp/files-$D <<'END'\n");
             start += &broken.files;
             start += "END\n";
-            for (disk, first, sectors) in story.unreadable {
-                start += &format!("unreadable {disk} {first} {sectors}\n");
+            for disk in story.given {
+                let own = story.unreadable.iter().filter(|(number, ..)| number == disk);
+                let own: String =
+                    own.map(|(_, first, sectors)| format!(" {first} {sectors}")).collect();
+                if !own.is_empty() {
+                    start += &format!("unreadable {disk}{own}\n");
+                }
             }
             cases.push(Case {
                 name: case_name(story, how),

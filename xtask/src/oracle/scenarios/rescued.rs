@@ -34,7 +34,7 @@ pub(super) struct Answer {
     pub(super) copied_seconds: f64,
     /// It says by itself how the array is read; else the guesses are looked at in turn.
     pub(super) is_sure: bool,
-    /// Answers that were looked at.
+    /// The number of the best answer.
     pub(super) tries: usize,
     /// Stripes that it said may read wrong.
     pub(super) at_risk: u64,
@@ -52,18 +52,23 @@ impl Braid {
         let before = sums(&images)?;
         let mut answer = self.first(&home, story, &images)?;
         let files = broken.files.lines().count();
-        while answer.tries <= GUESSES_MAX && answer.right < files {
+        // Where files are lost for good no answer has all of them: the best counts.
+        for number in 1..=GUESSES_MAX {
             let begun = Instant::now();
-            let guess = answer.tries.to_string();
+            let guess = number.to_string();
             let guess = if answer.is_sure { vec![] } else { vec!["--guess", &*guess] };
-            if self.copy(&home, story, &guess, answer.at_risk, &images)? {
-                answer.right = right(&home, &broken.files)?;
+            if !self.copy(&home, story, &guess, answer.at_risk, &images)? {
+                continue;
             }
-            answer.copied_seconds = answer.seconds + begun.elapsed().as_secs_f64();
-            if answer.is_sure || answer.right == files {
+            let right = right(&home, &broken.files)?;
+            if right > answer.right {
+                answer.right = right;
+                answer.tries = number;
+                answer.copied_seconds = answer.seconds + begun.elapsed().as_secs_f64();
+            }
+            if answer.is_sure || right == files {
                 break;
             }
-            answer.tries += 1;
         }
         ensure!(before == sums(&images)?, "a member was written");
         Ok(answer)

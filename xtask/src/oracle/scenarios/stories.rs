@@ -37,7 +37,7 @@ pub(crate) struct Story {
     pub(crate) made: &'static str,
     /// The disks that are there afterwards, by number; in this order they are named.
     pub(crate) given: &'static [usize],
-    /// Stretches that a disk no longer gives: disk, first sector, sectors.
+    /// Stretches that a disk no longer gives, in order: disk, first sector, sectors.
     pub(crate) unreadable: &'static [(usize, u64, u64)],
     /// What braid is asked for.
     pub(crate) asked: Asked,
@@ -100,9 +100,9 @@ filled $A
 fault 5
 fill 2
 told
+umount /mnt/$D
 fault 4
-sync
-stop",
+mdadm --stop $A",
         given: &[2, 3, 4, 5],
         force: "force 1 2 3 4",
         wiki: "again m1234 6 --chunk=64",

@@ -28,11 +28,11 @@ pub(super) fn text(rows: &[Row]) -> String {
     );
     for row in rows {
         let answer = &row.answer;
-        let found = if answer.right == row.files { "" } else { "not found, " };
         let first = match (answer.is_sure, answer.at_risk) {
             (true, 0) => "1, certain".to_owned(),
             (true, stripes) => format!("1, names {stripes} stripes as at risk"),
-            (false, _) => format!("{found}{}, calls none certain", answer.tries),
+            (false, _) if answer.right == 0 => "none of three, calls none certain".to_owned(),
+            (false, _) => format!("{}, calls none certain", answer.tries),
         };
         text += &format!(
             "| {} | {} of {} | {first} | {:.1}, {:.1} | {} | {}: {} |\n",

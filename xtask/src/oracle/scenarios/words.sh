@@ -43,14 +43,22 @@ vanish() { # vanish NUMBER...: at the same moment
     for each in "$@"; do dmsetup --noudevsync --noudevrules resume "$D-$each"; done
 }
 
-unreadable() { # unreadable NUMBER START SECTORS: that the disk no longer gives
+unreadable() { # unreadable NUMBER START SECTORS...: what the disk no longer gives, in order
+    number=$1
     eval "member=\$M$1"
+    shift
     read -r sectors <"/sys/class/block/${member##*/}/size"
-    end=$(($2 + $3))
-    printf '%s\n' "0 $2 linear $member 0" "$2 $3 error" "$end $((sectors - end)) linear $member $end" |
-        dmsetup load "$D-$1"
-    dmsetup --noudevsync --noudevrules suspend --noflush --nolockfs "$D-$1"
-    dmsetup --noudevsync --noudevrules resume "$D-$1"
+    at=0
+    : >/tmp/table
+    while [ $# -gt 0 ]; do
+        printf '%s\n' "$at $(($1 - at)) linear $member $at" "$1 $2 error" >>/tmp/table
+        at=$(($1 + $2))
+        shift 2
+    done
+    echo "$at $((sectors - at)) linear $member $at" >>/tmp/table
+    dmsetup load "$D-$number" </tmp/table
+    dmsetup --noudevsync --noudevrules suspend --noflush --nolockfs "$D-$number"
+    dmsetup --noudevsync --noudevrules resume "$D-$number"
 }
 
 written_sectors() { # to all disks since the machine started

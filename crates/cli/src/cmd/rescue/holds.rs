@@ -22,6 +22,11 @@ pub(super) fn holds(volume: &Volume) -> String {
     }
 }
 
+/// Whether nothing that is known stands there: zeroes where it was looked at, or other things.
+pub(super) fn is_nameless(volume: &Volume) -> bool {
+    volume.things.is_empty() && volume.superblocks.is_empty() && !volume.is_unreadable
+}
+
 fn thing_words(thing: &Thing) -> String {
     let label = thing.label.as_ref().map(|label| format!(" \"{label}\"")).unwrap_or_default();
     let says = &thing.says;

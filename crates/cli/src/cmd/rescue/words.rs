@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::args::Args;
 use super::disks::{Disk, Disks};
 use super::foreign;
-use super::holds::{holds, thing_json};
+use super::holds::{holds, is_nameless, thing_json};
 use super::look::Found;
 use super::volumes::Volumes;
 use super::{nas, overlay, reshape};
@@ -157,10 +157,24 @@ fn next(args: &Args, found: &Found) -> Vec<(String, String)> {
         0 => "--serve".to_owned(),
         stripes => format!("--serve --accept-risk {stripes}"),
     };
-    let mut next = vec![
+    // Superblocks may be of another `--create` than what stands there.
+    let nothing_is_known = match &found.contents {
+        Ok(contents) => contents.volumes.iter().all(is_nameless),
+        Err(_) => false,
+    };
+    let may_be_another =
+        nothing_is_known && !args.solve && found.volume.is_none() && array.is_none();
+    let solve = may_be_another.then(|| {
+        (
+            "If it was created again over another, find out how that was put together",
+            again("--solve"),
+        )
+    });
+    let mut next: Vec<_> = solve.into_iter().collect();
+    next.extend([
         ("Read it; what may be wrong is an I/O error", again("--serve --read-only")),
         ("Repair it on an overlay; members stay as they are", again(&serve)),
-    ];
+    ]);
     if found.array_overlay.is_some() {
         next.push(("Throw the overlay away", again("--discard")));
     }
