@@ -87,7 +87,9 @@ fn every_sector_lies_where_md_put_it() {
                         Content::Data { logical, .. } => Held::Data(logical + step),
                         Content::P(members) => Held::P(members.clone()),
                         Content::Q(terms) => Held::Q(terms.clone()),
-                        Content::Words(_) => panic!("{name}: a healthy array explains itself"),
+                        Content::Words(_) | Content::Sum(_) => {
+                            panic!("{name}: a healthy array explains itself")
+                        }
                     };
                     let sector = MemberSector(run.at + step);
                     let said = held(&array.geometry, slot, sector);
