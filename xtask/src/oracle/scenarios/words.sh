@@ -252,7 +252,8 @@ force_nas() { # force_nas GROUP VOLUME NUMBER...: the data, and the volume on th
 scan() { # scan GROUP VOLUME: whatever mdadm finds
     parts $(seq 1 "$COUNT")
     try mdadm --assemble --scan --force
-    found=$(grep raid5 /proc/mdstat | cut -d' ' -f1)
+    text mdstat cat /proc/mdstat
+    found=$(grep '^md.* raid5' /proc/mdstat | cut -d' ' -f1)
     count_volume "$1" "$2" "/dev/$found"
     for each in $(grep -o '^md[0-9]*' /proc/mdstat); do mdadm --stop "/dev/$each"; done
 }
