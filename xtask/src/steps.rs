@@ -1,10 +1,12 @@
 //! `cargo xtask test`: everything that must hold, one step after the other.
 //!
 //! ```text
-//! packages -> fmt -> clippy -> tidy -> test -> sim -> models -> crash-loop -> filesystems -> guests -> lab -> docs -> fuzz -> oracle -> package -> demo -> summary
+//! packages -> fmt -> clippy -> tidy -> test -> sim -> models -> docs -> fuzz -> oracle
+//!   -> crash-loop, filesystems, guests, lab, package (two at a time) -> demo -> summary
 //! ```
 //!
-//! Cheap steps come first. The first step that fails ends the run with its name; a step that
+//! Those that keep one core busy at most run beside each other, each as a process of its own, whose output is shown when it has
+//! ended. Cheap steps come first. The first step that fails ends the run with its name; a step that
 //! cannot run on this machine says so and stands in the summary as skipped.
 //!
 //! Invariants:
@@ -31,6 +33,10 @@ use crate::{
 const BUDGET: Duration = Duration::from_secs(25 * 60);
 /// Tests at a time for each core, where they wait more than they compute.
 const WAITING_PER_CORE: usize = 2;
+/// What stands before a step's line of the summary, when it ends.
+const SAID: &str = "== ";
+/// Steps that run at a time, of those that keep one core busy at most.
+const STEPS_AT_A_TIME: usize = 2;
 /// Programs of tests that run at a time.
 const PROGRAMS_AT_A_TIME: usize = 2;
 /// The program that takes longest, and therefore begins.
@@ -57,28 +63,42 @@ enum Ending {
 }
 
 /// A name and what to do.
+#[derive(Clone, Copy)]
 struct Step {
     name: &'static str,
     run: fn() -> Result<Ending>,
+    /// Whether it may run beside its neighbours that may too.
+    beside: bool,
+}
+
+impl Step {
+    const fn alone(name: &'static str, run: fn() -> Result<Ending>) -> Self {
+        Self { name, run, beside: false }
+    }
+
+    /// One that waits more than it computes.
+    const fn beside(name: &'static str, run: fn() -> Result<Ending>) -> Self {
+        Self { name, run, beside: true }
+    }
 }
 
 const STEPS: [Step; 16] = [
-    Step { name: "packages", run: || packages::ensure().map(done) },
-    Step { name: "fmt", run: || cargo(&["fmt", "--all", "--check"]) },
-    Step { name: "clippy", run: clippy },
-    Step { name: "tidy", run: || tidy::run().map(done) },
-    Step { name: "test", run: test },
-    Step { name: "sim", run: simulate_briefly },
-    Step { name: "models", run: check_models },
-    Step { name: "crash-loop", run: crash_briefly },
-    Step { name: "filesystems", run: live_briefly },
-    Step { name: "guests", run: boot_guests },
-    Step { name: "lab", run: measure_briefly },
-    Step { name: "docs", run: docs },
-    Step { name: "fuzz", run: fuzz_briefly },
-    Step { name: "oracle", run: || oracle::run(&oracle::Options::today()).map(done) },
-    Step { name: "package", run: install_package },
-    Step { name: "demo", run: || finish(Command::new(Program::Braid.dev()?).arg("demo")) },
+    Step::alone("packages", || packages::ensure().map(done)),
+    Step::alone("fmt", || cargo(&["fmt", "--all", "--check"])),
+    Step::alone("clippy", clippy),
+    Step::alone("tidy", || tidy::run().map(done)),
+    Step::alone("test", test),
+    Step::alone("sim", simulate_briefly),
+    Step::alone("models", check_models),
+    Step::alone("docs", docs),
+    Step::alone("fuzz", fuzz_briefly),
+    Step::alone("oracle", || oracle::run(&oracle::Options::today()).map(done)),
+    Step::beside("crash-loop", crash_briefly),
+    Step::beside("lab", measure_briefly),
+    Step::beside("package", install_package),
+    Step::beside("guests", boot_guests),
+    Step::beside("filesystems", live_briefly),
+    Step::alone("demo", || finish(Command::new(Program::Braid.dev()?).arg("demo"))),
 ];
 
 /// What the command line asks for.
@@ -87,12 +107,17 @@ pub(crate) struct Args {
     /// Leave a step out; the summary says so
     #[arg(long, value_name = "STEP", value_parser = PossibleValuesParser::new(STEPS.map(|step| step.name)))]
     skip: Vec<String>,
+    /// Do this step and no other
+    #[arg(long, value_name = "STEP", conflicts_with = "skip", value_parser = PossibleValuesParser::new(STEPS.map(|step| step.name)))]
+    only: Option<String>,
 }
 
 /// The chore.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let started = Instant::now();
-    let (summary, failure) = go_through(&STEPS, &args.skip);
+    let is_wanted = |step: &Step| args.only.as_ref().is_none_or(|only| only == step.name);
+    let steps: Vec<Step> = STEPS.into_iter().filter(is_wanted).collect();
+    let (summary, failure) = go_through(&steps, &args.skip);
     println!("\n== summary: seconds, and how many cores were busy");
     for line in &summary {
         println!("{line}");
@@ -108,36 +133,84 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
+/// A step's line of the summary, and what failed.
+type Gone = (String, Option<anyhow::Error>);
+
 /// Runs the steps; returns a line for each that was reached, and the failure that ended it.
 fn go_through(
     steps: &[Step],
     skip: &[String],
 ) -> (Vec<String>, Option<(&'static str, anyhow::Error)>) {
-    let mut summary = Vec::new();
-    for step in steps {
-        println!("\n== {}", step.name);
-        let (started, busy) = (Instant::now(), busy());
-        let ending = if skip.iter().any(|name| name == step.name) {
-            Ok(Ending::Skipped("as asked".to_string()))
-        } else {
-            (step.run)()
+    let (mut summary, mut rest) = (Vec::new(), steps);
+    while !rest.is_empty() {
+        let together = rest.iter().take_while(|step| step.beside).count().max(1);
+        let (now, later) = rest.split_at(together);
+        rest = later;
+        let gone = match now {
+            [step] => vec![go(step, skip)],
+            _ => each(STEPS_AT_A_TIME, now, |_, step| go_apart(step, skip)),
         };
-        let (word, failure) = match ending {
-            Ok(Ending::Done(word)) if word.is_empty() => ("ok".to_string(), None),
-            Ok(Ending::Done(word)) => (format!("ok, {word}"), None),
-            Ok(Ending::Skipped(why)) => (format!("SKIPPED, {why}"), None),
-            Err(error) => ("FAILED".to_string(), Some(error)),
-        };
-        let cores = busy_cores(busy, started.elapsed());
-        let line =
-            format!("  {:<11} {:>8} {cores:>4}  {word}", step.name, seconds(started.elapsed()));
-        println!("== {line}");
-        summary.push(line);
-        if let Some(error) = failure {
-            return (summary, Some((step.name, error)));
+        let mut failure = None;
+        for (step, (line, error)) in now.iter().zip(gone) {
+            summary.push(line);
+            failure = failure.or(error.map(|error| (step.name, error)));
+        }
+        if failure.is_some() {
+            return (summary, failure);
         }
     }
     (summary, None)
+}
+
+/// Runs a step here.
+fn go(step: &Step, skip: &[String]) -> Gone {
+    println!("\n== {}", step.name);
+    let (started, busy) = (Instant::now(), busy());
+    let ending = if skip.iter().any(|name| name == step.name) {
+        Ok(Ending::Skipped("as asked".to_string()))
+    } else {
+        (step.run)()
+    };
+    let (word, failure) = match ending {
+        Ok(Ending::Done(word)) if word.is_empty() => ("ok".to_string(), None),
+        Ok(Ending::Done(word)) => (format!("ok, {word}"), None),
+        Ok(Ending::Skipped(why)) => (format!("SKIPPED, {why}"), None),
+        Err(error) => ("FAILED".to_string(), Some(error)),
+    };
+    let cores = busy_cores(busy, started.elapsed());
+    let line = format!("  {:<11} {:>8} {cores:>4}  {word}", step.name, seconds(started.elapsed()));
+    println!("{SAID}{line}");
+    (line, failure)
+}
+
+/// Runs a step in a process of its own, and shows what it said when it has ended.
+fn go_apart(step: &Step, skip: &[String]) -> Gone {
+    if skip.iter().any(|name| name == step.name) {
+        return go(step, skip);
+    }
+    let run = || -> Result<(String, bool)> {
+        // This program, also if cargo has put another one in its place since.
+        let mut program = Command::new("/proc/self/exe");
+        program.args(["test", "--only", step.name]).stdin(Stdio::null());
+        let output = program.output().with_context(|| format!("{program:?}"))?;
+        let said = [output.stdout, output.stderr].concat();
+        Ok((String::from_utf8_lossy(&said).into_owned(), output.status.success()))
+    };
+    match run() {
+        Ok((said, is_success)) => {
+            print!("{said}");
+            let failed = || anyhow::anyhow!("see what it said above");
+            let line = line_of(&said).unwrap_or_else(|| format!("  {:<11} FAILED", step.name));
+            (line, (!is_success).then(failed))
+        }
+        Err(error) => (format!("  {:<11} FAILED", step.name), Some(error)),
+    }
+}
+
+/// The line of the summary in what such a process said.
+fn line_of(said: &str) -> Option<String> {
+    let mut lines = said.lines().filter_map(|line| line.strip_prefix(SAID));
+    lines.find(|line| line.starts_with("  ")).map(str::to_owned)
 }
 
 /// How long processors were busy with this program, and with what it started and waited for; none if the system does not say.
@@ -337,9 +410,9 @@ mod tests {
     #[test]
     fn the_first_failure_ends_the_run() {
         let steps = [
-            Step { name: "one", run: || Ok(done(())) },
-            Step { name: "two", run: fail },
-            Step { name: "three", run: || Ok(done(())) },
+            Step::alone("one", || Ok(done(()))),
+            Step::alone("two", fail),
+            Step::alone("three", || Ok(done(()))),
         ];
         let (summary, failure) = go_through(&steps, &[]);
         assert_eq!(failure.expect("a failure").0, "two");
@@ -350,6 +423,13 @@ mod tests {
         assert!(failure.is_none());
         assert!(summary[1].contains("SKIPPED"));
         assert_eq!(summary.len(), 3);
+    }
+
+    #[test]
+    fn what_a_process_of_a_step_says_has_its_line() {
+        let said = "\n== lab\nfigures\n==   lab   90.5 s  0.9  ok\n\n== summary: seconds\n  lab\n";
+        assert_eq!(line_of(said).as_deref(), Some("  lab   90.5 s  0.9  ok"));
+        assert_eq!(line_of("\n== lab\npanicked"), None);
     }
 
     #[test]
