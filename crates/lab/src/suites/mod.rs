@@ -17,6 +17,7 @@ mod policies;
 mod priority;
 mod read;
 mod rebuild;
+mod seeds;
 mod share;
 mod slow;
 mod wait;
@@ -43,4 +44,5 @@ pub const SUITES: &[Suite] = &[
     hand_over::SUITE,
     doors::SUITE,
     peers::SUITE,
+    seeds::SUITE,
 ];

@@ -107,15 +107,7 @@ impl Job {
                 fio.arg(format!("--directory={folder}")).arg(format!("--numjobs={writers}"));
             }
         }
-        let output = fio.output().map_err(|error| format!("fio: {error}"))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        if !output.status.success() {
-            return Err(format!("fio: {}", String::from_utf8_lossy(&output.stderr)));
-        }
-        // Warnings may come first.
-        let json = text.find('{').map_or("", |at| &text[at..]);
-        let report: Value =
-            serde_json::from_str(json).map_err(|error| format!("fio's report: {error}"))?;
+        let report = report(&mut fio)?;
         let side = if self.rw.ends_with("read") { "read" } else { "write" };
         let sum = |key: &str| -> f64 {
             let jobs = report["jobs"].as_array().into_iter().flatten();
@@ -126,4 +118,16 @@ impl Job {
             gigabytes_per_second: sum("bw_bytes") / 1e9,
         })
     }
+}
+
+/// Runs fio, which was told to report as JSON; its report.
+pub(in crate::suites) fn report(fio: &mut Command) -> Result<Value, String> {
+    let output = fio.output().map_err(|error| format!("fio: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        return Err(format!("fio: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    // Warnings may come first.
+    let json = text.find('{').map_or("", |at| &text[at..]);
+    serde_json::from_str(json).map_err(|error| format!("fio's report: {error}"))
 }

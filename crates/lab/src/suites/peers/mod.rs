@@ -8,7 +8,7 @@
 //!
 //! What is not installed, and what needs root, is left out in so many words. md and dm-raid need a guest, whose figures would say nothing without KVM.
 
-mod mounted;
+pub(super) mod mounted;
 mod work;
 
 use super::nbd::fio::Job;

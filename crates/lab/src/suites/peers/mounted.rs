@@ -100,13 +100,18 @@ impl Stack {
 }
 
 /// A loop device; its file is let go when this is dropped.
-struct Loop(String);
+pub(in crate::suites) struct Loop(String);
 
 impl Loop {
-    fn attach(file: &Path, more: &[&str]) -> Result<Self, String> {
+    pub(in crate::suites) fn attach(file: &Path, more: &[&str]) -> Result<Self, String> {
         let mut attach = Command::new("losetup");
         let device = output(attach.args(["--find", "--show"]).args(more).arg(file))?;
         Ok(Self(device.trim().to_owned()))
+    }
+
+    /// The device.
+    pub(in crate::suites) fn path(&self) -> &str {
+        &self.0
     }
 }
 
@@ -118,13 +123,25 @@ impl Drop for Loop {
 }
 
 /// A folder where something is mounted; it is unmounted when this is dropped.
-struct Mount(PathBuf);
+pub(in crate::suites) struct Mount(PathBuf);
 
 impl Mount {
-    fn new(kind: &str, options: &str, device: &str, folder: &Path) -> Result<Self, String> {
+    /// Mounts a file system of this kind.
+    pub(in crate::suites) fn new(
+        kind: &str,
+        options: &str,
+        device: &str,
+        folder: &Path,
+    ) -> Result<Self, String> {
         let mut mount = Command::new("mount");
         output(mount.args(["-t", kind, "-o", options, device]).arg(folder))?;
         Ok(Self(folder.to_owned()))
+    }
+}
+
+impl Mount {
+    pub(in crate::suites) fn folder(&self) -> &Path {
+        &self.0
     }
 }
 
@@ -299,7 +316,9 @@ impl Mounted {
 }
 
 /// Does it until it goes well, or has not for some seconds.
-fn again(mut act: impl FnMut() -> Result<String, String>) -> Result<String, String> {
+pub(in crate::suites) fn again(
+    mut act: impl FnMut() -> Result<String, String>,
+) -> Result<String, String> {
     let mut said = act();
     for _ in 1..TRIES {
         if said.is_ok() {
@@ -312,7 +331,7 @@ fn again(mut act: impl FnMut() -> Result<String, String>) -> Result<String, Stri
 }
 
 /// What a program prints; an error is what it says of it.
-pub(super) fn output(command: &mut Command) -> Result<String, String> {
+pub(in crate::suites) fn output(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())

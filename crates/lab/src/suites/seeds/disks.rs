@@ -1,0 +1,60 @@
+//! Disks with one arm each: memory behind nbdkit, which answers one request after the other and takes its time for each.
+//!
+//! ```text
+//!   braid serve ─▶ loop ─▶ FUSE ─▶ nbdfuse ─NBD─▶ nbdkit: one at a time (noparallel), each waits (delay) ─▶ memory
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::super::nbd::servers::{self, Server};
+use super::super::peers::mounted::{Loop, again, output};
+
+/// What a request takes at least, in milliseconds: near what an arm of a fast disk takes to another place.
+const REQUEST_MS: u32 = 2;
+
+/// A device that is such a disk.
+pub(super) struct Disk {
+    /// Past the page cache of the file: that of FUSE does not say how requests past it have to be aligned.
+    device: Option<Loop>,
+    /// Ends when its file is unmounted.
+    fuse: Child,
+    _server: Server,
+    folder: PathBuf,
+}
+
+impl Disk {
+    /// One of so many mebibytes, whose file is in a folder of this name for FUSE.
+    pub(super) fn new(place: &Path, name: &str, mebibytes: usize) -> Result<Self, String> {
+        let socket = place.join(format!("{name}.sock"));
+        let mut nbdkit = Command::new("nbdkit");
+        nbdkit.args(["--foreground", "--filter=noparallel", "--filter=delay", "--unix"]);
+        nbdkit.arg(&socket).arg("memory").arg(format!("{mebibytes}M"));
+        nbdkit.arg("serialize=all-requests");
+        nbdkit.arg(format!("delay-read={REQUEST_MS}ms")).arg(format!("delay-write={REQUEST_MS}ms"));
+        let server = Server::start(&mut nbdkit, &socket)?;
+        let folder = place.join(name);
+        std::fs::create_dir(&folder).map_err(|error| error.to_string())?;
+        let file = folder.join("disk");
+        let mut nbdfuse = Command::new("nbdfuse");
+        nbdfuse.arg(&file).arg(server.uri()).stdin(Stdio::null()).stdout(Stdio::null());
+        let fuse = nbdfuse.spawn().map_err(|error| format!("{nbdfuse:?}: {error}"))?;
+        let mut this = Self { device: None, fuse, _server: server, folder };
+        servers::wait_for(&file)?;
+        this.device = Some(Loop::attach(&file, &["--direct-io=on"])?);
+        Ok(this)
+    }
+
+    pub(super) fn path(&self) -> String {
+        self.device.as_ref().map_or("", Loop::path).to_owned()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.device = None;
+        // What stays is seen by `mount`.
+        let _said = again(|| output(Command::new("umount").arg(&self.folder)));
+        let _status = self.fuse.wait();
+    }
+}

@@ -1,0 +1,254 @@
+//! Suite `seeds`: what the seeds of two mechanisms measured, on file systems, over disks with one arm each.
+//!
+//! ```text
+//!   fio ─▶ xfs │ ext4 ─▶ loop ─▶ FUSE ─▶ braid serve, RAID-5 ─▶ 4 × [`disks`]
+//! ```
+//!
+//! The seed of priority stripes ran dd onto the array, and tiobench on XFS, with and without a bypass threshold; that of the
+//! multiplexer ran blogbench. Here fio does what these do, so that every round does the same. What both were like before
+//! is in the suites `priority` and `multiplexer`: a server of today has no such thing to turn on.
+
+mod disks;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::nbd::fio;
+use super::nbd::servers::{self, Server};
+use super::peers::is_installed;
+use super::peers::mounted::{Loop, Mount, output};
+use crate::frame::{Case, Contender, Metric, Report, Settings, Suite, race};
+use disks::Disk;
+
+pub(super) const SUITE: Suite = Suite {
+    name: "seeds",
+    about: "dd, tiobench and blogbench as the seeds ran them, on file systems over disks with one arm each",
+    run,
+};
+
+const MEMBERS: usize = 4;
+const MEMBER_MIB: usize = 256;
+/// A stripe cache that a second of writing fills.
+const CACHE: [&str; 2] = ["--cache-size", "16M"];
+const SECONDS: u32 = 3;
+
+const WRITTEN: Metric = Metric::more("written", "MB/s");
+const READS: Metric = Metric::more("reads", "1/s");
+const WRITES: Metric = Metric::more("writes", "1/s");
+
+/// Words of `braid serve` that make the difference, by variant.
+type Variants = &'static [(&'static str, &'static [&'static str])];
+
+const THRESHOLDS: Variants = &[
+    ("threshold 1", &["--bypass-threshold", "1"]),
+    ("threshold 0", &["--bypass-threshold", "0"]),
+    ("threshold 16", &["--bypass-threshold", "16"]),
+];
+const MULTIPLEXER: Variants = &[
+    ("multiplexer off", &["--elevator", "deadline", "--multiplexer", "off"]),
+    ("multiplexer on", &["--elevator", "deadline", "--multiplexer", "on"]),
+];
+
+/// What is on the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Above {
+    Nothing,
+    Kind(&'static str),
+}
+
+struct Experiment {
+    name: &'static str,
+    above: Above,
+    variants: Variants,
+    metrics: &'static [Metric],
+    /// Jobs of fio, each with its own words.
+    jobs: &'static [&'static [&'static str]],
+}
+
+const EXPERIMENTS: [Experiment; 4] = [
+    Experiment {
+        name: "dd: sequential write of 1 MiB onto the array",
+        above: Above::Nothing,
+        variants: THRESHOLDS,
+        metrics: &[WRITTEN],
+        jobs: &[&["--name=dd", "--rw=write", "--bs=1M", "--iodepth=4"]],
+    },
+    Experiment {
+        name: "tiobench-like on xfs: 4 sequential writers of 128 KiB",
+        above: Above::Kind("xfs"),
+        variants: THRESHOLDS,
+        metrics: &[WRITTEN],
+        jobs: &[&[
+            "--name=sequential",
+            "--rw=write",
+            "--bs=128k",
+            "--numjobs=4",
+            "--size=32M",
+            "--iodepth=4",
+        ]],
+    },
+    Experiment {
+        name: "tiobench-like on xfs: 4 random writers of 4 KiB",
+        above: Above::Kind("xfs"),
+        variants: THRESHOLDS,
+        metrics: &[WRITTEN],
+        jobs: &[&[
+            "--name=random",
+            "--rw=randwrite",
+            "--bs=4k",
+            "--numjobs=4",
+            "--size=32M",
+            "--iodepth=16",
+        ]],
+    },
+    Experiment {
+        name: "blogbench-like on ext4: 16 readers beside 3 writers",
+        above: Above::Kind("ext4"),
+        variants: MULTIPLEXER,
+        metrics: &[READS, WRITES],
+        jobs: &[
+            &["--name=readers", "--rw=randread", "--bs=16k", "--numjobs=16", "--size=8M"],
+            &[
+                "--name=writers",
+                "--rw=randwrite",
+                "--bs=16k",
+                "--numjobs=3",
+                "--size=32M",
+                "--iodepth=16",
+            ],
+        ],
+    },
+];
+
+fn run(settings: &Settings) -> Report {
+    let mut report = Report::default();
+    let programs =
+        ["losetup", "mkfs.xfs", "mkfs.ext4", "fio", "nbdkit", "nbdfuse", "umount", "mount"];
+    if !rustix::process::geteuid().is_root() {
+        report.note("seeds: skipped, only root may mount");
+        return report;
+    }
+    if let Some(lacking) = programs.into_iter().find(|name| !is_installed(name)) {
+        report.note(format!("seeds: skipped, {lacking} is not installed"));
+        return report;
+    }
+    // What a small run shows of one it shows of the others, but for file systems.
+    let all = if settings.small { &EXPERIMENTS[2..3] } else { &EXPERIMENTS[..] };
+    for experiment in all.iter().filter(|experiment| settings.wants(experiment.name)) {
+        match case(settings, experiment) {
+            Ok(case) => report.add(case),
+            Err(why) => report.note(format!("{}: {why}", experiment.name)),
+        }
+    }
+    report.note(
+        "members are memory that answers one request at a time, 2 ms each (nbdkit: noparallel, delay; nbdfuse; a loop device), 256 MiB, used past the page \
+         cache; chunk 64 KiB, stripe cache 16 MiB, --cache writeback; fio past the page cache, for 3 s",
+    );
+    report
+}
+
+fn case(settings: &Settings, experiment: &Experiment) -> Result<Option<Case>, String> {
+    let mut all = Vec::new();
+    for (variant, words) in experiment.variants {
+        all.push((*variant, Lived::new(experiment.above, words)?));
+    }
+    let failed = std::cell::RefCell::new(None);
+    let turn = |lived: &Lived| match experiment.run(lived, settings.small) {
+        Ok(values) => values,
+        Err(why) => {
+            failed.borrow_mut().get_or_insert(why);
+            vec![0.0; experiment.metrics.len()]
+        }
+    };
+    let contenders =
+        all.iter().map(|(variant, lived)| Contender::new(variant, || turn(lived))).collect();
+    let case = race(settings, experiment.name, experiment.metrics, contenders);
+    failed.into_inner().map_or(Ok(case), Err)
+}
+
+impl Experiment {
+    /// Its metrics.
+    fn run(&self, lived: &Lived, small: bool) -> Result<Vec<f64>, String> {
+        let mut command = Command::new("fio");
+        command.args(["--output-format=json", "--thread"]);
+        for words in self.jobs {
+            command.args(*words);
+            match &lived.mount {
+                Some(mount) => command.arg(format!("--directory={}", mount.folder().display())),
+                None => command.arg(format!("--filename={}", lived.array.display())),
+            };
+            // A page cache would write once what is written over and over.
+            command.args(["--ioengine=libaio", "--direct=1"]);
+            if small {
+                command.arg("--io_size=64k");
+            } else {
+                command.args(["--time_based", &format!("--runtime={SECONDS}")]);
+            }
+        }
+        let report = fio::report(&mut command)?;
+        let jobs: Vec<&Value> = report["jobs"].as_array().into_iter().flatten().collect();
+        let sum = |side: &str, key: &str| -> f64 {
+            jobs.iter().filter_map(|job| job[side][key].as_f64()).sum()
+        };
+        let metrics = self.metrics.iter();
+        Ok(metrics
+            .map(|metric| match metric.name {
+                "written" => sum("write", "bw_bytes") / 1e6,
+                "reads" => sum("read", "iops"),
+                _ => sum("write", "iops"),
+            })
+            .collect())
+    }
+}
+
+/// An array over such disks, with a file system on it or none. Fields are dropped in this order.
+struct Lived {
+    mount: Option<Mount>,
+    _disk: Option<Loop>,
+    _server: Server,
+    _members: Vec<Disk>,
+    array: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Lived {
+    fn new(above: Above, words: &[&str]) -> Result<Self, String> {
+        let folder = tempfile::tempdir_in("/dev/shm").map_err(|error| error.to_string())?;
+        let disk = |slot: usize| Disk::new(folder.path(), &format!("member-{slot}"), MEMBER_MIB);
+        let members: Vec<Disk> = (0..MEMBERS).map(disk).collect::<Result<_, _>>()?;
+        let paths: Vec<String> = members.iter().map(Disk::path).collect();
+        let braid = servers::braid()?;
+        servers::create_braid_as(
+            &braid,
+            folder.path(),
+            &["--level", "5", "--chunk", "64K"],
+            &paths,
+        )?;
+        let array = folder.path().join("array");
+        let control = text(&folder.path().join("control"));
+        let file = text(&array);
+        let mut all = vec!["--direct", "on", "--cache", "writeback", "--control", &control];
+        all.extend(CACHE);
+        all.extend(["--fuse", &file]);
+        all.extend(words);
+        let server = servers::serve_braid(&braid, folder.path(), &paths, &all)?;
+        servers::wait_for(&array)?;
+        let (mut disk, mut mount) = (None, None);
+        if let Above::Kind(kind) = above {
+            let device = Loop::attach(&array, &["--direct-io=on"])?;
+            let quiet = if kind == "xfs" { ["-q", "-f"] } else { ["-q", "-F"] };
+            output(Command::new(format!("mkfs.{kind}")).args(quiet).arg(device.path()))?;
+            let place = folder.path().join("mounted");
+            std::fs::create_dir(&place).map_err(|error| error.to_string())?;
+            mount = Some(Mount::new(kind, "defaults", device.path(), &place)?);
+            disk = Some(device);
+        }
+        Ok(Self { mount, _disk: disk, _server: server, _members: members, array, _folder: folder })
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
