@@ -18,7 +18,7 @@ pub mod table;
 mod usage;
 
 pub use machine::Machine;
-pub use race::{Contender, race};
+pub use race::{Contender, Failed, race};
 pub use report::{
     Better, Case, Curves, Figure, Marks, Metric, Report, Series, Settings, Spread, Suite, Target,
     named,

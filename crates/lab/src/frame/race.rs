@@ -1,5 +1,7 @@
 //! Rounds: every contender takes its turn on the same work, each round beginning with another one.
 
+use std::cell::RefCell;
+
 use super::report::{Case, Figure, Metric, Series, Settings};
 
 /// One who takes part: a variant, and its turn, which gives a value for each metric.
@@ -12,6 +14,28 @@ impl<'a> Contender<'a> {
     /// A variant and its turn.
     pub fn new(variant: &'static str, turn: impl FnMut() -> Vec<f64> + 'a) -> Self {
         Self { variant, turn: Box::new(turn) }
+    }
+}
+
+/// The first reason why a turn of a race gave no figures.
+#[derive(Debug, Default)]
+pub struct Failed(RefCell<Option<String>>);
+
+impl Failed {
+    /// What the turn gave; if it failed, so many zeroes, and the reason is kept.
+    pub fn or_zeroes(&self, values: Result<Vec<f64>, String>, count: usize) -> Vec<f64> {
+        values.unwrap_or_else(|why| {
+            self.0.borrow_mut().get_or_insert(why);
+            vec![0.0; count]
+        })
+    }
+
+    /// The case, if every turn gave figures.
+    ///
+    /// # Errors
+    /// The first reason why one did not.
+    pub fn or_case(self, case: Option<Case>) -> Result<Option<Case>, String> {
+        self.0.into_inner().map_or(Ok(case), Err)
     }
 }
 

@@ -75,6 +75,17 @@ const USUAL: Story = Story {
     is_fixture: false,
 };
 
+/// One of four that grows to five, and whose power is cut.
+const GROWING: Story = Story {
+    disks: (5, DISK),
+    ending: Ending::Cut,
+    given: &[1, 2, 3, 4, 5],
+    force: "force 1 2 3 4 5",
+    wiki: REVERTED,
+    wiki_about: "`--update=revert-reshape`",
+    ..USUAL
+};
+
 /// All of them, in the table's order.
 pub(crate) const STORIES: &[Story] = &[
     Story {
@@ -304,57 +315,20 @@ count $A",
     Story {
         name: "grow-start",
         about: "A RAID-5 that grows from four to five hangs at 0 %",
-        disks: (5, DISK),
-        ending: Ending::Cut,
-        made: "create 5 4 --chunk=64 $(disks 1 2 3 4)
-filled $A
-mdadm $A --add $(disk 5)
-grow 0 --raid-devices=5 --backup-file=/tmp/backup-$D",
-        given: &[1, 2, 3, 4, 5],
-        force: "force 1 2 3 4 5",
-        wiki: REVERTED,
-        wiki_about: "`--update=revert-reshape`",
-        ..USUAL
+        made: "growing 0",
+        ..GROWING
     },
     Story {
         name: "grow-middle",
         about: "... stopped in the middle",
-        disks: (5, DISK),
-        ending: Ending::Cut,
-        made: "create 5 4 --chunk=64 $(disks 1 2 3 4)
-filled $A
-mdadm $A --add $(disk 5)
-grow 40 --raid-devices=5 --backup-file=/tmp/backup-$D",
-        given: &[1, 2, 3, 4, 5],
-        force: "force 1 2 3 4 5",
-        wiki: REVERTED,
-        wiki_about: "`--update=revert-reshape`",
-        ..USUAL
+        made: "growing 40",
+        ..GROWING
     },
-    Story {
-        name: "grow-end",
-        about: "... stopped near the end",
-        disks: (5, DISK),
-        ending: Ending::Cut,
-        made: "create 5 4 --chunk=64 $(disks 1 2 3 4)
-filled $A
-mdadm $A --add $(disk 5)
-grow 97 --raid-devices=5 --backup-file=/tmp/backup-$D",
-        given: &[1, 2, 3, 4, 5],
-        force: "force 1 2 3 4 5",
-        wiki: REVERTED,
-        wiki_about: "`--update=revert-reshape`",
-        ..USUAL
-    },
+    Story { name: "grow-end", about: "... stopped near the end", made: "growing 97", ..GROWING },
     Story {
         name: "grow-lost",
         about: "... in the middle of which a disk fails, and is lost",
-        disks: (5, DISK),
-        ending: Ending::Cut,
-        made: "create 5 4 --chunk=64 $(disks 1 2 3 4)
-filled $A
-mdadm $A --add $(disk 5)
-grow 40 --raid-devices=5 --backup-file=/tmp/backup-$D
+        made: "growing 40
 fault 2
 sleep 1; sync",
         given: &[1, 3, 4, 5],
@@ -362,8 +336,7 @@ sleep 1; sync",
         wiki: "try mdadm --assemble --force --run --update=revert-reshape $A $ALL
 rest
 count $A",
-        wiki_about: "`--update=revert-reshape`",
-        ..USUAL
+        ..GROWING
     },
     Story {
         name: "backup-lost",

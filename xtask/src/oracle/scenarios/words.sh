@@ -144,6 +144,13 @@ grow() { # grow PERCENT WORDS...: mdadm reshapes it, and is so far when it hardl
     value reshape_position "$position of $whole"
 }
 
+growing() { # growing PERCENT: one of four disks becomes one of five, and is so far
+    create 5 4 --chunk=64 $(disks 1 2 3 4)
+    filled "$A"
+    mdadm "$A" --add "$(disk 5)"
+    grow "$1" --raid-devices=5 --backup-file="/tmp/backup-$D"
+}
+
 grow_until_killed() { # grow_until_killed SECONDS WORDS...: mdadm, which keeps copies of what is next, ends after so long
     seconds=$1
     shift

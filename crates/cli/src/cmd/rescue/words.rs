@@ -158,10 +158,8 @@ fn next(args: &Args, found: &Found) -> Vec<(String, String)> {
         stripes => format!("--serve --accept-risk {stripes}"),
     };
     // Superblocks may be of another `--create` than what stands there.
-    let nothing_is_known = match &found.contents {
-        Ok(contents) => contents.volumes.iter().all(is_nameless),
-        Err(_) => false,
-    };
+    let contents = found.contents.as_ref();
+    let nothing_is_known = contents.is_ok_and(|contents| contents.volumes.iter().all(is_nameless));
     let may_be_another =
         nothing_is_known && !args.solve && found.volume.is_none() && array.is_none();
     let solve = may_be_another.then(|| {

@@ -13,14 +13,15 @@
 
 mod inside;
 
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::nbd::fill;
 use super::nbd::fio::{self, Job, Length, Target as Place};
 use super::nbd::servers::{self, Server};
-use crate::frame::{Case, Contender, Figure, Metric, Report, Series, Settings, Suite, race};
+use crate::frame::{
+    Case, Contender, Failed, Figure, Metric, Report, Series, Settings, Suite, race,
+};
 use inside::Inside;
 
 pub(super) const SUITE: Suite = Suite {
@@ -171,17 +172,14 @@ impl Doors {
 
     fn case(&self, settings: &Settings, work: &Work) -> Result<Option<Case>, String> {
         let length = if settings.small { Length::Mebibytes(1) } else { Length::Seconds(1) };
-        let failed = RefCell::new(None);
+        let failed = Failed::default();
         let figure =
             |rate: f64, gigabytes: f64| vec![if work.metric == RATE { rate } else { gigabytes }];
-        let turn = |place: &Place, share: f64| match work.job.run(place, length) {
-            Ok(reached) => {
+        let turn = |place: &Place, share: f64| {
+            let values = work.job.run(place, length).map(|reached| {
                 figure(reached.requests_per_second * share, reached.gigabytes_per_second * share)
-            }
-            Err(why) => {
-                failed.borrow_mut().get_or_insert(why);
-                vec![0.0]
-            }
+            });
+            failed.or_zeroes(values, 1)
         };
         let raw = self.raw(work);
         let inside = || {
@@ -196,10 +194,7 @@ impl Doors {
             contenders.push(Contender::new(name, || turn(place, 1.0)));
         }
         let case = race(settings, work.name, &[work.metric], contenders);
-        match failed.into_inner() {
-            Some(why) => Err(why),
-            None => Ok(case.map(with_shares)),
-        }
+        failed.or_case(case.map(with_shares))
     }
 }
 

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use rustix::fs::{Advice, fadvise, fsync};
 
-use crate::frame::{Case, Contender, Metric, Report, Settings, Target, race};
+use crate::frame::{Case, Contender, Failed, Metric, Report, Settings, Target, race};
 use fio::{Job, Length};
 use servers::Server;
 
@@ -176,19 +176,14 @@ pub(super) fn fill(path: &Path, mebibytes: usize) -> Result<(), String> {
 impl Through {
     fn run(&self, settings: &Settings, exports: &Exports) -> Result<Option<Case>, String> {
         let length = if settings.small { Length::Mebibytes(1) } else { Length::Seconds(2) };
-        let failed = std::cell::RefCell::new(None);
+        let failed = Failed::default();
         let turn = |target: &fio::Target, share: f64| {
             let forgotten = if settings.small { Ok(()) } else { forget(&exports.files) };
             let reached = forgotten.and_then(|()| self.job.run(target, length));
-            match reached {
-                Ok(reached) => {
-                    vec![reached.requests_per_second * share, reached.gigabytes_per_second * share]
-                }
-                Err(why) => {
-                    failed.borrow_mut().get_or_insert(why);
-                    vec![0.0; METRICS.len()]
-                }
-            }
+            let values = reached.map(|reached| {
+                vec![reached.requests_per_second * share, reached.gigabytes_per_second * share]
+            });
+            failed.or_zeroes(values, METRICS.len())
         };
         let members =
             fio::Target::Files { paths: exports.raw_members.clone(), skip_bytes: SKIP_BYTES };
@@ -205,9 +200,6 @@ impl Through {
         }
         contenders.push(Contender::new("braid", || turn(&braid, 1.0)));
         let case = race(settings, self.name, &METRICS, contenders);
-        match failed.into_inner() {
-            Some(why) => Err(why),
-            None => Ok(case.map(|case| case.with(self.targets.iter().cloned()))),
-        }
+        failed.or_case(case.map(|case| case.with(self.targets.iter().cloned())))
     }
 }

@@ -13,7 +13,7 @@ mod work;
 
 use super::nbd::fio::Job;
 use super::nbd::{self, Through};
-use crate::frame::{Case, Contender, Report, Settings, Suite, race};
+use crate::frame::{Case, Contender, Failed, Report, Settings, Suite, race};
 use mounted::{Mounted, Raid, Stack};
 use work::Work;
 
@@ -69,13 +69,7 @@ fn name(raid: Raid, work: &Work) -> String {
 }
 
 fn file_systems(settings: &Settings, report: &mut Report, raid: Raid) -> Result<(), String> {
-    if !rustix::process::geteuid().is_root() {
-        return Err("only root may mount".to_owned());
-    }
-    let programs = ["losetup", "mkfs.btrfs", "mkfs.ext4", "fs_mark", "fio"];
-    if let Some(lacking) = programs.into_iter().find(|name| !is_installed(name)) {
-        return Err(format!("{lacking} is not installed"));
-    }
+    may_mount(&["losetup", "mkfs.btrfs", "mkfs.ext4", "fs_mark", "fio"])?;
     let mut all = Vec::new();
     for stack in [Stack::Btrfs, Stack::BtrfsOnBraid, Stack::Ext4OnBraid] {
         all.push((stack.word(), Mounted::new(raid, stack, settings.small)?));
@@ -100,20 +94,27 @@ fn case(
     work: &Work,
     all: &mut [(&'static str, Mounted)],
 ) -> Result<Option<Case>, String> {
-    let failed = std::cell::RefCell::new(None);
-    let turn = |mounted: &mut Mounted| match work.run(mounted, settings.small) {
-        Ok(value) => vec![value],
-        Err(why) => {
-            failed.borrow_mut().get_or_insert(why);
-            vec![0.0]
-        }
+    let failed = Failed::default();
+    let turn = |mounted: &mut Mounted| {
+        failed.or_zeroes(work.run(mounted, settings.small).map(|value| vec![value]), 1)
     };
     let contenders = all
         .iter_mut()
         .map(|(variant, mounted)| Contender::new(variant, || turn(mounted)))
         .collect();
     let case = race(settings, name, &[work.metric], contenders);
-    failed.into_inner().map_or(Ok(case), Err)
+    failed.or_case(case)
+}
+
+/// Whether file systems can be tried here; these programs are what it takes.
+pub(super) fn may_mount(programs: &[&str]) -> Result<(), String> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("only root may mount".to_owned());
+    }
+    match programs.iter().find(|name| !is_installed(name)) {
+        Some(lacking) => Err(format!("{lacking} is not installed")),
+        None => Ok(()),
+    }
 }
 
 /// Whether a program of this name is where programs are, or where root's are.

@@ -137,9 +137,7 @@ impl Mount {
         output(mount.args(["-t", kind, "-o", options, device]).arg(folder))?;
         Ok(Self(folder.to_owned()))
     }
-}
 
-impl Mount {
     pub(in crate::suites) fn folder(&self) -> &Path {
         &self.0
     }
@@ -162,8 +160,6 @@ pub(super) struct Mounted {
     raid: Raid,
     member_mib: usize,
     is_small: bool,
-    /// How many files for members there have been.
-    files: usize,
     stack: Stack,
     folder: tempfile::TempDir,
 }
@@ -183,7 +179,6 @@ impl Mounted {
             raid,
             member_mib,
             is_small: small,
-            files: 0,
             stack,
             folder,
         };
@@ -221,14 +216,13 @@ impl Mounted {
         self.mount.as_ref().map_or(self.folder.path(), |mount| &mount.0)
     }
 
-    /// A device that nothing was ever written to.
-    fn blank(&mut self) -> Result<Loop, String> {
-        let path = self.folder.path().join(format!("{}.member", self.files));
-        self.files += 1;
-        let sized = std::fs::File::create(&path)
-            .and_then(|file| file.set_len((self.member_mib as u64) << 20));
-        sized.map_err(|error| format!("{}: {error}", path.display()))?;
-        Loop::attach(&path, &[])
+    /// A device that nothing was ever written to. Its file has no name any more, so that its memory goes with it; and had one that no
+    /// other had, as btrfs tells loop devices apart by these.
+    fn blank(&self) -> Result<Loop, String> {
+        let failed = |error: std::io::Error| error.to_string();
+        let file = tempfile::NamedTempFile::new_in(self.folder.path()).map_err(failed)?;
+        file.as_file().set_len((self.member_mib as u64) << 20).map_err(failed)?;
+        Loop::attach(file.path(), &[])
     }
 
     fn devices(&self) -> Vec<String> {
@@ -285,15 +279,12 @@ impl Mounted {
                 output(Command::new("btrfs").args(["device", "scan", "--forget"]).arg(&gone.0))
             })?;
             drop(gone);
-            self.mount("degraded")?;
+            self.mount("degraded")
         } else {
             drop(gone);
             self.serve()?;
-            self.mount("defaults")?;
+            self.mount("defaults")
         }
-        // Its memory is somebody's who comes.
-        let file = self.folder.path().join(format!("{}.member", self.files - 1));
-        std::fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))
     }
 
     /// Gives a blank device the place of the one that was taken away; how many seconds it took until nothing was missing.

@@ -17,9 +17,9 @@ use serde_json::Value;
 
 use super::nbd::fio;
 use super::nbd::servers::{self, Server};
-use super::peers::is_installed;
+use super::peers::may_mount;
 use super::peers::mounted::{Loop, Mount, output};
-use crate::frame::{Case, Contender, Metric, Report, Settings, Suite, race};
+use crate::frame::{Case, Contender, Failed, Metric, Report, Settings, Suite, race};
 use disks::Disk;
 
 pub(super) const SUITE: Suite = Suite {
@@ -51,16 +51,10 @@ const MULTIPLEXER: Variants = &[
     ("multiplexer on", &["--elevator", "deadline", "--multiplexer", "on"]),
 ];
 
-/// What is on the array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Above {
-    Nothing,
-    Kind(&'static str),
-}
-
 struct Experiment {
     name: &'static str,
-    above: Above,
+    /// The file system on the array, if any.
+    kind: Option<&'static str>,
     variants: Variants,
     metrics: &'static [Metric],
     /// Jobs of fio, each with its own words.
@@ -70,14 +64,14 @@ struct Experiment {
 const EXPERIMENTS: [Experiment; 4] = [
     Experiment {
         name: "dd: sequential write of 1 MiB onto the array",
-        above: Above::Nothing,
+        kind: None,
         variants: THRESHOLDS,
         metrics: &[WRITTEN],
         jobs: &[&["--name=dd", "--rw=write", "--bs=1M", "--iodepth=4"]],
     },
     Experiment {
         name: "tiobench-like on xfs: 4 sequential writers of 128 KiB",
-        above: Above::Kind("xfs"),
+        kind: Some("xfs"),
         variants: THRESHOLDS,
         metrics: &[WRITTEN],
         jobs: &[&[
@@ -91,7 +85,7 @@ const EXPERIMENTS: [Experiment; 4] = [
     },
     Experiment {
         name: "tiobench-like on xfs: 4 random writers of 4 KiB",
-        above: Above::Kind("xfs"),
+        kind: Some("xfs"),
         variants: THRESHOLDS,
         metrics: &[WRITTEN],
         jobs: &[&[
@@ -105,7 +99,7 @@ const EXPERIMENTS: [Experiment; 4] = [
     },
     Experiment {
         name: "blogbench-like on ext4: 16 readers beside 3 writers",
-        above: Above::Kind("ext4"),
+        kind: Some("ext4"),
         variants: MULTIPLEXER,
         metrics: &[READS, WRITES],
         jobs: &[
@@ -126,12 +120,8 @@ fn run(settings: &Settings) -> Report {
     let mut report = Report::default();
     let programs =
         ["losetup", "mkfs.xfs", "mkfs.ext4", "fio", "nbdkit", "nbdfuse", "umount", "mount"];
-    if !rustix::process::geteuid().is_root() {
-        report.note("seeds: skipped, only root may mount");
-        return report;
-    }
-    if let Some(lacking) = programs.into_iter().find(|name| !is_installed(name)) {
-        report.note(format!("seeds: skipped, {lacking} is not installed"));
+    if let Err(why) = may_mount(&programs) {
+        report.note(format!("seeds: skipped, {why}"));
         return report;
     }
     // What a small run shows of one it shows of the others, but for file systems.
@@ -152,20 +142,16 @@ fn run(settings: &Settings) -> Report {
 fn case(settings: &Settings, experiment: &Experiment) -> Result<Option<Case>, String> {
     let mut all = Vec::new();
     for (variant, words) in experiment.variants {
-        all.push((*variant, Lived::new(experiment.above, words)?));
+        all.push((*variant, Lived::new(experiment.kind, words)?));
     }
-    let failed = std::cell::RefCell::new(None);
-    let turn = |lived: &Lived| match experiment.run(lived, settings.small) {
-        Ok(values) => values,
-        Err(why) => {
-            failed.borrow_mut().get_or_insert(why);
-            vec![0.0; experiment.metrics.len()]
-        }
+    let failed = Failed::default();
+    let turn = |lived: &Lived| {
+        failed.or_zeroes(experiment.run(lived, settings.small), experiment.metrics.len())
     };
     let contenders =
         all.iter().map(|(variant, lived)| Contender::new(variant, || turn(lived))).collect();
     let case = race(settings, experiment.name, experiment.metrics, contenders);
-    failed.into_inner().map_or(Ok(case), Err)
+    failed.or_case(case)
 }
 
 impl Experiment {
@@ -192,14 +178,12 @@ impl Experiment {
         let sum = |side: &str, key: &str| -> f64 {
             jobs.iter().filter_map(|job| job[side][key].as_f64()).sum()
         };
-        let metrics = self.metrics.iter();
-        Ok(metrics
-            .map(|metric| match metric.name {
-                "written" => sum("write", "bw_bytes") / 1e6,
-                "reads" => sum("read", "iops"),
-                _ => sum("write", "iops"),
-            })
-            .collect())
+        let value = |metric: &Metric| match *metric {
+            WRITTEN => sum("write", "bw_bytes") / 1e6,
+            READS => sum("read", "iops"),
+            _ => sum("write", "iops"),
+        };
+        Ok(self.metrics.iter().map(value).collect())
     }
 }
 
@@ -214,7 +198,7 @@ struct Lived {
 }
 
 impl Lived {
-    fn new(above: Above, words: &[&str]) -> Result<Self, String> {
+    fn new(kind: Option<&str>, words: &[&str]) -> Result<Self, String> {
         let folder = tempfile::tempdir_in("/dev/shm").map_err(|error| error.to_string())?;
         let disk = |slot: usize| Disk::new(folder.path(), &format!("member-{slot}"), MEMBER_MIB);
         let members: Vec<Disk> = (0..MEMBERS).map(disk).collect::<Result<_, _>>()?;
@@ -236,7 +220,7 @@ impl Lived {
         let server = servers::serve_braid(&braid, folder.path(), &paths, &all)?;
         servers::wait_for(&array)?;
         let (mut disk, mut mount) = (None, None);
-        if let Above::Kind(kind) = above {
+        if let Some(kind) = kind {
             let device = Loop::attach(&array, &["--direct-io=on"])?;
             let quiet = if kind == "xfs" { ["-q", "-f"] } else { ["-q", "-F"] };
             output(Command::new(format!("mkfs.{kind}")).args(quiet).arg(device.path()))?;
