@@ -201,6 +201,61 @@ fn members_that_dropped_together_are_read_back_written_over_and_committed() {
     assert!(contents(&left) == before, "it was not taken back");
 }
 
+/// Killed before any of its writes, it has written what came before that.
+#[test]
+fn a_commit_that_is_cut_short_is_taken_back() {
+    needs!("strace", "nbdcopy");
+    let (array, mut content, left) = dropped();
+    let before = contents(&left);
+    let risk = accepting(&story(&array, &[], &left));
+    let piece = random_bytes(64, 200 << 10);
+    content[3 << 20..(3 << 20) + piece.len()].copy_from_slice(&piece);
+    let served = Served::rescued(&array, &["--accept-risk", &risk], &left);
+    let mut client = Client::connect(&served.socket, LIMIT);
+    client.write(3 << 20, &piece);
+    client.flush();
+    drop(client);
+    served.stop();
+    // Answers whether it was killed, before its so manieth write to a member.
+    let killed_before = |write: usize| {
+        let mut command = Command::new("strace");
+        let kill = format!("inject=pwrite64:signal=KILL:when={write}");
+        command.args(["-f", "-qq", "-e", "trace=pwrite64", "-e", &kill, "-o", "/dev/null"]);
+        left.iter().for_each(|member| {
+            command.args(["-P", text(member)]);
+        });
+        command.arg(env!("CARGO_BIN_EXE_braid"));
+        command.args(array.command_line(&["rescue", "--commit"], &left));
+        command.env("BRAID_RUNTIME_DIR", array.runtime()).env("LC_ALL", "C");
+        !Background::spawn_command(command, "").wait().status.success()
+    };
+    let (mut partly, mut refused_late) = (0, 0);
+    for write in 1.. {
+        assert!(write < 100, "so many writes");
+        if !killed_before(write) {
+            break;
+        }
+        partly += usize::from(contents(&left) != before);
+        let ran = array.braid(&["rescue", "--commit", "-n"], &left);
+        if !ran.status.success() {
+            // A superblock was written, and the overlay is of members that are no more.
+            let refused = array.refused(&["rescue", "--commit"], &left);
+            refused.is("B101", 12);
+            refused_late += 1;
+            array.follow(&refused.json, "Take back what was written");
+        } else {
+            done(&array, &["undo"]);
+        }
+        assert!(contents(&left) == before, "killed before write {write}, it was not taken back");
+    }
+    assert!(partly > 2 && refused_late > 0, "{partly} times something had been written");
+    let served = array.serve_with(&["--read-only"], &left[..3]);
+    assert_same(&served.read_all(&array), &content, "of the members themselves");
+    served.stop();
+    done(&array, &["undo"]);
+    assert!(contents(&left) == before, "it was not taken back");
+}
+
 /// What was written since a member dropped out it has not; for reading, what it holds there is not given for what was written.
 #[test]
 fn what_a_believed_member_may_lack_is_not_given() {

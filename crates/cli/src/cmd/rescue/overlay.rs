@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use braid_member::Member;
 pub(super) use braid_member::layer::overlay::BLOCK_BYTES;
@@ -24,6 +25,7 @@ use crate::output::printable::printable;
 use crate::output::shell::shell_word;
 use crate::output::size::format_size;
 use crate::state::make_folders;
+use crate::undo;
 
 /// One member's.
 pub(super) type OfMember = Arc<Overlay<Arc<dyn Member>>>;
@@ -82,6 +84,9 @@ pub(super) fn open(
     // One that is left out for now has one all the same.
     let is_of_one = |there: &String| disks.all.iter().any(|disk| name(disk) == *there);
     if let Some(other) = names_there.iter().find(|there| !is_of_one(there)) {
+        if let Some(number) = cut_short(&folder, group, globals) {
+            return Err(half_written(&folder, number));
+        }
         let why = format!("{other} is of a member that is not named, or that was written to since");
         return Err(unfit(args, &folder, &why));
     }
@@ -158,6 +163,25 @@ fn unfit(args: &Args, folder: &Path, why: &str) -> CliError {
             args.command("--overlay \"$(mktemp -d)\""),
         )
         .remedy(Risk::Destroy, "Throw it away", args.command("--discard"))
+}
+
+/// The number under which the commit of an overlay was saved, if it is still there: such a one did not come to its end.
+fn cut_short(folder: &Path, group: &Group, globals: &Globals) -> Option<u64> {
+    let kept = undo::find(&globals.state_dir, None).ok()??;
+    let record = kept.record.ok()?;
+    let is_commit = record.command.split(' ').any(|word| word == "--commit");
+    let saved = UNIX_EPOCH + record.time;
+    let is_older = |entry: fs::DirEntry| Some(entry.metadata().ok()?.modified().ok()? <= saved);
+    let is_of_it = fs::read_dir(folder).ok()?.flatten().all(|entry| is_older(entry) == Some(true));
+    (is_commit && is_of_it && record.array == group.name).then_some(kept.number)
+}
+
+fn half_written(folder: &Path, number: u64) -> CliError {
+    let what = "these members were only partly written by `--commit`".to_owned();
+    CliError::new(Code::OverlayUnfit, what)
+        .because(format!("the overlay in {} is of what they were before", folder.display()))
+        .because("with that taken back it can be committed again, or looked at")
+        .remedy(Risk::Change, "Take back what was written", format!("braid undo {number}"))
 }
 
 /// There is none to commit or to throw away.
