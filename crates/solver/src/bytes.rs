@@ -35,6 +35,14 @@ pub(crate) fn uuid(bytes: &[u8], at: usize) -> Option<[u8; 16]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
+/// Bytes in a sector.
+pub(crate) const SECTOR: usize = 512;
+
+/// All of it is zero.
+pub(crate) fn is_blank(bytes: &[u8]) -> bool {
+    bytes.chunks(64).all(|piece| piece.iter().fold(0, |all, byte| all | byte) == 0)
+}
+
 /// A count within a buffer.
 pub(crate) fn small(count: u64) -> usize {
     usize::try_from(count).expect("it is in memory")

@@ -5,8 +5,10 @@
 pub struct Evidence {
     /// Addresses found on the members that stand where the guess says.
     pub explained: usize,
-    /// All addresses found, of volumes that have a start.
+    /// All addresses found, of volumes that have a start; but for those on parity.
     pub addresses: usize,
+    /// The same, with these.
+    pub seen: usize,
     /// Things that had to be at a place, and are.
     pub confirmed: usize,
     /// Things that had to be at a place, and are not.
@@ -15,11 +17,28 @@ pub struct Evidence {
     pub agreeing: usize,
     /// Places where that was looked at, and not all was zero.
     pub compared: usize,
+    /// Of a member nothing is where it would be by this.
+    pub is_unheard: bool,
+    /// On a member much is not there that had to be.
+    pub is_doubted: bool,
     /// A member that would hold nothing but data looks like parity of the others: see `evidence::looks_like_parity`.
     pub is_shadowed: bool,
 }
 
+/// What addresses count for at most, however many there are: what must be at a place says more.
+const ADDRESSES_MAX: usize = 300;
+
 impl Evidence {
+    /// What all of it counts for, in addresses.
+    pub(crate) fn sum(&self) -> i64 {
+        let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let explained = match self.seen > ADDRESSES_MAX {
+            true => self.explained.saturating_mul(ADDRESSES_MAX) / self.seen,
+            false => self.explained,
+        };
+        of(explained) + 2 * of(self.confirmed) - 4 * of(self.refuted)
+    }
+
     /// Enough was compared, and nearly all of it agrees.
     pub(crate) const fn agrees(&self) -> bool {
         self.compared >= 8 && self.agreeing * 10 >= self.compared * 9

@@ -10,6 +10,12 @@ use crate::sign::{Belongs, Sign};
 /// A common offset is preferred to one for each member while it explains so much of what they do.
 const COMMON_PERCENT: usize = 98;
 
+/// A member has a slot only if one in so many of its signs is for it: parity and Q look like data here and there.
+const SHARE: usize = 4;
+
+/// So many signs that would be parity seat a member all the same.
+const PARITY_MIN: usize = 3;
+
 /// What the votes say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fit {
@@ -19,6 +25,8 @@ pub(crate) struct Fit {
     pub(crate) contested: BTreeSet<usize>,
     /// Addresses of the volume that stand where this says.
     pub(crate) explained: usize,
+    /// Votes for these seats.
+    pub(crate) votes: usize,
 }
 
 /// One sign's vote.
@@ -28,6 +36,8 @@ struct Vote {
     slot: u16,
     offset: u64,
     belongs: Belongs,
+    /// It would be parity of that.
+    is_parity: bool,
 }
 
 /// Counts the votes of `signs` for a volume that begins at `start`, among so many members.
@@ -37,23 +47,28 @@ pub(crate) fn fit(geometry: &Geometry, signs: &[&Sign], start: u64, members: usi
     for sign in signs {
         for address in sign.belongs.iter() {
             let sector = start.saturating_add(address);
-            let mut vote = |slot: Slot, at| {
+            let mut vote = |slot: Slot, at, is_parity| {
                 if let Some(offset) = sign.sector.checked_sub(at) {
                     let (member, slot, belongs) = (sign.member, slot.0, sign.belongs);
-                    votes.push(Vote { member, slot, offset, belongs });
+                    votes.push(Vote { member, slot, offset, belongs, is_parity });
                 }
             };
-            each_place(geometry, sector, &mut vote);
+            each_place(geometry, sector, |slot, at| vote(slot, at, false));
             // With a member missing, what it had shows in the parity where the rest of the row is zeroes.
             if let Some((slot, at)) = parity_of(geometry, sector).filter(|_| is_short) {
-                vote(slot, at);
+                vote(slot, at, true);
             }
         }
     }
     votes.sort_unstable();
-    let free = elect(&votes, members, None);
+    // A journal has copies of pages, and many of one.
+    let pages: BTreeSet<(usize, Belongs)> =
+        signs.iter().map(|sign| (sign.member, sign.belongs.page())).collect();
+    let mut spoken = vec![0; members];
+    pages.iter().for_each(|(member, _)| spoken[*member] += 1);
+    let free = elect(&votes, &spoken, None);
     let Some(common) = common_offset(&votes) else { return free };
-    let together = elect(&votes, members, Some(common));
+    let together = elect(&votes, &spoken, Some(common));
     let is_enough = together.explained * 100 >= free.explained * COMMON_PERCENT;
     if is_enough { together } else { free }
 }
@@ -75,34 +90,53 @@ fn common_offset(votes: &[Vote]) -> Option<u64> {
 }
 
 /// Gives each member the slot and the offset that most of its votes are for, the clearest first.
-fn elect(votes: &[Vote], members: usize, only: Option<u64>) -> Fit {
+fn elect(votes: &[Vote], spoken: &[usize], only: Option<u64>) -> Fit {
     let runs = votes.chunk_by(|a, b| (a.member, a.slot, a.offset) == (b.member, b.slot, b.offset));
     let runs = runs.filter(|run| only.is_none_or(|only| run[0].offset == only));
     let mut counted: Vec<&[Vote]> = runs.collect();
     counted.sort_by_key(|run| std::cmp::Reverse(run.len()));
-    let mut seats = vec![None; members];
+    let mut seats = vec![None; spoken.len()];
     let mut taken: BTreeMap<u16, (usize, usize)> = BTreeMap::new();
     let mut explained = BTreeSet::new();
-    let mut contested = BTreeSet::new();
+    let (mut contested, mut votes_for) = (BTreeSet::new(), 0);
     for run in counted {
         let Vote { member, slot, offset, .. } = run[0];
         match taken.get(&slot) {
             Some((other, votes)) if *votes == run.len() && *other != member => {
                 contested.extend([*other, member]);
             }
-            None if seats[member].is_none() => {
+            None if seats[member].is_none() && speaks_for_itself(run, spoken[member]) => {
                 seats[member] = Some((slot, offset));
                 taken.insert(slot, (member, run.len()));
+                votes_for += run.len();
                 explained.extend(run.iter().map(|vote| vote.belongs));
             }
             _ => {}
         }
     }
-    Fit { seats, contested, explained: explained.len() }
+    Fit { seats, contested, explained: explained.len(), votes: votes_for }
 }
 
-/// Signs of one volume, at most so many, spread over all of them.
-pub(crate) fn spread<'a>(signs: &[&'a Sign], max: usize) -> Vec<&'a Sign> {
-    let step = signs.len().div_ceil(max.max(1)).max(1);
-    signs.iter().step_by(step).copied().collect()
+/// Whether so many of a member's signs are for a seat as must be. Of parity few are: most of it is like nothing.
+fn speaks_for_itself(run: &[Vote], spoken: usize) -> bool {
+    let as_parity = run.iter().filter(|vote| vote.is_parity).count();
+    run.len() * SHARE >= spoken || as_parity >= PARITY_MIN && as_parity * 2 > run.len()
+}
+
+/// Signs of one volume, about so many: of each member as many, plain ones first, spread over all of it.
+pub(crate) fn spread<'a>(signs: &[&'a Sign], max: usize, members: usize) -> Vec<&'a Sign> {
+    let quota = max.div_ceil(members.max(1));
+    let every = |signs: Vec<&'a Sign>, max: usize| {
+        let step = signs.len().div_ceil(max.max(1)).max(1);
+        signs.into_iter().step_by(step).take(max).collect::<Vec<_>>()
+    };
+    let of_member = |member: usize| {
+        let of_it = signs.iter().filter(|sign| sign.member == member).copied();
+        let (plain, vague): (Vec<_>, Vec<_>) = of_it.partition(|sign| sign.belongs.is_plain());
+        let mut chosen = every(plain, quota - vague.len().min(quota / 4));
+        let room = quota - chosen.len();
+        chosen.extend(every(vague, room));
+        chosen
+    };
+    (0..members).flat_map(of_member).collect()
 }

@@ -7,6 +7,7 @@
 //! ```text
 //!   scan       members ─▶ volumes, signs
 //!   shapes     every level, layout, chunk and number of slots that md would make of so many members
+//!   learned    what file systems say of their files: where they end, checksums of data
 //!   fit        a shape and where the volume begins ─▶ each sign votes for (member, slot, data offset)
 //!   evidence   of the best: signs explained, predictions that hold, parity or copies that agree
 //!   rank       readings that differ, by what speaks for them; believed if nothing else comes near
@@ -30,11 +31,14 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod cache;
 mod counts;
 mod crc;
 mod evidence;
 mod fit;
 mod guess;
+mod knowledge;
+mod learned;
 mod scan;
 mod shapes;
 mod sign;

@@ -12,11 +12,11 @@
 use std::ops::Range;
 
 use crate::Platter;
-use crate::bytes::small;
+use crate::bytes::{SECTOR, is_blank, small};
+use crate::knowledge::Knowledge;
+use crate::learned::Learned;
 use crate::sign::{Belongs, Sign, Volume, VolumeKind, btrfs, ext, table, xfs};
 
-/// Bytes in a sector.
-pub(crate) const SECTOR: usize = 512;
 /// Sectors read at once.
 const STEP: u64 = 2048;
 /// Sectors after a region that a sign which begins in it may need: a btrfs node.
@@ -85,6 +85,7 @@ impl Effort {
 pub(crate) struct Scan {
     pub(crate) volumes: Vec<Volume>,
     pub(crate) knowledge: Vec<Knowledge>,
+    pub(crate) learned: Vec<Learned>,
     pub(crate) signs: Vec<Sign>,
     /// Where tables say that volumes begin, in sectors of whatever the table is in.
     pub(crate) starts: Vec<u64>,
@@ -92,57 +93,6 @@ pub(crate) struct Scan {
     pub(crate) unreadable: u64,
     /// Of each volume the superblocks that were found, and how often: one that parity made of others is found once.
     versions: Vec<Vec<(ext::Super, usize)>>,
-}
-
-/// What a volume's own structures say of where the others are.
-#[derive(Debug, Clone)]
-pub(crate) enum Knowledge {
-    Ext(Box<ext::Super>, Option<ext::Tables>),
-    Xfs(xfs::Super),
-    Btrfs(btrfs::Super, btrfs::Chunks),
-    Table(table::Gpt),
-    Lvm,
-}
-
-impl Knowledge {
-    /// Addresses at which something must stand that can be recognised: nothing there speaks against a guess.
-    pub(crate) fn predictions(&self) -> Vec<u64> {
-        match self {
-            Self::Ext(found, _) => found.backups().iter().map(|it| found.place(*it)).collect(),
-            Self::Xfs(found) => {
-                (0..found.groups.min(64)).map(|it| found.header_place(it)).collect()
-            }
-            Self::Btrfs(..) => btrfs::COPIES[..2].iter().map(|it| it / SECTOR as u64).collect(),
-            Self::Table(found) => vec![found.place, found.other],
-            Self::Lvm => Vec::new(),
-        }
-    }
-
-    /// Follows addresses from one structure to the next, as far as that is told: how often what they say is there, and how often
-    /// it is not. `read` gives bytes of the volume, by byte and length, and is told how to know them.
-    pub(crate) fn walk(
-        &self,
-        read: impl FnMut(u64, usize, &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>>,
-    ) -> ext::Walk {
-        match self {
-            Self::Ext(found, Some(tables)) => found.walk(tables, read),
-            _ => ext::Walk::default(),
-        }
-    }
-
-    /// Whether these bytes are what must stand at this address.
-    pub(crate) fn confirms(&self, volume: &Volume, sector: u64, bytes: &[u8]) -> bool {
-        match self {
-            Self::Ext(found, _) => ext::Super::recognise(bytes)
-                .is_some_and(|it| it.uuid == volume.uuid && found.place(it.group) == sector),
-            Self::Xfs(found) => found.place(bytes) == Some(sector),
-            Self::Btrfs(..) => btrfs::Super::recognise(bytes)
-                .is_some_and(|it| it.uuid == volume.uuid && it.place / SECTOR as u64 == sector),
-            Self::Table(_) => table::Gpt::recognise(bytes)
-                .is_some_and(|it| it.uuid == volume.uuid && it.place == sector),
-            Self::Lvm => true,
-        }
-    }
 }
 
 /// Looks through all members.
@@ -159,8 +109,20 @@ pub(crate) fn scan(members: &[&dyn Platter], effort: &Effort) -> Scan {
             scan.knowledge[index] = Knowledge::Ext(Box::new(most.clone()), None);
         }
     }
-    for platter in members {
-        each_sector(*platter, effort, |_, bytes| learn(&mut scan.knowledge, bytes));
+    scan.learned.resize_with(scan.volumes.len(), Learned::default);
+    let is_bare =
+        |it: &&Knowledge| matches!(it, Knowledge::Ext(found, _) if !found.has_checksums());
+    let is_only = scan.knowledge.iter().filter(is_bare).count() == 1;
+    for (member, platter) in members.iter().enumerate() {
+        each_sector(*platter, effort, |sector, bytes| {
+            learn(&mut scan.knowledge, bytes);
+            for (learned, knowledge) in scan.learned.iter_mut().zip(&scan.knowledge) {
+                learned.learn(knowledge, is_only, (member, sector), bytes);
+            }
+        });
+    }
+    for (learned, knowledge) in scan.learned.iter_mut().zip(&scan.knowledge) {
+        learned.conclude(knowledge);
     }
     for (member, platter) in members.iter().enumerate() {
         // Where the last sign of each volume was, on this member.
@@ -170,12 +132,16 @@ pub(crate) fn scan(members: &[&dyn Platter], effort: &Effort) -> Scan {
                 if last[volume].is_some_and(|last| sector < last + SPACING) {
                     continue;
                 }
-                let Some(belongs) = belongs(knowledge, bytes) else { continue };
+                let learned = &mut scan.learned[volume];
+                let belongs = belongs(knowledge, bytes)
+                    .or_else(|| learned.belongs(knowledge, (member, sector), bytes));
+                let Some(belongs) = belongs else { continue };
                 last[volume] = Some(sector);
                 scan.signs.push(Sign { member, sector, volume, belongs });
             }
         });
     }
+    scan.learned.iter_mut().for_each(Learned::finish);
     scan.signs.sort_by_key(|sign| (sign.volume, sign.member, sign.sector));
     scan.signs.dedup_by_key(|sign| (sign.volume, sign.member, sign.sector));
     scan
@@ -197,7 +163,7 @@ fn each_sector(platter: &dyn Platter, effort: &Effort, mut look: impl FnMut(u64,
             for at in 0..small(end - start) {
                 let rest = &bytes[at * SECTOR..];
                 // Nothing that is looked for begins with a sector of zeroes.
-                if rest[..SECTOR].iter().any(|byte| *byte != 0) {
+                if !is_blank(&rest[..SECTOR]) {
                     look(start + at as u64, rest);
                 }
             }

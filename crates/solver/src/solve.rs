@@ -6,13 +6,14 @@
 //!   likely     the best there is
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use braid_geometry::{Family, Level};
 
 use crate::Platter;
+use crate::cache::Cached;
 use crate::counts::Evidence;
-use crate::evidence;
+use crate::evidence::{self, Predicted};
 use crate::fit::{fit, spread};
 use crate::guess::{Guess, Start, roomy};
 use crate::scan::{Effort, Scan, scan};
@@ -21,10 +22,12 @@ use crate::sign::{Sign, Volume, VolumeKind};
 
 /// Where volumes begin when no table says: at the array's first sector, and where partitions begin.
 const STARTS: [u64; 3] = [0, 2048, 63];
+/// Where data begin on a member, usually: of old metadata or such as is at the end, of small members and of large ones by mdadm.
+const USUAL_OFFSETS: [u64; 3] = [0, 2048, 262_144];
 /// Starts that are tried, those of tables inside partitions too.
 const STARTS_MAX: usize = 96;
 /// Signs that vote in the first round, and in the second.
-const FIRST_ROUND: usize = 64;
+const FIRST_ROUND: usize = 96;
 const SECOND_ROUND: usize = 512;
 /// Guesses of the first round that go into the second, and of the second that are looked at closely.
 const SECOND_MAX: usize = 8192;
@@ -41,8 +44,14 @@ const CERTAIN_MIN: usize = 8;
 const HELD_AGAINST: u64 = 1024;
 /// Orders of leftover members that are tried.
 const ORDERS_MAX: usize = 24;
+/// Guesses in which slots are exchanged.
+const EXCHANGED_MAX: usize = 24;
+const EXCHANGED_EACH: usize = 2;
 /// Ways to put members in line that are tried.
 const LINES_MAX: usize = 64;
+/// A member in line has a place by its signs if one in so many agree; if none of them names its address half of them, and so many.
+const SPOKEN_SHARE: usize = 4;
+const SPOKEN_MIN: usize = 4;
 /// What md may leave at the end of a member in line.
 const ROUNDING_SECTORS: u64 = 8192;
 /// Data of a member in the first rounds: more than any has.
@@ -76,12 +85,15 @@ pub struct Solution {
 #[must_use]
 pub fn solve(members: &[&dyn Platter], effort: &Effort) -> Solution {
     let scan = scan(members, effort);
+    let cached: Vec<Cached<'_>> = members.iter().map(|member| Cached::of(*member)).collect();
+    let cached: Vec<&dyn Platter> = cached.iter().map(|it| it as &dyn Platter).collect();
+    let members = cached.as_slice();
     let mut guesses = Vec::new();
     for volume in main_volumes(&scan) {
         guesses.extend(guesses_of(volume, &scan, members));
     }
     let mut ranked = rank(guesses, members.len());
-    let belief = belief(&ranked, &scan, members.len());
+    let belief = belief(&ranked, members.len());
     ranked.truncate(ANSWERS_MAX);
     Solution {
         belief,
@@ -122,33 +134,48 @@ fn starts_of(volume: &Volume, scan: &Scan) -> Vec<u64> {
 /// Guesses from one volume's signs, the close look included.
 fn guesses_of(volume: usize, scan: &Scan, members: &[&dyn Platter]) -> Vec<Guess> {
     let signs: Vec<&Sign> = scan.signs.iter().filter(|sign| sign.volume == volume).collect();
-    let (few, many) = (spread(&signs, FIRST_ROUND), spread(&signs, SECOND_ROUND));
+    let (few, many) =
+        (spread(&signs, FIRST_ROUND, members.len()), spread(&signs, SECOND_ROUND, members.len()));
     let starts = starts_of(&scan.volumes[volume], scan);
     let smallest = members.iter().map(|member| member.sectors()).min().unwrap_or(0);
-    let map_of = |shape: &Arrangement| {
-        // Far copies are where the size says; of all others only what is first is looked at.
-        let is_far = shape.level == Level::Raid10 && shape.layout == 0x201;
-        roomy(shape, if is_far { smallest } else { ROOMY_SECTORS })
+    let sized = |shape: &Arrangement, signs: &[&Sign], start, sectors| {
+        Some(fit(&roomy(shape, sectors)?, signs, start, members.len()))
+    };
+    // Far copies are where the size of the data says, and that depends on where they begin: it is asked for first. Of all others only what
+    // is first is looked at.
+    let fitted = |shape: &Arrangement, start| {
+        if !(shape.level == Level::Raid10 && shape.layout == 0x201) {
+            return Some((sized(shape, &few, start, ROOMY_SECTORS)?, ROOMY_SECTORS));
+        }
+        let chunk = u64::from(shape.chunk_sectors);
+        let found = sized(shape, &few, start, smallest)?;
+        let offsets = found.seats.iter().flatten().map(|seat| seat.1);
+        // What was taken for first copies may have been the others, so many chunks after them as fit between them and the end.
+        let offsets = offsets.flat_map(|offset| {
+            let rows = smallest.saturating_sub(offset) / chunk;
+            [0, rows, rows.saturating_sub(1)].map(|rows| offset.saturating_sub(rows * chunk))
+        });
+        let sizes = offsets.chain(USUAL_OFFSETS).collect::<BTreeSet<u64>>().into_iter();
+        let sizes = sizes.filter_map(|offset| smallest.checked_sub(offset));
+        let fits = sizes.filter_map(|sectors| Some((sized(shape, &few, start, sectors)?, sectors)));
+        // Where it is right the copies vote for the same.
+        fits.max_by_key(|(fit, _)| (fit.votes, fit.explained))
     };
     let mut first = Vec::new();
     for shape in arrangements(members.len()) {
-        let Some(geometry) = map_of(&shape) else { continue };
         for start in &starts {
-            let fit = fit(&geometry, &few, *start, members.len());
-            if fit.explained > 0 {
-                first.push((fit.explained, shape, *start));
-            }
+            let found = fitted(&shape, *start).filter(|(fit, _)| fit.explained > 0);
+            first.extend(found.map(|(fit, sectors)| (fit.explained, shape, *start, sectors)));
         }
     }
     keep_best(
         &mut first,
         (SECOND_MAX, members.len()),
         |(explained, ..)| *explained,
-        |(_, shape, _)| *shape,
+        |(_, shape, ..)| *shape,
     );
-    let second = first.into_iter().filter_map(|(_, shape, start)| {
-        let map = map_of(&shape)?;
-        let fit = fit(&map, &many, start, members.len());
+    let second = first.into_iter().filter_map(|(_, shape, start, sectors)| {
+        let fit = sized(&shape, &many, start, sectors)?;
         // Where votes are few, many guesses tie; what a walk meets tells them apart at once.
         let start = Start { volume, sector: start };
         let walked = |seats: &[Option<(u16, u64)>]| {
@@ -175,7 +202,23 @@ fn guesses_of(volume: usize, scan: &Scan, members: &[&dyn Platter]) -> Vec<Guess
         |(_, _, shape)| *shape,
     );
     let close = second.into_iter().filter_map(|(_, guess, _)| look_closely(guess, scan, members));
-    close.chain(line(volume, &signs, &starts, scan, members)).collect()
+    let mut close: Vec<Guess> = close.collect();
+    close.sort_by_key(|guess| std::cmp::Reverse(worth(guess, members.len())));
+    close.dedup();
+    let mut counts: BTreeMap<(Level, u32, u64), usize> = BTreeMap::new();
+    let mut better = Vec::new();
+    for guess in &close {
+        let count = counts.entry((guess.level, guess.layout, guess.starts[0].sector)).or_default();
+        let is_suspect = guess.evidence.refuted > 0 || guess.evidence.disagrees();
+        if is_suspect && *count < EXCHANGED_EACH && better.len() < EXCHANGED_MAX {
+            *count += 1;
+            better.push(exchanged(guess.clone(), scan, members));
+        }
+    }
+    close.extend(better);
+    close.retain(is_readable);
+    close.extend(line(volume, &signs, &starts, scan, members));
+    close
 }
 
 /// Keeps the best: of every level and layout some, and all that are as good as the best of all, up to `max`. Of those that tie the
@@ -207,13 +250,14 @@ fn look_closely(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Opti
     seat_the_rest(&mut guess, members);
     without_idle_q(&mut guess);
     judge(&mut guess, scan, members)?;
-    if guess.level.family() == Family::Mirror && guess.evidence.disagrees() {
-        guess = exchanged(guess, scan, members);
-    }
-    // What cannot be read without the slots that are empty helps nobody.
-    let geometry = guess.geometry()?;
-    let is_readable = geometry.survives(&|slot| guess.slots[slot.index()].is_none());
-    is_readable.then_some(guess)
+    Some(guess)
+}
+
+/// What cannot be read without the slots that are empty helps nobody.
+fn is_readable(guess: &Guess) -> bool {
+    let survives =
+        |map: braid_geometry::Geometry| map.survives(&|slot| guess.slots[slot.index()].is_none());
+    guess.geometry().is_some_and(survives)
 }
 
 /// RAID-6 with its Q in one slot, and nobody there, is RAID-5 without that slot: that is the plainer word.
@@ -233,24 +277,71 @@ fn without_idle_q(guess: &mut Guess) {
     }
 }
 
-/// Copies vote for each other's slots. So where they are not alike, two slots are exchanged while that makes more of them alike.
+/// The same with the member of this slot as the Q of a RAID-6: where only the first data of a row are not zero it looks like them.
+fn as_q(guess: &Guess, slot: usize, offset: u64) -> Option<Guess> {
+    guess.slots[slot]?;
+    let (layout, q) = match (guess.level, guess.layout) {
+        (Level::Raid5, layout @ 0..=3) => (layout + 16, guess.slots.len()),
+        (Level::Raid5, layout @ 4) => (layout, 1),
+        (Level::Raid5 | Level::Raid4, _) => (5, guess.slots.len()),
+        _ => return None,
+    };
+    let mut tried = guess.clone();
+    (tried.level, tried.layout) = (Level::Raid6, layout);
+    let member = tried.slots[slot].take();
+    tried.slots.insert(q, member);
+    tried.offsets.insert(q, offset);
+    tried.data_sectors.insert(q, 0);
+    Some(tried)
+}
+
+/// Copies vote for each other's slots, and so does parity for that of the only member that is not zero. So where things are not
+/// where they must be two slots are exchanged, while that makes it better.
 fn exchanged(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Guess {
+    let worth_of = |guess: &Guess| {
+        let geometry = guess.geometry()?;
+        let found = evidence::explain(guess, &geometry, scan);
+        let it = evidence::predict(guess, &geometry, scan, members);
+        let (agreeing, compared) = match guess.level.family() {
+            Family::Mirror => evidence::compare(guess, &geometry, members),
+            _ => (0, 0),
+        };
+        let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let sum = Evidence { confirmed: it.confirmed, refuted: it.refuted, ..found }.sum();
+        Some(sum + of(agreeing) - of(compared))
+    };
+    let Some(mut best) = worth_of(&guess) else { return guess };
+    let before = best;
     for _ in 0..guess.slots.len() {
         let pairs = (0..guess.slots.len()).flat_map(|one| (0..one).map(move |other| (one, other)));
-        let tried = pairs.filter(|(one, other)| guess.slots[*one] != guess.slots[*other]);
-        let tried = tried.filter_map(|(one, other)| {
+        let pairs = pairs.filter(|(one, other)| guess.slots[*one] != guess.slots[*other]);
+        let seated = guess.slots.iter().zip(&guess.offsets).filter(|(slot, _)| slot.is_some());
+        let common = most_common(seated.map(|(_, offset)| *offset));
+        let is_uneven = guess.offsets.iter().any(|offset| *offset != common);
+        // A member that was seated where it does not belong has its offset from there, too.
+        let tried = pairs.flat_map(|(one, other)| {
             let mut tried = guess.clone();
             tried.slots.swap(one, other);
             tried.offsets.swap(one, other);
-            judge(&mut tried, scan, members)?;
-            Some(tried)
+            let mut even = tried.clone();
+            (even.offsets[one], even.offsets[other]) = (common, common);
+            std::iter::once(tried).chain(is_uneven.then_some(even))
         });
-        let of = |guess: &Guess| worth(guess, members.len());
-        let better = tried.filter(|tried| of(tried) > of(&guess)).max_by_key(of);
-        match better {
-            Some(better) => guess = better,
+        let as_q = (0..guess.slots.len()).filter_map(|slot| as_q(&guess, slot, common));
+        let tried = tried.chain(as_q).filter_map(|mut tried| {
+            measure(&mut tried, members);
+            Some((worth_of(&tried)?, tried))
+        });
+        match tried.max_by_key(|(worth, _)| *worth).filter(|(worth, _)| *worth > best) {
+            Some((worth, better)) => (best, guess) = (worth, better),
             None => break,
         }
+    }
+    if best > before {
+        measure(&mut guess, members);
+        seat_the_rest(&mut guess, members);
+        without_idle_q(&mut guess);
+        judge(&mut guess, scan, members);
     }
     guess
 }
@@ -384,19 +475,20 @@ fn judge(guess: &mut Guess, scan: &Scan, members: &[&dyn Platter]) -> Option<()>
         };
         let tried = starts_of(found, scan).into_iter().map(explained);
         // What is inside of a file explains nothing by any start, and does not count against the guess.
-        let best = tried.max_by_key(|((explained, _), _)| *explained);
-        if let Some(((explained, all), sector)) = best
-            && explained * 2 > all
+        let best = tried.max_by_key(|(found, _)| found.explained);
+        if let Some((found, sector)) = best
+            && found.explained * 2 > found.seen
         {
             guess.starts.push(Start { volume, sector });
         }
     }
-    let (explained, addresses) = evidence::explain(guess, &geometry, scan);
-    let (confirmed, refuted) = evidence::predict(guess, &geometry, scan, members);
+    let found = evidence::explain(guess, &geometry, scan);
+    let Predicted { confirmed, refuted, is_doubted } =
+        evidence::predict(guess, &geometry, scan, members);
     let (agreeing, compared) = evidence::compare(guess, &geometry, members);
     let is_shadowed = evidence::looks_like_parity(guess, &geometry, scan, members);
     guess.evidence =
-        Evidence { explained, addresses, confirmed, refuted, agreeing, compared, is_shadowed };
+        Evidence { confirmed, refuted, agreeing, compared, is_doubted, is_shadowed, ..found };
     Some(())
 }
 
@@ -408,35 +500,67 @@ fn line(
     scan: &Scan,
     members: &[&dyn Platter],
 ) -> Vec<Guess> {
-    let mut choices = Vec::new();
-    let mut silent = Vec::new();
-    for member in 0..members.len() {
-        let of_it = signs.iter().filter(|sign| sign.member == member);
-        let found = of_it.flat_map(|sign| {
-            sign.belongs.iter().map(|at| i128::from(at) - i128::from(sign.sector))
-        });
-        let mut counts: BTreeMap<i128, usize> = BTreeMap::new();
-        found.for_each(|shift| *counts.entry(shift).or_default() += 1);
-        let most = counts.values().copied().max();
-        let best: Vec<i128> =
-            counts.iter().filter(|(_, count)| Some(**count) == most).map(|(it, _)| *it).collect();
-        match best.is_empty() {
-            true => silent.push(member),
-            false => choices.push((member, best)),
+    let said: Vec<Shifts> = (0..members.len()).map(|member| shifts_of(signs, member)).collect();
+    // Files of which there is a copy elsewhere end like it: who names no address may have been taken for another part.
+    let heard = |is_heard: fn(&Shifts) -> bool| said.iter().map(is_heard).collect::<Vec<bool>>();
+    let mut ways = vec![heard(Shifts::is_heard), heard(|it| it.named > 0 && it.is_heard())];
+    ways.dedup();
+    let mut guesses = Vec::new();
+    for way in ways {
+        let silent: Vec<usize> = (0..members.len()).filter(|member| !way[*member]).collect();
+        // What a volume keeps twice may be either, if a member has only one of the two.
+        let mut lines = vec![Vec::new()];
+        for (member, said) in said.iter().enumerate().filter(|(member, _)| way[*member]) {
+            let longer = lines.iter().flat_map(|line: &Vec<(i128, usize)>| {
+                let longer = |shift: &i128| [line.as_slice(), &[(*shift, member)]].concat();
+                said.best.iter().map(longer).collect::<Vec<_>>()
+            });
+            lines = longer.take(LINES_MAX).collect();
+        }
+        for line in lines {
+            for order in orders(silent.len(), silent.len()) {
+                let silent: Vec<usize> = order.into_iter().flatten().map(|at| silent[at]).collect();
+                guesses.extend(in_line(line.clone(), &silent, volume, starts, scan, members));
+            }
         }
     }
-    // What a volume keeps twice may be either, if a member has only one of the two.
-    let mut lines = vec![Vec::new()];
-    for (member, best) in choices {
-        let longer = lines.iter().flat_map(|line: &Vec<(i128, usize)>| {
-            best.iter().map(move |shift| [line.as_slice(), &[(*shift, member)]].concat())
-        });
-        lines = longer.take(LINES_MAX).collect();
+    guesses
+}
+
+/// How far from their sectors the addresses of a member's signs are.
+struct Shifts {
+    /// Signs that were counted, and those that name their address.
+    spoken: usize,
+    named: usize,
+    /// What most of them say, and how many do.
+    best: Vec<i128>,
+    most: usize,
+}
+
+impl Shifts {
+    /// A few pages that end like a file's last one do so by chance.
+    fn is_heard(&self) -> bool {
+        match self.named {
+            0 => self.most * 2 >= self.spoken && self.most >= SPOKEN_MIN,
+            _ => self.most * SPOKEN_SHARE >= self.spoken,
+        }
     }
-    lines
-        .into_iter()
-        .flat_map(|line| in_line(line, &silent, volume, starts, scan, members))
-        .collect()
+}
+
+fn shifts_of(signs: &[&Sign], member: usize) -> Shifts {
+    let of_it = || signs.iter().filter(|sign| sign.member == member);
+    let named = of_it().filter(|sign| sign.belongs.is_plain()).count();
+    let mut counts: BTreeMap<i128, usize> = BTreeMap::new();
+    // One that names its address says more than any number of pages that end alike.
+    let counted = || of_it().filter(|sign| named == 0 || sign.belongs.is_plain());
+    for sign in counted() {
+        for address in sign.belongs.iter() {
+            *counts.entry(i128::from(address) - i128::from(sign.sector)).or_default() += 1;
+        }
+    }
+    let most = counts.values().copied().max().unwrap_or(0);
+    let best = counts.iter().filter(|(_, count)| **count == most).map(|(shift, _)| *shift);
+    Shifts { spoken: counted().count(), named, best: best.collect(), most }
 }
 
 /// Guesses of members one after another, each with the difference of its addresses and their sectors.
@@ -515,7 +639,7 @@ fn rank(mut guesses: Vec<Guess>, members: usize) -> Vec<Guess> {
 fn worth(guess: &Guess, members: usize) -> i64 {
     let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let it = guess.evidence;
-    let mut addresses = of(it.explained) + 2 * of(it.confirmed) - 4 * of(it.refuted);
+    let mut addresses = it.sum();
     if it.disagrees() || it.is_shadowed {
         addresses /= 2;
     }
@@ -555,23 +679,27 @@ fn reads_alike(one: &Guess, other: &Guess) -> bool {
         .all(|at| {
             let (here, there) =
                 (one.places(&map, first + at), other.places(&other_map, second + at));
-            // What is made of the others has no place; copies may have one more.
-            here.is_empty() && there.is_empty() || here.iter().any(|place| there.contains(place))
+            // What is made of the others has no place, and is the same if made of the same; copies may have one more.
+            match (here.is_empty(), there.is_empty()) {
+                (true, true) => {
+                    evidence::made_of(one, &map, first + at)
+                        == evidence::made_of(other, &other_map, second + at)
+                }
+                _ => here.iter().any(|place| there.contains(place)),
+            }
         })
 }
 
-fn belief(ranked: &[Guess], scan: &Scan, members: usize) -> Belief {
+fn belief(ranked: &[Guess], members: usize) -> Belief {
     let Some(best) = ranked.first() else { return Belief::Likely };
     let it = best.evidence;
-    let next =
-        ranked.get(1).map_or(0, |next| next.evidence.explained + 2 * next.evidence.confirmed);
-    let own = it.explained + 2 * it.confirmed;
+    let next = ranked.iter().skip(1).map(|next| next.evidence.sum()).max().unwrap_or(0).max(0);
+    let own = it.sum();
     let margin = (own / 20).max(3);
     // A member that nobody seated is a stranger, or the shape is not understood. One without a sign is where it is because
     // redundancy agrees.
     let seated = best.slots.iter().flatten().count();
-    let speaks = |member: usize| scan.signs.iter().any(|sign| sign.member == member);
-    let have_spoken = it.agrees() || (0..members).all(speaks);
+    let have_spoken = it.agrees() || !it.is_unheard;
     // Members of one array have their data at one offset nearly always. A single one that has not may be a chunk beside its place, which
     // only redundancy can tell.
     let mut offsets = best.slots.iter().zip(&best.offsets).filter(|(slot, _)| slot.is_some());
@@ -583,6 +711,7 @@ fn belief(ranked: &[Guess], scan: &Scan, members: usize) -> Belief {
         && it.refuted * 4 <= it.confirmed
         && !it.disagrees()
         && !it.is_shadowed
+        && !it.is_doubted
         && seated == members
         && have_spoken
         && own >= next + margin;

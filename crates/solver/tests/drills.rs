@@ -1,5 +1,8 @@
 //! Random arrays whose superblocks are gone, in any order, some without members that they can do without. `BRAID_DRILLS=1000` says how
-//! many, in release; a few otherwise. `BRAID_DRILL=7` shows one of them.
+//! many, in release; a few otherwise, and `BRAID_DRILLS_FROM=1000` which is the first. `BRAID_DRILL=7` shows one of them.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use braid_geometry::{Family, Geometry, Level, Shape};
 use braid_needs::needs;
@@ -75,24 +78,31 @@ fn draw<'a>(rng: &mut Rng, contents: &'a [Content]) -> (Laid<'a>, Vec<u16>) {
     (Laid { shape, geometry, offsets, content }, given)
 }
 
+fn drills() -> u64 {
+    std::env::var("BRAID_DRILLS").ok().and_then(|it| it.parse().ok()).unwrap_or(DRILLS)
+}
+
 #[test]
 fn arrays_without_superblocks_are_solved() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
-    let drills =
-        std::env::var("BRAID_DRILLS").ok().and_then(|it| it.parse().ok()).unwrap_or(DRILLS);
+    let drills = drills();
+    let from = std::env::var("BRAID_DRILLS_FROM").ok().and_then(|it| it.parse().ok()).unwrap_or(0);
     let only = std::env::var("BRAID_DRILL").ok().and_then(|it| it.parse::<u64>().ok());
     let folder = tempfile::tempdir().expect("a folder");
     let contents = volumes::all(&folder);
     let effort = Effort { head_sectors: 32 << 11, windows: 64, window_sectors: 64 };
     let (mut tried, mut first, mut within_three, mut certain) = (0, 0, 0, 0);
+    let mut took = Duration::ZERO;
     let mut wrong_and_certain = Vec::new();
-    for seed in only.map_or(0..drills, |seed| seed..seed + 1) {
+    for seed in only.map_or(from..from + drills, |seed| seed..seed + 1) {
         let mut rng = Rng::with_seed(seed);
         let (array, given) = draw(&mut rng, &contents);
         let platters: Vec<Member<'_>> =
             given.iter().map(|slot| Member { array: &array, slot: *slot }).collect();
         let members: Vec<&dyn Platter> = platters.iter().map(|it| it as &dyn Platter).collect();
+        let begun = Instant::now();
         let solution = solve(&members, &effort);
+        took += begun.elapsed();
         let right: Vec<bool> = solution
             .guesses
             .iter()
@@ -105,6 +115,11 @@ fn arrays_without_superblocks_are_solved() {
         certain += usize::from(solution.belief == Belief::Certain);
         if solution.belief == Belief::Certain && !is_first {
             wrong_and_certain.push(seed);
+        }
+        if tried % 50 == 0 {
+            println!(
+                "after {tried}: {first} first, {within_three} within three, {certain} certain"
+            );
         }
         if !is_first || only.is_some() {
             let Shape { level, layout, chunk_sectors, slots, .. } = array.shape;
@@ -127,10 +142,112 @@ fn arrays_without_superblocks_are_solved() {
         }
     }
     println!(
-        "{tried} drills: {first} by the first answer, {within_three} within three; {certain} called certain"
+        "{tried} drills: {first} by the first answer, {within_three} within three; {certain} called certain; {:.2} s each",
+        took.as_secs_f64() / tried as f64
     );
     assert!(wrong_and_certain.is_empty(), "certain, and wrong: {wrong_and_certain:?}");
     // Of a few, two or three may be such that too little says where it belongs.
     let wanted = if tried > DRILLS as usize { 90 } else { 60 };
     assert!(first * 100 >= tried * wanted, "{first} of {tried} by the first answer");
+}
+
+/// Counts what is read of a member.
+struct Counted<'a> {
+    member: Member<'a>,
+    sectors: Cell<u64>,
+}
+
+impl Platter for Counted<'_> {
+    fn sectors(&self) -> u64 {
+        self.member.sectors()
+    }
+
+    fn read(&self, sector: u64, bytes: &mut [u8]) -> bool {
+        self.sectors.set(self.sectors.get() + bytes.len() as u64 / 512);
+        self.member.read(sector, bytes)
+    }
+}
+
+/// A third of it are different sectors, which an operating system keeps: six members one after the other are read in less than a minute.
+#[test]
+fn little_is_read_of_members_of_4_tb() {
+    const READ_MAX_SECTORS: u64 = 640 << 11;
+    needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
+    let folder = tempfile::tempdir().expect("a folder");
+    let contents = volumes::all(&folder);
+    let shape = Shape {
+        level: Level::Raid6,
+        layout: 2,
+        chunk_sectors: 1024,
+        slots: 6,
+        member_sectors: vec![4_000_000_000_000 / 512; 6],
+    };
+    let geometry = Geometry::new(&shape).expect("md takes it");
+    let array = Laid { shape, geometry, offsets: vec![262_144; 6], content: &contents[0] };
+    let counted: Vec<Counted<'_>> = [4, 2, 0, 1, 5, 3]
+        .map(|slot| Counted { member: Member { array: &array, slot }, sectors: Cell::new(0) })
+        .into();
+    let members: Vec<&dyn Platter> = counted.iter().map(|it| it as &dyn Platter).collect();
+    let begun = Instant::now();
+    let solution = solve(&members, &Effort::default());
+    let read: Vec<u64> = counted.iter().map(|it| it.sectors.get() >> 11).collect();
+    println!("{read:?} MiB, {:?}", begun.elapsed());
+    assert_eq!(solution.belief, Belief::Certain);
+    assert_eq!(
+        solution.guesses[0].slots,
+        [Some(2), Some(3), Some(1), Some(5), Some(0), Some(4)],
+        "by slot"
+    );
+    assert!(counted.iter().all(|it| it.sectors.get() <= READ_MAX_SECTORS), "{read:?} MiB");
+}
+
+/// A member some of whose bytes are anything.
+struct Damaged<'a> {
+    member: Member<'a>,
+    seed: u64,
+}
+
+impl Platter for Damaged<'_> {
+    fn sectors(&self) -> u64 {
+        self.member.sectors()
+    }
+
+    fn read(&self, sector: u64, bytes: &mut [u8]) -> bool {
+        for (at, piece) in (sector..).zip(bytes.chunks_mut(512)) {
+            let mut rng = Rng::with_seed(at ^ self.seed << 32);
+            if !self.member.read(at, piece) || rng.u32(0..5000) == 0 {
+                return false;
+            }
+            for _ in 0..[0, 0, 1, 4][rng.usize(0..4)] {
+                let any = [0, 1, 0x7f, 0xff, rng.u8(..)];
+                piece[rng.usize(0..512)] = any[rng.usize(0..any.len())];
+            }
+        }
+        true
+    }
+}
+
+#[test]
+fn damage_makes_nothing_panic_and_nothing_certain_that_is_wrong() {
+    needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
+    let folder = tempfile::tempdir().expect("a folder");
+    let contents = volumes::all(&folder);
+    let effort = Effort { head_sectors: 8 << 11, windows: 16, window_sectors: 64 };
+    for seed in 0..drills().div_ceil(2) {
+        let mut rng = Rng::with_seed(seed);
+        let (array, given) = draw(&mut rng, &contents);
+        let damaged: Vec<Damaged<'_>> = given
+            .iter()
+            .map(|slot| Damaged { member: Member { array: &array, slot: *slot }, seed })
+            .collect();
+        let members: Vec<&dyn Platter> = damaged.iter().map(|it| it as &dyn Platter).collect();
+        let solution = solve(&members, &effort);
+        let whole: Vec<Member<'_>> =
+            given.iter().map(|slot| Member { array: &array, slot: *slot }).collect();
+        let is_right = solution
+            .guesses
+            .first()
+            .is_some_and(|guess| reads_right(guess, &solution, &array, &whole));
+        assert!(is_right || solution.belief != Belief::Certain, "drill {seed}");
+    }
 }

@@ -1,7 +1,7 @@
 //! An array's content as its members have it, by the definition of the level; made while it is read.
 
 use braid_geometry::{Geometry, MemberSector, Role, Shape, Slot};
-use braid_parity::kernel;
+use braid_parity::{definition, kernel};
 use braid_solver::{Guess, Platter, Solution, Start, VolumeKind};
 
 use crate::volumes::Content;
@@ -150,11 +150,64 @@ pub(crate) fn reads_right(
             place.1 < member.sectors() && member.read(place.1, found) && wanted == found
         };
         match (here.is_empty(), said.is_empty()) {
-            (true, true) => true,
+            (true, true) => {
+                let mut wanted = [0; SECTOR];
+                content.read(content.start + at, &mut wanted);
+                made_of_others(guess, &geometry, start.sector + at, members)
+                    .is_some_and(|made| made == wanted)
+            }
+            // Of a member that is not there: then it has to be the same by chance.
             (true, false) => said.iter().all(is_right),
             (false, _) => {
                 !said.is_empty() && said.iter().all(|it| here.contains(it) || is_right(it))
             }
         }
     })
+}
+
+/// A sector as a guess makes it of the other members, by the definition of P and Q; `None` if it does not say how.
+fn made_of_others(
+    guess: &Guess,
+    geometry: &Geometry,
+    sector: u64,
+    members: &[Member<'_>],
+) -> Option<Vec<u8>> {
+    let Geometry::Stripe(stripe) = geometry else { return None };
+    if sector >= stripe.capacity_sectors() {
+        return None;
+    }
+    let address = stripe.locate(braid_geometry::LogicalSector(sector));
+    let map = stripe.row_map(address.row);
+    let place = stripe.row_start(address.row).0 + u64::from(address.offset_sectors);
+    let read = |slot: Slot| {
+        let (member, at) =
+            (&members[guess.slots[slot.index()]?], guess.offsets[slot.index()] + place);
+        let mut bytes = vec![0; SECTOR];
+        (at < member.sectors() && member.read(at, &mut bytes)).then_some(bytes)
+    };
+    let data: Vec<_> = (0..map.data_slots()).map(|index| read(map.data_slot(index))).collect();
+    let (p, q) = (read(map.p_slot()), map.q_slot().and_then(read));
+    let mut columns: Vec<Option<&[u8]>> = vec![None; usize::from(map.exponents_count())];
+    for (index, bytes) in (0..).zip(&data) {
+        columns[usize::from(map.exponent(index))] = bytes.as_deref();
+    }
+    let lost: Vec<u16> =
+        (0..).zip(&data).filter(|(_, bytes)| bytes.is_none()).map(|(index, _)| index).collect();
+    let own = map.exponent(address.data_index);
+    let (mut made, mut beside) = (vec![0; SECTOR], vec![0; SECTOR]);
+    match (lost.as_slice(), p, q) {
+        ([_], Some(p), _) => {
+            let sources: Vec<&[u8]> =
+                data.iter().flatten().chain([&p]).map(Vec::as_slice).collect();
+            definition::xor(&mut made, &sources);
+        }
+        ([_], None, Some(q)) => definition::recover_data_from_q(&columns, &q, own, &mut made),
+        ([one, two], Some(p), Some(q)) => {
+            let other = map.exponent(if *one == address.data_index { *two } else { *one });
+            let out = (made.as_mut_slice(), beside.as_mut_slice());
+            definition::recover_two_data(&columns, &p, &q, (own, other), out);
+        }
+        _ => return None,
+    }
+    Some(made)
 }

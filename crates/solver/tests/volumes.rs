@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 
 use tempfile::TempDir;
 
@@ -11,10 +12,43 @@ const SECTOR: u64 = 512;
 /// Where partitions begin.
 pub(crate) const PARTITION: u64 = 2048;
 
+/// Bytes of a piece of an image.
+const PIECE: usize = 64 << 10;
+
+/// An image in memory, without what is zero in it.
+struct Image(Vec<Option<Box<[u8]>>>);
+
+impl Image {
+    fn of(path: &Path) -> Self {
+        let file = File::open(path).expect("it opens");
+        let length = file.metadata().expect("a file").len();
+        let pieces = (0..length).step_by(PIECE).map(|at| {
+            let mut piece = vec![0; PIECE.min((length - at) as usize)].into_boxed_slice();
+            file.read_exact_at(&mut piece, at).expect("an image");
+            piece.iter().any(|byte| *byte != 0).then_some(piece)
+        });
+        Self(pieces.collect())
+    }
+
+    /// The bytes from here on, into zeroes.
+    fn read(&self, byte: u64, bytes: &mut [u8]) {
+        let (mut at, mut rest) = (byte as usize, bytes);
+        while !rest.is_empty() {
+            let within = at % PIECE;
+            let (piece, after) = rest.split_at_mut(rest.len().min(PIECE - within));
+            if let Some(known) = &self.0[at / PIECE] {
+                piece.copy_from_slice(&known[within..within + piece.len()]);
+            }
+            at += piece.len();
+            rest = after;
+        }
+    }
+}
+
 /// Something that an array holds.
 pub(crate) struct Content {
     pub(crate) name: String,
-    file: File,
+    image: Rc<Image>,
     /// Before it, on the array: a partition table, or nothing.
     front: Vec<u8>,
     /// The table's backup, from this sector on.
@@ -41,9 +75,7 @@ impl Content {
             && first - self.start < self.sectors
         {
             let length = rest.len().min(((self.sectors - (first - self.start)) * SECTOR) as usize);
-            self.file
-                .read_exact_at(&mut rest[..length], (first - self.start) * SECTOR)
-                .expect("an image");
+            self.image.read((first - self.start) * SECTOR, &mut rest[..length]);
         }
     }
 }
@@ -115,9 +147,10 @@ pub(crate) fn all(folder: &TempDir) -> Vec<Content> {
     let made = [("ext4", ext4), ("ext4 without checksums", old), ("btrfs", btrfs), ("xfs", xfs)];
     let both = made.iter().flat_map(|(name, path)| {
         let sectors = fs::metadata(path).expect("it is there").len() / SECTOR;
+        let image = Rc::new(Image::of(path));
         let content = |start: u64, front: Vec<u8>| Content {
             name: if start == 0 { (*name).to_owned() } else { format!("{name} in a partition") },
-            file: File::open(path).expect("it opens"),
+            image: Rc::clone(&image),
             back: (start + sectors, back_of(&front, start + sectors)),
             front,
             start,

@@ -3,8 +3,8 @@
 //! A node's address is one of the file system. Where on the device that is, chunks say: those of the superblock, and those of the
 //! tree of chunks, whose leaves are nodes like all others.
 
-use super::Belongs;
-use crate::bytes::{le16, le32, le64, uuid};
+use super::{Belongs, Walk};
+use crate::bytes::{le16, le32, le64, small, uuid};
 
 const SECTOR: u64 = 512;
 /// Where the superblock and its copies stand.
@@ -18,6 +18,10 @@ const KEY: usize = 17;
 const CHUNK: u8 = 228;
 /// The tree that chunks are in.
 const CHUNK_TREE: u64 = 3;
+/// The tree that checksums of data are in, the key's type of one run of them, and the bytes that each is of.
+const SUM_TREE: u64 = 7;
+const SUMS: u8 = 128;
+pub(crate) const SUM_BYTES: u64 = 4096;
 /// `type` of a chunk: bits of what spans devices.
 const SPANS: u64 = 0x8 | 0x10 | 0x40 | 0x80 | 0x100;
 /// Most chunks of a file system that are kept.
@@ -31,6 +35,10 @@ pub(crate) struct Super {
     pub(crate) place: u64,
     bytes: u64,
     pub(crate) node_bytes: usize,
+    /// The node at the root of the tree of trees.
+    root: u64,
+    /// Checksums are CRC-32C, of pages.
+    has_sums: bool,
     /// The chunks that it names.
     pub(crate) chunks: Vec<Chunk>,
 }
@@ -70,6 +78,8 @@ impl Super {
             place,
             bytes: le64(bytes, 0x70)?,
             node_bytes,
+            root: le64(bytes, 0x50)?,
+            has_sums: le16(bytes, 0xc4)? == 0 && u64::from(le32(bytes, 0x90)?) == SUM_BYTES,
             chunks,
         })
     }
@@ -101,6 +111,131 @@ impl Super {
     }
 }
 
+impl Super {
+    /// The checksums of data that a leaf of their tree has: of which generation it is, then the address and the checksum of each page.
+    pub(crate) fn sums_of(&self, bytes: &[u8]) -> Option<(u64, Vec<(u64, u32)>)> {
+        let is_leaf = le64(bytes, 0x58) == Some(SUM_TREE) && bytes.get(0x64) == Some(&0);
+        if !is_leaf || !self.has_sums {
+            return None;
+        }
+        let count = usize::try_from(le32(bytes, 0x60)?).ok()?;
+        let items = bytes.get(HEADER..self.node_bytes)?;
+        let mut sums = Vec::new();
+        // Items are packed from the end, in order of their keys: parity of three leaves has a good checksum, but not that.
+        let (mut end, mut after) = (items.len(), 0);
+        for item in (0..count).map_while(|at| items.get(at * ITEM..(at + 1) * ITEM)) {
+            let (first, start) = (le64(item, 9)?, usize::try_from(le32(item, KEY)?).ok()?);
+            let length = usize::try_from(le32(item, KEY + 4)?).ok()?;
+            let is_packed = start.checked_add(length) == Some(end) && first >= after;
+            let run = items.get(start..end).filter(|_| is_packed && item.get(8) == Some(&SUMS))?;
+            end = start;
+            after = first.checked_add(length as u64 / 4 * SUM_BYTES)?;
+            for (page, sum) in (0..).zip(run.chunks_exact(4)) {
+                let address = first.checked_add(page * SUM_BYTES);
+                sums.extend(address.zip(le32(sum, 0)));
+            }
+        }
+        Some((le64(bytes, 0x50)?, sums))
+    }
+}
+
+/// The key's type of a tree's root, and where in the item its node's address is.
+const ROOT_ITEM: u8 = 132;
+const ROOT_ADDRESS: usize = 176;
+/// Bytes of a pointer to a node.
+const POINTER: usize = 33;
+/// A walk ends after so many nodes, and after so many that were not there; of a leaf of checksums so many are looked at.
+const NODES_MAX: usize = 48;
+const REFUTED_MAX: usize = 6;
+const SUMS_EACH: usize = 24;
+
+impl Super {
+    /// Goes from the root of the tree of trees to all others, and from checksums to data. `read` gives bytes of the device; nothing
+    /// where it cannot know. What must be in them goes with it, for one who has to find out who has them.
+    pub(crate) fn walk(
+        &self,
+        chunks: &Chunks,
+        mut read: impl FnMut(u64, usize, &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>>,
+    ) -> Walk {
+        let mut walk = Walk::default();
+        let mut queue = std::collections::VecDeque::from([self.root]);
+        let mut steps = 0;
+        let mut sums = Vec::new();
+        while let Some(address) = queue.pop_front() {
+            steps += 1;
+            if steps > NODES_MAX || walk.refuted > REFUTED_MAX {
+                break;
+            }
+            let is_it = |bytes: &[u8]| self.node(bytes) == Some(address);
+            // A node that is kept twice is there if either is.
+            let places: Vec<u64> = chunks
+                .place(address)
+                .iter()
+                .flat_map(Belongs::iter)
+                .map(|at| at * SECTOR)
+                .collect();
+            let mut copies = places.iter().filter_map(|at| read(*at, self.node_bytes, &is_it));
+            let Some(first) = copies.next() else { continue };
+            let is_first = is_it(&first);
+            let Some(bytes) = (if is_first { Some(first) } else { copies.find(|it| is_it(it)) })
+            else {
+                walk.refuted += 1;
+                continue;
+            };
+            walk.confirmed += 1;
+            drop(copies);
+            // Checksums first: they say where data are.
+            for (child, is_sums) in self.children(&bytes) {
+                if is_sums { queue.push_front(child) } else { queue.push_back(child) }
+            }
+            sums.extend(self.sums_of(&bytes).map(|(_, sums)| sums));
+        }
+        for leaf in sums {
+            let step = leaf.len().div_ceil(SUMS_EACH).max(1);
+            for (address, sum) in leaf.into_iter().step_by(step) {
+                if walk.refuted > REFUTED_MAX + walk.confirmed / 4 {
+                    return walk;
+                }
+                let is_it = |bytes: &[u8]| crc32c::crc32c(bytes) == sum;
+                let Some(place) = chunks.place(address).and_then(|it| it.iter().next()) else {
+                    continue;
+                };
+                match read(place * SECTOR, small(SUM_BYTES), &is_it).map(|bytes| is_it(&bytes)) {
+                    Some(true) => walk.confirmed += 1,
+                    Some(false) => walk.refuted += 1,
+                    None => {}
+                }
+            }
+        }
+        walk
+    }
+
+    /// The addresses of nodes that a node names, those below it or the roots of trees; and whether they are of checksums.
+    fn children(&self, bytes: &[u8]) -> Vec<(u64, bool)> {
+        let count = le32(bytes, 0x60).and_then(|it| usize::try_from(it).ok()).unwrap_or(0);
+        let items = bytes.get(HEADER..self.node_bytes).unwrap_or_default();
+        let owner = le64(bytes, 0x58);
+        let is_sums = owner == Some(SUM_TREE);
+        let nodes_below = || {
+            let pointers = items.chunks_exact(POINTER).take(count);
+            pointers.filter_map(|it| Some((le64(it, KEY)?, is_sums)))
+        };
+        let roots = || {
+            let roots = items.chunks_exact(ITEM).take(count);
+            roots.filter(|item| item.get(8) == Some(&ROOT_ITEM)).filter_map(|item| {
+                let at = usize::try_from(le32(item, KEY)?).ok()?;
+                let address = le64(items.get(at..)?, ROOT_ADDRESS)?;
+                Some((address, le64(item, 0)? == SUM_TREE))
+            })
+        };
+        match (bytes.get(0x64), owner) {
+            (Some(0), Some(1)) => roots().collect(),
+            (Some(0), _) => Vec::new(),
+            _ => nodes_below().collect(),
+        }
+    }
+}
+
 impl Chunk {
     /// A chunk from its item, unless it spans devices, and how long the item is.
     fn of(address: u64, item: &[u8]) -> Option<(Option<Self>, usize)> {
@@ -119,7 +254,7 @@ impl Chunk {
     fn place(&self, address: u64) -> Option<Belongs> {
         let inside = address.checked_sub(self.address).filter(|inside| *inside < self.bytes)?;
         let on = |start: u64| start.checked_add(inside).map(|bytes| bytes / SECTOR);
-        Some(Belongs { first: on(self.first)?, other: self.other.and_then(on) })
+        Belongs::named(std::iter::once(on(self.first)?).chain(self.other.and_then(on)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! ext2, ext3 and ext4: superblocks with their group, and inodes, whose checksum has their number in it.
 
+use super::Walk;
 use crate::bytes::{le16, le32, uuid};
 use crate::crc::{raw, unwound};
 
@@ -220,12 +221,124 @@ impl Super {
     }
 
     /// Bytes from the start of the file system.
-    fn place_of_inode(&self, number: u32, tables: &Tables) -> Option<u64> {
+    pub(crate) fn place_of_inode(&self, number: u32, tables: &Tables) -> Option<u64> {
         let index = number.checked_sub(1).filter(|index| *index < self.inodes)?;
         let group = usize::try_from(index / self.group_inodes).ok()?;
         let inside = u64::from(index % self.group_inodes) * u64::from(self.inode_bytes);
         Some(tables.0.get(group)? * self.block_bytes + inside)
     }
+}
+
+/// What an inode says of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Says {
+    /// A directory begins in the block. Its number, if the inode's checksum tells it.
+    Directory(Option<u32>, u64),
+    /// A file ends in it, with so many bytes there.
+    Tail(u64, usize),
+}
+
+impl Super {
+    pub(crate) const fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
+
+    pub(crate) const fn inode_bytes(&self) -> u32 {
+        self.inode_bytes
+    }
+
+    /// Whether an inode says whose it is.
+    pub(crate) const fn has_checksums(&self) -> bool {
+        self.seed.is_some()
+    }
+
+    /// What the inodes of this sector say of blocks. If they have checksums, only those that fit.
+    pub(crate) fn says(&self, sector: &[u8]) -> Vec<Says> {
+        let size = usize::try_from(self.inode_bytes).unwrap_or(usize::MAX);
+        let sector = sector.get(..size.max(512)).unwrap_or_default();
+        sector.chunks_exact(size).filter_map(|inode| self.inode_says(inode)).collect()
+    }
+
+    fn inode_says(&self, inode: &[u8]) -> Option<Says> {
+        if !looks_like_inode(inode) || le32(inode, 0x20)? & IS_INLINE != 0 {
+            return None;
+        }
+        let number = match self.seed {
+            Some(seed) if inode.len() >= 256 => {
+                let number = inode_number(seed, inode)?;
+                (1..=self.inodes).contains(&number).then_some(())?;
+                Some(number)
+            }
+            Some(_) => return None,
+            None => None,
+        };
+        let is_block = |block: &u64| *block > self.first_block && *block < self.blocks;
+        if le16(inode, 0)? >> 12 == 4 {
+            let block = first_block(inode).filter(is_block)?;
+            return Some(Says::Directory(number, block));
+        }
+        if le16(inode, 0)? >> 12 != 8 {
+            return None;
+        }
+        let bytes = u64::from(le32(inode, 4)?) | u64::from(le32(inode, 0x6c)?) << 32;
+        let last = bytes.checked_sub(1)? / self.block_bytes;
+        let block = block_of(inode, last).filter(is_block)?;
+        let tail = bytes - last * self.block_bytes;
+        (tail < self.block_bytes).then_some(())?;
+        Some(Says::Tail(block, usize::try_from(tail).ok()?))
+    }
+
+    /// Whether a directory's first block begins here: the directory's number.
+    pub(crate) fn directory(&self, bytes: &[u8]) -> Option<u32> {
+        let number = le32(bytes, 0)?;
+        let entry = |at: usize, name: &[u8]| {
+            let length = u8::try_from(name.len()).ok()?;
+            let fits = bytes.get(at + 6)? == &length && bytes.get(at + 8..)?.starts_with(name);
+            (fits && matches!(bytes.get(at + 7)?, 0 | 2)).then_some(())
+        };
+        entry(0, b".")?;
+        entry(12, b"..")?;
+        (le16(bytes, 4)? == 12 && (1..=self.inodes).contains(&number)).then_some(number)
+    }
+
+    /// The inodes that a directory's first block names, with their kinds: of a directory 4, of a file 8.
+    pub(crate) fn named(&self, block: &[u8]) -> Vec<(u32, u16)> {
+        let block = block.get(..usize::try_from(self.block_bytes).unwrap_or(0)).unwrap_or_default();
+        let kinds = entries(block).into_iter().filter_map(|(number, kind)| match kind {
+            1 => Some((number, 8)),
+            2 => Some((number, 4)),
+            _ => None,
+        });
+        kinds.collect()
+    }
+
+    /// Whether this is the inode of this number, and of this kind.
+    pub(crate) fn is_inode(&self, bytes: &[u8], number: u32, kind: u16) -> bool {
+        let is_kind = le16(bytes, 0).is_some_and(|mode| mode >> 12 == kind);
+        let is_used = le16(bytes, 0x1a).is_some_and(|links| links > 0);
+        let is_numbered = match self.seed {
+            Some(seed) if bytes.len() >= 256 => inode_number(seed, bytes) == Some(number),
+            _ => true,
+        };
+        is_kind && is_used && is_numbered
+    }
+}
+
+/// The block that a file has as this one of its own, if the inode itself says it.
+fn block_of(inode: &[u8], block: u64) -> Option<u64> {
+    if le32(inode, 0x20)? & HAS_EXTENTS == 0 {
+        let index = usize::try_from(block).ok().filter(|index| *index < 12)?;
+        return le32(inode, 0x28 + 4 * index).map(u64::from);
+    }
+    let (count, depth) = (le16(inode, 0x2a)?, le16(inode, 0x2e)?);
+    (depth == 0 && (1..=4).contains(&count)).then_some(())?;
+    (0..usize::from(count)).find_map(|at| {
+        let at = 0x34 + 12 * at;
+        let (first, length) = (u64::from(le32(inode, at)?), u64::from(le16(inode, at + 4)?));
+        let start = u64::from(le32(inode, at + 8)?) | u64::from(le16(inode, at + 6)?) << 32;
+        let inside = block.checked_sub(first).filter(|inside| *inside < length)?;
+        Some(start + inside)
+    })
 }
 
 /// CRC-16 (the polynomial 0x8005, bits reversed), as descriptors without longer checksums have it.
@@ -235,13 +348,6 @@ fn crc16(state: u16, bytes: &[u8]) -> u16 {
             if state & 1 == 1 { state >> 1 ^ 0xa001 } else { state >> 1 }
         })
     })
-}
-
-/// What a walk through directories met.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Walk {
-    pub(crate) confirmed: usize,
-    pub(crate) refuted: usize,
 }
 
 /// The root directory's inode.

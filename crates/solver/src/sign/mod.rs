@@ -57,29 +57,61 @@ pub(crate) struct Sign {
     pub(crate) sector: u64,
     /// Which of the volumes.
     pub(crate) volume: usize,
-    /// Sectors from the start of the volume. Two where the volume keeps it twice.
+    /// Sectors from the start of the volume.
     pub(crate) belongs: Belongs,
 }
 
-/// One address, or either of two.
+/// Most addresses of a sign.
+pub(crate) const ADDRESSES_MAX: usize = 8;
+
+/// One address, or any of a few: a volume may keep a thing twice, and what ends like one file ends like some others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Belongs {
-    pub(crate) first: u64,
-    pub(crate) other: Option<u64>,
+    /// Those beyond `count` are zero.
+    addresses: [u64; ADDRESSES_MAX],
+    count: usize,
+    /// What is there names its address, and is not only like what belongs there.
+    is_named: bool,
 }
 
 impl Belongs {
-    pub(crate) const fn at(first: u64) -> Self {
-        Self { first, other: None }
+    pub(crate) fn at(address: u64) -> Self {
+        Self::named([address]).expect("one is few")
+    }
+
+    /// The same of what is kept at any of these.
+    pub(crate) fn named(addresses: impl IntoIterator<Item = u64>) -> Option<Self> {
+        Self::any(addresses).map(|it| Self { is_named: true, ..it })
+    }
+
+    /// Any of these; `None` if there is none, or more than say anything.
+    pub(crate) fn any(addresses: impl IntoIterator<Item = u64>) -> Option<Self> {
+        let mut it = Self { addresses: [0; ADDRESSES_MAX], count: 0, is_named: false };
+        for address in addresses {
+            *it.addresses.get_mut(it.count)? = address;
+            it.count += 1;
+        }
+        (it.count > 0).then_some(it)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        self.addresses.iter().take(self.count).copied()
     }
 
     /// The page that it is in.
     pub(crate) fn page(self) -> Self {
-        let page = |sector: u64| sector & !7;
-        Self { first: page(self.first), other: self.other.map(page) }
+        Self { addresses: self.addresses.map(|sector| sector & !7), ..self }
     }
 
-    pub(crate) fn iter(self) -> impl Iterator<Item = u64> {
-        std::iter::once(self.first).chain(self.other)
+    /// It names its address.
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.is_named
     }
+}
+
+/// What a walk from one structure to the next met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Walk {
+    pub(crate) confirmed: usize,
+    pub(crate) refuted: usize,
 }

@@ -113,3 +113,58 @@ impl Super {
             .then(|| (group * self.group_blocks + block) * self.block_sectors + bytes_in / 512)
     }
 }
+
+/// Bytes before the data fork of an inode of version 3.
+const CORE: usize = 176;
+/// Bytes of the header of a block of the tree of inodes, and of a record in it.
+const TREE_HEADER: usize = 56;
+const TREE_RECORD: usize = 16;
+
+impl Super {
+    pub(crate) const fn block_bytes(&self) -> u64 {
+        self.block_sectors * 512
+    }
+
+    /// In which sector the file of the inode that is here ends, of its last block the first; and how many bytes it has there.
+    pub(crate) fn tail(&self, inode: &[u8]) -> Option<(u64, usize)> {
+        self.inode(inode)?;
+        let (is_file, is_listed) = (be16(inode, 2)? >> 12 == 8, inode.get(5)? == &2);
+        let extents =
+            usize::try_from(be32(inode, 76)?).ok().filter(|count| (1..=16).contains(count))?;
+        (is_file && is_listed).then_some(())?;
+        let bytes = be64(inode, 56)?;
+        let last = bytes.checked_sub(1)? / self.block_bytes();
+        let tail = bytes - last * self.block_bytes();
+        let block = (0..extents).find_map(|at| {
+            let (high, low) = (be64(inode, CORE + 16 * at)?, be64(inode, CORE + 16 * at + 8)?);
+            let first = high >> 9 & ((1 << 54) - 1);
+            let start = (high & 0x1ff) << 43 | low >> 21;
+            let inside = last.checked_sub(first).filter(|inside| *inside < low & 0x1f_ffff)?;
+            Some(start + inside)
+        })?;
+        let group = block.checked_shr(self.group_bits)?;
+        let within = block & ((1 << self.group_bits) - 1);
+        let is_inside = group < u64::from(self.groups) && within < self.group_blocks;
+        let sector = (group * self.group_blocks + within) * self.block_sectors;
+        (is_inside && tail < self.block_bytes()).then_some((sector, usize::try_from(tail).ok()?))
+    }
+
+    /// Where inodes are, of those that a leaf of the tree of inodes names: the first of each run.
+    pub(crate) fn inode_places(&self, bytes: &[u8]) -> Option<Vec<u64>> {
+        let is_tree = bytes.starts_with(b"IAB3") && be16(bytes, 4)? == 0;
+        self.named(bytes, 16, 32).filter(|_| is_tree)?;
+        let (count, group) = (usize::from(be16(bytes, 6)?), u64::from(be32(bytes, 48)?));
+        let block = usize::try_from(self.block_bytes()).ok()?;
+        let records = bytes.get(TREE_HEADER..block)?.chunks_exact(TREE_RECORD).take(count);
+        let places = records.filter_map(|record| {
+            let number = u64::from(be32(record, 0)?);
+            let block = number >> self.inode_bits;
+            let is_inside = group < u64::from(self.groups) && block < self.group_blocks;
+            // Of runs that are not whole it is not looked up which part there is.
+            let is_whole = be16(record, 4)? == 0;
+            (is_inside && is_whole)
+                .then(|| (group * self.group_blocks + block) * self.block_sectors)
+        });
+        Some(places.collect())
+    }
+}

@@ -1,0 +1,56 @@
+//! What is known of a volume from its own structures.
+
+use crate::bytes::SECTOR;
+use crate::sign::{Volume, Walk, btrfs, ext, table, xfs};
+
+/// What a volume's own structures say of where the others are.
+#[derive(Debug, Clone)]
+pub(crate) enum Knowledge {
+    Ext(Box<ext::Super>, Option<ext::Tables>),
+    Xfs(xfs::Super),
+    Btrfs(btrfs::Super, btrfs::Chunks),
+    Table(table::Gpt),
+    Lvm,
+}
+
+impl Knowledge {
+    /// Addresses at which something must stand that can be recognised: nothing there speaks against a guess.
+    pub(crate) fn predictions(&self) -> Vec<u64> {
+        match self {
+            Self::Ext(found, _) => found.backups().iter().map(|it| found.place(*it)).collect(),
+            Self::Xfs(found) => {
+                (0..found.groups.min(64)).map(|it| found.header_place(it)).collect()
+            }
+            Self::Btrfs(..) => btrfs::COPIES[..2].iter().map(|it| it / SECTOR as u64).collect(),
+            Self::Table(found) => vec![found.place, found.other],
+            Self::Lvm => Vec::new(),
+        }
+    }
+
+    /// Follows addresses from one structure to the next, as far as that is told: how often what they say is there, and how often
+    /// it is not. `read` gives bytes of the volume, by byte and length, and is told how to know them.
+    pub(crate) fn walk(
+        &self,
+        read: impl FnMut(u64, usize, &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>>,
+    ) -> Walk {
+        match self {
+            Self::Ext(found, Some(tables)) => found.walk(tables, read),
+            Self::Btrfs(found, chunks) => found.walk(chunks, read),
+            _ => Walk::default(),
+        }
+    }
+
+    /// Whether these bytes are what must stand at this address.
+    pub(crate) fn confirms(&self, volume: &Volume, sector: u64, bytes: &[u8]) -> bool {
+        match self {
+            Self::Ext(found, _) => ext::Super::recognise(bytes)
+                .is_some_and(|it| it.uuid == volume.uuid && found.place(it.group) == sector),
+            Self::Xfs(found) => found.place(bytes) == Some(sector),
+            Self::Btrfs(..) => btrfs::Super::recognise(bytes)
+                .is_some_and(|it| it.uuid == volume.uuid && it.place / SECTOR as u64 == sector),
+            Self::Table(_) => table::Gpt::recognise(bytes)
+                .is_some_and(|it| it.uuid == volume.uuid && it.place == sector),
+            Self::Lvm => true,
+        }
+    }
+}

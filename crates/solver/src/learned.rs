@@ -1,0 +1,250 @@
+//! What file systems say of places that do not say it themselves: where files end and directories begin, checksums of data.
+//!
+//! ```text
+//!   learn      inodes, trees ─▶ a file ends in block b, with n bytes there; a page at address a has this checksum
+//!   belongs    a page that ends so, or has that checksum, is a sign: it belongs to b, or a
+//!   facts      and what must be at a place speaks for a guess that has it there, or against it
+//! ```
+//!
+//! A file's last block is zero after its last byte, which seldom is zero itself. Many files end alike, so such a sign has a few addresses;
+//! one with more is none. Pages are looked at where they are whole on a member: every md since 2009 begins data at a multiple of 4 KiB.
+
+use std::collections::BTreeMap;
+
+use crate::bytes::{SECTOR, small};
+use crate::knowledge::Knowledge;
+use crate::sign::ext::Says;
+use crate::sign::{ADDRESSES_MAX, Belongs, btrfs};
+
+/// Files whose ends are kept, directories, and checksums of data.
+const TAILS_MAX: usize = 1 << 16;
+const DIRECTORIES_MAX: usize = 1 << 16;
+const SUMS_MAX: usize = 1 << 18;
+/// Facts that are kept of a volume: of more every second, fourth, eighth one.
+const FACTS_MAX: usize = 4096;
+/// Inodes in a run of them that are expected: one of each page of 4 KiB.
+const INODES_STEP: u64 = 8;
+
+/// Something that must be at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fact {
+    /// Bytes from the start of the volume.
+    pub(crate) byte: u64,
+    /// Bytes of it.
+    pub(crate) length: usize,
+    /// Which member says so, and in which sector: if that is parity, it is what several said at once, and nothing.
+    pub(crate) source: (usize, u64),
+    what: What,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// A directory of ext begins.
+    Directory,
+    /// A file's last block, with so many bytes in it.
+    Tail(usize),
+    /// An inode of ext: its number and kind.
+    Inode(u32, u16),
+    /// An inode of XFS.
+    XfsInode,
+    /// A page with this checksum.
+    Sum(u32),
+}
+
+/// Facts, not too many.
+#[derive(Debug, Default)]
+struct Facts {
+    kept: Vec<Fact>,
+    seen: usize,
+    step: usize,
+}
+
+impl Facts {
+    fn add(&mut self, fact: Fact) {
+        let step = self.step.max(1);
+        if self.seen.is_multiple_of(step) {
+            self.kept.push(fact);
+        }
+        self.seen += 1;
+        if self.kept.len() > FACTS_MAX {
+            let mut at = 0;
+            self.kept.retain(|_| {
+                at += 1;
+                at % 2 == 1
+            });
+            self.step = step * 2;
+        }
+    }
+}
+
+/// What was learned of a volume.
+#[derive(Debug, Default)]
+pub(crate) struct Learned {
+    /// By bytes in the last block: the first sectors of such blocks.
+    tails: BTreeMap<usize, Vec<u64>>,
+    tails_count: usize,
+    /// By number: the first sector of a directory of ext; none if several were said.
+    directories: BTreeMap<u32, Option<u64>>,
+    /// By address: of which generation it is, and the checksum.
+    sums: BTreeMap<u64, (u64, u32, (usize, u64))>,
+    /// By checksum: the sectors of pages that have it.
+    pages: BTreeMap<u32, Vec<u64>>,
+    facts: Facts,
+}
+
+impl Learned {
+    /// Takes from what begins here what it says of other places.
+    pub(crate) fn learn(
+        &mut self,
+        knowledge: &Knowledge,
+        is_only: bool,
+        source: (usize, u64),
+        bytes: &[u8],
+    ) {
+        match knowledge {
+            // Without checksums an inode may be any volume's.
+            Knowledge::Ext(found, _) if found.has_checksums() || is_only => {
+                let block = found.block_bytes();
+                for says in found.says(bytes) {
+                    match says {
+                        Says::Directory(number, at) => {
+                            let room = self.directories.len() < DIRECTORIES_MAX;
+                            if let Some(number) = number.filter(|_| room) {
+                                let sector = at * block / SECTOR as u64;
+                                let known = self.directories.entry(number).or_insert(Some(sector));
+                                *known = known.filter(|known| *known == sector);
+                            }
+                            self.fact(at * block, SECTOR, source, What::Directory);
+                        }
+                        Says::Tail(at, length) => self.tail(at * block, block, length, source),
+                    }
+                }
+            }
+            Knowledge::Xfs(found) => {
+                if let Some((sector, length)) = found.tail(bytes) {
+                    self.tail(sector * SECTOR as u64, found.block_bytes(), length, source);
+                }
+                for sector in found.inode_places(bytes).unwrap_or_default() {
+                    for page in 0..64 / INODES_STEP {
+                        let sector = sector + page * INODES_STEP;
+                        self.fact(sector * SECTOR as u64, SECTOR, source, What::XfsInode);
+                    }
+                }
+            }
+            Knowledge::Btrfs(found, _) if found.node(bytes).is_some() => {
+                let (generation, sums) = found.sums_of(bytes).unwrap_or_default();
+                for (address, sum) in sums {
+                    let is_newer = match self.sums.get(&address) {
+                        Some((known, ..)) => *known < generation,
+                        None => self.sums.len() < SUMS_MAX,
+                    };
+                    if is_newer {
+                        self.sums.insert(address, (generation, sum, source));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn tail(&mut self, byte: u64, block: u64, length: usize, source: (usize, u64)) {
+        let sector = byte / SECTOR as u64;
+        let known = self.tails.entry(length).or_default();
+        if self.tails_count < TAILS_MAX && known.len() <= ADDRESSES_MAX && !known.contains(&sector)
+        {
+            known.push(sector);
+            self.tails_count += 1;
+        }
+        self.fact(byte, small(block), source, What::Tail(length));
+    }
+
+    fn fact(&mut self, byte: u64, length: usize, source: (usize, u64), what: What) {
+        self.facts.add(Fact { byte, length, source, what });
+    }
+
+    /// All of them have spoken: what checksums of data say can be looked up.
+    pub(crate) fn conclude(&mut self, knowledge: &Knowledge) {
+        let Knowledge::Btrfs(_, chunks) = knowledge else { return };
+        for (address, (_, sum, source)) in std::mem::take(&mut self.sums) {
+            let Some(places) = chunks.place(address) else { continue };
+            for sector in places.iter() {
+                let known = self.pages.entry(sum).or_default();
+                if known.len() <= ADDRESSES_MAX {
+                    known.push(sector);
+                }
+                let byte = sector * SECTOR as u64;
+                self.fact(byte, small(btrfs::SUM_BYTES), source, What::Sum(sum));
+            }
+        }
+    }
+
+    /// Where what begins at this place, a member and a sector of it, belongs.
+    pub(crate) fn belongs(
+        &mut self,
+        knowledge: &Knowledge,
+        source: (usize, u64),
+        bytes: &[u8],
+    ) -> Option<Belongs> {
+        if let Knowledge::Ext(found, Some(tables)) = knowledge
+            && let Some(number) = found.directory(bytes)
+        {
+            for (child, kind) in found.named(bytes) {
+                if let Some(byte) = found.place_of_inode(child, tables) {
+                    let length = small(u64::from(found.inode_bytes()));
+                    self.fact(byte, length, source, What::Inode(child, kind));
+                }
+            }
+            return (*self.directories.get(&number)?).map(Belongs::at);
+        }
+        let block = match knowledge {
+            Knowledge::Ext(found, _) => found.block_bytes(),
+            Knowledge::Xfs(found) => found.block_bytes(),
+            Knowledge::Btrfs(..) => btrfs::SUM_BYTES,
+            Knowledge::Table(_) | Knowledge::Lvm => return None,
+        };
+        if !(source.1 * SECTOR as u64).is_multiple_of(block) {
+            return None;
+        }
+        let page = bytes.get(..small(block))?;
+        if matches!(knowledge, Knowledge::Btrfs(..)) {
+            let known = self.pages.get(&crc32c::crc32c(page)).filter(|_| !self.pages.is_empty())?;
+            return Belongs::any(known.iter().copied());
+        }
+        let length = page.iter().rposition(|byte| *byte != 0)? + 1;
+        Belongs::any(self.tails.get(&length)?.iter().copied())
+    }
+
+    /// Nothing more is learned.
+    pub(crate) fn finish(&mut self) {
+        self.facts.kept.sort_unstable_by_key(|fact| (fact.byte, fact.length));
+        self.facts.kept.dedup_by_key(|fact| (fact.byte, fact.length, fact.what));
+    }
+
+    /// At most so many facts, from all over the volume.
+    pub(crate) fn facts(&self, max: usize) -> impl Iterator<Item = &Fact> {
+        let step = self.facts.kept.len().div_ceil(max.max(1)).max(1);
+        self.facts.kept.iter().step_by(step)
+    }
+}
+
+impl Fact {
+    /// Whether these bytes are what must be there.
+    pub(crate) fn holds(&self, knowledge: &Knowledge, bytes: &[u8]) -> bool {
+        match (self.what, knowledge) {
+            (What::Directory, Knowledge::Ext(found, _)) => found.directory(bytes).is_some(),
+            (What::Inode(number, kind), Knowledge::Ext(found, _)) => {
+                found.is_inode(bytes, number, kind)
+            }
+            (What::Tail(length), _) => {
+                let last = length.checked_sub(1).and_then(|at| bytes.get(at));
+                let rest = bytes.get(length..).unwrap_or_default();
+                last.is_some_and(|byte| *byte != 0) && rest.iter().all(|byte| *byte == 0)
+            }
+            (What::XfsInode, Knowledge::Xfs(found)) => {
+                found.place(bytes) == Some(self.byte / SECTOR as u64)
+            }
+            (What::Sum(sum), _) => crc32c::crc32c(bytes) == sum,
+            _ => false,
+        }
+    }
+}
