@@ -5,6 +5,8 @@
 pub struct Evidence {
     /// Addresses found on the members that stand where the guess says.
     pub explained: usize,
+    /// What these count for: places that are only like what belongs there count for less.
+    pub weight: usize,
     /// All addresses found, of volumes that have a start; but for those on parity.
     pub addresses: usize,
     /// The same, with these.
@@ -37,11 +39,11 @@ impl Evidence {
     /// What all of it counts for, in addresses.
     pub(crate) fn sum(&self) -> i64 {
         let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let explained = match self.seen > ADDRESSES_MAX {
-            true => self.explained.saturating_mul(ADDRESSES_MAX) / self.seen,
-            false => self.explained,
+        let weight = match self.seen > ADDRESSES_MAX {
+            true => self.weight.saturating_mul(ADDRESSES_MAX) / self.seen,
+            false => self.weight,
         };
-        of(explained) + CONFIRMED * of(self.confirmed) - REFUTED * of(self.refuted)
+        of(weight) + CONFIRMED * of(self.confirmed) - REFUTED * of(self.refuted)
     }
 
     /// Enough was compared, and nearly all of it agrees.

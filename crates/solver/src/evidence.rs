@@ -16,7 +16,7 @@ use crate::bytes::{SECTOR, is_blank, small};
 use crate::counts::Evidence;
 use crate::guess::{Guess, Start, each_place};
 use crate::scan::Scan;
-use crate::sign::{Belongs, Walk};
+use crate::sign::{Belongs, Walk, weigh};
 
 /// Predictions looked at, for each volume.
 const PREDICTIONS_MAX: usize = 24;
@@ -63,6 +63,7 @@ pub(crate) fn explain(guess: &Guess, geometry: &Geometry, scan: &Scan) -> Eviden
             }
         }
         evidence.explained += holds.len();
+        evidence.weight += weigh(&holds);
         evidence.addresses += known.len();
         evidence.seen += seen.len();
     }

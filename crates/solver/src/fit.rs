@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use braid_geometry::{Geometry, Slot};
 
 use crate::guess::{each_place, parity_of};
-use crate::sign::{Belongs, Sign};
+use crate::sign::{Belongs, Sign, weigh};
 
 /// A common offset is preferred to one for each member while it explains so much of what they do.
 const COMMON_PERCENT: usize = 98;
@@ -23,8 +23,8 @@ pub(crate) struct Fit {
     pub(crate) seats: Vec<Option<(u16, u64)>>,
     /// Members for whose slot another has as many votes: parity, where the rest of the row is zeroes, looks like data.
     pub(crate) contested: BTreeSet<usize>,
-    /// Addresses of the volume that stand where this says.
-    pub(crate) explained: usize,
+    /// What addresses of the volume count for that stand where this says.
+    pub(crate) weight: usize,
     /// Votes for these seats.
     pub(crate) votes: usize,
 }
@@ -65,11 +65,11 @@ pub(crate) fn fit(geometry: &Geometry, signs: &[&Sign], start: u64, members: usi
     let pages: BTreeSet<(usize, Belongs)> =
         signs.iter().map(|sign| (sign.member, sign.belongs.page())).collect();
     let mut spoken = vec![0; members];
-    pages.iter().for_each(|(member, _)| spoken[*member] += 1);
+    pages.iter().for_each(|(member, page)| spoken[*member] += page.strength());
     let free = elect(&votes, &spoken, None);
     let Some(common) = common_offset(&votes) else { return free };
     let together = elect(&votes, &spoken, Some(common));
-    let is_enough = together.explained * 100 >= free.explained * COMMON_PERCENT;
+    let is_enough = together.weight * 100 >= free.weight * COMMON_PERCENT;
     if is_enough { together } else { free }
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn fit(geometry: &Geometry, signs: &[&Sign], start: u64, members: usi
 fn common_offset(votes: &[Vote]) -> Option<u64> {
     let mut best: Vec<(u64, usize, usize)> = Vec::new();
     for run in votes.chunk_by(|a, b| (a.member, a.slot, a.offset) == (b.member, b.slot, b.offset)) {
-        best.push((run[0].offset, run[0].member, run.len()));
+        best.push((run[0].offset, run[0].member, strength(run)));
     }
     best.sort_unstable();
     let sums = best.chunk_by(|a, b| a.0 == b.0).map(|same| {
@@ -94,7 +94,7 @@ fn elect(votes: &[Vote], spoken: &[usize], only: Option<u64>) -> Fit {
     let runs = votes.chunk_by(|a, b| (a.member, a.slot, a.offset) == (b.member, b.slot, b.offset));
     let runs = runs.filter(|run| only.is_none_or(|only| run[0].offset == only));
     let mut counted: Vec<&[Vote]> = runs.collect();
-    counted.sort_by_key(|run| std::cmp::Reverse(run.len()));
+    counted.sort_by_key(|run| std::cmp::Reverse(strength(run)));
     let mut seats = vec![None; spoken.len()];
     let mut taken: BTreeMap<u16, (usize, usize)> = BTreeMap::new();
     let mut explained = BTreeSet::new();
@@ -102,25 +102,29 @@ fn elect(votes: &[Vote], spoken: &[usize], only: Option<u64>) -> Fit {
     for run in counted {
         let Vote { member, slot, offset, .. } = run[0];
         match taken.get(&slot) {
-            Some((other, votes)) if *votes == run.len() && *other != member => {
+            Some((other, votes)) if *votes == strength(run) && *other != member => {
                 contested.extend([*other, member]);
             }
             None if seats[member].is_none() && speaks_for_itself(run, spoken[member]) => {
                 seats[member] = Some((slot, offset));
-                taken.insert(slot, (member, run.len()));
+                taken.insert(slot, (member, strength(run)));
                 votes_for += run.len();
                 explained.extend(run.iter().map(|vote| vote.belongs));
             }
             _ => {}
         }
     }
-    Fit { seats, contested, explained: explained.len(), votes: votes_for }
+    Fit { seats, contested, weight: weigh(&explained), votes: votes_for }
+}
+
+fn strength(run: &[Vote]) -> usize {
+    run.iter().map(|vote| vote.belongs.strength()).sum()
 }
 
 /// Whether so many of a member's signs are for a seat as must be. Of parity few are: most of it is like nothing.
 fn speaks_for_itself(run: &[Vote], spoken: usize) -> bool {
     let as_parity = run.iter().filter(|vote| vote.is_parity).count();
-    run.len() * SHARE >= spoken || as_parity >= PARITY_MIN && as_parity * 2 > run.len()
+    strength(run) * SHARE >= spoken || as_parity >= PARITY_MIN && as_parity * 2 > run.len()
 }
 
 /// Signs of one volume, about so many: of each member as many, plain ones first, spread over all of it.

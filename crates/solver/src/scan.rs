@@ -265,9 +265,7 @@ fn learn(known: &mut [Knowledge], bytes: &[u8]) {
     for knowledge in known {
         match knowledge {
             Knowledge::Ext(found, tables @ None) => *tables = found.tables(bytes),
-            Knowledge::Btrfs(found, chunks) if found.node(bytes).is_some() => {
-                chunks.add(&found.chunks_of(bytes));
-            }
+            Knowledge::Btrfs(found, chunks) => chunks.learn(found, bytes),
             _ => {}
         }
     }
@@ -278,7 +276,7 @@ fn belongs(knowledge: &Knowledge, bytes: &[u8]) -> Option<Belongs> {
     match knowledge {
         Knowledge::Ext(found, Some(tables)) => found.inode_place(bytes, tables).map(Belongs::at),
         Knowledge::Xfs(found) => found.place(bytes).map(Belongs::at),
-        Knowledge::Btrfs(found, chunks) => chunks.place(found.node(bytes)?),
+        Knowledge::Btrfs(found, chunks) => chunks.place(found.head(bytes)?),
         Knowledge::Ext(_, None) | Knowledge::Table(_) | Knowledge::Lvm => None,
     }
 }

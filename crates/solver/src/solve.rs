@@ -159,19 +159,19 @@ fn guesses_of(volume: usize, scan: &Scan, members: &[&dyn Platter]) -> Vec<Guess
         let sizes = sizes.filter_map(|offset| smallest.checked_sub(offset));
         let fits = sizes.filter_map(|sectors| Some((sized(shape, &few, start, sectors)?, sectors)));
         // Where it is right the copies vote for the same.
-        fits.max_by_key(|(fit, _)| (fit.votes, fit.explained))
+        fits.max_by_key(|(fit, _)| (fit.votes, fit.weight))
     };
     let mut first = Vec::new();
     for shape in arrangements(members.len()) {
         for start in &starts {
-            let found = fitted(&shape, *start).filter(|(fit, _)| fit.explained > 0);
-            first.extend(found.map(|(fit, sectors)| (fit.explained, shape, *start, sectors)));
+            let found = fitted(&shape, *start).filter(|(fit, _)| fit.weight > 0);
+            first.extend(found.map(|(fit, sectors)| (fit.weight, shape, *start, sectors)));
         }
     }
     keep_best(
         &mut first,
         (SECOND_MAX, members.len()),
-        |(explained, ..)| *explained,
+        |(weight, ..)| *weight,
         |(_, shape, ..)| *shape,
     );
     let second = first.into_iter().filter_map(|(_, shape, start, sectors)| {
@@ -192,7 +192,7 @@ fn guesses_of(volume: usize, scan: &Scan, members: &[&dyn Platter]) -> Vec<Guess
         let cautious = is_contested.then(|| walked(&cautious)).flatten();
         let (met, guess) =
             as_voted.into_iter().chain(cautious).rev().max_by_key(|(met, _)| *met)?;
-        Some((fit.explained + met, guess, shape))
+        Some((fit.weight + met, guess, shape))
     });
     let mut second: Vec<(usize, Guess, Arrangement)> = second.collect();
     keep_best(
@@ -475,7 +475,7 @@ fn judge(guess: &mut Guess, scan: &Scan, members: &[&dyn Platter]) -> Option<()>
         };
         let tried = starts_of(found, scan).into_iter().map(explained);
         // What is inside of a file explains nothing by any start, and does not count against the guess.
-        let best = tried.max_by_key(|(found, _)| found.explained);
+        let best = tried.max_by_key(|(found, _)| found.weight);
         if let Some((found, sector)) = best
             && found.explained * 2 > found.seen
         {

@@ -127,6 +127,9 @@ fn arrays_without_superblocks_are_solved() {
                 "drill {seed}: {}, {level} layout {layout:#x} chunk {chunk_sectors} slots {slots} offsets {:?} given {given:?}: {} signs, right {right:?}, {:?}",
                 array.content.name, array.offsets, solution.signs, solution.belief
             );
+            if only.is_some() {
+                println!("    {:?}", solution.volumes);
+            }
             for guess in solution.guesses.iter().take(if only.is_some() { 8 } else { 2 }) {
                 println!(
                     "    {} {:#x} chunk {} {:?} {:?} {:?} {:?}",

@@ -7,6 +7,8 @@ use super::{Belongs, Walk};
 use crate::bytes::{le16, le32, le64, small, uuid};
 
 const SECTOR: u64 = 512;
+/// What a chunk of an array has whole.
+const PAGE: usize = 4096;
 /// Where the superblock and its copies stand.
 pub(crate) const COPIES: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
 /// Bytes of a node's header, and of an item in a leaf.
@@ -14,6 +16,10 @@ const HEADER: usize = 0x65;
 const ITEM: usize = 25;
 /// Of a key.
 const KEY: usize = 17;
+/// Levels of a tree; a header's flags that are set, and those that may be.
+const LEVELS: u8 = 8;
+const HEADS: u64 = 1 << 56;
+const FLAGS: u64 = 0x3;
 /// The key's type of a chunk.
 const CHUNK: u8 = 228;
 /// The tree that chunks are in.
@@ -35,6 +41,8 @@ pub(crate) struct Super {
     pub(crate) place: u64,
     bytes: u64,
     pub(crate) node_bytes: usize,
+    /// The newest generation of it.
+    generation: u64,
     /// The node at the root of the tree of trees.
     root: u64,
     /// Checksums are CRC-32C, of pages.
@@ -78,6 +86,7 @@ impl Super {
             place,
             bytes: le64(bytes, 0x70)?,
             node_bytes,
+            generation: le64(bytes, 0x48)?,
             root: le64(bytes, 0x50)?,
             has_sums: le16(bytes, 0xc4)? == 0 && u64::from(le32(bytes, 0x90)?) == SUM_BYTES,
             chunks,
@@ -93,6 +102,27 @@ impl Super {
         let is_ours = uuid(bytes, 0x20)? == self.uuid && bytes.get(0x40..0x48)? != b"_BHRfS_M";
         let checked = bytes.get(0x20..self.node_bytes).filter(|_| is_ours)?;
         (crc32c::crc32c(checked) == le32(bytes, 0)?).then(|| le64(bytes, 0x30)).flatten()
+    }
+
+    /// The address of the node whose header stands here, whatever comes after it: where chunks of the array are smaller than nodes,
+    /// no member has a whole one.
+    pub(crate) fn head(&self, bytes: &[u8]) -> Option<u64> {
+        let is_ours = uuid(bytes, 0x20)? == self.uuid && bytes.get(0x40..0x48)? != b"_BHRfS_M";
+        let address = le64(bytes, 0x30)?;
+        let is_written = le64(bytes, 0x38)? & !FLAGS == HEADS;
+        let is_sane = (1..=self.generation.saturating_add(1)).contains(&le64(bytes, 0x50)?)
+            && (1..=self.node_bytes / ITEM).contains(&usize::try_from(le32(bytes, 0x60)?).ok()?)
+            && *bytes.get(0x64)? < LEVELS
+            && address.is_multiple_of(PAGE as u64);
+        (is_ours && is_written && is_sane).then_some(address)
+    }
+
+    /// The end of a node whose first item is the file system's only device, which is the tree of chunks' first leaf: from here to where
+    /// it ends.
+    fn tail<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let sectors = (1..=PAGE / SECTOR as usize).rev();
+        let mut pieces = sectors.filter_map(|sectors| bytes.get(..sectors * SECTOR as usize));
+        pieces.find(|piece| piece.ends_with(&self.uuid))
     }
 
     /// The chunks that a leaf of their tree names.
@@ -260,18 +290,61 @@ impl Chunk {
 
 /// All chunks of a file system.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Chunks(Vec<Chunk>);
+pub(crate) struct Chunks {
+    known: Vec<Chunk>,
+    /// First pages and ends of the tree of chunks' first leaf, where no member has it whole.
+    heads: Vec<Vec<u8>>,
+    tails: Vec<Vec<u8>>,
+}
+
+/// Pieces of leaves that are kept of each kind.
+const PIECES_MAX: usize = 16;
 
 impl Chunks {
     pub(crate) fn add(&mut self, chunks: &[Chunk]) {
         for chunk in chunks {
-            if self.0.len() < CHUNKS_MAX && !self.0.contains(chunk) {
-                self.0.push(*chunk);
+            if self.known.len() < CHUNKS_MAX && !self.known.contains(chunk) {
+                self.known.push(*chunk);
             }
         }
     }
 
+    /// Takes what begins here, if it is a leaf of the tree of chunks, or a piece of one.
+    pub(crate) fn learn(&mut self, found: &Super, bytes: &[u8]) {
+        if found.node(bytes).is_some() {
+            self.add(&found.chunks_of(bytes));
+        } else if found.head(bytes).is_some() {
+            let is_leaf = le64(bytes, 0x58) == Some(CHUNK_TREE) && bytes.get(0x64) == Some(&0);
+            if let Some(head) = bytes.get(..PAGE).filter(|_| is_leaf && found.node_bytes > PAGE) {
+                let tails = self.tails.clone();
+                keep(&mut self.heads, head);
+                tails.iter().for_each(|tail| self.join(found, head, tail));
+            }
+        } else if let Some(tail) = found.tail(bytes).filter(|_| found.node_bytes > PAGE) {
+            let heads = self.heads.clone();
+            keep(&mut self.tails, tail);
+            heads.iter().for_each(|head| self.join(found, head, tail));
+        }
+    }
+
+    /// Two pieces are of one leaf if its checksum fits; between the two it is zeroes, as a file system of few chunks leaves it.
+    fn join(&mut self, found: &Super, head: &[u8], tail: &[u8]) {
+        let mut leaf = vec![0; found.node_bytes];
+        leaf[..head.len()].copy_from_slice(head);
+        let start = leaf.len() - tail.len();
+        leaf[start..].copy_from_slice(tail);
+        if found.node(&leaf).is_some() {
+            self.add(&found.chunks_of(&leaf));
+        }
+    }
+
     pub(crate) fn place(&self, address: u64) -> Option<Belongs> {
-        self.0.iter().find_map(|chunk| chunk.place(address))
+        self.known.iter().find_map(|chunk| chunk.place(address))
+    }
+}
+
+fn keep(pieces: &mut Vec<Vec<u8>>, piece: &[u8]) {
+    if pieces.len() < PIECES_MAX && !pieces.iter().any(|known| known == piece) {
+        pieces.push(piece.to_vec());
     }
 }
