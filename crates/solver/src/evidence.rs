@@ -16,7 +16,7 @@ use crate::bytes::{SECTOR, is_blank, small};
 use crate::counts::Evidence;
 use crate::guess::{Guess, Start, each_place};
 use crate::scan::Scan;
-use crate::sign::{Belongs, Walk, weigh};
+use crate::sign::{ALIKE, Belongs, Walk};
 
 /// Predictions looked at, for each volume.
 const PREDICTIONS_MAX: usize = 24;
@@ -63,7 +63,7 @@ pub(crate) fn explain(guess: &Guess, geometry: &Geometry, scan: &Scan) -> Eviden
             }
         }
         evidence.explained += holds.len();
-        evidence.weight += weigh(&holds);
+        evidence.weight += holds.iter().map(Belongs::strength).sum::<usize>() / ALIKE;
         evidence.addresses += known.len();
         evidence.seen += seen.len();
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use braid_geometry::{Geometry, Slot};
 
 use crate::guess::{each_place, parity_of};
-use crate::sign::{Belongs, Sign, weigh};
+use crate::sign::{Belongs, Sign};
 
 /// A common offset is preferred to one for each member while it explains so much of what they do.
 const COMMON_PERCENT: usize = 98;
@@ -23,8 +23,8 @@ pub(crate) struct Fit {
     pub(crate) seats: Vec<Option<(u16, u64)>>,
     /// Members for whose slot another has as many votes: parity, where the rest of the row is zeroes, looks like data.
     pub(crate) contested: BTreeSet<usize>,
-    /// What addresses of the volume count for that stand where this says.
-    pub(crate) weight: usize,
+    /// What addresses of the volume count for, see [`Belongs::strength`], that stand where this says.
+    pub(crate) strength: usize,
     /// Votes for these seats.
     pub(crate) votes: usize,
 }
@@ -69,7 +69,7 @@ pub(crate) fn fit(geometry: &Geometry, signs: &[&Sign], start: u64, members: usi
     let free = elect(&votes, &spoken, None);
     let Some(common) = common_offset(&votes) else { return free };
     let together = elect(&votes, &spoken, Some(common));
-    let is_enough = together.weight * 100 >= free.weight * COMMON_PERCENT;
+    let is_enough = together.strength * 100 >= free.strength * COMMON_PERCENT;
     if is_enough { together } else { free }
 }
 
@@ -114,7 +114,12 @@ fn elect(votes: &[Vote], spoken: &[usize], only: Option<u64>) -> Fit {
             _ => {}
         }
     }
-    Fit { seats, contested, weight: weigh(&explained), votes: votes_for }
+    Fit {
+        seats,
+        contested,
+        strength: explained.iter().map(Belongs::strength).sum(),
+        votes: votes_for,
+    }
 }
 
 fn strength(run: &[Vote]) -> usize {

@@ -18,7 +18,7 @@ use crate::fit::{fit, spread};
 use crate::guess::{Guess, Start, roomy};
 use crate::scan::{Effort, Scan, scan};
 use crate::shapes::{Arrangement, arrangements};
-use crate::sign::{Sign, Volume, VolumeKind};
+use crate::sign::{ALIKE, Sign, Volume, VolumeKind};
 
 /// Where volumes begin when no table says: at the array's first sector, and where partitions begin.
 const STARTS: [u64; 3] = [0, 2048, 63];
@@ -159,19 +159,19 @@ fn guesses_of(volume: usize, scan: &Scan, members: &[&dyn Platter]) -> Vec<Guess
         let sizes = sizes.filter_map(|offset| smallest.checked_sub(offset));
         let fits = sizes.filter_map(|sectors| Some((sized(shape, &few, start, sectors)?, sectors)));
         // Where it is right the copies vote for the same.
-        fits.max_by_key(|(fit, _)| (fit.votes, fit.weight))
+        fits.max_by_key(|(fit, _)| (fit.votes, fit.strength))
     };
     let mut first = Vec::new();
     for shape in arrangements(members.len()) {
         for start in &starts {
-            let found = fitted(&shape, *start).filter(|(fit, _)| fit.weight > 0);
-            first.extend(found.map(|(fit, sectors)| (fit.weight, shape, *start, sectors)));
+            let found = fitted(&shape, *start).filter(|(fit, _)| fit.strength > 0);
+            first.extend(found.map(|(fit, sectors)| (fit.strength, shape, *start, sectors)));
         }
     }
     keep_best(
         &mut first,
         (SECOND_MAX, members.len()),
-        |(weight, ..)| *weight,
+        |(strength, ..)| *strength,
         |(_, shape, ..)| *shape,
     );
     let second = first.into_iter().filter_map(|(_, shape, start, sectors)| {
@@ -192,7 +192,7 @@ fn guesses_of(volume: usize, scan: &Scan, members: &[&dyn Platter]) -> Vec<Guess
         let cautious = is_contested.then(|| walked(&cautious)).flatten();
         let (met, guess) =
             as_voted.into_iter().chain(cautious).rev().max_by_key(|(met, _)| *met)?;
-        Some((fit.weight + met, guess, shape))
+        Some((fit.strength / ALIKE + met, guess, shape))
     });
     let mut second: Vec<(usize, Guess, Arrangement)> = second.collect();
     keep_best(
@@ -657,6 +657,8 @@ fn worth(guess: &Guess, members: usize) -> i64 {
     plain += if first.is_multiple_of(8) { 5 } else { 0 };
     plain += if guess.starts.first().is_some_and(|start| start.sector == 0) { 4 } else { 0 };
     plain += if [0, 2].contains(&guess.layout) { 1 } else { 0 };
+    // Two members of which either is parity of the other are what everybody calls a mirror.
+    plain += if guess.level == Level::Raid1 { 1 } else { 0 };
     10 * addresses + plain
 }
 

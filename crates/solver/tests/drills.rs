@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use braid_geometry::{Family, Geometry, Level, Shape};
 use braid_needs::needs;
-use braid_solver::{Belief, Effort, Platter, solve};
+use braid_solver::{Belief, Effort, Guess, Platter, solve};
 use fastrand::Rng;
 
 use crate::laid_out::{Laid, Member, reads_right};
@@ -152,6 +152,56 @@ fn arrays_without_superblocks_are_solved() {
     // Of a few, two or three may be such that too little says where it belongs.
     let wanted = if tried > DRILLS as usize { 96 } else { 60 };
     assert!(first * 100 >= tried * wanted, "{first} of {tried} by the first answer");
+}
+
+fn solved(array: &Laid<'_>, given: &[u16], effort: &Effort) -> (Belief, bool) {
+    let platters: Vec<Member<'_>> =
+        given.iter().map(|slot| Member { array, slot: *slot }).collect();
+    let members: Vec<&dyn Platter> = platters.iter().map(|it| it as &dyn Platter).collect();
+    let solution = solve(&members, effort);
+    let is_right = |guess: &Guess| reads_right(guess, &solution, array, &platters);
+    (solution.belief, solution.guesses.first().is_some_and(is_right))
+}
+
+/// No member has a whole node, neither of what says where addresses are nor of anything else.
+#[test]
+fn btrfs_on_chunks_smaller_than_its_nodes_is_solved() {
+    needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
+    let folder = tempfile::tempdir().expect("a folder");
+    let contents = volumes::all(&folder);
+    let content = contents.iter().find(|it| it.name == "btrfs").expect("one of them");
+    let shape = Shape {
+        level: Level::Raid5,
+        layout: 2,
+        chunk_sectors: 8,
+        slots: 6,
+        member_sectors: vec![content.sectors / 5 + 8192; 6],
+    };
+    let geometry = Geometry::new(&shape).expect("md takes it");
+    let array = Laid { shape, geometry, offsets: vec![2048; 6], content };
+    let effort = Effort { head_sectors: 32 << 11, windows: 64, window_sectors: 64 };
+    assert_eq!(solved(&array, &[0, 1, 4, 3, 5, 2], &effort), (Belief::Certain, true));
+}
+
+/// Of files of which there are copies, only the sums of one were read: all of them were taken for that one.
+#[test]
+fn a_mirror_is_not_shifted_by_files_of_which_there_are_copies() {
+    needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
+    let folder = tempfile::tempdir().expect("a folder");
+    let contents = volumes::all(&folder);
+    let content =
+        contents.iter().find(|it| it.name == "btrfs in a partition").expect("one of them");
+    let shape = Shape {
+        level: Level::Raid1,
+        layout: 0,
+        chunk_sectors: 0,
+        slots: 3,
+        member_sectors: vec![(content.start + content.sectors).next_multiple_of(8) + 20_000; 3],
+    };
+    let geometry = Geometry::new(&shape).expect("md takes it");
+    let array = Laid { shape, geometry, offsets: vec![262_144; 3], content };
+    let effort = Effort { head_sectors: 32 << 11, windows: 64, window_sectors: 64 };
+    assert!(solved(&array, &[2, 1], &effort).1);
 }
 
 /// Counts what is read of a member.

@@ -103,9 +103,9 @@ impl Belongs {
         Self { addresses: self.addresses.map(|sector| sector & !7), ..self }
     }
 
-    /// Its vote: of what names its address as much as of many that are only alike.
+    /// What it counts for, in places that are only alike.
     pub(crate) const fn strength(&self) -> usize {
-        if self.is_named { ALIKE_EACH } else { 1 }
+        if self.is_named { ALIKE } else { 1 }
     }
 
     /// It names its address.
@@ -114,19 +114,9 @@ impl Belongs {
     }
 }
 
-/// What places that are only like something count for at most, for each that names its address, and beyond these. Where only some of a
-/// volume's files are known, and of which there are copies, all of them are like the copy that is known.
-const ALIKE_EACH: usize = 8;
-const ALIKE_MIN: usize = 8;
-
-/// What so many different places count for.
-pub(crate) fn weigh<'a>(places: impl IntoIterator<Item = &'a Belongs>) -> usize {
-    let (mut named, mut alike) = (0, 0);
-    for place in places {
-        if place.is_plain() { named += 1 } else { alike += 1 }
-    }
-    named + alike.min(ALIKE_MIN + ALIKE_EACH * named)
-}
+/// So many places that are only like what belongs there say as much as one that names its address: where only some of a volume's files
+/// are known, and of which there are copies, all of them are like the copy that is known.
+pub(crate) const ALIKE: usize = 8;
 
 /// What a walk from one structure to the next met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
