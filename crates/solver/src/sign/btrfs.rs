@@ -120,8 +120,8 @@ impl Super {
     /// The end of a node whose first item is the file system's only device, which is the tree of chunks' first leaf: from here to where
     /// it ends.
     fn tail<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
-        let sectors = (1..=PAGE / SECTOR as usize).rev();
-        let mut pieces = sectors.filter_map(|sectors| bytes.get(..sectors * SECTOR as usize));
+        let ends = (SECTOR..=PAGE as u64).rev().step_by(small(SECTOR));
+        let mut pieces = ends.filter_map(|end| bytes.get(..small(end)));
         pieces.find(|piece| piece.ends_with(&self.uuid))
     }
 
