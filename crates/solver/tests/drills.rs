@@ -88,15 +88,14 @@ fn arrays_without_superblocks_are_solved() {
     let drills = drills();
     let from = std::env::var("BRAID_DRILLS_FROM").ok().and_then(|it| it.parse().ok()).unwrap_or(0);
     let only = std::env::var("BRAID_DRILL").ok().and_then(|it| it.parse::<u64>().ok());
-    let folder = tempfile::tempdir().expect("a folder");
-    let contents = volumes::all(&folder);
+    let contents = volumes::all();
     let effort = Effort { head_sectors: 32 << 11, windows: 64, window_sectors: 64 };
     let (mut tried, mut first, mut within_three, mut certain) = (0, 0, 0, 0);
     let mut took = Duration::ZERO;
     let mut wrong_and_certain = Vec::new();
     for seed in only.map_or(from..from + drills, |seed| seed..seed + 1) {
         let mut rng = Rng::with_seed(seed);
-        let (array, given) = draw(&mut rng, &contents);
+        let (array, given) = draw(&mut rng, contents);
         let platters: Vec<Member<'_>> =
             given.iter().map(|slot| Member { array: &array, slot: *slot }).collect();
         let members: Vec<&dyn Platter> = platters.iter().map(|it| it as &dyn Platter).collect();
@@ -167,8 +166,7 @@ fn solved(array: &Laid<'_>, given: &[u16], effort: &Effort) -> (Belief, bool) {
 #[test]
 fn btrfs_on_chunks_smaller_than_its_nodes_is_solved() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
-    let folder = tempfile::tempdir().expect("a folder");
-    let contents = volumes::all(&folder);
+    let contents = volumes::all();
     let content = contents.iter().find(|it| it.name == "btrfs").expect("one of them");
     let shape = Shape {
         level: Level::Raid5,
@@ -187,8 +185,7 @@ fn btrfs_on_chunks_smaller_than_its_nodes_is_solved() {
 #[test]
 fn a_mirror_is_not_shifted_by_files_of_which_there_are_copies() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
-    let folder = tempfile::tempdir().expect("a folder");
-    let contents = volumes::all(&folder);
+    let contents = volumes::all();
     let content =
         contents.iter().find(|it| it.name == "btrfs in a partition").expect("one of them");
     let shape = Shape {
@@ -226,8 +223,7 @@ impl Platter for Counted<'_> {
 fn little_is_read_of_members_of_4_tb() {
     const READ_MAX_SECTORS: u64 = 640 << 11;
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
-    let folder = tempfile::tempdir().expect("a folder");
-    let contents = volumes::all(&folder);
+    let contents = volumes::all();
     let shape = Shape {
         level: Level::Raid6,
         layout: 2,
@@ -283,12 +279,11 @@ impl Platter for Damaged<'_> {
 #[test]
 fn damage_makes_nothing_panic_and_nothing_certain_that_is_wrong() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
-    let folder = tempfile::tempdir().expect("a folder");
-    let contents = volumes::all(&folder);
+    let contents = volumes::all();
     let effort = Effort { head_sectors: 8 << 11, windows: 16, window_sectors: 64 };
     for seed in 0..drills().div_ceil(2) {
         let mut rng = Rng::with_seed(seed);
-        let (array, given) = draw(&mut rng, &contents);
+        let (array, given) = draw(&mut rng, contents);
         let damaged: Vec<Damaged<'_>> = given
             .iter()
             .map(|slot| Damaged { member: Member { array: &array, slot: *slot }, seed })

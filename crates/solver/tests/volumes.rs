@@ -4,9 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::rc::Rc;
-
-use tempfile::TempDir;
+use std::sync::{Arc, OnceLock};
 
 const SECTOR: u64 = 512;
 /// Where partitions begin.
@@ -48,7 +46,7 @@ impl Image {
 /// Something that an array holds.
 pub(crate) struct Content {
     pub(crate) name: String,
-    image: Rc<Image>,
+    image: Arc<Image>,
     /// Before it, on the array: a partition table, or nothing.
     front: Vec<u8>,
     /// The table's backup, from this sector on.
@@ -124,9 +122,13 @@ fn prototype(folder: &Path, indent: usize, text: &mut String) {
     }
 }
 
-/// Every content, each bare and in a partition.
-pub(crate) fn all(folder: &TempDir) -> Vec<Content> {
-    let folder = folder.path();
+/// Every content, each bare and in a partition; made once for all tests of this process.
+pub(crate) fn all() -> &'static [Content] {
+    static ALL: OnceLock<Vec<Content>> = OnceLock::new();
+    ALL.get_or_init(|| make(tempfile::tempdir().expect("a folder").path()))
+}
+
+fn make(folder: &Path) -> Vec<Content> {
     let sources = copies(folder);
     let ext4 = image(folder, "ext4", 160);
     run(Command::new("mkfs.ext4").args(["-q", "-d"]).arg(&sources).arg(&ext4));
@@ -147,10 +149,10 @@ pub(crate) fn all(folder: &TempDir) -> Vec<Content> {
     let made = [("ext4", ext4), ("ext4 without checksums", old), ("btrfs", btrfs), ("xfs", xfs)];
     let both = made.iter().flat_map(|(name, path)| {
         let sectors = fs::metadata(path).expect("it is there").len() / SECTOR;
-        let image = Rc::new(Image::of(path));
+        let image = Arc::new(Image::of(path));
         let content = |start: u64, front: Vec<u8>| Content {
             name: if start == 0 { (*name).to_owned() } else { format!("{name} in a partition") },
-            image: Rc::clone(&image),
+            image: Arc::clone(&image),
             back: (start + sectors, back_of(&front, start + sectors)),
             front,
             start,
