@@ -1,0 +1,88 @@
+//! A guess with all that speaks for it and against it, and what that is worth.
+
+use braid_geometry::Level;
+
+use crate::Platter;
+use crate::counts::Evidence;
+use crate::evidence::{self, Predicted};
+use crate::guess::{Guess, Start};
+use crate::scan::Scan;
+use crate::sign::{Volume, VolumeKind};
+
+/// Where volumes begin when no table says: at the array's first sector, and where partitions begin.
+const STARTS: [u64; 3] = [0, 2048, 63];
+/// Starts that are tried, those of tables inside partitions too.
+const STARTS_MAX: usize = 96;
+
+pub(crate) fn starts_of(volume: &Volume, scan: &Scan) -> Vec<u64> {
+    if volume.kind == VolumeKind::Table {
+        return vec![0];
+    }
+    let mut starts = STARTS.to_vec();
+    let within =
+        scan.starts.iter().flat_map(|outer| scan.starts.iter().map(move |inner| outer + inner));
+    for start in scan.starts.iter().copied().chain(within) {
+        if !starts.contains(&start) && starts.len() < STARTS_MAX {
+            starts.push(start);
+        }
+    }
+    starts
+}
+
+/// Everything that can be counted; the other volumes' starts with it.
+pub(crate) fn judge(guess: &mut Guess, scan: &Scan, members: &[&dyn Platter]) -> Option<()> {
+    let geometry = guess.geometry()?;
+    guess.starts.truncate(1);
+    let main = guess.starts[0];
+    for (volume, found) in
+        scan.volumes.iter().enumerate().filter(|(volume, _)| *volume != main.volume)
+    {
+        let explained = |sector| {
+            let alone = Guess { starts: vec![Start { volume, sector }], ..guess.clone() };
+            (evidence::explain(&alone, &geometry, scan), sector)
+        };
+        let tried = starts_of(found, scan).into_iter().map(explained);
+        // What is inside of a file explains nothing by any start, and does not count against the guess.
+        let best = tried.max_by_key(|(found, _)| found.weight);
+        if let Some((found, sector)) = best
+            && found.explained * 2 > found.seen
+        {
+            guess.starts.push(Start { volume, sector });
+        }
+    }
+    let found = evidence::explain(guess, &geometry, scan);
+    let Predicted { confirmed, refuted, is_doubted } =
+        evidence::predict(guess, &geometry, scan, members);
+    let (agreeing, compared) = evidence::compare(guess, &geometry, members);
+    let is_shadowed = evidence::looks_like_parity(guess, &geometry, scan, members);
+    guess.evidence =
+        Evidence { confirmed, refuted, agreeing, compared, is_doubted, is_shadowed, ..found };
+    Some(())
+}
+
+/// What a guess is worth, in tenths of an address: what it explains and predicts, whether redundancy agrees, how plain it is.
+pub(crate) fn worth(guess: &Guess, members: usize) -> i64 {
+    let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let it = guess.evidence;
+    let mut addresses = it.sum();
+    if it.disagrees() || it.is_shadowed {
+        addresses /= 2;
+    }
+    let mut different = guess.offsets.clone();
+    different.sort_unstable();
+    different.dedup();
+    // A member with an offset of its own explains more by chance.
+    addresses -= 2 * of(different.len() - 1);
+    let agreement = (it.agreeing * 50).checked_div(it.compared).map_or(0, |part| of(part) - 25);
+    // A slot without a member, and a member without a slot.
+    let seated = guess.slots.iter().flatten().count();
+    let mut plain = agreement - 40 * of(guess.missing()) - 40 * of(members - seated);
+    let first = guess.offsets.first().copied().unwrap_or(0);
+    plain += if first == 0 || first.is_multiple_of(2048) { 10 } else { 0 };
+    plain += if first.is_multiple_of(8) { 5 } else { 0 };
+    plain += if guess.starts.first().is_some_and(|start| start.sector == 0) { 4 } else { 0 };
+    plain += if [0, 2].contains(&guess.layout) { 1 } else { 0 };
+    // Two members of which either is parity of the other are what everybody calls a mirror.
+    plain += if guess.level == Level::Raid1 { 1 } else { 0 };
+    10 * addresses + plain
+}

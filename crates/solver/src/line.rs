@@ -1,0 +1,152 @@
+//! Members one after another: no shape has to vote, each says by itself where it begins.
+
+use std::collections::BTreeMap;
+
+use braid_geometry::Level;
+
+use crate::Platter;
+use crate::counts::Evidence;
+use crate::guess::{Guess, Start};
+use crate::judge::judge;
+use crate::scan::Scan;
+use crate::seats::orders;
+use crate::sign::Sign;
+
+/// Ways to put members in line that are tried.
+const LINES_MAX: usize = 64;
+/// A member in line has a place by its signs if one in so many agree; if none of them names its address half of them, and so many.
+const SPOKEN_SHARE: usize = 4;
+const SPOKEN_MIN: usize = 4;
+/// What md may leave at the end of a member in line.
+const ROUNDING_SECTORS: u64 = 8192;
+
+/// Members one after another: an address and its sector differ by the same on all of a member.
+pub(crate) fn line(
+    volume: usize,
+    signs: &[&Sign],
+    starts: &[u64],
+    scan: &Scan,
+    members: &[&dyn Platter],
+) -> Vec<Guess> {
+    let said: Vec<Shifts> = (0..members.len()).map(|member| shifts_of(signs, member)).collect();
+    // Files of which there is a copy elsewhere end like it: who names no address may have been taken for another part.
+    let heard = |is_heard: fn(&Shifts) -> bool| said.iter().map(is_heard).collect::<Vec<bool>>();
+    let mut ways = vec![heard(Shifts::is_heard), heard(|it| it.named > 0 && it.is_heard())];
+    ways.dedup();
+    let mut guesses = Vec::new();
+    for way in ways {
+        let silent: Vec<usize> = (0..members.len()).filter(|member| !way[*member]).collect();
+        // What a volume keeps twice may be either, if a member has only one of the two.
+        let mut lines = vec![Vec::new()];
+        for (member, said) in said.iter().enumerate().filter(|(member, _)| way[*member]) {
+            let longer = lines.iter().flat_map(|line: &Vec<(i128, usize)>| {
+                let longer = |shift: &i128| [line.as_slice(), &[(*shift, member)]].concat();
+                said.best.iter().map(longer).collect::<Vec<_>>()
+            });
+            lines = longer.take(LINES_MAX).collect();
+        }
+        for line in lines {
+            for order in orders(silent.len(), silent.len()) {
+                let silent: Vec<usize> = order.into_iter().flatten().map(|at| silent[at]).collect();
+                guesses.extend(in_line(line.clone(), &silent, volume, starts, scan, members));
+            }
+        }
+    }
+    guesses
+}
+
+/// How far from their sectors the addresses of a member's signs are.
+struct Shifts {
+    /// Signs that were counted, and those that name their address.
+    spoken: usize,
+    named: usize,
+    /// What most of them say, and how many do.
+    best: Vec<i128>,
+    most: usize,
+}
+
+impl Shifts {
+    /// A few pages that end like a file's last one do so by chance.
+    fn is_heard(&self) -> bool {
+        match self.named {
+            0 => self.most * 2 >= self.spoken && self.most >= SPOKEN_MIN,
+            _ => self.most * SPOKEN_SHARE >= self.spoken,
+        }
+    }
+}
+
+fn shifts_of(signs: &[&Sign], member: usize) -> Shifts {
+    let of_it = || signs.iter().filter(|sign| sign.member == member);
+    let named = of_it().filter(|sign| sign.belongs.is_plain()).count();
+    let mut counts: BTreeMap<i128, usize> = BTreeMap::new();
+    // One that names its address says more than any number of pages that end alike.
+    let counted = || of_it().filter(|sign| named == 0 || sign.belongs.is_plain());
+    for sign in counted() {
+        for address in sign.belongs.iter() {
+            *counts.entry(i128::from(address) - i128::from(sign.sector)).or_default() += 1;
+        }
+    }
+    let most = counts.values().copied().max().unwrap_or(0);
+    let best = counts.iter().filter(|(_, count)| **count == most).map(|(shift, _)| *shift);
+    Shifts { spoken: counted().count(), named, best: best.collect(), most }
+}
+
+/// Guesses of members one after another, each with the difference of its addresses and their sectors.
+fn in_line(
+    mut shifts: Vec<(i128, usize)>,
+    silent: &[usize],
+    volume: usize,
+    starts: &[u64],
+    scan: &Scan,
+    members: &[&dyn Platter],
+) -> Vec<Guess> {
+    shifts.sort_unstable();
+    let is_in_line = members.len() > 1 && shifts.windows(2).all(|pair| pair[0].0 < pair[1].0);
+    let Some(first) = shifts.first().filter(|_| is_in_line) else { return Vec::new() };
+    let guess = |start: &u64| {
+        // The first member's data are the array's first, so its shift is minus its offset. The others' is taken for the same.
+        let offset = u64::try_from(-(first.0 + i128::from(*start))).ok()?;
+        let room = |member: usize| members[member].sectors().checked_sub(offset);
+        let (mut slots, mut data_sectors, mut silent) = (Vec::new(), Vec::new(), silent.to_vec());
+        for (at, (shift, member)) in shifts.iter().enumerate() {
+            let own = room(*member)?;
+            slots.push(Some(*member));
+            let Some(next) = shifts.get(at + 1) else {
+                data_sectors.push(own);
+                continue;
+            };
+            let until_next = u64::try_from(next.0 - shift).ok()?;
+            // md uses all of a member, but for less than a chunk.
+            (until_next + ROUNDING_SECTORS >= own).then_some(())?;
+            data_sectors.push(until_next.min(own));
+            let mut gap = until_next.saturating_sub(own);
+            // What is between two that speak are others that do not.
+            while gap > 0 {
+                let filler =
+                    silent.iter().position(|it| room(*it).is_some_and(|room| room <= gap))?;
+                let filler = silent.remove(filler);
+                let length = room(filler)?.min(gap);
+                slots.push(Some(filler));
+                data_sectors.push(length);
+                gap -= length;
+            }
+        }
+        for member in silent {
+            slots.push(Some(member));
+            data_sectors.push(room(member)?);
+        }
+        let mut guess = Guess {
+            level: Level::Linear,
+            layout: 0,
+            chunk_sectors: 0,
+            offsets: vec![offset; slots.len()],
+            slots,
+            data_sectors,
+            starts: vec![Start { volume, sector: *start }],
+            evidence: Evidence::default(),
+        };
+        judge(&mut guess, scan, members)?;
+        Some(guess)
+    };
+    starts.iter().filter_map(guess).collect()
+}
