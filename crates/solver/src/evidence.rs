@@ -71,15 +71,6 @@ pub(crate) fn explain(guess: &Guess, geometry: &Geometry, scan: &Scan) -> Eviden
     evidence
 }
 
-/// What was looked for at places where something must stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Predicted {
-    pub(crate) confirmed: usize,
-    pub(crate) refuted: usize,
-    /// On a member much of it is not there.
-    pub(crate) is_doubted: bool,
-}
-
 /// Whether this sector of a member is parity by a guess. Checksums are linear: parity of an odd number of blocks that have good ones
 /// has a good one too, and names a place that is nobody's.
 fn is_parity(guess: &Guess, geometry: &Geometry, (member, sector): (usize, u64)) -> bool {
@@ -93,21 +84,21 @@ fn is_parity(guess: &Guess, geometry: &Geometry, (member, sector): (usize, u64))
     row.0 < stripe.rows() && !matches!(stripe.row_map(row).role(slot), Role::Data(_))
 }
 
-/// Looks at places where something must stand: how often it does, and how often not.
+/// Looks at places where something must stand: how often it does, and how often not; and whether on a member much of it is not there.
 pub(crate) fn predict(
     guess: &Guess,
     geometry: &Geometry,
     scan: &Scan,
     members: &[&dyn Platter],
-) -> Predicted {
-    let (mut confirmed, mut refuted) = (0, 0);
+) -> (Walk, bool) {
+    let mut met = Walk::default();
     // For each member; what is made of others is nobody's.
-    let mut by_member = vec![(0_usize, 0_usize); members.len()];
+    let mut by_member = vec![Walk::default(); members.len()];
     for start in &guess.starts {
         let (volume, knowledge) = (&scan.volumes[start.volume], &scan.knowledge[start.volume]);
         // What wants more than there is says that members are missing from the guess.
         if start.sector.saturating_add(volume.size_sectors) > geometry.capacity_sectors() {
-            refuted += TOO_LARGE;
+            met.refuted += TOO_LARGE;
         }
         for address in knowledge.predictions().into_iter().take(PREDICTIONS_MAX) {
             if address >= volume.size_sectors {
@@ -115,11 +106,7 @@ pub(crate) fn predict(
             }
             let sector = start.sector.saturating_add(address);
             let looked = read_array(guess, geometry, members, sector, PAGE);
-            match looked.map(|bytes| knowledge.confirms(volume, address, &bytes)) {
-                Some(true) => confirmed += 1,
-                Some(false) => refuted += 1,
-                None => {}
-            }
+            met.saw(looked.map(|bytes| knowledge.confirms(volume, address, &bytes)));
         }
         for fact in scan.learned[start.volume].facts(FACTS) {
             if is_parity(guess, geometry, fact.source) {
@@ -128,20 +115,18 @@ pub(crate) fn predict(
             let looked = read_bytes(guess, geometry, members, *start, fact.byte, fact.length);
             let Some(bytes) = looked else { continue };
             let holds = fact.holds(knowledge, &bytes);
-            confirmed += usize::from(holds);
-            refuted += usize::from(!holds);
+            met.saw(Some(holds));
             let first = start.sector.saturating_add(fact.byte / SECTOR as u64);
             if let Some((member, _)) = guess.places(geometry, first).first() {
-                by_member[*member].0 += usize::from(holds);
-                by_member[*member].1 += usize::from(!holds);
+                by_member[*member].saw(Some(holds));
             }
         }
         let walk = walk(guess, geometry, scan, members, *start);
-        confirmed += walk.confirmed;
-        refuted += walk.refuted;
+        met.confirmed += walk.confirmed;
+        met.refuted += walk.refuted;
     }
-    let is_doubted = by_member.into_iter().any(|(held, not)| not > 0 && not * 4 > held);
-    Predicted { confirmed, refuted, is_doubted }
+    let is_doubted = by_member.iter().any(|it| it.refuted * 4 > it.confirmed);
+    (met, is_doubted)
 }
 
 /// Follows a volume's own addresses through the guess.
@@ -207,11 +192,7 @@ pub(crate) fn seat_by_walk(
             continue;
         }
         let holds = |bytes: &[u8]| fact.holds(knowledge, bytes);
-        match read(fact.byte, fact.length, &holds).map(|bytes| holds(&bytes)) {
-            Some(true) => walk.confirmed += 1,
-            Some(false) => walk.refuted += 1,
-            None => {}
-        }
+        walk.saw(read(fact.byte, fact.length, &holds).map(|bytes| holds(&bytes)));
     }
     (guess, walk)
 }

@@ -93,21 +93,23 @@ fn common_offset(votes: &[Vote]) -> Option<u64> {
 fn elect(votes: &[Vote], spoken: &[usize], only: Option<u64>) -> Fit {
     let runs = votes.chunk_by(|a, b| (a.member, a.slot, a.offset) == (b.member, b.slot, b.offset));
     let runs = runs.filter(|run| only.is_none_or(|only| run[0].offset == only));
-    let mut counted: Vec<&[Vote]> = runs.collect();
-    counted.sort_by_key(|run| std::cmp::Reverse(strength(run)));
+    let mut counted: Vec<(usize, &[Vote])> = runs.map(|run| (strength(run), run)).collect();
+    counted.sort_by_key(|(strength, _)| std::cmp::Reverse(*strength));
     let mut seats = vec![None; spoken.len()];
     let mut taken: BTreeMap<u16, (usize, usize)> = BTreeMap::new();
     let mut explained = BTreeSet::new();
     let (mut contested, mut votes_for) = (BTreeSet::new(), 0);
-    for run in counted {
+    for (strength, run) in counted {
         let Vote { member, slot, offset, .. } = run[0];
         match taken.get(&slot) {
-            Some((other, votes)) if *votes == strength(run) && *other != member => {
+            Some((other, votes)) if *votes == strength && *other != member => {
                 contested.extend([*other, member]);
             }
-            None if seats[member].is_none() && speaks_for_itself(run, spoken[member]) => {
+            None if seats[member].is_none()
+                && speaks_for_itself((strength, run), spoken[member]) =>
+            {
                 seats[member] = Some((slot, offset));
-                taken.insert(slot, (member, strength(run)));
+                taken.insert(slot, (member, strength));
                 votes_for += run.len();
                 explained.extend(run.iter().map(|vote| vote.belongs));
             }
@@ -127,9 +129,9 @@ fn strength(run: &[Vote]) -> usize {
 }
 
 /// Whether so many of a member's signs are for a seat as must be. Of parity few are: most of it is like nothing.
-fn speaks_for_itself(run: &[Vote], spoken: usize) -> bool {
+fn speaks_for_itself((strength, run): (usize, &[Vote]), spoken: usize) -> bool {
     let as_parity = run.iter().filter(|vote| vote.is_parity).count();
-    strength(run) * SHARE >= spoken || as_parity >= PARITY_MIN && as_parity * 2 > run.len()
+    strength * SHARE >= spoken || as_parity >= PARITY_MIN && as_parity * 2 > run.len()
 }
 
 /// Signs of one volume, about so many: of each member as many, plain ones first, spread over all of it.

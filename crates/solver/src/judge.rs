@@ -4,10 +4,10 @@ use braid_geometry::Level;
 
 use crate::Platter;
 use crate::counts::Evidence;
-use crate::evidence::{self, Predicted};
+use crate::evidence;
 use crate::guess::{Guess, Start};
 use crate::scan::Scan;
-use crate::sign::{Volume, VolumeKind};
+use crate::sign::{Volume, VolumeKind, Walk};
 
 /// Where volumes begin when no table says: at the array's first sector, and where partitions begin.
 const STARTS: [u64; 3] = [0, 2048, 63];
@@ -51,7 +51,7 @@ pub(crate) fn judge(guess: &mut Guess, scan: &Scan, members: &[&dyn Platter]) ->
         }
     }
     let found = evidence::explain(guess, &geometry, scan);
-    let Predicted { confirmed, refuted, is_doubted } =
+    let (Walk { confirmed, refuted }, is_doubted) =
         evidence::predict(guess, &geometry, scan, members);
     let (agreeing, compared) = evidence::compare(guess, &geometry, members);
     let is_shadowed = evidence::looks_like_parity(guess, &geometry, scan, members);

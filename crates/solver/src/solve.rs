@@ -175,7 +175,7 @@ fn exchanged(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Guess {
     let worth_of = |guess: &Guess| {
         let geometry = guess.geometry()?;
         let found = evidence::explain(guess, &geometry, scan);
-        let it = evidence::predict(guess, &geometry, scan, members);
+        let (it, _) = evidence::predict(guess, &geometry, scan, members);
         let (agreeing, compared) = match guess.level.family() {
             Family::Mirror => evidence::compare(guess, &geometry, members),
             _ => (0, 0),

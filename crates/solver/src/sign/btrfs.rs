@@ -16,6 +16,8 @@ const HEADER: usize = 0x65;
 const ITEM: usize = 25;
 /// Of a key.
 const KEY: usize = 17;
+/// What a superblock has where a node has the number of a tree of chunks.
+const MAGIC: &[u8] = b"_BHRfS_M";
 /// Levels of a tree; a header's flags that are set, and those that may be.
 const LEVELS: u8 = 8;
 const HEADS: u64 = 1 << 56;
@@ -62,7 +64,7 @@ pub(crate) struct Chunk {
 
 impl Super {
     pub(crate) fn recognise(bytes: &[u8]) -> Option<Self> {
-        if bytes.get(0x40..0x48)? != b"_BHRfS_M" {
+        if bytes.get(0x40..0x48)? != MAGIC {
             return None;
         }
         let checked = bytes.get(0x20..0x1000)?;
@@ -97,24 +99,27 @@ impl Super {
         self.bytes / SECTOR
     }
 
+    /// This is of the file system, and no superblock.
+    fn is_ours(&self, bytes: &[u8]) -> bool {
+        uuid(bytes, 0x20) == Some(self.uuid) && bytes.get(0x40..0x48) != Some(MAGIC)
+    }
+
     /// The address of the node that stands here; its checksum fits.
     pub(crate) fn node(&self, bytes: &[u8]) -> Option<u64> {
-        let is_ours = uuid(bytes, 0x20)? == self.uuid && bytes.get(0x40..0x48)? != b"_BHRfS_M";
-        let checked = bytes.get(0x20..self.node_bytes).filter(|_| is_ours)?;
+        let checked = bytes.get(0x20..self.node_bytes).filter(|_| self.is_ours(bytes))?;
         (crc32c::crc32c(checked) == le32(bytes, 0)?).then(|| le64(bytes, 0x30)).flatten()
     }
 
     /// The address of the node whose header stands here, whatever comes after it: where chunks of the array are smaller than nodes,
     /// no member has a whole one.
     pub(crate) fn head(&self, bytes: &[u8]) -> Option<u64> {
-        let is_ours = uuid(bytes, 0x20)? == self.uuid && bytes.get(0x40..0x48)? != b"_BHRfS_M";
         let address = le64(bytes, 0x30)?;
         let is_written = le64(bytes, 0x38)? & !FLAGS == HEADS;
         let is_sane = (1..=self.generation.saturating_add(1)).contains(&le64(bytes, 0x50)?)
             && (1..=self.node_bytes / ITEM).contains(&usize::try_from(le32(bytes, 0x60)?).ok()?)
             && *bytes.get(0x64)? < LEVELS
             && address.is_multiple_of(PAGE as u64);
-        (is_ours && is_written && is_sane).then_some(address)
+        (self.is_ours(bytes) && is_written && is_sane).then_some(address)
     }
 
     /// The end of a node whose first item is the file system's only device, which is the tree of chunks' first leaf: from here to where
@@ -230,11 +235,8 @@ impl Super {
                 let Some(place) = chunks.place(address).and_then(|it| it.iter().next()) else {
                     continue;
                 };
-                match read(place * SECTOR, small(SUM_BYTES), &is_it).map(|bytes| is_it(&bytes)) {
-                    Some(true) => walk.confirmed += 1,
-                    Some(false) => walk.refuted += 1,
-                    None => {}
-                }
+                let page = read(place * SECTOR, small(SUM_BYTES), &is_it);
+                walk.saw(page.map(|bytes| is_it(&bytes)));
             }
         }
         walk

@@ -118,9 +118,17 @@ impl Belongs {
 /// are known, and of which there are copies, all of them are like the copy that is known.
 pub(crate) const ALIKE: usize = 8;
 
-/// What a walk from one structure to the next met.
+/// What was met, by a walk from one structure to the next or at a place where something must stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Walk {
     pub(crate) confirmed: usize,
     pub(crate) refuted: usize,
+}
+
+impl Walk {
+    /// Whether what must be at a place is there; nothing if that is not known.
+    pub(crate) fn saw(&mut self, is_there: Option<bool>) {
+        self.confirmed += usize::from(is_there == Some(true));
+        self.refuted += usize::from(is_there == Some(false));
+    }
 }
