@@ -308,6 +308,7 @@ fn test() -> Result<Ending> {
     programs.sort_by_key(|it| it.as_ref().is_none_or(|it| it.name != LONGEST));
     programs.insert(1, None);
     let ends = each(PROGRAMS_AT_A_TIME, &programs, |_, program| {
+        let started = Instant::now();
         let mut command = match program {
             None => command(&["test", "--workspace", "--doc"]),
             Some(program) => {
@@ -321,7 +322,7 @@ fn test() -> Result<Ending> {
         let end = output_of(&mut command, &notes, if is_longest { WAITING_PER_CORE } else { 1 });
         let name = program.as_ref().map_or("examples", |program| &program.name);
         if let Ok((output, _)) = &end {
-            print!("-- {name}\n{output}");
+            print!("-- {name}, {}\n{output}", seconds(started.elapsed()));
         }
         (name.to_owned(), end)
     });
