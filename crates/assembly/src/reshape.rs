@@ -27,7 +27,8 @@
 //! There mdadm makes a copy first, in its backup file, or on a member that is added. Without it the sectors from the position to the end of
 //! that section may have been written over in part, and they are at risk. Of a reshape in place that is all that is ahead: md saves its
 //! position every ten seconds then, and with mdadm 4.2 on Linux 6.1 was seen to go through a whole array meanwhile, of which mdadm had
-//! copied the first two pieces.
+//! copied the first two pieces. A row is in the same place of the members in both shapes then, so that it is whole in one of them unless md
+//! was at it. Whoever knows from elsewhere how far md got says so (`got_to`), and all but what md had in hand there is at no risk.
 //!
 //! # Members
 //!
@@ -52,6 +53,9 @@ use crate::{ProbedMember, Refusal};
 
 /// Events that a member may be behind and still have missed nothing.
 const EVENTS_BEHIND_MAX: u64 = 1;
+/// Sectors of a member that md has in hand at a time, in whatever order: its cache of stripes, 256 pages unless a person said otherwise
+/// (`stripe_cache_size` in the kernel's `Documentation/admin-guide/md.rst`).
+const IN_HAND_SECTORS: u64 = 256 * 8;
 
 /// What is being done to an array, and how far it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,6 +197,27 @@ impl Reshaping {
         self.position_sectors.div_ceil(row).saturating_mul(chunk)
     }
 
+    /// Whether every row is where it was, in another shape: md writes over what it has just read.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        let (before, after) = (data_slots(&self.before), data_slots(&self.after));
+        self.at_risk.is_some() && before.is_some() && before == after
+    }
+
+    /// Takes it that md got to somewhere between these sectors, which are ahead of its position: that is moved, and what md had in hand
+    /// there is what is at risk. Only of a reshape in place.
+    pub fn got_to(&mut self, between: &Range<u64>) {
+        assert!(self.is_in_place(), "elsewhere what is behind a place is still needed");
+        let ahead = self.on(ReshapeSide::Before);
+        let data = data_slots(&self.before).map_or(1, u64::from);
+        let (row, in_hand) = (self.row_sectors() * data, IN_HAND_SECTORS * data);
+        let start = between.start.saturating_sub(in_hand) / row * row;
+        let end = between.end.saturating_add(in_hand).checked_next_multiple_of(row);
+        let (start, end) = (start.max(ahead.start), end.unwrap_or(u64::MAX).min(ahead.end));
+        self.position_sectors = if self.backwards { end } else { start };
+        self.at_risk = Some(start..end).filter(|range| !range.is_empty());
+    }
+
     /// The shape of a side.
     #[must_use]
     pub fn shape(&self, side: ReshapeSide) -> &Shape {
@@ -257,6 +282,14 @@ impl Reshaping {
     #[must_use]
     pub fn row_sectors(&self) -> u64 {
         u64::from(self.before.chunk_sectors.max(self.after.chunk_sectors)).max(1)
+    }
+}
+
+/// Data in a row of it; none if it has no rows.
+fn data_slots(shape: &Shape) -> Option<u16> {
+    match Geometry::new(shape) {
+        Ok(Geometry::Stripe(stripe)) => Some(stripe.data_slots()),
+        _ => None,
     }
 }
 

@@ -205,6 +205,29 @@ fn the_critical_section_is_where_mdadm_makes_its_backup() {
     assert_eq!(reshaping(in_place, 6 * CHUNK).at_risk, Some(6 * CHUNK..size));
 }
 
+/// What md had in hand is on both sides of where it got to, in whole rows of both shapes; all else is in one shape.
+#[test]
+fn whoever_knows_how_far_md_got_leaves_what_it_had_in_hand_at_risk() {
+    let in_place =
+        Story { slots: (4, 4), chunk_sectors: (128, 256), ..story(Level::Raid5, 4, 5, 0) };
+    let (row, in_hand) = (3 * 256, 3 * 256 * 8);
+    let mut found = reshaping(in_place, row);
+    assert!(found.is_in_place());
+    found.got_to(&(in_hand + 3 * row - 5..in_hand + 3 * row + 5));
+    assert_eq!(found.at_risk, Some(2 * row..2 * in_hand + 4 * row));
+    assert_eq!(found.on(ReshapeSide::After), 0..2 * row);
+    // It is nowhere behind the position, nor beyond the end.
+    let size = found.size_sectors;
+    found.got_to(&(2 * row..size));
+    assert_eq!(found.at_risk, Some(2 * row..size));
+    let mut found = reshaping(Story { backwards: true, ..in_place }, size);
+    found.got_to(&(row..row + 1));
+    assert_eq!(found.at_risk, Some(0..in_hand + 2 * row));
+    assert_eq!(found.on(ReshapeSide::After), in_hand + 2 * row..size);
+    let elsewhere = [story(Level::Raid5, 4, 5, 0), Story { moved: -256, ..in_place }];
+    assert!(elsewhere.into_iter().all(|story| !reshaping(story, 0).is_in_place()));
+}
+
 /// Counts events in the bytes as well, of which sides are made.
 fn count_on(member: &mut ProbedMember, events: u64) {
     edit(member, |superblock| {

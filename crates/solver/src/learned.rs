@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use crate::bytes::{SECTOR, small};
 use crate::knowledge::Knowledge;
 use crate::sign::ext::Says;
-use crate::sign::{ADDRESSES_MAX, Belongs, btrfs};
+use crate::sign::{ADDRESSES_MAX, ALIKE, Belongs, btrfs};
 
 /// Files whose ends are kept, directories, and checksums of data.
 const TAILS_MAX: usize = 1 << 16;
@@ -228,6 +228,18 @@ impl Learned {
 }
 
 impl Fact {
+    /// What it counts for, in places that are only alike: a checksum is its own, zeroes after the end of a file are not.
+    pub(crate) fn strength(&self, knowledge: &Knowledge) -> usize {
+        let is_named = match self.what {
+            What::Directory | What::Tail(_) => false,
+            What::Inode(..) => {
+                matches!(knowledge, Knowledge::Ext(found, _) if found.has_checksums())
+            }
+            What::XfsInode | What::Sum(_) => true,
+        };
+        if is_named { ALIKE } else { 1 }
+    }
+
     /// Whether these bytes are what must be there.
     pub(crate) fn holds(&self, knowledge: &Knowledge, bytes: &[u8]) -> bool {
         match (self.what, knowledge) {

@@ -24,12 +24,15 @@
 //! count as one, and the plainest is shown. Without anything on the array that has an address, order cannot be known, and
 //! nothing is guessed.
 //!
+//! The same signs say how far an array got that was being moved in place (`boundary`): there the shapes are known.
+//!
 //! Invariants:
 //! - no answer is called certain that reads wrong bytes `[check: arrays_without_superblocks_are_solved]`;
 //! - nothing that is read makes this panic, or take memory or time by its word `[fuzz: solver]`;
 //! - members are read, never written: [`Platter`] cannot.
 #![forbid(unsafe_code)]
 
+mod boundary;
 mod bytes;
 mod cache;
 mod counts;
@@ -48,6 +51,7 @@ mod shapes;
 mod sign;
 mod solve;
 
+pub use boundary::{Boundary, boundary};
 pub use counts::Evidence;
 pub use guess::{Guess, Start};
 pub use scan::Effort;

@@ -67,17 +67,38 @@ impl Effort {
             }
             regions.push(sectors - self.window_sectors..sectors);
         }
-        regions.retain(|region| !region.is_empty());
-        regions.sort_by_key(|region| region.start);
-        let mut apart: Vec<Range<u64>> = Vec::new();
-        for region in regions {
-            match apart.last_mut().filter(|last| region.start <= last.end) {
-                Some(last) => last.end = last.end.max(region.end),
-                None => apart.push(region),
-            }
-        }
-        apart
+        in_order(regions)
     }
+
+    /// The same sectors, and as many windows over each of these ranges; all of it, if it is no longer than a head.
+    pub(crate) fn closer(&self, sectors: u64, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+        let mut regions = self.regions(sectors);
+        for range in ranges {
+            let length = range.end - range.start;
+            if length <= self.head_sectors {
+                regions.push(range.clone());
+                continue;
+            }
+            let stride = length / self.windows.max(1);
+            let starts = (0..self.windows).map(|window| (range.start + window * stride) & !0xff);
+            regions.extend(starts.map(|start| start..(start + self.window_sectors).min(sectors)));
+        }
+        in_order(regions)
+    }
+}
+
+/// Regions in order, each sector in one of them at most.
+fn in_order(mut regions: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    regions.retain(|region| !region.is_empty());
+    regions.sort_by_key(|region| region.start);
+    let mut apart: Vec<Range<u64>> = Vec::new();
+    for region in regions {
+        match apart.last_mut().filter(|last| region.start <= last.end) {
+            Some(last) => last.end = last.end.max(region.end),
+            None => apart.push(region),
+        }
+    }
+    apart
 }
 
 /// What was found.
@@ -95,11 +116,16 @@ pub(crate) struct Scan {
     versions: Vec<Vec<(ext::Super, usize)>>,
 }
 
-/// Looks through all members.
-pub(crate) fn scan(members: &[&dyn Platter], effort: &Effort) -> Scan {
+/// Looks through all members, at those regions of each.
+pub(crate) fn scan(
+    members: &[&dyn Platter],
+    regions_of: impl Fn(&dyn Platter) -> Vec<Range<u64>>,
+) -> Scan {
     let mut scan = Scan::default();
-    for (member, platter) in members.iter().enumerate() {
-        scan.unreadable += each_sector(*platter, effort, |sector, bytes| {
+    let regions: Vec<_> = members.iter().map(|member| regions_of(*member)).collect();
+    let members = || members.iter().copied().zip(&regions).enumerate();
+    for (member, (platter, regions)) in members() {
+        scan.unreadable += each_sector(platter, regions, |sector, bytes| {
             scan_first(&mut scan, member, sector, bytes)
         });
     }
@@ -113,8 +139,8 @@ pub(crate) fn scan(members: &[&dyn Platter], effort: &Effort) -> Scan {
     let is_bare =
         |it: &&Knowledge| matches!(it, Knowledge::Ext(found, _) if !found.has_checksums());
     let is_only = scan.knowledge.iter().filter(is_bare).count() == 1;
-    for (member, platter) in members.iter().enumerate() {
-        each_sector(*platter, effort, |sector, bytes| {
+    for (member, (platter, regions)) in members() {
+        each_sector(platter, regions, |sector, bytes| {
             learn(&mut scan.knowledge, bytes);
             for (learned, knowledge) in scan.learned.iter_mut().zip(&scan.knowledge) {
                 learned.learn(knowledge, is_only, (member, sector), bytes);
@@ -124,10 +150,10 @@ pub(crate) fn scan(members: &[&dyn Platter], effort: &Effort) -> Scan {
     for (learned, knowledge) in scan.learned.iter_mut().zip(&scan.knowledge) {
         learned.conclude(knowledge);
     }
-    for (member, platter) in members.iter().enumerate() {
+    for (member, (platter, regions)) in members() {
         // Where the last sign of each volume was, on this member.
         let mut last = vec![None; scan.volumes.len()];
-        each_sector(*platter, effort, |sector, bytes| {
+        each_sector(platter, regions, |sector, bytes| {
             for (volume, knowledge) in scan.knowledge.iter().enumerate() {
                 if last[volume].is_some_and(|last| sector < last + SPACING) {
                     continue;
@@ -148,10 +174,14 @@ pub(crate) fn scan(members: &[&dyn Platter], effort: &Effort) -> Scan {
 }
 
 /// Hands every sector that is read, with what follows it, to `look`; answers how many could not be read.
-fn each_sector(platter: &dyn Platter, effort: &Effort, mut look: impl FnMut(u64, &[u8])) -> u64 {
+fn each_sector(
+    platter: &dyn Platter,
+    regions: &[Range<u64>],
+    mut look: impl FnMut(u64, &[u8]),
+) -> u64 {
     let mut buffer = vec![0; small(STEP + OVERLAP) * SECTOR];
     let mut unreadable = 0;
-    for region in effort.regions(platter.sectors()) {
+    for region in regions {
         let mut start = region.start;
         while start < region.end {
             let end = (start + STEP).min(region.end);

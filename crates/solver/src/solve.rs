@@ -61,7 +61,7 @@ pub struct Solution {
 /// Finds how `members`, in whatever order, were put together.
 #[must_use]
 pub fn solve(members: &[&dyn Platter], effort: &Effort) -> Solution {
-    let scan = scan(members, effort);
+    let scan = scan(members, |member| effort.regions(member.sectors()));
     let cached: Vec<Cached<'_>> = members.iter().map(|member| Cached::of(*member)).collect();
     let cached: Vec<&dyn Platter> = cached.iter().map(|it| it as &dyn Platter).collect();
     let members = cached.as_slice();

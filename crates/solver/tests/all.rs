@@ -3,4 +3,5 @@
 
 mod drills;
 mod laid_out;
+mod moved;
 mod volumes;

@@ -24,7 +24,8 @@ pub(crate) struct Member<'a> {
 }
 
 impl Laid<'_> {
-    fn data(&self, slot: Slot, sector: u64, bytes: &mut [u8]) {
+    /// What a slot has in its data from this sector on; all of it in one chunk.
+    pub(crate) fn data(&self, slot: Slot, sector: u64, bytes: &mut [u8]) {
         match &self.geometry {
             Geometry::Direct(direct) => match direct.logical(slot, MemberSector(sector)) {
                 Some(logical) => self.content.read(logical.0, bytes),

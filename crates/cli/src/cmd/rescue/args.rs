@@ -39,6 +39,10 @@ pub(crate) struct Args {
     /// With --backup-file: use it although it is older, or newer, than the superblocks.
     #[arg(long, requires = "backup_file")]
     pub(super) accept_older: bool,
+    /// Of an array in the middle of a reshape in place: go by the position that md recorded, and do not ask what stands on the array how
+    /// far it got.
+    #[arg(long)]
+    pub(super) as_recorded: bool,
     /// Find out how members were put together whose superblocks are lost or wrong, by what stands on them. What is certain is gone
     /// on with; else all guesses are shown.
     #[arg(long)]
@@ -173,6 +177,7 @@ impl Args {
             list("--without", &self.without).filter(|_| !is_plain && !more.contains("--without")),
             (!maps.is_empty()).then(|| maps.join(" ")),
             self.backup_words().filter(|_| !is_plain),
+            (self.as_recorded && !is_plain).then(|| "--as-recorded".to_owned()),
             (!serials.is_empty()).then(|| serials.join(" ")),
             overlay.map(|path| format!("--overlay {}", shell_word(&path.display().to_string()))),
             Some(self.words()),

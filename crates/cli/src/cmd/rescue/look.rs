@@ -198,6 +198,9 @@ fn one_that_moves(
     let mut moving =
         Moving::of(&on_disks, (&options, &asked)).expect("it was just found to be in one");
     moving.take_backups(args, &members)?;
+    if !args.as_recorded {
+        moving.find_out((disks, &group.members), globals);
+    }
     let (probed, plan) = moving.told_by();
     let (probed, mut plan) = (probed.to_vec(), plan.clone());
     let position_sectors = moving.reshaping.position_sectors;

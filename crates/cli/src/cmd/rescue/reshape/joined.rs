@@ -116,8 +116,12 @@ impl Joined {
                 Source::Backup(place, sector) => {
                     place.read_at(part, sector * SECTOR_BYTES + (from - bytes.start))?;
                 }
-                Source::Side(ReshapeSide::Before) => read(self.before.as_ref(), part, from)?,
-                Source::Side(ReshapeSide::After) => read(self.after.as_ref(), part, from)?,
+                Source::Side(ReshapeSide::Before) => {
+                    read(self.before.as_ref().ok_or(Errno::IO)?, part, from)?;
+                }
+                Source::Side(ReshapeSide::After) => {
+                    read(self.after.as_ref().ok_or(Errno::IO)?, part, from)?;
+                }
             }
         }
         Ok(())
@@ -129,9 +133,9 @@ impl Joined {
     }
 }
 
-fn read(volume: Option<&Volume>, buffer: &mut [u8], offset: u64) -> Result<(), MemberError> {
+/// Reads bytes of an array.
+pub(super) fn read(volume: &Volume, buffer: &mut [u8], offset: u64) -> Result<(), MemberError> {
     let error = MemberError::from(Errno::IO);
-    let volume = volume.ok_or(error)?;
     for (at, piece) in (offset..).step_by(PIECE_BYTES).zip(buffer.chunks_mut(PIECE_BYTES)) {
         let payload = Payload::zeroed(piece.len());
         let outcome = volume.call(VolumeOperation::Read { offset: at, payload });

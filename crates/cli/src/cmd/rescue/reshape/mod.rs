@@ -5,6 +5,9 @@
 //!                    backup (file of mdadm's, or a member that is added) ──▲
 //! ```
 //!
+//! A reshape in place went on behind the position in the superblocks. What stands on the array says how far (`reached`), unless a person
+//! wants to go by what was recorded.
+//!
 //! Each side is planned as any other array, by force where that is needed. A side that cannot be had makes its own stretch unreadable, and
 //! nothing else.
 //!
@@ -15,6 +18,7 @@
 //! - a backup of another array, or of another time, is not used `[check: a_backup_of_another_array_or_time_is_refused]`.
 
 mod joined;
+mod reached;
 mod words;
 
 use std::collections::BTreeSet;
@@ -45,6 +49,7 @@ use crate::output::utc::format_utc;
 use crate::probe::probe_member;
 use crate::replay::Place;
 use joined::{BackupPlace, Joined, Source, Stretch};
+use reached::Reached;
 pub(super) use words::{json, kind, level, lines};
 
 /// Bytes in a sector.
@@ -77,6 +82,8 @@ pub(super) struct Moving {
     backups: Vec<Backup>,
     /// Why a backup that was found on a member is not used.
     left_aside: Vec<String>,
+    /// How far md got, if what stands on the array was asked, and said it.
+    reached: Option<Reached>,
     /// What is at risk, without what a backup has.
     pub(super) at_risk: Vec<Range<u64>>,
 }
@@ -101,6 +108,7 @@ impl Moving {
             options,
             backups: Vec::new(),
             left_aside: Vec::new(),
+            reached: None,
             at_risk,
         })
     }
@@ -202,14 +210,19 @@ impl Moving {
                 Err(why) => self.left_aside.push(format!("the backup on {}: {why}", disk.label)),
             }
         }
-        let has = self.backups.iter().flat_map(|backup| &backup.says.parts);
-        let has: Vec<Range<u64>> =
-            has.filter_map(|part| self.reshaping.needed(part)).map(|(range, _)| range).collect();
-        for range in has {
-            let left = self.at_risk.drain(..).flat_map(|risk| subtract(&risk, &range));
-            self.at_risk = left.collect::<Vec<_>>();
-        }
+        self.settle_risk();
         Ok(())
+    }
+
+    /// What backups have is at no risk.
+    fn settle_risk(&mut self) {
+        let has = self.backups.iter().flat_map(|backup| &backup.says.parts);
+        let has = has.filter_map(|part| self.reshaping.needed(part)).map(|(range, _)| range);
+        let mut left: Vec<Range<u64>> = self.reshaping.at_risk.clone().into_iter().collect();
+        for range in has {
+            left = left.iter().flat_map(|risk| subtract(risk, &range)).collect();
+        }
+        self.at_risk = left;
     }
 
     /// The backup that a member which is being added has at its end.

@@ -77,13 +77,16 @@ pub(in crate::cmd::rescue) fn lines(moving: &Moving) -> Vec<String> {
         false => "from the start of the array to its end",
         true => "from the end of the array to its start",
     };
-    let position = reshaping.position_sectors;
-    lines.push(format!(
-        "It runs {way}, and is at sector {position} of {}: {}.{:02} % are done.",
-        reshaping.size_sectors,
-        done / 100,
-        done % 100
-    ));
+    let (position, end) = (reshaping.position_sectors, reshaping.size_sectors);
+    let percent = format!("{}.{:02} %", done / 100, done % 100);
+    lines.push(match &moving.reached {
+        None => format!("It runs {way}, and is at sector {position} of {end}: {percent} are done."),
+        Some(reached) => format!(
+            "It runs {way}. md recorded that it is at sector {} of {end}, and went on: by {} places on the array it got to somewhere between \
+             {} and {}. At least {percent} are done.",
+            reached.recorded_sectors, reached.places, reached.between.start, reached.between.end
+        ),
+    });
     let (before, after) = match reshaping.backwards {
         false => ("behind", "before"),
         true => ("before", "behind"),
@@ -114,11 +117,16 @@ pub(in crate::cmd::rescue) fn lines(moving: &Moving) -> Vec<String> {
     }
     lines.extend(moving.left_aside.iter().map(|why| format!("Not used: {why}.")));
     for range in &moving.at_risk {
-        lines.push(format!(
-            "At risk: {}. The new shape begins where the old one still is, so this may have been written over in part, and is right if md \
-             had not begun there.",
-            place(range)
-        ));
+        let why = match moving.reached {
+            None => {
+                "The new shape begins where the old one still is, so this may have been written over in part, and is right if md had not \
+                 begun there."
+            }
+            Some(_) => {
+                "md was at work there: it may be in the new shape already, in part, and is read in the old one."
+            }
+        };
+        lines.push(format!("At risk: {}. {why}", place(range)));
     }
     if moving.at_risk.is_empty() {
         let why = match moving.backups.is_empty() {
@@ -165,10 +173,17 @@ pub(in crate::cmd::rescue) fn json(moving: &Moving) -> Value {
         .refusals()
         .into_iter()
         .map(|(range, refused)| json!({ "bytes": bytes(&range), "code": refused.code() }));
+    let recorded_sectors =
+        moving.reached.as_ref().map_or(reshaping.position_sectors, |it| it.recorded_sectors);
     json!({
         "before": shape(&reshaping.before),
         "after": shape(&reshaping.after),
         "position_bytes": reshaping.position_sectors * SECTOR_BYTES,
+        "recorded_position_bytes": recorded_sectors * SECTOR_BYTES,
+        "got_to": moving.reached.as_ref().map(|reached| json!({
+            "between": bytes(&reached.between),
+            "places": reached.places,
+        })),
         "backwards": reshaping.backwards,
         "moves_data": reshaping.moves_data,
         "done_percent": reshaping.done_basis_points() as f64 / 100.0,

@@ -1,0 +1,219 @@
+//! How far an array got that was being moved in place: up to there it is read in one way, and from there on in another.
+//!
+//! ```text
+//!   first (right up to the boundary)    . . + . + . . + . + | x   x     x       +  what must stand there does, and not in the other reading
+//!   second (right from there on)          x     x   x       | . + . + . . + .   x  the same, on the wrong side of this boundary
+//!                                                     between
+//! ```
+//!
+//! Both readings are devices of the whole array. Where they give the same bytes nothing can be told, and nothing need be. Elsewhere what
+//! stands on the array speaks: its places with an address of their own, and what its file systems say of places that have none. Each is
+//! a vote at a sector for one of the readings. The boundary is where the fewest votes are on its wrong side; as single votes may be wrong,
+//! every place that is nearly as good may be it as well, so the answer is a range.
+//!
+//! The array is looked at as `scan` looks at members, then more closely where the boundary may be, until that says nothing new.
+//!
+//! Invariant: the boundary is in the range that is answered `[check: where_a_move_in_place_got_to_is_found]`.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::Platter;
+use crate::bytes::{SECTOR, small};
+use crate::cache::Cached;
+use crate::learned::Fact;
+use crate::scan::{Effort, Scan, scan};
+use crate::sign::ALIKE;
+
+/// Looks, each closer than the one before.
+const LOOKS_MAX: usize = 4;
+/// Facts that are asked of a volume.
+const FACTS_MAX: usize = 4096;
+/// What all votes must weigh, in places that are only alike.
+const WEIGHT_MIN: usize = 8 * ALIKE;
+/// What may be on the wrong side of a boundary more than of the best.
+const DOUBT: usize = 3;
+/// Of so much one part may be on the wrong side.
+const WRONG_PART: usize = 50;
+
+/// How far it got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Boundary {
+    /// The boundary is in these sectors of the array: what is before them is in the first reading, what is behind them in the second.
+    pub between: Range<u64>,
+    /// Places that told the readings apart.
+    pub places: usize,
+}
+
+/// What is at a sector is right in one of the readings, and not in the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Vote {
+    sector: u64,
+    is_first: bool,
+    weight: usize,
+}
+
+/// Finds up to where `first` reads an array right, from where on `second` does; `within` is where that may be. `None` if what stands
+/// on the array does not say.
+#[must_use]
+pub fn boundary(
+    (first, second): (&dyn Platter, &dyn Platter),
+    within: Range<u64>,
+    effort: &Effort,
+) -> Option<Boundary> {
+    let cached = [Cached::of(first), Cached::of(second)];
+    let (mut found, mut closer) = (None, vec![within.clone()]);
+    while closer.len() <= LOOKS_MAX {
+        let scan = scan(&[first, second], |it| effort.closer(it.sectors(), &closer));
+        let Some(next) = split(&votes(&scan, &cached, &within), &within) else { break };
+        let is_new = !closer.contains(&next.between);
+        closer.push(next.between.clone());
+        found = Some(next);
+        if !is_new {
+            break;
+        }
+    }
+    found
+}
+
+/// What can be told of the readings, in order.
+fn votes(scan: &Scan, readings: &[Cached<'_>; 2], within: &Range<u64>) -> Vec<Vote> {
+    let mut votes = Vec::new();
+    let differ = |sector: u64, length: usize| {
+        let first = read(&readings[0], sector, length)?;
+        let second = read(&readings[1], sector, length)?;
+        (first != second).then_some((first, second))
+    };
+    for (volume, start) in starts(scan) {
+        for sign in scan.signs.iter().filter(|sign| sign.volume == volume) {
+            let stands_there =
+                sign.belongs.iter().any(|address| start.checked_add(address) == Some(sign.sector));
+            let is_asked = stands_there && within.contains(&sign.sector);
+            if is_asked && differ(sign.sector, SECTOR).is_some() {
+                let (is_first, weight) = (sign.member == 0, sign.belongs.strength());
+                votes.push(Vote { sector: sign.sector, is_first, weight });
+            }
+        }
+        let knowledge = &scan.knowledge[volume];
+        let stands = |fact: &Fact| {
+            let sector = start.checked_add(fact.byte / SECTOR as u64)?;
+            let skipped = small(fact.byte % SECTOR as u64);
+            let whole = (skipped + fact.length).next_multiple_of(SECTOR);
+            let end = sector.checked_add((whole / SECTOR) as u64)?;
+            if sector < within.start || end > within.end {
+                return None;
+            }
+            let (first, second) = differ(sector, whole)?;
+            let holds =
+                |bytes: Vec<u8>| fact.holds(knowledge, &bytes[skipped..skipped + fact.length]);
+            let (first, second) = (holds(first), holds(second));
+            let vote = Vote { sector, is_first: first, weight: fact.strength(knowledge) };
+            (first != second).then_some(vote)
+        };
+        votes.extend(scan.learned[volume].facts(FACTS_MAX).filter_map(stands));
+    }
+    votes.sort_unstable();
+    // What a place says twice, as a sign and as a fact, counts once; where it says both, parity of other places is read as one of them.
+    votes.dedup_by_key(|vote| (vote.sector, vote.is_first));
+    votes
+        .chunk_by(|one, other| one.sector == other.sector)
+        .filter_map(|here| if let [vote] = here { Some(*vote) } else { None })
+        .collect()
+}
+
+/// Volumes, and the sectors of the array where they begin: where most of their addresses say.
+fn starts(scan: &Scan) -> Vec<(usize, u64)> {
+    let mut counts: BTreeMap<(usize, u64), usize> = BTreeMap::new();
+    for sign in &scan.signs {
+        for start in sign.belongs.iter().filter_map(|address| sign.sector.checked_sub(address)) {
+            *counts.entry((sign.volume, start)).or_default() += sign.belongs.strength();
+        }
+    }
+    let mut best: BTreeMap<usize, (usize, u64)> = BTreeMap::new();
+    for ((volume, start), count) in counts {
+        let known = best.entry(volume).or_insert((count, start));
+        if count > known.0 {
+            *known = (count, start);
+        }
+    }
+    best.into_iter().map(|(volume, (_, start))| (volume, start)).collect()
+}
+
+fn read(reading: &Cached<'_>, sector: u64, length: usize) -> Option<Vec<u8>> {
+    let end = sector.checked_add((length / SECTOR) as u64)?;
+    let mut bytes = vec![0; length];
+    (end <= reading.sectors() && reading.read(sector, &mut bytes)).then_some(bytes)
+}
+
+/// Where the boundary may be by these votes, which are in order.
+fn split(votes: &[Vote], within: &Range<u64>) -> Option<Boundary> {
+    let all: usize = votes.iter().map(|vote| vote.weight).sum();
+    let weight =
+        |vote: &Vote, is_first: bool| if vote.is_first == is_first { vote.weight } else { 0 };
+    // For the boundary before each vote, and behind the last: what is on its wrong side.
+    let mut wrong: Vec<usize> = vec![votes.iter().map(|vote| weight(vote, true)).sum()];
+    for vote in votes {
+        let before = wrong.last().copied().unwrap_or_default();
+        wrong.push(before + weight(vote, false) - weight(vote, true));
+    }
+    let least = wrong.iter().min().copied()?;
+    if all < WEIGHT_MIN || least * WRONG_PART > all {
+        return None;
+    }
+    let mut possible = (0..wrong.len()).filter(|at| wrong[*at] <= least + DOUBT);
+    let first = possible.next()?;
+    let last = possible.next_back().unwrap_or(first);
+    let start = first.checked_sub(1).map_or(within.start, |at| votes[at].sector);
+    let end = votes.get(last).map_or(within.end, |vote| vote.sector);
+    Some(Boundary { between: start..end.max(start), places: votes.len() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn votes_of(words: &str) -> Vec<Vote> {
+        let of = |(at, letter): (usize, char)| match letter {
+            'F' | 'f' => Some((at, true, letter == 'F')),
+            'S' | 's' => Some((at, false, letter == 'S')),
+            _ => None,
+        };
+        let votes = words.chars().enumerate().filter_map(of);
+        votes
+            .map(|(at, is_first, is_named)| Vote {
+                sector: at as u64 * 10,
+                is_first,
+                weight: if is_named { ALIKE } else { 1 },
+            })
+            .collect()
+    }
+
+    fn between(words: &str) -> Option<Range<u64>> {
+        split(&votes_of(words), &(0..words.len() as u64 * 10)).map(|found| found.between)
+    }
+
+    #[test]
+    fn a_boundary_is_between_votes_of_the_two_readings() {
+        assert_eq!(between(".F.F.F.F.F....S.S.S.S"), Some(90..140));
+        assert_eq!(between("F.F.F.F.F.F.F.F.F...."), Some(160..210));
+        assert_eq!(between("....S.S.S.S.S.S.S.S.S"), Some(0..40));
+    }
+
+    #[test]
+    fn weak_votes_beside_it_leave_it_open() {
+        assert_eq!(between("F.F.F.F.Fff...s.S.S.S.S"), Some(80..160));
+        assert_eq!(between("F.F.F.F.F.ffff.ssss.S.S.S"), Some(100..180));
+    }
+
+    #[test]
+    fn a_vote_alone_on_the_wrong_side_is_borne_and_many_are_not() {
+        assert_eq!(between("F.F.F.s.F.F.F...S.S.S.S.S"), Some(120..160));
+        assert_eq!(between("F.F.F.S.F.S.F...S.F.S.F.S"), None);
+    }
+
+    #[test]
+    fn a_few_votes_say_nothing() {
+        assert_eq!(between("F.F.F...S.S.S"), None);
+        assert_eq!(between(""), None);
+    }
+}
