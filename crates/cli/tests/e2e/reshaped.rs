@@ -76,10 +76,10 @@ impl Side {
         array_sectors * of / data
     }
 
-    fn create(&self) -> Array {
+    fn create(&self, size: &str) -> Array {
         let chunk = format!("{}K", self.chunk_sectors / 2);
         let more = ["--consistency", "resync", "--layout", self.layout, "--chunk", &chunk];
-        Array::create_with("tank", self.shape, "4M", &more)
+        Array::create_with("tank", self.shape, size, &more)
     }
 }
 
@@ -113,10 +113,19 @@ fn superblock(image: &[u8]) -> &[u8] {
 
 impl Both {
     fn new(before: Side, after: Side) -> Self {
+        Self::holding((before, after), "4M", |length| random_bytes(90, length))
+    }
+
+    /// Of members of this size, with so many bytes.
+    fn holding(
+        (before, after): (Side, Side),
+        size: &str,
+        content: impl Fn(usize) -> Vec<u8>,
+    ) -> Self {
         let filled = |side: &Side| {
-            let array = side.create();
+            let array = side.create(size);
             let served = array.serve();
-            let bytes = random_bytes(90, served.length());
+            let bytes = content(served.length());
             served.write_all(&array, &bytes);
             served.stop();
             (contents(&array.members), bytes)
@@ -410,6 +419,58 @@ fn a_chunk_that_changes_is_read_with_its_backup() {
     let words = ["--backup-file", text(&file)];
     let found = story(&array, &words, &array.members);
     assert_eq!(found["at_risk"][0]["offset_bytes"], (position + piece) * 512, "{found:#}");
+}
+
+/// A file system full of files.
+fn ext4(length: usize) -> Vec<u8> {
+    let home = tempfile::tempdir().expect("a folder");
+    let (files, image) = (home.path().join("files"), home.path().join("image"));
+    fs::create_dir(&files).expect("a folder");
+    // As many as nearly fill it.
+    for number in 0..length as u64 * 3 / 4 / (64 << 10) {
+        let bytes =
+            random_bytes(number, 40_000 + usize::try_from(number * 977 % 50_000).expect("small"));
+        fs::write(files.join(number.to_string()), bytes).expect("a file");
+    }
+    fs::File::create(&image).and_then(|it| it.set_len(length as u64)).expect("a file");
+    ok("mke2fs", ["-q", "-F", "-t", "ext4", "-d", text(&files), text(&image)]);
+    fs::read(&image).expect("an image")
+}
+
+/// The backup file is lost, and what md recorded is where it began. Files say how far it got: only what it had in hand is given up.
+#[test]
+fn a_chunk_that_changed_on_is_read_by_what_stands_on_it() {
+    needs!("nbdcopy", "mke2fs");
+    let made = std::cell::OnceCell::new();
+    let content = |length| made.get_or_init(|| ext4(length)).clone();
+    let both = Both::holding((RAID_5_OF_4, RAID_5_LONGER), "32M", content);
+    let position = both.size() / 768 / 2 * 768;
+    let array = both.at(position, 0);
+    for slot in 0..4 {
+        array.patch_superblock(slot, POSITION_AT, &0_u64.to_le_bytes(), true);
+    }
+    let before = contents(&array.members);
+    for lost in [None, Some(1)] {
+        let members = array.without(lost.as_slice());
+        let found = story(&array, &["--as-recorded"], &members);
+        assert_eq!(found["at_risk"][0]["length_bytes"], both.content.len(), "{found:#}");
+        assert!(found["reshape"]["got_to"].is_null(), "{found:#}");
+
+        let found = story(&array, &[], &members);
+        let number = |value: &Value| value.as_u64().expect("a number");
+        let covers = |range: &Value| {
+            let start = number(&range["offset_bytes"]);
+            (start..=start + number(&range["length_bytes"])).contains(&(position * 512))
+        };
+        assert!(covers(&found["reshape"]["got_to"]["between"]), "{position}: {found:#}");
+        assert!(covers(&found["at_risk"][0]), "{position}: {found:#}");
+        assert_eq!(found["reshape"]["recorded_position_bytes"], 0, "{found:#}");
+        let served = Served::rescued(&array, &["--read-only"], &members);
+        let (right, failed) = right_or_at_risk(&served, &both.content, &found);
+        assert!(right > 2 * failed && failed > 0, "{right} right, {failed} failed");
+        served.stop();
+    }
+    assert!(contents(&array.members) == before, "a member was written");
 }
 
 /// Without a backup file mdadm puts the copy at the end of the member that is added, where nothing is needed yet.

@@ -49,7 +49,7 @@ use crate::output::utc::format_utc;
 use crate::probe::probe_member;
 use crate::replay::Place;
 use joined::{BackupPlace, Joined, Source, Stretch};
-use reached::Reached;
+use reached::{Reached, reached};
 pub(super) use words::{json, kind, level, lines};
 
 /// Bytes in a sector.
@@ -212,6 +212,20 @@ impl Moving {
         }
         self.settle_risk();
         Ok(())
+    }
+
+    /// Asks what stands on the array how far md got, where that is not known. Unless it says so, all that is ahead stays at risk.
+    pub(super) fn find_out(&mut self, (disks, members): (&Disks, &[usize]), globals: &Globals) {
+        let is_readable = self.sides.iter().all(|side| side.plan.array.is_ok());
+        if self.at_risk.is_empty() || !self.reshaping.is_in_place() || !is_readable {
+            return;
+        }
+        let open = |side: &Side| self.volume(side, (disks, members), Care::Read, globals);
+        let [Ok(before), Ok(after)] = self.sides.each_ref().map(open) else { return };
+        let Some(reached) = reached(&self.reshaping, before, after) else { return };
+        self.reshaping.got_to(&reached.between);
+        self.reached = Some(reached);
+        self.settle_risk();
     }
 
     /// What backups have is at no risk.

@@ -1,15 +1,16 @@
-//! How far md got with a reshape in place, by what stands on the array: its position is older than that.
+//! How far md got with a reshape in place, by what stands on the array: the position that it recorded is older than that.
 
 use std::ops::Range;
 
+use braid_assembly::reshape::Reshaping;
 use braid_ondisk::ReshapeSide;
 use braid_runtime::Volume;
 use braid_solver::{Boundary, Effort, Platter, boundary};
 
-use super::{Care, Moving, SECTOR_BYTES, joined};
-use crate::cmd::Globals;
-use crate::cmd::rescue::disks::Disks;
+use super::joined;
 
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
 /// Of each shape 32 MiB at two places, 256 windows of 128 KiB, and as many where md may have been.
 const EFFORT: Effort = Effort { head_sectors: 32 << 11, windows: 256, window_sectors: 256 };
 
@@ -39,33 +40,15 @@ impl Platter for Reading {
     }
 }
 
-impl Moving {
-    /// Looks how far md got. Unless the array says it, all that is ahead of the position stays at risk.
-    pub(in crate::cmd::rescue) fn find_out(
-        &mut self,
-        (disks, members): (&Disks, &[usize]),
-        globals: &Globals,
-    ) {
-        let is_readable = self.sides.iter().all(|side| side.plan.array.is_ok());
-        if self.at_risk.is_empty() || !self.reshaping.is_in_place() || !is_readable {
-            return;
-        }
-        let reading = |side: ReshapeSide| {
-            let side = self.sides.iter().find(|one| one.side == side)?;
-            let volume = self.volume(side, (disks, members), Care::Read, globals).ok()?;
-            Some(Reading { volume, sectors: self.reshaping.size_sectors })
-        };
-        let both = (reading(ReshapeSide::Before), reading(ReshapeSide::After));
-        let (Some(before), Some(after)) = both else { return };
-        let readings: (&dyn Platter, &dyn Platter) = match self.reshaping.backwards {
-            false => (&after, &before),
-            true => (&before, &after),
-        };
-        let ahead = self.reshaping.on(ReshapeSide::Before);
-        let Some(Boundary { between, places }) = boundary(readings, ahead, &EFFORT) else { return };
-        let recorded_sectors = self.reshaping.position_sectors;
-        self.reshaping.got_to(&between);
-        self.reached = Some(Reached { recorded_sectors, between, places });
-        self.settle_risk();
-    }
+/// How far md got, if the array says it. Both volumes are all of it.
+pub(super) fn reached(reshaping: &Reshaping, before: Volume, after: Volume) -> Option<Reached> {
+    let reading = |volume| Reading { volume, sectors: reshaping.size_sectors };
+    let (before, after) = (reading(before), reading(after));
+    let readings: (&dyn Platter, &dyn Platter) = match reshaping.backwards {
+        false => (&after, &before),
+        true => (&before, &after),
+    };
+    let ahead = reshaping.on(ReshapeSide::Before);
+    let Boundary { between, places } = boundary(readings, ahead, &EFFORT)?;
+    Some(Reached { recorded_sectors: reshaping.position_sectors, between, places })
 }
