@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::builder::PossibleValuesParser;
 
-use crate::build::{Program, TestProgram, command, test_programs};
+use crate::build::{Program, TestProgram, command, folder, test_programs};
 use crate::each::each;
 use crate::{
     bench, crash, dist, filesystems, fuzz, guests, lab, models, oracle, packages, remedies, sim,
@@ -41,6 +41,12 @@ const STEPS_AT_A_TIME: usize = 2;
 const PROGRAMS_AT_A_TIME: usize = 2;
 /// The program that takes longest, and therefore begins.
 const LONGEST: &str = "e2e";
+/// Seconds that a program of tests may take: one that hangs is ended, so that what it has said is seen.
+const PROGRAM_SECONDS_MAX: u64 = 20 * 60;
+/// What `timeout` exits with if it had to end the program.
+const TIMED_OUT: i32 = 124;
+/// What all steps together write to the disk, from nothing: most of it is what is built.
+const ROOM_BYTES: u64 = 12 << 30;
 /// How long the simulator's random worlds run here.
 const SIM_SECONDS: u64 = 10;
 /// How long `braid serve` is killed and restarted here.
@@ -92,7 +98,7 @@ const STEPS: [Step; 16] = [
     Step::alone("models", check_models),
     Step::alone("docs", docs),
     Step::alone("fuzz", fuzz_briefly),
-    Step::alone("oracle", || oracle::run(&oracle::Options::today()).map(done)),
+    Step::alone("oracle", || oracle::run_today().map(done)),
     Step::beside("crash-loop", crash_briefly),
     Step::beside("lab", measure_briefly),
     Step::beside("package", install_package),
@@ -117,6 +123,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let started = Instant::now();
     let is_wanted = |step: &Step| args.only.as_ref().is_none_or(|only| only == step.name);
     let steps: Vec<Step> = STEPS.into_iter().filter(is_wanted).collect();
+    if args.only.is_none() {
+        has_room()?;
+    }
     let (summary, failure) = go_through(&steps, &args.skip);
     println!("\n== summary: seconds, and how many cores were busy");
     for line in &summary {
@@ -131,6 +140,23 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some((name, error)) => bail!("the step {name} failed: {error:#}"),
         None => Ok(()),
     }
+}
+
+/// Refuses to begin where the disk would be full before the end: programs that are tested hang there, or fail far from the cause.
+fn has_room() -> Result<()> {
+    let (target, temporary) = (folder()?, std::env::temp_dir());
+    // What was built before is not built again.
+    let is_built = target.join("debug/deps").is_dir() && target.join("release/deps").is_dir();
+    let free = |path: &Path| -> Result<u64> {
+        let it = rustix::fs::statvfs(path).with_context(|| path.display().to_string())?;
+        Ok(it.f_bavail.saturating_mul(it.f_frsize))
+    };
+    let root = tidy::repository_root()?;
+    let least = free(&root)?.min(free(&temporary)?);
+    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
+    println!("{} free below {} and {}", gib(least), root.display(), temporary.display());
+    ensure!(is_built || least >= ROOM_BYTES, "all of it wants {}", gib(ROOM_BYTES));
+    Ok(())
 }
 
 /// A step's line of the summary, and what failed.
@@ -302,29 +328,21 @@ fn fuzz_briefly() -> Result<Ending> {
 /// are skipped are counted, and named.
 fn test() -> Result<Ending> {
     let notes = remedies::begin()?;
-    let mut programs: Vec<Option<TestProgram>> = test_programs()?.into_iter().map(Some).collect();
+    let mut programs: Vec<TestProgram> = test_programs()?;
     ensure!(!programs.is_empty(), "cargo made no tests at all");
-    // The longest first; the examples in the documentation are built only when they run.
-    programs.sort_by_key(|it| it.as_ref().is_none_or(|it| it.name != LONGEST));
-    programs.insert(1, None);
+    programs.sort_by_key(|it| it.name != LONGEST);
     let ends = each(PROGRAMS_AT_A_TIME, &programs, |_, program| {
         let started = Instant::now();
-        let mut command = match program {
-            None => command(&["test", "--workspace", "--doc"]),
-            Some(program) => {
-                let mut command = Command::new(&program.path);
-                command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
-                command
-            }
-        };
+        let mut command = Command::new("timeout");
+        command.arg(PROGRAM_SECONDS_MAX.to_string()).arg(&program.path);
+        command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
         // The longest waits for servers more than it computes; what runs beside it computes.
-        let is_longest = program.as_ref().is_some_and(|program| program.name == LONGEST);
-        let end = output_of(&mut command, &notes, if is_longest { WAITING_PER_CORE } else { 1 });
-        let name = program.as_ref().map_or("examples", |program| &program.name);
+        let per_core = if program.name == LONGEST { WAITING_PER_CORE } else { 1 };
+        let end = output_of(&mut command, &notes, per_core);
         if let Ok((output, _)) = &end {
-            print!("-- {name}, {}\n{output}", seconds(started.elapsed()));
+            print!("-- {}, {}\n{output}", program.name, seconds(started.elapsed()));
         }
-        (name.to_owned(), end)
+        (program.name.clone(), end)
     });
     let (mut counts, mut failed) = (Counts::default(), Vec::new());
     for (name, end) in ends {
@@ -351,6 +369,9 @@ fn output_of(command: &mut Command, notes: &Path, per_core: usize) -> Result<(St
     let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         said.push_str(&String::from_utf8_lossy(&output.stderr));
+    }
+    if output.status.code() == Some(TIMED_OUT) {
+        said.push_str(&format!("ended after {PROGRAM_SECONDS_MAX} s\n"));
     }
     Ok((said, output.status.success()))
 }

@@ -60,6 +60,8 @@ pub(crate) use initramfs::find_kernel;
 
 /// The repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+/// What the guest starts with, in the folder of images.
+const CACHE: &str = "cache";
 /// Boots at a time, unless said otherwise.
 const BOOTS_DEFAULT: usize = 2;
 
@@ -103,7 +105,7 @@ pub(crate) struct Options {
 
 impl Options {
     /// For `cargo xtask test`: one half of the arrays and of the parts today, the other half tomorrow. All of them take minutes more.
-    pub(crate) fn today() -> Self {
+    fn today() -> Self {
         let days = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs() / 86_400);
         Self {
             only: String::new(),
@@ -153,7 +155,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     let folder = options.folder();
-    let guest = Arc::new(Guest::new(&folder.join("cache"))?);
+    let guest = Arc::new(Guest::new(&folder.join(CACHE))?);
     let bench = Bench { folder, guest, boots: options.boots };
     let begun = Instant::now();
     let told = |what: &str, count: usize| {
@@ -192,5 +194,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     told("damaged ones do not", proof::severe(&bench, &made, severe)?);
     let line = braid::run(&bench, &made, (begun, options.half))?;
     println!("{:6.1} s  {line}", begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// What `cargo xtask test` asks for. Its images, some GiB, are thrown away when all is well.
+pub(crate) fn run_today() -> Result<()> {
+    let options = Options::today();
+    run(&options)?;
+    for entry in std::fs::read_dir(options.folder())? {
+        let path = entry?.path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name != CACHE) {
+            std::fs::remove_dir_all(path)?;
+        }
+    }
     Ok(())
 }

@@ -55,11 +55,12 @@ enum Rule {
     Circles,
     PlantedBugs,
     TestPrograms,
+    Examples,
 }
 
 impl Rule {
     /// Every rule; a rule that is missing here could not be named by a document.
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Dependencies,
         Self::Licences,
         Self::ForbidUnsafe,
@@ -75,6 +76,7 @@ impl Rule {
         Self::Circles,
         Self::PlantedBugs,
         Self::TestPrograms,
+        Self::Examples,
     ];
 
     const fn name(self) -> &'static str {
@@ -94,6 +96,7 @@ impl Rule {
             Self::Circles => "circles",
             Self::PlantedBugs => "planted-bugs",
             Self::TestPrograms => "test-programs",
+            Self::Examples => "examples",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Rules about words: banned marks, module headers, what the pure crates never say, licences.
+//! Rules about words: banned marks, module headers, what the pure crates never say, licences, examples that nobody runs.
 //!
 //! Stands on the scanner's views, so that a banned word in a string (as in this file) is no
 //! finding. Knows no grammar beyond "a word".
@@ -49,11 +49,15 @@ const UNORDERED: [&str; 2] = ["HashMap", "HashSet"];
 const ORDERED: [&str; 9] =
     ["containers", "hooks", "elevator", "pace", "engine", "nbd-proto", "assembly", "solver", "sim"];
 
+/// How rustdoc is told that a block is code in Rust, beside a block that is told nothing.
+const EXAMPLES: [&str; 6] = ["rust", "no_run", "ignore", "should_panic", "compile_fail", "edition"];
+
 /// Rules on one Rust file.
 pub(super) fn check_source(source: &Source, findings: &mut Vec<Finding>) {
     banned(source, findings);
     header(source, findings);
     deterministic(source, findings);
+    examples(source, findings);
     gpl(&source.name(), &source.text, findings);
 }
 
@@ -103,6 +107,24 @@ fn deterministic(source: &Source, findings: &mut Vec<Finding>) {
         for (at, _) in code.match_indices(word).filter(|&(at, _)| starts_word(&code, at)) {
             let text = format!("{room} is deterministic and asks nothing of the world: {word}");
             findings.push(Finding::new(Rule::Deterministic, &name, source.line_of(at), text));
+        }
+    }
+}
+
+/// Finds code in documentation that rustdoc would take for an example. To run those all libraries are built once more, with other
+/// features, which takes minutes of a processor: what an example shows is shown by a test.
+fn examples(source: &Source, findings: &mut Vec<Finding>) {
+    let mut is_inside = false;
+    for (index, line) in source.text.lines().enumerate() {
+        let line = line.trim_start();
+        let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+        let Some(word) = text.and_then(|text| text.trim_start().strip_prefix("```")) else {
+            continue;
+        };
+        is_inside = !is_inside;
+        if is_inside && (word.is_empty() || EXAMPLES.iter().any(|own| word.starts_with(own))) {
+            let text = "an example that nothing runs: call the block `text`, and show it in a test";
+            findings.push(Finding::new(Rule::Examples, &source.name(), index + 1, text));
         }
     }
 }
@@ -172,6 +194,16 @@ mod tests {
             assert_eq!(rules("crates/engine/src/a.rs", &text), []);
         }
         assert_eq!(rules("crates/engine/src/a.rs", "//! A.\nfn a() { operand::b() }\n"), []);
+    }
+
+    #[test]
+    fn an_example_in_documentation_is_found_and_a_drawing_is_not() {
+        for word in std::iter::once(&"").chain(&EXAMPLES) {
+            let text = format!("//! A.\n/// ```{word}\n/// let a = 1;\n/// ```\nfn a() {{}}\n");
+            assert_eq!(rules("a.rs", &text), [Rule::Examples], "{word}");
+        }
+        let text = "//! A.\n//!\n//! ```text\n//! a --> b\n//! ```\n/// ```sh\n/// ls\n/// ```\nfn a() {}\n";
+        assert_eq!(rules("a.rs", text), []);
     }
 
     #[test]
