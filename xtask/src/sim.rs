@@ -1,9 +1,12 @@
 //! `cargo xtask sim`: the simulator in release, for a bounded time.
 //!
 //! First the same seed in debug and in release, whose traces must have one number; then many seeds
-//! for most of the time, beside histories of clones and strangers, and the small worlds. Last, in a build of its own with
-//! `--cfg braid_hooks`: every planted bug must be noticed, and every marked path be taken. What the program prints is the
-//! report. The simulator has one thread, so two processes run at a time; each decides by its seed alone.
+//! for most of the time, beside histories of clones and strangers, and the small worlds. Last every planted bug must be noticed,
+//! and every marked path be taken. What the program prints is the report. The simulator has one thread, so two processes run at a
+//! time; each decides by its seed alone.
+//!
+//! The program in release has hooks (`--cfg braid_hooks`), which do nothing unless they are asked to; that in debug has none. So
+//! what is compared first says that, too.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -49,7 +52,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// Runs seeds from `from` on for `seconds` seconds, and what goes with it.
 pub(crate) fn run_for(seconds: u64, from: u64) -> Result<()> {
-    let (debug, release) = (Program::Sim.dev()?, Program::Sim.release()?);
+    let (debug, release) = (Program::Sim.dev()?, with_hooks()?);
     let seeds: Vec<u64> = (from..from + SEEDS_COMPARED).collect();
     for same in each(CORES, &seeds, |_, seed| is_the_same(*seed, (&debug, &release))) {
         same?;
@@ -65,7 +68,7 @@ pub(crate) fn run_for(seconds: u64, from: u64) -> Result<()> {
         format!("histories --cycles {starts} --from {from}"),
     ];
     show(&release, &runs)?;
-    with_hooks(from)
+    tests_of_tests(&release, from)
 }
 
 fn is_the_same(seed: u64, (debug, release): (&Path, &Path)) -> Result<()> {
@@ -75,8 +78,8 @@ fn is_the_same(seed: u64, (debug, release): (&Path, &Path)) -> Result<()> {
     Ok(())
 }
 
-/// The build with hooks: the tests of the tests, and coverage.
-fn with_hooks(from: u64) -> Result<()> {
+/// The program in release, with hooks.
+fn with_hooks() -> Result<PathBuf> {
     let root = repository_root()?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let target = target.join("hooks");
@@ -84,13 +87,18 @@ fn with_hooks(from: u64) -> Result<()> {
     let mut build = command(&["build", "--quiet", "--release", "--package", "braid-sim"]);
     build.arg("--target-dir").arg(&target).env("RUSTFLAGS", flags);
     ensure!(build.status().context("cargo build")?.success(), "braid-sim with hooks");
+    Ok(target.join("release/braid-sim"))
+}
+
+/// Every planted bug is noticed, and every marked path is taken.
+fn tests_of_tests(release: &Path, from: u64) -> Result<()> {
     let shaken = format!("run --shake --marks --no-shrink --cycles {SHAKEN_CYCLES} --from {from}");
     // The stories are told once with nothing planted, for all shares.
     let control = "planted --control".to_owned();
     let share = |part| format!("planted --controlled --part {part}/{PLANTERS}");
     let planted = (0..PLANTERS).map(share);
     let runs: Vec<String> = [shaken, control].into_iter().chain(planted).collect();
-    show(&target.join("release/braid-sim"), &runs)
+    show(release, &runs)
 }
 
 /// Runs the program with each of these lines, as many at once as there are cores, and prints what each said once it has

@@ -25,6 +25,8 @@ pub(super) struct Broken {
     pub(super) story: Story,
     /// Those that are there, in the order in which they are named.
     pub(super) images: Vec<PathBuf>,
+    /// The disk that is no member, but has a file.
+    pub(super) file: Option<PathBuf>,
     /// As `sha256sum` writes it.
     pub(super) files: String,
     /// That broke it.
@@ -93,6 +95,7 @@ pub(super) fn load(folder: &Path, story: &Story) -> Result<Broken> {
     Ok(Broken {
         story: *story,
         images: story.given.iter().map(image).collect(),
+        file: story.file.as_ref().map(image),
         files: read("files")?,
         kernel: read("kernel")?,
     })

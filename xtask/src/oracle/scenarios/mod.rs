@@ -133,6 +133,8 @@ fn judge(bench: &Bench, broken: &[Broken]) -> Result<BTreeMap<String, CaseReport
     let mut cases = Vec::new();
     for broken in broken {
         let story = &broken.story;
+        let disks = broken.images.iter().chain(&broken.file).map(|path| Member::image(path));
+        let disks = disks.collect::<Result<Vec<_>>>()?;
         for (how, words) in [("force", story.force), ("wiki", story.wiki)] {
             let mut start = String::from("cat >/tmp/files-$D <<'END'\n");
             start += &broken.files;
@@ -147,13 +149,9 @@ fn judge(bench: &Bench, broken: &[Broken]) -> Result<BTreeMap<String, CaseReport
             }
             cases.push(Case {
                 name: case_name(story, how),
-                members: broken
-                    .images
-                    .iter()
-                    .map(|path| Member::image(path))
-                    .collect::<Result<_>>()?,
+                members: disks.clone(),
                 script: script(
-                    broken.images.len(),
+                    disks.len(),
                     FILES,
                     &format!("{start}{words}"),
                     "mdadm --stop $A >/dev/null 2>&1 || true\ndisconnect",

@@ -50,6 +50,9 @@ impl Braid {
         fs::create_dir_all(&home)?;
         let images = images(broken, &home)?;
         let before = sums(&images)?;
+        if let Some(file) = &broken.file {
+            std::os::unix::fs::symlink(file, home.join("file"))?;
+        }
         let mut answer = self.first(&home, story, &images)?;
         let files = broken.files.lines().count();
         // Where files are lost for good no answer has all of them: the best counts.
@@ -106,7 +109,7 @@ impl Braid {
         command.args(first).arg("--state-dir").arg(home.join("state"));
         command.arg("rescue").args(more);
         for word in story.asked.words {
-            let mut word = (*word).to_owned();
+            let mut word = word.replace("{file}", &home.join("file").display().to_string());
             for (number, image) in story.given.iter().zip(images) {
                 word = word.replace(&format!("{{{number}}}"), &image.display().to_string());
             }

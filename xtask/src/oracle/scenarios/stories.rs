@@ -16,7 +16,7 @@ const DEEP: u64 = 458_752;
 /// What braid is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// Words of `braid rescue`; a number in braces is the image of that disk.
+    /// Words of `braid rescue`; a number in braces is the image of that disk, `{file}` of the one that has a file.
     pub(crate) words: &'static [&'static str],
     /// The export with the files, where it is not the array itself.
     pub(crate) export: Option<&'static str>,
@@ -37,6 +37,8 @@ pub(crate) struct Story {
     pub(crate) made: &'static str,
     /// The disks that are there afterwards, by number; in this order they are named.
     pub(crate) given: &'static [usize],
+    /// The disk that is no member: a file begins there. It is the last one when mdadm is asked.
+    pub(crate) file: Option<usize>,
     /// Stretches that a disk no longer gives, in order: disk, first sector, sectors.
     pub(crate) unreadable: &'static [(usize, u64, u64)],
     /// What braid is asked for.
@@ -67,6 +69,7 @@ const USUAL: Story = Story {
     ending: Ending::PowerOff,
     made: "",
     given: &[1, 2, 3, 4],
+    file: None,
     unreadable: &[],
     asked: PLAIN,
     force: "force 1 2 3 4",
@@ -350,6 +353,24 @@ grow_until_killed 1 --chunk=128 --backup-file=/tmp/backup-$D",
 rest
 count $A",
         wiki_about: "`--invalid-backup`",
+        ..USUAL
+    },
+    Story {
+        name: "backup-kept",
+        about: "... and the backup file is there, as mdadm left it",
+        disks: (5, DISK),
+        ending: Ending::Cut,
+        made: "create 5 4 --metadata=0.90 --chunk=64 --size=64512 $(disks 1 2 3 4)
+filled $A
+grow_until_killed 1 --chunk=128 --backup-file=/tmp/backup-$D
+dd if=/tmp/backup-$D of=$(disk 5) bs=64k conv=fsync",
+        file: Some(5),
+        asked: Asked { words: &["--backup-file", "{file}"], export: None },
+        wiki: "dd if=$(disk 5) of=/tmp/kept-$D bs=64k
+try mdadm --assemble --force --run --backup-file=/tmp/kept-$D $A $(disks 1 2 3 4)
+rest
+count $A",
+        wiki_about: "`--backup-file`",
         ..USUAL
     },
     Story {
