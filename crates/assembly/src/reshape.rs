@@ -204,9 +204,9 @@ impl Reshaping {
         self.at_risk.is_some() && before.is_some() && before == after
     }
 
-    /// Takes it that md got to somewhere between these sectors, which are ahead of its position: that is moved, and what md had in hand
-    /// there is what is at risk. Only of a reshape in place.
-    pub fn got_to(&mut self, between: &Range<u64>) {
+    /// Takes it that md got to somewhere between these sectors, which are ahead of its position, and most likely to one of them: that
+    /// becomes the position, and what md had in hand around any of them is what is at risk. Only of a reshape in place.
+    pub fn got_to(&mut self, between: &Range<u64>, likely: u64) {
         assert!(self.is_in_place(), "elsewhere what is behind a place is still needed");
         let ahead = self.on(ReshapeSide::Before);
         let data = data_slots(&self.before).map_or(1, u64::from);
@@ -214,7 +214,7 @@ impl Reshaping {
         let start = between.start.saturating_sub(in_hand) / row * row;
         let end = between.end.saturating_add(in_hand).checked_next_multiple_of(row);
         let (start, end) = (start.max(ahead.start), end.unwrap_or(u64::MAX).min(ahead.end));
-        self.position_sectors = if self.backwards { end } else { start };
+        self.position_sectors = (likely / row * row).clamp(start, end.max(start));
         self.at_risk = Some(start..end).filter(|range| !range.is_empty());
     }
 

@@ -213,17 +213,20 @@ fn whoever_knows_how_far_md_got_leaves_what_it_had_in_hand_at_risk() {
     let (row, in_hand) = (3 * 256, 3 * 256 * 8);
     let mut found = reshaping(in_place, row);
     assert!(found.is_in_place());
-    found.got_to(&(in_hand + 3 * row - 5..in_hand + 3 * row + 5));
+    let place = in_hand + 3 * row;
+    found.got_to(&(place - 5..place + 5), place - 1);
     assert_eq!(found.at_risk, Some(2 * row..2 * in_hand + 4 * row));
-    assert_eq!(found.on(ReshapeSide::After), 0..2 * row);
+    assert_eq!(found.on(ReshapeSide::After), 0..place - row);
     // It is nowhere behind the position, nor beyond the end.
+    let mut found = reshaping(in_place, row);
     let size = found.size_sectors;
-    found.got_to(&(2 * row..size));
-    assert_eq!(found.at_risk, Some(2 * row..size));
+    found.got_to(&(2 * row..size), 3 * row);
+    assert_eq!(found.at_risk, Some(row..size));
+    assert_eq!(found.on(ReshapeSide::After), 0..3 * row);
     let mut found = reshaping(Story { backwards: true, ..in_place }, size);
-    found.got_to(&(row..row + 1));
+    found.got_to(&(row..row + 1), row);
     assert_eq!(found.at_risk, Some(0..in_hand + 2 * row));
-    assert_eq!(found.on(ReshapeSide::After), in_hand + 2 * row..size);
+    assert_eq!(found.on(ReshapeSide::After), row..size);
     let elsewhere = [story(Level::Raid5, 4, 5, 0), Story { moved: -256, ..in_place }];
     assert!(elsewhere.into_iter().all(|story| !reshaping(story, 0).is_in_place()));
 }

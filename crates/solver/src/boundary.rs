@@ -41,6 +41,8 @@ const WRONG_PART: usize = 50;
 pub struct Boundary {
     /// The boundary is in these sectors of the array: what is before them is in the first reading, what is behind them in the second.
     pub between: Range<u64>,
+    /// Where in them it is most likely: the middle of where no vote is on its wrong side, or as few as can be.
+    pub likely: u64,
     /// Places that told the readings apart.
     pub places: usize,
 }
@@ -160,12 +162,17 @@ fn split(votes: &[Vote], within: &Range<u64>) -> Option<Boundary> {
     if all < WEIGHT_MIN || least * WRONG_PART > all {
         return None;
     }
-    let mut possible = (0..wrong.len()).filter(|at| wrong[*at] <= least + DOUBT);
-    let first = possible.next()?;
-    let last = possible.next_back().unwrap_or(first);
-    let start = first.checked_sub(1).map_or(within.start, |at| votes[at].sector);
-    let end = votes.get(last).map_or(within.end, |vote| vote.sector);
-    Some(Boundary { between: start..end.max(start), places: votes.len() })
+    let range = |worst: usize| {
+        let mut possible = (0..wrong.len()).filter(|at| wrong[*at] <= worst);
+        let first = possible.next()?;
+        let last = possible.next_back().unwrap_or(first);
+        let start = first.checked_sub(1).map_or(within.start, |at| votes[at].sector);
+        let end = votes.get(last).map_or(within.end, |vote| vote.sector);
+        Some(start..end.max(start))
+    };
+    let (between, best) = (range(least + DOUBT)?, range(least)?);
+    let likely = best.start + (best.end - best.start) / 2;
+    Some(Boundary { between, likely, places: votes.len() })
 }
 
 #[cfg(test)]
@@ -197,6 +204,13 @@ mod tests {
         assert_eq!(between(".F.F.F.F.F....S.S.S.S"), Some(90..140));
         assert_eq!(between("F.F.F.F.F.F.F.F.F...."), Some(160..210));
         assert_eq!(between("....S.S.S.S.S.S.S.S.S"), Some(0..40));
+    }
+
+    #[test]
+    fn it_is_most_likely_where_no_vote_is_wrong() {
+        let words = "F.F.F.F.Fff...s.S.S.S.S";
+        let found = split(&votes_of(words), &(0..230)).expect("enough votes");
+        assert_eq!((found.between, found.likely), (80..160, 120));
     }
 
     #[test]

@@ -223,7 +223,7 @@ impl Moving {
         let open = |side: &Side| self.volume(side, (disks, members), Care::Read, globals);
         let [Ok(before), Ok(after)] = self.sides.each_ref().map(open) else { return };
         let Some(reached) = reached(&self.reshaping, before, after) else { return };
-        self.reshaping.got_to(&reached.between);
+        self.reshaping.got_to(&reached.between, reached.likely);
         self.reached = Some(reached);
         self.settle_risk();
     }

@@ -20,6 +20,8 @@ pub(super) struct Reached {
     pub(super) recorded_sectors: u64,
     /// Between which sectors it was.
     pub(super) between: Range<u64>,
+    /// Where in them most likely.
+    pub(super) likely: u64,
     /// Places that said so.
     pub(super) places: usize,
 }
@@ -49,6 +51,6 @@ pub(super) fn reached(reshaping: &Reshaping, before: Volume, after: Volume) -> O
         true => (&before, &after),
     };
     let ahead = reshaping.on(ReshapeSide::Before);
-    let Boundary { between, places } = boundary(readings, ahead, &EFFORT)?;
-    Some(Reached { recorded_sectors: reshaping.position_sectors, between, places })
+    let Boundary { between, likely, places } = boundary(readings, ahead, &EFFORT)?;
+    Some(Reached { recorded_sectors: reshaping.position_sectors, between, likely, places })
 }

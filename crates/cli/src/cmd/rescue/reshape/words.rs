@@ -83,7 +83,7 @@ pub(in crate::cmd::rescue) fn lines(moving: &Moving) -> Vec<String> {
         None => format!("It runs {way}, and is at sector {position} of {end}: {percent} are done."),
         Some(reached) => format!(
             "It runs {way}. md recorded that it is at sector {} of {end}, and went on: by {} places on the array it got to somewhere between \
-             {} and {}. At least {percent} are done.",
+             {} and {}, most likely to {position}: {percent} are done.",
             reached.recorded_sectors, reached.places, reached.between.start, reached.between.end
         ),
     });
