@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// What the whole may take on two cores; a longer run is said at the end.
-const BUDGET: Duration = Duration::from_secs(25 * 60);
+const BUDGET: Duration = Duration::from_secs(30 * 60);
 /// Tests at a time for each core, where they wait more than they compute.
 const WAITING_PER_CORE: usize = 2;
 /// What stands before a step's line of the summary, when it ends.
