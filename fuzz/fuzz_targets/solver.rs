@@ -1,10 +1,10 @@
-//! Members whose superblocks are lost. Input: 1 byte of how many there are (1 to 4), then their bytes, one after another.
+//! Members whose superblocks are lost; the first two are also taken for an array as two shapes read it. Input: 1 byte of how many there are (1 to 4), then their bytes, one after another.
 //!
 //! With a byte of 128 or more each byte of the input stands for a sector of it, so that members have more sectors than the fuzzer
 //! has patience to write.
 #![no_main]
 
-use braid_solver::{Effort, Platter, solve};
+use braid_solver::{Effort, Platter, boundary, solve};
 use libfuzzer_sys::fuzz_target;
 
 struct Bytes<'a> {
@@ -46,5 +46,13 @@ fuzz_target!(|input: &[u8]| {
     for guess in &solution.guesses {
         assert!(guess.slots.iter().flatten().all(|member| *member < count));
         assert_eq!(guess.slots.len(), guess.offsets.len());
+    }
+    if let [first, second, ..] = members[..] {
+        let within = first.sectors() / 8..first.sectors();
+        if let Some(found) = boundary((first, second), within.clone(), &effort) {
+            let places =
+                [within.start, found.between.start, found.likely, found.between.end, within.end];
+            assert!(places.is_sorted(), "{places:?}");
+        }
     }
 });

@@ -28,7 +28,7 @@
 //! that section may have been written over in part, and they are at risk. Of a reshape in place that is all that is ahead: md saves its
 //! position every ten seconds then, and with mdadm 4.2 on Linux 6.1 was seen to go through a whole array meanwhile, of which mdadm had
 //! copied the first two pieces. A row is in the same place of the members in both shapes then, so that it is whole in one of them unless md
-//! was at it. Whoever knows from elsewhere how far md got says so (`got_to`), and all but what md had in hand there is at no risk.
+//! was at it, or a disk lost what it had in its cache when the power went. Whoever knows from elsewhere how far md got says so (`got_to`), and all but what md had in hand there is at no risk.
 //!
 //! # Members
 //!
@@ -53,9 +53,12 @@ use crate::{ProbedMember, Refusal};
 
 /// Events that a member may be behind and still have missed nothing.
 const EVENTS_BEHIND_MAX: u64 = 1;
-/// Sectors of a member that md has in hand at a time, in whatever order: its cache of stripes, 256 pages unless a person said otherwise
-/// (`stripe_cache_size` in the kernel's `Documentation/admin-guide/md.rst`).
-const IN_HAND_SECTORS: u64 = 256 * 8;
+/// Sectors of md's cache of stripes, for each member: 256 pages unless somebody said otherwise (`stripe_cache_size` in the kernel's
+/// `Documentation/admin-guide/md.rst`). It wants four times the larger chunk for a reshape, and mdadm asks for more: for what it copies at
+/// a time, which is at most this, and of small members at most a part of them.
+const CACHE_SECTORS: u64 = 256 * 8;
+const COPIED_SECTORS: u64 = 65536;
+const COPIED_PART: u64 = 16;
 
 /// What is being done to an array, and how far it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,8 +67,10 @@ pub struct Reshaping {
     pub before: Shape,
     /// As it will be.
     pub after: Shape,
-    /// The checkpoint: a sector of the array.
+    /// Up to where it is moved: a sector of the array. The checkpoint, unless it is known how far md got behind that.
     pub position_sectors: u64,
+    /// The checkpoint.
+    pub recorded_sectors: u64,
     /// It runs from the end of the array to its start.
     pub backwards: bool,
     /// Sectors that can be read: what both shapes have.
@@ -131,6 +136,7 @@ impl Reshaping {
             before,
             after,
             position_sectors: reshape.position_sectors.min(size_sectors),
+            recorded_sectors: reshape.position_sectors.min(size_sectors),
             backwards: reshape.backwards,
             size_sectors,
             moves_data: false,
@@ -201,21 +207,41 @@ impl Reshaping {
     #[must_use]
     pub fn is_in_place(&self) -> bool {
         let (before, after) = (data_slots(&self.before), data_slots(&self.after));
-        self.at_risk.is_some() && before.is_some() && before == after
+        self.at_risk.is_some() && !self.moves_data && before.is_some() && before == after
     }
 
     /// Takes it that md got to somewhere between these sectors, which are ahead of its position, and most likely to one of them: that
     /// becomes the position, and what md had in hand around any of them is what is at risk. Only of a reshape in place.
     pub fn got_to(&mut self, between: &Range<u64>, likely: u64) {
         assert!(self.is_in_place(), "elsewhere what is behind a place is still needed");
-        let ahead = self.on(ReshapeSide::Before);
+        let around = self.around(between);
+        let row = self.row_sectors() * data_slots(&self.before).map_or(1, u64::from);
+        self.position_sectors =
+            (likely / row * row).clamp(around.start, around.end.max(around.start));
+        self.at_risk = Some(around).filter(|range| !range.is_empty());
+    }
+
+    /// These sectors, with all that md may have had in hand when it was at any of them, in whole rows, as far as it is ahead of the
+    /// checkpoint.
+    #[must_use]
+    pub fn around(&self, sectors: &Range<u64>) -> Range<u64> {
+        let ahead = self.ahead_of_checkpoint();
         let data = data_slots(&self.before).map_or(1, u64::from);
-        let (row, in_hand) = (self.row_sectors() * data, IN_HAND_SECTORS * data);
-        let start = between.start.saturating_sub(in_hand) / row * row;
-        let end = between.end.saturating_add(in_hand).checked_next_multiple_of(row);
-        let (start, end) = (start.max(ahead.start), end.unwrap_or(u64::MAX).min(ahead.end));
-        self.position_sectors = (likely / row * row).clamp(start, end.max(start));
-        self.at_risk = Some(start..end).filter(|range| !range.is_empty());
+        let member_sectors = self.before.member_sectors.first().copied().unwrap_or(0);
+        let copied = COPIED_SECTORS.min(member_sectors / COPIED_PART) / data + 16;
+        // Kernels of today let the cache grow.
+        let in_hand = 2 * CACHE_SECTORS.max(4 * self.row_sectors()).max(copied) * data;
+        let row = self.row_sectors() * data;
+        let start = sectors.start.saturating_sub(in_hand) / row * row;
+        let end = sectors.end.saturating_add(in_hand).checked_next_multiple_of(row);
+        start.max(ahead.start)..end.unwrap_or(u64::MAX).min(ahead.end)
+    }
+
+    fn ahead_of_checkpoint(&self) -> Range<u64> {
+        match self.backwards {
+            false => self.recorded_sectors..self.size_sectors,
+            true => 0..self.recorded_sectors,
+        }
     }
 
     /// The shape of a side.
@@ -267,11 +293,11 @@ impl Reshaping {
         self.newest.state.update_time.seconds
     }
 
-    /// What of a part of a backup is needed: sectors of the array, and where in the backup they are. What has been passed was written
-    /// since, perhaps; what is ahead is as it was, and nobody writes there.
+    /// What of a part of a backup is needed: sectors of the array, and where in the backup they are. What the checkpoint has passed was
+    /// written since, perhaps; what is ahead of it is as it was, also where md has moved it, as nobody writes there before the next one.
     #[must_use]
     pub fn needed(&self, part: &BackupPart) -> Option<(Range<u64>, u64)> {
-        let ahead = self.on(ReshapeSide::Before);
+        let ahead = self.ahead_of_checkpoint();
         let start = part.array_start_sectors.max(ahead.start);
         let end = part.array_start_sectors.saturating_add(part.length_sectors).min(ahead.end);
         let at = part.at_sectors.saturating_add(start.saturating_sub(part.array_start_sectors));

@@ -210,16 +210,19 @@ fn the_critical_section_is_where_mdadm_makes_its_backup() {
 fn whoever_knows_how_far_md_got_leaves_what_it_had_in_hand_at_risk() {
     let in_place =
         Story { slots: (4, 4), chunk_sectors: (128, 256), ..story(Level::Raid5, 4, 5, 0) };
-    let (row, in_hand) = (3 * 256, 3 * 256 * 8);
+    // Of a small array: twice the cache of 256 pages, for each member with data.
+    let (row, in_hand) = (3 * 256, 3 * 2 * 256 * 8);
     let mut found = reshaping(in_place, row);
     assert!(found.is_in_place());
-    let place = in_hand + 3 * row;
-    found.got_to(&(place - 5..place + 5), place - 1);
-    assert_eq!(found.at_risk, Some(2 * row..2 * in_hand + 4 * row));
-    assert_eq!(found.on(ReshapeSide::After), 0..place - row);
+    let (size, place) = (found.size_sectors, in_hand + 2 * row + 5);
+    found.got_to(&(place..place + 5), place + 1);
+    assert_eq!(found.at_risk, Some(2 * row..size));
+    assert_eq!(found.on(ReshapeSide::After), 0..in_hand + 2 * row);
+    // What was copied since the checkpoint is as it was then.
+    let part = BackupPart { array_start_sectors: 0, length_sectors: 4 * row, at_sectors: 8 };
+    assert_eq!(found.needed(&part), Some((row..4 * row, 8 + row)));
     // It is nowhere behind the position, nor beyond the end.
     let mut found = reshaping(in_place, row);
-    let size = found.size_sectors;
     found.got_to(&(2 * row..size), 3 * row);
     assert_eq!(found.at_risk, Some(row..size));
     assert_eq!(found.on(ReshapeSide::After), 0..3 * row);

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::Platter;
-use crate::bytes::{SECTOR, small};
+use crate::bytes::{SECTOR, is_blank, small};
 use crate::cache::Cached;
 use crate::learned::Fact;
 use crate::scan::{Effort, Scan, scan};
@@ -45,6 +45,8 @@ pub struct Boundary {
     pub likely: u64,
     /// Places that told the readings apart.
     pub places: usize,
+    /// Places outside of these sectors that have an address of their own, and are in the other reading.
+    pub apart: Vec<u64>,
 }
 
 /// What is at a sector is right in one of the readings, and not in the other.
@@ -67,7 +69,8 @@ pub fn boundary(
     let (mut found, mut closer) = (None, vec![within.clone()]);
     while closer.len() <= LOOKS_MAX {
         let scan = scan(&[first, second], |it| effort.closer(it.sectors(), &closer));
-        let Some(next) = split(&votes(&scan, &cached, &within), &within) else { break };
+        // A closer look sees all that the others saw: if it finds a contradiction, they have only not met it.
+        let next = split(&votes(&scan, &cached, &within), &within)?;
         let is_new = !closer.contains(&next.between);
         closer.push(next.between.clone());
         found = Some(next);
@@ -106,8 +109,11 @@ fn votes(scan: &Scan, readings: &[Cached<'_>; 2], within: &Range<u64>) -> Vec<Vo
                 return None;
             }
             let (first, second) = differ(sector, whole)?;
-            let holds =
-                |bytes: Vec<u8>| fact.holds(knowledge, &bytes[skipped..skipped + fact.length]);
+            // Nothing is there in many places, and an old checksum of that holds in all of them.
+            let holds = |bytes: Vec<u8>| {
+                let bytes = &bytes[skipped..skipped + fact.length];
+                fact.holds(knowledge, bytes) && !is_blank(bytes)
+            };
             let (first, second) = (holds(first), holds(second));
             let vote = Vote { sector, is_first: first, weight: fact.strength(knowledge) };
             (first != second).then_some(vote)
@@ -172,7 +178,15 @@ fn split(votes: &[Vote], within: &Range<u64>) -> Option<Boundary> {
     };
     let (between, best) = (range(least + DOUBT)?, range(least)?);
     let likely = best.start + (best.end - best.start) / 2;
-    Some(Boundary { between, likely, places: votes.len() })
+    let is_apart = |vote: &&Vote| {
+        let is_wrong = match vote.is_first {
+            true => vote.sector >= between.end,
+            false => vote.sector <= between.start,
+        };
+        vote.weight >= ALIKE && is_wrong
+    };
+    let apart = votes.iter().filter(is_apart).map(|vote| vote.sector).collect();
+    Some(Boundary { between, likely, places: votes.len(), apart })
 }
 
 #[cfg(test)]
@@ -223,6 +237,13 @@ mod tests {
     fn a_vote_alone_on_the_wrong_side_is_borne_and_many_are_not() {
         assert_eq!(between("F.F.F.s.F.F.F...S.S.S.S.S"), Some(120..160));
         assert_eq!(between("F.F.F.S.F.S.F...S.F.S.F.S"), None);
+    }
+
+    #[test]
+    fn places_in_the_other_reading_are_named() {
+        let words = format!("F.S.{}....{}f.S.", "F.".repeat(40), "S.".repeat(40));
+        let found = split(&votes_of(&words), &(0..2000)).expect("one of many is wrong");
+        assert_eq!((found.between, found.apart), (820..880, vec![20]));
     }
 
     #[test]

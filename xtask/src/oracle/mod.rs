@@ -197,7 +197,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What `cargo xtask test` asks for. Its images, some GiB, are thrown away when all is well.
+/// What `cargo xtask test` asks for. Its images, some GiB, are thrown away when all is well, with those that were there before.
 pub(crate) fn run_today() -> Result<()> {
     let options = Options::today();
     run(&options)?;

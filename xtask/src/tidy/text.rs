@@ -50,7 +50,16 @@ const ORDERED: [&str; 9] =
     ["containers", "hooks", "elevator", "pace", "engine", "nbd-proto", "assembly", "solver", "sim"];
 
 /// How rustdoc is told that a block is code in Rust, beside a block that is told nothing.
-const EXAMPLES: [&str; 6] = ["rust", "no_run", "ignore", "should_panic", "compile_fail", "edition"];
+const EXAMPLES: [&str; 8] = [
+    "rust",
+    "no_run",
+    "ignore",
+    "should_panic",
+    "compile_fail",
+    "edition",
+    "test_harness",
+    "standalone_crate",
+];
 
 /// Rules on one Rust file.
 pub(super) fn check_source(source: &Source, findings: &mut Vec<Finding>) {
@@ -117,10 +126,15 @@ fn examples(source: &Source, findings: &mut Vec<Finding>) {
     let mut is_inside = false;
     for (index, line) in source.text.lines().enumerate() {
         let line = line.trim_start();
-        let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
-        let Some(word) = text.and_then(|text| text.trim_start().strip_prefix("```")) else {
+        let Some(text) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) else {
+            is_inside = false;
             continue;
         };
+        let text = text.trim_start();
+        let Some(word) = text.strip_prefix("```").or_else(|| text.strip_prefix("~~~")) else {
+            continue;
+        };
+        let word = word.trim_start_matches(['`', '~', ' ', '{', '.']);
         is_inside = !is_inside;
         if is_inside && (word.is_empty() || EXAMPLES.iter().any(|own| word.starts_with(own))) {
             let text = "an example that nothing runs: call the block `text`, and show it in a test";
@@ -200,6 +214,9 @@ mod tests {
     fn an_example_in_documentation_is_found_and_a_drawing_is_not() {
         for word in std::iter::once(&"").chain(&EXAMPLES) {
             let text = format!("//! A.\n/// ```{word}\n/// let a = 1;\n/// ```\nfn a() {{}}\n");
+            assert_eq!(rules("a.rs", &text), [Rule::Examples], "{word}");
+            let text =
+                format!("//! A.\n/// ```text\nfn a() {{}}\n/// ~~~ {word}\n/// ~~~\nfn b() {{}}\n");
             assert_eq!(rules("a.rs", &text), [Rule::Examples], "{word}");
         }
         let text = "//! A.\n//!\n//! ```text\n//! a --> b\n//! ```\n/// ```sh\n/// ls\n/// ```\nfn a() {}\n";

@@ -464,7 +464,7 @@ fn a_chunk_that_changed_on_is_read_by_what_stands_on_it() {
         };
         assert!(covers(&found["reshape"]["got_to"]["between"]), "{position}: {found:#}");
         assert!(covers(&found["at_risk"][0]), "{position}: {found:#}");
-        assert_eq!(found["reshape"]["recorded_position_bytes"], 0, "{found:#}");
+        assert_eq!(found["reshape"]["position_bytes"], 0, "{found:#}");
         let served = Served::rescued(&array, &["--read-only"], &members);
         let (right, failed) = right_or_at_risk(&served, &both.content, &found);
         assert!(right > 2 * failed && failed > 0, "{right} right, {failed} failed");

@@ -203,7 +203,7 @@ fn one_that_moves(
     }
     let (probed, plan) = moving.told_by();
     let (probed, mut plan) = (probed.to_vec(), plan.clone());
-    let position_sectors = moving.reshaping.position_sectors;
+    let position_sectors = moving.reshaping.recorded_sectors;
     plan.refusal.get_or_insert(Refusal::Reshaping { position_sectors });
     let view = |index: usize| {
         let is_in = matches!(plan.stands[index], Stand::Used | Stand::Believed { .. });

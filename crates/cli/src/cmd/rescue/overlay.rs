@@ -106,7 +106,8 @@ pub(super) fn open_array(
     let names_there = names(folder)?;
     if let Some(other) = names_there.iter().find(|there| *there != name) {
         let why = format!(
-            "{other} is of other members, of the array in another state, or with another backup"
+            "{other} is of other members, of the array in another state, or with another backup; or how far a reshape got was found otherwise now \
+             (--as-recorded)"
         );
         return Err(unfit(args, folder, &why));
     }

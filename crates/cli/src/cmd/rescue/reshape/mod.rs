@@ -36,6 +36,7 @@ use braid_ondisk::{
     reshape_backup,
 };
 use braid_runtime::{Io, Volume};
+use braid_solver::Boundary;
 
 use super::args::Args;
 use super::disks::{Disk, Disks};
@@ -49,7 +50,7 @@ use crate::output::utc::format_utc;
 use crate::probe::probe_member;
 use crate::replay::Place;
 use joined::{BackupPlace, Joined, Source, Stretch};
-use reached::{Reached, reached};
+use reached::reached;
 pub(super) use words::{json, kind, level, lines};
 
 /// Bytes in a sector.
@@ -83,7 +84,7 @@ pub(super) struct Moving {
     /// Why a backup that was found on a member is not used.
     left_aside: Vec<String>,
     /// How far md got, if what stands on the array was asked, and said it.
-    reached: Option<Reached>,
+    reached: Option<Boundary>,
     /// What is at risk, without what a backup has.
     pub(super) at_risk: Vec<Range<u64>>,
 }
@@ -217,7 +218,10 @@ impl Moving {
     /// Asks what stands on the array how far md got, where that is not known. Unless it says so, all that is ahead stays at risk.
     pub(super) fn find_out(&mut self, (disks, members): (&Disks, &[usize]), globals: &Globals) {
         let is_readable = self.sides.iter().all(|side| side.plan.array.is_ok());
-        if self.at_risk.is_empty() || !self.reshaping.is_in_place() || !is_readable {
+        // Who dropped out on the way has what was ahead then in the old shape, and its superblock does not say when that was.
+        let is_any_believed = self.sides.iter().any(|side| side.plan.believed().next().is_some());
+        let is_known = self.at_risk.is_empty() || !self.reshaping.is_in_place();
+        if is_known || !is_readable || is_any_believed {
             return;
         }
         let open = |side: &Side| self.volume(side, (disks, members), Care::Read, globals);
@@ -232,7 +236,9 @@ impl Moving {
     fn settle_risk(&mut self) {
         let has = self.backups.iter().flat_map(|backup| &backup.says.parts);
         let has = has.filter_map(|part| self.reshaping.needed(part)).map(|(range, _)| range);
-        let mut left: Vec<Range<u64>> = self.reshaping.at_risk.clone().into_iter().collect();
+        let apart = self.reached.iter().flat_map(|reached| &reached.apart);
+        let apart = apart.map(|sector| self.reshaping.around(&(*sector..*sector + 1)));
+        let mut left = in_order(self.reshaping.at_risk.iter().cloned().chain(apart).collect());
         for range in has {
             left = left.iter().flat_map(|risk| subtract(risk, &range)).collect();
         }
@@ -346,6 +352,19 @@ fn lay(stretches: &mut Vec<Stretch>, over: &Range<u64>, source: &Source, at: u64
         }
     }
     *stretches = laid;
+}
+
+/// Ranges in order, and each sector in one of them at most.
+fn in_order(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_by_key(|range| range.start);
+    let mut apart: Vec<Range<u64>> = Vec::new();
+    for range in ranges.into_iter().filter(|range| !range.is_empty()) {
+        match apart.last_mut().filter(|last| range.start <= last.end) {
+            Some(last) => last.end = last.end.max(range.end),
+            None => apart.push(range),
+        }
+    }
+    apart
 }
 
 /// What of a range is not in another.

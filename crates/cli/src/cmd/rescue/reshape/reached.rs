@@ -1,6 +1,7 @@
 //! How far md got with a reshape in place, by what stands on the array: the position that it recorded is older than that.
 
-use std::ops::Range;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 use braid_assembly::reshape::Reshaping;
 use braid_ondisk::ReshapeSide;
@@ -14,22 +15,11 @@ const SECTOR_BYTES: u64 = 512;
 /// Of each shape 32 MiB at two places, 256 windows of 128 KiB, and as many where md may have been.
 const EFFORT: Effort = Effort { head_sectors: 32 << 11, windows: 256, window_sectors: 256 };
 
-/// What was found.
-pub(super) struct Reached {
-    /// Where md recorded that it was.
-    pub(super) recorded_sectors: u64,
-    /// Between which sectors it was.
-    pub(super) between: Range<u64>,
-    /// Where in them most likely.
-    pub(super) likely: u64,
-    /// Places that said so.
-    pub(super) places: usize,
-}
-
-/// All of the array as one of its shapes reads it.
+/// All of the array as one of its shapes reads it. What cannot be read is asked for once: disks take seconds to say so.
 struct Reading {
     volume: Volume,
     sectors: u64,
+    failed: RefCell<BTreeSet<(u64, usize)>>,
 }
 
 impl Platter for Reading {
@@ -38,19 +28,27 @@ impl Platter for Reading {
     }
 
     fn read(&self, sector: u64, bytes: &mut [u8]) -> bool {
-        joined::read(&self.volume, bytes, sector * SECTOR_BYTES).is_ok()
+        let asked = (sector, bytes.len());
+        if self.failed.borrow().contains(&asked) {
+            return false;
+        }
+        let is_read = joined::read(&self.volume, bytes, sector * SECTOR_BYTES).is_ok();
+        if !is_read {
+            self.failed.borrow_mut().insert(asked);
+        }
+        is_read
     }
 }
 
 /// How far md got, if the array says it. Both volumes are all of it.
-pub(super) fn reached(reshaping: &Reshaping, before: Volume, after: Volume) -> Option<Reached> {
-    let reading = |volume| Reading { volume, sectors: reshaping.size_sectors };
+pub(super) fn reached(reshaping: &Reshaping, before: Volume, after: Volume) -> Option<Boundary> {
+    let sectors = reshaping.size_sectors;
+    let reading = |volume| Reading { volume, sectors, failed: RefCell::default() };
     let (before, after) = (reading(before), reading(after));
     let readings: (&dyn Platter, &dyn Platter) = match reshaping.backwards {
         false => (&after, &before),
         true => (&before, &after),
     };
     let ahead = reshaping.on(ReshapeSide::Before);
-    let Boundary { between, likely, places } = boundary(readings, ahead, &EFFORT)?;
-    Some(Reached { recorded_sectors: reshaping.position_sectors, between, likely, places })
+    boundary(readings, ahead, &EFFORT)
 }

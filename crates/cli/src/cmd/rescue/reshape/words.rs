@@ -81,11 +81,18 @@ pub(in crate::cmd::rescue) fn lines(moving: &Moving) -> Vec<String> {
     let percent = format!("{}.{:02} %", done / 100, done % 100);
     lines.push(match &moving.reached {
         None => format!("It runs {way}, and is at sector {position} of {end}: {percent} are done."),
-        Some(reached) => format!(
-            "It runs {way}. md recorded that it is at sector {} of {end}, and went on: by {} places on the array it got to somewhere between \
-             {} and {}, most likely to {position}: {percent} are done.",
-            reached.recorded_sectors, reached.places, reached.between.start, reached.between.end
-        ),
+        Some(reached) => {
+            let (recorded, between) = (reshaping.recorded_sectors, &reached.between);
+            let on = match between.start == recorded || between.end == recorded {
+                true => "and may have gone on",
+                false => "and went on",
+            };
+            format!(
+                "It runs {way}. md recorded that it is at sector {recorded} of {end}, {on}: by {} places on the array it got to somewhere \
+                 between {} and {}, most likely to {position}: {percent} are done.",
+                reached.places, between.start, between.end
+            )
+        }
     });
     let (before, after) = match reshaping.backwards {
         false => ("behind", "before"),
@@ -116,6 +123,12 @@ pub(in crate::cmd::rescue) fn lines(moving: &Moving) -> Vec<String> {
         });
     }
     lines.extend(moving.left_aside.iter().map(|why| format!("Not used: {why}.")));
+    let apart = moving.reached.as_ref().map_or(0, |reached| reached.apart.len());
+    if apart > 0 {
+        lines.push(format!(
+            "{apart} places elsewhere are in the other shape: a disk may have lost what was in its cache. What is around them is at risk, too."
+        ));
+    }
     for range in &moving.at_risk {
         let why = match moving.reached {
             None => {
@@ -123,7 +136,7 @@ pub(in crate::cmd::rescue) fn lines(moving: &Moving) -> Vec<String> {
                  begun there."
             }
             Some(_) => {
-                "md was at work there: it may be in the new shape already, in part, and is read in the old one."
+                "md was at work there: it may be in either shape, and is read as if md had been where it was most likely."
             }
         };
         lines.push(format!("At risk: {}. {why}", place(range)));
@@ -173,16 +186,15 @@ pub(in crate::cmd::rescue) fn json(moving: &Moving) -> Value {
         .refusals()
         .into_iter()
         .map(|(range, refused)| json!({ "bytes": bytes(&range), "code": refused.code() }));
-    let recorded_sectors =
-        moving.reached.as_ref().map_or(reshaping.position_sectors, |it| it.recorded_sectors);
     json!({
         "before": shape(&reshaping.before),
         "after": shape(&reshaping.after),
-        "position_bytes": reshaping.position_sectors * SECTOR_BYTES,
-        "recorded_position_bytes": recorded_sectors * SECTOR_BYTES,
+        "position_bytes": reshaping.recorded_sectors * SECTOR_BYTES,
         "got_to": moving.reached.as_ref().map(|reached| json!({
             "between": bytes(&reached.between),
+            "likely_bytes": reshaping.position_sectors * SECTOR_BYTES,
             "places": reached.places,
+            "places_in_the_other_shape": reached.apart.len(),
         })),
         "backwards": reshaping.backwards,
         "moves_data": reshaping.moves_data,
