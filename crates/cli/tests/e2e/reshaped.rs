@@ -457,10 +457,10 @@ fn a_chunk_that_changed_on_is_read_by_what_stands_on_it() {
         assert!(found["reshape"]["got_to"].is_null(), "{found:#}");
 
         let found = story(&array, &[], &members);
-        let number = |value: &Value| value.as_u64().expect("a number");
+        let of = |value: &Value| value.as_u64().expect("a number");
         let covers = |range: &Value| {
-            let start = number(&range["offset_bytes"]);
-            (start..=start + number(&range["length_bytes"])).contains(&(position * 512))
+            let start = of(&range["offset_bytes"]);
+            (start..=start + of(&range["length_bytes"])).contains(&(position * 512))
         };
         assert!(covers(&found["reshape"]["got_to"]["between"]), "{position}: {found:#}");
         assert!(covers(&found["at_risk"][0]), "{position}: {found:#}");
@@ -468,6 +468,36 @@ fn a_chunk_that_changed_on_is_read_by_what_stands_on_it() {
         let served = Served::rescued(&array, &["--read-only"], &members);
         let (right, failed) = right_or_at_risk(&served, &both.content, &found);
         assert!(right > 2 * failed && failed > 0, "{right} right, {failed} failed");
+        served.stop();
+
+        // A backup of where md was is used.
+        let file = array.path("backup");
+        let words = ["--backup-file", text(&file)];
+        let uuid = &superblock(&before[0])[UUID_AT..UUID_AT + 16];
+        let seconds = number(superblock(&before[0]), UPDATED_AT) & ((1 << 40) - 1);
+        let parts = [position - 768..position, position..position + 768];
+        fs::write(&file, backup(uuid, seconds, parts, &both.content)).expect("a file");
+        let found = story(&array, &words, &members);
+        let read = found["reshape"]["backups"][0]["read"].as_array().map(Vec::len);
+        assert_eq!(
+            (read, found["at_risk"].as_array().map(Vec::len)),
+            (Some(2), Some(2)),
+            "{found:#}"
+        );
+        let options = [&words[..], &["--read-only"]].concat();
+        let served = Served::rescued(&array, &options, &members);
+        let (more, _) = right_or_at_risk(&served, &both.content, &found);
+        assert!(more > right, "{more} of {right}");
+        served.stop();
+
+        // One that md had passed long before is not what stood there.
+        let noise = random_bytes(97, both.content.len());
+        fs::write(&file, backup(uuid, seconds, [0..768, 768..1536], &noise)).expect("a file");
+        let found = story(&array, &words, &members);
+        let aside = found["reshape"]["backups_left_aside"].as_array().map(Vec::len);
+        assert_eq!(aside, Some(1), "{found:#}");
+        let served = Served::rescued(&array, &options, &members);
+        right_or_at_risk(&served, &both.content, &found);
         served.stop();
     }
     assert!(contents(&array.members) == before, "a member was written");

@@ -32,8 +32,8 @@ use braid_assembly::reshape::Reshaping;
 use braid_assembly::{Options, ProbedMember, Refusal};
 use braid_member::Member;
 use braid_ondisk::{
-    RESHAPE_BACKUP_BEFORE_END_SECTORS, RESHAPE_BACKUP_BYTES, ReshapeBackup, ReshapeSide, Role,
-    reshape_backup,
+    BackupPart, RESHAPE_BACKUP_BEFORE_END_SECTORS, RESHAPE_BACKUP_BYTES, ReshapeBackup,
+    ReshapeSide, Role, reshape_backup,
 };
 use braid_runtime::{Io, Volume};
 use braid_solver::Boundary;
@@ -229,13 +229,42 @@ impl Moving {
         let Some(reached) = reached(&self.reshaping, before, after) else { return };
         self.reshaping.got_to(&reached.between, reached.likely);
         self.reached = Some(reached);
+        self.leave_passed_backups();
         self.settle_risk();
+    }
+
+    /// Leaves backups aside that md had passed by more than it has in hand. mdadm keeps it behind its copy; where it does not (4.2 with
+    /// Linux 6.1) it copies what was moved before, as the old shape reads that.
+    fn leave_passed_backups(&mut self) {
+        let Some(zone) = self.reshaping.at_risk.clone() else { return };
+        let is_passed = |backup: &Backup| {
+            let ahead = backup.says.parts.iter().filter_map(|part| self.reshaping.needed(part));
+            let mut ahead = ahead.map(|(range, _)| range);
+            ahead.any(|range| match self.reshaping.backwards {
+                false => range.start < zone.start,
+                true => range.end > zone.end,
+            })
+        };
+        let (passed, kept) = std::mem::take(&mut self.backups).into_iter().partition(is_passed);
+        self.backups = kept;
+        self.left_aside.extend(Vec::into_iter(passed).map(|backup: Backup| {
+            format!("the backup in {}: md had gone on long before that was copied", backup.label)
+        }));
+    }
+
+    /// What of a part of a backup is read from there, and where in the backup it is: what is needed, and no more than is at risk.
+    fn read_from(&self, part: &BackupPart) -> Option<(Range<u64>, u64)> {
+        let (needed, at) = self.reshaping.needed(part)?;
+        let zone = self.reshaping.at_risk.clone().filter(|_| self.reached.is_some());
+        let zone = zone.unwrap_or_else(|| needed.clone());
+        let (start, end) = (needed.start.max(zone.start), needed.end.min(zone.end));
+        (start < end).then(|| (start..end, at + (start - needed.start)))
     }
 
     /// What backups have is at no risk.
     fn settle_risk(&mut self) {
         let has = self.backups.iter().flat_map(|backup| &backup.says.parts);
-        let has = has.filter_map(|part| self.reshaping.needed(part)).map(|(range, _)| range);
+        let has = has.filter_map(|part| self.read_from(part)).map(|(range, _)| range);
         let apart = self.reached.iter().flat_map(|reached| &reached.apart);
         let apart = apart.map(|sector| self.reshaping.around(&(*sector..*sector + 1)));
         let mut left = in_order(self.reshaping.at_risk.iter().cloned().chain(apart).collect());
@@ -291,7 +320,7 @@ impl Moving {
         }
         for backup in &self.backups {
             for part in &backup.says.parts {
-                if let Some((sectors, at)) = self.reshaping.needed(part) {
+                if let Some((sectors, at)) = self.read_from(part) {
                     lay(&mut stretches, &sectors, &Source::Backup(backup.place.clone(), at), at);
                 }
             }

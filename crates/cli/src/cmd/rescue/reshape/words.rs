@@ -110,7 +110,7 @@ pub(in crate::cmd::rescue) fn lines(moving: &Moving) -> Vec<String> {
         ),
     });
     for backup in &moving.backups {
-        let parts = backup.says.parts.iter().filter_map(|part| reshaping.needed(part));
+        let parts = backup.says.parts.iter().filter_map(|part| moving.read_from(part));
         let parts: Vec<String> = parts.map(|(range, _)| place(&range)).collect();
         lines.push(match parts.is_empty() {
             true => format!("{} has nothing that is needed.", backup.label),
@@ -147,7 +147,7 @@ pub(in crate::cmd::rescue) fn lines(moving: &Moving) -> Vec<String> {
             false => "what md may have written over is in the backup",
         };
         lines.push(format!("Nothing is lost by where it stopped: {why}."));
-    } else if moving.backups.is_empty() {
+    } else if moving.backups.is_empty() && moving.left_aside.is_empty() {
         lines.push(
             "mdadm copied that into a file if it was given one (`--grow --backup-file`): name it (--backup-file FILE)."
                 .to_owned(),
@@ -178,7 +178,7 @@ pub(in crate::cmd::rescue) fn json(moving: &Moving) -> Value {
         })
     };
     let of_backup = |backup: &super::Backup| {
-        let parts = backup.says.parts.iter().filter_map(|part| reshaping.needed(part));
+        let parts = backup.says.parts.iter().filter_map(|part| moving.read_from(part));
         let parts: Vec<Value> = parts.map(|(range, _)| bytes(&range)).collect();
         json!({ "file": backup.label, "read": parts })
     };
