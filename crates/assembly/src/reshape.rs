@@ -28,7 +28,8 @@
 //! that section may have been written over in part, and they are at risk. Of a reshape in place that is all that is ahead: md saves its
 //! position every ten seconds then, and with mdadm 4.2 on Linux 6.1 was seen to go through a whole array meanwhile, of which mdadm had
 //! copied the first two pieces. A row is in the same place of the members in both shapes then, so that it is whole in one of them unless md
-//! was at it, or a disk lost what it had in its cache when the power went. Whoever knows from elsewhere how far md got says so (`got_to`), and all but what md had in hand there is at no risk.
+//! was at it, or a disk lost what it had in its cache when the power went. Whoever knows from elsewhere how far md got says so (`got_to`), and
+//! all but what md had in hand there is at no risk.
 //!
 //! # Members
 //!
@@ -215,9 +216,8 @@ impl Reshaping {
     pub fn got_to(&mut self, between: &Range<u64>, likely: u64) {
         assert!(self.is_in_place(), "elsewhere what is behind a place is still needed");
         let around = self.around(between);
-        let row = self.row_sectors() * data_slots(&self.before).map_or(1, u64::from);
-        self.position_sectors =
-            (likely / row * row).clamp(around.start, around.end.max(around.start));
+        let row = self.array_row_sectors();
+        self.position_sectors = (likely / row * row).clamp(around.start, around.end);
         self.at_risk = Some(around).filter(|range| !range.is_empty());
     }
 
@@ -226,15 +226,20 @@ impl Reshaping {
     #[must_use]
     pub fn around(&self, sectors: &Range<u64>) -> Range<u64> {
         let ahead = self.ahead_of_checkpoint();
-        let data = data_slots(&self.before).map_or(1, u64::from);
+        let row = self.array_row_sectors();
+        let data = row / self.row_sectors();
         let member_sectors = self.before.member_sectors.first().copied().unwrap_or(0);
         let copied = COPIED_SECTORS.min(member_sectors / COPIED_PART) / data + 16;
         // Kernels of today let the cache grow.
         let in_hand = 2 * CACHE_SECTORS.max(4 * self.row_sectors()).max(copied) * data;
-        let row = self.row_sectors() * data;
         let start = sectors.start.saturating_sub(in_hand) / row * row;
         let end = sectors.end.saturating_add(in_hand).checked_next_multiple_of(row);
         start.max(ahead.start)..end.unwrap_or(u64::MAX).min(ahead.end)
+    }
+
+    /// Sectors of the array in such a row, of an array that has rows.
+    fn array_row_sectors(&self) -> u64 {
+        self.row_sectors() * data_slots(&self.before).map_or(1, u64::from)
     }
 
     fn ahead_of_checkpoint(&self) -> Range<u64> {

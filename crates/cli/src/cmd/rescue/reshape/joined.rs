@@ -23,7 +23,7 @@ use braid_runtime::{Volume, VolumeOperation};
 use rustix::io::Errno;
 
 /// Bytes in a sector.
-const SECTOR_BYTES: u64 = 512;
+pub(super) const SECTOR_BYTES: u64 = 512;
 /// Sectors before the array, and behind it: nothing that looks for superblocks looks further.
 const MARGIN_SECTORS: u64 = 2048;
 /// The same in bytes.

@@ -37,6 +37,7 @@ use braid_ondisk::{
 };
 use braid_runtime::{Io, Volume};
 use braid_solver::Boundary;
+use rangemap::RangeSet;
 
 use super::args::Args;
 use super::disks::{Disk, Disks};
@@ -49,12 +50,10 @@ use crate::error::{CliError, Risk};
 use crate::output::utc::format_utc;
 use crate::probe::probe_member;
 use crate::replay::Place;
-use joined::{BackupPlace, Joined, Source, Stretch};
+use joined::{BackupPlace, Joined, SECTOR_BYTES, Source, Stretch};
 use reached::reached;
 pub(super) use words::{json, kind, level, lines};
 
-/// Bytes in a sector.
-const SECTOR_BYTES: u64 = 512;
 /// Seconds that a backup may be older, or newer, than the superblocks: mdadm allows as much, as the two are written at different times.
 const BACKUP_OLDER_SECONDS: u64 = 2 * 60 * 60;
 const BACKUP_NEWER_SECONDS: u64 = 10 * 60;
@@ -245,9 +244,10 @@ impl Moving {
                 true => range.end > zone.end,
             })
         };
-        let (passed, kept) = std::mem::take(&mut self.backups).into_iter().partition(is_passed);
+        let backups = std::mem::take(&mut self.backups);
+        let (passed, kept): (Vec<_>, _) = backups.into_iter().partition(is_passed);
         self.backups = kept;
-        self.left_aside.extend(Vec::into_iter(passed).map(|backup: Backup| {
+        self.left_aside.extend(passed.iter().map(|backup| {
             format!("the backup in {}: md had gone on long before that was copied", backup.label)
         }));
     }
@@ -261,17 +261,17 @@ impl Moving {
         (start < end).then(|| (start..end, at + (start - needed.start)))
     }
 
-    /// What backups have is at no risk.
+    /// What backups have is at no risk; what is around places in the other shape is.
     fn settle_risk(&mut self) {
-        let has = self.backups.iter().flat_map(|backup| &backup.says.parts);
-        let has = has.filter_map(|part| self.read_from(part)).map(|(range, _)| range);
         let apart = self.reached.iter().flat_map(|reached| &reached.apart);
         let apart = apart.map(|sector| self.reshaping.around(&(*sector..*sector + 1)));
-        let mut left = in_order(self.reshaping.at_risk.iter().cloned().chain(apart).collect());
-        for range in has {
-            left = left.iter().flat_map(|risk| subtract(risk, &range)).collect();
+        let at_risk = self.reshaping.at_risk.iter().cloned().chain(apart);
+        let mut left: RangeSet<u64> = at_risk.filter(|range| !range.is_empty()).collect();
+        let has = self.backups.iter().flat_map(|backup| &backup.says.parts);
+        for (range, _) in has.filter_map(|part| self.read_from(part)) {
+            left.remove(range);
         }
-        self.at_risk = left;
+        self.at_risk = left.into_iter().collect();
     }
 
     /// The backup that a member which is being added has at its end.
@@ -381,25 +381,6 @@ fn lay(stretches: &mut Vec<Stretch>, over: &Range<u64>, source: &Source, at: u64
         }
     }
     *stretches = laid;
-}
-
-/// Ranges in order, and each sector in one of them at most.
-fn in_order(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    ranges.sort_by_key(|range| range.start);
-    let mut apart: Vec<Range<u64>> = Vec::new();
-    for range in ranges.into_iter().filter(|range| !range.is_empty()) {
-        match apart.last_mut().filter(|last| range.start <= last.end) {
-            Some(last) => last.end = last.end.max(range.end),
-            None => apart.push(range),
-        }
-    }
-    apart
-}
-
-/// What of a range is not in another.
-fn subtract(range: &Range<u64>, other: &Range<u64>) -> Vec<Range<u64>> {
-    let left = [range.start..range.end.min(other.start), range.start.max(other.end)..range.end];
-    left.into_iter().filter(|one| !one.is_empty()).collect()
 }
 
 fn head_at(place: &BackupPlace, sector: u64) -> Option<ReshapeBackup> {

@@ -8,10 +8,8 @@ use braid_ondisk::ReshapeSide;
 use braid_runtime::Volume;
 use braid_solver::{Boundary, Effort, Platter, boundary};
 
-use super::joined;
+use super::joined::{SECTOR_BYTES, read};
 
-/// Bytes in a sector.
-const SECTOR_BYTES: u64 = 512;
 /// Of each shape 32 MiB at two places, 256 windows of 128 KiB, and as many where md may have been.
 const EFFORT: Effort = Effort { head_sectors: 32 << 11, windows: 256, window_sectors: 256 };
 
@@ -32,7 +30,7 @@ impl Platter for Reading {
         if self.failed.borrow().contains(&asked) {
             return false;
         }
-        let is_read = joined::read(&self.volume, bytes, sector * SECTOR_BYTES).is_ok();
+        let is_read = read(&self.volume, bytes, sector * SECTOR_BYTES).is_ok();
         if !is_read {
             self.failed.borrow_mut().insert(asked);
         }
