@@ -150,6 +150,11 @@ fn overlaid() -> (tempfile::TempDir, Vec<u8>, Arc<MemoryMember>) {
     (folder, bytes, member)
 }
 
+fn made(member: &Arc<MemoryMember>, folder: &std::path::Path) -> Overlay<Arc<MemoryMember>> {
+    Overlay::make(Arc::clone(member), folder, "m", (7, *b"an identity 4711"))
+        .expect("a new overlay")
+}
+
 fn all_of(member: &dyn Member) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(member.size_bytes()).expect("small")];
     member.read_at(&mut bytes, 0).expect("readable");
@@ -159,7 +164,7 @@ fn all_of(member: &dyn Member) -> Vec<u8> {
 #[test]
 fn an_overlay_reads_like_a_member_that_was_written() {
     let (folder, mut model, member) = overlaid();
-    let overlay = Overlay::open(Arc::clone(&member), folder.path(), "m", 7).expect("a new overlay");
+    let overlay = made(&member, folder.path());
     assert_eq!(all_of(&overlay), model);
     // Offsets and lengths on both sides of every border of blocks, and at the member's short last one.
     let size = model.len();
@@ -195,7 +200,7 @@ fn an_overlay_reads_like_a_member_that_was_written() {
 #[test]
 fn an_overlay_takes_every_write_and_the_member_none() {
     let (folder, bytes, member) = overlaid();
-    let overlay = Overlay::open(Arc::clone(&member), folder.path(), "m", 7).expect("a new overlay");
+    let overlay = made(&member, folder.path());
     assert_eq!((overlay.used_bytes(), overlay.ranges()), (0, vec![]));
     overlay.write_at(&[9; 100], 5000, true).expect("a write");
     overlay.zero(16_384, 8192, false).expect("zeroes");
@@ -210,28 +215,141 @@ fn an_overlay_takes_every_write_and_the_member_none() {
 fn an_overlay_survives_a_restart() {
     let (folder, mut model, member) = overlaid();
     let open = |mark| Overlay::open(Arc::clone(&member), folder.path(), "m", mark);
-    let overlay = open(7).expect("a new overlay");
+    let overlay = made(&member, folder.path());
     overlay.write_at(&[3; 700], 4000, false).expect("a write");
+    overlay.zero(8192, 8192, false).expect("zeroes");
     overlay.flush().expect("a flush");
     model[4000..4700].fill(3);
-    overlay.write_at(&[4; 512], 30_720, false).expect("a write that is never flushed");
+    model[8192..16_384].fill(0);
+    for value in [4, 5] {
+        overlay.write_at(&[value; 512], 30_720, false).expect("a write that is never flushed");
+        overlay.write_at(&[value; 5000], 4096, false).expect("a write over what was flushed");
+    }
     assert!(matches!(open(7), Err(OverlayError::Busy { .. })), "it is in use");
     drop(overlay);
     let again = open(7).expect("it is there");
     assert_eq!(all_of(&again), model, "what was flushed is there, and nothing by halves");
-    drop(again);
-    assert!(matches!(open(8), Err(OverlayError::OfOther { .. })), "the member holds other bytes");
-    // A map that was cut, or has bits behind the member's end, is none.
-    let map = folder.path().join("m.map");
-    let sound = std::fs::read(&map).expect("a map");
-    let mut beyond = sound.clone();
-    beyond[4096 + 100] = 1;
-    for spoiled in [&sound[..4000], &beyond[..], b"".as_slice()] {
-        std::fs::write(&map, spoiled).expect("a map");
-        assert!(matches!(open(7), Err(OverlayError::OfOther { .. })), "{} bytes", spoiled.len());
+    // Slots of blocks that were never flushed, and of those that were written again, are used again.
+    for turn in 0..100 {
+        again.write_at(&[turn; 9000], 4096, true).expect("a write");
     }
-    std::fs::write(&map, &sound).expect("a map");
-    assert_eq!(all_of(&open(7).expect("it is whole again")), model);
+    model[4096..13_096].fill(99);
+    drop(again);
+    assert!(std::fs::metadata(folder.path().join("m.data")).expect("a file").len() < 16 * 4096);
+    assert_eq!(all_of(&open(7).expect("it is there")), model);
+    assert!(matches!(open(8), Err(OverlayError::OfOther { .. })), "the member holds other bytes");
+}
+
+/// A log of many writes of the same blocks is much longer than what it says.
+#[test]
+fn a_long_log_of_an_overlay_is_written_anew() {
+    let (folder, mut model, member) = overlaid();
+    let overlay = made(&member, folder.path());
+    for turn in 0..80_000_u32 {
+        overlay.write_at(&[turn.to_le_bytes()[0]; 4096], 8192, false).expect("a write");
+    }
+    overlay.flush().expect("a flush");
+    model[8192..12_288].fill(79_999_u32.to_le_bytes()[0]);
+    drop(overlay);
+    let length = || std::fs::metadata(folder.path().join("m.map")).expect("a map").len();
+    assert!(length() > 1 << 20);
+    for _ in 0..2 {
+        let again = Overlay::open(Arc::clone(&member), folder.path(), "m", 7).expect("it is there");
+        assert_eq!((all_of(&again), again.changed().expect("readable")), (model.clone(), vec![]));
+        again.write_at(&[1; 512], 0, true).expect("a write");
+        model[..512].fill(1);
+    }
+    assert!(length() < 8192, "{}", length());
+}
+
+/// A map that was cut, one flipped bit, blocks that were zeroed: each was read, and committed, as if a client had written it.
+#[test]
+fn an_overlay_that_was_changed_in_any_byte_is_refused() {
+    let (folder, mut model, member) = overlaid();
+    let overlay = made(&member, folder.path());
+    overlay.write_at(&[3; 700], 4000, true).expect("a write");
+    overlay.write_at(&[5; 4096], 20_480, false).expect("a write");
+    overlay.zero(8192, 4096, false).expect("zeroes");
+    overlay.flush().expect("a flush");
+    model[4000..4700].fill(3);
+    model[20_480..24_576].fill(5);
+    model[8192..12_288].fill(0);
+    drop(overlay);
+    let open = || Overlay::open(Arc::clone(&member), folder.path(), "m", 7);
+    let (map, data) = (folder.path().join("m.map"), folder.path().join("m.data"));
+    let read = |path: &std::path::Path| std::fs::read(path).expect("a file");
+    let (sound_map, sound_data) = (read(&map), read(&data));
+    let write = |path: &std::path::Path, bytes: &[u8]| std::fs::write(path, bytes).expect("a file");
+    let is_refused = |what: &str| {
+        assert!(matches!(open(), Err(OverlayError::Damaged { .. })), "{what}");
+    };
+    for length in (0..sound_map.len()).step_by(7) {
+        write(&map, &sound_map[..length]);
+        is_refused(&format!("a map of {length} bytes"));
+    }
+    let meant = (0..512).chain(4096..sound_map.len());
+    for at in meant {
+        let mut bytes = sound_map.clone();
+        bytes[at] ^= 0x10;
+        write(&map, &bytes);
+        is_refused(&format!("byte {at} of the map"));
+    }
+    write(&map, &sound_map);
+    for length in (0..sound_data.len()).step_by(511) {
+        write(&data, &sound_data[..length]);
+        assert!(!is_whole(open()), "{length} bytes of blocks");
+    }
+    for at in (0..sound_data.len()).step_by(101) {
+        let mut bytes = sound_data.clone();
+        bytes[at] ^= 0x10;
+        write(&data, &bytes);
+        let Ok(overlay) = open() else { continue };
+        // Only what is certain is read: every block but one.
+        let changed = overlay.changed().expect("readable");
+        let mut buffer = [0; 4096];
+        let mut failed = Vec::new();
+        for start in (0..49_152).step_by(4096) {
+            match overlay.read_at(&mut buffer, start as u64) {
+                Ok(()) => {
+                    assert_eq!(buffer, model[start..start + 4096], "byte {at}, read at {start}")
+                }
+                Err(error) => {
+                    assert!(matches!(error, MemberError::Media { .. }), "{error:?}");
+                    failed.push(start as u64..start as u64 + 4096);
+                }
+            }
+        }
+        assert_eq!(failed, changed, "byte {at}");
+        assert_eq!(changed.len(), 1, "byte {at}");
+    }
+    write(&data, &sound_data);
+    assert_eq!(all_of(&open().expect("it is whole again")), model);
+    // Another's blocks, no file at all, and a link to one.
+    let other = folder.path().join("other");
+    std::fs::create_dir(&other).expect("a folder");
+    let id = *b"another identity";
+    drop(Overlay::make(Arc::clone(&member), &other, "m", (7, id)).expect("a new overlay"));
+    for (path, name) in [(&map, "m.map"), (&data, "m.data")] {
+        let sound = read(path);
+        std::fs::copy(other.join("m.data"), path).expect("a copy");
+        is_refused(name);
+        std::fs::remove_file(path).expect("a file");
+        is_refused(name);
+        write(&other.join("kept"), &sound);
+        std::os::unix::fs::symlink(other.join("kept"), path).expect("a link");
+        is_refused(name);
+        std::fs::remove_file(path).expect("a link");
+        std::fs::hard_link(other.join("kept"), path).expect("a link");
+        is_refused(name);
+        std::fs::remove_file(path).expect("a link");
+        write(path, &sound);
+    }
+    assert_eq!(all_of(&open().expect("it is whole again")), model);
+}
+
+/// Whether an overlay opens, and all its blocks hold what was written.
+fn is_whole(opened: Result<Overlay<Arc<MemoryMember>>, OverlayError>) -> bool {
+    opened.is_ok_and(|overlay| overlay.changed().is_ok_and(|changed| changed.is_empty()))
 }
 
 #[test]

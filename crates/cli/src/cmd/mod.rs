@@ -160,7 +160,7 @@ impl Globals {
 }
 
 /// `$BRAID_STATE_DIR`; else `/var/lib/braid` for root, the XDG state folder for others.
-fn state_dir() -> PathBuf {
+pub(crate) fn state_dir() -> PathBuf {
     if let Some(folder) = std::env::var_os("BRAID_STATE_DIR").filter(|folder| !folder.is_empty()) {
         return PathBuf::from(folder);
     }

@@ -5,27 +5,28 @@
 //! ```
 //!
 //! All of it or nothing: one device that has changed since keeps the others as they are. An undo is saved like any other command, so
-//! that it can be undone; one that was interrupted goes on where it was.
+//! that it can be undone; one that stopped goes on where it was.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use braid_member::{Access, Member};
+use braid_member::Access;
 use braid_ondisk::Snippet;
 use serde_json::json;
 
-use super::{Globals, state_dir};
+use super::Globals;
 use crate::error::code::Code;
 use crate::error::system::system;
 use crate::error::{CliError, Exit, Risk};
 use crate::output::printable::printable;
-use crate::output::shell::{option_words, shell_word};
+use crate::output::shell::shell_word;
 use crate::output::utc::{format_utc, rfc3339_utc};
-use crate::probe::{io_error, open_member};
-use crate::undo::judge::{Content, Verdict, content, decide, why};
-use crate::undo::record::{Damage, Device, Record};
-use crate::undo::{self, Deed, Kept, Overwrite};
+use crate::probe::io_error;
+use crate::undo::found::{self, Found};
+use crate::undo::judge::{Content, Verdict, decide, is_between, why};
+use crate::undo::record::{Damage, Record};
+use crate::undo::{self, Deed, Kept, Overwrite, unfinished, writing};
 
 /// Arguments of `braid undo`.
 #[derive(Debug, clap::Args)]
@@ -41,19 +42,8 @@ pub(crate) struct Args {
     extract: Option<PathBuf>,
 }
 
-/// A device of the record as it is now.
-struct Found<'a> {
-    device: &'a Device,
-    label: String,
-    open: Box<dyn Member>,
-    now: Vec<Snippet>,
-    content: Content,
-}
-
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    let kept = undo::find(&globals.state_dir, args.number);
-    let kept = kept.map_err(|error| unreadable(&globals.state_dir, &error))?;
-    let Some(kept) = kept else { return Err(nothing(args, globals)) };
+    let kept = find(args, globals)?;
     let record = match &kept.record {
         Ok(record) => record,
         Err(damage) => return Err(damaged(&kept, damage, globals)),
@@ -62,9 +52,9 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         extract(record, folder, globals)?;
         return Ok(Exit::Done);
     }
-    let is_gone = |device: &Device| device.is_made && !device.path.exists();
-    let devices = record.devices.iter().filter(|device| !is_gone(device));
-    let found = devices.map(find).collect::<Result<Vec<_>, _>>()?;
+    // To look is no reason to wait for a server.
+    let access = if args.dry_run { Access::Examine } else { Access::ReadWrite };
+    let found = found::all(record, access)?;
     let contents: Vec<Content> = found.iter().map(|one| one.content).collect();
     let is_back = match decide(record.has_zeroed, &contents) {
         Verdict::Changed => return Err(changed(&kept, record, &found)),
@@ -73,12 +63,31 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         Verdict::PutBack => false,
     };
     let mut saved = None;
-    if !is_back && !args.dry_run {
-        saved = Some(save(&kept, record, &found, globals)?);
-        put_back(&kept, &found)?;
+    if !args.dry_run {
+        if !is_back {
+            saved = Some(put_back(&kept, record, &found, globals)?);
+        }
+        unfinished::end_undoing(&globals.state_dir, kept.number);
     }
-    tell(&kept, record, &found, (is_back, args.dry_run, saved), globals);
+    // What was half written is not to be had again.
+    let redo = saved.filter(|_| !is_between(&contents));
+    tell(&kept, record, &found, (is_back, args.dry_run, redo), globals);
     Ok(Exit::Done)
+}
+
+/// The record that is meant. Without a number it is the newest; if that is an undo that stopped, the record which it was putting back.
+fn find(args: &Args, globals: &Globals) -> Result<Kept, CliError> {
+    let find = |number| {
+        let kept = undo::find(&globals.state_dir, number);
+        kept.map_err(|error| unreadable(&globals.state_dir, &error))
+    };
+    let kept = find(args.number)?.ok_or_else(|| nothing(args, globals))?;
+    let undoes = kept.record.as_ref().ok().and_then(|record| record.undoes);
+    let stopped = undoes.filter(|_| {
+        args.number.is_none() && unfinished::is_unfinished(&globals.state_dir, kept.number)
+    });
+    let older = stopped.map(|number| find(Some(number))).transpose()?.flatten();
+    Ok(older.unwrap_or(kept))
 }
 
 /// Writes what stood on each device into files, for a person to look at or to put back by hand.
@@ -107,95 +116,47 @@ fn extract(record: &Record, folder: &Path, globals: &Globals) -> Result<(), CliE
     Ok(())
 }
 
-/// Opens a device by the name that leads to what the command left, and looks at it.
-fn find(device: &Device) -> Result<Found<'_>, CliError> {
-    let mut first = None;
-    for path in std::iter::once(&device.path).chain(&device.names) {
-        let found = look(device, path);
-        let is_it = found.as_ref().is_ok_and(|found| found.content != Content::Changed);
-        if is_it {
-            return found;
-        }
-        first = first.or(Some(found));
-    }
-    let found = first.expect("a device has a path");
-    found.map_err(|error| error.because("nothing was changed"))
-}
-
-fn look<'a>(device: &'a Device, path: &Path) -> Result<Found<'a>, CliError> {
-    let label = path.display().to_string();
-    let open = open_member(path, Access::ReadWrite)?;
-    let mut now = Vec::new();
-    for range in &device.before {
-        let mut bytes = vec![0; range.bytes.len()];
-        let end = range.offset + bytes.len() as u64;
-        if end <= open.size_bytes() {
-            let read = open.read_at(&mut bytes, range.offset);
-            read.map_err(|error| io_error(&label, "reading", &error))?;
-        }
-        now.push(Snippet { offset: range.offset, bytes });
-    }
-    let is_as_large = open.size_bytes() == device.size_bytes;
-    let content = if is_as_large { content(device, &now) } else { Content::Changed };
-    Ok(Found { device, label, open, now, content })
-}
-
-/// Those on which there is something to put back.
-fn written<'a>(found: &'a [Found<'a>]) -> impl Iterator<Item = &'a Found<'a>> {
-    found.iter().filter(|one| one.content == Content::Written)
-}
-
-fn save(
+/// Saves what stands there now, and puts back what the command overwrote, on those devices where there is something to put back.
+fn put_back(
     kept: &Kept,
     record: &Record,
     found: &[Found<'_>],
     globals: &Globals,
 ) -> Result<u64, CliError> {
-    let overwritten = written(found).map(|one| Overwrite {
+    let written: Vec<&Found<'_>> = found
+        .iter()
+        .filter(|one| matches!(one.content, Content::Written | Content::Partly))
+        .collect();
+    let overwritten = written.iter().map(|one| Overwrite {
         path: Path::new(&one.device.path),
         device: one.open.as_ref(),
         is_made: false,
         ends: &one.now,
         writes: one.device.back(),
+        last_writes: 0,
     });
     let command = command_line(kept.number, globals);
-    let deed = Deed { command: &command, array: &record.array, zeroes: false };
-    Ok(undo::save(&globals.state_dir, deed, overwritten.collect())?.number)
-}
-
-fn put_back(kept: &Kept, found: &[Found<'_>]) -> Result<(), CliError> {
-    let mut done: Vec<&str> = Vec::new();
-    for one in written(found) {
-        let write = || {
-            for range in one.device.back() {
-                one.open.write_at(&range.bytes, range.offset, true)?;
-            }
-            one.open.flush()
+    let deed =
+        Deed { command: &command, array: &record.array, zeroes: false, undoes: Some(kept.number) };
+    let saved = undo::save(&globals.state_dir, deed, overwritten.collect())?;
+    saved.begin(&globals.state_dir, None)?;
+    let devices: Vec<_> = written.iter().map(|one| (one.device, one.open.as_ref())).collect();
+    let now: Vec<&[Snippet]> = written.iter().map(|one| one.now.as_slice()).collect();
+    writing::back(&devices, &now).map_err(|(index, error)| {
+        let done: Vec<&str> = written[..index].iter().map(|one| one.label.as_str()).collect();
+        let done = match done.is_empty() {
+            true => "nothing is known to be put back".to_owned(),
+            false => format!("put back before that: {}", done.join(", ")),
         };
-        write().map_err(|error| {
-            let error = io_error(&one.label, "writing", &error);
-            let error = match done.is_empty() {
-                true => error.because("nothing is known to be put back"),
-                false => error.because(format!("put back before that: {}", done.join(", "))),
-            };
-            error.because(format!("`braid undo {}` goes on where it was", kept.number))
-        })?;
-        done.push(&one.label);
-    }
-    Ok(())
+        io_error(&written[index].label, "writing", &error)
+            .because(done)
+            .because(format!("`braid undo {}` goes on where it was", kept.number))
+    })?;
+    Ok(saved.number)
 }
 
 fn command_line(number: u64, globals: &Globals) -> String {
-    in_state_dir(format!("braid undo {number}"), globals)
-}
-
-/// The command with the state folder, where it is not the usual one.
-fn in_state_dir(command: String, globals: &Globals) -> String {
-    if globals.state_dir == state_dir() {
-        return command;
-    }
-    let folder = globals.state_dir.display().to_string();
-    format!("{command} {}", option_words("--state-dir", &folder))
+    unfinished::in_state_dir(format!("braid undo {number}"), &globals.state_dir)
 }
 
 fn tell(
@@ -206,7 +167,7 @@ fn tell(
     globals: &Globals,
 ) {
     let effect = |one: &Found<'_>| match one.content {
-        Content::Written => "put-back",
+        Content::Written | Content::Partly => "put-back",
         Content::Before | Content::Changed => "is-back",
     };
     if globals.json {
@@ -229,7 +190,7 @@ fn tell(
     outln!("{verb} what `{command}` overwrote on {}", format_utc(record.time.as_secs()));
     for one in found {
         let words = match one.content {
-            Content::Written => verb,
+            Content::Written | Content::Partly => verb,
             Content::Before | Content::Changed => "is back already",
         };
         outln!("  {}  {words}", printable(&one.label));
@@ -251,7 +212,7 @@ fn nothing(args: &Args, globals: &Globals) -> CliError {
         Some(number) => format!("there is no {number} to be undone"),
         None => "there is nothing to be undone".to_owned(),
     };
-    let list = in_state_dir("braid history --saved".to_owned(), globals);
+    let list = unfinished::in_state_dir("braid history --saved".to_owned(), &globals.state_dir);
     CliError::new(Code::NothingToUndo, what)
         .because(format!(
             "records of what commands overwrote are in {}",
@@ -306,52 +267,4 @@ fn zeroed(kept: &Kept, record: &Record, found: &[Found<'_>]) -> CliError {
     refused(kept, record, found)
         .because("zeroes were written over the data areas (--zero): what the old superblocks describe is gone")
         .because("nothing was changed")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn device(path: PathBuf, names: Vec<PathBuf>) -> Device {
-        Device {
-            path,
-            names,
-            is_made: false,
-            number: None,
-            inode: None,
-            size_bytes: 1 << 20,
-            before: vec![Snippet { offset: 0, bytes: vec![5; 4096] }],
-            writes: vec![Snippet { offset: 512, bytes: vec![6; 512] }],
-        }
-    }
-
-    /// After a restart another disk may have the path, or none.
-    #[test]
-    fn a_device_is_found_by_the_name_that_leads_to_it() {
-        let place = tempfile::tempdir().expect("a folder");
-        let file = |name: &str, first: &[u8]| {
-            let path = place.path().join(name);
-            let mut bytes = first.to_vec();
-            bytes.resize(1 << 20, 0);
-            fs::write(&path, bytes).expect("a file");
-            path
-        };
-        let written = device(PathBuf::new(), Vec::new()).after()[0].bytes.clone();
-        let (sda, sdb) = (file("sda", &[5; 4096]), file("sdb", &written));
-        let (other, gone) = (file("sdc", &[1; 4096]), place.path().join("gone"));
-        for (path, names, label, content) in [
-            (&sdb, vec![], &sdb, Content::Written),
-            (&sda, vec![], &sda, Content::Before),
-            (&other, vec![], &other, Content::Changed),
-            (&other, vec![&gone, &sdb], &sdb, Content::Written),
-            (&gone, vec![&sda], &sda, Content::Before),
-            (&other, vec![&gone], &other, Content::Changed),
-        ] {
-            let one = device(path.clone(), names.into_iter().cloned().collect());
-            let found = find(&one).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!((found.label, found.content), (label.display().to_string(), content));
-        }
-        let missing = find(&device(gone, vec![place.path().join("nor this")])).err();
-        assert_eq!(missing.map(|error| error.code()), Some(Code::MemberMissing));
-    }
 }

@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 97] = [
+pub(crate) const CATALOGUE: [Entry; 99] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -853,5 +853,24 @@ pub(crate) const CATALOGUE: [Entry; 97] = [
                       are made up in memory. Such an array is served for reading, or for writing over an overlay, and nothing of \
                       that goes back to its disks: no `--commit`, and no `--fill`. Copy what is needed to another place; the disks \
                       stay as they are, and whatever wrote their metadata can go on with them.",
+    },
+    Entry {
+        code: Code::Unfinished,
+        title: "a command stopped in the middle of writing these members",
+        exit: Exit::Refused,
+        explanation: "A command that writes to members saves first what it overwrites. This one was then killed, or the power failed, or a \
+                      member could not be written, for instance because the file system below it was full. Some sectors are as they \
+                      were before, others as the command leaves them, so the members do not fit each other and are not served. The \
+                      record knows both: `braid undo` puts every sector back, and `braid rescue --commit` finishes what it began. Both \
+                      may stop and be run again.",
+    },
+    Entry {
+        code: Code::OverlayDamaged,
+        title: "the overlay is damaged",
+        exit: Exit::Refused,
+        explanation: "What `braid rescue --serve` writes goes into an overlay: files beside the members, and a list of those that belong \
+                      together. One of them is gone, was cut or changed, is of another time than the others, or is a link to another \
+                      file. With it the array would be a mixture that no client ever wrote. The members are as they were. Without the \
+                      member whose overlay is damaged the array can often still be read, with what was written over the others.",
     },
 ];

@@ -203,6 +203,10 @@ pub(crate) enum Code {
     BackupUnfit = 108,
     /// The array's metadata is not md's.
     MetadataForeign = 109,
+    /// A command stopped in the middle of writing these members.
+    Unfinished = 120,
+    /// What was written over a member is not to be had.
+    OverlayDamaged = 121,
 }
 
 impl fmt::Display for Code {

@@ -143,10 +143,11 @@ impl OnMembers<'_> {
             is_made: false,
             ends: &ends,
             writes: vec![new.clone()],
+            last_writes: 0,
         };
         let command = format!("braid replay {}", words(self.labels, &[]));
         let array = &self.array.newest.array.name;
-        let deed = Deed { command: &command, array, zeroes: false };
+        let deed = Deed { command: &command, array, zeroes: false, undoes: None };
         let saved = undo::save(state_dir, deed, vec![overwritten])?;
         let write = device.device.write_at(&new.bytes, new.offset, true);
         let done = write.and_then(|()| device.device.flush());

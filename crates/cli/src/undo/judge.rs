@@ -4,24 +4,31 @@
 //!   each device: its two ends, and what was written ─▶ Content      all of them ─▶ decide ─▶ Verdict
 //! ```
 //!
+//! A command that is killed, a full file system and a power cut end a write at any sector. So a sector is judged by itself: it is known if
+//! it holds what stood there before the command, or after one of its writes.
+//!
 //! Every superblock lies in what is compared, and an array that is started to be written says so in its superblocks first, with another
-//! count of events and another time. So while every byte is what the command left, nobody has written to the data areas.
+//! count of events and another time. So while every sector is known, nobody has written to the data areas.
 //!
 //! What it does not do: open, read or write devices.
 
+use std::ops::Range;
+
 use braid_ondisk::{Snippet, Superblock, format_uuid, probe};
 
-use super::record::{Device, cut, put};
+use super::record::{Device, SECTOR_BYTES, put, shared};
 use crate::output::utc::format_utc;
 
 /// What is on a device now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// What the command wrote, or, after an undo that was interrupted, in part what was there before.
+    /// All that the command wrote.
     Written,
+    /// A part of it: the command stopped, or its undo did.
+    Partly,
     /// What was there before the command.
     Before,
-    /// Neither.
+    /// Something else.
     Changed,
 }
 
@@ -34,14 +41,15 @@ pub(crate) enum Verdict {
     IsBack,
     /// Some device has changed since.
     Changed,
-    /// What they describe is gone.
+    /// The array that the old superblocks describe was zeroed.
     Zeroed,
 }
 
 /// All devices together.
 pub(crate) fn decide(has_zeroed: bool, contents: &[Content]) -> Verdict {
     let has = |content| contents.contains(&content);
-    match (has(Content::Changed), has(Content::Written), has_zeroed) {
+    let is_written = has(Content::Written) || has(Content::Partly);
+    match (has(Content::Changed), is_written, has_zeroed) {
         (true, _, _) => Verdict::Changed,
         (false, false, _) => Verdict::IsBack,
         (false, true, true) => Verdict::Zeroed,
@@ -49,31 +57,62 @@ pub(crate) fn decide(has_zeroed: bool, contents: &[Content]) -> Verdict {
     }
 }
 
+/// Whether these devices are neither as they were before the command nor as it leaves them, and nobody else has written to them.
+pub(crate) fn is_between(contents: &[Content]) -> bool {
+    let has = |content| contents.contains(&content);
+    let is_mixed = has(Content::Partly) || (has(Content::Before) && has(Content::Written));
+    is_mixed && !has(Content::Changed)
+}
+
 /// What is on one device, of which `now` was read where `before` was.
 pub(crate) fn content(device: &Device, now: &[Snippet]) -> Content {
-    let (before, after) = (&device.before, device.after());
+    let before = &device.before;
     let same_place = |(one, other): (&Snippet, &Snippet)| {
         (one.offset, one.bytes.len()) == (other.offset, other.bytes.len())
     };
     if before.len() != now.len() || !before.iter().zip(now).all(same_place) {
         return Content::Changed;
     }
-    let is = |ranges: &[Snippet], write: &Snippet| cut(now, write) == cut(ranges, write);
-    let rest = |ranges: &[Snippet]| {
-        let mut rest = ranges.to_vec();
-        for write in &device.writes {
-            let nothing = Snippet { offset: write.offset, bytes: vec![0; write.bytes.len()] };
-            put(&mut rest, &nothing);
+    let mut stands = before.clone();
+    let mut known: Vec<Vec<bool>> = before
+        .iter()
+        .zip(now)
+        .map(|(before, now)| {
+            let whole = 0..before.bytes.len();
+            sectors(before, whole)
+                .map(|(_, part)| before.bytes[part.clone()] == now.bytes[part])
+                .collect()
+        })
+        .collect();
+    for write in &device.writes {
+        put(&mut stands, write);
+        for ((stands, now), known) in stands.iter().zip(now).zip(&mut known) {
+            let Some((within, _)) = shared(stands, write) else { continue };
+            for (sector, part) in sectors(stands, within) {
+                known[sector] |= stands.bytes[part.clone()] == now.bytes[part];
+            }
         }
-        rest
-    };
-    let is_before = device.writes.iter().all(|write| is(before, write));
-    let is_either = device.writes.iter().all(|write| is(before, write) || is(&after, write));
-    match (rest(now) == rest(before), is_before, is_either) {
-        (true, true, _) => Content::Before,
-        (true, false, true) => Content::Written,
-        _ => Content::Changed,
     }
+    let is_known = known.iter().flatten().all(|is_known| *is_known);
+    match (before == now, stands == now, is_known) {
+        (true, _, _) => Content::Before,
+        (false, true, _) => Content::Written,
+        (false, false, true) => Content::Partly,
+        (false, false, false) => Content::Changed,
+    }
+}
+
+/// The sectors of the device that a part of a range touches: their number in the range, and which bytes of the range they are.
+fn sectors(range: &Snippet, part: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let length = range.bytes.len();
+    // A range may begin within a sector, where a file is no whole number of them.
+    let skew = usize::try_from(range.offset % SECTOR_BYTES as u64).expect("less than a sector");
+    let first = (part.start + skew) / SECTOR_BYTES;
+    let end = (part.end + skew).div_ceil(SECTOR_BYTES);
+    (first..end).map(move |sector| {
+        let start = (sector * SECTOR_BYTES).saturating_sub(skew);
+        (sector, start..((sector + 1) * SECTOR_BYTES - skew).min(length))
+    })
 }
 
 /// In words, what has changed on a device since the command.
@@ -126,17 +165,26 @@ mod tests {
 
     #[test]
     fn every_set_of_devices_has_its_verdict() {
-        use Content::{Before, Changed, Written};
-        for (contents, plain, zeroed) in [
-            (&[Written][..], Verdict::PutBack, Verdict::Zeroed),
-            (&[Before], Verdict::IsBack, Verdict::IsBack),
-            (&[Changed], Verdict::Changed, Verdict::Changed),
-            (&[Written, Before], Verdict::PutBack, Verdict::Zeroed),
-            (&[Written, Changed], Verdict::Changed, Verdict::Changed),
-            (&[Before, Changed], Verdict::Changed, Verdict::Changed),
-            (&[Written, Before, Changed], Verdict::Changed, Verdict::Changed),
+        use Content::{Before, Changed, Partly, Written};
+        for (contents, plain, zeroed, between) in [
+            (&[Written][..], Verdict::PutBack, Verdict::Zeroed, false),
+            (&[Partly], Verdict::PutBack, Verdict::Zeroed, true),
+            (&[Before], Verdict::IsBack, Verdict::IsBack, false),
+            (&[Changed], Verdict::Changed, Verdict::Changed, false),
+            (&[Written, Before], Verdict::PutBack, Verdict::Zeroed, true),
+            (&[Written, Partly], Verdict::PutBack, Verdict::Zeroed, true),
+            (&[Before, Partly], Verdict::PutBack, Verdict::Zeroed, true),
+            (&[Written, Changed], Verdict::Changed, Verdict::Changed, false),
+            (&[Partly, Changed], Verdict::Changed, Verdict::Changed, false),
+            (&[Before, Changed], Verdict::Changed, Verdict::Changed, false),
+            (&[Written, Before, Changed], Verdict::Changed, Verdict::Changed, false),
         ] {
-            assert_eq!((decide(false, contents), decide(true, contents)), (plain, zeroed));
+            let verdicts = (decide(false, contents), decide(true, contents));
+            assert_eq!(
+                (verdicts, is_between(contents)),
+                ((plain, zeroed), between),
+                "{contents:?}"
+            );
         }
     }
 
@@ -157,18 +205,49 @@ mod tests {
         assert_eq!(content(&one, &one.before[..1]), Content::Changed);
     }
 
-    /// A device of two superblocks, of which an undo that was killed put one back.
+    /// A write that stopped, for there was no space, was taken for somebody else's, and nothing could be put back.
     #[test]
-    fn what_is_in_part_back_can_be_put_back_wholly() {
+    fn a_write_that_ended_at_any_sector_is_known() {
         let mut one = device("a");
+        // The last lies over the end of a range: both ranges have its bytes.
         one.writes = vec![
-            Snippet { offset: 4096, bytes: vec![9; 512] },
-            Snippet { offset: (1 << 20) - 512, bytes: vec![8; 512] },
+            Snippet { offset: 1024, bytes: vec![9; 3072] },
+            Snippet { offset: 7680, bytes: vec![8; 1024] },
         ];
-        let mut now = one.after();
-        put(&mut now, &one.back()[0]);
-        assert_eq!(content(&one, &now), Content::Written);
-        put(&mut now, &one.back()[1]);
-        assert_eq!(content(&one, &now), Content::Before);
+        one.before.push(Snippet { offset: 7680, bytes: vec![0; 1024] });
+        let sectors = |write: &Snippet| {
+            let (offset, bytes) = (write.offset, write.bytes.clone());
+            let one = |(at, bytes): (u64, &[u8])| Snippet {
+                offset: offset + at * 512,
+                bytes: bytes.to_vec(),
+            };
+            (0..).zip(bytes.chunks(512)).map(one).collect::<Vec<_>>()
+        };
+        let all: Vec<Snippet> = one.writes.iter().flat_map(sectors).collect();
+        assert_eq!(content(&one, &one.after()), Content::Written);
+        // In any order: a disk has one of its own.
+        for which in 0_u32..1 << all.len() {
+            let mut now = one.before.clone();
+            all.iter()
+                .enumerate()
+                .filter(|(at, _)| which & 1 << at != 0)
+                .for_each(|(_, sector)| put(&mut now, sector));
+            let wanted = match which {
+                0 => Content::Before,
+                _ if which == (1 << all.len()) - 1 => Content::Written,
+                _ => Content::Partly,
+            };
+            assert_eq!(content(&one, &now), wanted, "{which:b}");
+        }
+    }
+
+    /// Sectors were wiped, and then a superblock was put there: a command that stopped between left neither.
+    #[test]
+    fn a_sector_between_two_writes_of_it_is_known() {
+        let mut one = device("a");
+        one.before[0].bytes[4096..4608].fill(3);
+        let mut now = one.before.clone();
+        put(&mut now, &one.writes[0]);
+        assert_eq!(content(&one, &now), Content::Partly);
     }
 }

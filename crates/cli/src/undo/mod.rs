@@ -5,13 +5,19 @@
 //!                             ▲ read                        `braid undo` judges what is on the devices, and puts it back
 //! ```
 //!
+//! A command that leaves devices of no use when it stops halfway also leaves a mark, `17.unfinished`, until it ends. While it is there these
+//! devices are not served: the command is taken back or finished first.
+//!
 //! Files are numbered one after the other. They are of the user who ran the command (0600, in a folder of 0700), for they may hold
 //! keys; each is on stable storage under its name when [`save`] returns. The oldest go when there are many.
 //!
-//! What it does not do: know commands, or put anything back (`cmd/undo`).
+//! What it does not do: know commands (`cmd/undo`).
 
+pub(crate) mod found;
 pub(crate) mod judge;
 pub(crate) mod record;
+pub(crate) mod unfinished;
+pub(crate) mod writing;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -36,6 +42,8 @@ const RECORDS_MAX: usize = 256;
 const FILE_BYTES_MAX: u64 = 1 << 30;
 /// How files end.
 const ENDING: &str = "undo";
+/// How marks of commands end that have not come to their end.
+const UNFINISHED: &str = "unfinished";
 /// Where the system has names of disks that stay.
 const NAMES: &str = "/dev/disk/by-id";
 
@@ -49,6 +57,8 @@ pub(crate) struct Overwrite<'a> {
     pub(crate) ends: &'a [Snippet],
     /// What will be written, in this order.
     pub(crate) writes: Vec<Snippet>,
+    /// How many of the last writes wait until everything else is durable, on every device.
+    pub(crate) last_writes: usize,
 }
 
 /// What is about to be done.
@@ -60,6 +70,8 @@ pub(crate) struct Deed<'a> {
     pub(crate) array: &'a str,
     /// Data areas will be zeroed as well.
     pub(crate) zeroes: bool,
+    /// The record that it puts back.
+    pub(crate) undoes: Option<u64>,
 }
 
 /// A record that was made.
@@ -67,6 +79,7 @@ pub(crate) struct Deed<'a> {
 pub(crate) struct Saved {
     pub(crate) number: u64,
     pub(crate) path: PathBuf,
+    pub(crate) record: Record,
 }
 
 /// A record that is there, or why it is none.
@@ -91,20 +104,25 @@ pub(crate) fn save(
         command: deed.command.to_owned(),
         array: deed.array.to_owned(),
         has_zeroed: deed.zeroes,
+        undoes: deed.undoes,
         devices,
     };
-    write(&folder(state_dir), &encode(&record)).map_err(|(path, error)| {
-        let label = path.display().to_string();
-        CliError::new(Code::StateFolder, format!("cannot save the old superblocks in {label}"))
-            .about(label)
-            .because(error.to_string())
-            .remedy(
-                Risk::Look,
-                "See who may write there",
-                format!("ls -ld {}", shell_word(&state_dir.display().to_string())),
-            )
-            .remedy(Risk::Change, "Save them elsewhere: add", "--state-dir FOLDER")
-    })
+    let written = write(&folder(state_dir), &encode(&record));
+    let (number, path) = written.map_err(|failed| not_saved(state_dir, failed))?;
+    Ok(Saved { number, path, record })
+}
+
+fn not_saved(state_dir: &Path, (path, error): Failed) -> CliError {
+    let label = path.display().to_string();
+    CliError::new(Code::StateFolder, format!("cannot save the old superblocks in {label}"))
+        .about(label)
+        .because(error.to_string())
+        .remedy(
+            Risk::Look,
+            "See who may write there",
+            format!("ls -ld {}", shell_word(&state_dir.display().to_string())),
+        )
+        .remedy(Risk::Change, "Save them elsewhere: add", "--state-dir FOLDER")
 }
 
 fn folder(state_dir: &Path) -> PathBuf {
@@ -130,6 +148,7 @@ fn device(of: Overwrite<'_>) -> Result<Device, CliError> {
         size_bytes: of.device.size_bytes(),
         before,
         writes: of.writes,
+        last_writes: of.last_writes,
     })
 }
 
@@ -166,7 +185,7 @@ fn names_of(folder: &Path, device: &Path) -> Vec<PathBuf> {
 type Failed = (PathBuf, io::Error);
 
 /// Writes a record under the next number. Others that do the same at this moment wait.
-fn write(folder: &Path, bytes: &[u8]) -> Result<Saved, Failed> {
+fn write(folder: &Path, bytes: &[u8]) -> Result<(u64, PathBuf), Failed> {
     let failed = |error| (folder.to_owned(), error);
     make_folders(folder)?;
     let held = File::open(folder).map_err(failed)?;
@@ -187,12 +206,17 @@ fn write(folder: &Path, bytes: &[u8]) -> Result<Saved, Failed> {
     for (_, old) in files.iter().take((files.len() + 1).saturating_sub(RECORDS_MAX)) {
         // One that stays takes space, and nothing else.
         let _ = fs::remove_file(old);
+        let _ = fs::remove_file(old.with_extension(UNFINISHED));
     }
-    Ok(Saved { number, path })
+    Ok((number, path))
 }
 
 /// The files of a folder by number; none where there is no folder.
 fn files(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    files_with(folder, ENDING)
+}
+
+fn files_with(folder: &Path, ending: &str) -> io::Result<Vec<(u64, PathBuf)>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -200,7 +224,7 @@ fn files(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut files = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        let is_ours = path.extension().is_some_and(|ending| ending == ENDING);
+        let is_ours = path.extension().is_some_and(|it| it == ending);
         let number = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
         files.extend(number.filter(|_| is_ours).map(|number| (number, path)));
     }
@@ -249,8 +273,8 @@ mod tests {
         let place = tempfile::tempdir().expect("a folder");
         let folder = folder(place.path());
         for number in 1..=RECORDS_MAX as u64 + 3 {
-            let saved = write(&folder, b"not a record").expect("it is written");
-            assert_eq!(saved.number, number);
+            let (saved, _) = write(&folder, b"not a record").expect("it is written");
+            assert_eq!(saved, number);
         }
         fs::write(folder.join("notes.undo"), "").expect("a file");
         let kept = files(&folder).expect("readable");

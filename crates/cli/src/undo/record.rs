@@ -14,6 +14,7 @@
 //! - one that was cut, or changed in any byte, is none `[check: a_file_that_is_torn_or_edited_is_no_record]`.
 
 use std::ffi::OsString;
+use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,6 +29,8 @@ const MAGIC: &str = "braid-undo";
 const FORMAT: u64 = 1;
 /// Zeroes are left out by this many bytes.
 const PAGE_BYTES: usize = 4096;
+/// Bytes in a sector.
+pub(super) const SECTOR_BYTES: usize = 512;
 /// No range is longer: the ends of a device have 388 KiB, and what is written are superblocks, bitmaps and logs.
 const RANGE_BYTES_MAX: u64 = 64 << 20;
 
@@ -50,6 +53,8 @@ pub(crate) struct Device {
     pub(crate) before: Vec<Snippet>,
     /// What the command writes, in this order; each lies in one range of `before`.
     pub(crate) writes: Vec<Snippet>,
+    /// How many of the last writes begin only when everything else is durable, on every device: superblocks, which vouch for the rest.
+    pub(crate) last_writes: usize,
 }
 
 /// What one command did.
@@ -63,6 +68,8 @@ pub(crate) struct Record {
     pub(crate) array: String,
     /// It also wrote zeroes over the data areas, which cannot be taken back.
     pub(crate) has_zeroed: bool,
+    /// The record that it put back, if it was an undo.
+    pub(crate) undoes: Option<u64>,
     /// In the order in which they were named.
     pub(crate) devices: Vec<Device>,
 }
@@ -94,22 +101,56 @@ impl Device {
     pub(crate) fn back(&self) -> Vec<Snippet> {
         self.writes.iter().map(|write| cut(&self.before, write)).collect()
     }
+
+    /// What is written first, and what is written when that is durable.
+    pub(crate) fn waves(&self) -> (&[Snippet], &[Snippet]) {
+        self.writes.split_at(self.writes.len() - self.last_writes)
+    }
+}
+
+/// The bytes that two ranges share: where in each.
+pub(super) fn shared(range: &Snippet, other: &Snippet) -> Option<(Range<usize>, Range<usize>)> {
+    let end = |range: &Snippet| range.offset + range.bytes.len() as u64;
+    let (start, end) = (range.offset.max(other.offset), end(range).min(end(other)));
+    let within = |of: &Snippet| {
+        let at = |place: u64| usize::try_from(place - of.offset).expect("it lies in the range");
+        at(start)..at(end)
+    };
+    (start < end).then(|| (within(range), within(other)))
 }
 
 /// Where in a range another lies, if it does so wholly.
-fn place(range: &Snippet, inner: &Snippet) -> Option<std::ops::Range<usize>> {
+fn place(range: &Snippet, inner: &Snippet) -> Option<Range<usize>> {
     let start = usize::try_from(inner.offset.checked_sub(range.offset)?).ok()?;
     let end = start.checked_add(inner.bytes.len())?;
     (end <= range.bytes.len()).then_some(start..end)
 }
 
-/// Puts bytes over those that are there.
+/// Puts bytes over those that are there, in every range that has some of them.
 pub(super) fn put(ranges: &mut [Snippet], over: &Snippet) {
     for range in ranges {
-        if let Some(place) = place(range, over) {
-            range.bytes[place].copy_from_slice(&over.bytes);
+        if let Some((to, from)) = shared(range, over) {
+            range.bytes[to].copy_from_slice(&over.bytes[from]);
         }
     }
+}
+
+/// Runs of sectors that differ, as they are in `new`; both begin at this byte of a device.
+pub(crate) fn differing(start: u64, new: &[u8], old: &[u8]) -> Vec<Snippet> {
+    let mut runs: Vec<Snippet> = Vec::new();
+    let mut is_in_run = false;
+    for (index, (new, old)) in new.chunks(SECTOR_BYTES).zip(old.chunks(SECTOR_BYTES)).enumerate() {
+        match (new == old, runs.last_mut().filter(|_| is_in_run)) {
+            (true, _) => {}
+            (false, Some(run)) => run.bytes.extend(new),
+            (false, None) => {
+                let offset = start + (index * SECTOR_BYTES) as u64;
+                runs.push(Snippet { offset, bytes: new.to_vec() });
+            }
+        }
+        is_in_run = new != old;
+    }
+    runs
 }
 
 /// The bytes that stand where others do.
@@ -135,6 +176,7 @@ pub(crate) fn encode(record: &Record) -> Vec<u8> {
         "command": record.command,
         "array": record.array,
         "has_zeroed": record.has_zeroed,
+        "undoes": record.undoes,
         "devices": devices,
     });
     let mut rest = format!("{head}\n").into_bytes();
@@ -165,6 +207,7 @@ fn device_json(device: &Device, bytes: &mut Vec<u8>) -> Value {
         "size_bytes": device.size_bytes,
         "before": device.before.iter().map(&mut range_json).collect::<Vec<_>>(),
         "writes": device.writes.iter().map(&mut range_json).collect::<Vec<_>>(),
+        "last_writes": device.last_writes,
     })
 }
 
@@ -211,6 +254,7 @@ fn record_of(head: &Value, bytes: &mut &[u8]) -> Option<Record> {
         command: head["command"].as_str()?.to_owned(),
         array: head["array"].as_str()?.to_owned(),
         has_zeroed: head["has_zeroed"].as_bool()?,
+        undoes: head["undoes"].as_u64(),
         devices: devices.collect::<Option<_>>()?,
     })
 }
@@ -228,8 +272,11 @@ fn device_of(value: &Value, bytes: &mut &[u8]) -> Option<Device> {
         size_bytes: value["size_bytes"].as_u64()?,
         before: ranges(&value["before"])?,
         writes: ranges(&value["writes"])?,
+        // Records of before this was kept have none.
+        last_writes: usize::try_from(value["last_writes"].as_u64().unwrap_or(0)).ok()?,
     };
-    let is_whole = device.writes.iter().all(|write| covers(&device.before, write));
+    let is_whole = device.writes.iter().all(|write| covers(&device.before, write))
+        && device.last_writes <= device.writes.len();
     is_whole.then_some(device)
 }
 
@@ -281,6 +328,7 @@ pub(super) mod tests {
                 Snippet { offset: 4096, bytes: vec![0; 512] },
                 Snippet { offset: 4096, bytes: vec![9; 256] },
             ],
+            last_writes: 1,
         }
     }
 
@@ -291,6 +339,7 @@ pub(super) mod tests {
             command: "braid create tank".to_owned(),
             array: "tank".to_owned(),
             has_zeroed: false,
+            undoes: Some(16),
             devices: vec![device("a"), Device { path: odd, ..device("b") }],
         }
     }
@@ -335,6 +384,7 @@ pub(super) mod tests {
             ("\"length_bytes\":256", "\"length_bytes\":257"),
             ("\"pages\":[1]", "\"pages\":[18446744073709551615]"),
             ("\"pages\":[1]", "\"pages\":[0,1]"),
+            ("\"last_writes\":1", "\"last_writes\":3"),
             ("\"time\":1800000000", "\"time\":-1"),
             ("\"devices\":", "\"members\":"),
         ] {

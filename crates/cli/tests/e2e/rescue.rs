@@ -201,9 +201,23 @@ fn members_that_dropped_together_are_read_back_written_over_and_committed() {
     assert!(contents(&left) == before, "it was not taken back");
 }
 
-/// Killed before any of its writes, it has written what came before that.
+/// Runs a command that is killed before its so manieth write to one of these members; whether it was.
+fn killed_before(array: &Array, words: &[&str], members: &[PathBuf], write: usize) -> bool {
+    let mut command = Command::new("strace");
+    let kill = format!("inject=pwrite64:signal=KILL:when={write}");
+    command.args(["-f", "-qq", "-e", "trace=pwrite64", "-e", &kill, "-o", "/dev/null"]);
+    members.iter().for_each(|member| {
+        command.args(["-P", text(member)]);
+    });
+    let named = if words[0] == "undo" { &[][..] } else { members };
+    command.arg(env!("CARGO_BIN_EXE_braid")).args(array.command_line(words, named));
+    command.env("BRAID_RUNTIME_DIR", array.runtime()).env("LC_ALL", "C");
+    !Background::spawn_command(command, "").wait().status.success()
+}
+
+/// Killed anywhere, a commit left members half written: undo took them for written by somebody else, and nothing could be read any more.
 #[test]
-fn a_commit_that_is_cut_short_is_taken_back() {
+fn a_commit_that_is_cut_short_is_taken_back_or_finished() {
     needs!("strace", "nbdcopy");
     let (array, mut content, left) = dropped();
     let before = contents(&left);
@@ -216,44 +230,130 @@ fn a_commit_that_is_cut_short_is_taken_back() {
     client.flush();
     drop(client);
     served.stop();
-    // Answers whether it was killed, before its so manieth write to a member.
-    let killed_before = |write: usize| {
-        let mut command = Command::new("strace");
-        let kill = format!("inject=pwrite64:signal=KILL:when={write}");
-        command.args(["-f", "-qq", "-e", "trace=pwrite64", "-e", &kill, "-o", "/dev/null"]);
-        left.iter().for_each(|member| {
-            command.args(["-P", text(member)]);
-        });
-        command.arg(env!("CARGO_BIN_EXE_braid"));
-        command.args(array.command_line(&["rescue", "--commit"], &left));
-        command.env("BRAID_RUNTIME_DIR", array.runtime()).env("LC_ALL", "C");
-        !Background::spawn_command(command, "").wait().status.success()
-    };
-    let (mut partly, mut refused_late) = (0, 0);
+    let kept = array.path("state.kept");
+    copy_folder(&array.path("state"), &kept);
+    let mut partly = 0;
     for write in 1.. {
         assert!(write < 100, "so many writes");
-        if !killed_before(write) {
+        if !killed_before(&array, &["rescue", "--commit"], &left, write) {
             break;
         }
-        partly += usize::from(contents(&left) != before);
-        let ran = array.braid(&["rescue", "--commit", "-n"], &left);
-        if !ran.status.success() {
-            // A superblock was written, and the overlay is of members that are no more.
-            let refused = array.refused(&["rescue", "--commit"], &left);
-            refused.is("B101", 12);
-            refused_late += 1;
-            array.follow(&refused.json, "Take back what was written");
-        } else {
-            done(&array, &["undo"]);
+        if contents(&left) != before {
+            partly += 1;
+            // Nobody goes on as if nothing had happened.
+            for words in [
+                &["rescue"][..],
+                &["rescue", "--serve", "--run", "true"],
+                &["serve", "--run", "true"],
+            ] {
+                array.refused(words, &left).is("B120", 12);
+            }
+            let refused = array.refused(&["rescue"], &left);
+            if write % 2 == 0 {
+                array.follow(&refused.json, "Finish it");
+                assert_committed(&array, &content, &left);
+                done(&array, &["undo"]);
+                // The overlay went with the commit.
+                fs::remove_dir_all(array.path("state")).expect("a folder");
+                copy_folder(&kept, &array.path("state"));
+            } else {
+                // Its undo is killed as well, before its first write and before its second.
+                for write in 1..3 {
+                    killed_before(&array, &["undo"], &left, write);
+                }
+                done(&array, &["undo"]);
+            }
         }
         assert!(contents(&left) == before, "killed before write {write}, it was not taken back");
     }
-    assert!(partly > 2 && refused_late > 0, "{partly} times something had been written");
-    let served = array.serve_with(&["--read-only"], &left[..3]);
-    assert_same(&served.read_all(&array), &content, "of the members themselves");
-    served.stop();
+    assert!(partly > 4, "{partly} times something had been written");
+    assert_committed(&array, &content, &left);
     done(&array, &["undo"]);
     assert!(contents(&left) == before, "it was not taken back");
+}
+
+/// The members hold what was committed.
+#[track_caller]
+fn assert_committed(array: &Array, content: &[u8], left: &[PathBuf]) {
+    let served = array.serve_with(&["--read-only"], &left[..3]);
+    assert_same(&served.read_all(array), content, "of the members themselves");
+    served.stop();
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    let ran = Command::new("cp").arg("-a").args([from, to]).status().expect("cp");
+    assert!(ran.success());
+}
+
+/// Of three overlays one was gone, cut, changed, or somebody else's: the mixture was read, and committed.
+#[test]
+fn an_overlay_that_was_damaged_is_refused_by_name() {
+    needs!("nbdcopy");
+    let (array, content, left) = dropped();
+    let risk = accepting(&story(&array, &[], &left));
+    let before = contents(&left);
+    let served = Served::rescued(&array, &["--accept-risk", &risk], &left);
+    let mut client = Client::connect(&served.socket, LIMIT);
+    client.write(0, &content[..1 << 20]);
+    client.flush();
+    drop(client);
+    served.stop();
+    let folder = fs::read_dir(array.path("state").join("rescue")).expect("a folder").next();
+    let folder = folder.expect("an overlay").expect("readable").path();
+    let kept = array.path("kept");
+    copy_folder(&folder, &kept);
+    let files = |end: &str| -> Vec<PathBuf> {
+        let all =
+            fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("readable").path());
+        let mut all: Vec<PathBuf> =
+            all.filter(|path| path.extension().is_some_and(|it| it == end)).collect();
+        all.sort();
+        all
+    };
+    let (maps, data, list) = (files("map"), files("data"), folder.join("overlay.list"));
+    let flip = |path: &Path| {
+        let mut bytes = fs::read(path).expect("a file");
+        let last = bytes.len() - 1;
+        bytes[last] ^= 4;
+        fs::write(path, bytes).expect("a file");
+    };
+    let cut = |path: &Path| {
+        let file = fs::File::options().write(true).open(path).expect("a file");
+        file.set_len(file.metadata().expect("a file").len() - 1).expect("it is cut");
+    };
+    let link = |path: &Path| {
+        let other = array.path("elsewhere");
+        fs::rename(path, &other).expect("a file");
+        std::os::unix::fs::symlink(other, path).expect("a link");
+    };
+    let gone = |path: &Path| fs::remove_file(path).expect("a file");
+    let spoils: [&dyn Fn(&Path); 4] = [&gone, &cut, &flip, &link];
+    for path in [&maps[0], &data[1], &list] {
+        for (index, spoil) in
+            spoils.iter().enumerate().filter(|(index, _)| *path != list || *index < 3)
+        {
+            spoil(path);
+            let refused = array.refused(&["rescue", "--commit"], &left);
+            refused.is("B121", 12);
+            let name = path.file_stem().and_then(|stem| stem.to_str()).expect("a name");
+            assert!(
+                refused.json.to_string().contains(name),
+                "{index}, {}: {}",
+                path.display(),
+                refused.json
+            );
+            assert!(contents(&left) == before, "a member was written");
+            fs::remove_dir_all(&folder).expect("a folder");
+            copy_folder(&kept, &folder);
+        }
+    }
+    // What is certain is read: the block that was changed is made of the other members.
+    flip(&data[0]);
+    let refused = array.refused(&["rescue"], &left);
+    let ran = array.follow(&refused.json, "Throw it away");
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    assert!(!folder.exists(), "it was thrown away");
+    assert!(contents(&left) == before, "a member was written");
 }
 
 /// What was written since a member dropped out it has not; for reading, what it holds there is not given for what was written.

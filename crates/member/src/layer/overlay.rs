@@ -1,31 +1,38 @@
 //! A member whose writes go into files of their own: the member itself is only read.
 //!
 //! ```text
-//!   read   block in the map? ── yes ─▶ NAME.data        NAME.data  sparse, as long as the member, each block at its own place
-//!                            └─ no ──▶ the member       NAME.map   a head, then a bit for each block that NAME.data has
-//!   write  ──▶ NAME.data, then the bit in memory;  flush ──▶ NAME.data durable, then the bits, then those durable
+//!   read   block in the map? ── yes ─▶ its slot in NAME.data, and its checksum      NAME.data  a head, then slots of 4 KiB
+//!                            └─ no ──▶ the member                                   NAME.map   a head, then the log of the map
+//!   write  ─▶ a free slot, then the map in memory;  flush ─▶ NAME.data durable ─▶ log longer, durable ─▶ head says so, durable
 //! ```
 //!
-//! A block has 4 KiB. One that is written in part for the first time takes the rest from the member. A bit is never on the disk before
-//! its block is, so after a crash a block holds what the member has or what was written; what was not flushed may be gone, as on a disk.
+//! A block has 4 KiB. One that is written in part for the first time takes the rest from the member. No slot that the log names is written
+//! again before the log names another one. So after a crash every block holds its bytes of the last flush, or of none.
 //!
-//! The head names the member's size and a mark of what it held. An overlay over other contents says nothing: it is refused, and so is
-//! one that another process has open.
+//! The log is a list of runs: the first block, how many, their first slot, and a CRC-32C of each block's bytes; zeroes have no slot. The head
+//! tells how much of the log counts and its checksum. A map that was cut, a bit that flipped in it, and a block of NAME.data that does not
+//! hold what was written are therefore found and said; none of them is taken for what a client wrote.
+//!
+//! The head also names the member's size, a mark of what it held, and an identity that NAME.data has as well. An overlay over other
+//! contents says nothing: it is refused, and so is one that another process has open.
 //!
 //! Invariants:
 //! - nothing is written to the member, whatever is asked for `[check: an_overlay_takes_every_write_and_the_member_none]`;
 //! - it reads as a member that was written `[check: an_overlay_reads_like_a_member_that_was_written]`;
-//! - what was flushed is there when it is opened again `[check: an_overlay_survives_a_restart]`.
+//! - what was flushed is there when it is opened again `[check: an_overlay_survives_a_restart]`;
+//! - a byte of either file that changed is found `[check: an_overlay_that_was_changed_in_any_byte_is_refused]`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, BufReader, Read};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use crc32c::{crc32c, crc32c_append};
+use rangemap::RangeSet;
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::{Identity, Member, MemberError, check_bounds};
@@ -33,17 +40,29 @@ use crate::{Identity, Member, MemberError, check_bounds};
 /// Bytes that are kept together: what file systems and disks write at once.
 pub const BLOCK_BYTES: u64 = 4096;
 /// How a map begins.
-const MAGIC: &[u8; 16] = b"braid-overlay 1\n";
-/// Bytes before the bits.
-const HEAD_BYTES: usize = 4096;
-/// Bits are kept and written by so many words at once, and only where one is set.
-const PAGE_WORDS: usize = 512;
-/// Blocks of a page of bits.
-const PAGE_BLOCKS: u64 = PAGE_WORDS as u64 * 64;
-/// Bytes of a page of bits.
-const PAGE_BYTES: usize = PAGE_WORDS * 8;
-/// Zeroes that are written at once where the file system makes no holes.
-static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+const MAGIC: &[u8; 16] = b"braid-overlay 2\n";
+/// How the file of the blocks begins.
+const DATA_MAGIC: &[u8; 16] = b"braid-blocks  2\n";
+/// Bytes of a head that mean something: a sector, which is written whole or not at all.
+const HEAD_BYTES: usize = 512;
+/// Where the log begins.
+const LOG_START: u64 = 4096;
+/// Bytes of a run in the log, before its checksums.
+const RUN_BYTES: usize = 16;
+/// The slot of a run of zeroes.
+const NO_SLOT: u32 = u32::MAX;
+/// Slots are kept by so many blocks at once.
+const GROUP_BLOCKS: u64 = 64;
+
+/// The blocks of a group.
+const GROUP_LENGTH: usize = 64;
+const _: () = assert!(GROUP_LENGTH as u64 == GROUP_BLOCKS);
+type Group = [Kept; GROUP_LENGTH];
+/// A log with so many bytes more than it needs is written anew when it is opened.
+const LOG_WASTE_BYTES: u64 = 1 << 20;
+
+/// What is random, and the same in both files of an overlay.
+pub type OverlayId = [u8; 16];
 
 /// Why an overlay cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -57,11 +76,19 @@ pub enum OverlayError {
         #[source]
         source: io::Error,
     },
-    /// The file was made over something else, or is none of ours.
+    /// The file was made over something else.
     #[error("{} was not made over what this member holds now", .path.display())]
     OfOther {
         /// The file.
         path: PathBuf,
+    },
+    /// The file is gone, or does not hold what was written to it.
+    #[error("{} {why}", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
     },
     /// Another process has it open.
     #[error("{} is in use by another process", .path.display())]
@@ -71,50 +98,246 @@ pub enum OverlayError {
     },
 }
 
-/// Pages of bits by their number, those that have a bit; and which of them the disk has not.
+/// Where a block is, and what stands for its bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Kept {
+    /// 0 for none: there is the head.
+    slot: u32,
+    checksum: u32,
+}
+
+/// What there is instead of a block of the member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Member,
+    Zeroes,
+    Slot(Kept),
+}
+
+/// Blocks that are kept, by groups of which one is, and those that are zeroes.
 #[derive(Debug, Default)]
 struct Map {
-    pages: BTreeMap<u64, Box<[u64; PAGE_WORDS]>>,
-    unsaved: BTreeSet<u64>,
+    groups: BTreeMap<u64, Box<Group>>,
+    zeroes: RangeSet<u64>,
 }
 
 impl Map {
-    fn place(block: u64) -> (u64, usize, u64) {
-        let within = usize::try_from(block % PAGE_BLOCKS).expect("small");
-        (block / PAGE_BLOCKS, within / 64, 1 << (within % 64))
-    }
-
-    fn has(&self, block: u64) -> bool {
-        let (page, word, bit) = Self::place(block);
-        self.pages.get(&page).is_some_and(|page| page[word] & bit != 0)
-    }
-
-    fn set(&mut self, blocks: Range<u64>) {
-        for block in blocks {
-            let (page, word, bit) = Self::place(block);
-            let words = self.pages.entry(page).or_insert_with(|| Box::new([0; PAGE_WORDS]));
-            if words[word] & bit == 0 {
-                words[word] |= bit;
-                self.unsaved.insert(page);
-            }
+    fn place(&self, block: u64) -> Place {
+        let kept = self.groups.get(&(block / GROUP_BLOCKS)).map(|group| group[within(block)]);
+        match kept {
+            Some(kept) if kept.slot != 0 => Place::Slot(kept),
+            _ if self.zeroes.contains(&block) => Place::Zeroes,
+            _ => Place::Member,
         }
     }
 
-    /// Blocks that it has, in runs.
-    fn runs(&self) -> Vec<Range<u64>> {
-        let mut runs: Vec<Range<u64>> = Vec::new();
-        for (page, words) in &self.pages {
-            for (index, word) in words.iter().enumerate().filter(|(_, word)| **word != 0) {
-                let first = page * PAGE_BLOCKS + index as u64 * 64;
-                for block in (0..64).filter(|bit| word & (1 << bit) != 0).map(|bit| first + bit) {
-                    match runs.last_mut() {
-                        Some(last) if last.end == block => last.end += 1,
-                        _ => runs.push(block..block + 1),
-                    }
+    /// From `block` on, where it is, and how many blocks before `end` follow it there.
+    fn run_at(&self, block: u64, end: u64) -> (Place, u64) {
+        let first = self.place(block);
+        let is_next = |next: u64| match (first, self.place(next)) {
+            (Place::Slot(first), Place::Slot(one)) => {
+                u64::from(one.slot) == u64::from(first.slot) + next - block
+            }
+            (first, place) => first == place,
+        };
+        (first, (block + 1..end).find(|next| !is_next(*next)).unwrap_or(end))
+    }
+
+    /// Puts a run where another may be; slots that nothing names any more go to `freed`.
+    fn set(&mut self, run: &Run, freed: &mut Vec<u32>) {
+        let (first, last) = (run.block, run.blocks().end - 1);
+        for (number, group) in self.groups.range_mut(first / GROUP_BLOCKS..=last / GROUP_BLOCKS) {
+            for (block, kept) in (number * GROUP_BLOCKS..).zip(group.iter_mut()) {
+                if (first..=last).contains(&block) {
+                    let old = std::mem::take(kept);
+                    freed.extend(Some(old.slot).filter(|slot| *slot != 0));
                 }
             }
         }
+        match run.slot {
+            NO_SLOT => self.zeroes.insert(run.blocks()),
+            first => {
+                self.zeroes.remove(run.blocks());
+                for ((block, checksum), slot) in run.blocks().zip(&run.checksums).zip(first..) {
+                    let group = self.groups.entry(block / GROUP_BLOCKS);
+                    let group = group.or_insert_with(|| Box::new([Kept::default(); GROUP_LENGTH]));
+                    group[within(block)] = Kept { slot, checksum: *checksum };
+                }
+            }
+        }
+    }
+
+    /// Blocks that are in slots, in order.
+    fn kept(&self) -> impl Iterator<Item = (u64, Kept)> {
+        self.groups.iter().flat_map(|(number, group)| {
+            (number * GROUP_BLOCKS..).zip(**group).filter(|(_, kept)| kept.slot != 0)
+        })
+    }
+
+    /// All of it in runs.
+    fn runs(&self) -> Vec<Run> {
+        let zeroes = |range: &Range<u64>| Run::zeroes(range.clone());
+        let mut runs: Vec<Run> = self.zeroes.iter().flat_map(zeroes).collect();
+        let mut last: Option<Run> = None;
+        for (block, kept) in self.kept() {
+            match last.as_mut().filter(|run| {
+                run.block + u64::from(run.count) == block && run.slot + run.count == kept.slot
+            }) {
+                Some(run) => {
+                    run.count += 1;
+                    run.checksums.push(kept.checksum);
+                }
+                None => {
+                    let (slot, checksums) = (kept.slot, vec![kept.checksum]);
+                    runs.extend(last.replace(Run { block, count: 1, slot, checksums }));
+                }
+            }
+        }
+        runs.extend(last);
         runs
+    }
+}
+
+fn within(block: u64) -> usize {
+    small(block % GROUP_BLOCKS)
+}
+
+/// Blocks that were written together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Run {
+    block: u64,
+    count: u32,
+    slot: u32,
+    /// Of each block; none of zeroes.
+    checksums: Vec<u32>,
+}
+
+impl Run {
+    /// Zeroes, in as many runs as their count needs.
+    fn zeroes(mut blocks: Range<u64>) -> Vec<Self> {
+        let mut runs = Vec::new();
+        while !blocks.is_empty() {
+            let count = u32::try_from(blocks.end - blocks.start).unwrap_or(u32::MAX);
+            runs.push(Self { block: blocks.start, count, slot: NO_SLOT, checksums: Vec::new() });
+            blocks.start += u64::from(count);
+        }
+        runs
+    }
+
+    fn blocks(&self) -> Range<u64> {
+        self.block..self.block + u64::from(self.count)
+    }
+
+    fn put(&self, log: &mut Vec<u8>) {
+        log.extend(self.block.to_le_bytes());
+        log.extend(self.count.to_le_bytes());
+        log.extend(self.slot.to_le_bytes());
+        self.checksums.iter().for_each(|checksum| log.extend(checksum.to_le_bytes()));
+    }
+
+    /// The next run of a log of which so many bytes are left, if it makes sense for a member of so many blocks and a file with so many slots.
+    fn read(
+        log: &mut impl Read,
+        left: u64,
+        (blocks, slots): (u64, u64),
+    ) -> io::Result<Option<Self>> {
+        let mut head = [0; RUN_BYTES];
+        log.read_exact(&mut head)?;
+        let block = u64::from_le_bytes(head[..8].try_into().expect("eight"));
+        let count = u32::from_le_bytes(head[8..12].try_into().expect("four"));
+        let slot = u32::from_le_bytes(head[12..].try_into().expect("four"));
+        let end = block.checked_add(u64::from(count));
+        let is_in_file = slot != 0 && u64::from(slot) + u64::from(count) <= slots;
+        let has_checksums = RUN_BYTES as u64 + u64::from(count) * 4 <= left;
+        let has_slots = slot == NO_SLOT || (is_in_file && has_checksums);
+        if count == 0 || end.is_none_or(|end| end > blocks) || !has_slots {
+            return Ok(None);
+        }
+        let mut checksums = Vec::new();
+        if slot != NO_SLOT {
+            let mut bytes = vec![0; count as usize * 4];
+            log.read_exact(&mut bytes)?;
+            let (words, _) = bytes.as_chunks::<4>();
+            checksums.extend(words.iter().map(|word| u32::from_le_bytes(*word)));
+        }
+        Ok(Some(Self { block, count, slot, checksums }))
+    }
+}
+
+/// What a map says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Head {
+    size_bytes: u64,
+    mark: u64,
+    id: OverlayId,
+    /// How often it was saved.
+    sequence: u64,
+    log_bytes: u64,
+    log_checksum: u32,
+}
+
+impl Head {
+    fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        for number in [self.size_bytes, self.mark] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.extend(self.id);
+        for number in [self.sequence, self.log_bytes] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.extend(self.log_checksum.to_le_bytes());
+        bytes.extend(crc32c(&bytes).to_le_bytes());
+        bytes.resize(HEAD_BYTES, 0);
+        bytes
+    }
+
+    /// None if it is no head, or not as it was written.
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
+        let head = Self {
+            size_bytes: number(16),
+            mark: number(24),
+            id: bytes[32..48].try_into().expect("sixteen"),
+            sequence: number(48),
+            log_bytes: number(56),
+            log_checksum: u32::from_le_bytes(bytes[64..68].try_into().expect("four")),
+        };
+        (head.to_bytes() == bytes).then_some(head)
+    }
+}
+
+fn data_head(id: OverlayId) -> Vec<u8> {
+    let mut bytes = [&DATA_MAGIC[..], &id].concat();
+    bytes.resize(small(BLOCK_BYTES), 0);
+    bytes
+}
+
+/// Which slots are free, and what the disk has not been told.
+#[derive(Debug)]
+struct Writer {
+    head: Head,
+    /// Slots from here on were never written.
+    next: u32,
+    free: Vec<u32>,
+    /// Slots that only the log on the disk still names.
+    freed: Vec<u32>,
+    unsaved: Vec<Run>,
+    /// A flush has failed: what was written before it may be lost.
+    failed: Option<MemberError>,
+}
+
+impl Writer {
+    /// So many slots, or fewer that follow each other.
+    fn take(&mut self, wanted: u32) -> Result<Range<u32>, MemberError> {
+        if let Some(slot) = self.free.pop() {
+            return Ok(slot..slot + 1);
+        }
+        let end = self.next.checked_add(wanted).filter(|end| *end < NO_SLOT);
+        let end = end.ok_or(MemberError::OutOfSpace { errno: Errno::NOSPC.raw_os_error() })?;
+        let slots = self.next..end;
+        self.next = end;
+        Ok(slots)
     }
 }
 
@@ -125,14 +348,16 @@ pub struct Overlay<M> {
     data: File,
     file: File,
     map: RwLock<Map>,
-    /// Held while a block is filled that is written in part.
-    filling: Mutex<()>,
-    /// Held while bits are saved; whether that has failed once.
-    saving: Mutex<Option<MemberError>>,
+    /// Held while blocks are written or saved.
+    writer: Mutex<Writer>,
 }
 
 fn system(path: &Path) -> impl Fn(io::Error) -> OverlayError {
     move |source| OverlayError::System { path: path.to_path_buf(), source }
+}
+
+fn damaged(path: &Path, why: &'static str) -> OverlayError {
+    OverlayError::Damaged { path: path.to_path_buf(), why }
 }
 
 /// The file of the map, and that of the blocks.
@@ -142,32 +367,119 @@ pub fn files(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
 }
 
 impl<M: Member> Overlay<M> {
-    /// Opens the overlay of this name, or makes it. `mark` stands for what the member holds.
+    /// Makes the overlay of this name, with nothing in it. `mark` stands for what the member holds.
     ///
     /// # Errors
-    /// It is over something else, in use, or the files cannot be had.
+    /// The files cannot be made.
+    pub fn make(
+        inner: M,
+        folder: &Path,
+        name: &str,
+        (mark, id): (u64, OverlayId),
+    ) -> Result<Self, OverlayError> {
+        let (map_path, data_path) = files(folder, name);
+        let create = |path: &Path, bytes: &[u8]| {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let file = options.open(path).map_err(system(path))?;
+            file.write_all_at(bytes, 0).and_then(|()| file.sync_all()).map_err(system(path))
+        };
+        let head = Head {
+            size_bytes: inner.size_bytes(),
+            mark,
+            id,
+            sequence: 0,
+            log_bytes: 0,
+            log_checksum: 0,
+        };
+        create(&data_path, &data_head(id))?;
+        let new = map_path.with_extension("new");
+        create(&new, &head.to_bytes())?;
+        replace(&new, &map_path)?;
+        Self::open(inner, folder, name, mark)
+    }
+
+    /// Opens the overlay of this name. `mark` stands for what the member holds.
+    ///
+    /// # Errors
+    /// It is over something else, damaged, in use, or the files cannot be had.
     pub fn open(inner: M, folder: &Path, name: &str, mark: u64) -> Result<Self, OverlayError> {
         let (map_path, data_path) = files(folder, name);
-        let head = head(inner.size_bytes(), mark);
-        if !map_path.exists() {
-            make(&inner, (&map_path, &data_path), &head)?;
-        }
-        let open = |path: &Path| {
-            OpenOptions::new().read(true).write(true).open(path).map_err(system(path))
-        };
-        let (file, data) = (open(&map_path)?, open(&data_path)?);
+        let (file, data) = (open_file(&map_path)?, open_file(&data_path)?);
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(OverlayError::Busy { path: map_path }),
             Err(error) => return Err(system(&map_path)(error.into())),
         }
-        let map = read_map(&file, inner.size_bytes(), &head).map_err(system(&map_path))?;
-        let length = data.metadata().map_err(system(&data_path))?.len();
-        let Some(map) = map.filter(|_| length == inner.size_bytes()) else {
+        let head = read_head(&file, &map_path)?;
+        if (head.size_bytes, head.mark) != (inner.size_bytes(), mark) {
             return Err(OverlayError::OfOther { path: map_path });
+        }
+        let length = data.metadata().map_err(system(&data_path))?.len();
+        let mut found = vec![0; small(BLOCK_BYTES)];
+        let is_read = data.read_exact_at(&mut found, 0).is_ok();
+        if !is_read || found != data_head(head.id) {
+            return Err(damaged(&data_path, "is not the file of blocks that belongs to this map"));
+        }
+        let map = read_map(&file, &head, length.div_ceil(BLOCK_BYTES)).map_err(system(&map_path))?.ok_or_else(|| {
+            damaged(&map_path, "is not as it was written: it was cut or changed, or blocks that it names are gone")
+        })?;
+        let next = map.kept().map(|(_, kept)| kept.slot + 1).max().unwrap_or(1);
+        let mut is_free = vec![true; next as usize];
+        map.kept().for_each(|(_, kept)| is_free[kept.slot as usize] = false);
+        let free = (1..next).filter(|slot| is_free[*slot as usize]).collect();
+        let writer =
+            Writer { head, next, free, freed: Vec::new(), unsaved: Vec::new(), failed: None };
+        let mut overlay =
+            Self { inner, data, file, map: RwLock::new(map), writer: Mutex::new(writer) };
+        overlay.shorten(&map_path)?;
+        Ok(overlay)
+    }
+
+    /// Writes a log anew that has much more than it needs.
+    fn shorten(&mut self, map_path: &Path) -> Result<(), OverlayError> {
+        let mut log = Vec::new();
+        self.map().runs().iter().for_each(|run| run.put(&mut log));
+        let head = self.writer().head;
+        let needed = log.len() as u64;
+        if head.log_bytes <= 2 * needed + LOG_WASTE_BYTES {
+            return Ok(());
+        }
+        let head = Head {
+            sequence: head.sequence + 1,
+            log_bytes: needed,
+            log_checksum: crc32c(&log),
+            ..head
         };
-        let (map, filling, saving) = (RwLock::new(map), Mutex::new(()), Mutex::new(None));
-        Ok(Self { inner, data, file, map, filling, saving })
+        let new = map_path.with_extension("new");
+        let mut options = OpenOptions::new();
+        let file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&new)
+            .map_err(system(&new))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|error| system(&new)(error.into()))?;
+        let write = || {
+            file.write_all_at(&log, LOG_START)?;
+            file.write_all_at(&head.to_bytes(), 0)?;
+            file.sync_all()
+        };
+        write().map_err(system(&new))?;
+        replace(&new, map_path)?;
+        self.file = file;
+        self.writer().head = head;
+        Ok(())
+    }
+
+    /// What is the same in both files, and how often the map was saved.
+    #[must_use]
+    pub fn identity_and_sequence(&self) -> (OverlayId, u64) {
+        let head = self.writer().head;
+        (head.id, head.sequence)
     }
 
     /// Bytes that it has instead of the member.
@@ -180,9 +492,33 @@ impl<M: Member> Overlay<M> {
     /// Where it has bytes instead of the member, in order; what it has there may be the same.
     #[must_use]
     pub fn ranges(&self) -> Vec<Range<u64>> {
-        let size = self.inner.size_bytes();
-        let bytes = |run: Range<u64>| run.start * BLOCK_BYTES..(run.end * BLOCK_BYTES).min(size);
-        self.map().runs().into_iter().map(bytes).collect()
+        let map = self.map();
+        let mut blocks = map.zeroes.clone();
+        map.runs().iter().for_each(|run| blocks.insert(run.blocks()));
+        blocks.iter().map(|run| self.bytes_of_blocks(run)).collect()
+    }
+
+    /// Reads every block, and says which do not hold what was written; in bytes of the member, in order.
+    ///
+    /// # Errors
+    /// The file cannot be read at all.
+    pub fn changed(&self) -> io::Result<Vec<Range<u64>>> {
+        let mut changed = RangeSet::new();
+        let kept: Vec<(u64, Kept)> = self.map().kept().collect();
+        for (block, kept) in kept {
+            let mut bytes = vec![0; self.length_of(block)];
+            match self.data.read_exact_at(&mut bytes, slot_start(kept.slot)) {
+                Ok(()) if crc32c(&bytes) == kept.checksum => {}
+                Err(error)
+                    if error.kind() != io::ErrorKind::UnexpectedEof
+                        && error.raw_os_error() != Some(Errno::IO.raw_os_error()) =>
+                {
+                    return Err(error);
+                }
+                _ => changed.insert(block..block + 1),
+            }
+        }
+        Ok(changed.iter().map(|run| self.bytes_of_blocks(run)).collect())
     }
 
     /// What it lies over.
@@ -198,38 +534,91 @@ impl<M: Member> Overlay<M> {
         self.map.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From `block` on, whether it is in the map, and up to which block before `end` the same is so.
-    fn run_at(&self, block: u64, end: u64) -> (bool, u64) {
-        let map = self.map();
-        let is_here = map.has(block);
-        let next = (block + 1..end).find(|next| map.has(*next) != is_here);
-        (is_here, next.unwrap_or(end))
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that a block has; the last one may be short.
-    fn bytes_of(&self, block: u64) -> Range<u64> {
-        block * BLOCK_BYTES..((block + 1) * BLOCK_BYTES).min(self.inner.size_bytes())
+    /// The last block may be short.
+    fn bytes_of_blocks(&self, blocks: &Range<u64>) -> Range<u64> {
+        blocks.start * BLOCK_BYTES..(blocks.end * BLOCK_BYTES).min(self.inner.size_bytes())
+    }
+
+    fn length_of(&self, block: u64) -> usize {
+        let bytes = self.bytes_of_blocks(&(block..block + 1));
+        small(bytes.end - bytes.start)
+    }
+
+    /// Reads blocks in slots that follow each other, and compares each with its checksum.
+    fn read_slots(&self, blocks: Range<u64>, first: u32) -> Result<Vec<u8>, MemberError> {
+        let bytes = self.bytes_of_blocks(&blocks);
+        let mut buffer = vec![0; small(bytes.end - bytes.start)];
+        let read = self.data.read_exact_at(&mut buffer, slot_start(first));
+        for (block, bytes) in blocks.zip(buffer.chunks_mut(small(BLOCK_BYTES))) {
+            // A slot that is free is written again, so a block that was written meanwhile is somewhere else.
+            let mut tried = None;
+            loop {
+                let place = self.map().place(block);
+                let Place::Slot(kept) = place else {
+                    bytes.fill(0);
+                    break;
+                };
+                if tried.is_none() && read.is_ok() && crc32c(bytes) == kept.checksum {
+                    break;
+                }
+                if tried == Some(kept) {
+                    return Err(MemberError::Media { errno: Errno::BADMSG.raw_os_error() });
+                }
+                self.data.read_exact_at(bytes, slot_start(kept.slot)).map_err(changed_below)?;
+                if crc32c(bytes) == kept.checksum {
+                    break;
+                }
+                tried = Some(kept);
+            }
+        }
+        Ok(buffer)
+    }
+
+    /// Writes whole blocks into slots that nothing names; the map in memory has them then.
+    fn put_blocks(
+        &self,
+        writer: &mut Writer,
+        first: u64,
+        buffer: &[u8],
+    ) -> Result<(), MemberError> {
+        let (mut block, mut rest) = (first, buffer);
+        while !rest.is_empty() {
+            let wanted = rest.len().div_ceil(small(BLOCK_BYTES));
+            let slots = writer.take(u32::try_from(wanted).unwrap_or(u32::MAX))?;
+            let count = slots.end - slots.start;
+            let (bytes, others) =
+                rest.split_at(rest.len().min(count as usize * small(BLOCK_BYTES)));
+            if let Err(error) = self.data.write_all_at(bytes, slot_start(slots.start)) {
+                writer.free.extend(slots);
+                return Err(error.into());
+            }
+            let checksums = bytes.chunks(small(BLOCK_BYTES)).map(crc32c).collect();
+            let run = Run { block, count, slot: slots.start, checksums };
+            self.map_mut().set(&run, &mut writer.freed);
+            writer.unsaved.push(run);
+            block += u64::from(count);
+            rest = others;
+        }
+        Ok(())
     }
 
     /// Puts bytes that lie in one block.
-    fn put_in_part(&self, buffer: &[u8], offset_bytes: u64) -> Result<(), MemberError> {
+    fn put_in_part(
+        &self,
+        writer: &mut Writer,
+        buffer: &[u8],
+        offset_bytes: u64,
+    ) -> Result<(), MemberError> {
         let block = offset_bytes / BLOCK_BYTES;
-        let _filling = self.filling();
-        if !self.map().has(block) {
-            let bytes = self.bytes_of(block);
-            let mut whole = vec![0; small(bytes.end - bytes.start)];
-            self.inner.read_at(&mut whole, bytes.start)?;
-            let at = small(offset_bytes - bytes.start);
-            whole[at..at + buffer.len()].copy_from_slice(buffer);
-            self.data.write_all_at(&whole, bytes.start)?;
-            self.map_mut().set(block..block + 1);
-            return Ok(());
-        }
-        Ok(self.data.write_all_at(buffer, offset_bytes)?)
-    }
-
-    fn filling(&self) -> MutexGuard<'_, ()> {
-        self.filling.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut whole = vec![0; self.length_of(block)];
+        self.read_at(&mut whole, block * BLOCK_BYTES)?;
+        let at = small(offset_bytes % BLOCK_BYTES);
+        whole[at..at + buffer.len()].copy_from_slice(buffer);
+        self.put_blocks(writer, block, &whole)
     }
 
     /// Cuts a range into what lies in one block and does not fill it, and whole blocks.
@@ -238,7 +627,8 @@ impl<M: Member> Overlay<M> {
         let mut parts = Vec::new();
         let mut at = offset_bytes;
         while at < end {
-            let block = self.bytes_of(at / BLOCK_BYTES);
+            let block = at / BLOCK_BYTES;
+            let block = self.bytes_of_blocks(&(block..block + 1));
             if at == block.start && block.end <= end {
                 let whole = if end == size { end } else { end - end % BLOCK_BYTES };
                 parts.push((at..whole, true));
@@ -252,43 +642,50 @@ impl<M: Member> Overlay<M> {
         parts
     }
 
-    /// Has blocks read as zeroes, by a hole where the file system makes one.
-    fn put_zeroes(&self, range: &Range<u64>) -> Result<(), MemberError> {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match fallocate(&self.data, flags, range.start, range.end - range.start) {
-            Ok(()) => return Ok(()),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
-            Err(error) => return Err(error.into()),
+    /// Blocks first, then the log that tells of them, then the head that tells of the log.
+    fn save(&self, writer: &mut Writer) -> Result<(), MemberError> {
+        if writer.unsaved.is_empty() {
+            return Ok(());
         }
-        let mut at = range.start;
-        while at < range.end {
-            let length = (range.end - at).min(ZEROES.len() as u64);
-            self.data.write_all_at(&ZEROES[..small(length)], at)?;
-            at += length;
-        }
+        self.data.sync_data()?;
+        let mut log = Vec::new();
+        writer.unsaved.iter().for_each(|run| run.put(&mut log));
+        let head = Head {
+            sequence: writer.head.sequence + 1,
+            log_bytes: writer.head.log_bytes + log.len() as u64,
+            log_checksum: crc32c_append(writer.head.log_checksum, &log),
+            ..writer.head
+        };
+        self.file.write_all_at(&log, LOG_START + writer.head.log_bytes)?;
+        self.file.sync_data()?;
+        self.file.write_all_at(&head.to_bytes(), 0)?;
+        self.file.sync_data()?;
+        writer.head = head;
+        writer.unsaved.clear();
+        let freed = std::mem::take(&mut writer.freed);
+        writer.free.extend(freed);
         Ok(())
     }
 
-    /// Blocks first, then the bits that tell of them.
-    fn save(&self) -> Result<(), MemberError> {
-        let (unsaved, pages): (Vec<u64>, Vec<Vec<u8>>) = {
-            let mut map = self.map_mut();
-            let unsaved = std::mem::take(&mut map.unsaved);
-            let bytes = |page: u64| {
-                let words = map.pages[&page].iter();
-                (page, words.flat_map(|word| word.to_le_bytes()).collect())
-            };
-            unsaved.into_iter().map(bytes).unzip()
-        };
-        self.data.sync_data()?;
-        for (page, bytes) in unsaved.iter().zip(&pages) {
-            self.file.write_all_at(bytes, HEAD_BYTES as u64 + page * PAGE_BYTES as u64)?;
+    fn flush_with(&self, writer: &mut Writer) -> Result<(), MemberError> {
+        if writer.failed.is_some() {
+            return Err(MemberError::FlushFailedBefore { errno: None });
         }
-        if !unsaved.is_empty() {
-            self.file.sync_data()?;
-        }
-        Ok(())
+        self.save(writer).inspect_err(|error| writer.failed = Some(*error))
     }
+}
+
+/// A file of blocks that became shorter does not hold what was written.
+fn changed_below(error: io::Error) -> MemberError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => MemberError::Media { errno: Errno::BADMSG.raw_os_error() },
+        _ => error.into(),
+    }
+}
+
+/// Where a slot begins in the file of blocks.
+fn slot_start(slot: u32) -> u64 {
+    u64::from(slot) * BLOCK_BYTES
 }
 
 /// Within a buffer.
@@ -296,63 +693,107 @@ fn small(bytes: u64) -> usize {
     usize::try_from(bytes).expect("it is in memory")
 }
 
-fn head(size_bytes: u64, mark: u64) -> Vec<u8> {
-    let mut head = vec![0; HEAD_BYTES];
-    head[..16].copy_from_slice(MAGIC);
-    head[16..24].copy_from_slice(&size_bytes.to_le_bytes());
-    head[24..32].copy_from_slice(&mark.to_le_bytes());
-    head
-}
-
-/// Makes the files; the map comes last, and under its name only when it is whole.
-fn make(
-    inner: &impl Member,
-    (map_path, data_path): (&Path, &Path),
-    head: &[u8],
-) -> Result<(), OverlayError> {
-    let create = |path: &Path| {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        options.open(path).map_err(system(path))
-    };
-    let data = create(data_path)?;
-    data.set_len(inner.size_bytes()).and_then(|()| data.sync_all()).map_err(system(data_path))?;
-    let new = map_path.with_extension("new");
-    let file = create(&new)?;
-    file.write_all_at(head, 0).and_then(|()| file.sync_all()).map_err(system(&new))?;
-    std::fs::rename(&new, map_path).map_err(system(map_path))?;
-    let folder = map_path.parent().unwrap_or(Path::new("."));
+/// Puts a file in the place of another, durably.
+fn replace(new: &Path, path: &Path) -> Result<(), OverlayError> {
+    std::fs::rename(new, path).map_err(system(path))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(system(folder))
 }
 
-/// The bits; none if the file does not begin as it should, or has bits behind the member's end.
-fn read_map(file: &File, size_bytes: u64, head: &[u8]) -> io::Result<Option<Map>> {
-    let length = file.metadata()?.len();
-    let blocks = size_bytes.div_ceil(BLOCK_BYTES);
-    let longest = HEAD_BYTES as u64 + blocks.div_ceil(PAGE_BLOCKS) * PAGE_BYTES as u64;
-    if length < HEAD_BYTES as u64 || length > longest {
-        return Ok(None);
-    }
-    let mut found = vec![0; HEAD_BYTES];
-    file.read_exact_at(&mut found, 0)?;
-    if found != head {
-        return Ok(None);
-    }
-    let mut map = Map::default();
-    let pages = (length - HEAD_BYTES as u64) / PAGE_BYTES as u64;
-    let mut bytes = vec![0; PAGE_BYTES];
-    for page in 0..pages {
-        file.read_exact_at(&mut bytes, HEAD_BYTES as u64 + page * PAGE_BYTES as u64)?;
-        if bytes.iter().all(|byte| *byte == 0) {
-            continue;
+/// Opens one of the two files. A link may lead to any file of another, which would be written.
+fn open_file(path: &Path) -> Result<File, OverlayError> {
+    let mut options = OpenOptions::new();
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    options.read(true).write(true).custom_flags(i32::try_from(flags.bits()).expect("flags fit"));
+    let file = match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(damaged(path, "is gone"));
         }
-        let mut words = Box::new([0; PAGE_WORDS]);
-        let (chunks, _) = bytes.as_chunks::<8>();
-        words.iter_mut().zip(chunks).for_each(|(word, bytes)| *word = u64::from_le_bytes(*bytes));
-        map.pages.insert(page, words);
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            return Err(damaged(path, "is a link, where a file of its own was made"));
+        }
+        opened => opened.map_err(system(path))?,
+    };
+    let about = file.metadata().map_err(system(path))?;
+    if !about.is_file() || about.nlink() != 1 {
+        return Err(damaged(path, "is not a file with one name, as it was made"));
     }
-    let last = map.runs().last().map_or(0, |run| run.end);
-    Ok((last <= blocks).then_some(map))
+    Ok(file)
+}
+
+fn read_head(file: &File, path: &Path) -> Result<Head, OverlayError> {
+    let mut bytes = vec![0; HEAD_BYTES];
+    match file.read_exact_at(&mut bytes, 0) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            return Err(damaged(path, "was cut"));
+        }
+        read => read.map_err(system(path))?,
+    }
+    if bytes.starts_with(b"braid-overlay 1\n") {
+        return Err(damaged(
+            path,
+            "was made by an older braid, which has to commit it or throw it away",
+        ));
+    }
+    Head::of(&bytes).ok_or_else(|| damaged(path, "does not begin as it was written"))
+}
+
+/// What the log says; none if it is not the one that the head tells of, or makes no sense.
+fn read_map(file: &File, head: &Head, slots: u64) -> io::Result<Option<Map>> {
+    let blocks = head.size_bytes.div_ceil(BLOCK_BYTES);
+    let end = LOG_START.checked_add(head.log_bytes);
+    if end.is_none_or(|end| {
+        head.log_bytes > 0 && end > file.metadata().map_or(0, |about| about.len())
+    }) {
+        return Ok(None);
+    }
+    let mut log =
+        Summed { inner: BufReader::new(Log { file, at: LOG_START, left: head.log_bytes }), sum: 0 };
+    let mut map = Map::default();
+    let mut left = head.log_bytes;
+    while left > 0 {
+        let run = match Run::read(&mut log, left, (blocks, slots)) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
+            run => run?,
+        };
+        let Some(run) = run else { return Ok(None) };
+        let length = (RUN_BYTES + run.checksums.len() * 4) as u64;
+        let Some(rest) = left.checked_sub(length) else { return Ok(None) };
+        left = rest;
+        map.set(&run, &mut Vec::new());
+    }
+    Ok((log.sum == head.log_checksum).then_some(map))
+}
+
+/// The part of a file that is the log.
+struct Log<'a> {
+    file: &'a File,
+    at: u64,
+    left: u64,
+}
+
+impl Read for Log<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let read = self.file.read_at(&mut buffer[..length], self.at)?;
+        self.at += read as u64;
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
+
+/// Sums up what is read.
+struct Summed<R> {
+    inner: R,
+    sum: u32,
+}
+
+impl<R: Read> Read for Summed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.sum = crc32c_append(self.sum, &buffer[..read]);
+        Ok(read)
+    }
 }
 
 impl<M: Member> Member for Overlay<M> {
@@ -369,12 +810,18 @@ impl<M: Member> Member for Overlay<M> {
         let end = offset_bytes + buffer.len() as u64;
         let mut at = offset_bytes;
         while at < end {
-            let (is_here, next) = self.run_at(at / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+            let block = at / BLOCK_BYTES;
+            let (place, next) = self.map().run_at(block, end.div_ceil(BLOCK_BYTES));
             let until = (next * BLOCK_BYTES).min(end);
             let part = &mut buffer[small(at - offset_bytes)..small(until - offset_bytes)];
-            match is_here {
-                true => self.data.read_exact_at(part, at)?,
-                false => self.inner.read_at(part, at)?,
+            match place {
+                Place::Member => self.inner.read_at(part, at)?,
+                Place::Zeroes => part.fill(0),
+                Place::Slot(kept) => {
+                    let bytes = self.read_slots(block..next, kept.slot)?;
+                    let from = small(at - block * BLOCK_BYTES);
+                    part.copy_from_slice(&bytes[from..from + part.len()]);
+                }
             }
             at = until;
         }
@@ -383,36 +830,33 @@ impl<M: Member> Member for Overlay<M> {
 
     fn write_at(&self, buffer: &[u8], offset_bytes: u64, durable: bool) -> Result<(), MemberError> {
         check_bounds(offset_bytes, buffer.len() as u64, self.size_bytes())?;
+        let mut writer = self.writer();
         for (range, is_whole) in self.parts(offset_bytes, buffer.len() as u64) {
             let part = &buffer[small(range.start - offset_bytes)..small(range.end - offset_bytes)];
-            if is_whole {
-                self.data.write_all_at(part, range.start)?;
-                let blocks = range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES);
-                self.map_mut().set(blocks);
-            } else {
-                self.put_in_part(part, range.start)?;
+            match is_whole {
+                true => self.put_blocks(&mut writer, range.start / BLOCK_BYTES, part)?,
+                false => self.put_in_part(&mut writer, part, range.start)?,
             }
         }
-        if durable { self.flush() } else { Ok(()) }
+        if durable { self.flush_with(&mut writer) } else { Ok(()) }
     }
 
     fn flush(&self) -> Result<(), MemberError> {
-        let mut saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        if saving.is_some() {
-            return Err(MemberError::FlushFailedBefore { errno: None });
-        }
-        self.save().inspect_err(|error| *saving = Some(*error))
+        self.flush_with(&mut self.writer())
     }
 
     fn zero(&self, offset_bytes: u64, length_bytes: u64, _: bool) -> Result<(), MemberError> {
         check_bounds(offset_bytes, length_bytes, self.size_bytes())?;
+        let mut writer = self.writer();
         for (range, is_whole) in self.parts(offset_bytes, length_bytes) {
             if is_whole {
-                self.put_zeroes(&range)?;
-                let blocks = range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES);
-                self.map_mut().set(blocks);
+                for run in Run::zeroes(range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES)) {
+                    self.map_mut().set(&run, &mut writer.freed);
+                    writer.unsaved.push(run);
+                }
             } else {
-                self.put_in_part(&ZEROES[..small(range.end - range.start)], range.start)?;
+                let zeroes = vec![0; small(range.end - range.start)];
+                self.put_in_part(&mut writer, &zeroes, range.start)?;
             }
         }
         Ok(())

@@ -32,6 +32,7 @@ use crate::probe::{io_error, open_error, probe_member};
 use crate::refusal;
 use crate::signals::flag_ending;
 use crate::state::remove_files;
+use crate::undo::unfinished::end;
 use crate::undo::{Deed, Overwrite, Saved, save, standing};
 
 /// Bytes in a sector.
@@ -178,6 +179,9 @@ fn apply_steps(
     back.old = read_old(plan, &devices)?;
     back.saved = save_old(plan, &devices, &back.old, globals)?;
     signals.check()?;
+    // Over zeroed data no undo helps.
+    let mark = back.saved.as_ref().filter(|_| plan.sync != Sync::Zeroed);
+    mark.map_or(Ok(()), |saved| saved.begin(&globals.state_dir, None))?;
     back.has_written = true;
     wipe(plan)?;
     if plan.sync == Sync::Zeroed {
@@ -194,6 +198,7 @@ fn apply_steps(
     }
     let array_uuid = plan.superblocks.first().expect("a plan has members").array.uuid;
     check(plan, &devices, (array_uuid, bitmap_file))?;
+    back.saved.iter().for_each(|saved| end(&globals.state_dir, saved.number));
     Ok(Made { array_uuid, saved: back.saved.clone() })
 }
 
@@ -256,11 +261,18 @@ fn save_old(
     let overwritten = members.map(|(((seat, device), superblock), before)| {
         let is_made = matches!(seat.source, Source::ToMake);
         let writes = writes(plan, seat, superblock);
-        Overwrite { path: &seat.path, device: *device, is_made, ends: before, writes }
+        Overwrite {
+            path: &seat.path,
+            device: *device,
+            is_made,
+            ends: before,
+            writes,
+            last_writes: 0,
+        }
     });
     let command = plan.args.command_line();
     let zeroes = plan.sync == Sync::Zeroed;
-    let deed = Deed { command: &command, array: &plan.wanted.name, zeroes };
+    let deed = Deed { command: &command, array: &plan.wanted.name, zeroes, undoes: None };
     save(&globals.state_dir, deed, overwritten.collect()).map(Some)
 }
 

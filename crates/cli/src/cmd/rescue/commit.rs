@@ -2,16 +2,18 @@
 //!
 //! ```text
 //!   overlay ─▶ sectors that differ ─▶ shown ─▶ members opened alone, and as they were? ─▶ saved for undo ─▶ data ─▶ superblocks
+//!                                                                 a commit that stopped: its record ─▶ data ─▶ superblocks
 //! ```
 //!
-//! Superblocks come last: a member that is cut short before has its old one, and what was written before it is put back by `braid undo`.
+//! Superblocks come last, when all data are durable. A commit that stops anywhere has left its record and a mark (`undo/unfinished.rs`): the
+//! same command then finishes it, and `braid undo` takes it back.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use braid_member::layer::Part;
-use braid_member::{Access, Member};
+use braid_member::{Access, Member, MemberError};
 use braid_ondisk::Snippet;
 use serde_json::{Value, json};
 
@@ -26,7 +28,11 @@ use crate::error::{CliError, Exit, Risk};
 use crate::output::printable::printable;
 use crate::output::size::format_size;
 use crate::probe::{io_error, open_member};
-use crate::undo::{Deed, Overwrite, save};
+use crate::undo::found::{self, Found};
+use crate::undo::judge::Content;
+use crate::undo::record::differing;
+use crate::undo::unfinished::{Unfinished, end};
+use crate::undo::{Deed, Overwrite, save, writing};
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
@@ -73,14 +79,14 @@ impl Change {
         self.part.as_ref().map_or(0, |part| part.start)
     }
 
-    /// Pieces on the device, the superblock's last.
-    fn writes(&self) -> Vec<Snippet> {
+    /// Pieces on the device: the superblock's, and all others.
+    fn writes(&self) -> (Vec<Snippet>, Vec<Snippet>) {
         let start = self.start();
         let moved = |piece: &Snippet| Snippet { offset: start + piece.offset, ..piece.clone() };
         let is_superblock = |piece: &&Snippet| self.superblock.contains(&piece.offset);
         let (last, first): (Vec<&Snippet>, Vec<&Snippet>) =
             self.pieces.iter().partition(is_superblock);
-        first.into_iter().chain(last).map(moved).collect()
+        (last.into_iter().map(moved).collect(), first.into_iter().map(moved).collect())
     }
 }
 
@@ -108,22 +114,79 @@ pub(super) fn commit(
         }
         changes.push(change);
     }
-    show(&changes, group, (args.dry_run, globals));
+    show(&changes, &group.name, (args.dry_run, globals));
     if args.dry_run {
         return Ok(Exit::Done);
     }
     // What is open for reading keeps whoever writes out.
     drop((overlays, disks));
-    let saved = write(args, &changes, group, globals)?;
-    overlay::remove(&folder)?;
+    let saved = write(args, (&changes, &folder), group, globals)?;
+    finished((&group.name, saved), &folder, globals)
+}
+
+/// Goes on with a commit that stopped: the record has all that it writes.
+pub(super) fn go_on(
+    args: &Args,
+    stopped: &Unfinished,
+    globals: &Globals,
+) -> Result<Exit, CliError> {
+    let folder = stopped.overlay.as_deref().expect("a commit has an overlay");
+    let access = if args.dry_run { Access::Examine } else { Access::ReadWrite };
+    let found = found::all(&stopped.record, access)?;
+    if found.iter().any(|one| one.content == Content::Changed) {
+        return Err(stopped.refused(&globals.state_dir));
+    }
+    let of = |one: &Found<'_>| {
+        let left = one
+            .device
+            .after()
+            .iter()
+            .zip(&one.now)
+            .flat_map(|(after, now)| differing(now.offset, &after.bytes, &now.bytes))
+            .collect();
+        Change {
+            label: one.label.clone(),
+            path: one.device.path.clone(),
+            part: None,
+            mark: 0,
+            superblock: 0..0,
+            pieces: left,
+        }
+    };
+    let changes: Vec<Change> = found.iter().map(of).collect();
+    show(&changes, &stopped.record.array, (args.dry_run, globals));
+    if args.dry_run {
+        return Ok(Exit::Done);
+    }
+    let devices: Vec<_> = found.iter().map(|one| (one.device, one.open.as_ref())).collect();
+    writing::forward(&devices)
+        .map_err(|(index, error)| not_written(&found[index].label, &error, stopped.number))?;
+    drop(found);
+    finished((&stopped.record.array, stopped.number), folder, globals)
+}
+
+fn finished(
+    (array, saved): (&str, u64),
+    folder: &Path,
+    globals: &Globals,
+) -> Result<Exit, CliError> {
+    // Without the overlay there is nothing left to be committed; the mark would say so for nothing.
+    overlay::remove(folder)?;
+    end(&globals.state_dir, saved);
     if globals.json {
-        outjson!(&json!({ "committed": group.name, "undo": saved }));
+        outjson!(&json!({ "committed": array, "undo": saved }));
     } else {
         outln!(
             "written; `braid undo {saved}` takes it back, while nobody has written to the members since"
         );
     }
     Ok(Exit::Done)
+}
+
+fn not_written(label: &str, error: &MemberError, saved: u64) -> CliError {
+    io_error(label, "writing", error)
+        .because(format!("`braid undo {saved}` puts back what was written before that"))
+        .because("the same command, once the member can be written, goes on where it was")
 }
 
 /// The sectors in which an overlay differs from its member, superblocks that were only in memory among them.
@@ -150,7 +213,7 @@ fn change(disk: &Disk, overlay: &OfMember) -> Result<Change, CliError> {
                 read.map(|()| bytes).map_err(|error| io_error(&disk.label, "reading", &error))
             };
             let (new, old) = (read(overlay)?, read(below)?);
-            differing(at, &new, &old, &mut pieces);
+            pieces.extend(differing(at, &new, &old));
             at += length;
         }
     }
@@ -174,23 +237,7 @@ fn cut_at(place: u64, piece: Snippet) -> Vec<Snippet> {
     }
 }
 
-/// Adds runs of sectors that differ.
-fn differing(start: u64, new: &[u8], old: &[u8], pieces: &mut Vec<Snippet>) {
-    let sector = 512;
-    let mut run: Option<Snippet> = None;
-    for (index, (new, old)) in new.chunks(sector).zip(old.chunks(sector)).enumerate() {
-        if new == old {
-            pieces.extend(run.take());
-            continue;
-        }
-        let offset = start + (index * sector) as u64;
-        let run = run.get_or_insert_with(|| Snippet { offset, bytes: Vec::new() });
-        run.bytes.extend(new);
-    }
-    pieces.extend(run);
-}
-
-fn show(changes: &[Change], group: &Group, (is_dry, globals): (bool, &Globals)) {
+fn show(changes: &[Change], array: &str, (is_dry, globals): (bool, &Globals)) {
     if globals.json {
         let of = |change: &Change| {
             let range = |range: &Range<u64>| json!([range.start, range.end]);
@@ -198,10 +245,10 @@ fn show(changes: &[Change], group: &Group, (is_dry, globals): (bool, &Globals)) 
             json!({ "member": change.label, "sectors": sectors, "bytes": change.bytes() })
         };
         let changes: Vec<Value> = changes.iter().map(of).collect();
-        return outjson!(&json!({ "array": group.name, "dry_run": is_dry, "changes": changes }));
+        return outjson!(&json!({ "array": array, "dry_run": is_dry, "changes": changes }));
     }
     let verb = if is_dry { "would be" } else { "are" };
-    outln!("{}: these sectors of members {verb} written", printable(&group.name));
+    outln!("{}: these sectors of members {verb} written", printable(array));
     for change in changes {
         let size = format_size(change.bytes());
         outln!("  {}  {size}", printable(&change.label));
@@ -211,53 +258,62 @@ fn show(changes: &[Change], group: &Group, (is_dry, globals): (bool, &Globals)) 
     }
 }
 
+/// A device that is about to be written.
+struct Written {
+    device: Box<dyn Member>,
+    /// What stands at its ends.
+    ends: Vec<Snippet>,
+    superblocks: Vec<Snippet>,
+    others: Vec<Snippet>,
+}
+
 /// Saves what is overwritten, and writes.
 fn write(
     args: &Args,
-    changes: &[Change],
+    (changes, folder): (&[Change], &Path),
     group: &Group,
     globals: &Globals,
 ) -> Result<u64, CliError> {
     // Several partitions of a disk are one device.
-    let mut devices: BTreeMap<&Path, (Box<dyn Member>, Vec<Snippet>)> = BTreeMap::new();
+    let mut devices: BTreeMap<&Path, Written> = BTreeMap::new();
     for change in changes.iter().filter(|change| !change.pieces.is_empty()) {
         let path = change.path.as_path();
         if !devices.contains_key(path) {
-            devices.insert(path, (open_member(path, Access::ReadWrite)?, Vec::new()));
+            let device = open_member(path, Access::ReadWrite)?;
+            let ends = read_ends(device.as_ref(), &path.display().to_string())?;
+            devices.insert(
+                path,
+                Written { device, ends, superblocks: Vec::new(), others: Vec::new() },
+            );
         }
-        let (device, writes) = devices.get_mut(path).expect("it was just put there");
-        check(args, change, device)?;
-        writes.extend(change.writes());
-    }
-    let mut overwritten = Vec::new();
-    for (path, (device, writes)) in &devices {
-        let ends = read_ends(device.as_ref(), &path.display().to_string())?;
-        overwritten.push((path, device, ends, writes));
+        let written = devices.get_mut(path).expect("it was just put there");
+        check(args, change, &written.device)?;
+        let (last, first) = change.writes();
+        written.superblocks.extend(last);
+        written.others.extend(first);
     }
     let command = args.command("--commit");
-    let deed = Deed { command: &command, array: &group.name, zeroes: false };
-    let overwrite = overwritten.iter().map(|(path, device, ends, writes)| Overwrite {
+    let deed = Deed { command: &command, array: &group.name, zeroes: false, undoes: None };
+    let overwritten = devices.iter().map(|(path, written)| Overwrite {
         path,
-        device: device.as_ref(),
+        device: written.device.as_ref(),
         is_made: false,
-        ends,
-        writes: (*writes).clone(),
+        ends: &written.ends,
+        writes: written.others.iter().chain(&written.superblocks).cloned().collect(),
+        last_writes: written.superblocks.len(),
     });
-    let saved = save(&globals.state_dir, deed, overwrite.collect())?.number;
-    for (path, (device, writes)) in &devices {
-        let write = || {
-            for piece in writes {
-                device.write_at(&piece.bytes, piece.offset, false)?;
-            }
-            device.flush()
-        };
-        write().map_err(|error| {
-            let label = path.display().to_string();
-            io_error(&label, "writing", &error)
-                .because(format!("`braid undo {saved}` puts back what was written before that"))
-        })?;
-    }
-    Ok(saved)
+    let saved = save(&globals.state_dir, deed, overwritten.collect())?;
+    saved.begin(&globals.state_dir, Some(folder))?;
+    let members: Vec<_> = saved
+        .record
+        .devices
+        .iter()
+        .zip(devices.values().map(|written| written.device.as_ref()))
+        .collect();
+    let label = |index: usize| saved.record.devices[index].path.display().to_string();
+    writing::forward(&members)
+        .map_err(|(index, error)| not_written(&label(index), &error, saved.number))?;
+    Ok(saved.number)
 }
 
 /// Nobody wrote to the member while it was not held.

@@ -27,6 +27,7 @@ mod look;
 mod lost;
 mod nas;
 mod overlay;
+mod overlay_list;
 mod planned;
 mod reshape;
 mod seat;
@@ -42,6 +43,7 @@ use braid_assembly::reshape::Reshaping;
 use super::Globals;
 use crate::error::{CliError, Exit};
 use crate::refusal;
+use crate::undo::unfinished::unfinished;
 pub(crate) use args::Args;
 use disks::Disks;
 use group::{Group, groups, one_of};
@@ -49,6 +51,12 @@ use look::Found;
 use volumes::Volumes;
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    if let Some(stopped) = unfinished(&globals.state_dir, &args.members) {
+        return match args.commit && stopped.overlay.is_some() {
+            true => commit::go_on(args, &stopped, globals),
+            false => Err(stopped.refused(&globals.state_dir)),
+        };
+    }
     let mut disks = Disks::open(args)?;
     let mut solved = None;
     if args.solve {

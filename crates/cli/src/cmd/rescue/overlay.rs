@@ -1,13 +1,16 @@
-//! The overlays of an array: a folder with two files for each member.
+//! The overlays of an array: a folder with two files for each member, and a list of those that belong together (`overlay_list`).
 //!
 //! They are named by what the member held when they were made. So an overlay is found whatever a disk is called today, and is not found
 //! any more once somebody has written to the member: then it would be of use to nobody, and that is said.
+//!
+//! Members whose overlays are of different moments make a mixture that no client ever wrote. So one that is gone, older than the others or
+//! changed is refused by name, and the members without that one can still be read
+//! `[check: an_overlay_that_was_damaged_is_refused_by_name]`.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use braid_member::Member;
 pub(super) use braid_member::layer::overlay::BLOCK_BYTES;
@@ -17,6 +20,7 @@ use serde_json::json;
 use super::args::Args;
 use super::disks::{Disk, Disks};
 use super::group::Group;
+use super::overlay_list::{self as list, Entry, Listed};
 use crate::cmd::Globals;
 use crate::error::code::Code;
 use crate::error::system::system;
@@ -25,7 +29,6 @@ use crate::output::printable::printable;
 use crate::output::shell::shell_word;
 use crate::output::size::format_size;
 use crate::state::make_folders;
-use crate::undo;
 
 /// One member's.
 pub(super) type OfMember = Arc<Overlay<Arc<dyn Member>>>;
@@ -80,21 +83,52 @@ pub(super) fn open(
     globals: &Globals,
 ) -> Result<Vec<Option<OfMember>>, CliError> {
     let folder = folder(args, &group.uuid, globals);
-    let names_there = names(&folder)?;
+    let list = made(args, &folder)?;
     // One that is left out for now has one all the same.
-    let is_of_one = |there: &String| disks.all.iter().any(|disk| name(disk) == *there);
-    if let Some(other) = names_there.iter().find(|there| !is_of_one(there)) {
-        if let Some(number) = cut_short(&folder, group, globals) {
-            return Err(half_written(&folder, number));
-        }
+    let is_of_one = |there: &Entry| disks.all.iter().any(|disk| name(disk) == there.name);
+    if let Some(other) = list.iter().find(|there| !is_of_one(there)) {
+        let other = &other.name;
         let why = format!("{other} is of a member that is not named, or that was written to since");
         return Err(unfit(args, &folder, &why));
     }
     let of = |disk: &Disk| {
-        let is_there = names_there.contains(&name(disk));
-        is_there.then(|| open_one(args, disk, &folder)).transpose()
+        let entry = list.iter().find(|entry| entry.name == name(disk));
+        let open = |entry| {
+            open_listed(args, Arc::clone(&disk.device), (&folder, &disk.label), (entry, disk.mark))
+        };
+        entry.map(open).transpose()
     };
     group.members.iter().map(|index| of(&disks.all[*index])).collect()
+}
+
+/// The overlays that belong together. One that is not listed belongs to nothing.
+fn listed(args: &Args, folder: &Path) -> Result<Vec<Entry>, CliError> {
+    let list = list::read(folder).map_err(|error| cannot(folder, &error))?;
+    let names = names(folder)?;
+    let path = list::path(folder).display().to_string();
+    let entries = match list {
+        Listed::Nothing if names.is_empty() => return Ok(Vec::new()),
+        Listed::Nothing => {
+            let why = format!("{path} is gone, which says what belongs together");
+            return Err(damaged(args, folder, None, &why));
+        }
+        Listed::Damaged => {
+            let why = format!("{path} is not as it was written");
+            return Err(damaged(args, folder, None, &why));
+        }
+        Listed::Entries(entries) => entries,
+    };
+    if let Some(name) = names.iter().find(|name| !entries.iter().any(|entry| entry.name == **name))
+    {
+        let why = format!("{name}.map is not in {path}, which says what belongs together");
+        return Err(damaged(args, folder, None, &why));
+    }
+    Ok(entries)
+}
+
+/// Those that were made. A command that was killed while it made them has written nothing over members.
+fn made(args: &Args, folder: &Path) -> Result<Vec<Entry>, CliError> {
+    Ok(listed(args, folder)?.into_iter().filter(|entry| entry.is_made).collect())
 }
 
 /// Opens the overlay of an array, if there is one; none where nothing was written yet. It has this name and mark.
@@ -103,16 +137,17 @@ pub(super) fn open_array(
     folder: &Path,
     (device, (name, mark)): (&Arc<dyn Member>, &(String, u64)),
 ) -> Result<Option<OfArray>, CliError> {
-    let names_there = names(folder)?;
-    if let Some(other) = names_there.iter().find(|there| *there != name) {
+    let list = made(args, folder)?;
+    if let Some(other) = list.iter().find(|there| there.name != *name) {
+        let other = &other.name;
         let why = format!(
             "{other} is of other members, of the array in another state, or with another backup; or how far a reshape got was found otherwise now \
              (--as-recorded)"
         );
         return Err(unfit(args, folder, &why));
     }
-    let is_there = !names_there.is_empty();
-    is_there.then(|| make_array(args, folder, (device, &(name.clone(), *mark)))).transpose()
+    let open = |entry| open_listed(args, Arc::clone(device), (folder, name), (entry, *mark));
+    list.first().map(open).transpose()
 }
 
 /// Opens the overlay of an array, or makes it.
@@ -121,32 +156,147 @@ pub(super) fn make_array(
     folder: &Path,
     (device, (name, mark)): (&Arc<dyn Member>, &(String, u64)),
 ) -> Result<OfArray, CliError> {
-    open_named(args, Arc::clone(device), folder, (name, *mark))
+    let there = open_array(args, folder, (device, &(name.clone(), *mark)))?;
+    let wanted = Wanted { device: Arc::clone(device), name: name.clone(), mark: *mark, there };
+    let made = make(args, folder, vec![wanted])?;
+    Ok(made.into_iter().next().expect("one was asked for"))
 }
 
-/// Opens the overlay of one member, or makes it.
-pub(super) fn open_one(args: &Args, disk: &Disk, folder: &Path) -> Result<OfMember, CliError> {
-    open_named(args, Arc::clone(&disk.device), folder, (&name(disk), disk.mark))
+/// An overlay that is to be written.
+pub(super) struct Wanted {
+    device: Arc<dyn Member>,
+    name: String,
+    mark: u64,
+    /// It is open already.
+    there: Option<OfMember>,
 }
 
-fn open_named(
+impl Wanted {
+    pub(super) fn of(disk: &Disk, there: Option<OfMember>) -> Self {
+        Self { device: Arc::clone(&disk.device), name: name(disk), mark: disk.mark, there }
+    }
+}
+
+/// Makes those overlays that are not there, and lists all of them; only then is anything written over a member.
+pub(super) fn make(
+    args: &Args,
+    folder: &Path,
+    wanted: Vec<Wanted>,
+) -> Result<Vec<OfMember>, CliError> {
+    make_folders(folder).map_err(|(path, error)| cannot(&path, &error))?;
+    // Those of members that are left out for now stay listed.
+    let mut entries = listed(args, folder)?;
+    entries.retain(|entry| !wanted.iter().any(|one| one.name == entry.name));
+    let entry = |one: &Wanted| {
+        let (id, sequence) = match &one.there {
+            Some(overlay) => overlay.identity_and_sequence(),
+            None => (list::new_id(), 0),
+        };
+        Entry { name: one.name.clone(), id, sequence, is_made: one.there.is_some() }
+    };
+    let mut new: Vec<Entry> = wanted.iter().map(entry).collect();
+    let save = |new: &[Entry]| {
+        let all = [&entries, new].concat();
+        list::write(folder, &all).map_err(|error| cannot(folder, &error))
+    };
+    save(&new)?;
+    let mut overlays = Vec::new();
+    for (one, entry) in wanted.into_iter().zip(&mut new) {
+        overlays.push(match one.there {
+            Some(overlay) => overlay,
+            None => {
+                let made = Overlay::make(one.device, folder, &one.name, (one.mark, entry.id));
+                Arc::new(made.map_err(|error| overlay_error(args, (folder, &one.name), &error))?)
+            }
+        });
+        entry.is_made = true;
+    }
+    save(&new)?;
+    Ok(overlays)
+}
+
+/// Opens an overlay as the list has it. Where nothing is written, a block that was changed is an I/O error, and what is left can be read.
+fn open_listed(
     args: &Args,
     device: Arc<dyn Member>,
-    folder: &Path,
-    (name, mark): (&str, u64),
+    (folder, label): (&Path, &str),
+    (entry, mark): (&Entry, u64),
 ) -> Result<OfMember, CliError> {
-    make_folders(folder).map_err(|(path, error)| cannot(&path, &error))?;
-    let opened = Overlay::open(device, folder, name, mark);
-    opened.map(Arc::new).map_err(|error| match &error {
-        OverlayError::Busy { .. } => {
-            let what = format!("the overlay in {} is in use", folder.display());
-            CliError::new(Code::OverlayBusy, what)
-                .because("the array is being served from it")
-                .remedy(Risk::Look, "See by whom", format!("fuser -v {}", files(folder)))
-        }
+    let opened = Overlay::open(device, folder, &entry.name, mark);
+    let overlay = opened.map_err(|error| overlay_error(args, (folder, label), &error))?;
+    let (id, sequence) = overlay.identity_and_sequence();
+    if id != entry.id || sequence < entry.sequence {
+        let why = format!("{}.map is of another time than the others", entry.name);
+        return Err(damaged(args, folder, Some(label), &why));
+    }
+    if args.serve && args.read_only {
+        return Ok(Arc::new(overlay));
+    }
+    let changed = overlay.changed().map_err(|error| cannot(folder, &error))?;
+    let bytes: u64 = changed.iter().map(|range| range.end - range.start).sum();
+    if let Some(first) = changed.first() {
+        let why = format!(
+            "{}.data does not hold what was written: {} of {label}, from byte {} on",
+            entry.name,
+            format_size(bytes),
+            first.start
+        );
+        return Err(CliError::new(
+            Code::OverlayDamaged,
+            format!("the overlay of {label} in {} is damaged", folder.display()),
+        )
+        .about(label)
+        .because(why)
+        .because("nothing was changed")
+        .remedy(
+            Risk::Look,
+            "Read it but for that, which is made of the other members or an I/O error",
+            args.command("--serve --read-only"),
+        )
+        .remedy(Risk::Destroy, "Throw it away", args.command("--discard")));
+    }
+    Ok(Arc::new(overlay))
+}
+
+fn overlay_error(args: &Args, (folder, label): (&Path, &str), error: &OverlayError) -> CliError {
+    match error {
+        OverlayError::Busy { .. } => busy(folder),
         OverlayError::OfOther { .. } => unfit(args, folder, &error.to_string()),
+        OverlayError::Damaged { .. } => damaged(args, folder, Some(label), &error.to_string()),
         OverlayError::System { source, .. } => cannot(folder, source),
-    })
+    }
+}
+
+fn busy(folder: &Path) -> CliError {
+    let what = format!("the overlay in {} is in use", folder.display());
+    CliError::new(Code::OverlayBusy, what).because("the array is being served from it").remedy(
+        Risk::Look,
+        "See by whom",
+        format!("fuser -v {}", files(folder)),
+    )
+}
+
+/// What was written over a member is not to be had, or not all of it; of which member, if that is known.
+fn damaged(args: &Args, folder: &Path, label: Option<&str>, why: &str) -> CliError {
+    let of = label.map_or_else(String::new, |label| format!(" of {label}"));
+    let what = format!("the overlay{of} in {} is damaged", folder.display());
+    let error =
+        CliError::new(Code::OverlayDamaged, what).because(why).because("nothing was changed");
+    let error = label.into_iter().fold(error, |error, label| {
+        let without = format!("--serve --read-only --without {}", shell_word(label));
+        error.about(label).remedy(
+            Risk::Look,
+            "Read the array without this member, with what was written over the others",
+            args.command(&without),
+        )
+    });
+    error
+        .remedy(
+            Risk::Look,
+            "Look at the members without it",
+            args.command("--overlay \"$(mktemp -d)\""),
+        )
+        .remedy(Risk::Destroy, "Throw it away", args.command("--discard"))
 }
 
 fn files(folder: &Path) -> String {
@@ -166,25 +316,6 @@ fn unfit(args: &Args, folder: &Path, why: &str) -> CliError {
         .remedy(Risk::Destroy, "Throw it away", args.command("--discard"))
 }
 
-/// The number under which the commit of an overlay was saved, if it is still there: such a one did not come to its end.
-fn cut_short(folder: &Path, group: &Group, globals: &Globals) -> Option<u64> {
-    let kept = undo::find(&globals.state_dir, None).ok()??;
-    let record = kept.record.ok()?;
-    let is_commit = record.command.split(' ').any(|word| word == "--commit");
-    let saved = UNIX_EPOCH + record.time;
-    let is_older = |entry: fs::DirEntry| Some(entry.metadata().ok()?.modified().ok()? <= saved);
-    let is_of_it = fs::read_dir(folder).ok()?.flatten().all(|entry| is_older(entry) == Some(true));
-    (is_commit && is_of_it && record.array == group.name).then_some(kept.number)
-}
-
-fn half_written(folder: &Path, number: u64) -> CliError {
-    let what = "these members were only partly written by `--commit`".to_owned();
-    CliError::new(Code::OverlayUnfit, what)
-        .because(format!("the overlay in {} is of what they were before", folder.display()))
-        .because("with that taken back it can be committed again, or looked at")
-        .remedy(Risk::Change, "Take back what was written", format!("braid undo {number}"))
-}
-
 /// There is none to commit or to throw away.
 pub(super) fn missing(args: &Args, folder: &Path) -> CliError {
     let what = format!("there is no overlay in {}", folder.display());
@@ -197,7 +328,7 @@ pub(super) fn missing(args: &Args, folder: &Path) -> CliError {
 pub(super) fn discard(args: &Args, group: &Group, globals: &Globals) -> Result<Exit, CliError> {
     let folder = folder(args, &group.uuid, globals);
     let names = names(&folder)?;
-    if names.is_empty() {
+    if names.is_empty() && !list::path(&folder).exists() {
         return Err(missing(args, &folder));
     }
     let bytes = taken_bytes(&folder);
@@ -211,18 +342,26 @@ pub(super) fn discard(args: &Args, group: &Group, globals: &Globals) -> Result<E
     Ok(Exit::Done)
 }
 
-/// Removes the folder, unless one of its files is in use.
+/// Removes the folder, unless one of its files is in use. A command that is killed leaves all of it, or nothing that is taken for one.
 pub(super) fn remove(folder: &Path) -> Result<(), CliError> {
     for name in names(folder)? {
         let path = folder.join(format!("{name}.map"));
         let file = fs::File::open(&path).map_err(|error| cannot(folder, &error))?;
         let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
         if locked.is_err() {
-            let what = format!("the overlay in {} is in use", folder.display());
-            return Err(CliError::new(Code::OverlayBusy, what)
-                .because("the array is being served from it")
-                .remedy(Risk::Look, "See by whom", format!("fuser -v {}", files(folder))));
+            return Err(busy(folder));
         }
     }
-    fs::remove_dir_all(folder).map_err(|error| cannot(folder, &error))
+    let gone = folder.with_extension("gone");
+    let remove = || {
+        if gone.exists() {
+            fs::remove_dir_all(&gone)?;
+        }
+        fs::rename(folder, &gone)?;
+        fs::remove_dir_all(&gone)
+    };
+    match remove() {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(cannot(folder, &error)),
+        _ => Ok(()),
+    }
 }

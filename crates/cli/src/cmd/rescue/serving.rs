@@ -14,7 +14,7 @@ use super::disks::{Disk, Disks};
 use super::group::one_of;
 use super::holds::holds;
 use super::look::{Found, Reader};
-use super::overlay::{self, OfMember, open_one};
+use super::overlay::{self, OfMember, Wanted};
 use super::reshape::{self, Care, Moving};
 use super::volumes::Volumes;
 use super::words;
@@ -201,12 +201,17 @@ pub(super) fn over_overlay(
 ) -> Result<Ready, CliError> {
     let probed = found.plan.members(&found.probed);
     let options = found.wanted(false, args.accept_risk);
-    for (index, stand) in found.plan.stands.iter().enumerate() {
-        let is_in = matches!(stand, Stand::Used | Stand::Believed { .. });
-        if is_in && found.overlays[index].is_none() {
-            let disk = &disks.all[found.group.members[index]];
-            found.overlays[index] = Some(open_one(args, disk, &found.folder)?);
-        }
+    let is_in = |index: &usize| {
+        let is_used = matches!(found.plan.stands[*index], Stand::Used | Stand::Believed { .. });
+        is_used || found.overlays[*index].is_some()
+    };
+    let written: Vec<usize> = (0..found.overlays.len()).filter(is_in).collect();
+    let wanted = written.iter().map(|index| {
+        Wanted::of(&disks.all[found.group.members[*index]], found.overlays[*index].clone())
+    });
+    let overlays = overlay::make(args, &found.folder, wanted.collect())?;
+    for (index, overlay) in written.into_iter().zip(overlays) {
+        found.overlays[index] = Some(overlay);
     }
     for (index, superblock) in &found.plan.superblocks {
         let overlay = found.overlays[*index].as_ref().expect("who is written is in the array");

@@ -20,6 +20,7 @@ use crate::probe::{open_member, probe_member};
 use crate::refusal::{self, words};
 use crate::replay::journal::{JournalDevice, journal_needed, replay_journal};
 use crate::replay::{Place, Replayed, replay};
+use crate::undo::unfinished::refuse_unfinished;
 
 /// An array that can be run, with its members open.
 pub(crate) struct Ready {
@@ -155,6 +156,7 @@ pub(crate) fn found(
     let mut devices: Vec<(Box<dyn Member>, &PathBuf)> = Vec::new();
     let (mut probed, mut unreadable) = (Vec::new(), Vec::new());
     refuse_repeated(paths.iter().map(PathBuf::as_path).chain(bitmap_file))?;
+    refuse_unfinished(state_dir, paths)?;
     for path in paths {
         match open_member(path, access) {
             Ok(device) => devices.push((device, path)),

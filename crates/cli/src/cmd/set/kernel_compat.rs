@@ -124,9 +124,10 @@ fn clear(
         is_made: false,
         ends,
         writes: vec![written(seat)],
+        last_writes: 0,
     });
     let command = command_line(array, members);
-    let deed = Deed { command: &command, array, zeroes: false };
+    let deed = Deed { command: &command, array, zeroes: false, undoes: None };
     let saved = undo::save(&globals.state_dir, deed, overwritten.collect())?;
     for seat in seats {
         let new = written(seat);

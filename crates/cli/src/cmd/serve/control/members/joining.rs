@@ -469,13 +469,14 @@ fn saved(
             } else {
                 wipes(&one.existing, &one.kept())
             },
+            last_writes: 0,
         })
         .collect();
     if overwritten.is_empty() {
         return Ok(None);
     }
     let command = command_line(asked, wanted, &wanted.destroy);
-    let deed = Deed { command: &command, array: &asked.facts.name, zeroes: false };
+    let deed = Deed { command: &command, array: &asked.facts.name, zeroes: false, undoes: None };
     let saved = save(&asked.membership.state_dir, deed, overwritten)?;
     Ok(Some(absolute(&saved.path.to_string_lossy())))
 }
