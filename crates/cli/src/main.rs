@@ -11,6 +11,7 @@ mod error;
 mod known;
 mod log;
 mod maps;
+mod own_program;
 mod policy;
 mod private;
 mod probe;

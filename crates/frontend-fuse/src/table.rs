@@ -20,7 +20,11 @@ pub(crate) struct Mounted {
 
 /// The uppermost mount at `place`, an absolute path without links.
 pub(crate) fn at(place: &Path) -> std::io::Result<Option<Mounted>> {
-    let list = std::fs::read("/proc/self/mountinfo")?;
+    let list = std::fs::read("/proc/self/mountinfo").map_err(|error| {
+        // Its own words would be taken for the place's.
+        let why = format!("what is mounted cannot be read from /proc/self/mountinfo: {error}");
+        std::io::Error::new(error.kind(), why)
+    })?;
     Ok(list.split(|byte| *byte == b'\n').filter_map(line).rfind(|mounted| mounted.place == place))
 }
 

@@ -4,12 +4,12 @@
 //! number it is looked for among all that there are.
 
 use std::io;
-use std::path::Path;
 use std::time::Instant;
 
 use braid_ublk_proto::wire::DeviceInfo;
 use braid_ublk_proto::{Judgement, is_new_enough, judge};
 use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use crate::control::{Control, Lack, is};
 use crate::limits::{DEATH_DEADLINE, LOOK};
@@ -130,7 +130,8 @@ fn failed(source: io::Error) -> PlaceError {
 }
 
 fn lives(pid: i32) -> bool {
-    pid > 0 && Path::new(&format!("/proc/{pid}")).exists()
+    // One that is another user's lives, too; `/proc` may not be there.
+    Pid::from_raw(pid.max(0)).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
 /// The device with a number, waiting for the kernel to notice that its server has died.

@@ -48,6 +48,11 @@ impl Room {
     #[must_use]
     pub fn now() -> Self {
         let machine = text("/proc/meminfo").and_then(|text| field_kib(&text, "MemAvailable:"));
+        // In a root without `/proc`: what is free, without what the page cache would give back.
+        let machine = machine.or_else(|| {
+            let said = rustix::system::sysinfo();
+            Some(said.freeram.saturating_mul(u64::from(said.mem_unit)))
+        });
         let group = text("/proc/self/cgroup")
             .and_then(|groups| group_left(&groups, Path::new("/sys/fs/cgroup")));
         let memory = [(machine, Limit::Machine), (group, Limit::ControlGroup)];

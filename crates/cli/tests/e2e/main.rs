@@ -39,6 +39,7 @@
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
+//!   bare_roots   without /proc and /sys
 //!   privacy      modes of what it makes
 //!   output       all of it or a failure, and nothing that is obeyed
 //!   signals      which stop it, which do not
@@ -53,6 +54,7 @@
 mod advertised;
 mod bad_blocks;
 mod bad_input;
+mod bare_roots;
 mod bitmap_files;
 mod bitmaps;
 mod broken;

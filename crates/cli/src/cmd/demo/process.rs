@@ -6,7 +6,6 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +17,7 @@ use serde_json::Value;
 
 use crate::error::CliError;
 use crate::error::code::Code;
+use crate::own_program::own_program;
 use crate::signals::flag_ending;
 
 /// Longest wait for any event of a child; half a second is the longest that is normal.
@@ -81,8 +81,8 @@ pub(super) fn member_error(what: impl Into<String>, error: &std::io::Error) -> C
 
 /// This program with `arguments`.
 fn command<Word: AsRef<OsStr>>(arguments: &[Word]) -> Result<Command, CliError> {
-    let program: PathBuf = std::env::current_exe()
-        .map_err(|error| system("the path of this program is not known", &error))?;
+    let program =
+        own_program().map_err(|error| system("the path of this program is not known", &error))?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
     Ok(command)

@@ -18,6 +18,7 @@ use crate::error::{CliError, Exit};
 use crate::output::printable::printable;
 use crate::output::shell::shell_word;
 use crate::output::size::format_size;
+use crate::own_program::own_program;
 use crate::refusal;
 
 /// Bytes in a sector.
@@ -251,7 +252,7 @@ fn served(
     let place = |name: &str| folder.path().join(name);
     let (file, said, errors) = (place("array"), place("said"), place("errors"));
     let line = format!("{command} > {} 2> {}", word(&said), word(&errors));
-    let exe = std::env::current_exe().map_err(|error| error.to_string())?;
+    let exe = own_program().map_err(|error| error.to_string())?;
     // The words that look at this array again, with this program and its state folder.
     let socket = format!("nbd+unix:///?socket={}", place("socket").display());
     let more = format!(

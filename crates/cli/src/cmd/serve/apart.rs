@@ -12,6 +12,7 @@ use braid_telling::hooks::apart::Apart;
 use crate::cmd::Globals;
 use crate::error::CliError;
 use crate::error::system::system;
+use crate::own_program::own_program;
 
 /// A hook in a process of its own, with its options.
 pub(super) fn apart(
@@ -21,7 +22,7 @@ pub(super) fn apart(
 ) -> Result<Box<dyn Deliver>, CliError> {
     let failed = |error| system("no process could be started that delivers events", &error);
     let (here, there) = UnixStream::pair().map_err(failed)?;
-    let program = std::env::current_exe().map_err(failed)?;
+    let program = own_program().map_err(failed)?;
     let mut command = Command::new(program);
     command.arg("hook").arg("--umask").arg(format!("{:o}", globals.umask.bits())).args(options);
     command.stdin(Stdio::from(OwnedFd::from(there)));
