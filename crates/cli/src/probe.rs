@@ -252,7 +252,11 @@ pub(crate) fn io_error(label: &str, doing: &str, error: &MemberError) -> CliErro
     {
         return shortage(what, *errno).about(label).caused_by(error);
     }
-    let code = if error.is_of_the_member() { Code::MemberIo } else { Code::System };
+    let code = match error {
+        MemberError::Protected { .. } => Code::MemberPermission,
+        error if error.is_of_the_member() => Code::MemberIo,
+        _ => Code::System,
+    };
     let failed = CliError::new(code, what).about(label);
     failed.caused_by(error).remedy(Risk::Look, "See what the kernel says", "dmesg | tail")
 }
@@ -297,7 +301,15 @@ pub(crate) fn open_error(error: &OpenError) -> CliError {
         }
         OpenError::ReadOnlyMedium { path } => {
             let (failed, word) = new(Code::MemberPermission, path);
-            failed.remedy(Risk::Look, "Look at it", format!("braid examine {word}"))
+            let failed = failed.remedy(Risk::Look, "Look at it", format!("braid examine {word}"));
+            if path.is_file() {
+                let look = format!("findmnt --target {word}");
+                return failed.remedy(Risk::Look, "See what it is on", look);
+            }
+            let why = "the kernel refuses to write it: a switch of the card, a write blocker, a disk below it, or \
+                       `blockdev --setro`";
+            let writable = format!("blockdev --setrw {word}");
+            failed.because(why).remedy(Risk::Change, "If it is the kernel's flag alone", writable)
         }
         OpenError::NotAMember { path, .. } => list(new(Code::MemberKind, path)),
         OpenError::Busy { path, holder } => busy(path, holder),

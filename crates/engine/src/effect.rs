@@ -127,6 +127,16 @@ pub enum FaultKind {
     Gone,
     /// The file system below the member is full; what is there already can be read and written.
     NoSpace,
+    /// The member may not be written any more, a disk behind a write blocker; what is there can be read.
+    Protected,
+}
+
+impl FaultKind {
+    /// Whether nothing is wrong with the member: it costs the array its writes, and not the member.
+    #[must_use]
+    pub const fn spares_member(self) -> bool {
+        matches!(self, Self::NoSpace | Self::Protected)
+    }
 }
 
 /// Answer to one piece of a client's request.
@@ -222,10 +232,10 @@ pub enum Report {
         /// How, and which.
         cause: Cause,
     },
-    /// A member could not grow to take a write, which is left half done.
-    OutOfSpace {
+    /// A member with which nothing is wrong did not take a write, which is left half done: [`FaultKind::spares_member`].
+    NotTaken {
         /// At what, and which.
-        cause: Cause,
+        fault: MemberFault,
     },
     /// Writes have reached this member since the last [`Report::WrittenBack`]; said right before the
     /// next.

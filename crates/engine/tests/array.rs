@@ -5,7 +5,7 @@ use braid_engine::array::{
     MemberSetup, MetadataArea, MetadataRecord, NewBitmap, Notice, SpareSetup, SuperblockState,
 };
 use braid_engine::cause::{self, Answer, Cause};
-use braid_engine::effect::Report;
+use braid_engine::effect::{FaultKind, MemberFault, Report};
 use braid_engine::request::{Regions, RequestId, ShardIndex};
 use braid_engine::{BadBlocks, BadLog, Instant};
 use braid_geometry::{Geometry, Level, Shape, default_layout};
@@ -29,9 +29,9 @@ fn failed(member: MemberId) -> Report {
     Report::MemberFailed { cause: cause_of(member) }
 }
 
-fn outcome(member: MemberId, fails: bool) -> Result<(), Cause> {
-    let asked = cause::Asked::Superblock;
-    if fails { Err(Cause { asked, ..cause_of(member) }) } else { Ok(()) }
+fn outcome(member: MemberId, fails: bool) -> Result<(), MemberFault> {
+    let cause = Cause { asked: cause::Asked::Superblock, ..cause_of(member) };
+    if fails { Err(MemberFault { kind: FaultKind::Media, cause }) } else { Ok(()) }
 }
 
 /// A clean array, whole but for what is `recovered` of a slot.
@@ -388,7 +388,8 @@ fn a_full_file_system_costs_no_member() {
     activate(&mut array);
     let events = array.events();
     for member in [MemberId(2), MemberId(0), MemberId(2)] {
-        array.handle_report(NOW, SHARD, Report::OutOfSpace { cause: cause_of(member) });
+        let fault = MemberFault { kind: FaultKind::NoSpace, cause: cause_of(member) };
+        array.handle_report(NOW, SHARD, Report::NotTaken { fault });
     }
     let after = asked(&mut array);
     assert!(after.superblocks.is_empty(), "they stay active: the next start will resync");
@@ -398,6 +399,56 @@ fn a_full_file_system_costs_no_member() {
     assert_eq!((array.missing_count(), array.events()), (0, events));
     array.handle_stop(NOW);
     assert_eq!(asked(&mut array).notices, [Notice::Stopped { clean: false }]);
+}
+
+/// A disk behind a write blocker was put out at the first superblock that it did not take, and cost a sound array its redundancy.
+#[test]
+fn a_disk_that_may_not_be_written_stays_and_costs_the_array_its_writes() {
+    let mut array = array(Level::Raid5, 3, |_| u64::MAX);
+    asked(&mut array);
+    array.handle_report(NOW, SHARD, Report::WantWrite);
+    let update = asked(&mut array);
+    let cause = cause_of(MemberId(1));
+    for (member, _) in &update.superblocks {
+        let refused = Err(MemberFault { kind: FaultKind::Protected, cause });
+        let written = if *member == MemberId(1) { refused } else { Ok(()) };
+        array.handle_metadata_written(NOW, (*member, MetadataArea::Superblock), written);
+    }
+    let after = asked(&mut array);
+    assert_eq!(after.notices, [Notice::WriteProtected { member: MemberId(1), cause }]);
+    assert_eq!(after.views.last().expect("a view").1, Gate::Broken);
+    assert_eq!(array.missing_count(), 0);
+    // What it does not hold yet is no reason to stop.
+    let mut array = self::array(Level::Raid5, 3, |slot| if slot == 1 { 0 } else { u64::MAX });
+    activate(&mut array);
+    let fault = MemberFault { kind: FaultKind::Protected, cause };
+    array.handle_report(NOW, SHARD, Report::NotTaken { fault });
+    assert_eq!(array.missing_count(), 1);
+}
+
+/// A device was added that failed its first superblock; it was forgotten without a word.
+#[test]
+fn nothing_that_joins_goes_without_a_notice() {
+    let mut array = dirty_and_degraded(Level::Raid1, 3);
+    let member = MemberId(7);
+    let newcomer = SpareSetup {
+        id: member,
+        device_number: 7,
+        bad_log_sectors: 0,
+        tears: false,
+        returns: None,
+        parity_log: None,
+    };
+    array.handle_member_added(NOW, newcomer, None).expect("a slot is free");
+    let mut notices = Vec::new();
+    for _ in 0..8 {
+        let update = asked(&mut array);
+        write(&mut array, &update, &[member]);
+        notices.extend(update.notices);
+    }
+    let is_lost = |notice: &Notice| matches!(notice, Notice::SpareLost { member, .. } if *member == MemberId(7));
+    assert_eq!(notices.iter().filter(|notice| is_lost(notice)).count(), 1, "{notices:?}");
+    assert_eq!(array.missing_count(), 1);
 }
 
 /// A clean run that wrote ended with the count that it began with, so that a member put back from before it had the newest
@@ -461,7 +512,7 @@ fn each_loss_is_told_with_its_own_cause() {
         }
         write(&mut array, &next, &[]);
     }
-    let by_superblock = outcome(MemberId(1), true).expect_err("it fails");
+    let by_superblock = outcome(MemberId(1), true).expect_err("it fails").cause;
     let out = |member: u16, cause| {
         let member = MemberId(member);
         Notice::MemberOut { member, slot: braid_geometry::Slot(member.0), cause }

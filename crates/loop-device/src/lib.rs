@@ -1,13 +1,17 @@
-//! What a loop device is over: the kernel's own answer.
+//! What the kernel says of a block device: what a loop device is over, and whether a device may be written.
 //!
-//! Where it stands: `braid-member` asks, when it follows a device to what is below it. The path that sysfs gives may be
+//! Where it stands: `braid-member` asks, when it opens a device, and when it follows one to what is below it. The path that sysfs gives may be
 //! stale, of another mount namespace, or covered by another mount; the device and inode that `LOOP_GET_STATUS64`
 //! answers (loop(4), `linux/loop.h`) are the file itself.
 //!
-//! What it does not do: open, attach or detach anything; look at paths. It is a crate of its own because the call is
+//! A block device that may not be written opens for writing all the same; only the write itself fails. `BLKROGET`
+//! (`linux/fs.h`) answers before, and needs neither `/sys` nor `/proc`.
+//!
+//! What it does not do: open, attach or detach anything; look at paths. It is a crate of its own because the calls are
 //! unsafe and `braid-member` has no unsafe code.
 //!
-//! Invariant: what is no loop device, or has nothing attached, has no status `[check: what_is_no_loop_device_has_no_status]`.
+//! Invariant: what is no loop device, or has nothing attached, has no status; what is no block device is not called
+//! read-only `[check: what_is_no_loop_device_has_no_status]`.
 
 use std::os::fd::AsFd;
 
@@ -19,6 +23,9 @@ const LOOP_GET_STATUS64: Opcode = 0x4C05;
 
 /// `struct loop_info64` in words: 232 bytes, of which the first five words are all that is wanted here.
 type LoopInfo64 = [u64; 29];
+
+/// `BLKROGET`; its number does not encode the argument's size either.
+const BLKROGET: Opcode = 0x125E;
 
 /// What a loop device is over, and which part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +58,18 @@ pub fn status(device: impl AsFd) -> Result<Status, Errno> {
     Ok(Status { device, inode, block_device, offset_bytes, length_bytes_max })
 }
 
+/// Whether the kernel refuses to write an open block device: a switch of the card, a write blocker, `blockdev --setro`.
+///
+/// # Errors
+/// `ENOTTY` or another where it is no block device.
+#[allow(unsafe_code)]
+pub fn is_read_only(device: impl AsFd) -> Result<bool, Errno> {
+    // SAFETY: the request writes a C `int`, all of it when it succeeds, and every pattern of bits is an `i32`. The
+    // number lies in the block layer's own range (0x12, 93-106, in the kernel's list of ioctl numbers).
+    let answer: i32 = unsafe { ioctl(device, Getter::<BLKROGET, i32>::new()) }?;
+    Ok(answer != 0)
+}
+
 const _: () = assert!(size_of::<LoopInfo64>() == 5 * 8 + 4 * 4 + 2 * 64 + 32 + 2 * 8);
 
 #[cfg(test)]
@@ -61,7 +80,7 @@ mod tests {
     fn what_is_no_loop_device_has_no_status() {
         for path in ["/dev/null", "/proc/self/exe", "/"] {
             let file = std::fs::File::open(path).expect("it is there");
-            assert!(status(&file).is_err(), "{path}");
+            assert!(status(&file).is_err() && is_read_only(&file).is_err(), "{path}");
         }
     }
 }

@@ -23,6 +23,13 @@ pub enum MemberError {
         /// The operating system's error number.
         errno: i32,
     },
+    /// It may not be written (`EROFS`, `EPERM`): a device that became read-only, or the file system below a file. What is
+    /// there can be read.
+    #[error("the device may not be written: {}", errno_words(*.errno))]
+    Protected {
+        /// The operating system's error number.
+        errno: i32,
+    },
     /// The file may not be so long (`EFBIG`): a limit of this process (`ulimit -f`), or of the file system.
     #[error("the file may not be written that far: a limit on the size of files (ulimit -f)")]
     FileTooLong,
@@ -66,6 +73,7 @@ impl From<Errno> for MemberError {
         match errno {
             Errno::NOSPC | Errno::DQUOT => Self::OutOfSpace { errno: errno.raw_os_error() },
             Errno::FBIG => Self::FileTooLong,
+            Errno::ROFS | Errno::PERM => Self::Protected { errno: errno.raw_os_error() },
             Errno::NODEV | Errno::NXIO | Errno::STALE => Self::Gone { errno: errno.raw_os_error() },
             other => Self::Media { errno: other.raw_os_error() },
         }
@@ -307,9 +315,10 @@ impl MemberError {
     #[must_use]
     pub fn os_error(&self) -> Option<i32> {
         match self {
-            Self::Media { errno } | Self::OutOfSpace { errno } | Self::Gone { errno } => {
-                Some(*errno)
-            }
+            Self::Media { errno }
+            | Self::OutOfSpace { errno }
+            | Self::Protected { errno }
+            | Self::Gone { errno } => Some(*errno),
             Self::FileTooLong => Some(Errno::FBIG.raw_os_error()),
             Self::FlushFailedBefore { errno } => *errno,
             Self::OutOfBounds { .. } | Self::Truncated | Self::ReadOnly | Self::Injected => None,
@@ -321,6 +330,7 @@ impl MemberError {
     pub fn is_of_the_member(&self) -> bool {
         match self {
             Self::Media { errno } => is_of_a_device(*errno),
+            Self::Protected { .. } => false,
             _ => true,
         }
     }

@@ -33,6 +33,7 @@ impl Flushes {
         let failed = match error {
             // Answered before anything is taken over: it says nothing of what was written before.
             MemberError::FileTooLong => NEVER,
+            MemberError::Protected { errno } if errno == Errno::PERM.raw_os_error() => NEVER,
             MemberError::OutOfSpace { .. } => NO_SPACE,
             _ => LOST,
         };
@@ -67,6 +68,7 @@ mod tests {
     fn what_failed_for_lack_of_space_is_said_so_ever_after() {
         let flushes = Flushes::new();
         flushes.fail(MemberError::FileTooLong);
+        flushes.fail(Errno::PERM.into());
         assert_eq!(flushes.check(), Ok(()), "nothing was lost");
         flushes.fail(Errno::DQUOT.into());
         flushes.fail(MemberError::FileTooLong);

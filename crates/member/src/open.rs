@@ -3,7 +3,7 @@
 //! ```text
 //!   stat -> right kind? -> held by the kernel? -> open (O_EXCL on a block device for writing)
 //!        -> same inode as before? -> lock -> locked by others another way? -> lock what is below it (`below`)
-//!        -> big enough? -> Member
+//!        -> may it be written? -> big enough? -> Member
 //! ```
 //!
 //! The path is examined before it is opened because opening alone can do something: a tape rewinds,
@@ -252,6 +252,11 @@ fn wrap(
     let metadata = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
     if metadata.is_file() {
         return wrap_file(path, file, (access, direct), kernel);
+    }
+    // The kernel opens a device for writing that it then does not write; a loop device knows nothing of the disk below it.
+    let is_read_only = |file: &File| braid_loop_device::is_read_only(file) == Ok(true);
+    if access == Access::ReadWrite && std::iter::once(&file).chain(&below).any(is_read_only) {
+        return Err(OpenError::ReadOnlyMedium { path: path.into() });
     }
     let mut end = &file;
     let size_bytes =

@@ -20,9 +20,9 @@ use std::iter;
 
 use braid_dispatch::{Carry, Combiner};
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, MetadataRecord, Notice};
-use braid_engine::cause::{Asked, Cause};
+use braid_engine::cause::Asked;
 use braid_engine::computation;
-use braid_engine::effect::{FaultKind, MemberFault, MemberIoDone};
+use braid_engine::effect::MemberIoDone;
 use braid_engine::request::ShardIndex;
 use braid_engine::{PREFETCH_PIECES, Shard};
 use braid_ring::{Wake, Worker};
@@ -217,9 +217,8 @@ impl Core {
         let mut ios = member_ios.drain(..).peekable();
         while let Some((io, purpose)) = ios.next() {
             let Some(member) = members.open_to_new(io.member) else {
-                let cause = Cause { asked: io.operation.asked(), ..Cause::vanished(io.member) };
-                let fault = MemberFault { kind: FaultKind::Gone, cause };
-                let done = MemberIoDone { id: io.id, result: Err(fault) };
+                let result = Err(fault::gone(io.member, io.operation.asked()));
+                let done = MemberIoDone { id: io.id, result };
                 ended.borrow_mut().push(ShardEvent::MemberIo(done));
                 continue;
             };
@@ -350,9 +349,8 @@ impl Core {
                         Some(write) => effects.operations.push((member, write)),
                         None => {
                             let area = record.area();
-                            let asked = fault::asked_of(area);
-                            let cause = Cause { asked, ..Cause::vanished(member) };
-                            self.array.push(ArrayEvent::MetadataWritten(member, area, Err(cause)));
+                            let gone = Err(fault::gone(member, fault::asked_of(area)));
+                            self.array.push(ArrayEvent::MetadataWritten(member, area, gone));
                         }
                     }
                 }
@@ -437,11 +435,11 @@ impl Core {
     fn ask_for_array(self: &Arc<Self>, id: MemberId, operation: Operation) {
         let members = self.members.load();
         let Some(member) = members.open_to_new(id) else {
-            let cause = |asked| Err(Cause { asked, ..Cause::vanished(id) });
+            let gone = |asked| fault::gone(id, asked);
             self.array.push(match operation {
-                Operation::Flush => ArrayEvent::Flushed(id, cause(Asked::Flush)),
+                Operation::Flush => ArrayEvent::Flushed(id, Err(gone(Asked::Flush).cause)),
                 Operation::Metadata { area, .. } => {
-                    ArrayEvent::MetadataWritten(id, area, cause(fault::asked_of(area)))
+                    ArrayEvent::MetadataWritten(id, area, Err(gone(fault::asked_of(area))))
                 }
                 _ => unreachable!("the array asks for nothing else"),
             });

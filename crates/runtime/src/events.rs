@@ -13,7 +13,7 @@ use braid_engine::array::{
 };
 use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
-use braid_engine::effect::{LogTicket, MemberIoDone, Report, SlowMembers};
+use braid_engine::effect::{LogTicket, MemberFault, MemberIoDone, Report, SlowMembers};
 use braid_engine::request::{Piece, RequestId, ShardIndex};
 use braid_engine::work::Work;
 use braid_ondisk::LogPlace;
@@ -40,7 +40,7 @@ pub(crate) enum ShardEvent {
 /// An event for the array.
 pub(crate) enum ArrayEvent {
     Report(ShardIndex, Report),
-    MetadataWritten(MemberId, MetadataArea, Result<(), Cause>),
+    MetadataWritten(MemberId, MetadataArea, Result<(), MemberFault>),
     Flushed(MemberId, Result<(), Cause>),
     FlushRequest(RequestId),
     MemberLost(Cause),

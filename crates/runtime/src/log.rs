@@ -126,6 +126,20 @@ pub(crate) fn notice(
                 "no space below a member: no more writes"
             );
         }
+        Notice::WriteProtected { member, cause } => {
+            let member = named(member);
+            with_cause!(
+                error, ARRAY, Some(*cause), member, { slot = member.and_then(MemberHandle::slot), },
+                "a member may not be written: no more writes"
+            );
+        }
+        Notice::SpareLost { member, cause } => {
+            let member = named(member);
+            with_cause!(
+                warn, ARRAY, Some(*cause), member, { slot = member.and_then(MemberHandle::slot), },
+                "a spare has failed"
+            );
+        }
         Notice::JournalLost { member, cause } => {
             let member = named(member);
             with_cause!(

@@ -461,7 +461,9 @@ impl World {
                     MetadataArea::Journal => "journal-done",
                 };
                 self.note(name, [u64::from(member.0), u64::from(written.is_ok()), 0]);
-                self.engine.machines.array.handle_metadata_written(now, (member, area), written);
+                let fault = |cause| MemberFault { kind: FaultKind::Media, cause };
+                let written = ((member, area), written.map_err(fault));
+                self.engine.machines.array.handle_metadata_written(now, written.0, written.1);
                 self.drain_array();
             }
             Event::Flush { member } => {

@@ -128,6 +128,8 @@ kinds! {
     StaleDiskIgnored Warning,
     /// A write that had been answered is lost.
     WriteLost Critical,
+    /// A member may not be written any more: writes are refused.
+    WriteProtected Critical,
 }
 
 /// A number of percent, 0 to 100.

@@ -36,13 +36,6 @@ pub fn removed(array: &str, member: &str, slot: Option<u16>) -> Change {
     Change::now(Kind::DiskRemoved, message).of(member, slot)
 }
 
-/// A person had a member fail that waited without a slot: md's `FailSpare`.
-#[must_use]
-pub fn spare_failed(array: &str, member: &str) -> Change {
-    let message = format!("{member}, a spare of {array}, failed, for a person said so");
-    Change::now(Kind::FailSpare, message).of(member, None)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,7 +57,6 @@ mod tests {
             (journaled("tank", "/m4"), Kind::DiskAdded, "/m4 has the write journal of tank"),
             (removed("tank", "/m4", Some(1)), Kind::DiskRemoved, "tank (it had slot 1)"),
             (removed("tank", "/m4", None), Kind::DiskRemoved, "taken away from tank"),
-            (spare_failed("tank", "/m4"), Kind::FailSpare, "a spare of tank, failed"),
         ] {
             assert_eq!(change.kind, kind);
             assert!(change.message.contains(words), "{}", change.message);

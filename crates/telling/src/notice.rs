@@ -114,6 +114,19 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
                 format!("no space is left below {name}: writes to {array} are refused: {words}");
             Change::now(Kind::OutOfSpace, message).of(&name, None).because(why(cause))
         }
+        Notice::WriteProtected { member, cause } => {
+            let name = label(*member);
+            let words = Why::words(cause);
+            let message =
+                format!("{name} may not be written: writes to {array} are refused: {words}");
+            Change::now(Kind::WriteProtected, message).of(&name, None).because(why(cause))
+        }
+        Notice::SpareLost { member, cause } => {
+            let name = label(*member);
+            let words = Why::words(cause);
+            let message = format!("{name}, a spare of {array}, failed: {words}");
+            Change::now(Kind::FailSpare, message).of(&name, None).because(why(cause))
+        }
         Notice::JournalLost { member, cause } => {
             let name = label(*member);
             let words = Why::words(cause);
@@ -390,6 +403,8 @@ mod tests {
             ("Fail", Some(2), m1()),
             ("Broken", None, m1()),
             ("OutOfSpace", None, m1()),
+            ("WriteProtected", None, m1()),
+            ("FailSpare", None, m1()),
             ("Broken", None, m1()),
             ("BitmapFileLost", None, m1()),
             ("WriteLost", None, None),

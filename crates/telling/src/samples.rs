@@ -49,6 +49,8 @@ pub(crate) fn notices() -> Vec<Notice> {
         Notice::MemberOut { member, slot, cause },
         Notice::Broken { member, cause },
         Notice::OutOfSpace { member, cause },
+        Notice::WriteProtected { member, cause },
+        Notice::SpareLost { member, cause },
         Notice::JournalLost { member, cause },
         Notice::BitmapFileLost { member, cause },
         Notice::WriteLost { start, sectors, cause: Some(cause) },

@@ -54,7 +54,7 @@ impl Standing {
             }
             Kind::SlowDisk => self.slow.extend(member()),
             Kind::SlowDiskBack => self.slow.retain(|slow| Some(slow) != member().as_ref()),
-            Kind::Broken => self.is_broken = true,
+            Kind::Broken | Kind::WriteProtected => self.is_broken = true,
             Kind::OutOfSpace => self.is_out_of_space = true,
             Kind::ArrayStopped => self.has_stopped = true,
             Kind::WriteLost => {

@@ -53,7 +53,7 @@ const ROOMS: [Room; 15] = [
     },
     Room { path: "crates/hints/src/lib.rs", reason: "hints are instructions of the processor" },
     Room { path: "crates/lab/tests/allocations.rs", reason: "an allocator that counts" },
-    Room { path: "crates/loop-device/src/lib.rs", reason: "an ioctl that answers with a struct" },
+    Room { path: "crates/loop-device/src/lib.rs", reason: "ioctls that write their answers" },
     Room { path: "crates/parity/src/kernel/", reason: "vector instructions chosen at run time" },
     Room { path: "crates/ring/src/fixed.rs", reason: "memory registered with a ring" },
     Room { path: "crates/ring/src/flight.rs", reason: "entries for the kernel hold addresses" },

@@ -1,12 +1,13 @@
 //! Devices by patterns, and the arrays that they are members of. Opens for looking only; nothing is locked and nothing written.
 //!
 //! ```text
-//!   patterns, or all of /sys/class/block ─▶ devices ─probe─▶ Found { path, probed } ─by UUID─▶ members of one array
+//!   patterns, or all of /sys/class/block (of /dev without it) ─▶ devices ─probe─▶ Found { path, probed } ─by UUID─▶ members of one array
 //! ```
 //!
 //! A disk whose last partition ends where the disk ends shows the partition's superblock as well (metadata 0.90 and 1.0 lie at the
 //! end). Of two names that lead to the same bytes the one that has fewer is the member.
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -53,7 +54,10 @@ impl Found {
 
 /// Every block device that the kernel has, by its node, and none that is made of nothing.
 pub(crate) fn all_devices() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+    let Ok(entries) = std::fs::read_dir("/sys/class/block") else {
+        return nodes_in("/dev".as_ref());
+    };
+    let entries = entries.flatten();
     let has_bytes = |folder: &Path| {
         let size = std::fs::read_to_string(folder.join("size")).unwrap_or_default();
         size.trim().parse::<u64>().is_ok_and(|sectors| sectors > 0)
@@ -63,6 +67,17 @@ pub(crate) fn all_devices() -> Vec<PathBuf> {
     let node = |name: String| Path::new("/dev").join(name.replace('!', "/"));
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let mut nodes: Vec<PathBuf> = names.map(node).collect();
+    nodes.sort();
+    nodes
+}
+
+/// Block devices that have a node in this folder; whether there is anything behind it is seen when it is opened.
+fn nodes_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_block = |path: &PathBuf| {
+        std::fs::symlink_metadata(path).is_ok_and(|one| one.file_type().is_block_device())
+    };
+    let mut nodes: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_block).collect();
     nodes.sort();
     nodes
 }
@@ -117,21 +132,31 @@ pub(crate) fn look_at(path: &Path) -> Option<Found> {
 /// # Errors
 /// None of them is here.
 pub(crate) fn members(config: &Config, state_dir: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let Some(array) = config.array.as_deref().filter(|_| config.members.is_empty()) else {
-        return Ok(config.members.clone());
-    };
-    let choice = choice(Some(array));
+    let choice = choice(config.array.as_deref());
     let (began, patience) = (Instant::now(), Duration::from_secs(config.wait_seconds));
     loop {
-        let devices = match config.devices.is_empty() {
-            true => all_devices(),
-            false => matching(&config.devices)?,
+        let devices = match (config.members.is_empty(), config.devices.is_empty()) {
+            (false, _) => config.members.iter().filter(|path| path.exists()).cloned().collect(),
+            (true, true) => all_devices(),
+            (true, false) => matching(&config.devices)?,
         };
+        // Whatever is wrong with those that are there is said when they are opened.
+        if !config.members.is_empty() && devices.len() == config.members.len() {
+            return Ok(devices);
+        }
         let looked = look(&devices);
         let of_it: Vec<&Found> = looked.iter().filter(|one| one.is_of(&choice)).collect();
         if is_complete(&of_it, &choice, state_dir) || began.elapsed() >= patience {
-            if of_it.is_empty() {
-                return Err(nowhere(config, array, devices.len()));
+            if devices.is_empty() || config.members.is_empty() && of_it.is_empty() {
+                return Err(nowhere(config, devices.len()));
+            }
+            let missing = config.members.iter().filter(|path| !devices.contains(path));
+            missing.for_each(|path| {
+                let waited = began.elapsed().as_secs();
+                errln!("{} is not here after {waited} s: the others are taken", path.display());
+            });
+            if !config.members.is_empty() {
+                return Ok(devices);
             }
             return Ok(of_it.into_iter().map(|one| stable_name(&one.path)).collect());
         }
@@ -164,10 +189,19 @@ pub(crate) fn stable_name(path: &Path) -> PathBuf {
     links.into_iter().next().unwrap_or_else(|| path.to_path_buf())
 }
 
-fn nowhere(config: &Config, array: &str, looked_at: usize) -> CliError {
+fn nowhere(config: &Config, looked_at: usize) -> CliError {
     let waited = config.wait_seconds;
-    let what = format!("no member of the array {array} is here");
-    let error = CliError::new(Code::MemberMissing, what).about(array);
+    let (what, about) = match (&config.array, config.members.first()) {
+        (_, Some(member)) => {
+            (format!("{} is not here, nor any other member", member.display()), None)
+        }
+        (array, None) => {
+            let array = array.as_deref().expect("a file says which array, or its members");
+            (format!("no member of the array {array} is here"), Some(array))
+        }
+    };
+    let error = CliError::new(Code::MemberMissing, what);
+    let error = about.into_iter().fold(error, CliError::about);
     let error = error.because(format!("{looked_at} devices were looked at, for {waited} s"));
     let error = error.because(format!("so it says in {}", config.path.display()));
     error.remedy(Risk::Look, "See which arrays there are", "braid scan").remedy(

@@ -472,9 +472,10 @@ pub(crate) const CATALOGUE: [Entry; 99] = [
         code: Code::MemberPermission,
         title: "permission denied",
         exit: Exit::Failed,
-        explanation: "The operating system does not let this user open the member for reading and writing. \
-                      braid needs no root as such: the right to open the member is enough. `--read-only` \
-                      needs less.",
+        explanation: "The operating system does not let this user open the member for reading and writing, or the \
+                      device may not be written at all: a card's switch, a write blocker, a file system that is \
+                      mounted read-only. braid needs no root as such: the right to open the member is enough. \
+                      `braid serve --read-only` needs less.",
     },
     Entry {
         code: Code::MemberIo,

@@ -39,6 +39,8 @@
 //!   tuned        the stripe cache, set under load
 //!   scheduled    elevators and the multiplexer, set under load
 //!   two_writers  the same bytes by two names
+//!   write_protected
+//!                disks that may not be written: refused by name, and not put out when it shows later
 //!   bare_roots   without /proc and /sys
 //!   privacy      modes of what it makes
 //!   output       all of it or a failure, and nothing that is obeyed
@@ -110,3 +112,4 @@ mod two_writers;
 mod ublk;
 mod undone;
 mod vhost_user;
+mod write_protected;

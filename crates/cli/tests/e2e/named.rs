@@ -140,6 +140,49 @@ fn members_are_found_by_the_uuid_and_waited_for() {
     );
 }
 
+/// Files on a file system that is mounted late, and a disk that is gone: `members`, which `scan --write` writes, was an error at once.
+#[test]
+fn a_service_starts_when_a_disk_is_missing() {
+    let array = Array::create(RAID_5);
+    let paths: Vec<String> =
+        array.members.iter().map(|path| format!("\"{}\"", path.display())).collect();
+    let text = |wait: u64| {
+        let (uuid, paths) = (uuid(&array), paths.join(", "));
+        format!("array = \"{uuid}\"\nmembers = [{paths}]\nwait-seconds = {wait}\n")
+    };
+    let (patient, hasty) = (text(20), text(0));
+    let etc = configure(&array, "tank", &patient);
+    let words = ["--name", "tank", "--config-dir", &etc];
+    let hidden = array.path("hidden");
+    std::fs::rename(&array.members[2], &hidden).expect("a member");
+    let comes = std::thread::spawn({
+        let (hidden, member) = (hidden.clone(), array.members[2].clone());
+        move || {
+            std::thread::sleep(Duration::from_millis(700));
+            std::fs::rename(&hidden, &member).expect("a member");
+        }
+    });
+    let mut server = served(&array, &words);
+    comes.join().expect("it is renamed");
+    assert_eq!(server.wait_for("assembled")["degraded_slots"], 0);
+    server.stop();
+    // Gone for good, and never failed by any superblock.
+    std::fs::rename(&array.members[2], &hidden).expect("a member");
+    configure(&array, "tank", &hasty);
+    let mut server = served(&array, &words);
+    assert_eq!(server.wait_for("assembled")["degraded_slots"], 1);
+    server.stop();
+    // By hand the command is offered, as far as the level bears it.
+    let refusal = array.refused(&["serve"], &array.members);
+    refusal.is("B050", 1);
+    array.follow(&refusal.json, "If it does not come back, start without it");
+    std::fs::remove_file(&array.members[1]).expect("a member");
+    let refusal = array.refused(&["serve"], &array.members);
+    refusal.is("B050", 1);
+    let remedies = refusal.json["remedies"].to_string();
+    assert!(!remedies.contains("start without it"), "{remedies}");
+}
+
 #[test]
 fn a_file_that_cannot_be_used_says_where_and_what_was_meant() {
     let array = Array::create(RAID_5);

@@ -292,12 +292,15 @@ impl SlotState {
 /// Why an array takes no more writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
-    /// The member that was one too many, or that could not grow.
+    /// The member that was one too many, that could not grow, or that may not be written.
     pub member: String,
     /// Since when.
     pub since: String,
     /// Whether there was no space below the member, and nothing is wrong with it.
     pub out_of_space: bool,
+    /// Whether the member may not be written any more, and nothing else is wrong with it.
+    #[serde(default)]
+    pub write_protected: bool,
     /// What the member answered, in words for people.
     pub cause: String,
 }

@@ -24,6 +24,7 @@ use super::view::{ArrayView, Gate};
 use super::waves::next_wave;
 use crate::Instant;
 use crate::cause::Cause;
+use crate::effect::{FaultKind, MemberFault};
 use crate::ids::{MemberId, ShardIndex, WorkId};
 use crate::ranges::BadRange;
 use crate::request::Fault;
@@ -845,6 +846,23 @@ impl Array {
         self.closing.last_flush_done = true;
     }
 
+    /// A member did not take a write. One with which nothing is wrong stays, and costs the array its writes: put out, it would cost
+    /// redundancy, and the next would follow. One that does not hold all yet costs nothing.
+    pub(super) fn misses_write(&mut self, MemberFault { kind, cause }: MemberFault) {
+        let member = cause.member;
+        let slot = self.roster.slot_of(member);
+        let holds_all = slot.is_some_and(|slot| !self.roster.is_lost(slot));
+        match kind {
+            FaultKind::NoSpace if holds_all => {
+                self.take_no_writes(Notice::OutOfSpace { member, cause });
+            }
+            FaultKind::Protected if holds_all => {
+                self.take_no_writes(Notice::WriteProtected { member, cause });
+            }
+            _ => self.fail_member(cause),
+        }
+    }
+
     /// Takes a member out, if the level can make up for it; otherwise the array takes no writes.
     pub(super) fn fail_member(&mut self, cause: Cause) {
         let member = cause.member;
@@ -852,7 +870,9 @@ impl Array {
             return self.lose_bitmap_file(cause);
         }
         if self.roster.leave(member) {
-            return;
+            return self
+                .effects
+                .push_back(ArrayEffect::Notice(Notice::SpareLost { member, cause }));
         }
         if self.roster.is_journal(member) {
             if planted(Bug::JournalFailureIgnored) {
@@ -870,7 +890,9 @@ impl Array {
             // No shard has written to it. The update that names it will be followed by one that does not.
             self.roster.forget_newcomer(member);
             self.condition.changes += 1;
-            return;
+            return self
+                .effects
+                .push_back(ArrayEffect::Notice(Notice::SpareLost { member, cause }));
         }
         if replaced.is_some() {
             // The member that it was to replace is still there; but it missed writes that it was to have.

@@ -170,6 +170,22 @@ pub enum Notice {
         /// What could not be written.
         cause: Cause,
     },
+    /// A member may not be written any more, and holds all that it should. It stays; but a write was left half done, so writes are
+    /// refused until the array is started again.
+    WriteProtected {
+        /// Which.
+        member: MemberId,
+        /// What it did not take.
+        cause: Cause,
+    },
+    /// A member that waited for a slot, or had one and was not in it yet by any superblock, failed: it is none any more. Nothing
+    /// of the array was on it.
+    SpareLost {
+        /// Which.
+        member: MemberId,
+        /// How it failed.
+        cause: Cause,
+    },
     /// A member has become much slower than its siblings: it is read around for now, and written.
     SitsOut {
         /// Which.

@@ -30,7 +30,7 @@ use super::update::SuperblockState;
 use super::view::MemberView;
 use crate::Instant;
 use crate::cause::Cause;
-use crate::effect::Report;
+use crate::effect::{MemberFault, Report};
 use crate::ids::{BitmapId, MemberId, RequestId, ShardIndex};
 use crate::ranges::BadRange;
 use crate::request::Regions;
@@ -394,9 +394,7 @@ impl Array {
                 let notice = Notice::WriteLost { start, sectors, cause };
                 self.effects.push_back(ArrayEffect::Notice(notice));
             }
-            Report::OutOfSpace { cause } => {
-                self.take_no_writes(Notice::OutOfSpace { member: cause.member, cause });
-            }
+            Report::NotTaken { fault } => self.misses_write(fault),
             Report::ViewInForce { epoch } => {
                 assert!(
                     epoch <= self.condition.epoch,
@@ -847,10 +845,10 @@ impl Array {
         member: MemberId,
     ) -> Result<(), MemberRefusal> {
         self.may_fail(member)?;
-        if self.roster.spares.contains(&member) {
-            return self.handle_remove_request(now, member);
+        match self.roster.spares.contains(&member) {
+            true => self.condition.changes += 1,
+            false => reached(Mark::MemberFailedByPerson),
         }
-        reached(Mark::MemberFailedByPerson);
         self.fail_member(Cause::person(member));
         self.step(now);
         Ok(())
@@ -898,7 +896,7 @@ impl Array {
         &mut self,
         now: Instant,
         (member, area): (MemberId, MetadataArea),
-        written: Result<(), Cause>,
+        written: Result<(), MemberFault>,
     ) {
         match area {
             MetadataArea::Superblock => {
@@ -924,9 +922,10 @@ impl Array {
             }
         }
         let written = spoiled(Bug::SuperblockErrorIgnored, written, Ok(()));
-        if let Err(cause) = written {
-            assert_eq!(cause.member, member, "a member fails by what it was asked itself");
-            self.fail_member(cause);
+        if let Err(fault) = written {
+            let asked = fault.cause.member;
+            assert_eq!(asked, member, "a member fails by what it was asked itself");
+            self.misses_write(fault);
         }
         self.step(now);
     }

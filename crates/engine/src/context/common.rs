@@ -270,17 +270,17 @@ impl Common {
         }
     }
 
-    /// A member failed what it cannot be kept for, or had no space for it.
+    /// A member failed what it cannot be kept for, or did not take it though nothing is wrong with it.
     pub(crate) fn report_failed(&mut self, fault: MemberFault) {
         let cause = fault.cause;
-        self.report(match fault.kind {
-            FaultKind::NoSpace => Report::OutOfSpace { cause },
-            FaultKind::Media | FaultKind::Gone => Report::MemberFailed { cause },
+        self.report(match fault.kind.spares_member() {
+            true => Report::NotTaken { fault },
+            false => Report::MemberFailed { cause },
         });
     }
 
     /// What could not be read, or is not to be believed, was written again, and the member did not take it. What is bad stays bad, and is
-    /// named; a member without space keeps it as it was.
+    /// named; a member without space, or that may not be written, keeps it as it was.
     pub(crate) fn report_unmended(
         &mut self,
         slot: Slot,
@@ -292,7 +292,7 @@ impl Common {
             return;
         }
         match fault.kind {
-            FaultKind::NoSpace => {}
+            FaultKind::NoSpace | FaultKind::Protected => {}
             FaultKind::Gone => self.report_failed(fault),
             FaultKind::Media => {
                 reached(Mark::MendFails);

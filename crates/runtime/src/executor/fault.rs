@@ -4,7 +4,7 @@
 //! Invariant: no error of the operating system loses its number, and no place its sector, on the way to the notice
 //! [check: every_error_keeps_its_number_or_its_word].
 
-use braid_engine::array::MetadataArea;
+use braid_engine::array::{MemberId, MetadataArea};
 use braid_engine::cause::{Answer, Asked, Cause};
 use braid_engine::effect::{FaultKind, MemberFault, MemberIo};
 use braid_geometry::SECTOR_BYTES;
@@ -26,6 +26,12 @@ pub(crate) fn at(
     error: MemberError,
 ) -> MemberFault {
     MemberFault { kind: kind_of(error), cause: cause(member, asked, range, error) }
+}
+
+/// That a member was asked which is not here any more.
+pub(crate) fn gone(member: MemberId, asked: Asked) -> MemberFault {
+    let cause = Cause { asked, ..Cause::vanished(member) };
+    MemberFault { kind: FaultKind::Gone, cause }
 }
 
 /// What a member is asked that writes such an area.
@@ -58,6 +64,7 @@ fn kind_of(error: MemberError) -> FaultKind {
     match error {
         MemberError::Gone { .. } | MemberError::Truncated => FaultKind::Gone,
         MemberError::OutOfSpace { .. } | MemberError::FileTooLong => FaultKind::NoSpace,
+        MemberError::Protected { .. } => FaultKind::Protected,
         MemberError::Media { .. }
         | MemberError::OutOfBounds { .. }
         | MemberError::ReadOnly
@@ -70,6 +77,7 @@ fn answer_of(error: MemberError) -> Answer {
     match error {
         MemberError::Media { errno }
         | MemberError::OutOfSpace { errno }
+        | MemberError::Protected { errno }
         | MemberError::Gone { errno } => Answer::Os(errno),
         MemberError::FileTooLong => Answer::Os(error.os_error().expect("it has one")),
         MemberError::Truncated => Answer::CutShort,
@@ -92,6 +100,7 @@ mod tests {
         for error in [
             MemberError::Media { errno: 5 },
             MemberError::OutOfSpace { errno: 122 },
+            MemberError::Protected { errno: 1 },
             MemberError::Gone { errno: 116 },
             MemberError::FileTooLong,
             MemberError::Truncated,
@@ -105,6 +114,7 @@ mod tests {
             assert!(!AnswerWords(answer_of(error)).to_string().is_empty());
         }
         assert_eq!(kind_of(MemberError::OutOfSpace { errno: 122 }), FaultKind::NoSpace);
+        assert_eq!(kind_of(MemberError::Protected { errno: 30 }), FaultKind::Protected);
         assert_eq!(kind_of(MemberError::Gone { errno: 116 }), FaultKind::Gone);
         assert_eq!(kind_of(MemberError::FlushFailedBefore { errno: Some(28) }), FaultKind::Media);
     }

@@ -170,8 +170,8 @@ impl<'a> Submitter<'a> {
             Operation::Metadata { area, bytes, offset_bytes } => {
                 let range = (offset_bytes, bytes.len() as u64);
                 let asked = fault::asked_of(area);
-                let cause = |error| fault::cause(self.member, asked, range, error);
-                self.tell_array(ArrayEvent::MetadataWritten(id, area, result.map_err(cause)));
+                let fault = |error| fault::at(self.member, asked, range, error);
+                self.tell_array(ArrayEvent::MetadataWritten(id, area, result.map_err(fault)));
             }
             Operation::Look => {
                 crew.end_look();

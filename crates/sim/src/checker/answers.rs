@@ -197,6 +197,12 @@ impl World {
                 self.tally.count("bitmap-file-lost");
             }
             Notice::OutOfSpace { cause, .. } => panic!("no disk here is sparse: {cause:?}"),
+            Notice::WriteProtected { cause, .. } => panic!("every disk is written: {cause:?}"),
+            Notice::SpareLost { member, cause } => {
+                self.note("spare-lost", [u64::from(member.0), 0, 0]);
+                self.check_loss(member, &cause);
+                self.tally.count("spare-lost");
+            }
             Notice::SitsOut { member, .. } => self.sits_out(member),
             Notice::Back { member, .. } => self.comes_back(member),
             Notice::JobBegan(progress) => self.job_began(&progress),

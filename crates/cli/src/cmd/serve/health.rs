@@ -84,11 +84,19 @@ impl Health {
             }
             Notice::Broken { member, cause }
             | Notice::OutOfSpace { member, cause }
+            | Notice::WriteProtected { member, cause }
             | Notice::JournalLost { member, cause } => {
                 let out_of_space = matches!(notice, Notice::OutOfSpace { .. });
+                let write_protected = matches!(notice, Notice::WriteProtected { .. });
                 let (member, cause) = (absolute(&label(*member)), CauseWords(cause).to_string());
-                let failure = Failure { member, since: since(), out_of_space, cause };
+                let since = since();
+                let failure = Failure { member, since, out_of_space, write_protected, cause };
                 happened.failure.get_or_insert(failure);
+            }
+            Notice::SpareLost { member, cause } => {
+                let (member, cause) = (absolute(&label(*member)), CauseWords(cause).to_string());
+                let incident = Incident { member, since: since(), cause, is_replaced: false };
+                happened.replaced.push((None, incident));
             }
             Notice::WriteLost { start, sectors, .. } => {
                 let start = start.0 * SECTOR_BYTES;
@@ -153,14 +161,6 @@ impl Health {
     /// The slot has this member from the start.
     pub(super) fn note_seat(&self, slot: u16, member: &str) {
         self.happened().seats.insert(slot, absolute(member));
-    }
-
-    /// A person had a member fail that waited without a slot.
-    pub(super) fn note_failed_spare(&self, member: &str) {
-        let since = rfc3339_utc(now_seconds());
-        let cause = "a person had it fail while it waited as a spare".to_owned();
-        let incident = Incident { member: absolute(member), since, cause, is_replaced: false };
-        self.happened().replaced.push((None, incident));
     }
 
     /// A person took a member away.
@@ -267,7 +267,11 @@ mod tests {
     fn what_a_person_takes_away_is_no_failure_any_more() {
         let health = Health::default();
         let note = |notice: Notice| {
-            let name = |member: MemberId| if member.0 == 2 { "/dev/sdc" } else { "/dev/sdh" };
+            let name = |member: MemberId| match member.0 {
+                2 => "/dev/sdc",
+                7 => "/dev/sdh",
+                _ => "/dev/sdi",
+            };
             health.note(&notice, |member| name(member).to_owned());
         };
         let (member, slot) = (MemberId(2), Slot(2));
@@ -282,7 +286,8 @@ mod tests {
         // One whose slot another has, and a spare.
         note(Notice::MemberOut { member: MemberId(7), slot, cause: Cause::person(MemberId(7)) });
         note(Notice::SpareTaken { member, slot, kept_sectors: 0 });
-        health.note_failed_spare("/dev/sdi");
+        let spare = MemberId(8);
+        note(Notice::SpareLost { member: spare, cause: Cause::person(spare) });
         let slots = |health: &Health| -> Vec<Option<u16>> {
             health.replaced().into_iter().map(|(slot, _)| slot).collect()
         };

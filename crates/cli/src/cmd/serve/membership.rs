@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use braid_runtime::{
-    AddError, Direct, JournalError, MemberId, MemberRefusal, Newcomer, RemoveError, Volume,
-};
+use braid_runtime::{AddError, Direct, JournalError, MemberId, Newcomer, RemoveError, Volume};
 use braid_telling::membership;
 
 use super::health::{Health, absolute};
@@ -148,29 +146,10 @@ impl Membership {
         Ok(id)
     }
 
-    /// A member fails.
-    pub(super) fn fail(
-        &self,
-        volume: &Volume,
-        id: MemberId,
-        is_spare: bool,
-    ) -> Result<(), MemberRefusal> {
-        if !is_spare {
-            // The array tells it.
-            return volume.fail_member(id);
-        }
-        let (label, name) = (self.reporter.label(id), self.reporter.name());
-        self.telling.around(
-            || volume.fail_member(id),
-            |()| membership::spare_failed(name, &absolute(&label)),
-        )?;
-        self.health.note_failed_spare(&label);
-        self.say(
-            "spare-failed",
-            &label,
-            format!("{label}, a spare of {name}, failed, for a person said so"),
-        );
-        Ok(())
+    /// Whether the array has told that this spare failed.
+    pub(super) fn is_lost_spare(&self, id: MemberId) -> bool {
+        let label = absolute(&self.reporter.label(id));
+        self.health.replaced().iter().any(|(slot, out)| slot.is_none() && out.member == label)
     }
 
     /// A member goes that had this slot.

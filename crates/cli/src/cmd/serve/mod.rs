@@ -1,5 +1,6 @@
 //! `braid serve`: assemble an array, serve it over NBD, as a file, a block device and a disk of virtual machines, stop cleanly.
 
+mod all_the_same;
 mod apart;
 pub(crate) mod assemble;
 mod beside;
@@ -45,9 +46,8 @@ use std::time::Duration;
 
 use braid_assembly::Choice;
 use braid_control::Served;
-use braid_frontend_nbd::tls::Tls;
 use braid_frontend_nbd::{
-    BindError, Endpoint, Export, Listener, NoticeListener, Server, Settings, StartError, limits,
+    BindError, Export, Listener, NoticeListener, Server, Settings, StartError, limits,
 };
 use braid_ring::{Room, Workers, few_heaps, set_payload_memory};
 use braid_runtime::{Notice, Options, Stopped, Volume};
@@ -75,7 +75,9 @@ use membership::Membership;
 use metrics::ArrayMetrics;
 use not_opened::not_opened;
 use parts::Rescued;
-use place::{Address, address, bind_error, check_export, control_error, own_control, own_endpoint};
+use place::{
+    Address, Listened, address, bind_error, check_export, control_error, own_control, own_endpoint,
+};
 use reached::Reached;
 use report::Reporter;
 use several::{Clients, Together};
@@ -270,7 +272,10 @@ fn one(
     let (ready, (rescued, kind)) = match origin {
         Origin::Named(members) => {
             let named = (members, args.bitmap_file.as_deref());
-            (assemble::ready(named, wanted(args), &globals.state_dir)?, (None, None))
+            let ready = assemble::ready(named, wanted(args), &globals.state_dir);
+            let refused =
+                |error| all_the_same::offered(error, members, &wanted(args), &globals.state_dir);
+            (ready.map_err(refused)?, (None, None))
         }
         Origin::Rescued(found) => {
             let Rescued { ready, beside, parts, kind } = *found;
@@ -308,10 +313,14 @@ fn one(
     let (endpoints, _folder) = if addresses.is_empty()
         && let Some(socket_name) = socket_name
     {
-        let (endpoint, folder) = own_endpoint(&socket_name, args.run.is_some(), &own_folder)?;
-        (vec![(endpoint, None)], folder)
+        let called = (&*socket_name, reporter.uuid());
+        let (listened, folder) = own_endpoint(called, args.run.is_some(), &own_folder)?;
+        (vec![listened], folder)
     } else {
-        let by = |address: Address| (address.endpoint, tls.clone().filter(|_| address.is_tls));
+        let by = |Address { endpoint, is_tls, .. }: Address| {
+            let tls = tls.clone().filter(|_| is_tls);
+            Listened { endpoint, tls, otherwise: None }
+        };
         (addresses.into_iter().map(by).collect(), None)
     };
     let start = || workers(args.io, (args.workers, args.busy_poll), &reporter);
@@ -605,14 +614,11 @@ fn memory_for(args: &Args, cache: &braid_runtime::Cache) -> Result<Settings, Cli
     Ok(settings)
 }
 
-/// Where clients are listened for, and what lets them in there.
-type Secured = (Endpoint, Option<Tls>);
-
 /// Listens for clients, if there is room for any.
 fn start_server(
     args: &Args,
     exports: Vec<Arc<dyn Export>>,
-    ((endpoints, inherited), settings): ((&[Secured], Vec<OwnedFd>), Settings),
+    ((places, inherited), settings): ((&[Listened], Vec<OwnedFd>), Settings),
     (workers, reporter): (&Option<Arc<Workers>>, &Arc<Reporter>),
 ) -> Result<Server, CliError> {
     let (sender, notices) = std::sync::mpsc::channel();
@@ -627,14 +633,19 @@ fn start_server(
     });
     let heard = (settings, listener);
     let inherited = inherited.into_iter().map(|socket| Ok((Listener::adopt(socket)?, None)));
-    let bind = |(endpoint, tls): &Secured| {
-        let listener = match tls {
-            Some(_) => Listener::bind_open(endpoint)?,
-            None => Listener::bind(endpoint)?,
+    let bind = |place: &Listened| {
+        let Listened { endpoint, tls, otherwise } = place;
+        let listener = match (tls, otherwise) {
+            (Some(_), _) => Listener::bind_open(endpoint)?,
+            (None, None) => Listener::bind(endpoint)?,
+            (None, Some(otherwise)) => match Listener::bind(endpoint) {
+                Err(BindError::InUse(_)) => Listener::bind(otherwise)?,
+                listener => listener?,
+            },
         };
         Ok((listener, tls.clone()))
     };
-    let listeners = endpoints.iter().map(bind).chain(inherited);
+    let listeners = places.iter().map(bind).chain(inherited);
     let started = listeners
         .collect::<Result<_, BindError>>()
         .map_err(StartError::from)

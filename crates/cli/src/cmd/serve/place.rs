@@ -1,8 +1,10 @@
 //! Where an array is served: endpoints from URIs, and a socket of our own when none was named.
 
+use std::ffi::OsString;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use braid_frontend_nbd::tls::Tls;
 use braid_frontend_nbd::{BindError, Endpoint};
 use braid_nbd_proto::NbdUri;
 
@@ -31,7 +33,7 @@ pub(super) fn address(text: &str) -> Result<Address, CliError> {
             .remedy(
                 Risk::Look,
                 "Serve on a Unix socket",
-                "braid serve --nbd 'nbd+unix:///?socket=/tmp/braid.sock' MEMBER...",
+                with_option("--nbd 'nbd+unix:///?socket=/tmp/braid.sock'"),
             )
     })?;
     let endpoint = Endpoint::from_uri(&uri).map_err(|error| bind_error(&error))?;
@@ -48,24 +50,37 @@ pub(super) fn check_export(export: &str, name: &str) -> Result<(), CliError> {
     Err(error.because("leave the name out of the URI, or give the array's").remedy(
         Risk::Look,
         "Serve it under its own name",
-        "braid serve --nbd 'nbd+unix:///?socket=/tmp/braid.sock' MEMBER...",
+        with_option("--nbd 'nbd+unix:///?socket=/tmp/braid.sock'"),
     ))
 }
 
-/// The endpoint when none was asked for: a socket in a folder that only this user may enter.
+/// Where clients are listened for.
+pub(super) struct Listened {
+    pub(super) endpoint: Endpoint,
+    /// What lets them in there.
+    pub(super) tls: Option<Tls>,
+    /// Where they are instead if another server has the place: of a place that nobody named.
+    pub(super) otherwise: Option<Endpoint>,
+}
+
+/// The endpoint when none was asked for: a socket in a folder that only this user may enter. It is named after the array, or after
+/// its UUID if another one of its name has that.
 pub(super) fn own_endpoint(
-    name: &str,
+    (name, uuid): (&str, &str),
     captive: bool,
     builder: &tempfile::Builder<'_, '_>,
-) -> Result<(Endpoint, Option<tempfile::TempDir>), CliError> {
+) -> Result<(Listened, Option<tempfile::TempDir>), CliError> {
+    let listened = |endpoint, otherwise| Listened { endpoint, tls: None, otherwise };
     if captive {
         let folder =
             builder.tempdir().map_err(|error| system("no temporary folder can be made", &error))?;
         check(folder.path())?;
-        return Ok((Endpoint::Unix(folder.path().join("nbd.sock")), Some(folder)));
+        let endpoint = Endpoint::Unix(folder.path().join("nbd.sock"));
+        return Ok((listened(endpoint, None), Some(folder)));
     }
     let folder = own_folder()?;
-    Ok((Endpoint::Unix(folder.join(format!("{name}.sock"))), None))
+    let socket = |stem: &str| Endpoint::Unix(folder.join(format!("{stem}.sock")));
+    Ok((listened(socket(name), Some(socket(&uuid.replace(':', "")))), None))
 }
 
 /// The folder for sockets that no place was named for; made if it is not there.
@@ -101,16 +116,39 @@ pub(super) fn own_control(
 
 /// The command line of this process, with members named so that it works in any folder.
 fn command_again(members: &[PathBuf]) -> String {
-    let word = |argument: std::ffi::OsString| {
+    let absolute = |argument: OsString| {
         let path = PathBuf::from(&argument);
         let is_member = members.contains(&path);
         let path = if is_member { std::path::absolute(&path).unwrap_or(path) } else { path };
-        shell_argument(&path.to_string_lossy()).into_owned()
+        path.into_os_string()
     };
     // Given up once, a journal that is there the next time is another.
-    let is_again = |argument: &std::ffi::OsString| argument != "--without-journal";
-    let arguments = std::env::args_os().skip(1).filter(is_again).map(word);
-    std::iter::once("braid".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+    let is_again = |argument: &OsString| argument != "--without-journal";
+    line_again(std::env::args_os().skip(1).filter(is_again).map(absolute))
+}
+
+/// How the same is served with an option: by the name that was given, or by its members.
+fn with_option(option: &str) -> String {
+    format!("braid serve {option} {}", whom(std::env::args_os()))
+}
+
+fn whom(mut words: impl Iterator<Item = OsString>) -> String {
+    let is_name = |word: OsString| {
+        let word = word.into_string().ok()?;
+        word.strip_prefix("--name").map(str::to_owned)
+    };
+    let name = words.find_map(is_name);
+    let name = name.and_then(|rest| match rest.strip_prefix('=') {
+        Some(name) => Some(name.to_owned()),
+        None => words.next()?.into_string().ok().filter(|_| rest.is_empty()),
+    });
+    name.map_or_else(|| "MEMBER...".to_owned(), |name| format!("--name {}", shell_argument(&name)))
+}
+
+/// A command line of braid with these words behind it.
+pub(super) fn line_again(words: impl Iterator<Item = OsString>) -> String {
+    let words = words.map(|word| shell_argument(&word.to_string_lossy()).into_owned());
+    std::iter::once("braid".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// Why there is no control socket at `path`.
@@ -119,7 +157,7 @@ pub(super) fn control_error(path: &Path, error: &ControlError) -> CliError {
     match error {
         ControlError::System(source) => system(what, source),
         ControlError::Bind(bind) => {
-            socket_error(what, bind, "braid serve --control /tmp/other.control MEMBER...")
+            socket_error(what, bind, &with_option("--control /tmp/other.control"))
         }
     }
 }
@@ -150,7 +188,7 @@ fn folder_error(folder: &Path, why: &str) -> CliError {
         .remedy(
             Risk::Look,
             "Name another place",
-            "braid serve --nbd 'nbd+unix:///?socket=/tmp/braid.sock' MEMBER...",
+            with_option("--nbd 'nbd+unix:///?socket=/tmp/braid.sock'"),
         )
 }
 
@@ -183,10 +221,27 @@ pub(super) fn bind_error(error: &BindError) -> CliError {
         }
         return system("cannot listen", source);
     }
-    let another = "braid serve --nbd 'nbd+unix:///?socket=/tmp/other.sock' MEMBER...";
+    let another = with_option("--nbd 'nbd+unix:///?socket=/tmp/other.sock'");
     CliError::new(bind_code(error), "cannot listen there").because(error.to_string()).remedy(
         Risk::Look,
         "Serve somewhere else",
         another,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The advice of one that was served by its name was for members, which its unit does not have.
+    #[test]
+    fn advice_keeps_the_name_that_was_given() {
+        let said = |line: &str| whom(line.split(' ').map(OsString::from));
+        for line in ["braid serve --name tank", "braid --json serve --read-only --name=tank"] {
+            assert_eq!(said(line), "--name tank");
+        }
+        for line in ["braid serve a b", "braid serve --name"] {
+            assert_eq!(said(line), "MEMBER...");
+        }
+    }
 }

@@ -322,6 +322,31 @@ impl Reporter {
                 );
                 self.say(Style::Error, &text);
             }
+            Notice::WriteProtected { member, cause } => {
+                let label = label(*member);
+                if self.json {
+                    let facts = json!({ "member": label });
+                    return self.event_caused("write-protected", &facts, Some(cause));
+                }
+                let text = format!(
+                    "{label} may not be written any more ({}): writes to {} are refused from now on, and nothing that \
+                     was flushed is lost; have it writable again, then stop and serve it again",
+                    CauseWords(cause),
+                    self.name
+                );
+                self.say(Style::Error, &text);
+            }
+            Notice::SpareLost { member, cause } => {
+                let label = label(*member);
+                if self.json {
+                    let facts = json!({ "member": label });
+                    return self.event_caused("spare-failed", &facts, Some(cause));
+                }
+                let (words, name) = (CauseWords(cause), &self.name);
+                let text =
+                    format!("{label}, a spare of {name}, failed ({words}) and is none any more");
+                self.say(Style::Warning, &text);
+            }
             Notice::JournalLost { member, cause } => {
                 let label = label(*member);
                 if self.json {

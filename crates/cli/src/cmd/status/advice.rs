@@ -42,6 +42,16 @@ fn failure(array: &Array, word: &str) -> Option<Advice> {
             what: "free space, then stop it and serve it again:".into(),
             command: Some(stop),
         }
+    } else if failure.write_protected {
+        Advice {
+            problem: format!("{member} may not be written since {since}: {cause}"),
+            now: "writes are refused; what was flushed is safe and is read".into(),
+            what:
+                "have it writable again (a switch, a write blocker, `blockdev --setrw`, its file \
+                   system), then stop it and serve it again:"
+                    .into(),
+            command: Some(stop),
+        }
     } else {
         Advice {
             problem: format!(

@@ -153,6 +153,8 @@ fn harmless(risk: &str, command: &str) -> Option<String> {
     }
     let is_braid = words.next() == Some("braid");
     let verb = words.find(|word| !word.starts_with('-')).unwrap_or_default();
+    // What stands before the verb may have a value.
+    let verb = if command.contains(" serve ") { "serve" } else { verb };
     let follows = ["--watch", " -f", "--follow"].iter().any(|word| command.contains(word));
     match (is_braid, verb, risk) {
         (true, "serve", "look") => Some(format!("{command} --run true")),

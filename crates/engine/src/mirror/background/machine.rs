@@ -608,9 +608,9 @@ impl Background {
                 around.common.note_written(slot);
                 place.is_missed = true;
                 place.copy_mut(slot).fate = Fate::Left;
-                // What finds no space costs the work, not the member.
+                // What a sound member does not take costs the work, not the member.
                 let is_in = around.common.still_in(slot, fault.cause.member);
-                if fault.kind != FaultKind::NoSpace && is_in {
+                if !fault.kind.spares_member() && is_in {
                     around.common.report_failed(fault);
                 }
             }

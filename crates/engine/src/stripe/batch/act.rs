@@ -521,8 +521,8 @@ impl Stripe {
                     let range = self.range(extent);
                     return common.report_unmended(slot, fault, range);
                 }
-                // Of several requests, one that fails for more than lack of space says what is wrong.
-                let is_said = column.missed.is_some() && fault.kind == FaultKind::NoSpace;
+                // Of several requests, one that fails by more than not being taken says what is wrong.
+                let is_said = column.missed.is_some() && fault.kind.spares_member();
                 let is_said = spoiled(Bug::WriteErrorIgnored, is_said, true);
                 if !is_said {
                     let member = fault.cause.member;

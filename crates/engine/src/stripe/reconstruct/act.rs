@@ -867,9 +867,9 @@ impl Reconstruct {
             (ReadIoKind::Write | ReadIoKind::Copy, Err(fault)) => {
                 around.common.note_written(slot);
                 read.work.is_missed = true;
-                // What finds no space costs the work, not the member.
+                // What a sound member does not take costs the work, not the member.
                 let is_in = around.common.still_in(slot, fault.cause.member);
-                if fault.kind != FaultKind::NoSpace && is_in {
+                if !fault.kind.spares_member() && is_in {
                     around.common.report_failed(fault);
                 }
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use braid_assembly::Tolerance;
 use braid_control::model::{
-    Array, Bitmap, Journal, ParityLogs, Role, Server, Slot, SlotState, State, VERSION,
+    Array, Bitmap, Failure, Journal, ParityLogs, Role, Server, Slot, SlotState, State, VERSION,
 };
 use braid_geometry::{Level, SECTOR_BYTES, Slot as SlotNumber, layout_name};
 use braid_ondisk::format_uuid;
@@ -200,7 +200,8 @@ impl Facts {
         mut waiting: Vec<(MemberId, Option<SlotNumber>)>,
     ) -> Vec<Slot> {
         let sitting_out = volume.sitting_out();
-        let failure = self.health.failure().filter(|failure| !failure.out_of_space);
+        let is_sound = |failure: &Failure| failure.out_of_space || failure.write_protected;
+        let failure = self.health.failure().filter(|failure| !is_sound(failure));
         let path =
             |member| volume.member_path(member).map(|path| absolute(&path.to_string_lossy()));
         let row = |number: u16| match view.member(SlotNumber(number)) {

@@ -299,19 +299,22 @@ fn fail(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliErro
     };
     asked.volume.may_fail_member(id).map_err(refused)?;
     if !dry_run {
-        let is_spare = member.standing == Standing::Waiting;
-        asked.membership.fail(asked.volume, id, is_spare).map_err(refused)?;
-        wait_until_recorded(asked.volume, id);
+        asked.volume.fail_member(id).map_err(refused)?;
+        wait_until_recorded(asked, id, member.standing == Standing::Waiting);
     }
     let lost = member.slot.filter(|_| member.standing == Standing::Active);
     Ok(Outcome { members: vec![changed(MemberEffect::Fails)], lost, ..Outcome::default() })
 }
 
-/// What fails is out once the survivors' superblocks say so. A `remove` right behind finds it so; if it takes longer than anything
-/// should, that is refused and can be tried again.
-fn wait_until_recorded(volume: &Volume, id: MemberId) {
+/// What fails is out once the survivors' superblocks say so, and a spare once its loss is told. A `remove` right behind finds it so;
+/// if it takes longer than anything should, that is refused and can be tried again.
+fn wait_until_recorded(asked: &Asked<'_>, id: MemberId, is_spare: bool) {
     let began = Instant::now();
-    while volume.view().is_used(id) && began.elapsed() < RECORDED_WITHIN {
+    let is_there = || match is_spare {
+        true => !asked.membership.is_lost_spare(id),
+        false => asked.volume.view().is_used(id),
+    };
+    while is_there() && began.elapsed() < RECORDED_WITHIN {
         std::thread::sleep(LOOK_INTERVAL);
     }
 }

@@ -81,11 +81,12 @@ fn every_trouble_is_told_and_health_is_not() {
     assert!(advice(&dirty, "tank")[0].now.contains("cannot lose a member"));
     let lost = Array { lost: Some(Spread { ranges: 2, bytes: 4096 }), ..tank(&[Ok]) };
     assert!(advice(&lost, "tank")[0].problem.starts_with("4 KiB in 2 range(s)"));
-    for out_of_space in [false, true] {
+    for (out_of_space, write_protected) in [(false, false), (true, false), (false, true)] {
         let failure = Failure {
             member: "/dev/sdb".into(),
             since: "2026-11-22T14:02:11Z".into(),
             out_of_space,
+            write_protected,
             cause: "why".into(),
         };
         let failed = Array { state: State::Failed, failure: Some(failure), ..tank(&[Failed, Ok]) };
