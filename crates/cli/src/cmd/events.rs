@@ -66,7 +66,10 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let mut seen = Seen::default();
     let mut last: Vec<Event> = kept.into_iter().flat_map(|kept| seen.unseen(kept.events)).collect();
     last.sort_by_key(|event| event.change.time);
-    last.iter().skip(last.len().saturating_sub(args.count)).for_each(|event| show(event, globals));
+    let mut called = Called::default();
+    last.iter().for_each(|event| called.hears(event));
+    let first = last.len().saturating_sub(args.count);
+    last[first..].iter().for_each(|event| show(event, &called, globals));
     if !args.follow {
         return Ok(Exit::Done);
     }
@@ -88,13 +91,19 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         if !matches!(next, Ok(Heard::Event(_))) || looked.elapsed() >= LOOK {
             let kept = histories(state_dir, array).unwrap_or_default();
             let new = kept.into_iter().flat_map(|kept| seen.unseen(kept.events));
-            new.for_each(|event| show(&event, globals));
+            new.for_each(|event| {
+                called.hears(&event);
+                show(&event, &called, globals);
+            });
             looked = Instant::now();
         }
         if let Ok(Heard::Event(event)) = next
             && array.is_none_or(|array| is_called(&event, array))
         {
-            seen.unseen(vec![*event]).iter().for_each(|event| show(event, globals));
+            seen.unseen(vec![*event]).iter().for_each(|event| {
+                called.hears(event);
+                show(event, &called, globals);
+            });
         }
     }
 }
@@ -200,8 +209,27 @@ fn unknown(state_dir: &Path, array: &str) -> CliError {
         .remedy(Risk::Look, "Of which arrays something is kept", "braid events")
 }
 
+/// Which arrays had which names: one after the other, several may have had the same.
+#[derive(Default)]
+pub(super) struct Called(BTreeMap<String, BTreeSet<String>>);
+
+impl Called {
+    /// An event is to be shown, or has been.
+    pub(super) fn hears(&mut self, event: &Event) {
+        self.0.entry(event.array.clone()).or_default().insert(event.uuid.clone());
+    }
+
+    /// What the array of an event is called: with its UUID where its name is not enough.
+    fn word(&self, event: &Event) -> String {
+        match self.0.get(&event.array).is_some_and(|uuids| uuids.len() > 1) {
+            true => format!("{} ({})", event.array, event.uuid),
+            false => event.array.clone(),
+        }
+    }
+}
+
 /// One event, for a person or a program.
-pub(super) fn show(event: &Event, globals: &Globals) {
+pub(super) fn show(event: &Event, called: &Called, globals: &Globals) {
     if globals.json {
         let value = serde_json::to_value(event).expect("text and numbers");
         return outjson!(&value);
@@ -214,7 +242,8 @@ pub(super) fn show(event: &Event, globals: &Globals) {
         Severity::Warning => globals.paint_out.paint(Style::Warning, &kind),
         Severity::Info => kind,
     };
-    outln!("{time}  {}  {kind}  {}", printable(&event.array), printable(&change.message));
+    let array = called.word(event);
+    outln!("{time}  {}  {kind}  {}", printable(&array), printable(&change.message));
 }
 
 #[cfg(test)]
@@ -238,6 +267,21 @@ mod tests {
         for name in ["", "Tank", "0a1b2c3d"] {
             assert!(!is_called(&tank, name), "{name}");
         }
+    }
+
+    #[test]
+    fn arrays_of_one_name_are_told_apart() {
+        let mut called = Called::default();
+        let (one, other, alone) =
+            (event(1, "tank", "u"), event(1, "tank", "v"), event(1, "pool", "w"));
+        called.hears(&one);
+        called.hears(&alone);
+        assert_eq!(called.word(&one), "tank");
+        called.hears(&other);
+        assert_eq!(
+            [&one, &other, &alone].map(|one| called.word(one)),
+            ["tank (u)", "tank (v)", "pool"]
+        );
     }
 
     /// A history that was deleted begins with number 1 again, and a second server without one does too.

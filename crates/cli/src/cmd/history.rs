@@ -6,7 +6,7 @@ use braid_telling::{Event, Kind, Moment};
 use serde_json::json;
 
 use super::Globals;
-use super::events::{histories, show};
+use super::events::{Called, histories, show};
 use super::undo::unreadable;
 use crate::error::code::Code;
 use crate::error::{CliError, Exit, Risk};
@@ -59,13 +59,16 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     };
     events.retain(|event| !args.saved && is_wanted(event));
     // Those of one array stay in their order, whatever the clock did.
-    events.sort_by_key(|event| event.change.time);
-    if args.array.is_some() {
-        events.sort_by_key(|event| event.id);
+    let mut called = Called::default();
+    events.iter().for_each(|event| called.hears(event));
+    let is_of_one = events.iter().all(|event| event.uuid == events[0].uuid);
+    match is_of_one {
+        true => events.sort_by_key(|event| event.id),
+        false => events.sort_by_key(|event| event.change.time),
     }
     for line in in_order(events, saved) {
         match line {
-            Line::Event(event) => show(&event, globals),
+            Line::Event(event) => show(&event, &called, globals),
             Line::Saved(kept) => show_saved(&kept, globals),
         }
     }

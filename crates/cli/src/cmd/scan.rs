@@ -73,7 +73,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         true => find::all_devices(),
         false => find::matching(&args.devices)?,
     };
-    let arrays = arrays(find::look(&devices), &lines, &files(&folder));
+    let taken = config::names(&folder);
+    let arrays = arrays(find::look(&devices), &lines, (&files(&folder), &taken));
     let mut written = BTreeMap::new();
     for array in arrays.iter().filter(|array| args.write && array.has_file.is_none()) {
         let path = config::write(&folder, &array.name, &array.file());
@@ -185,8 +186,13 @@ fn mdadm_lines(named: Option<&Path>) -> Result<Vec<mdadm::ArrayLine>, CliError> 
     }
 }
 
-/// The arrays of these devices, in the order of their names.
-fn arrays(found: Vec<Found>, lines: &[mdadm::ArrayLine], files: &[(String, Choice)]) -> Vec<Array> {
+/// The arrays of these devices, in the order of their names. A name that another array's file has is not free, whether or not that
+/// array is here.
+fn arrays(
+    found: Vec<Found>,
+    lines: &[mdadm::ArrayLine],
+    (files, in_use): (&[(String, Choice)], &[String]),
+) -> Vec<Array> {
     let mut by_uuid: BTreeMap<String, Vec<Found>> = BTreeMap::new();
     for one in found {
         by_uuid.entry(one.uuid()).or_default().push(one);
@@ -199,7 +205,10 @@ fn arrays(found: Vec<Found>, lines: &[mdadm::ArrayLine], files: &[(String, Choic
         let superblock = &newest.superblock;
         let line = lines.iter().find(|line| line.means(&uuid, &superblock.array.name));
         let called = line.and_then(|line| line.called()).map(str::to_owned);
-        let taken = |name: &str| arrays.iter().any(|other| other.name == name);
+        let has_file = file_of(files, newest);
+        let is_others =
+            |name: &str| in_use.iter().any(|one| one == name) && has_file.as_deref() != Some(name);
+        let taken = |name: &str| arrays.iter().any(|other| other.name == name) || is_others(name);
         let mut names = [called, Some(newest.name().to_owned())].into_iter().flatten();
         let name = names.find(|name| is_file_name(name) && !taken(name));
         arrays.push(Array {
@@ -209,7 +218,7 @@ fn arrays(found: Vec<Found>, lines: &[mdadm::ArrayLine], files: &[(String, Choic
             metadata: superblock.version.to_string(),
             devices: superblock.array.raid_slots,
             is_ignored_by_mdadm: line.is_some_and(|line| line.is_ignored),
-            has_file: file_of(files, newest),
+            has_file,
             members: members
                 .iter()
                 .map(|one| (find::stable_name(&one.path), one.probed.size_bytes))

@@ -5,7 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::kit::{Array, Client, Need, RAID_5, RAID_6, Served, needs, random_bytes, run, skip};
+use crate::kit::{
+    Array, Background, Client, Need, RAID_5, RAID_6, Served, needs, ok, random_bytes, run, skip,
+    wait_until,
+};
+use crate::managed::status;
 use crate::two_writers::Loops;
 
 /// Where the repository is.
@@ -181,6 +185,68 @@ fn a_service_starts_when_a_disk_is_missing() {
     refusal.is("B050", 1);
     let remedies = refusal.json["remedies"].to_string();
     assert!(!remedies.contains("start without it"), "{remedies}");
+}
+
+/// Of two machines, or one after the other: the unit of the second ended with B070, and histories were mixed.
+#[test]
+fn two_arrays_of_one_name_are_served_and_told_apart() {
+    needs!("nbdinfo");
+    let array = Array::create(RAID_5);
+    let other = Array::create(RAID_5).found_with(&array);
+    let patterns = [&array, &other].map(|one| one.path("m*").display().to_string());
+    let etc = array.path("etc").display().to_string();
+    let scan = ["scan", "--write", "--config-dir", &etc, &patterns[0], &patterns[1]];
+    assert!(array.braid(&scan, &[]).status.success());
+    // A second time another one is found that is called so, and the file of the first is not here.
+    let third = Array::create(RAID_5);
+    let pattern = third.path("m*").display().to_string();
+    let before = std::fs::read(array.path("etc/tank.toml")).expect("a file");
+    let scan = ["scan", "--write", "--config-dir", &etc, &pattern];
+    assert!(array.braid(&scan, &[]).status.success());
+    assert!(std::fs::read(array.path("etc/tank.toml")).expect("a file") == before);
+    let uuids = [&array, &other].map(uuid);
+    let names = [
+        "tank".to_owned(),
+        uuids
+            .clone()
+            .map(|uuid| uuid.replace(':', ""))
+            .into_iter()
+            .find(|stem| array.path(&format!("etc/{stem}.toml")).exists())
+            .expect("one is called by its UUID"),
+    ];
+    let servers = names.map(|name| {
+        let words = ["serve", "--config-dir", &etc, "--name", &name];
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_braid"));
+        command.args(array.command_line(&words, &[])).env("BRAID_RUNTIME_DIR", array.runtime());
+        Background::spawn_command(command, "")
+    });
+    wait_until("both to be served", Duration::from_secs(30), || {
+        uuids.iter().all(|uuid| array.braid(&["status", uuid], &[]).status.success())
+    });
+    let uri =
+        |uuid: &String| status(&array, uuid)["uris"][0].as_str().expect("it is served").to_owned();
+    let [one, two] = uuids.each_ref().map(uri);
+    assert_ne!(one, two);
+    for uri in [&one, &two] {
+        ok("nbdinfo", ["--size", uri.as_str()]);
+    }
+    for uuid in &uuids {
+        assert!(array.braid(&["stop", uuid], &[]).status.success());
+    }
+    servers.into_iter().for_each(|server| drop(server.wait_ok()));
+    for verb in ["events", "history"] {
+        let told = |word: &str| {
+            let line =
+                format!("braid --state-dir '{}' {verb} {word}", array.path("state").display());
+            array.type_line(&line).stdout
+        };
+        let both = told("tank");
+        assert!(uuids.iter().all(|uuid| both.contains(&format!("tank ({uuid})"))), "{both}");
+        let times: Vec<&str> = both.lines().filter_map(|line| line.get(..20)).collect();
+        assert!(times.is_sorted() && times.len() >= 4, "{both}");
+        let alone = told(&uuids[0]);
+        assert!(!alone.is_empty() && !uuids.iter().any(|uuid| alone.contains(uuid)), "{alone}");
+    }
 }
 
 #[test]
