@@ -12,6 +12,7 @@ use braid_ondisk::{BITMAP_FILE_BYTES_MIN, BitmapFile, BitmapSuperblock, Unvalida
 
 use crate::error::CliError;
 use crate::probe::{io_error, open_error, open_member};
+use crate::regular::open_with;
 use crate::state::remove_files;
 
 /// Opens one and reads what is in it.
@@ -48,11 +49,10 @@ fn lengthen(path: &Path, access: Access) {
     if access != Access::ReadWrite {
         return;
     }
-    let Ok(mut file) = OpenOptions::new().read(true).write(true).open(path) else { return };
-    let is_file = file.metadata().is_ok_and(|found| found.is_file());
+    let Ok(mut file) = open_with(path, OpenOptions::new().read(true).write(true)) else { return };
     let is_short = file.metadata().is_ok_and(|found| found.len() < BITMAP_FILE_BYTES_MIN);
     let mut head = [0; 256];
-    if is_file && is_short && file.read_exact(&mut head).is_ok() {
+    if is_short && file.read_exact(&mut head).is_ok() {
         let is_bitmap = UnvalidatedBitmap::recognise(&head).is_some();
         // Nothing is lost if it stays as it is.
         let _longer = is_bitmap.then(|| file.set_len(BITMAP_FILE_BYTES_MIN));

@@ -11,7 +11,6 @@
 //!
 //! What it does not do: compare (`braid-assembly`).
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -24,6 +23,7 @@ use braid_ondisk::{Timestamp, format_uuid};
 use braid_runtime::{OpenMember, Recorded, Volume};
 use serde_json::{Value, json};
 
+use crate::regular::read_text;
 use crate::state::write_whole;
 
 /// The format of the files.
@@ -50,9 +50,7 @@ pub(crate) fn of(state_dir: &Path, members: &[ProbedMember]) -> Vec<Known> {
 }
 
 fn read(path: &Path) -> Option<Known> {
-    let length = fs::metadata(path).ok()?.len();
-    let text = (length <= FILE_BYTES_MAX).then(|| fs::read_to_string(path).ok())??;
-    parse(&serde_json::from_str(&text).ok()?)
+    parse(&serde_json::from_str(&read_text(path, FILE_BYTES_MAX).ok()?).ok()?)
 }
 
 fn parse(value: &Value) -> Option<Known> {
@@ -248,6 +246,8 @@ fn after(known: &Known, recorded: Recorded) -> Known {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

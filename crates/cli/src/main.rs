@@ -16,6 +16,7 @@ mod policy;
 mod private;
 mod probe;
 mod refusal;
+mod regular;
 mod replay;
 mod running;
 mod signals;

@@ -1,7 +1,7 @@
 //! Maps of copies: files beside them that say what of the disk the copy has.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use braid_imaging::{Map, TEXT_BYTES_MAX};
@@ -10,6 +10,7 @@ use crate::error::code::Code;
 use crate::error::system::system;
 use crate::error::{CliError, Risk};
 use crate::output::shell::shell_word;
+use crate::regular::{self, NotRead};
 
 /// Where the map of a copy is unless something else is said: `IMAGE.map`.
 pub(crate) fn beside(image: &Path) -> PathBuf {
@@ -20,16 +21,14 @@ pub(crate) fn beside(image: &Path) -> PathBuf {
 
 /// Reads a map of a disk of `size_bytes`; none if there is no such file.
 pub(crate) fn read(path: &Path, size_bytes: u64) -> Result<Option<Map>, CliError> {
-    let mut text = String::new();
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file.map_err(|error| cannot_read(path, &error))?,
+    let text = match regular::read_text(path, TEXT_BYTES_MAX) {
+        Err(error) if error.is_missing() => return Ok(None),
+        Err(NotRead::System(error)) if error.kind() != io::ErrorKind::InvalidData => {
+            return Err(cannot_read(path, &error));
+        }
+        Err(error) => return Err(unfit(path, &error.to_string())),
+        Ok(text) => text,
     };
-    // What is no regular file may have no end.
-    file.take(TEXT_BYTES_MAX).read_to_string(&mut text).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => unfit(path, "it is no text"),
-        _ => cannot_read(path, &error),
-    })?;
     Map::parse(&text, size_bytes).map(Some).map_err(|error| unfit(path, &error.to_string()))
 }
 

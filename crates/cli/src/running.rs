@@ -21,6 +21,7 @@ use braid_control::{Client, ClientError};
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 use crate::output::shell::shell_word;
+use crate::regular::read_text;
 
 /// How a control socket's name ends.
 const SUFFIX: &str = "control";
@@ -67,8 +68,7 @@ pub(crate) fn note_path(control: &Path) -> PathBuf {
 /// That command, if its server has left it behind.
 pub(crate) fn command_again(control: &Path) -> Option<String> {
     let path = note_path(control);
-    let length = std::fs::metadata(&path).ok()?.len();
-    let text = (length <= NOTE_BYTES_MAX).then(|| std::fs::read_to_string(path).ok())??;
+    let text = read_text(&path, NOTE_BYTES_MAX).ok()?;
     text.strip_suffix('\n').filter(|line| line.starts_with("braid ")).map(str::to_owned)
 }
 

@@ -370,6 +370,15 @@ fn folders_that_cannot_be_used_are_refused_by_the_file() {
             let error = load(folder.path());
             assert!(matches!(error, TlsError::Content { .. }), "{text}: {error}");
         }
+        // A pipe would be waited for.
+        std::fs::remove_file(folder.path().join(name)).unwrap();
+        let made = std::process::Command::new("mkfifo")
+            .args(["-m", "600"])
+            .arg(folder.path().join(name))
+            .status();
+        assert!(made.unwrap().success());
+        let error = load(folder.path());
+        assert!(error.to_string().contains("is no regular file"), "{name}: {error}");
     }
     let folder = authority.folder("server");
     let key = folder.path().join("server-key.pem");

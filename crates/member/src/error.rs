@@ -4,6 +4,8 @@
 //! the array, the command line what a refusal means for the person.
 
 use std::fmt;
+use std::fs::Metadata;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
@@ -99,6 +101,25 @@ pub enum FileKind {
     Socket,
     /// Something this crate has no word for.
     Other,
+}
+
+impl FileKind {
+    /// What stands there, where it is no regular file and no block device.
+    #[must_use]
+    pub fn of(metadata: &Metadata) -> Self {
+        let kind = metadata.file_type();
+        if kind.is_dir() {
+            Self::Directory
+        } else if kind.is_char_device() {
+            Self::CharacterDevice
+        } else if kind.is_fifo() {
+            Self::Fifo
+        } else if kind.is_socket() {
+            Self::Socket
+        } else {
+            Self::Other
+        }
+    }
 }
 
 impl fmt::Display for FileKind {

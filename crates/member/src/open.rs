@@ -15,7 +15,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -72,8 +72,10 @@ pub fn adopt(path: &Path, descriptors: Vec<OwnedFd>) -> Result<Box<dyn Member>, 
         return Err(OpenError::Missing { path: path.into() });
     };
     let metadata = file.metadata().map_err(|error| path_error(path, "fstat", &error))?;
-    let key = key_of(&metadata)
-        .ok_or_else(|| OpenError::NotAMember { path: path.into(), kind: kind_of(&metadata) })?;
+    let key = key_of(&metadata).ok_or_else(|| OpenError::NotAMember {
+        path: path.into(),
+        kind: FileKind::of(&metadata),
+    })?;
     if again.metadata().ok().and_then(|again| key_of(&again)) != Some(key) {
         return Err(OpenError::Replaced { path: path.into() });
     }
@@ -101,7 +103,7 @@ pub fn key_at(path: &Path) -> Option<IdentityKey> {
 fn claim(path: &Path, access: Access, kernel: &Kernel) -> Result<(File, Vec<File>), OpenError> {
     let before = fs::metadata(path).map_err(|error| path_error(path, "stat", &error))?;
     let key = key_of(&before)
-        .ok_or_else(|| OpenError::NotAMember { path: path.into(), kind: kind_of(&before) })?;
+        .ok_or_else(|| OpenError::NotAMember { path: path.into(), kind: FileKind::of(&before) })?;
     if access != Access::Examine {
         refuse(path, kernel.holder_of(key))?;
     }
@@ -347,21 +349,6 @@ fn refuse(path: &Path, holder: Option<Holder>) -> Result<(), OpenError> {
     match holder {
         Some(holder) => Err(OpenError::Busy { path: path.into(), holder }),
         None => Ok(()),
-    }
-}
-
-fn kind_of(metadata: &fs::Metadata) -> FileKind {
-    let kind = metadata.file_type();
-    if kind.is_dir() {
-        FileKind::Directory
-    } else if kind.is_char_device() {
-        FileKind::CharacterDevice
-    } else if kind.is_fifo() {
-        FileKind::Fifo
-    } else if kind.is_socket() {
-        FileKind::Socket
-    } else {
-        FileKind::Other
     }
 }
 

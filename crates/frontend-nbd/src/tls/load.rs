@@ -18,6 +18,7 @@ pub(super) fn config(folder: &Path, clients: Clients) -> Result<ServerConfig, Tl
     let provider = Arc::new(default_provider());
     let [certificate, key] = ["server-cert.pem", "server-key.pem"].map(|name| folder.join(name));
     check_closed(&key)?;
+    check_regular(&key)?;
     let chain = all::<CertificateDer<'_>>(&certificate, "certificate")?;
     let private =
         PrivateKeyDer::from_pem_file(&key).map_err(|error| failed(&key, "key", &error))?;
@@ -55,7 +56,19 @@ fn check_closed(key: &Path) -> Result<(), TlsError> {
     }
 }
 
+/// A named pipe would be waited for, and a device may have no end.
+fn check_regular(path: &Path) -> Result<(), TlsError> {
+    let status = std::fs::metadata(path).map_err(|source| unreadable(path, source))?;
+    match status.is_file() {
+        true => Ok(()),
+        false => {
+            Err(TlsError::Content { path: path.to_owned(), what: "is no regular file".to_owned() })
+        }
+    }
+}
+
 fn all<T: PemObject>(path: &Path, what: &str) -> Result<Vec<T>, TlsError> {
+    check_regular(path)?;
     let items = T::pem_file_iter(path).map_err(|error| failed(path, what, &error))?;
     let items: Result<Vec<T>, pem::Error> = items.collect();
     let items = items.map_err(|error| failed(path, what, &error))?;

@@ -22,7 +22,6 @@ mod reached;
 mod words;
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -49,6 +48,7 @@ use crate::error::system::system;
 use crate::error::{CliError, Risk};
 use crate::output::utc::format_utc;
 use crate::probe::probe_member;
+use crate::regular::{self, NotRead};
 use crate::replay::Place;
 use joined::{BackupPlace, Joined, SECTOR_BYTES, Source, Stretch};
 use reached::reached;
@@ -392,18 +392,22 @@ fn head_at(place: &BackupPlace, sector: u64) -> Option<ReshapeBackup> {
 fn open_backup(path: &Path) -> Result<Backup, CliError> {
     let label = path.display().to_string();
     let what = || format!("the backup file {label} cannot be read");
-    let file = File::open(path).map_err(|error| system(what(), &error))?;
+    let file = regular::open(path).map_err(|error| match error {
+        NotRead::System(error) => system(what(), &error),
+        other => no_backup(path, &other.to_string()),
+    })?;
     let place = BackupPlace::File(Arc::new(file));
     let mut bytes = vec![0; RESHAPE_BACKUP_BYTES];
     let says = match place.read_at(&mut bytes, 0) {
         Ok(()) => reshape_backup(&bytes).map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
-    let refused = |why: String| {
-        let what = format!("{label} is no backup file of mdadm's");
-        CliError::new(Code::BackupUnfit, what).because(why)
-    };
-    Ok(Backup { place, says: says.map_err(refused)?, label })
+    Ok(Backup { place, says: says.map_err(|why| no_backup(path, &why))?, label })
+}
+
+fn no_backup(path: &Path, why: &str) -> CliError {
+    let what = format!("{} is no backup file of mdadm's", path.display());
+    CliError::new(Code::BackupUnfit, what).because(why)
 }
 
 fn unfit(args: &Args, path: &Path, why: &str) -> CliError {

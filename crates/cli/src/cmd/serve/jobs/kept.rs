@@ -8,7 +8,6 @@
 //! nothing, and is written over by what comes next. A job that could not be finished is tried again by the next start, so that
 //! it is not kept.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +15,7 @@ use braid_control::model::LastJob;
 use serde_json::{Value, json};
 
 use super::schedule::Schedule;
+use crate::regular::read_text;
 use crate::state::write_whole;
 
 /// The format of the file.
@@ -40,8 +40,7 @@ pub(crate) fn path_of(state_dir: &Path, uuid: &str) -> PathBuf {
 impl Kept {
     /// What is there; nothing if there is none, or nothing that makes sense.
     pub(crate) fn read(path: &Path) -> Self {
-        let length = fs::metadata(path).map_or(u64::MAX, |metadata| metadata.len());
-        let text = (length <= FILE_BYTES_MAX).then(|| fs::read_to_string(path).ok()).flatten();
+        let text = read_text(path, FILE_BYTES_MAX).ok();
         let value = text.and_then(|text| serde_json::from_str(&text).ok());
         value.as_ref().and_then(Self::parse).unwrap_or_default()
     }
@@ -83,6 +82,8 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use braid_control::model::{Found, JobKind, JobResult};
 
     use super::*;
