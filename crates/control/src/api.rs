@@ -181,7 +181,8 @@ impl Api {
             },
             "servers": [{
                 "url": "http://braid",
-                "description": "The name of the host is not looked at: curl --unix-socket SOCKET http://braid/v1/array",
+                "description": "By the names braid, localhost, 127.0.0.1 and [::1] only; all but GET is asked as application/json: \
+                                curl --unix-socket SOCKET http://braid/v1/array",
             }],
             "paths": self.paths,
             "components": { "schemas": schemas },

@@ -245,10 +245,9 @@ impl<'a> Client<'a> {
 }
 
 fn request(method: Method, target: &str, body: Option<Vec<u8>>) -> Request<Full<Bytes>> {
-    let mut request = Request::builder().method(method).uri(target).header(HOST, "braid");
-    if body.is_some() {
-        request = request.header(CONTENT_TYPE, "application/json");
-    }
+    let request = Request::builder().method(method).uri(target).header(HOST, "braid");
+    // Whatever may change something is asked so, with a body or without one.
+    let request = request.header(CONTENT_TYPE, "application/json");
     let body = Full::new(Bytes::from(body.unwrap_or_default()));
     request.body(body).expect("our own paths are paths")
 }

@@ -7,8 +7,10 @@
 //! ```text
 //!   server    client      connections: who may, how many, how long; one request and its answer
 //!   passing               descriptors that go with a request
+//!   room                  which client goes when there are too many
 //!   routes                what is asked and answered, and the deadlines of both
-//!   page                  the page for browsers, and who is shown it on a port
+//!   asker                 whether a web page elsewhere asks
+//!   page                  the page for browsers
 //!   api                   operations, each with its part of the OpenAPI document
 //!   served                what the array's side must be able to do
 //!   model/                values, with their JSON schema
@@ -21,15 +23,19 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+mod asker;
 mod client;
 pub mod model;
 mod page;
 mod passing;
+mod room;
 pub mod routes;
 mod served;
 mod server;
 
+pub use asker::{Names, guarded};
 pub use client::{Client, ClientError};
 pub use passing::{DESCRIPTORS_MAX, Passed};
+pub use room::{Place, Room};
 pub use served::{Misuse, Refusal, Served, StopListener, StopOutcome, StopTeller, stopping};
 pub use server::{Limits, Server};

@@ -4,20 +4,14 @@
 //! Where it stands: beside the routes. The page is the same for every array: nothing that an array says is in it, so that
 //! there is nothing to be escaped here, and in the browser all of it goes through `textContent`.
 //!
-//! A port of this machine is asked by any page that is open in a browser on it. What a page of another origin is answered its
-//! script may not read; one that has had its own name mean this machine (DNS rebinding) is told apart by the `Host` that
-//! the browser sends, and refused ([`is_of_this_machine`]).
+//! What other pages may ask is a matter of [`crate::asker`].
 //!
 //! Invariants
 //! - The policy lets the page run its one script, use its one style and ask the server that it came from, and nothing else
 //!   `[check: the_policy_allows_the_page_what_is_in_it_and_nothing_else]`.
 //! - The page names no other place `[check: the_page_takes_nothing_from_elsewhere]`.
 
-use std::net::IpAddr;
-
-use axum::extract::Request;
-use axum::http::{HeaderName, StatusCode, header};
-use axum::middleware::Next;
+use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 
 /// The page.
@@ -43,28 +37,6 @@ const HEADERS: [(HeaderName, &str); 6] = [
 /// Answers with the page.
 pub(crate) async fn page() -> Response {
     (HEADERS, PAGE).into_response()
-}
-
-/// Refuses requests by names that are not this machine's.
-pub(crate) async fn only_of_this_machine(request: Request, next: Next) -> Response {
-    let host = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or_default());
-    if host.is_none_or(is_of_this_machine) {
-        return next.run(request).await;
-    }
-    let why = "this is answered by localhost, 127.0.0.1 and [::1] only\n";
-    (StatusCode::MISDIRECTED_REQUEST, why).into_response()
-}
-
-/// Whether a `Host` is the machine itself, by its own word for that or by a loopback address.
-fn is_of_this_machine(host: &str) -> bool {
-    let (name, port) = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').unwrap_or((rest, "]")),
-        None => host.split_once(':').map_or((host, ""), |(name, port)| (name, port)),
-    };
-    let port = port.strip_prefix(':').unwrap_or(port);
-    let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
-    let is_loopback = name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    is_port && (is_loopback || name.eq_ignore_ascii_case("localhost"))
 }
 
 #[cfg(test)]
@@ -106,28 +78,6 @@ mod tests {
         assert!(PAGE.contains("http://www.w3.org/2000/svg"));
         for changing in ["POST", "PATCH", "PUT", "DELETE"] {
             assert!(!PAGE.contains(changing), "it only looks: {changing}");
-        }
-    }
-
-    #[test]
-    fn a_name_that_was_made_to_mean_this_machine_is_none_of_its_own() {
-        for (host, is_own) in [
-            ("localhost", true),
-            ("LocalHost:9101", true),
-            ("127.0.0.1:9101", true),
-            ("127.8.9.1", true),
-            ("[::1]:9101", true),
-            ("[::1]", true),
-            ("evil.example:9101", false),
-            ("127.0.0.1.evil.example", false),
-            ("localhost.evil.example:80", false),
-            ("192.168.0.7:9101", false),
-            ("[::1].evil.example", false),
-            ("[fe80::1]:80", false),
-            ("127.0.0.1:80@evil.example", false),
-            ("", false),
-        ] {
-            assert_eq!(is_of_this_machine(host), is_own, "{host}");
         }
     }
 }

@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request};
 use axum::http::{Method, StatusCode, Uri};
-use axum::middleware::from_fn;
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use crate::api::{Api, Operation};
+use crate::asker;
 use crate::model::{
     Array, Elevators, JobsAnswer, JobsWanted, MembersAnswer, MembersWanted, Settings,
     SettingsAnswer, StopPlan, Stopped,
@@ -82,10 +83,9 @@ fn looking_api(served: &Shared) -> Api {
         .add(&elevators, looking(served, |served| served.elevators()))
 }
 
-/// The same for a port, where nobody knows who asks; by the names of this machine alone, if it is not `is_public`.
-pub fn looking_router(served: &Shared, is_public: bool) -> Router {
-    let router = looking_api(served).router();
-    if is_public { router } else { router.layer(from_fn(page::only_of_this_machine)) }
+/// The same for a port, where nobody knows who asks. Its server says by which names ([`crate::guarded`]).
+pub fn looking_router(served: &Shared) -> Router {
+    looking_api(served).router()
 }
 
 /// The operations of an array. Others may be added to them.
@@ -221,10 +221,24 @@ pub fn router(api: Api, served: &Shared) -> Router {
             served.misused(&Misuse::Method { method, path })
         }
     };
+    let guard = {
+        let served = Arc::clone(served);
+        move |request: Request, next: Next| {
+            let misuse = asker::check(&request).err();
+            let refusal = misuse.map(|misuse| served.misused(&misuse));
+            async move {
+                match refusal {
+                    None => next.run(request).await,
+                    Some(refusal) => refusal.into_response(),
+                }
+            }
+        }
+    };
     api.router()
         .route("/openapi.json", axum::routing::get(describe))
         .fallback(nothing)
         .method_not_allowed_fallback(not_so)
+        .layer(from_fn(guard))
 }
 
 /// A handler that puts a question and has nothing to say itself.

@@ -100,6 +100,18 @@ pub enum Misuse {
     /// The array did not answer.
     #[error("the array did not answer within {0} s")]
     Late(u64),
+    /// More than one name of a server is in the request.
+    #[error("the request has {0} Host headers; it may have one")]
+    Hosts(usize),
+    /// It was asked by a name that is not its own.
+    #[error("it was asked as {0:?}, and answers as localhost, 127.0.0.1 and [::1] only")]
+    Host(String),
+    /// A web page of another site asks, as the browser says.
+    #[error("a web page of another site ({0:?}) asked, which may change nothing")]
+    Site(String),
+    /// A web page could have sent it without the server's leave.
+    #[error("what may change something is asked as Content-Type: application/json")]
+    NotJson,
     /// Answering failed by a mistake of the program.
     #[error("answering failed inside the server")]
     Panicked,
@@ -115,12 +127,14 @@ impl Misuse {
         match self {
             Self::NoSuchPath(_) => StatusCode::NOT_FOUND,
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Query(_) | Self::Body(_) => StatusCode::BAD_REQUEST,
+            Self::Query(_) | Self::Body(_) | Self::Hosts(_) => StatusCode::BAD_REQUEST,
             Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Late(_) => StatusCode::GATEWAY_TIMEOUT,
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Stranger(_) => StatusCode::FORBIDDEN,
+            Self::Host(_) => StatusCode::MISDIRECTED_REQUEST,
+            Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Stranger(_) | Self::Site(_) => StatusCode::FORBIDDEN,
         }
     }
 }

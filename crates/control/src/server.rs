@@ -13,14 +13,12 @@
 //!
 //! Invariants
 //! - A head has one deadline, however many bytes it comes in `[check: a_byte_now_and_then_is_no_way_to_stay]`.
-//! - Silent clients delay no other `[check: the_longest_silent_makes_room]`.
 //! - A stop waits for no client `[check: a_stop_waits_for_no_client]`.
 //! - Another user is not answered `[check: another_user_is_not_answered]`.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -32,10 +30,11 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::passing::{Passed, Receiving};
+use crate::room::{Place, Room};
 use crate::served::{Misuse, PROBLEM_JSON, Served};
 
 /// How long a shortage of the system is given to pass.
@@ -101,7 +100,7 @@ impl Server {
             UnixListener::from_std(listener)?
         };
         let (end, ended) = oneshot::channel();
-        let connections = Connections { router, served, limits, clients: Arc::default() };
+        let connections = Connections { router, served, limits };
         let thread = std::thread::Builder::new()
             .name("braid-control".into())
             .spawn(move || run(runtime, &connections, listener, ended))?;
@@ -130,32 +129,17 @@ fn run(
     runtime.shutdown_background();
 }
 
-/// A client that is being served.
-struct Client {
-    task: AbortHandle,
-    /// It has asked something.
-    has_asked: bool,
-}
-
-/// By the order in which they came.
-type Clients = Arc<Mutex<BTreeMap<u64, Client>>>;
-
-fn lock(clients: &Clients) -> MutexGuard<'_, BTreeMap<u64, Client>> {
-    clients.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 struct Connections {
     router: Router,
     served: Arc<dyn Served>,
     limits: Limits,
-    clients: Clients,
 }
 
 impl Connections {
     async fn serve(&self, listener: UnixListener, mut ended: oneshot::Receiver<()>) {
         let (ending, ends) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        let mut number = 0;
+        let mut room = Room::new(self.limits.connections_max);
         loop {
             tokio::select! {
                 _ = &mut ended => break,
@@ -163,11 +147,9 @@ impl Connections {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => {
                         if self.is_let_in(&stream) {
-                            self.make_room();
-                            let task = self.connection(number, stream, ends.clone());
-                            let task = tasks.spawn(task);
-                            lock(&self.clients).insert(number, Client { task, has_asked: false });
-                            number += 1;
+                            let serve =
+                                |place| tasks.spawn(self.connection(place, stream, ends.clone()));
+                            room.admit(serve).await;
                         }
                     }
                     // Out of descriptors, or of the kernel's memory; or the client is gone again.
@@ -177,9 +159,7 @@ impl Connections {
         }
         drop(listener);
         // A client that has asked nothing is not waited for.
-        for client in lock(&self.clients).values().filter(|client| !client.has_asked) {
-            client.task.abort();
-        }
+        room.cut_silent();
         ending.send_replace(true);
         let answered = async { while tasks.join_next().await.is_some() {} };
         // What is not answered by now is cut off, with the tasks.
@@ -208,37 +188,20 @@ impl Connections {
         false
     }
 
-    /// Room for one more: the one that has waited longest is cut off if there are too many.
-    fn make_room(&self) {
-        let mut clients = lock(&self.clients);
-        if clients.len() < self.limits.connections_max {
-            return;
-        }
-        let silent = clients.iter().find(|(_, client)| !client.has_asked);
-        let oldest = silent.or_else(|| clients.iter().next()).map(|(number, _)| *number);
-        if let Some(client) = oldest.and_then(|oldest| clients.remove(&oldest)) {
-            client.task.abort();
-        }
-    }
-
     /// One connection, from its first request to its last.
     fn connection(
         &self,
-        number: u64,
+        place: Place,
         stream: UnixStream,
         mut ends: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let clients = Arc::clone(&self.clients);
-        let noted = Arc::clone(&clients);
         let routes = TowerToHyperService::new(self.router.clone());
         let passed = Passed::default();
         let coming = passed.clone();
         let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
             // What came up to here came with this request.
             request.extensions_mut().insert(Passed::of(passed.take()));
-            if let Some(client) = lock(&noted).get_mut(&number) {
-                client.has_asked = true;
-            }
+            place.note_asked();
             routes.call(request)
         });
         let connection = http1::Builder::new()
@@ -259,7 +222,6 @@ impl Connections {
                 connection.as_mut().graceful_shutdown();
                 let _ = connection.await;
             }
-            lock(&clients).remove(&number);
         }
     }
 }

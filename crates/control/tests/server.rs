@@ -290,7 +290,7 @@ impl Place {
         let length = body.len();
         let text = format!(
             "{method} {target} HTTP/1.1\r\nHost: braid\r\nConnection: close\r\n\
-             Content-Length: {length}\r\n\r\n{body}"
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         let said = self.say(text.as_bytes());
         let (head, body) = said.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{said:?}"));
@@ -449,6 +449,29 @@ fn what_is_no_request_is_answered_and_the_next_client_is_served() {
     assert_eq!(status, 413, "{answer}");
 }
 
+/// Each part of it is tried in `asker`.
+#[test]
+fn a_page_of_another_site_does_not_stop_the_array() {
+    let place = Place::new();
+    let post = |target: &str, more: &str| {
+        let said = place
+            .say(format!("POST {target} HTTP/1.1\r\nConnection: close\r\n{more}\r\n").as_bytes());
+        said.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0_u16)
+    };
+    let (here, json) = ("Host: localhost:8080\r\n", "Content-Type: application/json\r\n");
+    let stop = "/v1/stop?detach=true";
+    assert_eq!(post(stop, &format!("{here}Content-Type: text/plain\r\n")), 415);
+    assert_eq!(post(stop, &format!("{here}{json}Origin: http://evil.example\r\n")), 403);
+    assert_eq!(post(stop, &format!("Host: evil.example\r\n{json}")), 421);
+    assert_eq!(post(stop, &format!("{here}{here}{json}")), 400);
+    let said =
+        place.say(b"GET /v1/array HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
+    assert!(said.contains(" 421 ") && !said.contains("tank"), "{said}");
+    assert_eq!(place.fake.stops.load(Ordering::SeqCst), 0);
+    assert_eq!(post(stop, &format!("{here}{json}")), 202, "through a port that ssh leads here");
+    assert_eq!(place.fake.stops.load(Ordering::SeqCst), 1);
+}
+
 #[test]
 fn a_refusal_comes_to_the_client_as_it_is() {
     let place = Place::new();
@@ -485,7 +508,8 @@ fn a_byte_now_and_then_is_no_way_to_stay() {
 fn a_body_that_does_not_come_is_not_waited_for() {
     let place = Place::new();
     let begun = Instant::now();
-    let head = "PATCH /v1/settings HTTP/1.1\r\nHost: braid\r\nContent-Length: 9\r\n\r\n{";
+    let head = "PATCH /v1/settings HTTP/1.1\r\nHost: braid\r\nContent-Type: application/json\r\n\
+                Content-Length: 9\r\n\r\n{";
     let said = place.say(head.as_bytes());
     assert!(said.contains(" 408 ") && said.contains("did not come"), "{said}");
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());

@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 99] = [
+pub(crate) const CATALOGUE: [Entry; 100] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -854,6 +854,16 @@ pub(crate) const CATALOGUE: [Entry; 99] = [
                       are made up in memory. Such an array is served for reading, or for writing over an overlay, and nothing of \
                       that goes back to its disks: no `--commit`, and no `--fill`. Copy what is needed to another place; the disks \
                       stay as they are, and whatever wrote their metadata can go on with them.",
+    },
+    Entry {
+        code: Code::AskedFromElsewhere,
+        title: "a web page of another site asked",
+        exit: Exit::Failed,
+        explanation: "A control socket may be led to a port, and every page that is open in a browser beside that port can send \
+                      requests there. So the server answers by the names localhost, 127.0.0.1 and [::1] only (and braid, at the \
+                      socket). A request that may change something has to come from no other origin (Origin, Sec-Fetch-Site), and \
+                      as Content-Type: application/json. The way to the page is `ssh -L 8080:/run/braid/NAME.control HOST` and \
+                      http://localhost:8080/. Nothing was changed.",
     },
     Entry {
         code: Code::Unfinished,

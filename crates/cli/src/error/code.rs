@@ -203,6 +203,8 @@ pub(crate) enum Code {
     BackupUnfit = 108,
     /// The array's metadata is not md's.
     MetadataForeign = 109,
+    /// A web page of another site asked.
+    AskedFromElsewhere = 118,
     /// A command stopped in the middle of writing these members.
     Unfinished = 120,
     /// What was written over a member is not to be had.

@@ -176,7 +176,8 @@ fn settings_are_got_set_and_only_looked_at() {
     let url = "http://braid/v1/settings";
     let body = shown.to_string();
     if braid_needs::is_installed("curl") {
-        let curl = ["-sS", "--unix-socket", &control, "-X", "PATCH", "-d", &body, url];
+        let kind = "content-type: application/json";
+        let curl = ["-sS", "--unix-socket", &control, "-X", "PATCH", "-H", kind, "-d", &body, url];
         let said: Value = serde_json::from_str(&ok("curl", curl)).expect("JSON");
         assert_eq!(said["changed"], serde_json::json!({}), "{said}");
     }

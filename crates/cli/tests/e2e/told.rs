@@ -224,7 +224,7 @@ fn a_hook_that_hangs_holds_nothing_up() {
 
 fn scrape(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("a server");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("a server");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("a server");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     answer

@@ -204,7 +204,7 @@ fn bytes_that_are_no_request_are_answered_and_the_next_client_is_served() {
     let long = vec![b'{'; 1 << 20];
     let deep = vec![b'['; 4000];
     let patch =
-        [&b"PATCH /v1/settings HTTP/1.1\r\nHost: braid\r\nContent-Length: 4000\r\n\r\n"[..], &deep];
+        [&b"PATCH /v1/settings HTTP/1.1\r\nHost: braid\r\nContent-Type: application/json\r\nContent-Length: 4000\r\n\r\n"[..], &deep];
     let patch = patch.concat();
     for bytes in [&b"\xff\xfe\x80\r\n\r\n"[..], b"\0\0\0\r\n\r\n", b"{}\n\r\n\r\n", &long, &patch] {
         let mut stream = UnixStream::connect(&control).expect("a control socket");

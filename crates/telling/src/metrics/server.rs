@@ -1,7 +1,8 @@
 //! Metrics on a port: a server with few routes, on a thread of its own.
 //!
-//! Any process of the machine may connect to a loopback port, so it takes little: a few connections at a time, one request
-//! each, and a few seconds for it. It listens on loopback only, unless it is asked otherwise: there is no TLS.
+//! Any process of the machine may connect to a loopback port, so it takes little: some connections at a time, one request
+//! each, and a few seconds for it; when there are too many, one that has asked nothing goes. It listens on loopback only, and
+//! answers to names of this machine only, unless it is asked otherwise: there is no TLS.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -10,17 +11,19 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
+use braid_control::{Names, Place, Room, guarded};
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::runtime::Builder;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use super::routes::routes;
 use super::snapshot::Source;
 
-/// Connections at a time: a scraper or two, and a person with curl.
-const CONNECTIONS_MAX: usize = 8;
+/// Connections at a time: a scraper or two, a person with curl, and others that say nothing before one of them has to go.
+const CONNECTIONS_MAX: usize = 32;
 
 /// What one connection may take, from its first byte to its last.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(15);
@@ -75,7 +78,8 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves the metrics of these arrays at `address`, and what is `beside` them; port 0 picks a free one.
+    /// Serves the metrics of these arrays at `address`, and what is `beside` them, to who asks by these names; port 0 picks a
+    /// free one.
     ///
     /// # Errors
     /// The system refuses the address, a thread or what the thread needs.
@@ -83,7 +87,7 @@ impl MetricsServer {
         address: SocketAddr,
         sources: Vec<Arc<dyn Source>>,
         with_node_md: bool,
-        beside: Router,
+        (beside, names): (Router, Names),
     ) -> Result<Self, ServerError> {
         let system = |source| ServerError::System { address, source };
         let listener = TcpListener::bind(address).map_err(system)?;
@@ -99,10 +103,11 @@ impl MetricsServer {
             tokio::net::TcpListener::from_std(listener).map_err(system)?
         };
         let (stop, stopped) = oneshot::channel();
+        let router = guarded(routes(sources, with_node_md).merge(beside), names);
         let body = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = serve(listener, routes(sources, with_node_md).merge(beside)) => {}
+                    () = serve(listener, router) => {}
                     _ = stopped => {}
                 }
             });
@@ -130,20 +135,27 @@ impl Drop for MetricsServer {
 }
 
 async fn serve(listener: tokio::net::TcpListener, routes: Router) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut room = Room::new(CONNECTIONS_MAX);
     loop {
-        let place = Arc::clone(&room).acquire_owned().await.expect("it is never closed");
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let service = TowerToHyperService::new(routes.clone());
-        tokio::spawn(async move {
-            let mut http = http1::Builder::new();
-            let connection = http.keep_alive(false).serve_connection(TokioIo::new(stream), service);
-            // A client that went away, or took too long, is no affair of ours.
-            let _ = tokio::time::timeout(CONNECTION_PATIENCE, connection).await;
-            drop(place);
-        });
+        let routes = TowerToHyperService::new(routes.clone());
+        let serve = |place: Place| {
+            let service = service_fn(move |request| {
+                place.note_asked();
+                routes.call(request)
+            });
+            let task = async move {
+                let mut http = http1::Builder::new();
+                let connection =
+                    http.keep_alive(false).serve_connection(TokioIo::new(stream), service);
+                // A client that went away, or took too long, is no affair of ours.
+                let _ = tokio::time::timeout(CONNECTION_PATIENCE, connection).await;
+            };
+            tokio::spawn(task).abort_handle()
+        };
+        room.admit(serve).await;
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use braid_control::Names;
 use braid_runtime::{JobKind, JobProgress};
 
 use super::*;
@@ -230,7 +231,7 @@ impl Source for Fixed {
 
 fn get(server: &MetricsServer, path: &str) -> String {
     let mut stream = TcpStream::connect(server.address()).expect("a server");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("a server");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("a server");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     answer
@@ -242,11 +243,16 @@ fn loopback() -> std::net::SocketAddr {
 
 #[test]
 fn a_scrape_is_answered_and_silent_clients_hold_nothing_up() {
-    let server =
-        MetricsServer::start(loopback(), vec![Arc::new(Fixed(None))], false, Router::new())
-            .expect("a server");
+    let server = MetricsServer::start(
+        loopback(),
+        vec![Arc::new(Fixed(None))],
+        false,
+        (Router::new(), Names::Machine),
+    )
+    .expect("a server");
+    // More than there is room for.
     let silent: Vec<TcpStream> =
-        (0..3).map(|_| TcpStream::connect(server.address()).expect("a server")).collect();
+        (0..100).map(|_| TcpStream::connect(server.address()).expect("a server")).collect();
     let answer = get(&server, "/metrics");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains(&format!("content-type: {CONTENT_TYPE}\r\n")), "{answer}");
@@ -263,9 +269,10 @@ fn a_scrape_is_answered_and_silent_clients_hold_nothing_up() {
 fn an_array_that_does_not_answer_holds_up_no_stop() {
     let slow = Arc::new(Fixed(Some(Duration::from_secs(60))));
     let server =
-        MetricsServer::start(loopback(), vec![slow], false, Router::new()).expect("a server");
+        MetricsServer::start(loopback(), vec![slow], false, (Router::new(), Names::Machine))
+            .expect("a server");
     let mut stream = TcpStream::connect(server.address()).expect("a server");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").expect("a server");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("a server");
     std::thread::sleep(Duration::from_millis(50));
     let begun = std::time::Instant::now();
     drop(server);
@@ -287,7 +294,9 @@ fn only_loopback_unless_asked_otherwise() {
         assert!(matches!(parse_address(bad, true), Err(ServerError::Address(_))), "{bad}");
     }
     let server =
-        MetricsServer::start(loopback(), Vec::new(), false, Router::new()).expect("a server");
-    let taken = MetricsServer::start(server.address(), Vec::new(), false, Router::new());
+        MetricsServer::start(loopback(), Vec::new(), false, (Router::new(), Names::Machine))
+            .expect("a server");
+    let taken =
+        MetricsServer::start(server.address(), Vec::new(), false, (Router::new(), Names::Machine));
     assert!(matches!(taken, Err(ServerError::System { .. })), "{taken:?}");
 }

@@ -322,20 +322,19 @@ impl Served for Answers {
     }
 
     fn misused(&self, misuse: &Misuse) -> Refusal {
-        let (code, look) = match misuse {
-            Misuse::Stranger(_) => (Code::ControlDenied, "ls -l".to_owned()),
-            Misuse::Late(_) => (Code::ServerSilent, "braid list".to_owned()),
-            Misuse::Panicked => (Code::System, "braid list".to_owned()),
-            _ => (Code::Usage, String::new()),
-        };
         let socket = crate::output::shell::shell_word(&self.facts.control).into_owned();
-        let (label, command) = match code {
-            Code::Usage => {
-                let command = format!("curl --unix-socket {socket} http://braid/openapi.json");
-                ("What there is to ask", command)
+        let ask = |path: &str| format!("curl --unix-socket {socket} http://braid/{path}");
+        let list = || ("See what is served", "braid list".to_owned());
+        let (code, (label, command)) = match misuse {
+            Misuse::Stranger(_) => {
+                (Code::ControlDenied, ("Whose it is", format!("ls -l {socket}")))
             }
-            Code::ControlDenied => ("Whose it is", format!("{look} {socket}")),
-            _ => ("See what is served", look),
+            Misuse::Host(_) | Misuse::Site(_) => {
+                (Code::AskedFromElsewhere, ("Ask at the socket", ask("v1/array")))
+            }
+            Misuse::Late(_) => (Code::ServerSilent, list()),
+            Misuse::Panicked => (Code::System, list()),
+            _ => (Code::Usage, ("What there is to ask", ask("openapi.json"))),
         };
         let error = CliError::new(code, misuse.to_string()).about(&self.facts.name);
         let error = error.because(misuse_cause(misuse)).remedy(Risk::Look, label, command);
@@ -346,6 +345,9 @@ impl Served for Answers {
 fn misuse_cause(misuse: &Misuse) -> &'static str {
     match misuse {
         Misuse::Stranger(_) => "the socket is for the user who serves the array, and for root",
+        Misuse::Host(_) | Misuse::Site(_) => {
+            "nothing was changed; `ssh -L 8080:SOCKET HOST` leads the socket to http://localhost:8080/"
+        }
         Misuse::Late(_) => "the array is kept waiting; stopping it still works",
         Misuse::Panicked => "this is a mistake in braid; the array is served on",
         _ => "the request is none that this server knows, and nothing was changed",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use braid_assembly::Tolerance;
-use braid_control::{Served, routes};
+use braid_control::{Names, Served, routes};
 use braid_frontend_nbd::{ErrorCode, Meter};
 use braid_geometry::{Slot, layout_name};
 use braid_runtime::{ArrayView, Gate, MemberId, MemberView, Volume};
@@ -57,8 +57,9 @@ impl MetricsArgs {
         let Some(text) = &self.metrics else { return Ok(None) };
         let start = |address| {
             let source: Arc<dyn Source> = Arc::clone(source) as _;
-            let page = routes::looking_router(served, self.metrics_public);
-            MetricsServer::start(address, vec![source], self.node_md, page)
+            let names = if self.metrics_public { Names::Any } else { Names::Machine };
+            let page = routes::looking_router(served);
+            MetricsServer::start(address, vec![source], self.node_md, (page, names))
         };
         let started = parse_address(text, self.metrics_public).and_then(start);
         started.map(Some).map_err(|error| refused(&error))
