@@ -65,32 +65,29 @@ impl Acceptor {
         }
     }
 
+    /// Takes one client: who waits at another listener is next, however many come to this one.
     fn accept_from(&mut self, index: usize) {
         let (listener, tls) = &self.listeners[index];
-        while !self.shared.stopping.load(Ordering::Acquire) {
-            self.shared.registry.wait_for_room(limits::STOP_GRACE);
-            match accept_with(listener, SocketFlags::CLOEXEC) {
-                Ok(socket) => {
-                    if std::mem::take(&mut self.lacks_descriptors) {
-                        self.shared.notices.tell(Notice::DescriptorsAgain);
-                    }
-                    match tls {
-                        None => self.dealer.begin(socket, listener.is_tcp()),
-                        Some(tls)
-                            if tls.serve((socket, listener.is_tcp()), self.dealer.clone()) => {}
-                        Some(_) => drop(self.shared.counters.refused.add(1)),
-                    }
+        self.shared.registry.wait_for_room(limits::STOP_GRACE);
+        match accept_with(listener, SocketFlags::CLOEXEC) {
+            Ok(socket) => {
+                if std::mem::take(&mut self.lacks_descriptors) {
+                    self.shared.notices.tell(Notice::DescriptorsAgain);
                 }
-                Err(Errno::AGAIN) => return,
-                Err(Errno::INTR | Errno::CONNABORTED) => {}
-                Err(errno) => {
-                    // Some connection must end first, or the operator must raise the limit.
-                    let lacks = matches!(errno, Errno::MFILE | Errno::NFILE);
-                    if lacks && !std::mem::replace(&mut self.lacks_descriptors, true) {
-                        self.shared.notices.tell(Notice::NoDescriptors);
-                    }
-                    return pause();
+                match tls {
+                    None => self.dealer.begin(socket, listener.is_tcp()),
+                    Some(tls) if tls.serve((socket, listener.is_tcp()), self.dealer.clone()) => {}
+                    Some(_) => drop(self.shared.counters.refused.add(1)),
                 }
+            }
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
+            Err(errno) => {
+                // Some connection must end first, or the operator must raise the limit.
+                let lacks = matches!(errno, Errno::MFILE | Errno::NFILE);
+                if lacks && !std::mem::replace(&mut self.lacks_descriptors, true) {
+                    self.shared.notices.tell(Notice::NoDescriptors);
+                }
+                pause();
             }
         }
     }

@@ -18,6 +18,10 @@ pub const TURNED_AWAY_DEADLINE: Duration = Duration::from_secs(2);
 /// that has been silent longest is evicted.
 pub const NEGOTIATING_MAX: usize = 32;
 
+/// What a peer has at least to show its certificate, before its place is given to the next: four turns of a client far away.
+/// So peers that come again as soon as they are cut get no more than their turn.
+pub const WAITING_LEAST: Duration = Duration::from_millis(500);
+
 /// Time for the whole negotiation.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 

@@ -1,4 +1,13 @@
 //! The threads of clients that use TLS: how many there are, which of them are not in yet, and their end.
+//!
+//! ```text
+//!   enter ─▶ waiting ── it was let in ─▶ in
+//!               └─ its place is wanted, and it has had [`WAITING_LEAST`] ─▶ cut
+//! ```
+//!
+//! Invariants
+//! - Peers that finish no handshake keep no client out, also if they come again
+//!   `[check: half_handshakes_keep_no_client_out]`.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,12 +16,32 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{Shutdown, shutdown};
 
+use crate::limits::WAITING_LEAST;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It is still to show who it is.
+    Waiting,
+    /// It was let in.
+    In,
+    /// It has to go, and its thread has not ended yet.
+    Cut,
+}
+
 #[derive(Debug)]
 struct Client {
     /// To be cut by.
     socket: OwnedFd,
-    /// It was let in.
-    is_in: bool,
+    state: State,
+    came: Instant,
+}
+
+impl Client {
+    fn cut(&mut self) {
+        self.state = State::Cut;
+        // It may be gone already.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -40,23 +69,36 @@ impl Pumps {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a client in that is still to show who it is, if fewer than `waiting_max` are.
+    /// Takes a client in that is still to show who it is. Of more than `waiting_max` the first goes for it, once it has had
+    /// time enough to finish.
     pub(super) fn enter(self: &Arc<Self>, socket: &OwnedFd, waiting_max: usize) -> Option<Place> {
         let socket = socket.as_fd().try_clone_to_owned().ok()?;
         let mut book = self.lock();
-        let waiting = book.clients.values().filter(|client| !client.is_in).count();
-        if waiting >= waiting_max {
-            return None;
+        loop {
+            let mut waiting =
+                book.clients.values_mut().filter(|client| client.state == State::Waiting);
+            let Some(first) = waiting.next() else { break };
+            if 1 + waiting.count() < waiting_max {
+                break;
+            }
+            let left = WAITING_LEAST.saturating_sub(first.came.elapsed());
+            if left.is_zero() {
+                first.cut();
+                break;
+            }
+            let waited = self.changed.wait_timeout(book, left);
+            book = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let number = book.next;
         book.next += 1;
-        book.clients.insert(number, Client { socket, is_in: false });
+        let client = Client { socket, state: State::Waiting, came: Instant::now() };
+        book.clients.insert(number, client);
         Some(Place { pumps: Arc::clone(self), number })
     }
 
     /// Ends those that are not in.
     pub(crate) fn cut_waiting(&self) {
-        self.cut(|client| !client.is_in);
+        self.cut(|client| client.state == State::Waiting);
     }
 
     /// Waits until all have ended. Those that have not by then are cut: they hold nothing but a socket, and end by themselves.
@@ -67,10 +109,8 @@ impl Pumps {
     }
 
     fn cut(&self, is_meant: impl Fn(&Client) -> bool) {
-        for client in self.lock().clients.values().filter(|client| is_meant(client)) {
-            // It may be gone already.
-            let _ = shutdown(&client.socket, Shutdown::Both);
-        }
+        let mut book = self.lock();
+        book.clients.values_mut().filter(|client| is_meant(client)).for_each(Client::cut);
     }
 
     fn is_empty_within(&self, deadline: Duration) -> bool {
@@ -91,9 +131,14 @@ impl Pumps {
 impl Place {
     /// It was let in.
     pub(super) fn is_in(&self) {
-        if let Some(client) = self.pumps.lock().clients.get_mut(&self.number) {
-            client.is_in = true;
+        let mut book = self.pumps.lock();
+        if let Some(client) = book.clients.get_mut(&self.number)
+            && client.state == State::Waiting
+        {
+            client.state = State::In;
         }
+        drop(book);
+        self.pumps.changed.notify_all();
     }
 }
 
