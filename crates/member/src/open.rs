@@ -355,9 +355,14 @@ fn refuse(path: &Path, holder: Option<Holder>) -> Result<(), OpenError> {
 /// Puts an answer of the operating system into our words.
 fn path_error(path: &Path, call: &'static str, error: &std::io::Error) -> OpenError {
     let path: PathBuf = path.into();
+    // A path with a NUL in it never comes to the system.
+    if error.kind() == std::io::ErrorKind::InvalidInput && error.raw_os_error().is_none() {
+        return OpenError::Missing { path };
+    }
     match Errno::from_io_error(error).unwrap_or(Errno::IO) {
         Errno::NOENT if fs::symlink_metadata(&path).is_ok() => OpenError::DanglingLink { path },
         Errno::NOENT | Errno::NOTDIR => OpenError::Missing { path },
+        Errno::NAMETOOLONG if call == "stat" => OpenError::Missing { path },
         Errno::ACCESS | Errno::PERM => OpenError::PermissionDenied { path },
         Errno::ROFS => OpenError::ReadOnlyMedium { path },
         Errno::EXIST => OpenError::AlreadyExists { path },

@@ -70,6 +70,10 @@ fn what_is_not_there_is_missing() {
     assert_eq!(refusal(&path, Access::ReadOnly), OpenError::Missing { path: path.clone() });
     let below = folder.file("file").join("below");
     assert_eq!(refusal(&below, Access::ReadOnly), OpenError::Missing { path: below.clone() });
+    // Paths that no file can have, as a client of the control API may send them.
+    for never in [folder.path("a\0b"), folder.path(&"a".repeat(300))] {
+        assert_eq!(refusal(&never, Access::ReadWrite), OpenError::Missing { path: never.clone() });
+    }
     let link = folder.path("link");
     symlink("nothing", &link).expect("symlink");
     assert_eq!(refusal(&link, Access::ReadWrite), OpenError::DanglingLink { path: link.clone() });
