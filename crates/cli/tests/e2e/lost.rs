@@ -18,7 +18,8 @@ fn fill_up(id: u32) {
 fn an_answered_write_that_was_lost_is_not_read_as_the_old_bytes() {
     needs!("fio", "qemu-io");
     let array = Array::create_sized(RAID_5, "32M");
-    let mut served = array.serve_with(&["--dirty-age", "60000"], &array.members);
+    let mut served =
+        array.serve_with(&["--cache", "writeback", "--dirty-age", "60000"], &array.members);
     let (disk, at) = (served.uri.clone(), 2 << 20);
     let uri = format!("--uri={disk}");
     // To read only: else qemu-io flushes when it goes.

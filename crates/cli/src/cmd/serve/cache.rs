@@ -17,10 +17,8 @@ use crate::output::size::{format_size, parse_size};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Stripe cache (levels 4, 5, 6)")]
 pub(crate) struct CacheArgs {
-    /// When a write is answered: `writeback`, when it is in the cache (FLUSH and FUA mean what they
-    /// say; a killed process loses what was not flushed), or `writethrough`, when the members have it. Without a word
-    /// `writeback`; with --vhost-user, --ublk and --name `writethrough`, since whoever uses these goes on when the process was
-    /// killed and is started again.
+    /// When a write is answered: `writethrough`, when the members have it, or `writeback`, when it is in the cache (FLUSH and
+    /// FUA mean what they say; a killed process loses what was not flushed) [default: writethrough].
     #[arg(long, value_name = "MODE")]
     cache: Option<String>,
     /// Memory for stripes, such as 64M [default: 64M].
@@ -42,13 +40,11 @@ pub(crate) struct CacheArgs {
 }
 
 impl CacheArgs {
-    /// The settings that the options make. Clients that outlive the server would not know that what was answered early was lost
-    /// with it, and be told by the next one that it is durable: where there may be some, nothing is, unless it is asked for.
-    pub(super) fn cache(&self, is_outlived: bool) -> Result<Cache, CliError> {
-        let mut cache = Cache::default();
-        if is_outlived {
-            cache.mode = CacheMode::WriteThrough;
-        }
+    /// The settings that the options make. Clients that outlive the server (a service's, those of a block device, of a file, of a
+    /// virtual machine, all that connect again by themselves) would not know that what was answered early was lost with it, and
+    /// be told by the next one that it is durable. So nothing is, unless it is asked for.
+    pub(super) fn cache(&self) -> Result<Cache, CliError> {
+        let mut cache = Cache { mode: CacheMode::WriteThrough, ..Cache::default() };
         for (key, value) in [
             ("cache", &self.cache),
             ("cache-size", &self.cache_size),

@@ -204,12 +204,6 @@ impl Args {
     fn files(&self) -> Vec<PathBuf> {
         self.members.iter().chain(&self.bitmap_file).cloned().collect()
     }
-
-    /// Whether there may be clients that go on when this process was killed, without knowing it: those whose door is kept open by
-    /// somebody else, and those of a service, which is started again by itself.
-    fn is_outlived(&self) -> bool {
-        self.vhost_user.is_wanted() || self.ublk.is_wanted() || self.named.name.is_some()
-    }
 }
 
 /// What an array has of others that are served beside it: settings of the server, and its place there.
@@ -262,7 +256,7 @@ fn one(
     };
     let addresses = args.uris.iter().map(|uri| address(uri)).collect::<Result<Vec<_>, _>>()?;
     let tls = args.tls.load(&addresses)?;
-    let cache = args.cache.cache(args.is_outlived())?;
+    let cache = args.cache.cache()?;
     let scheduling = args.scheduling.scheduling()?;
     let settings = match &shared {
         None => memory_for(args, &cache)?,

@@ -141,7 +141,7 @@ pub(super) fn run(
     let inherited = service::inherited()?;
     check(args, &inherited)?;
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
-    let settings = memory_for(args, &args.cache.cache(args.is_outlived())?)?;
+    let settings = memory_for(args, &args.cache.cache()?)?;
     let socket_name = Some(groups[0].name.clone()).filter(|_| inherited.nbd.is_empty());
     let together = Arc::new(Together::new(groups.len(), inherited.nbd));
     let own: Vec<Watch> = groups.iter().map(|_| Watch::without_signals()).collect();
