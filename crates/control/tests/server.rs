@@ -120,6 +120,7 @@ impl Served for Fake {
                 pid: 1,
                 version: "0".into(),
                 control: "/run/braid/tank.control".into(),
+                log: None,
                 since: "2026-11-22T00:00:00Z".into(),
                 stopping: false,
             },

@@ -106,7 +106,7 @@ pub(crate) enum Command {
     Replace(members::ReplaceArgs),
     /// Take a member away that failed, or that waits as a spare.
     Remove(members::RemoveArgs),
-    /// Wait until an array is rebuilt, checked, idle, or degraded.
+    /// Wait until an array is served, rebuilt, checked, idle, or degraded.
     Wait(wait::Args),
     /// Show what the elevators of an array that is being served do, and the multiplexer's last slices.
     Elevators(elevators::Args),

@@ -3,7 +3,7 @@
 //! It looks again and again ([`super::watching`]); what it sees is judged by a pure function. What cannot come by itself is
 //! not waited for: jobs that are paused, a recovery that could not be finished, an array that has nothing to be rebuilt onto.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use braid_control::model::{Array, Job, JobKind, JobState, SlotState, State};
 
@@ -15,7 +15,10 @@ use super::watching::{Look, Watched, watch};
 use crate::error::code::Code;
 use crate::error::{CliError, Exit, Risk};
 use crate::output::printable::printable;
-use crate::running;
+use crate::running::{self, Running};
+
+/// How often a server is looked for.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Arguments of `braid wait`.
 #[derive(Debug, clap::Args)]
@@ -42,6 +45,8 @@ enum For {
     Check,
     /// A member is lost, or the array takes no more writes.
     Degraded,
+    /// It is served: clients may connect.
+    Served,
 }
 
 /// What it has come to.
@@ -64,16 +69,19 @@ enum Why {
 }
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
-    let running = running::find(&args.array)?;
+    let limit = args.timeout.map(Duration::from_secs);
+    let running = match args.what {
+        For::Served => served(&args.array, limit)?,
+        _ => running::find(&args.array)?,
+    };
     let word = running.word(&[]);
     let check = number(&running.array);
-    let watched = watch(&running, args.timeout.map(Duration::from_secs), |array| {
-        match seen(array, args.what, check, Manner::now()) {
+    let watched =
+        watch(&running, limit, |array| match seen(array, args.what, check, Manner::now()) {
             Seen::So { is_well, text } => Ok(Look::Over((array.clone(), is_well, text))),
             Seen::NotYet(text) => Ok(Look::GoesOn(text)),
             Seen::Never(why) => Err(never(why, &array.name, &word)),
-        }
-    });
+        });
     match watched? {
         Watched::Over((array, is_well, text)) => {
             if globals.json {
@@ -101,6 +109,25 @@ fn words(what: For) -> &'static str {
         For::Rebuild => "rebuilt",
         For::Check => "checked",
         For::Degraded => "degraded",
+        For::Served => "served",
+    }
+}
+
+/// The array, once a server answers for it. Why none does is said when the time is up.
+fn served(word: &str, limit: Option<Duration>) -> Result<Running, CliError> {
+    let began = Instant::now();
+    let not_yet = [Code::NotServed, Code::ServerGone, Code::ServerSilent];
+    loop {
+        let error = match running::find(word) {
+            Err(error) if not_yet.contains(&error.code()) => error,
+            found => return found,
+        };
+        if limit.is_some_and(|limit| began.elapsed() >= limit) {
+            let what = format!("{word} is not served after {} s", began.elapsed().as_secs());
+            let late = CliError::new(Code::WaitedInVain, what).about(word).caused_by(&error);
+            return Err(late.remedy(Risk::Look, "See what is served", "braid list"));
+        }
+        std::thread::sleep(LOOK);
     }
 }
 
@@ -116,6 +143,7 @@ fn seen(array: &Array, what: For, check: u64, manner: Manner) -> Seen {
         For::Rebuild => rebuilt(array, manner),
         For::Check => checked(array, check, manner),
         For::Degraded => degraded(array),
+        For::Served => so(format!("{} is served at {}", array.name, array.uris.join(", "))),
     }
 }
 

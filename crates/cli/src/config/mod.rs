@@ -43,7 +43,8 @@ const WAIT_SECONDS_MAX: u64 = 3600;
 const TOP: [&str; 6] = ["array", "members", "devices", "wait-seconds", "doors", "policy"];
 
 /// Options of `serve` that make no sense in a file.
-const NOT_IN_A_FILE: [&str; 5] = ["help", "run", "array", "name", "config-dir"];
+const NOT_IN_A_FILE: [&str; 7] =
+    ["help", "run", "array", "name", "config-dir", "detach", "detached"];
 
 /// Options that say where an array is to be had. All others say how it is served.
 pub(crate) const DOORS: [&str; 8] =

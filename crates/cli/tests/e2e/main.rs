@@ -23,12 +23,13 @@
 //!   living       jobs: check, pause, resume, rebuild, wait, and what status says of them
 //!   members      add, spare, fail, remove: members that come and go under clients
 //!   spare_groups spares that are shared between arrays
+//!   detached     a server in the background
 //!   drills       mistakes of operators, none of which loses a byte
 //!   bitmaps      a write-intent bitmap made, given up and resized while it is served
 //!   dated        checks that begin by themselves, and jobs over restarts
 //!   remedies, remedies_served
 //!                what refusals offer, typed as it stands
-//!   transcript   the session of docs/transcript.md
+//!   transcript   the session of docs/transcript.md, and README's first minute, pasted
 //!   undone       what commands overwrote is put back, and when it is not
 //!   replayed     partial parity logs, with a member missing
 //!   journaled    write journals, with a member or the journal missing
@@ -65,6 +66,7 @@ mod causes;
 mod confined;
 mod copies;
 mod dated;
+mod detached;
 mod drills;
 mod exclusive;
 mod extended;

@@ -1,18 +1,20 @@
-//! The session of `docs/transcript.md`, typed: what it prints is what is printed.
+//! The session of `docs/transcript.md`, pasted in one go: what it prints is what is printed. And the first minute of README.md,
+//! which prints nothing there.
 //!
 //! With `BRAID_WRITE_TRANSCRIPT=1` the page is written anew. Times, numbers and UUIDs are not compared, nor how wide columns are.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{Seek, Write as _};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
-use crate::kit::{Mount, Need, needs, random_bytes, shell, skip, wait_until};
+use crate::kit::{Mount, Need, needs, shell, skip};
 
 /// As long as the temporary folder's name, so that columns stay where they are.
 const FOLDER: &str = "/home/ada/storage";
 
-const LIMIT: Duration = Duration::from_secs(60);
+/// Between what two commands print, with the status of the one before.
+const MARK: &str = "@@@";
 
 fn page() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/transcript.md")
@@ -21,7 +23,6 @@ fn page() -> PathBuf {
 /// A person's terminal, without a terminal.
 struct Session {
     folder: tempfile::TempDir,
-    background: Vec<Child>,
 }
 
 impl Session {
@@ -29,8 +30,7 @@ impl Session {
         let folder =
             tempfile::Builder::new().prefix("braid-").tempdir_in("/tmp").expect("a folder");
         assert_eq!(folder.path().as_os_str().len(), FOLDER.len());
-        std::fs::write(folder.path().join("letter"), random_bytes(1, 200_000)).expect("a file");
-        Self { folder, background: Vec::new() }
+        Self { folder }
     }
 
     fn shell(&self, line: &str) -> Command {
@@ -42,66 +42,62 @@ impl Session {
         shell
     }
 
-    /// Types a line; what is printed.
-    fn types(&mut self, line: &str) -> String {
-        if let Some(line) = line.strip_suffix('&') {
-            let child = self
-                .shell(&format!("exec {line}"))
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn();
-            self.background.push(child.expect("a shell"));
-            // A person looks whether it is there.
-            let there =
-                if line.starts_with("braid") { "braid status tank" } else { "test -s disk" };
-            wait_until(line, LIMIT, || {
-                self.shell(there).output().expect("a shell").status.success()
-            });
-            return String::new();
+    /// Pastes lines, all in one go; what is printed after each. Each must succeed.
+    fn pastes(&self, lines: &[String]) -> Vec<String> {
+        let mut pasted = tempfile::tempfile().expect("a file");
+        for line in lines {
+            writeln!(pasted, "{line}\necho \"{MARK}$?\"").expect("it is written");
         }
-        let ran = self.shell(&format!("{{ {line}\n}} 2>&1")).output().expect("a shell");
-        let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-        assert!(ran.status.success(), "{line}: {}\n{said}", ran.status);
+        pasted.rewind().expect("a file");
+        let mut shell = self.shell("exec sh 2>&1");
+        let ran = shell.stdin(pasted).output().expect("a shell");
         let here = self.folder.path().display().to_string();
-        said.replace(&here, FOLDER)
+        let said = String::from_utf8_lossy(&ran.stdout).replace(&here, FOLDER);
+        let mut rest = said.as_str();
+        let after = |line: &String| {
+            let (printed, more) = rest.split_once(MARK).expect("the shell goes on");
+            let (status, more) = more.split_once('\n').expect("a status");
+            assert_eq!(status, "0", "{line}\n{printed}");
+            rest = more;
+            printed.to_owned()
+        };
+        lines.iter().map(after).collect()
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        for child in &mut self.background {
-            // It has ended by itself if all went well.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        // All of it has ended by itself if all went well.
+        let _ = self.shell("kill $(cat daemon.pid); braid stop tank").output();
     }
 }
 
 /// The page with what is printed now.
 fn typed(page: &str) -> String {
-    let mut session = Session::new();
-    let (mut is_console, mut now) = (false, String::new());
+    let mut is_console = false;
+    let mut kept: Vec<&str> = Vec::new();
     for line in page.lines() {
         let is_fence = line.starts_with("```");
         if is_fence {
             is_console = line == "```console";
         }
-        let command = line.strip_prefix("$ ").filter(|_| is_console);
-        if is_console && !is_fence && command.is_none() {
-            continue;
+        if !is_console || is_fence || line.starts_with("$ ") {
+            kept.push(line);
         }
+    }
+    let command = |line: &&str| line.strip_prefix("$ ").map(str::to_owned);
+    let commands: Vec<String> = kept.iter().filter_map(command).collect();
+    let mut said = Session::new().pastes(&commands).into_iter();
+    let mut now = String::new();
+    for line in kept {
         writeln!(now, "{line}").expect("memory");
-        if let Some(command) = command {
-            let said = session.types(command);
+        if line.starts_with("$ ") {
+            let said = said.next().expect("each has printed something, or nothing");
             now.push_str(&said);
             if !said.is_empty() && !said.ends_with('\n') {
                 now.push('\n');
             }
         }
-    }
-    for mut child in session.background.drain(..) {
-        let line = format!("{child:?} to end");
-        wait_until(&line, LIMIT, || child.try_wait().expect("our own child").is_some());
     }
     now
 }
@@ -157,4 +153,24 @@ fn the_session_of_the_page_is_what_a_person_sees() {
         );
     }
     assert_eq!(now.lines().count(), written.lines().count());
+}
+
+#[test]
+fn the_first_minute_of_the_readme_can_be_pasted_in_one_go() {
+    needs!("nbdinfo", "nbdcopy", "qemu-img");
+    let readme = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(readme).expect("it is there");
+    let (_, minute) = readme.split_once("## The first minute").expect("a chapter");
+    let block = minute.split("```").nth(1).expect("a block");
+    let session = Session::new();
+    // Smaller, and nothing of it where others may be.
+    let socket = session.folder.path().join("tank.sock").display().to_string();
+    let small = |line: &str| line.replace("256M", "16M").replace("/tmp/tank.sock", &socket);
+    let commands = block.lines().filter_map(|line| line.strip_prefix("$ "));
+    let commands: Vec<String> =
+        commands.filter(|line| !line.starts_with("cargo ")).map(small).collect();
+    assert!(commands.len() > 10, "{commands:?}");
+    let said = session.pastes(&commands);
+    let last = said.last().expect("several");
+    assert!(last.contains("virtual size"), "{last}");
 }

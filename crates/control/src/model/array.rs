@@ -348,6 +348,9 @@ pub struct Server {
     pub version: String,
     /// The path of the socket that it answers at.
     pub control: String,
+    /// Where what it says goes, if it was started in the background (`serve --detach`).
+    #[serde(default)]
+    pub log: Option<String>,
     /// Since when it serves.
     pub since: String,
     /// Whether the array is being stopped.

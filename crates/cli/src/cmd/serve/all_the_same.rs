@@ -63,7 +63,8 @@ fn without_missing(
         return error.because("those of its members that are here do not make the array");
     }
     let is_missing = |word: &OsString| missing.iter().any(|path| path.as_os_str() == word);
-    let line = line_again(std::env::args_os().skip(1).filter(|word| !is_missing(word)));
+    let words = std::env::args_os().skip(1);
+    let line = line_again(words.filter(|word| !is_missing(word)));
     let missing: Vec<String> = missing.iter().map(|path| path.display().to_string()).collect();
     let why = format!("the array can be started without {}", missing.join(", "));
     error.because(why).remedy(Risk::Change, "If it does not come back, start without it", line)

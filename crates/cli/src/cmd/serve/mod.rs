@@ -10,6 +10,7 @@ mod confine;
 mod control;
 mod described;
 mod descriptors;
+mod detach;
 pub(crate) mod export;
 mod fuse;
 mod health;
@@ -193,6 +194,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     confine: confine::ConfineArgs,
     #[command(flatten)]
+    detach: detach::DetachArgs,
+    #[command(flatten)]
     named: named::NamedArgs,
     /// The members, in any order; others are recognised and left alone.
     #[arg(required_unless_present = "name", value_name = "MEMBER")]
@@ -215,6 +218,10 @@ struct Shared {
 }
 
 pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
+    if args.detach.detach {
+        return detach::start(&args, globals);
+    }
+    detach::leave_terminal(&args.detach)?;
     let args = named::resolved(args, globals)?;
     let addresses = args.uris.iter().map(|uri| address(uri)).collect::<Result<Vec<_>, _>>()?;
     let ways = match args.confine.is_wanted() {
@@ -390,6 +397,7 @@ fn one(
     let running = Running { volume: Arc::clone(&volume), tuner, board, membership, spare_group };
     let path = place.as_ref().map(|place| place.path().display().to_string());
     facts.control = path.unwrap_or_default();
+    facts.log = args.detach.log();
     let (kept, checks) = (Arc::clone(&running.board), Checks::start(running.clone()));
     let checks = checks.map_err(|error| system("checks cannot be begun", &error))?;
     let answers = Answers::new(facts, running, watch.stopper());

@@ -31,6 +31,13 @@ pub(crate) struct NamedArgs {
     config_dir: Option<PathBuf>,
 }
 
+impl NamedArgs {
+    /// The file that was chosen.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}
+
 /// The options of `braid serve`.
 pub(crate) fn known() -> Vec<Known> {
     let command = Cli::command();

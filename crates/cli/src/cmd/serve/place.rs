@@ -147,8 +147,12 @@ fn whom(mut words: impl Iterator<Item = OsString>) -> String {
 
 /// A command line of braid with these words behind it.
 pub(super) fn line_again(words: impl Iterator<Item = OsString>) -> String {
-    let words = words.map(|word| shell_argument(&word.to_string_lossy()).into_owned());
-    std::iter::once("braid".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+    let word = |word: OsString| match word.to_string_lossy() {
+        // A server in the background was started by this.
+        word if word.starts_with("--detached=") => "--detach".to_owned(),
+        word => shell_argument(&word).into_owned(),
+    };
+    std::iter::once("braid".to_owned()).chain(words.map(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// Why there is no control socket at `path`.

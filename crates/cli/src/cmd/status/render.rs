@@ -86,6 +86,9 @@ pub(super) fn array(array: &Array, word: &str, paint: Paint, manner: Manner) -> 
         "server",
         &format!("process {}, since {}; asked at {}", server.pid, server.since, server.control),
     );
+    if let Some(log) = &server.log {
+        line("log", &printable(log));
+    }
     text.push_str(&slots(array).render("  "));
     text.push_str(&format!("  md: {}\n", pattern(&array.slots)));
     text

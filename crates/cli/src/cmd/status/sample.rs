@@ -74,6 +74,7 @@ pub(crate) fn tank(states: &[SlotState]) -> Array {
             pid: 7,
             version: "0".into(),
             control: "/run/braid/tank.control".into(),
+            log: None,
             since: "2026-11-22T14:00:00Z".into(),
             stopping: false,
         },

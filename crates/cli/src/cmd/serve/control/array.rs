@@ -38,6 +38,8 @@ pub(crate) struct Facts {
     pub(crate) reached: Reached,
     /// Where it is asked; the same.
     pub(crate) control: String,
+    /// Where what the server says goes, if it has a file of its own.
+    pub(crate) log: Option<String>,
     /// What its process has closed off; the same.
     pub(crate) confined: Vec<String>,
 }
@@ -95,6 +97,7 @@ impl Facts {
             health,
             reached: Reached::default(),
             control: String::new(),
+            log: None,
             confined: Vec::new(),
         }
     }
@@ -183,6 +186,7 @@ impl Facts {
                 pid: std::process::id(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 control: self.control.clone(),
+                log: self.log.clone(),
                 since: self.since.clone(),
                 stopping,
             },

@@ -1,0 +1,172 @@
+//! `braid serve --detach`: a server in the background, and a command that returns when clients may connect to it.
+//!
+//! ```text
+//!   braid serve --detach ... ──starts──▶ braid serve --detached=LOG ...   in a session of its own, what it says in LOG
+//!          │ ◀──────── READY=1 ───────────────┘                           as systemd is told it ([`super::service`])
+//!          ├─ ready: what it has said so far is printed, and 0
+//!          └─ it has ended: the same, and its own exit status
+//! ```
+//!
+//! The log is `NAME.log` in the runtime folder (`UUID.log` while another server has that), is appended to, and is named by `braid
+//! status`. It is locked for as long as its server lives.
+//!
+//! What it does not do: watch the server, or start it again. A service manager does.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::umask;
+
+use super::Args;
+use super::place::own_folder;
+use super::report::served_name;
+use crate::cmd::Globals;
+use crate::config::find;
+use crate::error::system::system;
+use crate::error::{CliError, Exit};
+use crate::output::printable::printable;
+use crate::own_program::own_program;
+
+/// How long the server's end is not noticed.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Longer than what a service manager is told.
+const WORDS_BYTES_MAX: usize = 4096;
+
+/// Options about it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DetachArgs {
+    /// Serve in the background, and return when clients may connect, or say why they cannot. What the server says goes to a file,
+    /// which `braid status` names.
+    #[arg(long, conflicts_with = "run")]
+    pub(super) detach: bool,
+    /// This is the server, and this is where what it says goes.
+    #[arg(long, hide = true, value_name = "LOG", conflicts_with_all = ["detach", "run"])]
+    pub(super) detached: Option<PathBuf>,
+}
+
+/// Starts a server in the background, and waits until it serves or has ended.
+pub(super) fn start(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
+    let failed =
+        |error: std::io::Error| system("no server could be started in the background", &error);
+    let (path, mut log) = log(args, &own_folder()?).map_err(failed)?;
+    let begin = log.seek(SeekFrom::End(0)).map_err(failed)?;
+    let place = tempfile::tempdir().map_err(failed)?;
+    let socket = place.path().join("ready");
+    let ready = UnixDatagram::bind(&socket).map_err(failed)?;
+    ready.set_read_timeout(Some(LOOK)).map_err(failed)?;
+    let mut is_before = true;
+    let words = std::env::args_os().skip(1).map(|word| {
+        // Behind `--` it would be a member.
+        is_before &= word != "--";
+        if is_before && word == "--detach" {
+            let mut word = OsString::from("--detached=");
+            word.push(&path);
+            return word;
+        }
+        word
+    });
+    let mut command = Command::new(own_program().map_err(failed)?);
+    command.args(words).env("NOTIFY_SOCKET", &socket).stdin(Stdio::null());
+    command.stdout(log.try_clone().map_err(failed)?).stderr(log.try_clone().map_err(failed)?);
+    // It has the umask that a person gave; its own is stricter.
+    let own = umask(globals.umask);
+    let child = command.spawn();
+    umask(own);
+    let ended = wait(&mut child.map_err(failed)?, &ready).map_err(failed)?;
+    let mut said = String::new();
+    log.seek(SeekFrom::Start(begin)).and_then(|_| log.read_to_string(&mut said)).map_err(failed)?;
+    match ended {
+        // What it says of several arrays may come a moment later.
+        Ended::Ready(status) if said.is_empty() && !globals.json => {
+            outln!("{}", printable(&status));
+            Ok(Exit::Done)
+        }
+        Ended::Ready(_) => {
+            out!("{said}");
+            Ok(Exit::Done)
+        }
+        Ended::With(code) => {
+            if begin == 0 {
+                // All of it is printed here; without it nothing is lost.
+                let _ = std::fs::remove_file(&path);
+            }
+            if globals.json {
+                out!("{said}");
+            } else {
+                err!("{said}");
+            }
+            // Nothing is left to be said or written; what it printed goes out first.
+            crate::output::stdout::flush();
+            std::process::exit(code)
+        }
+    }
+}
+
+/// What became of a server that was started.
+enum Ended {
+    /// It serves, and where.
+    Ready(String),
+    /// It has ended, with this exit status.
+    With(i32),
+}
+
+/// Waits until it is ready, or for its exit status.
+fn wait(child: &mut Child, ready: &UnixDatagram) -> std::io::Result<Ended> {
+    let mut words = [0; WORDS_BYTES_MAX];
+    loop {
+        let ended = child.try_wait()?;
+        let said = ready.recv(&mut words).map_or(&[][..], |length| &words[..length]);
+        let said = String::from_utf8_lossy(said);
+        if said.lines().any(|line| line == "READY=1") {
+            let status = said.lines().find_map(|line| line.strip_prefix("STATUS="));
+            return Ok(Ended::Ready(status.unwrap_or_default().to_owned()));
+        }
+        if let Some(status) = ended {
+            // One that was killed has none.
+            return Ok(Ended::With(status.code().unwrap_or(i32::from(Exit::Failed.number()))));
+        }
+    }
+}
+
+/// The file for what it says, locked, and at its end.
+fn log(args: &Args, folder: &Path) -> std::io::Result<(PathBuf, File)> {
+    let member = args.members.iter().find_map(|path| find::look_at(path));
+    let uuid = member.as_ref().map(find::Found::uuid);
+    let called = member.zip(uuid.as_ref());
+    let called = called.map(|(member, uuid)| served_name(&member.superblock.array.name, uuid));
+    let name = args.named.name().map(str::to_owned).or(called);
+    let other = uuid.map_or_else(|| std::process::id().to_string(), |uuid| uuid.replace(':', ""));
+    let open = |stem: &str| {
+        let path = folder.join(format!("{stem}.log"));
+        let file =
+            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok((path, file))
+    };
+    let first = open(name.as_deref().unwrap_or(&other));
+    first.or_else(|_: std::io::Error| open(&other))
+}
+
+impl DetachArgs {
+    /// Where what the server says goes.
+    pub(super) fn log(&self) -> Option<String> {
+        self.detached.as_ref().map(|path| path.display().to_string())
+    }
+}
+
+/// This is the server: from now on no terminal ends it.
+pub(super) fn leave_terminal(args: &DetachArgs) -> Result<(), CliError> {
+    if args.detached.is_none() {
+        return Ok(());
+    }
+    let left = rustix::process::setsid();
+    left.map(drop).map_err(|errno| system("the terminal could not be left", &errno.into()))
+}
