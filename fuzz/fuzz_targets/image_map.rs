@@ -10,6 +10,10 @@ fuzz_target!(|input: &[u8]| {
     let Some((head, text)) = input.split_first_chunk::<5>() else { return };
     let size_bytes = u64::from(u32::from_le_bytes(*head.first_chunk().unwrap())) % (4 << 20);
     let Ok(text) = std::str::from_utf8(text) else { return };
+    if let Ok(map) = Map::parse_of_copy(text, size_bytes) {
+        assert!(map.size_bytes() >= size_bytes);
+        assert!(map.of(State::Done).all(|range| range.end <= size_bytes));
+    }
     let Ok(map) = Map::parse(text, size_bytes) else { return };
     let total: u64 = State::ALL.iter().map(|state| map.bytes(*state)).sum();
     assert_eq!(total, size_bytes);

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use braid_imaging::{Map, TEXT_BYTES_MAX};
+use braid_imaging::{Map, MapError, TEXT_BYTES_MAX};
 
 use crate::error::code::Code;
 use crate::error::system::system;
@@ -21,6 +21,18 @@ pub(crate) fn beside(image: &Path) -> PathBuf {
 
 /// Reads a map of a disk of `size_bytes`; none if there is no such file.
 pub(crate) fn read(path: &Path, size_bytes: u64) -> Result<Option<Map>, CliError> {
+    parsed(path, |text| Map::parse(text, size_bytes))
+}
+
+/// Reads the map of a copy of so many bytes, which may be shorter than its disk; none if there is no such file.
+pub(crate) fn read_of_copy(path: &Path, copy_bytes: u64) -> Result<Option<Map>, CliError> {
+    parsed(path, |text| Map::parse_of_copy(text, copy_bytes))
+}
+
+fn parsed(
+    path: &Path,
+    parse: impl Fn(&str) -> Result<Map, MapError>,
+) -> Result<Option<Map>, CliError> {
     let text = match regular::read_text(path, TEXT_BYTES_MAX) {
         Err(error) if error.is_missing() => return Ok(None),
         Err(NotRead::System(error)) if error.kind() != io::ErrorKind::InvalidData => {
@@ -29,7 +41,7 @@ pub(crate) fn read(path: &Path, size_bytes: u64) -> Result<Option<Map>, CliError
         Err(error) => return Err(unfit(path, &error.to_string())),
         Ok(text) => text,
     };
-    Map::parse(&text, size_bytes).map(Some).map_err(|error| unfit(path, &error.to_string()))
+    parse(&text).map(Some).map_err(|error| unfit(path, &error.to_string()))
 }
 
 /// Writes a map in the place of the one that is there; afterwards it is durable.
@@ -56,9 +68,11 @@ fn cannot_read(path: &Path, error: &io::Error) -> CliError {
 /// It says nothing of this disk.
 pub(crate) fn unfit(path: &Path, why: &str) -> CliError {
     let name = path.display().to_string();
-    let see = format!("head -n 20 {}", shell_word(&name));
+    // Whoever looks into a pipe waits, too.
+    let verb = if path.is_file() { "head -n 20" } else { "ls -l" };
+    let see = format!("{verb} {}", shell_word(&name));
     CliError::new(Code::MapUnfit, "the map of the copy cannot be used")
         .about(name)
         .because(why)
-        .remedy(Risk::Look, "See what it says", see)
+        .remedy(Risk::Look, "See what it is", see)
 }

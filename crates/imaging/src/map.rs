@@ -9,6 +9,10 @@ pub const BLOCKS_MAX: usize = 1 << 20;
 /// Bytes of a map's text at most: a line of each stretch.
 pub const TEXT_BYTES_MAX: u64 = 64 << 20;
 
+/// Bytes of a disk at most: what lies beyond has no address.
+const DISK_BYTES_MAX: u64 = i64::MAX.unsigned_abs() - (SECTOR_BYTES - 1);
+const SECTOR_BYTES: u64 = 512;
+
 /// What is known of bytes of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
@@ -186,6 +190,35 @@ impl Map {
     /// # Errors
     /// A text that is no map, or not of such a disk.
     pub fn parse(text: &str, size_bytes: u64) -> Result<Self, MapError> {
+        Self::parse_up_to(text, size_bytes, size_bytes)
+    }
+
+    /// Reads the map of a copy that has so many bytes, in whole sectors. The disk is longer where the map says so: a copy that was
+    /// ended early is shorter than its disk. What lies behind the end of the copy was not read, whatever the map calls it.
+    ///
+    /// # Errors
+    /// A text that is no map, or one of more bytes than any disk has.
+    pub fn parse_of_copy(text: &str, copy_bytes: u64) -> Result<Self, MapError> {
+        let mut map = Self::parse_up_to(text, copy_bytes, DISK_BYTES_MAX.max(copy_bytes))?;
+        let whole = map.size_bytes.checked_next_multiple_of(SECTOR_BYTES);
+        map.lengthen(whole.unwrap_or(map.size_bytes));
+        let behind: Vec<Range<u64>> =
+            map.of(State::Done).filter(|it| it.end > copy_bytes).collect();
+        for range in behind {
+            map.set(range.start.max(copy_bytes)..range.end, State::Untried);
+        }
+        Ok(map)
+    }
+
+    /// Has the disk end later; what is new has not been tried.
+    fn lengthen(&mut self, size_bytes: u64) {
+        if size_bytes > self.size_bytes {
+            let end = std::mem::replace(&mut self.size_bytes, size_bytes);
+            self.put(end, State::Untried);
+        }
+    }
+
+    fn parse_up_to(text: &str, size_bytes: u64, bytes_max: u64) -> Result<Self, MapError> {
         let mut map = Self::new(size_bytes);
         let lines = (1..).zip(text.lines().map(str::trim));
         let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -218,9 +251,10 @@ impl Map {
                 return Err(wrong(line, "it begins before the end of the one before"));
             }
             let end = start.checked_add(length).ok_or(wrong(line, "it has no end"))?;
-            if end > size_bytes {
-                return Err(MapError::Beyond { end, size_bytes });
+            if end > bytes_max {
+                return Err(MapError::Beyond { end, size_bytes: bytes_max });
             }
+            map.lengthen(end);
             end_before = end;
             map.set(start..end, state);
             // A plan ends when its map is full, and may have told two more apart by then.

@@ -114,6 +114,25 @@ fn a_map_of_ddrescues_is_read() {
     assert_eq!(map.state_at(4096), State::Unscraped);
 }
 
+/// ddrescue lets a copy grow, and was ended; or the copy was cut, and its map was not.
+#[test]
+fn a_copy_that_is_shorter_than_its_disk_lacks_the_rest() {
+    let text = "0 ?\n0 4096 +\n4096 1024 -\n5120 4000 +\n";
+    let map = Map::parse_of_copy(text, 8192).expect("a map");
+    assert_eq!((map.size_bytes(), map.missing()), (9216, vec![4096..5120, 8192..9216]));
+    // What was lacking there is lacking as before.
+    let cut = Map::parse_of_copy(text, 2048).expect("a map");
+    assert_eq!(
+        (cut.size_bytes(), cut.missing().as_slice()),
+        (9216, std::slice::from_ref(&(2048..9216)))
+    );
+    assert_eq!(cut.state_at(4096), State::Bad);
+    let whole = Map::parse_of_copy(text, 10240).expect("a map");
+    assert_eq!((whole.size_bytes(), whole.missing()), (10240, vec![4096..5120, 9120..10240]));
+    let beyond = Map::parse_of_copy("0 ?\n0 0xffffffffffff0000 +\n", 512);
+    assert!(matches!(beyond, Err(MapError::Beyond { .. })), "{beyond:?}");
+}
+
 #[test]
 fn what_is_no_map_is_refused_with_its_line() {
     let size = 4096;

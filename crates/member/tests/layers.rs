@@ -397,6 +397,12 @@ fn what_a_copy_lacks_is_an_error_or_zeroes() {
         }
     }
     assert_eq!(holed.write_at(&[0; 512], 4096, false), Err(MemberError::ReadOnly));
+    let longer = Holes::of_longer(Arc::clone(&holed), 10240, &[]);
+    assert_eq!((longer.size_bytes(), longer.read_at(&mut [0; 512], 7680)), (10240, Ok(())));
+    for (at, length) in [(8191, 2), (8192, 512), (9728, 512)] {
+        let read = longer.read_at(&mut vec![0; length], at);
+        assert!(matches!(read, Err(MemberError::Media { .. })), "{at}: {read:?}");
+    }
     // A sector is read or not.
     let mut zeroed = model;
     zeroed[512..1024].fill(0);

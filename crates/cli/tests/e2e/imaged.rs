@@ -93,6 +93,22 @@ fn holed(array: &Array, member: &Path, name: &str, holes: &[Range<u64>]) -> Path
     copy
 }
 
+/// A pipe waits for somebody who writes into it, and nobody does.
+#[test]
+fn a_named_pipe_as_a_map_is_refused_and_not_waited_for() {
+    let array = Array::create(RAID_5);
+    let pipe = array.path("pipe");
+    ok("mkfifo", [text(&pipe)]);
+    let beside = format!("{}.map", text(&array.members[1]));
+    fs::rename(&pipe, &beside).expect("a pipe beside a member");
+    let refusal = array.refused(&["rescue"], &array.members);
+    refusal.is("B106", 12);
+    assert!(refusal.json.to_string().contains("it is a named pipe"), "{}", refusal.json);
+    fs::rename(&beside, &pipe).expect("a pipe");
+    let named = format!("{}={}", text(&array.members[1]), text(&pipe));
+    array.refused(&["rescue", "--map", &named], &array.members).is("B106", 12);
+}
+
 #[test]
 fn a_failing_disk_is_copied_as_far_as_it_can_be_read() {
     let array = Array::create(RAID_5);
@@ -243,6 +259,63 @@ fn a_copy_is_filled_from_the_others() {
                 .is_object()
         );
     }
+}
+
+/// A copy that was ended early, with and without its map, or a disk behind a bridge that hides its end.
+#[test]
+fn a_copy_that_is_shorter_than_its_disk_lacks_the_rest_and_no_more() {
+    let array = Array::create(RAID_5);
+    let served = array.serve();
+    let content = filled(&array, &served, 77);
+    served.stop();
+    let before = fs::read(&array.members[1]).expect("a member");
+    let kept = 6 << 20;
+    let copy = array.path("copy.img");
+    fs::write(&copy, &before[..kept]).expect("a copy");
+    let mut members = array.without(&[1]);
+    members.push(copy.clone());
+    let map = format!("{}.map", text(&copy));
+    for is_mapped in [true, false] {
+        let text = format!("0 ?\n0 {kept} +\n{kept} {} ?\n", before.len() - kept);
+        if is_mapped {
+            fs::write(&map, text).expect("a map");
+        }
+        let found = said(&array.braid(&["rescue"], &members), 0);
+        assert_eq!(found["arrays"][0]["members"][3]["lacks_bytes"], before.len() - kept);
+        let served = Served::rescued(&array, &["--read-only"], &members);
+        assert_same(&served.read_all(&array), &content, "all of it");
+        served.stop();
+        // With another one missing as well it is an error there, and nowhere else.
+        let served = Served::rescued(&array, &["--read-only"], &members[1..]);
+        let mut client = Client::connect(&served.socket, LIMIT);
+        assert_same(&client.read(0, 1 << 20).expect("what is there"), &content[..1 << 20], "it");
+        assert_eq!(client.try_read(content.len() as u64 - (1 << 20), 1 << 20), Err(5));
+        drop(client);
+        served.stop();
+        if is_mapped {
+            fs::remove_file(&map).expect("a map");
+        }
+    }
+    let filled = said(&array.braid(&["rescue", "--fill", text(&copy)], &members), 0);
+    assert!(missing(&filled["missing"]).is_empty(), "{filled}");
+    assert_same(&fs::read(&copy).expect("a copy"), &before, "what the disk held");
+}
+
+/// What the others make is newer than the rest of it.
+#[test]
+fn a_copy_of_a_stale_member_is_not_filled() {
+    let array = Array::create(RAID_5);
+    array.serve().stop();
+    let hole = 5 << 20..(5 << 20) + 4096;
+    let copy = holed(&array, &array.members[0], "copy.img", std::slice::from_ref(&hole));
+    let served = array.serve_with(&[], &array.without(&[0]));
+    Client::connect(&served.socket, LIMIT).write(0, &random_bytes(78, 1 << 20));
+    served.stop();
+    let mut members = array.without(&[0]);
+    members.push(copy.clone());
+    let refusal = array.refused(&["rescue", "--fill", text(&copy)], &members);
+    refusal.is("B107", 12);
+    assert!(refusal.json.to_string().contains("of a later time"), "{}", refusal.json);
 }
 
 #[test]

@@ -577,6 +577,14 @@ fn a_backup_of_another_array_or_time_is_refused() {
     array.refused(&words, &array.members).is("B108", 12);
     put(vec![0; 4096]);
     array.refused(&words, &array.members).is("B108", 12);
+    // What is no file may have no end, and a pipe is waited for.
+    let pipe = array.path("pipe");
+    ok("mkfifo", [text(&pipe)]);
+    for no_file in [text(&pipe), "/dev/zero"] {
+        let refused = array.refused(&["rescue", "--backup-file", no_file], &array.members);
+        refused.is("B108", 12);
+        assert!(refused.json.to_string().contains("not a regular file"), "{}", refused.json);
+    }
     // Of an array that is in no reshape it says nothing.
     let whole = Array::of_images(&both.before.1);
     let words = ["rescue", "--backup-file", text(&file)];

@@ -15,6 +15,7 @@ use crate::{Identity, Member, MemberError, check_bounds};
 #[derive(Debug)]
 pub struct Holes<M> {
     inner: M,
+    size_bytes: u64,
     /// Bytes, in order, apart from each other.
     holes: Vec<Range<u64>>,
 }
@@ -22,7 +23,17 @@ pub struct Holes<M> {
 impl<M: Member> Holes<M> {
     /// Reads of these bytes are errors.
     pub fn new(inner: M, holes: &[Range<u64>]) -> Self {
-        let mut holes: Vec<_> = holes.iter().filter(|hole| !hole.is_empty()).cloned().collect();
+        let size_bytes = inner.size_bytes();
+        Self::of_longer(inner, size_bytes, holes)
+    }
+
+    /// The same of a copy that ends before its disk, which has `size_bytes`: all that is behind its end is a hole.
+    pub fn of_longer(inner: M, size_bytes: u64, holes: &[Range<u64>]) -> Self {
+        let own_bytes = inner.size_bytes();
+        let size_bytes = size_bytes.max(own_bytes);
+        let behind = own_bytes..size_bytes;
+        let holes = holes.iter().chain(std::iter::once(&behind));
+        let mut holes: Vec<_> = holes.filter(|hole| !hole.is_empty()).cloned().collect();
         holes.sort_by_key(|hole| hole.start);
         holes.dedup_by(|next, kept| {
             let touches = next.start <= kept.end;
@@ -31,13 +42,13 @@ impl<M: Member> Holes<M> {
             }
             touches
         });
-        Self { inner, holes }
+        Self { inner, size_bytes, holes }
     }
 }
 
 impl<M: Member> Member for Holes<M> {
     fn size_bytes(&self) -> u64 {
-        self.inner.size_bytes()
+        self.size_bytes
     }
 
     fn identity(&self) -> &Identity {

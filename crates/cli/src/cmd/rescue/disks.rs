@@ -8,9 +8,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use braid_member::layer::Part;
+use braid_member::layer::{Holes, Part};
 use braid_member::{Access, Member};
-use braid_ondisk::Version;
+use braid_ondisk::{SuperblockFault, Version};
 
 use super::args::Args;
 pub(super) use super::disk::{Disk, for_looking, mark};
@@ -23,6 +23,7 @@ use crate::error::code::Code;
 use crate::probe::open_member;
 
 /// All of them.
+#[derive(Default)]
 pub(super) struct Disks {
     pub(super) all: Vec<Disk>,
     /// Those that are there and cannot be read, and why.
@@ -37,16 +38,23 @@ impl Disks {
         let paths = &args.members;
         refuse_repeated(paths.iter().map(PathBuf::as_path))?;
         sick::check(args)?;
-        let mut disks = Self { all: Vec::new(), unreadable: Vec::new(), notes: Vec::new() };
+        let mut disks = Self::default();
         let mut wholes = Vec::new();
         for path in paths {
             let label = path.display().to_string();
             let opened = open_member(path, Access::ReadOnly);
             let opened = opened.and_then(|device| {
                 let sick = sick::of(args, path, device.size_bytes())?;
-                let holes = sick.map_or_else(Vec::new, |sick| sick.map.missing());
-                let (device, path) = (Arc::from(device), path.clone());
-                Ok(Whole { label: label.clone(), path, device, holes })
+                let device: Arc<dyn Member> = Arc::from(device);
+                let (label, path) = (label.clone(), path.clone());
+                Ok(match sick {
+                    None => Whole { label, path, device, holes: Vec::new() },
+                    Some(sick) => {
+                        let holes = sick.map.missing();
+                        let device = longer(device, sick.map.size_bytes());
+                        Whole { label, path, device, holes }
+                    }
+                })
             });
             match opened {
                 Ok(whole) => wholes.push(whole),
@@ -86,13 +94,42 @@ impl Disks {
     }
 }
 
+/// A copy as long as its disk: what is behind its end is lacking.
+fn longer(device: Arc<dyn Member>, size_bytes: u64) -> Arc<dyn Member> {
+    match size_bytes > device.size_bytes() {
+        true => Arc::new(Holes::of_longer(device, size_bytes, &[])),
+        false => device,
+    }
+}
+
+/// Bytes of the disk that this is the beginning of, if its superblock says that it has been cut: a copy that was ended early, or a disk
+/// behind a bridge that hides its end.
+fn uncut_bytes(disk: &Disk) -> Option<u64> {
+    let superblocks = &disk.probed.probe.superblocks;
+    let missing = superblocks.iter().filter_map(|found| match found.as_ref().err()?.cause {
+        SuperblockFault::Truncated { missing_bytes } => Some(missing_bytes),
+        _ => None,
+    });
+    let missing = missing.max().filter(|_| disk.probed.probe.newest().is_none())?;
+    disk.device.size_bytes().checked_add(missing)
+}
+
 /// The disk, or the partitions that it consists of.
 fn taken_apart(
     (label, path): (&str, &Path),
-    device: Arc<dyn Member>,
+    mut device: Arc<dyn Member>,
     holes: &[Range<u64>],
 ) -> Result<Vec<Disk>, CliError> {
-    let whole = disk(label.to_owned(), path, (Arc::clone(&device), None), holes.to_vec())?;
+    let mut holes = holes.to_vec();
+    let of_whole = |device: &Arc<dyn Member>, holes: &[Range<u64>]| {
+        disk(label.to_owned(), path, (Arc::clone(device), None), holes.to_vec())
+    };
+    let mut whole = of_whole(&device, &holes)?;
+    if let Some(size_bytes) = uncut_bytes(&whole) {
+        holes.push(device.size_bytes()..size_bytes);
+        device = longer(device, size_bytes);
+        whole = of_whole(&device, &holes)?;
+    }
     // Of a superblock 0.90 nothing tells whether it is the disk's or its last partition's.
     let sound = whole.probed.probe.superblocks.iter().flatten();
     let is_member = sound.clone().any(|superblock| superblock.version != Version::V0_90);
@@ -104,7 +141,7 @@ fn taken_apart(
         let part = Part::new(Arc::clone(&device), bytes.start, bytes.end - bytes.start);
         let part = part.expect("a partition lies in its disk");
         let label = format!("{label}#{}", partition.number);
-        let holes = sick::within(holes, &bytes);
+        let holes = sick::within(&holes, &bytes);
         disk(label, path, (Arc::new(part), Some(bytes)), holes)
     };
     let parts: Vec<Disk> = table.partitions.iter().map(of_table).collect::<Result<_, _>>()?;

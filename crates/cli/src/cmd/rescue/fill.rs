@@ -18,8 +18,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use braid_assembly::rescue::Stand;
 use braid_geometry::{Geometry, Slot};
-use braid_imaging::State;
+use braid_imaging::{Map, State};
 use braid_member::Member;
 use braid_runtime::{Io, Volume, VolumeOperation};
 use serde_json::json;
@@ -30,7 +31,7 @@ use super::look::Found;
 use super::lost::{behind, pieces, read};
 use super::overlay::BLOCK_BYTES;
 use super::serving::over_overlay;
-use super::sick;
+use super::sick::{self, Sick};
 use crate::cmd::Globals;
 use crate::cmd::serve::assemble::Ready;
 use crate::error::code::Code;
@@ -39,6 +40,7 @@ use crate::error::{CliError, Exit, Risk};
 use crate::maps;
 use crate::output::printable::printable;
 use crate::output::size::format_size;
+use crate::regular::open_with;
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
@@ -79,6 +81,13 @@ pub(super) fn fill(
         let why = "the array was being written when it ended, so its parity may not fit, and what is computed may be wrong";
         return Err(refused(image, why, args));
     }
+    let left_out = indices.iter().find(|index| !matches!(found.plan.stands[**index], Stand::Used));
+    if let Some(index) = left_out {
+        let why = format!("the array does without it: {}", found.plan.verdicts[*index].reason);
+        let newer = "what the others make is of a later time than the rest of the copy";
+        return Err(refused(image, &why, args).because(newer));
+    }
+    let mut sick = map_of(args, image, (&disks, &found.group.members[indices[0]]))?;
     let folder = found.folder.join("fill");
     let cleared = Cleared(&folder);
     cleared.clear();
@@ -86,9 +95,9 @@ pub(super) fn fill(
     found.folder.clone_from(&folder);
     let ready = over_overlay(args, &disks, &mut found, globals)?;
     let used = computed(ready, &indices, &disks, &found)?;
-    let file = OpenOptions::new().write(true).open(image);
-    let file =
-        file.map_err(|error| system(format!("{} cannot be written", image.display()), &error))?;
+    let file = open_with(image, OpenOptions::new().write(true));
+    let file = file
+        .map_err(|error| system(format!("{} cannot be written", image.display()), &error.into()))?;
     for index in &indices {
         let disk = &disks.all[found.group.members[*index]];
         let start = disk.part.as_ref().map_or(0, |part| part.start);
@@ -109,9 +118,6 @@ pub(super) fn fill(
     }
     file.sync_all()
         .map_err(|error| system(format!("{} cannot be written", image.display()), &error))?;
-    let size = fs::metadata(image).map_err(|error| system("the copy is gone", &error))?.len();
-    let sick = sick::of(args, image, size)?;
-    let Some(mut sick) = sick else { return Err(refused(image, "its map is gone", args)) };
     for range in &filled {
         sick.map.set(range.clone(), State::Done);
     }
@@ -140,9 +146,25 @@ pub(super) fn fill(
                 missing.len()
             ),
         }
-        outln!("  see what stands on the array:  {}", args.command(""));
+        outln!("  see what stands on the array:  {}", printable(&args.command("")));
     }
     Ok(if missing.is_empty() { Exit::Done } else { Exit::Attention })
+}
+
+/// What the copy has before it is filled. One that is only shorter than its disk has no map yet.
+fn map_of(args: &Args, image: &Path, (disks, index): (&Disks, &usize)) -> Result<Sick, CliError> {
+    let copy = fs::metadata(image).map_err(|error| system("the copy is gone", &error))?;
+    let found = sick::of(args, image, copy.len())?;
+    let size_bytes = disks.all[*index].device.size_bytes();
+    match found {
+        Some(sick) => Ok(sick),
+        None if size_bytes > copy.len() => {
+            let mut map = Map::new(size_bytes);
+            map.set(0..copy.len(), State::Done);
+            Ok(Sick { path: maps::beside(image), map })
+        }
+        None => Err(refused(image, "it has no map that says what it lacks", args)),
+    }
 }
 
 fn refused(image: &Path, why: &str, args: &Args) -> CliError {

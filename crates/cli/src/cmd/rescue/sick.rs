@@ -20,10 +20,10 @@ pub(super) struct Sick {
     pub(super) map: Map,
 }
 
-/// The map of a member, if it has one.
+/// The map of a member of so many bytes, if it has one. Its disk may have more.
 pub(super) fn of(args: &Args, path: &Path, size_bytes: u64) -> Result<Option<Sick>, CliError> {
     if let Some(named) = args.maps.iter().find(|named| named.member == path) {
-        let map = maps::read(&named.map, size_bytes)?;
+        let map = maps::read_of_copy(&named.map, size_bytes)?;
         let map = map.ok_or_else(|| {
             let what = format!("there is no map {}", named.map.display());
             CliError::new(Code::Usage, what).because("--map says MEMBER=FILE").remedy(
@@ -35,7 +35,7 @@ pub(super) fn of(args: &Args, path: &Path, size_bytes: u64) -> Result<Option<Sic
         return Ok(Some(Sick { path: named.map.clone(), map }));
     }
     let beside = maps::beside(path);
-    Ok(maps::read(&beside, size_bytes)?.map(|map| Sick { path: beside, map }))
+    Ok(maps::read_of_copy(&beside, size_bytes)?.map(|map| Sick { path: beside, map }))
 }
 
 /// Each map that is named has to be of a member.

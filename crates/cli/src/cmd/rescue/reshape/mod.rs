@@ -46,6 +46,7 @@ use crate::cmd::serve::assemble::{Ready, decided};
 use crate::error::code::Code;
 use crate::error::system::system;
 use crate::error::{CliError, Risk};
+use crate::output::shell::shell_word;
 use crate::output::utc::format_utc;
 use crate::probe::probe_member;
 use crate::regular::{self, NotRead};
@@ -407,7 +408,8 @@ fn open_backup(path: &Path) -> Result<Backup, CliError> {
 
 fn no_backup(path: &Path, why: &str) -> CliError {
     let what = format!("{} is no backup file of mdadm's", path.display());
-    CliError::new(Code::BackupUnfit, what).because(why)
+    let look = format!("ls -l {}", shell_word(&path.display().to_string()));
+    CliError::new(Code::BackupUnfit, what).because(why).remedy(Risk::Look, "Look at it", look)
 }
 
 fn unfit(args: &Args, path: &Path, why: &str) -> CliError {
