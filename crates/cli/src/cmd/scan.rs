@@ -105,7 +105,8 @@ fn tell(
             outln!("");
         }
         let path = config::path_of(folder, array.has_file.as_deref().unwrap_or(&array.name));
-        let path = path.display();
+        let path = path.display().to_string();
+        let path = printable(&path);
         match (&array.has_file, written.contains_key(&array.uuid)) {
             (Some(_), _) => {
                 outln!("# {} has a file, which stays as it is: {path}", printable(&array.name))

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -91,6 +91,31 @@ fn holed(array: &Array, member: &Path, name: &str, holes: &[Range<u64>]) -> Path
     map += &format!("{at:#x} {:#x} +\n", size - at);
     fs::write(format!("{}.map", text(&copy)), map).expect("a map");
     copy
+}
+
+/// A file of a terabyte with some megabytes in it takes as long as these.
+#[test]
+fn a_huge_sparse_file_is_copied_by_its_holes() {
+    let array = Array::create(RAID_1);
+    let (source, copy) = (array.path("sparse"), array.path("copy.img"));
+    let size: u64 = 1 << 40;
+    let file = fs::File::create(&source).expect("a file");
+    file.set_len(size).expect("a length");
+    let bytes = random_bytes(79, 3 << 20);
+    let places = [0, 5 << 30, size - (3 << 20)];
+    places.iter().for_each(|at| file.write_all_at(&bytes, *at).expect("data"));
+    let copied = said(&image(&array, &[text(&source), text(&copy)]), 0);
+    assert_eq!(copied["read_bytes"], size);
+    let file = fs::File::open(&copy).expect("a copy");
+    let mut found = vec![0; bytes.len()];
+    for at in places {
+        file.read_exact_at(&mut found, at).expect("data");
+        assert_same(&found, &bytes, "an island");
+    }
+    file.read_exact_at(&mut found, 7 << 30).expect("zeroes");
+    assert!(found.iter().all(|byte| *byte == 0));
+    let there = file.metadata().expect("a copy");
+    assert!((there.len(), there.blocks() * 512 < 64 << 20) == (size, true));
 }
 
 /// A pipe waits for somebody who writes into it, and nobody does.

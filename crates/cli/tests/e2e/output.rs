@@ -47,6 +47,33 @@ fn commands(array: &Array) -> Vec<Vec<String>> {
     lines
 }
 
+/// What a plan offers to be typed again has the paths in it, too.
+#[test]
+fn a_path_with_an_escape_in_it_steers_no_terminal() {
+    let array = Array::create(RAID_1);
+    let evil = array.path("e\u{1b}[31mvil");
+    let map = array.path("e\u{1b}[32mvil.map");
+    let fresh = [evil.clone(), array.path("fresh")];
+    let create = ["create", "evil", "--level", "1", "--member-size", "16M"];
+    let plan: Vec<&str> = create.iter().copied().chain(["-n"]).collect();
+    let image = array.path("e\u{1b}[33mvil.img");
+    for (words, members) in [
+        (&plan[..], &fresh[..]),
+        (&create[..], &fresh),
+        (&["scan"], &fresh),
+        (&["image", "--map", &map.display().to_string()], &[evil.clone(), image]),
+        (&["rescue", "--solve"], &fresh),
+        (&["rescue"], &fresh),
+    ] {
+        let mut line = array.command_line(words, members);
+        line.remove(0);
+        let ran = array.run_braid(line);
+        let (stdout, stderr) = (&ran.stdout, &ran.stderr);
+        assert!(stdout.contains("\\u{1b}") || stderr.contains("\\u{1b}"), "{words:?}: {ran:?}");
+        assert!(!stdout.contains('\u{1b}') && !stderr.contains('\u{1b}'), "{words:?}: {ran:?}");
+    }
+}
+
 #[test]
 fn output_that_cannot_be_written_is_a_failure() {
     let array = Array::create(RAID_5);

@@ -37,10 +37,11 @@ pub(super) fn print_made(plan: &Plan, made: &Made, globals: &Globals) {
     outln!("Created {} ({})", plan.wanted.name, format_uuid(&made.array_uuid));
     out!("{}", body(plan, globals));
     if let Some(saved) = &made.saved {
-        let (number, path) = (saved.number, saved.path.display());
+        let (number, path) = (saved.number, saved.path.display().to_string());
+        let path = printable(&path);
         outln!("  saved     what was overwritten, in {path}: braid undo {number} puts it back");
     }
-    outln!("Next:  {}", globals.paint_out.paint(Style::Command, &next(plan)));
+    outln!("Next:  {}", globals.paint_out.paint(Style::Command, &printable(&next(plan))));
 }
 
 /// What is said of a policy that nobody asked for.
@@ -60,7 +61,7 @@ fn default_words(plan: &Plan) -> Option<&'static str> {
 }
 
 fn command(plan: &Plan, globals: &Globals) -> String {
-    globals.paint_out.paint(Style::Command, &plan.args.command_line())
+    globals.paint_out.paint(Style::Command, &printable(&plan.args.command_line()))
 }
 
 fn next(plan: &Plan) -> String {

@@ -159,7 +159,7 @@ impl Teller {
         outln!("  {good}, {:.1} s in all.\n", time.as_secs_f64());
         outln!("Try next:");
         for (label, command) in next {
-            outln!("  {label:<24} {}", self.paint.paint(Style::Command, command));
+            outln!("  {label:<24} {}", self.paint.paint(Style::Command, &printable(command)));
         }
     }
 }

@@ -14,6 +14,7 @@
 //!   `[check: a_copy_that_was_killed_is_gone_on_with]`.
 
 mod copying;
+mod holes;
 mod progress;
 
 use std::fs;
@@ -35,7 +36,8 @@ use crate::maps;
 use crate::output::printable::printable;
 use crate::output::shell::shell_word;
 use crate::output::size::format_size;
-use crate::probe::{open_error, open_member};
+use crate::probe::{io_error, open_error, open_member};
+use crate::regular::open_with;
 use crate::signals;
 use copying::{Copying, Ended};
 
@@ -67,7 +69,11 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     // What the page cache reads ahead would be read from bad places, too. Where it cannot be had it is as good.
     let _ = source.go_direct();
     let map_path = args.map.clone().unwrap_or_else(|| maps::beside(&args.image));
-    let (image, map) = image(args, source.as_ref(), &map_path)?;
+    let (image, mut map) = image(args, source.as_ref(), &map_path)?;
+    if source.identity().kind == MemberKind::File {
+        holes::skip(&args.source, image.as_ref(), &mut map)
+            .map_err(|error| io_error(&args.image.display().to_string(), "writing", &error))?;
+    }
     let ends = Arc::new(AtomicBool::new(false));
     signals::flag_ending(&ends).map_err(|error| system("signals cannot be watched", &error))?;
     let plan = Plan::new(map, sector_bytes(source.as_ref()), args.retries);
@@ -138,8 +144,8 @@ fn image(
             let is_shorter = there.len() < size_bytes
                 && map.of(State::Done).next_back().is_none_or(|done| done.end <= there.len());
             if is_shorter {
-                let file = fs::OpenOptions::new().write(true).open(&args.image);
-                let made = file.and_then(|file| file.set_len(size_bytes));
+                let file = open_with(&args.image, fs::OpenOptions::new().write(true));
+                let made = file.map_err(Into::into).and_then(|file| file.set_len(size_bytes));
                 made.map_err(|error| system(format!("{name} cannot be written"), &error))?;
             } else if there.len() != size_bytes {
                 let why = format!(
@@ -219,7 +225,8 @@ fn told(args: &Args, map_path: &Path, (map, ended): (&Map, Ended), globals: &Glo
     let (size, done) = (map.size_bytes(), map.bytes(State::Done));
     let again = |more: &str| {
         let of = args.map.as_ref().map(|map| format!(" --map {}", word(map))).unwrap_or_default();
-        format!("braid image{of}{more} {} {}", word(&args.source), word(&args.image))
+        let line = format!("braid image{of}{more} {} {}", word(&args.source), word(&args.image));
+        printable(&line).into_owned()
     };
     if globals.json {
         outjson!(&json!({
@@ -251,9 +258,10 @@ fn told(args: &Args, map_path: &Path, (map, ended): (&Map, Ended), globals: &Glo
                 // A map that is not beside the copy has to be named, or the copy counts as whole.
                 let named = args.map.as_ref().map(|map| {
                     let named = format!("{}={}", args.image.display(), map.display());
-                    format!(" --map {}", shell_word(&named))
+                    format!(" --map {}", printable(&shell_word(&named)))
                 });
                 let (named, image) = (named.unwrap_or_default(), word(&args.image));
+                let image = printable(&image);
                 outln!(
                     "  compute it from the array's others:   braid rescue --fill {image}{named} {image} OTHER..."
                 );

@@ -87,14 +87,15 @@ pub(super) fn serve(
         };
         let places: Vec<String> = folders.iter().map(place).collect();
         errln!("the members are as they were; what was written is in {}", places.join(" and in "));
-        errln!("  go on:              {}", args.command("--serve"));
+        let shown = |array, more| printable(&args.command_for(array, more)).into_owned();
+        errln!("  go on:              {}", shown(None, "--serve"));
         // Members are written array by array.
         for (one, is_moving) in found.iter().zip(is_moving) {
             let array = (found.len() > 1).then_some(one.group.uuid.as_str());
             if !is_moving && one.volume.is_none() {
-                errln!("  what would change:  {}", args.command_for(array, "--commit -n"));
+                errln!("  what would change:  {}", shown(array, "--commit -n"));
             }
-            errln!("  throw it away:      {}", args.command_for(array, "--discard"));
+            errln!("  throw it away:      {}", shown(array, "--discard"));
         }
     }
     Ok(exit)

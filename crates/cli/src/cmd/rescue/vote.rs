@@ -131,7 +131,7 @@ pub(super) fn check(
             );
             outln!(
                 "    without it:  {}",
-                args.command(&format!("--without {}", shell_word(&label)))
+                printable(&args.command(&format!("--without {}", shell_word(&label))))
             );
         }
         if progress.ambiguous > 0 {

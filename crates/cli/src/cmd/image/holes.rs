@@ -1,0 +1,75 @@
+//! Holes of a sparse file: they are zeroes, and the file system says where they are, so nobody has to read them.
+//!
+//! What it does not do: ask a device, which has none; and hunt for short ones, each of which would be a line of the map.
+
+use std::ops::Range;
+use std::path::Path;
+
+use braid_imaging::{Map, PIECE_BYTES, State};
+use braid_member::{Member, MemberError};
+use rustix::fs::{SeekFrom, seek};
+
+use crate::regular;
+
+const SECTOR_BYTES: u64 = 512;
+
+/// Where a file of so many bytes has holes of some length, in order; none where that cannot be told.
+fn holes(path: &Path, size_bytes: u64) -> impl Iterator<Item = Range<u64>> {
+    let file = regular::open(path).ok();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let file = file.as_ref().filter(|_| at < size_bytes)?;
+        let start: u64 = at;
+        let end = match seek(file, SeekFrom::Data(start)) {
+            Ok(data) => data.min(size_bytes),
+            // No data are left.
+            Err(rustix::io::Errno::NXIO) => size_bytes,
+            Err(_) => return None,
+        };
+        at = seek(file, SeekFrom::Hole(end)).ok().filter(|next| *next > end).unwrap_or(size_bytes);
+        Some(start.next_multiple_of(SECTOR_BYTES)..end - end % SECTOR_BYTES)
+    })
+    .filter(|hole| hole.end.saturating_sub(hole.start) >= PIECE_BYTES)
+}
+
+/// Says of the holes of the file that the copy has them, once it has.
+///
+/// # Errors
+/// Zeroes cannot be written to the copy.
+pub(super) fn skip(source: &Path, image: &dyn Member, map: &mut Map) -> Result<(), MemberError> {
+    for hole in holes(source, map.size_bytes()) {
+        let within = |range: Range<u64>| range.start.max(hole.start)..range.end.min(hole.end);
+        let untried = map.of(State::Untried).map(within).filter(|range| !range.is_empty());
+        for range in untried.collect::<Vec<_>>() {
+            if map.is_full() {
+                return Ok(());
+            }
+            image.zero(range.start, range.end - range.start, true)?;
+            map.set(range, State::Done);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn holes_lie_between_data_and_at_the_end() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let size = 64 << 20;
+        file.as_file().set_len(size).expect("a length");
+        let found = |size| holes(file.path(), size).collect::<Vec<_>>();
+        assert_eq!(found(size), std::slice::from_ref(&(0..size)));
+        // Data in the middle, and a hole that is too short to be told.
+        file.as_file().write_all_at(&[1; 1 << 16], 16 << 20).expect("data");
+        file.as_file().write_all_at(&[1; 1 << 16], (16 << 20) + (1 << 18)).expect("data");
+        let end = (16 << 20) + (1 << 18) + (1 << 16);
+        assert_eq!(found(size), [0..16 << 20, end..size]);
+        assert_eq!(found(1 << 19), Vec::<Range<u64>>::new());
+        assert_eq!(holes(Path::new("/dev/zero"), 1 << 30).count(), 0);
+    }
+}
