@@ -15,7 +15,7 @@ use braid_assembly::reshape::Reshaping;
 use braid_assembly::{Options, ProbedMember, assemble};
 use braid_ondisk::{
     Probe, ReshapeSide, Role, Snippet, Superblock, SuperblockUpdate, Timestamp, Version, checksum_v0, checksum_v1,
-    probe, probe_ranges,
+    nearly, probe, probe_ranges,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -33,8 +33,16 @@ fuzz_target!(|input: &[u8]| {
         turn(&mut body);
     }
     let offset = version.super_offset_sectors(device_bytes / 512).unwrap_or(0) * 512;
-    let probe = probe(device_bytes, &[Snippet { offset, bytes: body }]);
-    for superblock in probe.superblocks.into_iter().flatten() {
+    let probe = probe(device_bytes, &[Snippet { offset, bytes: body.clone() }]);
+    let sound: Vec<Superblock> = probe.superblocks.iter().flatten().cloned().collect();
+    // Found where it stands, and elsewhere, as it is or with a flaw.
+    for (found_bytes, others) in [(offset, vec![]), (offset + (1 << 20), sound.iter().collect())] {
+        if let Some(found) = nearly(&body, device_bytes, found_bytes, &others) {
+            assert!(found.start_bytes <= found_bytes);
+            assert_eq!(reread(&found.superblock, found.length_bytes), found.superblock);
+        }
+    }
+    for superblock in sound {
         assert_eq!(reread(&superblock, device_bytes), superblock);
         sides(&superblock, device_bytes);
         let mut updated = superblock;

@@ -10,7 +10,7 @@ use braid_assembly::{
     Tolerance, Verdict,
 };
 use braid_geometry::GeometryError;
-use braid_ondisk::{PplLogError, SuperblockFault, format_uuid};
+use braid_ondisk::{ForeignKind, PplLogError, SuperblockFault, format_uuid};
 
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
@@ -233,7 +233,7 @@ fn with_remedies(
     let examine = format!("braid examine {all}");
     let kernel = kernel_command(verdicts, members);
     match refusal {
-        Refusal::NoMembers { .. } => error.remedy(Risk::Look, "See what is on them", examine),
+        Refusal::NoMembers { .. } => no_members(error, examine, verdicts, &all),
         Refusal::SeveralArrays { arrays } => {
             let each = arrays.iter().fold(error, |error, array| {
                 let name = if array.name.is_empty() {
@@ -368,6 +368,23 @@ fn with_remedies(
             error.remedy(Risk::Look, "Read it", read).remedy(Risk::Change, label, command)
         }
     }
+}
+
+/// Disks with partitions, and superblocks that nearly stand, are `rescue`'s to look at.
+fn no_members(error: CliError, examine: String, verdicts: &[MemberVerdict], all: &str) -> CliError {
+    let has_table = |verdict: &MemberVerdict| {
+        matches!(verdict.reason, Reason::Holds(ForeignKind::Gpt | ForeignKind::Mbr))
+    };
+    let error = match verdicts.iter().any(has_table) {
+        true => error.because("members may be in the partitions of these disks: then name those"),
+        false => error,
+    };
+    let rescue = format!("braid rescue {all}");
+    error.remedy(Risk::Look, "See what is on them", examine).remedy(
+        Risk::Look,
+        "Look in their partitions, and for what is left of superblocks; nothing is written",
+        rescue,
+    )
 }
 
 fn too_few(error: CliError, examine: String, verdicts: &[MemberVerdict], all: &str) -> CliError {

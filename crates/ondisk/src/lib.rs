@@ -36,6 +36,7 @@ pub mod journal_record;
 pub mod limits;
 pub mod log_place;
 pub mod marks;
+pub mod nearly;
 pub mod own_log;
 pub mod placement;
 pub mod ppl;
@@ -61,6 +62,7 @@ pub use journal_log::{
 pub use journal_record::{JournalPiece, JournalRecord, JournalRow};
 pub use log_place::{LOG_SECTORS_MIN, LogPlace, OwnLogPlace, PPL_HEADER_SECTORS};
 pub use marks::{LocklessMarks, MarkAction, MarkCounts, MarkState};
+pub use nearly::{Flaw, Nearly, may_be_nearly, nearly, nearly_v0};
 pub use own_log::{OWN_LOG_HEAD_BYTES, OWN_LOG_HEAD_SECTORS, OwnLog, OwnLogHead, OwnLogHeadError};
 pub use placement::{Placement, PlacementError, PlacementRequest, placement};
 pub use ppl::{

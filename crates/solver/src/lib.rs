@@ -50,6 +50,7 @@ mod seats;
 mod shapes;
 mod sign;
 mod solve;
+mod told;
 
 pub use boundary::{Boundary, boundary};
 pub use counts::Evidence;
@@ -57,6 +58,7 @@ pub use guess::{Guess, Start};
 pub use scan::Effort;
 pub use sign::{Volume, VolumeKind};
 pub use solve::{Belief, Solution, solve};
+pub use told::{weigh, with_told};
 
 /// A member to be read.
 pub trait Platter {

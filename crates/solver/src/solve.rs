@@ -82,7 +82,7 @@ pub fn solve(members: &[&dyn Platter], effort: &Effort) -> Solution {
 }
 
 /// The volumes that say most, most first.
-fn main_volumes(scan: &Scan) -> Vec<usize> {
+pub(crate) fn main_volumes(scan: &Scan) -> Vec<usize> {
     let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
     for sign in &scan.signs {
         *counts.entry(sign.volume).or_default() += 1;
@@ -233,7 +233,7 @@ fn rank(mut guesses: Vec<Guess>, members: usize) -> Vec<Guess> {
 }
 
 /// Whether two guesses give the same bytes for the volume that they were made from.
-fn reads_alike(one: &Guess, other: &Guess) -> bool {
+pub(crate) fn reads_alike(one: &Guess, other: &Guess) -> bool {
     let both =
         one.starts.iter().find_map(|start| Some((start.sector, other.start_of(start.volume)?)));
     let (Some(map), Some(other_map)) = (one.geometry(), other.geometry()) else { return false };
@@ -262,7 +262,7 @@ fn reads_alike(one: &Guess, other: &Guess) -> bool {
         })
 }
 
-fn belief(ranked: &[Guess], members: usize) -> Belief {
+pub(crate) fn belief(ranked: &[Guess], members: usize) -> Belief {
     let Some(best) = ranked.first() else { return Belief::Likely };
     let it = best.evidence;
     let next = ranked.iter().skip(1).map(|next| next.evidence.sum()).max().unwrap_or(0).max(0);

@@ -86,6 +86,7 @@ mod managed;
 mod members;
 mod named;
 mod nas;
+mod nearly;
 mod odd_places;
 mod old_copies;
 mod output;

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use crate::output::shell::shell_word;
 
 /// Arguments of `braid rescue`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
     /// This array alone, if the members are of several: its name or UUID.
     #[arg(long, value_name = "NAME")]
     pub(super) array: Option<String>,
-    /// Believe these members although they are older, or the array gave them up: as braid names them, with commas between.
+    /// Believe these members although they are older, the array gave them up, or their superblocks only nearly stand: as braid names
+    /// them, with commas between. A spare is tried in each free slot, or in this one (SPARE=SLOT).
     #[arg(long, value_name = "MEMBER,...", value_delimiter = ',')]
     pub(super) with: Vec<String>,
     /// Go on as if these members were not there: what would the others make without them?

@@ -16,7 +16,9 @@ use super::args::Args;
 pub(super) use super::disk::{Disk, for_looking, mark};
 use super::disk::{Whole, disk};
 use super::foreign;
+use super::nearly::{self, Remnant};
 use super::sick;
+use super::told;
 use crate::cmd::serve::assemble::{is_dead, refuse_repeated};
 use crate::error::CliError;
 use crate::error::code::Code;
@@ -30,6 +32,10 @@ pub(super) struct Disks {
     pub(super) unreadable: Vec<(String, String)>,
     /// What is to be said of containers that are not md's.
     pub(super) notes: Vec<String>,
+    /// Superblocks that nearly stand, and that nobody was asked to believe.
+    pub(super) remnants: Vec<Remnant>,
+    /// What is to be said of spares that are taken for members.
+    pub(super) spares: Vec<String>,
 }
 
 impl Disks {
@@ -83,14 +89,26 @@ impl Disks {
             let what = format!("none of the members can be read: {why}");
             return Err(CliError::new(Code::MemberIo, what).about(label));
         }
+        (disks.all, disks.remnants) = nearly::taken(args, disks.all)?;
+        if !args.solve {
+            (disks.all, disks.spares) = told::with_spares(args, disks.all)?;
+        }
         Ok(disks)
     }
 
     /// The indices of what is called so: a label, or the path of a disk with all of its partitions.
     pub(super) fn called(&self, name: &str) -> Vec<usize> {
-        let all = self.all.iter().enumerate();
-        let is_it = |disk: &Disk| disk.label == name || disk.path == Path::new(name);
-        all.filter(|(_, disk)| is_it(disk)).map(|(index, _)| index).collect()
+        let of = |name: &str| -> Vec<usize> {
+            let is_it = |disk: &&Disk| disk.label == name || disk.path == Path::new(name);
+            let all = self.all.iter().enumerate();
+            all.filter(|(_, disk)| is_it(disk)).map(|(index, _)| index).collect()
+        };
+        let found = of(name);
+        match name.rsplit_once('=') {
+            // A spare, and the slot that it had.
+            Some((label, slot)) if found.is_empty() && slot.parse::<u16>().is_ok() => of(label),
+            _ => found,
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod holds;
 mod look;
 mod lost;
 mod nas;
+mod nearly;
 mod overlay;
 mod overlay_list;
 mod planned;
@@ -34,6 +35,7 @@ mod seat;
 mod serving;
 mod sick;
 mod solve;
+mod told;
 mod volumes;
 mod vote;
 mod words;
@@ -125,7 +127,10 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         out!("{}", story.to_text());
     }
     if !args.serve {
-        return Ok(exit(&found));
+        return Ok(match exit(&found) {
+            Exit::NoSuchArray if !disks.remnants.is_empty() => Exit::Attention,
+            exit => exit,
+        });
     }
     serving::serve(args, disks, (found, volumes), globals)
 }

@@ -16,14 +16,14 @@
 //! - what is committed are superblocks too, and `braid undo` takes them away `[check: what_was_solved_is_committed_and_taken_back]`.
 
 use braid_geometry::{Family, Level, layout_name};
-use braid_member::Member;
-use braid_solver::{Belief, Effort, Guess, Platter, Solution, solve};
+use braid_solver::{Belief, Effort, Guess, Platter, Solution, solve, with_told};
 use crc32c::crc32c_append;
 use serde_json::{Value, json};
 
 use super::args::Args;
 use super::disks::{Disk, Disks};
 use super::seat::{Seat, in_front, roles};
+use super::told::{guesses, platters};
 use crate::cmd::status::words::level_word;
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
@@ -38,31 +38,25 @@ const PAGE_BYTES: usize = 4096;
 /// What the array is called, whose name is lost.
 const NAME: &str = "rescued";
 
-/// A disk as the solver reads it.
-struct Read<'a>(&'a dyn Member);
-
-impl Platter for Read<'_> {
-    fn sectors(&self) -> u64 {
-        self.0.size_bytes() / SECTOR_BYTES
-    }
-
-    fn read(&self, sector: u64, bytes: &mut [u8]) -> bool {
-        self.0.read_at(bytes, sector * SECTOR_BYTES).is_ok()
-    }
-}
-
 /// What was found, and which of it is gone on with.
 pub(super) struct Solved {
     solution: Solution,
     labels: Vec<String>,
     chosen: Option<usize>,
+    /// What superblocks say, as far as that goes.
+    told: Vec<Guess>,
 }
 
 /// Looks how the disks were put together.
 pub(super) fn look(args: &Args, disks: &Disks) -> Result<Solved, CliError> {
-    let devices: Vec<Read<'_>> = disks.all.iter().map(|disk| Read(disk.device.as_ref())).collect();
-    let members: Vec<&dyn Platter> = devices.iter().map(|it| it as &dyn Platter).collect();
+    let members = platters(&disks.all);
+    let members: Vec<&dyn Platter> = members.iter().map(|it| it as &dyn Platter).collect();
     let solution = solve(&members, &Effort::default());
+    let told = guesses(&disks.all, &disks.remnants);
+    let solution = match told.is_empty() {
+        true => solution,
+        false => with_told(solution, &members, &Effort::default(), told.clone()),
+    };
     let labels = disks.all.iter().map(|disk| disk.label.clone()).collect();
     let chosen = match args.guess {
         None => (solution.belief == Belief::Certain).then_some(0),
@@ -76,7 +70,7 @@ pub(super) fn look(args: &Args, disks: &Disks) -> Result<Solved, CliError> {
             })?)
         }
     };
-    Ok(Solved { solution, labels, chosen })
+    Ok(Solved { solution, labels, chosen, told })
 }
 
 impl Solved {
@@ -108,7 +102,7 @@ impl Solved {
     fn next(&self, args: &Args) -> String {
         match self.solution.guesses.is_empty() {
             true => "  Nothing on them has an address. Name all members that there are; what is encrypted says nothing.\n".to_owned(),
-            false => format!("\nNext\n  Look at what the first would give; nothing is written:\n    {}\n", args.command("--solve --guess 1")),
+            false => format!("\nNext\n  Look at what the first would give; nothing is written:\n    {}\n", printable(&args.command("--solve --guess 1"))),
         }
     }
 
@@ -153,6 +147,11 @@ impl Solved {
             );
         }
         text += &table.render("  ");
+        let told = solution.guesses.iter().zip(1..).filter(|(guess, _)| self.is_told(guess));
+        let told: Vec<String> = told.map(|(_, number)| number.to_string()).collect();
+        if !told.is_empty() {
+            text += &format!("  what is left of superblocks says so: {}\n", told.join(", "));
+        }
         text += match (self.chosen, solution.belief) {
             (Some(0), Belief::Certain) => {
                 "  the first is certain: nothing else explains nearly as much\n"
@@ -164,6 +163,15 @@ impl Solved {
             text += &self.next(args);
         }
         text
+    }
+
+    /// Whether superblocks say so, too.
+    fn is_told(&self, guess: &Guess) -> bool {
+        let shape = |guess: &Guess| {
+            let shape = (guess.level, guess.layout, guess.chunk_sectors);
+            (shape, guess.slots.clone(), guess.offsets.clone())
+        };
+        self.told.iter().any(|told| shape(told) == shape(guess))
     }
 
     fn slots_words(&self, guess: &Guess) -> String {
@@ -189,6 +197,7 @@ impl Solved {
                 "predictions_missed": evidence.refuted,
                 "places_agreeing": evidence.agreeing,
                 "places_compared": evidence.compared,
+                "superblocks_say_so": self.is_told(guess),
             })
         });
         json!({
@@ -236,8 +245,7 @@ fn evidence_words(guess: &Guess) -> [String; 3] {
 /// The disks as if they had superblocks that say so.
 pub(super) fn with_superblocks(guess: &Guess, disks: Disks) -> Result<Disks, CliError> {
     let uuid = uuid(guess, &disks);
-    let Disks { all, unreadable, notes } = disks;
-    let all = all.into_iter().enumerate().map(|(member, mut disk)| {
+    let all = disks.all.into_iter().enumerate().map(|(member, mut disk)| {
         match guess.slots.iter().position(|slot| *slot == Some(member)) {
             Some(slot) => seated(guess, slot, uuid, disk),
             None => {
@@ -246,7 +254,7 @@ pub(super) fn with_superblocks(guess: &Guess, disks: Disks) -> Result<Disks, Cli
             }
         }
     });
-    Ok(Disks { all: all.collect::<Result<_, _>>()?, unreadable, notes })
+    Ok(Disks { all: all.collect::<Result<_, _>>()?, ..disks })
 }
 
 /// The same for the same disks, whatever they are called and in whatever order, and hardly for others.

@@ -16,6 +16,7 @@ use super::disks::{Disk, Disks};
 use super::foreign;
 use super::holds::{holds, is_nameless, thing_json};
 use super::look::Found;
+use super::nearly::{self, Remnant};
 use super::volumes::Volumes;
 use super::{nas, overlay, reshape};
 use crate::cmd::Globals;
@@ -148,6 +149,16 @@ fn next(args: &Args, found: &Found) -> Vec<(String, String)> {
                     args.command(&without),
                 ));
             }
+            if verdict.verdict == Verdict::Spare {
+                let with = Args {
+                    with: args.with.iter().chain([label]).cloned().collect(),
+                    ..args.clone()
+                };
+                next.push((
+                    format!("If {label} was a member before it was a spare, try it in the slots that are free"),
+                    with.command(""),
+                ));
+            }
         }
         return next;
     }
@@ -221,6 +232,25 @@ impl Story<'_> {
             }
             text.push('\n');
         }
+        if !self.disks.spares.is_empty() {
+            text.push_str("Spares that were members\n");
+            for line in &self.disks.spares {
+                text.push_str(&format!("  {}\n", printable(line)));
+            }
+            text.push('\n');
+        }
+        if !self.disks.remnants.is_empty() && !self.args.solve {
+            text.push_str("Superblocks that nearly stand\n");
+            for one in &self.disks.remnants {
+                let (label, words) = (printable(&one.label), one.words());
+                text.push_str(&format!("  {label}  {}\n", printable(&words)));
+            }
+            let command = nearly::believing(self.args, &self.disks.remnants);
+            let command = printable(&command);
+            text.push_str(&format!(
+                "\nNext\n  Believe them, in memory; nothing is written:\n    {command}\n\n"
+            ));
+        }
         let others = self.others();
         if !others.is_empty() {
             text.push_str("Not members of an array\n");
@@ -228,8 +258,8 @@ impl Story<'_> {
                 text.push_str(&format!("  {}  {}\n", printable(&label), printable(&words)));
             }
         }
-        if self.found.is_empty() {
-            let solve = self.args.command("--solve");
+        if self.found.is_empty() && self.disks.remnants.is_empty() {
+            let solve = printable(&self.args.command("--solve")).into_owned();
             text.push_str(&format!(
                 "\nNext\n  If they were members, find out how they were put together; nothing is written:\n    {solve}\n"
             ));
@@ -243,7 +273,8 @@ impl Story<'_> {
             |index: &usize| self.found.iter().any(|found| found.group.members.contains(index));
         let without = self.args.without.iter().flat_map(|name| self.disks.called(name));
         let without: Vec<usize> = without.collect();
-        let disks = (0..self.disks.all.len()).filter(|index| !is_of_one(index));
+        let is_told = |index: &usize| self.disks.remnants.iter().any(|one| one.disk == *index);
+        let disks = (0..self.disks.all.len()).filter(|index| !is_of_one(index) && !is_told(index));
         let disks = disks.map(|index| (&self.disks.all[index], without.contains(&index)));
         let disks = disks.filter(|(disk, named)| disk.probed.probe.newest().is_none() || *named);
         let words = |(disk, named): (&Disk, bool)| match (&disk.probed.probe.superblocks[..], named)
@@ -314,6 +345,8 @@ impl Story<'_> {
             "nas": nas::maker(self.disks, self.volumes),
             "volumes": self.volumes.to_json(self.found),
             "containers": self.disks.notes,
+            "spares": self.disks.spares,
+            "nearly": self.disks.remnants.iter().map(Remnant::to_json).collect::<Vec<_>>(),
         })
     }
 

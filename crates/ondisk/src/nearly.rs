@@ -1,0 +1,217 @@
+//! Superblocks that nearly stand: what they were, by their own sum.
+//!
+//! A superblock is summed over all of its bytes, and one of version 1 says itself at which sector of its device it stands. So it may be known although
+//! something was lost:
+//!
+//! ```text
+//!   the magic alone is gone (wipefs)              ─▶ the sum fits once it is put back
+//!   the table of partitions is gone               ─▶ the device begins where it was found, less where it says that it stands
+//!   the device was enlarged (1.0, at its end)     ─▶ the same: it stood at the end of a shorter device
+//!   bytes are wrong that all members have alike   ─▶ the sum fits with those of a sound member in their place
+//!   one bit is wrong                              ─▶ the sum fits with it turned; of several such bits the one that agrees with the others
+//! ```
+//!
+//! What is found here is evidence and no more: who believes it, and when, is a person's to say.
+//!
+//! Metadata 0.90 does not say where it stands, so of it only the magic can be put back.
+//!
+//! Invariants:
+//! - what is found passes every check that a sound one passes `[check: what_nearly_stands_is_sound_once_it_is_mended]`;
+//! - bytes that are no superblock are none with one flaw either `[check: what_is_far_from_a_superblock_is_none]`.
+
+use core::ops::Range;
+
+use crate::checksum::checksum_v1;
+use crate::limits::{MAGIC, SECTOR_BYTES, SUPERBLOCK_BYTES_MAX, V1_FIXED_BYTES, V1_ROLES_MAX};
+use crate::superblock::{Superblock, UnvalidatedV0, UnvalidatedV1, Version};
+
+/// Bytes that all members of an array have alike: whose it is, and its shape.
+const OF_ARRAY: Range<usize> = 16..96;
+/// And when it was written last, and how often.
+const OF_STATE: Range<usize> = 192..216;
+const MAJOR_AT: usize = 4;
+const DATA_OFFSET_AT: usize = 128;
+const DATA_SIZE_AT: usize = 136;
+const SUPER_OFFSET_AT: usize = 144;
+const CHECKSUM_AT: usize = 216;
+const ROLE_COUNT_AT: usize = 220;
+/// A superblock 1.0 stands so many sectors before the end of its device, or up to seven more.
+const V1_0_SECTORS_TO_END: u64 = 16;
+
+/// A superblock that nearly stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nearly {
+    /// Where on the device it was found.
+    pub found_bytes: u64,
+    /// Where on the device its member begins, by what it says.
+    pub start_bytes: u64,
+    /// How long its member is, by what it says; the device may end before.
+    pub length_bytes: u64,
+    /// What was put right in it.
+    pub flaw: Flaw,
+    /// As it stood, or would stand, on its member.
+    pub superblock: Superblock,
+}
+
+/// What was wrong with the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flaw {
+    /// Nothing: it only stands where nobody looks.
+    Place,
+    /// The magic is gone.
+    Magic,
+    /// So many bytes were not as the other members have them.
+    Bytes(usize),
+    /// One bit was wrong.
+    Bit,
+}
+
+/// Whether bytes may begin a superblock: cheap, for whoever looks at each sector of a stretch.
+#[must_use]
+pub fn may_be_nearly(bytes: &[u8]) -> bool {
+    let is_magic = u32_at(bytes, 0) == Some(MAGIC);
+    let is_major = u32_at(bytes, MAJOR_AT) == Some(1);
+    is_major && (is_magic || checksum_of(&with_magic(bytes)))
+}
+
+/// What the bytes at `found_bytes` of a device of `device_bytes` were, if they nearly are a superblock of version 1. They should be 4096,
+/// or reach the end of the device. `others` are sound ones that may be of the same array.
+#[must_use]
+pub fn nearly(
+    bytes: &[u8],
+    device_bytes: u64,
+    found_bytes: u64,
+    others: &[&Superblock],
+) -> Option<Nearly> {
+    let bytes = bytes.get(..bytes.len().min(SUPERBLOCK_BYTES_MAX))?;
+    let has_magic = u32_at(bytes, 0)? == MAGIC;
+    let whole = with_magic(bytes);
+    let place = (device_bytes, found_bytes);
+    if checksum_of(&whole) {
+        return placed(&whole, place, if has_magic { Flaw::Place } else { Flaw::Magic });
+    }
+    if !has_magic {
+        return None;
+    }
+    let by_others = others.iter().find_map(|other| {
+        let tries = [&[OF_ARRAY][..], &[OF_ARRAY, OF_STATE][..]];
+        tries.into_iter().find_map(|parts| {
+            let mended = with_parts(&whole, &other.to_bytes(), parts)?;
+            let wrong = mended.iter().zip(&whole).filter(|(one, other)| one != other).count();
+            let is_it = checksum_of(&mended);
+            is_it.then(|| placed(&mended, place, Flaw::Bytes(wrong))).flatten()
+        })
+    });
+    by_others.or_else(|| with_one_bit(&whole, place, others))
+}
+
+/// The superblock of version 0.90 that lacks nothing but its magic, of bytes from where it would stand on a device of so many.
+#[must_use]
+pub fn nearly_v0(bytes: &[u8], device_bytes: u64) -> Option<Nearly> {
+    let sector = Version::V0_90.super_offset_sectors(device_bytes / SECTOR_BYTES)?;
+    let found_bytes = sector.checked_mul(SECTOR_BYTES)?;
+    if UnvalidatedV0::recognise(bytes).is_some() {
+        return None;
+    }
+    [MAGIC.to_le_bytes(), MAGIC.to_be_bytes()].into_iter().find_map(|magic| {
+        let whole = starting_with(magic, bytes);
+        let superblock =
+            UnvalidatedV0::recognise(&whole)?.validate(device_bytes, found_bytes).ok()?;
+        let (start_bytes, length_bytes, flaw) = (0, device_bytes, Flaw::Magic);
+        Some(Nearly { found_bytes, start_bytes, length_bytes, flaw, superblock })
+    })
+}
+
+/// The one with a bit turned that passes and agrees best with others. As it stands comes first, with its sum turned: of what
+/// matters nothing is wrong then.
+fn with_one_bit(whole: &[u8], place: (u64, u64), others: &[&Superblock]) -> Option<Nearly> {
+    let mut best: Option<([bool; 5], Nearly)> = None;
+    let sum = CHECKSUM_AT..CHECKSUM_AT + 4;
+    let roles = usize::try_from(u32_at(whole, ROLE_COUNT_AT)?.min(V1_ROLES_MAX)).ok()?;
+    let covered = (MAJOR_AT + 4..V1_FIXED_BYTES + 2 * roles).filter(|at| !sum.contains(at));
+    let at = sum.clone().chain(covered);
+    for (at, bit) in at.flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+        let mut turned = whole.to_vec();
+        *turned.get_mut(at)? ^= 1 << bit;
+        if !checksum_of(&turned) {
+            continue;
+        }
+        let Some(found) = placed(&turned, place, Flaw::Bit) else { continue };
+        let of_array = others.iter().filter(|it| it.array == found.superblock.array);
+        let Superblock { version, device, state, .. } = &found.superblock;
+        let agrees = [
+            of_array.clone().next().is_some(),
+            found.start_bytes == 0
+                && found.length_bytes <= place.0
+                && of_array.clone().all(|it| it.version == *version),
+            of_array.clone().all(|it| it.device.number != device.number),
+            of_array.clone().any(|it| it.device.data_offset_sectors == device.data_offset_sectors),
+            of_array.clone().any(|it| it.state.events == state.events),
+        ];
+        if best.as_ref().is_none_or(|(so_far, _)| agrees > *so_far) {
+            best = Some((agrees, found));
+        }
+    }
+    best.map(|(_, found)| found)
+}
+
+/// The superblock, checked as one of a device that begins and ends where it says.
+fn placed(whole: &[u8], (device_bytes, found_bytes): (u64, u64), flaw: Flaw) -> Option<Nearly> {
+    let own_sector = u64_at(whole, SUPER_OFFSET_AT)?;
+    let own_bytes = own_sector.checked_mul(SECTOR_BYTES)?;
+    let start_bytes = found_bytes.checked_sub(own_bytes)?;
+    let version = match own_sector {
+        0 => Version::V1_1,
+        8 => Version::V1_2,
+        _ => Version::V1_0,
+    };
+    let to_the_end = device_bytes.checked_sub(start_bytes)?;
+    let needed_sectors = match version {
+        Version::V1_0 => own_sector.checked_add(V1_0_SECTORS_TO_END)?,
+        _ => u64_at(whole, DATA_OFFSET_AT)?.checked_add(u64_at(whole, DATA_SIZE_AT)?)?,
+    };
+    let needed_bytes = needed_sectors.checked_mul(SECTOR_BYTES)?;
+    // A member that begins with its device ends with it, unless the device ends in another place than the superblock says.
+    let is_in_place = version.super_offset_sectors(to_the_end / SECTOR_BYTES) == Some(own_sector);
+    let is_whole = start_bytes == 0 && needed_bytes <= to_the_end && is_in_place;
+    let length_bytes = if is_whole { to_the_end } else { needed_bytes };
+    let superblock = UnvalidatedV1::recognise(whole, version)?;
+    let superblock = superblock.validate(length_bytes, own_bytes).ok()?;
+    Some(Nearly { found_bytes, start_bytes, length_bytes, flaw, superblock })
+}
+
+fn with_magic(bytes: &[u8]) -> Vec<u8> {
+    starting_with(MAGIC.to_le_bytes(), bytes)
+}
+
+fn starting_with(magic: [u8; 4], bytes: &[u8]) -> Vec<u8> {
+    let mut whole = bytes.to_vec();
+    if let Some(start) = whole.first_chunk_mut::<4>() {
+        *start = magic;
+    }
+    whole
+}
+
+fn with_parts(whole: &[u8], other: &[u8], parts: &[Range<usize>]) -> Option<Vec<u8>> {
+    let mut mended = whole.to_vec();
+    for part in parts {
+        mended.get_mut(part.clone())?.copy_from_slice(other.get(part.clone())?);
+    }
+    Some(mended)
+}
+
+fn checksum_of(whole: &[u8]) -> bool {
+    let stored = u32_at(whole, CHECKSUM_AT);
+    // Zeroes sum to zero, and are nothing.
+    let is_something =
+        whole.get(16..V1_FIXED_BYTES).is_some_and(|it| it.iter().any(|byte| *byte != 0));
+    is_something && stored.is_some() && checksum_v1(whole) == stored
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}

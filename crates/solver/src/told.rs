@@ -1,0 +1,147 @@
+//! Guesses that superblocks make: weighed by the same evidence, and put where they belong among the others.
+//!
+//! A superblock that nearly stands, or that calls a former member a spare, says most of how an array was put together. What stands on
+//! the array may agree, may say nothing, as where it is encrypted, or may speak against it: superblocks can be of another
+//! `--create`. So what is told comes first unless the array speaks against it.
+//!
+//! Invariant: what is told is certain only where what stands on the array agrees with it
+//! `[check: what_superblocks_tell_comes_first_unless_the_array_speaks_against_it]`.
+
+use std::cmp::Reverse;
+
+use crate::Platter;
+use crate::cache::Cached;
+use crate::evidence;
+use crate::guess::{Guess, Start};
+use crate::judge::{judge, starts_of, worth};
+use crate::scan::{Effort, Scan, scan};
+use crate::solve::{Belief, Solution, belief, main_volumes, reads_alike};
+
+/// The solution with the guesses that superblocks make. `told` need have no starts and no evidence.
+#[must_use]
+pub fn with_told(
+    mut solution: Solution,
+    members: &[&dyn Platter],
+    effort: &Effort,
+    told: Vec<Guess>,
+) -> Solution {
+    let mut told = weigh(members, effort, told).into_iter();
+    let Some(best) = told.next() else { return solution };
+    let it = best.evidence;
+    let next = solution.guesses.first().map_or(0, |guess| guess.evidence.sum());
+    let is_alike = solution.guesses.first().is_some_and(|guess| reads_alike(guess, &best));
+    let is_spoken_against =
+        it.explained * 10 < it.addresses * 7 || it.refuted * 4 > it.confirmed || it.disagrees();
+    let comes_first = is_alike || !is_spoken_against || it.sum() >= next;
+    let rest: Vec<Guess> = told.collect();
+    let is_told = |guess: &Guess| rest.iter().chain([&best]).any(|told| reads_alike(guess, told));
+    solution.guesses.retain(|guess| !is_told(guess));
+    solution.guesses.extend(rest);
+    let at = if comes_first { 0 } else { 1.min(solution.guesses.len()) };
+    solution.guesses.insert(at, best);
+    if comes_first {
+        let is_certain = is_alike && solution.belief == Belief::Certain
+            || belief(&solution.guesses, members.len()) == Belief::Certain;
+        solution.belief = if is_certain { Belief::Certain } else { Belief::Likely };
+    }
+    solution
+}
+
+/// The same guesses with what speaks for each, the best first; those of which nothing tells them apart in the order that they came.
+#[must_use]
+pub fn weigh(members: &[&dyn Platter], effort: &Effort, told: Vec<Guess>) -> Vec<Guess> {
+    let scan = scan(members, |member| effort.regions(member.sectors()));
+    let cached: Vec<Cached<'_>> = members.iter().map(|member| Cached::of(*member)).collect();
+    let cached: Vec<&dyn Platter> = cached.iter().map(|it| it as &dyn Platter).collect();
+    let members = cached.as_slice();
+    let mut told: Vec<Guess> =
+        told.into_iter().filter_map(|guess| weighed(guess, &scan, members)).collect();
+    told.sort_by_key(|guess| Reverse(worth(guess, members.len())));
+    told
+}
+
+fn weighed(guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Option<Guess> {
+    let geometry = guess.geometry()?;
+    let of_volume = |volume: usize| {
+        let starts = starts_of(&scan.volumes[volume], scan).into_iter();
+        let tried = starts.map(|sector| {
+            let alone = Guess { starts: vec![Start { volume, sector }], ..guess.clone() };
+            (evidence::explain(&alone, &geometry, scan).weight, Reverse(sector), alone)
+        });
+        let best = tried.max_by_key(|(weight, sector, _)| (*weight, *sector));
+        best.and_then(|(.., mut found)| judge(&mut found, scan, members).map(|()| found))
+    };
+    let found = main_volumes(scan).into_iter().filter_map(of_volume);
+    let best = found.max_by_key(|found| worth(found, members.len()));
+    Some(best.unwrap_or_else(|| {
+        let (agreeing, compared) = evidence::compare(&guess, &geometry, members);
+        let mut guess = guess;
+        (guess.evidence.agreeing, guess.evidence.compared) = (agreeing, compared);
+        guess
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_geometry::Level;
+
+    use super::*;
+    use crate::counts::Evidence;
+
+    const SECTORS: u64 = 4096;
+
+    /// Bytes that are the same wherever they are asked for, and say nothing.
+    struct Noise(u64);
+
+    impl Platter for Noise {
+        fn sectors(&self) -> u64 {
+            SECTORS
+        }
+
+        fn read(&self, sector: u64, bytes: &mut [u8]) -> bool {
+            for (at, byte) in (sector * 512..).zip(bytes) {
+                let mixed = (at / 8 + self.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                *byte = mixed.to_le_bytes()[7 - (at % 8) as usize];
+            }
+            true
+        }
+    }
+
+    fn guess(level: Level, evidence: Evidence) -> Guess {
+        Guess {
+            level,
+            layout: 0,
+            chunk_sectors: if level == Level::Raid1 { 0 } else { 128 },
+            slots: vec![Some(0), Some(1)],
+            offsets: vec![0; 2],
+            data_sectors: vec![SECTORS; 2],
+            starts: Vec::new(),
+            evidence,
+        }
+    }
+
+    #[test]
+    fn what_superblocks_tell_comes_first_unless_the_array_speaks_against_it() {
+        let other = Evidence { explained: 20, weight: 20, addresses: 20, ..Evidence::default() };
+        let solution = |guesses| Solution {
+            belief: Belief::Likely,
+            guesses,
+            volumes: Vec::new(),
+            signs: 0,
+            unreadable_sectors: 0,
+        };
+        let levels = |members: [&dyn Platter; 2], guesses: Vec<Guess>| {
+            let told = vec![guess(Level::Raid1, Evidence::default())];
+            let found = with_told(solution(guesses), &members, &Effort::default(), told);
+            assert_eq!(found.belief, Belief::Likely, "nothing on the array agrees");
+            found.guesses.iter().map(|guess| guess.level).collect::<Vec<_>>()
+        };
+        let (alike, differ) =
+            ([&Noise(1) as &dyn Platter, &Noise(1)], [&Noise(1) as &dyn Platter, &Noise(2)]);
+        assert_eq!(levels(alike, Vec::new()), [Level::Raid1]);
+        let others = vec![guess(Level::Raid0, other)];
+        assert_eq!(levels(alike, others.clone()), [Level::Raid1, Level::Raid0]);
+        // Copies that differ are none.
+        assert_eq!(levels(differ, others), [Level::Raid0, Level::Raid1]);
+    }
+}
