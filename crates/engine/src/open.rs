@@ -16,14 +16,14 @@
 //! - A member that could not be told is not believed [check: a_member_that_cannot_be_told_is_missed_or_needed].
 
 use braid_assembly::{AssembledArray, AssembledBitmap, AssembledParityLog, Occupant};
-use braid_geometry::{Family, MemberSector, SECTOR_BYTES, Slot};
+use braid_geometry::{Family, Geometry, MemberSector, SECTOR_BYTES, Slot};
 use braid_hooks::{Bug, planted, spoiled};
 use braid_ondisk::limits::BAD_BLOCK_LOG_SECTORS_MAX;
 use braid_ondisk::{Features, JournalLog, Role, Superblock};
 
 use crate::array::{
-    ArraySetup, BitmapSetup, JournalSetup, MemberSetup, ParityLogSetup, ReplacementSetup, Returns,
-    SpareSetup, level_with, next_wave,
+    AcceptedRisk, ArraySetup, BitmapSetup, JournalSetup, MemberSetup, ParityLogSetup,
+    ReplacementSetup, Returns, SpareSetup, level_with, next_wave,
 };
 use crate::ids::MemberId;
 use crate::request::Regions;
@@ -184,6 +184,7 @@ pub fn opening<'a>(
         spares,
         events: assembled.newest.state.events,
         resync_offset: resync_offset(assembled),
+        accepted_risk: accepted_risk(assembled),
         bitmap: assembled.bitmap.as_ref().map(|bitmap| bitmap_setup(assembled, bitmap)),
         names_bitmap: names_bitmap(assembled),
         bitmap_file: file.map(|(id, _)| id),
@@ -306,16 +307,31 @@ fn bitmap_setup(assembled: &AssembledArray, bitmap: &AssembledBitmap) -> BitmapS
 /// Where redundancy agrees up to; levels without redundancy have nothing to agree, and where a bitmap is believed that names nothing
 /// behind the offset all agrees.
 fn resync_offset(assembled: &AssembledArray) -> u64 {
-    let accepted = assembled.accepted_risk.is_some();
+    let end = accepted_risk(assembled).map_or(u64::MAX, |risk| risk.until_sectors);
     let says_none = |bitmap: &AssembledBitmap| {
         let first = bitmap.bits.next_sector(assembled.resync_offset);
-        bitmap.is_current && first.is_none()
+        bitmap.is_current && first.is_none_or(|first| first >= end)
     };
     let agrees = assembled.bitmap.as_ref().is_some_and(says_none);
-    match accepted || agrees || !keeps_intent(assembled) {
+    match agrees || assembled.resync_offset >= end || !keeps_intent(assembled) {
         true => u64::MAX,
         false => assembled.resync_offset,
     }
+}
+
+/// What was accepted, and where that leaves nothing to resync. An offset of md's may lie inside of a band, which is resynced whole.
+fn accepted_risk(assembled: &AssembledArray) -> Option<AcceptedRisk> {
+    let Geometry::Stripe(stripe) = &assembled.geometry else { return None };
+    assembled.accepted_risk.as_ref()?;
+    let held = |occupant: &Option<Occupant>| occupant.as_ref().map_or(0, |one| one.recovered_until);
+    let lacking = (0..).map(Slot).zip(assembled.slots.iter().map(held));
+    let lacking: Vec<(Slot, u64)> = lacking.filter(|(_, held)| *held != u64::MAX).collect();
+    let is_as_much_as_borne = lacking.len() == usize::from(stripe.parity_slots());
+    let most = lacking.iter().map(|(_, held)| *held).max().filter(|_| is_as_much_as_borne);
+    let chunk = u64::from(stripe.chunk_sectors());
+    let until_sectors = most.map_or(u64::MAX, |held| held.next_multiple_of(chunk));
+    let slots = lacking.into_iter().map(|(slot, _)| slot).collect();
+    Some(AcceptedRisk { until_sectors, slots })
 }
 
 /// Levels without redundancy write no superblocks while they run.

@@ -63,6 +63,7 @@ fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup
         spares: Vec::new(),
         events: 40,
         resync_offset: u64::MAX,
+        accepted_risk: None,
         bitmap: None,
         names_bitmap: None,
         bitmap_file: None,

@@ -29,6 +29,7 @@ fn view_of(epoch: u64, gate: Gate, slots: [Option<(u16, u64)>; 2]) -> Arc<ArrayV
         gate,
         slots: slots.into_iter().map(|slot| slot.map(member)).collect(),
         resync_offset: u64::MAX,
+        accepted_risk: None,
         doubt: None,
         intent: None,
         keeps_parity_logs: false,

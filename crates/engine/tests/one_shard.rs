@@ -42,6 +42,7 @@ impl Driver {
             gate: Gate::Open,
             slots: (0..4).map(m).collect(),
             resync_offset: u64::MAX,
+            accepted_risk: None,
             doubt: None,
             intent: None,
             keeps_parity_logs: false,

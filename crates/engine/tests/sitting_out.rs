@@ -44,6 +44,7 @@ impl Told {
             spares: Vec::new(),
             events: 1,
             resync_offset: u64::MAX,
+            accepted_risk: None,
             bitmap: None,
             names_bitmap: None,
             bitmap_file: None,

@@ -56,6 +56,7 @@ impl Engine {
             gate: Gate::Open,
             slots: (0..geometry.slots()).map(|slot| Some(member(slot))).collect(),
             resync_offset: u64::MAX,
+            accepted_risk: None,
             doubt: None,
             intent: None,
             keeps_parity_logs: false,

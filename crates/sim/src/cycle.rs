@@ -100,6 +100,8 @@ impl World {
             bad_logs,
             keeps_bits: (0..disks.len()).collect(),
             is_unsettled: false,
+            half_written: BTreeSet::new(),
+            has_accepted: false,
             taint: Taint::new(may_lie, disks.len(), (data_offset, superblock)),
             geometry,
             may_have_jobs,
@@ -318,6 +320,7 @@ impl World {
         } else if self.engine.has_lost_cache {
             self.model.lose_power(false);
         }
+        self.note_half_written();
     }
 
     pub(crate) fn lose_power(&mut self) {
@@ -397,6 +400,7 @@ impl World {
             self.model.flushed(self.clock.step, u64::MAX);
         }
         self.lose_power();
+        self.note_half_written();
         clean
     }
 
@@ -432,6 +436,8 @@ impl World {
             let is_in_doubt = matches!(refusal, Refusal::DirtyAndDegraded(_));
             let lacks_log =
                 matches!(refusal, Refusal::PplNotReplayed { .. }) || is_own && is_in_doubt;
+            // What was accepted is asked again until superblocks have said clean once.
+            let was_logged = was_logged && !self.has_accepted;
             assert!(!(lacks_log && was_logged), "what was logged is there: {refusal:?}");
             self.note("refused", [presented.len() as u64, 0, 0]);
             self.tally.count(match refusal {
@@ -444,7 +450,10 @@ impl World {
             });
             let mut all: Vec<usize> = (0..self.disks.len()).collect();
             self.chances.openings.shuffle(&mut all);
-            if presented.len() == all.len() || self.open(&all, must_be_clean).is_err() {
+            let accepted = self.may_accept(&refusal);
+            if accepted.is_some() && self.open_accepting(&presented, false, accepted).is_ok() {
+                self.tally.count("risk-accepted");
+            } else if presented.len() == all.len() || self.open(&all, must_be_clean).is_err() {
                 return false;
             }
         }
@@ -555,6 +564,7 @@ impl World {
         self.bad_logs.gather(&self.geometry);
         self.out.clear();
         self.unsure.clear();
+        self.half_written.clear();
         self.metadata.forget();
         let mut all: Vec<usize> = (0..self.disks.len()).collect();
         self.chances.openings.shuffle(&mut all);

@@ -66,6 +66,7 @@ mod random;
 mod replays;
 mod requests;
 mod restart;
+mod risks;
 mod schedule;
 mod seated;
 pub mod shrink;

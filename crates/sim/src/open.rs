@@ -227,13 +227,22 @@ fn bad_block_log(disk: &Disk, superblock: &Superblock) -> Result<Vec<BadRecord>,
 
 /// Decides about the disks that are presented, in this order; a bitmap file is the last.
 pub(crate) fn assemble_disks(disks: &[Disk], presented: &[usize]) -> (Vec<ProbedMember>, Assembly) {
+    assemble_as(disks, presented, None)
+}
+
+/// The same, where a person accepts that so many stripes may read wrong.
+pub(crate) fn assemble_as(
+    disks: &[Disk],
+    presented: &[usize],
+    accept_risk: Option<u64>,
+) -> (Vec<ProbedMember>, Assembly) {
     let is_file = |index: &&usize| UnvalidatedBitmap::recognise(&disks[**index].seen).is_some();
     let bitmap_file = presented.last().filter(is_file);
     let members = presented.iter().filter(|index| Some(*index) != bitmap_file);
     let probed: Vec<ProbedMember> =
         members.map(|index| probe_disk(&disks[*index], *index)).collect();
     let bitmap_file = bitmap_file.map(|index| given_file(&disks[*index]));
-    let assembly = assemble(&probed, &Options { bitmap_file, ..Options::default() });
+    let assembly = assemble(&probed, &Options { bitmap_file, accept_risk, ..Options::default() });
     (probed, assembly)
 }
 

@@ -64,13 +64,23 @@ impl World {
         presented: &[usize],
         must_be_clean: bool,
     ) -> Result<AssembledArray, Refusal> {
+        self.open_accepting(presented, must_be_clean, None)
+    }
+
+    /// The same, where a person accepts that so many stripes may read wrong.
+    pub(crate) fn open_accepting(
+        &mut self,
+        presented: &[usize],
+        must_be_clean: bool,
+        accept_risk: Option<u64>,
+    ) -> Result<AssembledArray, Refusal> {
         let mut presented = presented.to_vec();
         self.is_unsettled = false;
         loop {
             self.find_torn();
             self.follow_replacements(&mut presented);
             let presented = &*presented;
-            let decision = self.decide(presented);
+            let decision = self.decide_accepting(presented, accept_risk);
             let mut assembled = decision.assembly.array.clone()?;
             // A disk that lost the step back to clean has the higher count.
             let is_clean = !assembled.dirty || !self.who_lies(presented).is_empty();
@@ -82,6 +92,9 @@ impl World {
             let ignores_logs = self.may_ignore_own_logs(&mut assembled);
             let is_replayed = self.replay(&mut assembled, presented)
                 && self.replay_journal(&mut assembled, presented);
+            if is_replayed {
+                self.accept_risk(&assembled);
+            }
             if is_replayed && self.enter(&decision, &assembled, ignores_logs) {
                 return Ok(assembled);
             }
@@ -147,7 +160,11 @@ impl World {
 
     /// Assembles what is presented and checks the decision. Looks at superblocks only.
     pub(crate) fn decide(&self, presented: &[usize]) -> Decision {
-        let (probed, assembly) = open::assemble_disks(&self.disks, presented);
+        self.decide_accepting(presented, None)
+    }
+
+    fn decide_accepting(&self, presented: &[usize], accept_risk: Option<u64>) -> Decision {
+        let (probed, assembly) = open::assemble_as(&self.disks, presented, accept_risk);
         let superblocks = open::superblocks(&probed, assembly.array.as_ref().ok());
         let lying = self.who_lies(presented);
         for (disk, superblock) in presented.iter().zip(&superblocks) {

@@ -159,6 +159,10 @@ impl Engine {
 pub(crate) struct World {
     /// Since the last start some of what was being written may be anything, as long as who holds it is missing.
     pub(crate) is_unsettled: bool,
+    /// Sectors of each member where a write may have been cut short, since redundancy agreed everywhere.
+    pub(crate) half_written: BTreeSet<u64>,
+    /// At the last start a person accepted that some sectors may read wrong.
+    pub(crate) has_accepted: bool,
     pub(crate) geometry: Geometry,
     /// Whether jobs may run by themselves.
     pub(crate) may_have_jobs: bool,

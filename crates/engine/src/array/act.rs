@@ -1023,12 +1023,15 @@ impl Array {
         let is_recorded = gate != Gate::Open || self.condition.on_disk != Activity::Clean;
         let is_recorded = spoiled(Bug::GateEarly, is_recorded, true);
         assert!(is_recorded, "I3: superblocks say active first");
+        let is_in_doubt = self.condition.resync_offset != u64::MAX;
+        let accepted_risk = self.setup.accepted_risk.as_ref().filter(|_| is_in_doubt);
         let view = ArrayView {
             epoch: self.condition.epoch,
             geometry: Arc::clone(&self.geometry),
             gate,
             slots: self.roster.published_slots(),
             resync_offset: self.condition.resync_offset,
+            accepted_risk: accepted_risk.cloned(),
             doubt: self.intent.as_ref().and_then(Intent::doubt).map(Arc::clone),
             intent: self.intent.as_ref().map(Intent::view),
             keeps_parity_logs: self.parity_logs.as_ref().is_some_and(ParityLogs::is_on),

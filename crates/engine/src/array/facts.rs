@@ -231,6 +231,7 @@ impl Array {
             work_sectors: setup.work_sectors,
             roster,
             resync_offset: condition.resync_offset,
+            resync_end: setup.accepted_risk.as_ref().map_or(u64::MAX, |risk| risk.until_sectors),
             doubt: self.intent.as_ref().and_then(|intent| intent.doubt().map(|doubt| &**doubt)),
             lazy: self.intent.as_ref().and_then(Intent::lazy),
             may_run: may_save && !condition.stopping,

@@ -22,8 +22,8 @@ use super::returns::held_of;
 use super::roster::{Roster, Wish};
 use super::set::Set;
 use super::setup::{
-    ArraySetup, BitmapSetup, JournalSetup, MemberSetup, ParityLogSetup, ReplacementSetup, Returns,
-    SpareSetup,
+    AcceptedRisk, ArraySetup, BitmapSetup, JournalSetup, MemberSetup, ParityLogSetup,
+    ReplacementSetup, Returns, SpareSetup,
 };
 use super::sitting_out::SittingOut;
 use super::update::SuperblockState;
@@ -73,13 +73,14 @@ pub struct Array {
 }
 
 /// What never changes while the array is open.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) regions: Regions,
     pub(super) work_sectors: u32,
     pub(super) zero_is_fast: bool,
     pub(super) clean_delay_ms: u64,
     pub(super) superblocks_tear: bool,
+    pub(super) accepted_risk: Option<Arc<AcceptedRisk>>,
 }
 
 /// Superblocks that are being written, or are to be. `later` are when all of `missing` are durable.
@@ -239,6 +240,7 @@ impl Array {
                 zero_is_fast: setup.zero_is_fast,
                 clean_delay_ms: setup.clean_delay_ms,
                 superblocks_tear: setup.superblocks_tear,
+                accepted_risk: setup.accepted_risk.map(Arc::new),
             },
             roster,
             told: None,

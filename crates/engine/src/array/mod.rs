@@ -53,8 +53,8 @@ pub use parity_log_record::{ParityLogRecord, parity_log_for};
 pub use refusals::{BitmapRefusal, LogRefusal, MemberRefusal};
 pub use roster::Wish;
 pub use setup::{
-    ArraySetup, BitmapSetup, JournalSetup, MemberSetup, ParityLogSetup, ReplacementSetup, Returns,
-    SpareSetup,
+    AcceptedRisk, ArraySetup, BitmapSetup, JournalSetup, MemberSetup, ParityLogSetup,
+    ReplacementSetup, Returns, SpareSetup,
 };
 pub use update::{
     DeviceRole, JournalState, SuperblockState, UpdateTimes, apply_to, bad_block_log_for,

@@ -99,6 +99,17 @@ pub struct JournalSetup {
     pub is_used: bool,
 }
 
+/// A person has accepted that some of what a missing member holds may read wrong, of an array whose redundancy is in doubt. It is
+/// resynced all the same: a loss that comes later is not to cost more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcceptedRisk {
+    /// From here on, in the unit of the resync offset, each row lacks as many members as the level bears: nothing is left there
+    /// that could disagree. `u64::MAX` where the level bears more.
+    pub until_sectors: u64,
+    /// Whose members were missing, or lacked something: what they hold is made of parity, also where that is in doubt.
+    pub slots: Vec<Slot>,
+}
+
 /// The array as assembly found it.
 #[derive(Clone, Debug)]
 pub struct ArraySetup {
@@ -114,6 +125,8 @@ pub struct ArraySetup {
     pub events: u64,
     /// Where redundancy agrees up to; `u64::MAX` when everywhere. Zero for an array left active.
     pub resync_offset: u64,
+    /// What was accepted of it, if a member is missing.
+    pub accepted_risk: Option<AcceptedRisk>,
     /// Its bitmap, if members have one. An array without redundancy has none.
     pub bitmap: Option<BitmapSetup>,
     /// Whether superblocks are to name a bitmap; none to leave what each of them says: whoever opens the array does not keep it.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use braid_geometry::{Geometry, LogicalSector, MemberSector, Slot};
 use braid_ondisk::Bits;
 
+use super::setup::AcceptedRisk;
 use crate::ids::{BitmapId, MemberId};
 use crate::ranges::{BadBlocks, MemberRanges};
 
@@ -103,6 +104,8 @@ pub struct ArrayView {
     /// own unit: member sectors for levels 1, 4, 5, 6, array sectors for level 10); `u64::MAX` when
     /// all of it does.
     pub resync_offset: u64,
+    /// What was accepted where it may not agree, if anything was.
+    pub accepted_risk: Option<Arc<AcceptedRisk>>,
     /// Of the sectors beyond that, those that these bits stand for are in doubt, and no others; none where all are.
     pub doubt: Option<Arc<Bits>>,
     /// The write-intent bitmap, if the array has one.
@@ -134,9 +137,16 @@ impl ArrayView {
     /// Whether redundancy agrees with what clients have written to these sectors.
     #[must_use]
     pub fn may_solve(&self, sectors: Range<u64>) -> bool {
-        let beyond = self.resync_offset.max(sectors.start)..sectors.end;
+        let end = self.accepted_risk.as_ref().map_or(u64::MAX, |risk| risk.until_sectors);
+        let beyond = self.resync_offset.max(sectors.start)..sectors.end.min(end);
         let is_out_of_doubt = |doubt: &Arc<Bits>| !doubt.has_any(doubt.of(&beyond));
         beyond.is_empty() || self.doubt.as_ref().is_some_and(is_out_of_doubt)
+    }
+
+    /// Whether what the member in `slot` holds is made of parity that may not agree: the risk of it was accepted.
+    #[must_use]
+    pub fn accepts_risk_of(&self, slot: Slot) -> bool {
+        self.accepted_risk.as_ref().is_some_and(|risk| risk.slots.contains(&slot))
     }
 
     /// The bits of the bitmap that stand for sectors of the array; none where there is no bitmap.

@@ -44,6 +44,8 @@ pub(super) struct Known<'a> {
     pub(super) is_entire: bool,
     /// Parity was made to fit in all of the band.
     pub(super) is_synced: bool,
+    /// No write was left half done in the band.
+    pub(super) is_consistent: bool,
     pub(super) band: &'a Band,
     pub(super) slot: Slot,
     /// What it is about.
@@ -69,10 +71,11 @@ impl Known<'_> {
         let extents = wanted.extents();
         let is_synced = self.is_synced;
         let is_synced = spoiled(Bug::UnsyncedGoneAround, is_synced, true);
-        let readable = match is_synced {
+        let is_accepted = self.is_consistent && self.view.accepts_risk_of(self.slot);
+        let readable = match is_synced && !is_accepted {
             true if self.is_entire => wanted,
             true => extents.filter(|extent| self.is_readable(extent)).collect(),
-            // What is solved for where nobody wrote is not what the member holds: so no more of it than must be.
+            // What is solved for where nobody wrote, or parity may not fit, is not what the member holds: so no more of it than must be.
             false => {
                 let sectors = extents.flat_map(|extent| extent.offset..extent.end());
                 let alone = sectors.map(|offset| Extent { offset, sectors: 1 });
@@ -84,6 +87,7 @@ impl Known<'_> {
             writable: self.view.member(self.slot).is_some(),
             loaded: self.valid.common(self.window),
             touched: self.touched.common(self.window),
+            is_accepted,
         }
     }
 

@@ -466,6 +466,7 @@ impl Stripes {
             clocks: &common.clocks,
             parity_agrees: self.damage.parity_solves(&common.view, band),
             is_synced: is_synced(&common.view, band),
+            is_consistent: !self.damage.is_inconsistent(band.key),
             admission: if is_between { admission() } else { Admission::Now },
             intent: stripe.has_intent(),
             read,

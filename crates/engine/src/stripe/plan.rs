@@ -38,6 +38,8 @@ pub(super) struct ColumnFacts {
     pub(super) loaded: SectorSet,
     /// What the batch touches (data columns only).
     pub(super) touched: SectorSet,
+    /// What is lost of it may be solved for by parity that may not agree with the data.
+    pub(super) is_accepted: bool,
 }
 
 impl ColumnFacts {
@@ -89,6 +91,11 @@ impl StripeFacts {
             preferred: None,
             is_journaled: false,
         }
+    }
+
+    /// Whether what is lost of a data column is made of parity.
+    fn may_solve(&self, column: u16) -> bool {
+        self.parity_agrees || self.data[usize::from(column)].is_accepted
     }
 
     /// Whose old content rmw needs of a data column.
@@ -345,6 +352,12 @@ pub(super) fn plan_rest(facts: &StripeFacts) -> Option<Plan> {
     Some(Plan { p, q, ..plan })
 }
 
+/// A plan to make parity agree: the data is believed, and where some of it is missing, and the risk of that was accepted, what parity
+/// makes of it. So two parities agree before another member is lost.
+pub(super) fn plan_resync(facts: &StripeFacts) -> Option<Plan> {
+    plan_whole(facts, false).or_else(|| (!facts.parity_agrees).then(|| plan_rest(facts)).flatten())
+}
+
 /// A plan that brings the columns of these slots into memory; none if one of them cannot be read.
 pub(super) fn plan_columns(
     facts: &StripeFacts,
@@ -379,9 +392,11 @@ fn load(facts: &StripeFacts, plan: &mut Plan, wanted: impl Fn(&ColumnFacts) -> S
         let used = solutions.iter().filter(|one| is_used(&one.recovery));
         column.reads(used.map(|one| one.sectors).fold(SectorSet::EMPTY, SectorSet::union))
     };
+    let mut unknown = solutions.iter().flat_map(|one| one.recovery.columns());
+    let may_be = unknown.all(|column| facts.may_solve(column));
     assert!(
-        facts.parity_agrees || solutions.is_empty(),
-        "I7: parity that may not agree is never solved from"
+        may_be,
+        "I7: parity that may not agree is never solved from, but where that was accepted"
     );
     plan.data.clear();
     plan.data.extend(facts.data.iter().map(reads));
@@ -408,13 +423,13 @@ fn solutions(facts: &StripeFacts, lost: SectorSet) -> Option<Solutions> {
 
 /// Which equations give what is lost of `sectors`, which is the same columns in each, if any do.
 fn recovery(facts: &StripeFacts, sectors: SectorSet) -> Option<Recovery> {
-    if !facts.parity_agrees {
-        return None;
-    }
     let is_at_hand = |column: &ColumnFacts| column.at_hand().contains(sectors);
     let columns = (0u16..).zip(&facts.data);
     let unknown: Few<u16> =
         columns.filter(|(_, column)| !is_at_hand(column)).map(|(index, _)| index).collect();
+    if !unknown.iter().all(|column| facts.may_solve(*column)) {
+        return None;
+    }
     let (p, q) = (is_at_hand(&facts.p), facts.q.as_ref().is_some_and(is_at_hand));
     match unknown[..] {
         [one] if p => Some(Recovery::FromP(one)),
@@ -472,16 +487,19 @@ mod tests {
         fn column(&mut self, window: SectorSet, is_data: bool) -> ColumnFacts {
             let (readable, loaded) = (self.set(window), self.set(window));
             let touched = if is_data { self.set(window) } else { SectorSet::EMPTY };
-            ColumnFacts { readable, loaded, touched, writable: self.next(2) == 1 }
+            let writable = self.next(2) == 1;
+            ColumnFacts { readable, loaded, touched, writable, is_accepted: false }
         }
 
         /// Three data columns, P, and perhaps Q.
         fn stripe(&mut self, window: SectorSet) -> StripeFacts {
-            let data = (0..3).map(|_| self.column(window, true)).collect();
+            let mut data: Few<_> = (0..3).map(|_| self.column(window, true)).collect();
             let (p, q) = (self.column(window, false), self.column(window, false));
             let q = (self.next(2) == 1).then_some(q);
             let is_write = self.next(2) == 1;
             let (parity_agrees, is_synced) = (self.next(2) == 1, self.next(2) == 1);
+            // Of columns that are alike, one is as good as another.
+            data[0].is_accepted = !parity_agrees && !is_synced;
             let preferred = match self.next(3) {
                 0 => None,
                 1 => Some(Method::Rcw),
@@ -553,7 +571,8 @@ mod tests {
         for facts in all_of_one_sector().chain(some_of_more()) {
             let Some(plan) = plan(&facts) else { continue };
             let known = known(&facts, &plan);
-            assert!(facts.parity_agrees || plan.way.solutions.is_empty());
+            let mut solved = plan.way.solutions.iter().flat_map(|one| one.recovery.columns());
+            assert!(solved.all(|column| facts.may_solve(column)), "{facts:?} {plan:?}");
             for (column, known) in facts.data.iter().zip(known) {
                 let needed = match plan.way.method {
                     Method::NoParity if !facts.is_write => column.touched,
@@ -609,7 +628,7 @@ mod tests {
                 readable: wide(column.readable),
                 loaded: wide(column.loaded),
                 touched: if column.touched.is_empty() { column.touched } else { set(&[(9, 3)]) },
-                writable: column.writable,
+                ..*column
             };
             let data = facts.data.iter().map(column).collect();
             let (p, q) = (column(&facts.p), facts.q.as_ref().map(column));

@@ -263,6 +263,7 @@ fn view(plan: &Plan, geometry: Geometry) -> ArrayView {
         gate: Gate::Open,
         slots: (0..plan.slots).map(member).collect(),
         resync_offset: u64::MAX,
+        accepted_risk: None,
         doubt: None,
         intent: None,
         keeps_parity_logs: false,

@@ -147,7 +147,8 @@ pub(crate) fn check(assembly: &Assembly, known: &Known<'_>) {
                 !bitmap.is_current || first.is_some()
             });
             let served_hole = hole && is_named && lost.any(|slot| holds_data(known.geometry, slot));
-            assert!(!served_hole, "a write hole is served");
+            let is_accepted = array.accepted_risk.is_some();
+            assert!(!served_hole || is_accepted, "a write hole is served");
         }
         Err(Refusal::TooFewMembers { .. }) => {
             let survives = known.geometry.survives(&|slot: Slot| !holds_all(&slot.0));

@@ -65,6 +65,7 @@ impl Bench {
             gate: Gate::Open,
             slots: (0..slots).map(member).collect(),
             resync_offset: u64::MAX,
+            accepted_risk: None,
             doubt: None,
             intent: None,
             keeps_parity_logs: false,

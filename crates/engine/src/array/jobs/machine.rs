@@ -49,6 +49,8 @@ pub(in super::super) struct Ground<'a> {
     pub(in super::super) roster: &'a Roster,
     /// `u64::MAX` when redundancy agrees everywhere.
     pub(in super::super) resync_offset: u64,
+    /// And from here on, whatever the offset is.
+    pub(in super::super) resync_end: u64,
     /// What beyond that is in doubt; none where all is.
     pub(in super::super) doubt: Option<&'a Bits>,
     /// Of a lockless bitmap: what is to be made to agree though no write was interrupted there; and that with what holds nothing
@@ -259,6 +261,7 @@ impl Jobs {
         if resync_offset != u64::MAX {
             let (from, targets) = (resync_offset, SmallVec::new());
             let (kind, is_quiet) = (JobKind::Resync, false);
+            let end = end.min(ground.resync_end);
             let choice = Choice { kind, is_quiet, axis, from, end, targets };
             return may(JobKind::Resync).then_some(choice);
         }

@@ -21,6 +21,8 @@ pub(in super::super) struct Around<'a> {
     pub(in super::super) parity_agrees: bool,
     /// Parity fits where nobody wrote, too.
     pub(in super::super) is_synced: bool,
+    /// No write was left half done in it.
+    pub(in super::super) is_consistent: bool,
     /// When it may begin, if it is between batches.
     pub(in super::super) admission: Admission,
     /// See [`Facts::intent`].
@@ -125,7 +127,18 @@ fn tell(
 fn known<'a>(stripe: &'a Stripe, around: &Around<'a>, slot: Slot) -> Known<'a> {
     let Column { touched, valid, unreadable, .. } = *stripe.column(slot);
     let (band, window) = (stripe.band(), stripe.window());
-    let Around { view, is_synced, .. } = *around;
+    let Around { view, is_synced, is_consistent, .. } = *around;
     let is_entire = around.entire.has(slot);
-    Known { view, is_entire, is_synced, band, slot, window, touched, valid, unreadable }
+    Known {
+        view,
+        is_entire,
+        is_synced,
+        is_consistent,
+        band,
+        slot,
+        window,
+        touched,
+        valid,
+        unreadable,
+    }
 }

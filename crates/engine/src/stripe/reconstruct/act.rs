@@ -10,7 +10,9 @@ use super::super::batch::Phase as BatchPhase;
 use super::super::damage::is_synced;
 use super::super::in_flight::{IoOwner, ReadIo, ReadIoKind};
 use super::super::known::Known;
-use super::super::plan::{Need, Plan, StripeFacts, plan, plan_columns, plan_rest, plan_whole};
+use super::super::plan::{
+    Need, Plan, StripeFacts, plan, plan_columns, plan_rest, plan_resync, plan_whole,
+};
 use super::super::solve::{Blocks, by_exponent, solve, solve_in_place};
 use super::check::Parity;
 use super::decide::{Action, Facts, Phase, Rest, decide, waits};
@@ -154,7 +156,19 @@ impl Read {
         let (view, band, window) = (&*around.common.view, self.band(), self.window);
         let Column { touched, valid, unreadable, .. } = *self.column(slot);
         let (is_entire, is_synced) = (around.entire.has(slot), is_synced(view, band));
-        Known { view, is_entire, is_synced, band, slot, window, touched, valid, unreadable }
+        let is_consistent = !around.damage.is_inconsistent(band.key);
+        Known {
+            view,
+            is_entire,
+            is_synced,
+            is_consistent,
+            band,
+            slot,
+            window,
+            touched,
+            valid,
+            unreadable,
+        }
     }
 
     /// What is known of the stripe without the columns that are left out.
@@ -210,7 +224,7 @@ impl Read {
                         let rest = || can_solve.then(|| plan_rest(&facts)).flatten();
                         plan_whole(&facts, true).or_else(rest)
                     }
-                    Task::Resync => plan_whole(&facts, false),
+                    Task::Resync => plan_resync(&facts),
                     Task::Recover => plan(&facts),
                     Task::Replace => self.plan_copy(&facts).or_else(|| plan(&facts)),
                 }
@@ -405,7 +419,7 @@ impl Reconstruct {
             Origin::Client(want) => self.make(around, place, (&want, plan), &mut computation),
             Origin::Background(work) => match work.task {
                 Task::Compare | Task::Repair => self.check(place, plan, &mut computation),
-                Task::Resync => self.compare(place, &mut computation),
+                Task::Resync => self.compare(place, plan, &mut computation),
                 Task::Recover | Task::Replace => {
                     self.recover(around, place, plan, &mut computation);
                 }
@@ -518,12 +532,13 @@ impl Reconstruct {
         around.common.work_done(work.id, outcome);
     }
 
-    /// Adds every data column to P, and its multiple to Q: what is not zero then differs.
-    fn compare(&mut self, place: u32, computation: &mut Computation) {
+    /// Solves for what is missing; then adds every data column to P, and its multiple to Q: what is not zero then differs.
+    fn compare(&mut self, place: u32, plan: &Plan, computation: &mut Computation) {
         let blocks = self.blocks(place);
         let read = &mut self.reads[place as usize];
         let map = read.map;
         let whole = read.window;
+        solve_in_place(computation, (&map, blocks), &plan.way);
         // Parity that could not be read is left out.
         let at = |slot: Slot| read.column(slot).valid.contains(whole).then(|| blocks.at(slot, 0));
         let (p, q) = (at(map.p_slot()), map.q_slot().and_then(at));

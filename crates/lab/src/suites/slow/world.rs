@@ -88,6 +88,7 @@ impl World {
             spares: Vec::new(),
             events: 1,
             resync_offset: u64::MAX,
+            accepted_risk: None,
             bitmap: None,
             names_bitmap: None,
             bitmap_file: None,

@@ -30,6 +30,7 @@ mod matrix;
 mod named;
 mod parity_log;
 mod replace;
+mod risk;
 mod rot;
 mod slow;
 mod superblocks;

@@ -39,6 +39,7 @@ fn ground<'a>(geometry: &'a Geometry, roster: &'a Roster, resync_offset: u64) ->
         work_sectors: 128,
         roster,
         resync_offset,
+        resync_end: u64::MAX,
         doubt: None,
         may_run: true,
         may_save: true,

@@ -1,0 +1,62 @@
+//! Starts at which a person accepts that some sectors may read wrong: which may, and what is promised of all others.
+//!
+//! What was being written when the array ended may disagree; of a member that is missing it may be made to be anything. Everything
+//! else reads as ever, then and later: what disagrees is resynced, whatever else the array has to do, before a loss costs more.
+//!
+//! - No sector reads wrong but in a row that the refusal named, and there only where somebody was writing when all ended
+//!   [check: what_was_being_written_is_resynced_after_its_risk_was_accepted].
+
+use braid_assembly::{AssembledArray, Refusal};
+use braid_geometry::{Geometry, LogicalSector, MemberSector, Role, Slot};
+
+use crate::chances::Purpose;
+use crate::model::ANYTHING;
+use crate::world::World;
+
+/// Refused starts, of a hundred, that are tried again with the risk accepted.
+const PERCENT: u64 = 60;
+
+impl World {
+    /// All has ended in the middle of what was being written: there, parity may not fit.
+    pub(crate) fn note_half_written(&mut self) {
+        let Geometry::Stripe(stripe) = &self.geometry else { return };
+        if self.engine.machines.shards[0].view.resync_offset == u64::MAX {
+            self.half_written.clear();
+        }
+        for sector in (0..stripe.capacity_sectors()).filter(|one| self.model.is_unsure(*one)) {
+            let place = stripe.locate(LogicalSector(sector));
+            self.half_written
+                .insert(stripe.row_start(place.row).0 + u64::from(place.offset_sectors));
+        }
+    }
+
+    /// How many stripes a person accepts, of an array that was refused for them. Where disks lie it is not followed what that makes
+    /// wrong.
+    pub(crate) fn may_accept(&self, refusal: &Refusal) -> Option<u64> {
+        let Refusal::DirtyAndDegraded(risk) = refusal else { return None };
+        let is_honest = self.may_have_jobs && self.taint.is_calm();
+        let is_willing = self.chances.of(Purpose::Openings, 1).chance(PERCENT);
+        (is_honest && is_willing).then_some(risk.stripes)
+    }
+
+    /// What was being written may be anything in the slots that lack it.
+    pub(crate) fn accept_risk(&mut self, assembled: &AssembledArray) {
+        self.has_accepted = assembled.accepted_risk.is_some();
+        let Some(risk) = &assembled.accepted_risk else { return };
+        let Geometry::Stripe(stripe) = &self.geometry else { return };
+        for strip in &self.half_written {
+            let row = stripe.row_of(MemberSector(*strip));
+            let offset = strip - stripe.row_start(row).0;
+            let offset = u32::try_from(offset).expect("it lies in a chunk");
+            for slot in (0..stripe.slots()).map(Slot) {
+                let occupant = assembled.slots[slot.index()].as_ref();
+                let lacks = occupant.is_none_or(|one| one.recovered_until <= *strip);
+                let Role::Data(index) = stripe.row_map(row).role(slot) else { continue };
+                let is_named = risk.ranges.iter().any(|one| one.member_sectors.contains(strip));
+                if lacks && is_named {
+                    self.model.settle(stripe.logical(row, index, offset).0, ANYTHING);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Arrays that are started although some of what a member lacks may read wrong, because a person said so: what else was being written is
+//! resynced, and a loss that comes later costs nothing more.
+
+use braid_assembly::Refusal;
+use braid_engine::array::JobRequest;
+use braid_geometry::Level;
+
+use super::for_seeds;
+use super::parity_log::WRITES;
+use super::scene::{Scene, design};
+use super::script::Mix;
+use crate::create::Design;
+use crate::disk::Ills;
+use crate::random::Random;
+
+/// What a member lacks when all ends.
+#[derive(Clone, Copy, Debug)]
+enum Lacks {
+    /// What its recovery has not come to.
+    Rest,
+    /// Everything: it is not there.
+    All,
+}
+
+/// All ends in the middle of writes while a member lacks something, and is started with the risk accepted. Whether it was refused at first.
+fn lives_on(design: Design, lacks: Lacks, seed: u64) -> bool {
+    let mut random = Random::new(seed ^ 0x715c);
+    let slots = usize::from(design.slots);
+    let (lacking, lost) = (seed as usize % slots, (seed as usize + 1) % slots);
+    let mut scene = Scene::new(design, seed);
+    match lacks {
+        Lacks::Rest => {
+            let sectors = design.rows * u64::from(design.chunk_sectors);
+            scene.recovering = Some((lacking, sectors / 2 + random.below(sectors / 2)));
+        }
+        Lacks::All => scene.missing = vec![lacking],
+    }
+    let mut story = scene.open();
+    let mix = Mix { in_flight_max: *random.pick(&[2, 8]), ..WRITES };
+    story.begin_mix(&mix, 20 + random.below(400));
+    story.begins_anew();
+    story.world.crash(random.chance(60));
+    let world = &mut story.world;
+    world.disks.iter_mut().for_each(|disk| disk.ills = Ills::default());
+    let all = 0..world.disks.len();
+    let there = |disk: &usize| matches!(lacks, Lacks::Rest) || *disk != lacking;
+    let there: Vec<usize> = all.filter(there).collect();
+    let Err(Refusal::DirtyAndDegraded(risk)) = world.open(&there, false) else { return false };
+    let opened = world.open_accepting(&there, false, Some(risk.stripes));
+    assert!(opened.is_ok_and(|array| array.accepted_risk.is_some()), "what was named is accepted");
+    world.read_all();
+    story.begins_anew();
+    story.request(JobRequest::Resume);
+    story.run(&Mix::ALL);
+    story.rest();
+    let is_whole = story.world.standing().occupants.iter().all(Option::is_some);
+    assert!(is_whole || matches!(lacks, Lacks::All), "the recovery goes on after the resync");
+    assert!(story.stop(), "nothing is in doubt any more");
+    // What it starts with is compared on the disks.
+    let rest: Vec<usize> = there.into_iter().filter(|disk| *disk != lost).collect();
+    let opened = story.world.open(&rest, true);
+    opened.expect("a clean array bears the loss");
+    assert!(story.world.read_all().is_some(), "all of it can be read");
+    true
+}
+
+/// A RAID-5 was killed while clients wrote below the offset of a recovery, and was started with the risk accepted. The recovery went on,
+/// nothing below its offset was resynced, and the next loss gave wrong bytes without an error.
+#[test]
+fn what_was_being_written_is_resynced_after_its_risk_was_accepted() {
+    let mut accepted = 0;
+    for_seeds(12, |seed| {
+        for (level, slots, lacks) in [
+            (Level::Raid4, 4, Lacks::Rest),
+            (Level::Raid5, 4, Lacks::Rest),
+            (Level::Raid6, 5, Lacks::Rest),
+            (Level::Raid6, 5, Lacks::All),
+        ] {
+            let design = design(level, 2, 8, slots, 9);
+            for bit_sectors in [0, 8] {
+                accepted += u32::from(lives_on(Design { bit_sectors, ..design }, lacks, seed));
+            }
+        }
+    });
+    assert!(accepted > 30, "{accepted} starts were refused at first");
+}
