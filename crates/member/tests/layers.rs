@@ -251,6 +251,8 @@ fn a_long_log_of_an_overlay_is_written_anew() {
     overlay.flush().expect("a flush");
     model[8192..12_288].fill(79_999_u32.to_le_bytes()[0]);
     drop(overlay);
+    let blocks = std::fs::metadata(folder.path().join("m.data")).expect("a file").len();
+    assert!(blocks < 16 * 4096, "blocks that are written again take their slots again: {blocks}");
     let length = || std::fs::metadata(folder.path().join("m.map")).expect("a map").len();
     assert!(length() > 1 << 20);
     for _ in 0..2 {

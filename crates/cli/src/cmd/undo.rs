@@ -24,9 +24,9 @@ use crate::output::shell::shell_word;
 use crate::output::utc::{format_utc, rfc3339_utc};
 use crate::probe::io_error;
 use crate::undo::found::{self, Found};
-use crate::undo::judge::{Content, Verdict, decide, is_between, why};
+use crate::undo::judge::{Content, Verdict, decide, is_between, is_mute, why};
 use crate::undo::record::{Damage, Record};
-use crate::undo::{self, Deed, Kept, Overwrite, unfinished, writing};
+use crate::undo::{self, Deed, Kept, Mark, Overwrite, unfinished, writing};
 
 /// Arguments of `braid undo`.
 #[derive(Debug, clap::Args)]
@@ -37,6 +37,12 @@ pub(crate) struct Args {
     /// Say what would be put back, and write nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
+    /// Put nothing back on this device, which is not here; may be given more than once. It must not be used with the others then.
+    #[arg(long, value_name = "DEVICE")]
+    without: Vec<PathBuf>,
+    /// Put it back although nothing tells whether the array was written since: members of RAID-0 and of linear arrays do not say so.
+    #[arg(long)]
+    nobody_wrote: bool,
     /// Put nothing back; write what was saved into files of this folder, which is made.
     #[arg(long, value_name = "FOLDER", conflicts_with = "dry_run")]
     extract: Option<PathBuf>,
@@ -54,7 +60,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     }
     // To look is no reason to wait for a server.
     let access = if args.dry_run { Access::Examine } else { Access::ReadWrite };
-    let found = found::all(record, access)?;
+    let found = found::all(record, &args.without, access)?;
     let contents: Vec<Content> = found.iter().map(|one| one.content).collect();
     let is_back = match decide(record.has_zeroed, &contents) {
         Verdict::Changed => return Err(changed(&kept, record, &found)),
@@ -62,12 +68,22 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         Verdict::IsBack => true,
         Verdict::PutBack => false,
     };
+    if !is_back
+        && !args.nobody_wrote
+        && !is_between(&contents)
+        && found.iter().any(|one| is_mute(one.device))
+    {
+        return Err(not_told(&kept, record, &found, globals));
+    }
     let mut saved = None;
     if !args.dry_run {
         if !is_back {
             saved = Some(put_back(&kept, record, &found, globals)?);
         }
         unfinished::end_undoing(&globals.state_dir, kept.number);
+        if args.without.is_empty() {
+            unfinished::end(&globals.state_dir, kept.number);
+        }
     }
     // What was half written is not to be had again.
     let redo = saved.filter(|_| !is_between(&contents));
@@ -128,7 +144,7 @@ fn put_back(
         .filter(|one| matches!(one.content, Content::Written | Content::Partly))
         .collect();
     let overwritten = written.iter().map(|one| Overwrite {
-        path: Path::new(&one.device.path),
+        path: Path::new(&one.label),
         device: one.open.as_ref(),
         is_made: false,
         ends: &one.now,
@@ -136,10 +152,9 @@ fn put_back(
         last_writes: 0,
     });
     let command = command_line(kept.number, globals);
-    let deed =
-        Deed { command: &command, array: &record.array, zeroes: false, undoes: Some(kept.number) };
+    let (undoes, mark) = (Some(kept.number), Mark::Unfinished);
+    let deed = Deed { command: &command, array: &record.array, zeroes: false, undoes, mark };
     let saved = undo::save(&globals.state_dir, deed, overwritten.collect())?;
-    saved.begin(&globals.state_dir, None)?;
     let devices: Vec<_> = written.iter().map(|one| (one.device, one.open.as_ref())).collect();
     let now: Vec<&[Snippet]> = written.iter().map(|one| one.now.as_slice()).collect();
     writing::back(&devices, &now).map_err(|(index, error)| {
@@ -261,6 +276,18 @@ fn changed(kept: &Kept, record: &Record, found: &[Found<'_>]) -> CliError {
         error = error.because(format!("{}: {why}", one.label));
     }
     error.because("nothing was changed")
+}
+
+fn not_told(kept: &Kept, record: &Record, found: &[Found<'_>], globals: &Globals) -> CliError {
+    let line = format!("braid undo {} --nobody-wrote", kept.number);
+    refused(kept, record, found)
+        .because("members of a RAID-0 or a linear array do not say whether it was written since; if it was, the old bytes would lie in newer data")
+        .because("nothing was changed")
+        .remedy(
+            Risk::Destroy,
+            "If nobody has written to the array since",
+            unfinished::in_state_dir(line, &globals.state_dir),
+        )
 }
 
 fn zeroed(kept: &Kept, record: &Record, found: &[Found<'_>]) -> CliError {

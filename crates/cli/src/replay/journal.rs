@@ -29,7 +29,7 @@ use crate::error::{CliError, Risk};
 use crate::output::size::format_size;
 use crate::probe::io_error;
 use crate::refusal::words;
-use crate::undo::{self, Deed, Overwrite};
+use crate::undo::{self, Deed, Mark, Overwrite};
 
 /// The journal's device.
 pub(crate) struct JournalDevice<'a> {
@@ -147,7 +147,8 @@ impl OnMembers<'_> {
         };
         let command = format!("braid replay {}", words(self.labels, &[]));
         let array = &self.array.newest.array.name;
-        let deed = Deed { command: &command, array, zeroes: false, undoes: None };
+        let deed =
+            Deed { command: &command, array, zeroes: false, undoes: None, mark: Mark::Nothing };
         let saved = undo::save(state_dir, deed, vec![overwritten])?;
         let write = device.device.write_at(&new.bytes, new.offset, true);
         let done = write.and_then(|()| device.device.flush());

@@ -1,8 +1,8 @@
 //! The devices of a record as they are now: opened by a name that leads to what the command left, and read where it wrote.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use braid_member::{Access, Member};
+use braid_member::{Access, Member, MemberError};
 use braid_ondisk::Snippet;
 
 use super::judge::{Content, content};
@@ -19,14 +19,19 @@ pub(crate) struct Found<'a> {
     pub(crate) content: Content,
 }
 
-/// Opens every device of a record; a file that the command made and that is gone has nothing to be put back.
+/// Opens every device of a record but those that are left out; a file that the command made and that is gone has nothing to be put back.
 ///
 /// # Errors
 /// A device cannot be opened or read.
-pub(crate) fn all(record: &Record, access: Access) -> Result<Vec<Found<'_>>, CliError> {
+pub(crate) fn all<'a>(
+    record: &'a Record,
+    without: &[PathBuf],
+    access: Access,
+) -> Result<Vec<Found<'a>>, CliError> {
     let is_gone = |device: &Device| device.is_made && !device.path.exists();
-    let devices = record.devices.iter().filter(|device| !is_gone(device));
-    devices.map(|device| find(device, access)).collect()
+    let is_wanted =
+        |device: &&Device| !is_gone(device) && !without.iter().any(|path| device.is_called(path));
+    record.devices.iter().filter(is_wanted).map(|device| find(device, access)).collect()
 }
 
 /// Opens a device by the name that leads to what the command left, and looks at it.
@@ -50,25 +55,36 @@ pub(crate) fn find(device: &Device, access: Access) -> Result<Found<'_>, CliErro
 fn look<'a>(device: &'a Device, path: &Path, access: Access) -> Result<Found<'a>, CliError> {
     let label = path.display().to_string();
     let open = open_member(path, access)?;
+    let (now, content) =
+        read(device, open.as_ref()).map_err(|error| io_error(&label, "reading", &error))?;
+    Ok(Found { device, label, open, now, content })
+}
+
+/// What stands where the command wrote on this device, and what that is of.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn read(
+    device: &Device,
+    open: &dyn Member,
+) -> Result<(Vec<Snippet>, Content), MemberError> {
     let mut now = Vec::new();
     for range in &device.before {
         let mut bytes = vec![0; range.bytes.len()];
         let end = range.offset + bytes.len() as u64;
         if end <= open.size_bytes() {
-            let read = open.read_at(&mut bytes, range.offset);
-            read.map_err(|error| io_error(&label, "reading", &error))?;
+            open.read_at(&mut bytes, range.offset)?;
         }
         now.push(Snippet { offset: range.offset, bytes });
     }
     let is_as_large = open.size_bytes() == device.size_bytes;
     let content = if is_as_large { content(device, &now) } else { Content::Changed };
-    Ok(Found { device, label, open, now, content })
+    Ok((now, content))
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::PathBuf;
 
     use super::*;
     use crate::error::code::Code;

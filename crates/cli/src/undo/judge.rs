@@ -8,15 +8,17 @@
 //! it holds what stood there before the command, or after one of its writes.
 //!
 //! Every superblock lies in what is compared, and an array that is started to be written says so in its superblocks first, with another
-//! count of events and another time. So while every sector is known, nobody has written to the data areas.
+//! count of events and another time. So while every sector is known, nobody has written to the data areas. RAID-0 and linear arrays say
+//! nothing: of those a person has to say it.
 //!
 //! What it does not do: open, read or write devices.
 
 use std::ops::Range;
 
+use braid_geometry::Level;
 use braid_ondisk::{Snippet, Superblock, format_uuid, probe};
 
-use super::record::{Device, SECTOR_BYTES, put, shared};
+use super::record::{Device, SECTOR_BYTES, place, put};
 use crate::output::utc::format_utc;
 
 /// What is on a device now.
@@ -86,11 +88,9 @@ pub(crate) fn content(device: &Device, now: &[Snippet]) -> Content {
         .collect();
     for write in &device.writes {
         put(&mut stands, write);
-        for ((stands, now), known) in stands.iter().zip(now).zip(&mut known) {
-            let Some((within, _)) = shared(stands, write) else { continue };
-            for (sector, part) in sectors(stands, within) {
-                known[sector] |= stands.bytes[part.clone()] == now.bytes[part];
-            }
+        let Some((index, within)) = place(&stands, write) else { continue };
+        for (sector, part) in sectors(&stands[index], within) {
+            known[index][sector] |= stands[index].bytes[part.clone()] == now[index].bytes[part];
         }
     }
     let is_known = known.iter().flatten().all(|is_known| *is_known);
@@ -113,6 +113,12 @@ fn sectors(range: &Snippet, part: Range<usize>) -> impl Iterator<Item = (usize, 
         let start = (sector * SECTOR_BYTES).saturating_sub(skew);
         (sector, start..((sector + 1) * SECTOR_BYTES - skew).min(length))
     })
+}
+
+/// Whether the command left a member of an array that is written without a word in its superblocks.
+pub(crate) fn is_mute(device: &Device) -> bool {
+    let found = probe(device.size_bytes, &device.after());
+    found.newest().is_some_and(|found| matches!(found.array.level, Level::Raid0 | Level::Linear))
 }
 
 /// In words, what has changed on a device since the command.
@@ -160,6 +166,7 @@ fn array_name(superblock: &Superblock) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::merged;
     use super::super::record::tests::device;
     use super::*;
 
@@ -209,12 +216,13 @@ mod tests {
     #[test]
     fn a_write_that_ended_at_any_sector_is_known() {
         let mut one = device("a");
-        // The last lies over the end of a range: both ranges have its bytes.
+        // The last lies over the end of what was read of the device's beginning.
         one.writes = vec![
             Snippet { offset: 1024, bytes: vec![9; 3072] },
             Snippet { offset: 7680, bytes: vec![8; 1024] },
         ];
         one.before.push(Snippet { offset: 7680, bytes: vec![0; 1024] });
+        one.before = merged(one.before);
         let sectors = |write: &Snippet| {
             let (offset, bytes) = (write.offset, write.bytes.clone());
             let one = |(at, bytes): (u64, &[u8])| Snippet {

@@ -21,6 +21,7 @@ pub(crate) mod writing;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -34,7 +35,7 @@ use crate::error::{CliError, Risk};
 use crate::output::shell::shell_word;
 use crate::probe::io_error;
 use crate::state::make_folders;
-use record::{Damage, Device, Record, covers, decode, encode};
+use record::{Damage, Device, Record, covers, decode, encode, merged};
 
 /// Records that are kept: more than a person goes back, and some 100 MB at most with arrays of a usual size.
 const RECORDS_MAX: usize = 256;
@@ -72,6 +73,19 @@ pub(crate) struct Deed<'a> {
     pub(crate) zeroes: bool,
     /// The record that it puts back.
     pub(crate) undoes: Option<u64>,
+    /// Whether devices are of no use when it stops halfway.
+    pub(crate) mark: Mark<'a>,
+}
+
+/// What is left beside the record of a command until it comes to its end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Mark<'a> {
+    /// Nothing: each of its writes leaves devices that can be used.
+    Nothing,
+    /// That it has not come to its end.
+    Unfinished,
+    /// The same, and the folder of the overlay that it commits.
+    Commits(&'a Path),
 }
 
 /// A record that was made.
@@ -107,7 +121,7 @@ pub(crate) fn save(
         undoes: deed.undoes,
         devices,
     };
-    let written = write(&folder(state_dir), &encode(&record));
+    let written = write(&folder(state_dir), &encode(&record), deed.mark);
     let (number, path) = written.map_err(|failed| not_saved(state_dir, failed))?;
     Ok(Saved { number, path, record })
 }
@@ -159,18 +173,20 @@ fn device(of: Overwrite<'_>) -> Result<Device, CliError> {
 pub(crate) fn standing(
     label: &str,
     device: &dyn Member,
-    mut known: Vec<Snippet>,
+    known: Vec<Snippet>,
     writes: &[Snippet],
 ) -> Result<Vec<Snippet>, CliError> {
+    let ends = merged(known);
+    let mut known = ends.clone();
     for write in writes {
-        if !covers(&known, write) {
+        if !covers(&ends, write) {
             let mut bytes = vec![0; write.bytes.len()];
             let read = device.read_at(&mut bytes, write.offset);
             read.map_err(|error| io_error(label, "reading", &error))?;
             known.push(Snippet { offset: write.offset, bytes });
         }
     }
-    Ok(known)
+    Ok(merged(known))
 }
 
 /// The links in a folder that lead to a device.
@@ -185,7 +201,7 @@ fn names_of(folder: &Path, device: &Path) -> Vec<PathBuf> {
 type Failed = (PathBuf, io::Error);
 
 /// Writes a record under the next number. Others that do the same at this moment wait.
-fn write(folder: &Path, bytes: &[u8]) -> Result<(u64, PathBuf), Failed> {
+fn write(folder: &Path, bytes: &[u8], mark: Mark<'_>) -> Result<(u64, PathBuf), Failed> {
     let failed = |error| (folder.to_owned(), error);
     make_folders(folder)?;
     let held = File::open(folder).map_err(failed)?;
@@ -194,19 +210,32 @@ fn write(folder: &Path, bytes: &[u8]) -> Result<(u64, PathBuf), Failed> {
     let number = files.last().map_or(1, |(number, _)| number + 1);
     let path = folder.join(format!("{number}.{ENDING}"));
     let new = path.with_extension("new");
-    let write = || {
+    let make = |path: &Path, bytes: &[u8]| {
         let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
         file.write_all(bytes)?;
-        file.sync_all()?;
+        file.sync_all()
+    };
+    let write = || {
+        make(&new, bytes)?;
+        // A mark without a record says nothing; a record without its mark would be taken for one of a command that ended.
+        match mark {
+            Mark::Nothing => {}
+            Mark::Unfinished => make(&path.with_extension(UNFINISHED), b"")?,
+            Mark::Commits(overlay) => {
+                let overlay = fs::canonicalize(overlay)?;
+                make(&path.with_extension(UNFINISHED), overlay.as_os_str().as_bytes())?;
+            }
+        }
         fs::rename(&new, &path)?;
         held.sync_all()
     };
     write().map_err(|error| (path.clone(), error))?;
     for (_, old) in files.iter().take((files.len() + 1).saturating_sub(RECORDS_MAX)) {
-        // One that stays takes space, and nothing else.
-        let _ = fs::remove_file(old);
-        let _ = fs::remove_file(old.with_extension(UNFINISHED));
+        // One that stays takes space, and nothing else; one of a command that stopped is needed.
+        if !old.with_extension(UNFINISHED).exists() {
+            let _ = fs::remove_file(old);
+        }
     }
     Ok((number, path))
 }
@@ -273,7 +302,7 @@ mod tests {
         let place = tempfile::tempdir().expect("a folder");
         let folder = folder(place.path());
         for number in 1..=RECORDS_MAX as u64 + 3 {
-            let (saved, _) = write(&folder, b"not a record").expect("it is written");
+            let (saved, _) = write(&folder, b"not a record", Mark::Nothing).expect("it is written");
             assert_eq!(saved, number);
         }
         fs::write(folder.join("notes.undo"), "").expect("a file");

@@ -31,8 +31,8 @@ const FORMAT: u64 = 1;
 const PAGE_BYTES: usize = 4096;
 /// Bytes in a sector.
 pub(super) const SECTOR_BYTES: usize = 512;
-/// No range is longer: the ends of a device have 388 KiB, and what is written are superblocks, bitmaps and logs.
-const RANGE_BYTES_MAX: u64 = 64 << 20;
+/// No range is longer: the ends of a device have 388 KiB, and `rescue --commit` writes 256 MiB at most.
+const RANGE_BYTES_MAX: u64 = 512 << 20;
 
 /// One device that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(crate) struct Device {
     pub(crate) inode: Option<u64>,
     /// Its size.
     pub(crate) size_bytes: u64,
-    /// What stood at its two ends, and wherever else is written.
+    /// What stood at its two ends, and wherever else is written: ranges that do not touch each other, in order.
     pub(crate) before: Vec<Snippet>,
     /// What the command writes, in this order; each lies in one range of `before`.
     pub(crate) writes: Vec<Snippet>,
@@ -102,36 +102,47 @@ impl Device {
         self.writes.iter().map(|write| cut(&self.before, write)).collect()
     }
 
+    /// Whether a person may mean it by this name: its path, one of its other names, or the last word of one.
+    pub(crate) fn is_called(&self, name: &Path) -> bool {
+        let mut names = std::iter::once(&self.path).chain(&self.names);
+        names.any(|path| path == name || path.file_name() == Some(name.as_os_str()))
+    }
+
     /// What is written first, and what is written when that is durable.
     pub(crate) fn waves(&self) -> (&[Snippet], &[Snippet]) {
         self.writes.split_at(self.writes.len() - self.last_writes)
     }
 }
 
-/// The bytes that two ranges share: where in each.
-pub(super) fn shared(range: &Snippet, other: &Snippet) -> Option<(Range<usize>, Range<usize>)> {
-    let end = |range: &Snippet| range.offset + range.bytes.len() as u64;
-    let (start, end) = (range.offset.max(other.offset), end(range).min(end(other)));
-    let within = |of: &Snippet| {
-        let at = |place: u64| usize::try_from(place - of.offset).expect("it lies in the range");
-        at(start)..at(end)
-    };
-    (start < end).then(|| (within(range), within(other)))
-}
-
-/// Where in a range another lies, if it does so wholly.
-fn place(range: &Snippet, inner: &Snippet) -> Option<Range<usize>> {
-    let start = usize::try_from(inner.offset.checked_sub(range.offset)?).ok()?;
-    let end = start.checked_add(inner.bytes.len())?;
-    (end <= range.bytes.len()).then_some(start..end)
-}
-
-/// Puts bytes over those that are there, in every range that has some of them.
-pub(super) fn put(ranges: &mut [Snippet], over: &Snippet) {
+/// The same bytes in ranges that do not touch each other, in order: so that many thousands are searched and not tried.
+pub(crate) fn merged(mut ranges: Vec<Snippet>) -> Vec<Snippet> {
+    ranges.sort_by_key(|range| range.offset);
+    let mut merged: Vec<Snippet> = Vec::new();
     for range in ranges {
-        if let Some((to, from)) = shared(range, over) {
-            range.bytes[to].copy_from_slice(&over.bytes[from]);
+        let end = |range: &Snippet| range.offset + range.bytes.len() as u64;
+        match merged.last_mut().filter(|last| range.offset <= end(last)) {
+            None => merged.push(range),
+            Some(last) => {
+                let known = usize::try_from(end(last) - range.offset).expect("it lies in a range");
+                last.bytes.extend(range.bytes.get(known..).unwrap_or_default());
+            }
         }
+    }
+    merged
+}
+
+/// In which range another lies wholly, and where in it. Ranges are merged.
+pub(super) fn place(ranges: &[Snippet], inner: &Snippet) -> Option<(usize, Range<usize>)> {
+    let index = ranges.partition_point(|range| range.offset <= inner.offset).checked_sub(1)?;
+    let start = usize::try_from(inner.offset - ranges[index].offset).ok()?;
+    let end = start.checked_add(inner.bytes.len())?;
+    (end <= ranges[index].bytes.len()).then_some((index, start..end))
+}
+
+/// Puts bytes over those that are there.
+pub(super) fn put(ranges: &mut [Snippet], over: &Snippet) {
+    if let Some((index, place)) = place(ranges, over) {
+        ranges[index].bytes[place].copy_from_slice(&over.bytes);
     }
 }
 
@@ -155,14 +166,14 @@ pub(crate) fn differing(start: u64, new: &[u8], old: &[u8]) -> Vec<Snippet> {
 
 /// The bytes that stand where others do.
 pub(super) fn cut(ranges: &[Snippet], where_is: &Snippet) -> Snippet {
-    let found = ranges.iter().find_map(|range| Some(&range.bytes[place(range, where_is)?]));
-    let bytes = found.expect("what is written lies in a range that was read").to_vec();
-    Snippet { offset: where_is.offset, bytes }
+    let (index, place) =
+        place(ranges, where_is).expect("what is written lies in a range that was read");
+    Snippet { offset: where_is.offset, bytes: ranges[index].bytes[place].to_vec() }
 }
 
 /// Whether one range has all of it.
 pub(super) fn covers(ranges: &[Snippet], inner: &Snippet) -> bool {
-    ranges.iter().any(|range| place(range, inner).is_some())
+    place(ranges, inner).is_some()
 }
 
 /// The file of a record.
@@ -270,7 +281,8 @@ fn device_of(value: &Value, bytes: &mut &[u8]) -> Option<Device> {
         number: value["number"].as_str().map(str::to_owned),
         inode: value["inode"].as_u64(),
         size_bytes: value["size_bytes"].as_u64()?,
-        before: ranges(&value["before"])?,
+        // An older braid kept ranges that overlap.
+        before: merged(ranges(&value["before"])?),
         writes: ranges(&value["writes"])?,
         // Records of before this was kept have none.
         last_writes: usize::try_from(value["last_writes"].as_u64().unwrap_or(0)).ok()?,

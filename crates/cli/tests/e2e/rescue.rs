@@ -272,6 +272,60 @@ fn a_commit_that_is_cut_short_is_taken_back_or_finished() {
     assert!(contents(&left) == before, "it was not taken back");
 }
 
+/// A commit over these members that was killed when it had written a part of the first one.
+fn cut_short() -> Array {
+    let array = Array::with_bitmap(RAID_5);
+    array.serve().stop();
+    let served = Served::rescued(&array, &[], &array.members);
+    let mut client = Client::connect(&served.socket, LIMIT);
+    client.write(0, &random_bytes(73, 1 << 20));
+    client.write(4 << 20, &random_bytes(74, 1 << 20));
+    client.flush();
+    drop(client);
+    served.stop();
+    assert!(killed_before(&array, &["rescue", "--commit"], &array.members, 2));
+    array
+}
+
+/// The others were served without it, and when it was added again its bitmap told nothing of what the commit had written to it.
+#[test]
+fn a_member_that_a_commit_left_half_written_is_not_added_again() {
+    needs!("strace");
+    let array = cut_short();
+    let away = array.path("away");
+    fs::rename(&array.members[0], &away).expect("a member");
+    let served = array.serve_with(&[], &array.members[1..]);
+    let mut client = Client::connect(&served.socket, LIMIT);
+    client.write(8 << 20, &[7; 65536]);
+    client.flush();
+    drop(client);
+    fs::rename(&away, &array.members[0]).expect("a member");
+    for members in [&array.members[..1], &array.members] {
+        let words =
+            if members.len() == 1 { &["add", "tank"][..] } else { &["serve", "--run", "true"] };
+        let refused = crate::remedies::refusal(&array, words, members);
+        assert_eq!(refused["code"], "B120", "{refused}");
+        assert!(refused["cause"].to_string().contains("written in part"), "{refused}");
+    }
+    served.stop();
+}
+
+/// The disk that the commit could not write to may well be dead for good.
+#[test]
+fn a_commit_that_stopped_is_taken_back_without_a_member_that_is_gone() {
+    needs!("strace");
+    let array = cut_short();
+    let first = fs::read(&array.members[0]).expect("a member");
+    let away = array.path("away");
+    fs::rename(&array.members[1], &away).expect("a member");
+    let left = array.without(&[1]);
+    let refused = array.refused(&["rescue"], &left);
+    refused.is("B120", 12);
+    array.follow(&refused.json, "Take back what it wrote");
+    assert!(fs::read(&array.members[0]).expect("a member") != first, "it was put back");
+    array.serve_with(&["--read-only"], &left).stop();
+}
+
 /// The members hold what was committed.
 #[track_caller]
 fn assert_committed(array: &Array, content: &[u8], left: &[PathBuf]) {

@@ -289,6 +289,22 @@ fn an_undo_that_was_interrupted_goes_on() {
     assert_as(&array.members, &old);
 }
 
+/// The old superblocks were put back over data that a client had written: members of RAID-0 do not say that they were.
+#[test]
+fn over_a_raid_0_a_person_says_that_nobody_wrote() {
+    let array = Array::create(RAID_5);
+    let before = contents(&array.members);
+    let words = ["create", "new", "--level", "0", "--destroy", "tank"];
+    assert!(array.braid(&words, &array.members).status.success());
+    write_some(&array, &array.members);
+    let words = ["do not say whether it was written", "nothing was changed"];
+    let error = assert_refused(&array, &["undo"], "B016", words[0]);
+    assert!(error["cause"].to_string().contains(words[1]), "{error}");
+    done(&array, &["undo", "--nobody-wrote"]);
+    let back = contents(&array.members);
+    assert!(back.iter().zip(&before).all(|(back, before)| back[4096..8192] == before[4096..8192]));
+}
+
 /// Half of the devices have their old bytes, as after a kill.
 #[test]
 fn an_undo_of_which_a_part_was_done_does_the_rest() {

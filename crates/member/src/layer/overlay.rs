@@ -6,8 +6,8 @@
 //!   write  ─▶ a free slot, then the map in memory;  flush ─▶ NAME.data durable ─▶ log longer, durable ─▶ head says so, durable
 //! ```
 //!
-//! A block has 4 KiB. One that is written in part for the first time takes the rest from the member. No slot that the log names is written
-//! again before the log names another one. So after a crash every block holds its bytes of the last flush, or of none.
+//! A block has 4 KiB. One that is written in part for the first time takes the rest from the member. No slot that the log on the disk names
+//! is written again before the log names another one; slots that it never named are. So after a crash every block holds its bytes of the last flush, or of none.
 //!
 //! The log is a list of runs: the first block, how many, their first slot, and a CRC-32C of each block's bytes; zeroes have no slot. The head
 //! tells how much of the log counts and its checksum. A map that was cut, a bit that flipped in it, and a block of NAME.data that does not
@@ -22,7 +22,7 @@
 //! - what was flushed is there when it is opened again `[check: an_overlay_survives_a_restart]`;
 //! - a byte of either file that changed is found `[check: an_overlay_that_was_changed_in_any_byte_is_refused]`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read};
 use std::ops::Range;
@@ -60,6 +60,8 @@ const _: () = assert!(GROUP_LENGTH as u64 == GROUP_BLOCKS);
 type Group = [Kept; GROUP_LENGTH];
 /// A log with so many bytes more than it needs is written anew when it is opened.
 const LOG_WASTE_BYTES: u64 = 1 << 20;
+/// Runs that the log may lack: some 5 MB of memory.
+const UNSAVED_RUNS_MAX: usize = 1 << 16;
 
 /// What is random, and the same in both files of an overlay.
 pub type OverlayId = [u8; 16];
@@ -320,6 +322,8 @@ struct Writer {
     /// Slots from here on were never written.
     next: u32,
     free: Vec<u32>,
+    /// Slots that were taken since the log was saved, so that it names none of them.
+    fresh: HashSet<u32>,
     /// Slots that only the log on the disk still names.
     freed: Vec<u32>,
     unsaved: Vec<Run>,
@@ -331,13 +335,25 @@ impl Writer {
     /// So many slots, or fewer that follow each other.
     fn take(&mut self, wanted: u32) -> Result<Range<u32>, MemberError> {
         if let Some(slot) = self.free.pop() {
+            self.fresh.insert(slot);
             return Ok(slot..slot + 1);
         }
         let end = self.next.checked_add(wanted).filter(|end| *end < NO_SLOT);
         let end = end.ok_or(MemberError::OutOfSpace { errno: Errno::NOSPC.raw_os_error() })?;
         let slots = self.next..end;
         self.next = end;
+        self.fresh.extend(slots.clone());
         Ok(slots)
+    }
+
+    /// Blocks have other slots now, or none.
+    fn give_back(&mut self, slots: &[u32]) {
+        for slot in slots {
+            match self.fresh.remove(slot) {
+                true => self.free.push(*slot),
+                false => self.freed.push(*slot),
+            }
+        }
     }
 }
 
@@ -379,8 +395,15 @@ impl<M: Member> Overlay<M> {
     ) -> Result<Self, OverlayError> {
         let (map_path, data_path) = files(folder, name);
         let create = |path: &Path, bytes: &[u8]| {
+            // One that was begun and never used goes; a link goes, and not the file that it leads to.
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(system(path)(error));
+                }
+                _ => {}
+            }
             let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600);
+            options.write(true).create_new(true).mode(0o600);
             let file = options.open(path).map_err(system(path))?;
             file.write_all_at(bytes, 0).and_then(|()| file.sync_all()).map_err(system(path))
         };
@@ -411,6 +434,12 @@ impl<M: Member> Overlay<M> {
             Err(Errno::WOULDBLOCK) => return Err(OverlayError::Busy { path: map_path }),
             Err(error) => return Err(system(&map_path)(error.into())),
         }
+        // Another process may just have written a log anew.
+        let is_it =
+            |there: std::fs::Metadata| file.metadata().is_ok_and(|ours| ours.ino() == there.ino());
+        if !std::fs::symlink_metadata(&map_path).is_ok_and(is_it) {
+            return Err(OverlayError::Busy { path: map_path });
+        }
         let head = read_head(&file, &map_path)?;
         if (head.size_bytes, head.mark) != (inner.size_bytes(), mark) {
             return Err(OverlayError::OfOther { path: map_path });
@@ -428,8 +457,15 @@ impl<M: Member> Overlay<M> {
         let mut is_free = vec![true; next as usize];
         map.kept().for_each(|(_, kept)| is_free[kept.slot as usize] = false);
         let free = (1..next).filter(|slot| is_free[*slot as usize]).collect();
-        let writer =
-            Writer { head, next, free, freed: Vec::new(), unsaved: Vec::new(), failed: None };
+        let writer = Writer {
+            head,
+            next,
+            free,
+            fresh: HashSet::new(),
+            freed: Vec::new(),
+            unsaved: Vec::new(),
+            failed: None,
+        };
         let mut overlay =
             Self { inner, data, file, map: RwLock::new(map), writer: Mutex::new(writer) };
         overlay.shorten(&map_path)?;
@@ -438,9 +474,14 @@ impl<M: Member> Overlay<M> {
 
     /// Writes a log anew that has much more than it needs.
     fn shorten(&mut self, map_path: &Path) -> Result<(), OverlayError> {
+        let head = self.writer().head;
+        // Each block has its checksum, so this is the least.
+        let least = self.map().kept().count() as u64 * 4;
+        if head.log_bytes <= 2 * least + LOG_WASTE_BYTES {
+            return Ok(());
+        }
         let mut log = Vec::new();
         self.map().runs().iter().for_each(|run| run.put(&mut log));
-        let head = self.writer().head;
         let needed = log.len() as u64;
         if head.log_bytes <= 2 * needed + LOG_WASTE_BYTES {
             return Ok(());
@@ -504,11 +545,12 @@ impl<M: Member> Overlay<M> {
     /// The file cannot be read at all.
     pub fn changed(&self) -> io::Result<Vec<Range<u64>>> {
         let mut changed = RangeSet::new();
-        let kept: Vec<(u64, Kept)> = self.map().kept().collect();
-        for (block, kept) in kept {
-            let mut bytes = vec![0; self.length_of(block)];
-            match self.data.read_exact_at(&mut bytes, slot_start(kept.slot)) {
-                Ok(()) if crc32c(&bytes) == kept.checksum => {}
+        let map = self.map();
+        let mut buffer = vec![0; small(BLOCK_BYTES)];
+        for (block, kept) in map.kept() {
+            let bytes = &mut buffer[..self.length_of(block)];
+            match self.data.read_exact_at(bytes, slot_start(kept.slot)) {
+                Ok(()) if crc32c(bytes) == kept.checksum => {}
                 Err(error)
                     if error.kind() != io::ErrorKind::UnexpectedEof
                         && error.raw_os_error() != Some(Errno::IO.raw_os_error()) =>
@@ -593,17 +635,25 @@ impl<M: Member> Overlay<M> {
             let (bytes, others) =
                 rest.split_at(rest.len().min(count as usize * small(BLOCK_BYTES)));
             if let Err(error) = self.data.write_all_at(bytes, slot_start(slots.start)) {
-                writer.free.extend(slots);
+                writer.give_back(&slots.collect::<Vec<_>>());
                 return Err(error.into());
             }
             let checksums = bytes.chunks(small(BLOCK_BYTES)).map(crc32c).collect();
             let run = Run { block, count, slot: slots.start, checksums };
-            self.map_mut().set(&run, &mut writer.freed);
-            writer.unsaved.push(run);
+            self.put_run(writer, run)?;
             block += u64::from(count);
             rest = others;
         }
         Ok(())
+    }
+
+    /// Has the map in memory name a run. What the log lacks is bounded: it is saved before it is much.
+    fn put_run(&self, writer: &mut Writer, run: Run) -> Result<(), MemberError> {
+        let mut freed = Vec::new();
+        self.map_mut().set(&run, &mut freed);
+        writer.give_back(&freed);
+        writer.unsaved.push(run);
+        if writer.unsaved.len() < UNSAVED_RUNS_MAX { Ok(()) } else { self.flush_with(writer) }
     }
 
     /// Puts bytes that lie in one block.
@@ -662,6 +712,7 @@ impl<M: Member> Overlay<M> {
         self.file.sync_data()?;
         writer.head = head;
         writer.unsaved.clear();
+        writer.fresh.clear();
         let freed = std::mem::take(&mut writer.freed);
         writer.free.extend(freed);
         Ok(())
@@ -851,8 +902,7 @@ impl<M: Member> Member for Overlay<M> {
         for (range, is_whole) in self.parts(offset_bytes, length_bytes) {
             if is_whole {
                 for run in Run::zeroes(range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES)) {
-                    self.map_mut().set(&run, &mut writer.freed);
-                    writer.unsaved.push(run);
+                    self.put_run(&mut writer, run)?;
                 }
             } else {
                 let zeroes = vec![0; small(range.end - range.start)];

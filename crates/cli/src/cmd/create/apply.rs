@@ -33,7 +33,7 @@ use crate::refusal;
 use crate::signals::flag_ending;
 use crate::state::remove_files;
 use crate::undo::unfinished::end;
-use crate::undo::{Deed, Overwrite, Saved, save, standing};
+use crate::undo::{Deed, Mark, Overwrite, Saved, save, standing};
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
@@ -179,9 +179,6 @@ fn apply_steps(
     back.old = read_old(plan, &devices)?;
     back.saved = save_old(plan, &devices, &back.old, globals)?;
     signals.check()?;
-    // Over zeroed data no undo helps.
-    let mark = back.saved.as_ref().filter(|_| plan.sync != Sync::Zeroed);
-    mark.map_or(Ok(()), |saved| saved.begin(&globals.state_dir, None))?;
     back.has_written = true;
     wipe(plan)?;
     if plan.sync == Sync::Zeroed {
@@ -272,7 +269,9 @@ fn save_old(
     });
     let command = plan.args.command_line();
     let zeroes = plan.sync == Sync::Zeroed;
-    let deed = Deed { command: &command, array: &plan.wanted.name, zeroes, undoes: None };
+    // Over zeroed data no undo helps.
+    let mark = if zeroes { Mark::Nothing } else { Mark::Unfinished };
+    let deed = Deed { command: &command, array: &plan.wanted.name, zeroes, undoes: None, mark };
     save(&globals.state_dir, deed, overwritten.collect()).map(Some)
 }
 

@@ -32,7 +32,7 @@ use crate::undo::found::{self, Found};
 use crate::undo::judge::Content;
 use crate::undo::record::differing;
 use crate::undo::unfinished::{Unfinished, end};
-use crate::undo::{Deed, Overwrite, save, writing};
+use crate::undo::{Deed, Mark, Overwrite, save, writing};
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
@@ -132,7 +132,7 @@ pub(super) fn go_on(
 ) -> Result<Exit, CliError> {
     let folder = stopped.overlay.as_deref().expect("a commit has an overlay");
     let access = if args.dry_run { Access::Examine } else { Access::ReadWrite };
-    let found = found::all(&stopped.record, access)?;
+    let found = found::all(&stopped.record, &[], access)?;
     if found.iter().any(|one| one.content == Content::Changed) {
         return Err(stopped.refused(&globals.state_dir));
     }
@@ -171,7 +171,7 @@ fn finished(
     globals: &Globals,
 ) -> Result<Exit, CliError> {
     // Without the overlay there is nothing left to be committed; the mark would say so for nothing.
-    overlay::remove(folder)?;
+    overlay::remove_committed(folder)?;
     end(&globals.state_dir, saved);
     if globals.json {
         outjson!(&json!({ "committed": array, "undo": saved }));
@@ -293,7 +293,8 @@ fn write(
         written.others.extend(first);
     }
     let command = args.command("--commit");
-    let deed = Deed { command: &command, array: &group.name, zeroes: false, undoes: None };
+    let mark = Mark::Commits(folder);
+    let deed = Deed { command: &command, array: &group.name, zeroes: false, undoes: None, mark };
     let overwritten = devices.iter().map(|(path, written)| Overwrite {
         path,
         device: written.device.as_ref(),
@@ -303,7 +304,6 @@ fn write(
         last_writes: written.superblocks.len(),
     });
     let saved = save(&globals.state_dir, deed, overwritten.collect())?;
-    saved.begin(&globals.state_dir, Some(folder))?;
     let members: Vec<_> = saved
         .record
         .devices

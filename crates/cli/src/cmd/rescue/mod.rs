@@ -45,7 +45,7 @@ use braid_assembly::reshape::Reshaping;
 use super::Globals;
 use crate::error::{CliError, Exit};
 use crate::refusal;
-use crate::undo::unfinished::unfinished;
+use crate::undo::unfinished::{refuse_unfinished, unfinished};
 pub(crate) use args::Args;
 use disks::Disks;
 use group::{Group, groups, one_of};
@@ -54,12 +54,17 @@ use volumes::Volumes;
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     if let Some(stopped) = unfinished(&globals.state_dir, &args.members) {
-        return match args.commit && stopped.overlay.is_some() {
+        return match args.commit
+            && stopped.overlay.is_some()
+            && stopped.is_meant_by(args.array.as_deref())
+        {
             true => commit::go_on(args, &stopped, globals),
             false => Err(stopped.refused(&globals.state_dir)),
         };
     }
     let mut disks = Disks::open(args)?;
+    // Once more, as nobody writes to them any more.
+    refuse_unfinished(&globals.state_dir, &args.members)?;
     let mut solved = None;
     if args.solve {
         let found = solve::look(args, &disks)?;

@@ -8,13 +8,15 @@
 //! `[check: an_overlay_that_was_damaged_is_refused_by_name]`.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use braid_member::Member;
 pub(super) use braid_member::layer::overlay::BLOCK_BYTES;
 use braid_member::layer::{Overlay, OverlayError};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
 use serde_json::json;
 
 use super::args::Args;
@@ -108,6 +110,12 @@ fn listed(args: &Args, folder: &Path) -> Result<Vec<Entry>, CliError> {
     let path = list::path(folder).display().to_string();
     let entries = match list {
         Listed::Nothing if names.is_empty() => return Ok(Vec::new()),
+        Listed::Nothing
+            if names.iter().any(|name| is_older(&folder.join(format!("{name}.map")))) =>
+        {
+            let why = "an older braid made it, which can commit it or throw it away";
+            return Err(unfit(args, folder, why));
+        }
         Listed::Nothing => {
             let why = format!("{path} is gone, which says what belongs together");
             return Err(damaged(args, folder, None, &why));
@@ -124,6 +132,19 @@ fn listed(args: &Args, folder: &Path) -> Result<Vec<Entry>, CliError> {
         return Err(damaged(args, folder, None, &why));
     }
     Ok(entries)
+}
+
+/// Whether this is a map of a braid whose overlays had no list.
+fn is_older(map: &Path) -> bool {
+    let mut first = [0; 16];
+    let is_read = open_map(map).is_some_and(|mut file| file.read_exact(&mut first).is_ok());
+    is_read && first == *b"braid-overlay 1\n"
+}
+
+/// Opens a map to look at it. Whatever else has its name, a link or a pipe, is none.
+fn open_map(path: &Path) -> Option<fs::File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    rustix::fs::open(path, flags, Mode::empty()).ok().map(fs::File::from)
 }
 
 /// Those that were made. A command that was killed while it made them has written nothing over members.
@@ -157,7 +178,8 @@ pub(super) fn make_array(
     (device, (name, mark)): (&Arc<dyn Member>, &(String, u64)),
 ) -> Result<OfArray, CliError> {
     let there = open_array(args, folder, (device, &(name.clone(), *mark)))?;
-    let wanted = Wanted { device: Arc::clone(device), name: name.clone(), mark: *mark, there };
+    let (device, label) = (Arc::clone(device), name.clone());
+    let wanted = Wanted { device, label, name: name.clone(), mark: *mark, there };
     let made = make(args, folder, vec![wanted])?;
     Ok(made.into_iter().next().expect("one was asked for"))
 }
@@ -165,6 +187,7 @@ pub(super) fn make_array(
 /// An overlay that is to be written.
 pub(super) struct Wanted {
     device: Arc<dyn Member>,
+    label: String,
     name: String,
     mark: u64,
     /// It is open already.
@@ -173,7 +196,8 @@ pub(super) struct Wanted {
 
 impl Wanted {
     pub(super) fn of(disk: &Disk, there: Option<OfMember>) -> Self {
-        Self { device: Arc::clone(&disk.device), name: name(disk), mark: disk.mark, there }
+        let (device, label) = (Arc::clone(&disk.device), disk.label.clone());
+        Self { device, label, name: name(disk), mark: disk.mark, there }
     }
 }
 
@@ -184,8 +208,16 @@ pub(super) fn make(
     wanted: Vec<Wanted>,
 ) -> Result<Vec<OfMember>, CliError> {
     make_folders(folder).map_err(|(path, error)| cannot(&path, &error))?;
+    // Two servers that begin at once make one overlay, and one of them is refused.
+    let held = fs::File::open(folder).map_err(|error| cannot(folder, &error))?;
+    flock(&held, FlockOperation::LockExclusive).map_err(|error| cannot(folder, &error.into()))?;
     // Those of members that are left out for now stay listed.
     let mut entries = listed(args, folder)?;
+    let was_made =
+        |one: &Wanted| entries.iter().any(|entry| entry.is_made && entry.name == one.name);
+    if wanted.iter().any(|one| one.there.is_none() && was_made(one)) {
+        return Err(busy(folder));
+    }
     entries.retain(|entry| !wanted.iter().any(|one| one.name == entry.name));
     let entry = |one: &Wanted| {
         let (id, sequence) = match &one.there {
@@ -206,7 +238,7 @@ pub(super) fn make(
             Some(overlay) => overlay,
             None => {
                 let made = Overlay::make(one.device, folder, &one.name, (one.mark, entry.id));
-                Arc::new(made.map_err(|error| overlay_error(args, (folder, &one.name), &error))?)
+                Arc::new(made.map_err(|error| overlay_error(args, (folder, &one.label), &error))?)
             }
         });
         entry.is_made = true;
@@ -342,13 +374,19 @@ pub(super) fn discard(args: &Args, group: &Group, globals: &Globals) -> Result<E
     Ok(Exit::Done)
 }
 
+/// Removes the folder of an overlay, unless one of its files is in use; no other.
+pub(super) fn remove_committed(folder: &Path) -> Result<(), CliError> {
+    match list::read(folder) {
+        Ok(Listed::Entries(_)) => remove(folder),
+        _ => Ok(()),
+    }
+}
+
 /// Removes the folder, unless one of its files is in use. A command that is killed leaves all of it, or nothing that is taken for one.
 pub(super) fn remove(folder: &Path) -> Result<(), CliError> {
     for name in names(folder)? {
-        let path = folder.join(format!("{name}.map"));
-        let file = fs::File::open(&path).map_err(|error| cannot(folder, &error))?;
-        let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
-        if locked.is_err() {
+        let Some(file) = open_map(&folder.join(format!("{name}.map"))) else { continue };
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             return Err(busy(folder));
         }
     }

@@ -156,7 +156,6 @@ pub(crate) fn found(
     let mut devices: Vec<(Box<dyn Member>, &PathBuf)> = Vec::new();
     let (mut probed, mut unreadable) = (Vec::new(), Vec::new());
     refuse_repeated(paths.iter().map(PathBuf::as_path).chain(bitmap_file))?;
-    refuse_unfinished(state_dir, paths)?;
     for path in paths {
         match open_member(path, access) {
             Ok(device) => devices.push((device, path)),
@@ -166,6 +165,8 @@ pub(crate) fn found(
             Err(error) => return Err(error),
         }
     }
+    // Now that they are held nobody begins to write them.
+    refuse_unfinished(state_dir, paths)?;
     let mut readable: Vec<Box<dyn Member>> = Vec::new();
     for (device, path) in devices {
         let label = path.to_string_lossy();

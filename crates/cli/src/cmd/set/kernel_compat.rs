@@ -24,7 +24,7 @@ use crate::output::size::format_size;
 use crate::probe::{io_error, open_member, probe_member};
 use crate::refusal::{self, words};
 use crate::running;
-use crate::undo::{self, Deed, Overwrite};
+use crate::undo::{self, Deed, Mark, Overwrite};
 
 /// The setting.
 pub(super) const WORD: &str = "kernel-compat";
@@ -127,7 +127,7 @@ fn clear(
         last_writes: 0,
     });
     let command = command_line(array, members);
-    let deed = Deed { command: &command, array, zeroes: false, undoes: None };
+    let deed = Deed { command: &command, array, zeroes: false, undoes: None, mark: Mark::Nothing };
     let saved = undo::save(&globals.state_dir, deed, overwritten.collect())?;
     for seat in seats {
         let new = written(seat);

@@ -28,7 +28,8 @@ use crate::error::system::system;
 use crate::error::{CliError, Risk};
 use crate::output::shell::{option_words, shell_word};
 use crate::probe::{io_error, open_error};
-use crate::undo::{Deed, Overwrite, save};
+use crate::undo::unfinished::refuse_half_written;
+use crate::undo::{Deed, Mark, Overwrite, save};
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
@@ -228,6 +229,7 @@ fn candidates(asked: &Asked<'_>, devices: &[String]) -> Result<Vec<Candidate>, C
         if device.identity().key != key {
             return Err(open_error(&OpenError::Replaced { path }));
         }
+        refuse_half_written(&asked.membership.state_dir, device.as_ref())?;
         let existing = Existing::look(device, word)?;
         let Judged { mut things, old, found } = judge(asked, word, &existing);
         let had_slot = found.as_ref().and_then(|found| match found.state.role {
@@ -476,7 +478,13 @@ fn saved(
         return Ok(None);
     }
     let command = command_line(asked, wanted, &wanted.destroy);
-    let deed = Deed { command: &command, array: &asked.facts.name, zeroes: false, undoes: None };
+    let deed = Deed {
+        command: &command,
+        array: &asked.facts.name,
+        zeroes: false,
+        undoes: None,
+        mark: Mark::Nothing,
+    };
     let saved = save(&asked.membership.state_dir, deed, overwritten)?;
     Ok(Some(absolute(&saved.path.to_string_lossy())))
 }
