@@ -203,7 +203,8 @@ fn tell(answer: &MembersAnswer, globals: &Globals, words: impl FnOnce() -> Strin
     if globals.json {
         outjson!(&serde_json::to_value(answer).expect("it is made of text and numbers"));
     } else {
-        outln!("{}", words());
+        // The commands among them name devices as they are.
+        words().lines().for_each(|line| outln!("{}", printable(line)));
     }
 }
 

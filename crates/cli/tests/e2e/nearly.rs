@@ -108,6 +108,7 @@ fn superblocks_in_partitions_whose_table_is_lost_are_found() {
     refusal.is("B020", 10);
     let said = refusal.json.to_string();
     assert!(said.contains("in the partitions of these disks"), "{said}");
+    assert!(said.contains("partition 1 of") && said.contains("is a member of tank"), "{said}");
     assert!(said.contains("braid rescue"), "{said}");
 }
 

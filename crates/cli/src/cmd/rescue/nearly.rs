@@ -53,6 +53,8 @@ const STARTS: [u64; 10] = [
     771_120, 1_044_225, 1_060_296, 2_120_584, 4_980_736, 8_388_672, 9_437_248, 9_453_280,
     16_785_408, 21_241_856,
 ];
+/// Reads of a disk that may fail, each of which takes it seconds; what a copy lacks fails at once, and does not count.
+const FAILURES_MAX: usize = 16;
 /// Superblocks of one disk that are told; more are what is left of many arrays.
 const TOLD_MAX: usize = 16;
 
@@ -133,17 +135,21 @@ fn look(disk: &Disk, others: &[&Superblock]) -> Vec<Nearly> {
     let device = disk.device.as_ref();
     let size = device.size_bytes();
     let mut found: Vec<Nearly> = Vec::new();
-    for range in places(disk) {
-        for piece in pieces(&range, PIECE_BYTES) {
-            // One bad sector hides no more than what is near it.
-            if !look_through(device, &piece, others, &mut found) {
-                for small in pieces(&piece, SMALL_PIECE_BYTES) {
-                    look_through(device, &small, others, &mut found);
-                }
-            }
-        }
-        if found.len() > TOLD_MAX {
+    let mut failures = 0;
+    let lacks = |piece: &Range<u64>| {
+        disk.holes.iter().any(|hole| hole.start < piece.end && piece.start < hole.end)
+    };
+    for piece in places(disk).iter().flat_map(|range| pieces(range, PIECE_BYTES)) {
+        if found.len() > TOLD_MAX || failures > FAILURES_MAX {
             break;
+        }
+        if look_through(device, &piece, others, &mut found) {
+            continue;
+        }
+        // One bad sector hides no more than what is near it.
+        for small in pieces(&piece, SMALL_PIECE_BYTES) {
+            let is_read = look_through(device, &small, others, &mut found);
+            failures += usize::from(!is_read && !lacks(&small));
         }
     }
     found.extend(old(device));

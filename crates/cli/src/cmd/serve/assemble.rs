@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use braid_assembly::{
-    AssembledArray, AssembledJournal, Assembly, MemberVerdict, Options, ProbedMember, Verdict,
-    assemble,
+    AssembledArray, AssembledJournal, Assembly, MemberVerdict, Options, ProbedMember, Refusal,
+    Verdict, assemble,
 };
+use braid_contents::look;
 use braid_engine::replay::Finish;
 use braid_member::{Access, Member, Reach};
-use braid_ondisk::Superblock;
+use braid_ondisk::{Superblock, format_uuid};
 use braid_runtime::OpenMember;
 
 use crate::bitmap_file;
@@ -199,7 +200,13 @@ pub(crate) fn decided(
 ) -> Result<Ready, CliError> {
     let Assembly { verdicts, array } = assemble(probed, options);
     let labels: Vec<String> = probed.iter().map(|member| member.label.clone()).collect();
-    let array = array.map_err(|refusal| refusal::cli_error(&refusal, &verdicts, &labels))?;
+    let array = array.map_err(|refusal| {
+        let error = refusal::cli_error(&refusal, &verdicts, &labels);
+        match refusal {
+            Refusal::NoMembers { .. } => in_partitions(error, &devices, probed),
+            _ => error,
+        }
+    })?;
     let chosen = |index: usize| {
         let in_slot = array.occupants().any(|occupant| occupant.member == index);
         let is_journal = array.journal.as_ref().is_some_and(|journal| journal.member == index);
@@ -219,6 +226,44 @@ pub(crate) fn decided(
     }));
     let (state_dir, unreadable) = (state_dir.to_path_buf(), Vec::new());
     Ok(Ready { array, verdicts, members, unreadable, journal, replayed: None, state_dir })
+}
+
+/// Says which partitions of the disks are members. They are served where the kernel has made devices of them.
+fn in_partitions(
+    mut error: CliError,
+    devices: &[Box<dyn Member>],
+    probed: &[ProbedMember],
+) -> CliError {
+    let mut paths = Vec::new();
+    for (device, probed) in devices.iter().zip(probed) {
+        let mut read = |offset: u64, length: usize| {
+            let mut bytes = vec![0; length];
+            device.read_at(&mut bytes, offset).ok().map(|()| bytes)
+        };
+        for volume in look(device.size_bytes(), &mut read).volumes {
+            let Some(partition) = volume.partition.filter(|_| !volume.superblocks.is_empty())
+            else {
+                continue;
+            };
+            let (label, number) = (&probed.label, partition.number);
+            let array = &volume.superblocks[0].array;
+            let name = match array.name.is_empty() {
+                true => format_uuid(&array.uuid),
+                false => array.name.clone(),
+            };
+            error = error.because(format!("partition {number} of {label} is a member of {name}"));
+            let between =
+                if label.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" };
+            paths.push(format!("{label}{between}{number}"));
+        }
+    }
+    match !paths.is_empty() && paths.iter().all(|path| Path::new(path).exists()) {
+        false => error,
+        true => {
+            let command = format!("braid serve {}", words(&paths, &[]));
+            error.remedy(Risk::Change, "Serve the partitions", command)
+        }
+    }
 }
 
 /// The member's superblock that belongs to the array.
