@@ -56,7 +56,9 @@ fn members_that_wipefs_has_been_at_are_read_where_that_is_asked_for() {
     assert_eq!(slots, expected.iter().map(|slot| (&found[0]["flaw"], slot)).collect::<Vec<_>>());
     assert_eq!((&found[0]["flaw"], &found[0]["array"]), (&"magic".into(), &"tank".into()));
     // Nobody is believed who was not named.
-    array.refused(&["rescue", "--serve"], &array.members).is("B020", 10);
+    let refusal = array.refused(&["rescue", "--serve"], &array.members);
+    refusal.is("B020", 10);
+    array.follow(&refusal.json, "Believe the superblocks that nearly stand, in memory");
     let all: Vec<&str> = array.members.iter().map(|path| text(path)).collect();
     let few = ["rescue", "--with", text(&array.members[0])];
     assert_eq!(array.braid(&few, &array.members).status.code(), Some(13));

@@ -14,6 +14,7 @@ use super::disks::{Disk, Disks};
 use super::group::one_of;
 use super::holds::holds;
 use super::look::{Found, Reader};
+use super::nearly::believing;
 use super::overlay::{self, OfMember, Wanted};
 use super::reshape::{self, Care, Moving};
 use super::volumes::Volumes;
@@ -39,7 +40,14 @@ pub(super) fn serve(
     (mut found, volumes): (Vec<Found>, Volumes),
     globals: &Globals,
 ) -> Result<Exit, CliError> {
-    let order = order(&found, args)?;
+    let order = order(&found, args).map_err(|error| match disks.remnants.as_slice() {
+        [] => error,
+        remnants => error.remedy(
+            Risk::Look,
+            "Believe the superblocks that nearly stand, in memory",
+            believing(args, remnants),
+        ),
+    })?;
     refuse_several_at_risk(args, &found)?;
     // What says where volumes lie is read as the array will be: what may be wrong of it is an error.
     for one in
