@@ -204,4 +204,16 @@ fn a_spare_that_was_a_member_is_tried_in_each_free_slot() {
     let first = &said["solved"]["guesses"][0]["slots"];
     let labels: Vec<&str> = left.iter().map(|path| text(path)).collect();
     assert_eq!(first, &serde_json::json!([null, labels[0], labels[1], labels[2]]), "{said:#}");
+    // Also of a member whose superblock is gone altogether.
+    let file = fs::File::options().write(true).open(&left[2]).expect("a member");
+    file.write_all_at(&[0; 4096], SUPERBLOCK_BYTES).expect("a superblock");
+    let ran = array.braid(&["rescue", "--solve"], &left);
+    let said: Value = serde_json::from_str(ran.stdout.trim()).expect("one object");
+    let first = &said["solved"]["guesses"][0];
+    assert_eq!(
+        first["slots"],
+        serde_json::json!([null, labels[0], labels[1], labels[2]]),
+        "{said:#}"
+    );
+    assert_eq!(first["superblocks_say_so"], true);
 }

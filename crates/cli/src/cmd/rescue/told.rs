@@ -2,13 +2,14 @@
 //! made spares.
 //!
 //! ```text
-//!   sound superblocks, and such as nearly stand ─▶ slots by their own word; spares in every free slot ─▶ guesses ─▶ braid_solver
+//!   sound superblocks, and such as nearly stand ─▶ slots by their own word ─▶ guesses ─▶ braid_solver
+//!   spares, and disks without a superblock ──────▶ every free slot ──────────┘
 //! ```
 //!
 //! Who drops out and is *added* again instead of re-added is a spare from then on, and no superblock says which slot it had. Its data are
 //! whole until something is rebuilt onto it. `--with SPARE` has it tried in each free slot, `--with SPARE=SLOT` in one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use braid_geometry::{Family, Geometry};
 use braid_member::Member;
@@ -52,7 +53,23 @@ struct Said<'a> {
     superblock: &'a Superblock,
 }
 
-/// How the largest array of these was put together, by its superblocks: one guess, or one for each way to seat its spares.
+impl Said<'_> {
+    /// The first sector of its data, on the disk.
+    fn offset(&self) -> u64 {
+        self.start_sectors + self.superblock.device.data_offset_sectors
+    }
+}
+
+/// Which disk has a slot: its data begin there, and there are so many sectors of them.
+#[derive(Clone, Copy)]
+struct Seat {
+    disk: usize,
+    offset: u64,
+    data_sectors: u64,
+}
+
+/// How the largest array of these was put together, by its superblocks: one guess, or one for each way to seat its spares, and disks
+/// without a superblock.
 pub(super) fn guesses(disks: &[Disk], remnants: &[Remnant]) -> Vec<Guess> {
     let mut arrays: BTreeMap<[u8; 16], Vec<Said<'_>>> = BTreeMap::new();
     let sound = disks.iter().enumerate().filter_map(|(disk, it)| {
@@ -64,84 +81,90 @@ pub(super) fn guesses(disks: &[Disk], remnants: &[Remnant]) -> Vec<Guess> {
         start_sectors: one.nearly.start_bytes / SECTOR_BYTES,
         superblock: &one.nearly.superblock,
     });
+    let mut blank: BTreeSet<usize> = (0..disks.len()).collect();
     for said in sound.chain(nearly) {
+        blank.remove(&said.disk);
         arrays.entry(said.superblock.array.uuid).or_default().push(said);
     }
     let largest = arrays.into_values().max_by_key(Vec::len);
-    largest.map(|said| of_array(&said)).unwrap_or_default()
+    largest.map(|said| of_array(&said, &blank)).unwrap_or_default()
 }
 
-fn of_array(said: &[Said<'_>]) -> Vec<Guess> {
+fn of_array(said: &[Said<'_>], blank: &BTreeSet<usize>) -> Vec<Guess> {
     let newest = said.iter().max_by_key(|said| said.superblock.state.events);
-    let newest = newest.expect("somebody said it").superblock;
-    let array = &newest.array;
-    if newest.reshape.is_some() || array.raid_slots > u32::from(u16::MAX) {
+    let newest = newest.expect("somebody said it");
+    let array = &newest.superblock.array;
+    if newest.superblock.reshape.is_some() || array.raid_slots > u32::from(u16::MAX) {
         return Vec::new();
     }
+    let sectors = |own: u64| match array.level.family() {
+        Family::Direct => own,
+        Family::Mirror | Family::Stripe => array.member_size_sectors,
+    };
+    let seat = |said: &Said<'_>| Seat {
+        disk: said.disk,
+        offset: said.offset(),
+        data_sectors: sectors(said.superblock.device.data_size_sectors),
+    };
     let slots = usize::try_from(array.raid_slots).expect("slots are counted in 16 bits");
-    let mut seats: Vec<Option<&Said<'_>>> = vec![None; slots];
-    let mut spares = Vec::new();
+    let mut held: Vec<Option<&Said<'_>>> = vec![None; slots];
+    let mut unseated = Vec::new();
     for one in said {
         match one.superblock.state.role {
             Role::Active(slot) => {
-                let Some(seat) = seats.get_mut(usize::from(slot)) else { continue };
-                let is_newer =
-                    |held: &&Said<'_>| held.superblock.state.events < one.superblock.state.events;
-                if seat.as_ref().is_none_or(is_newer) {
-                    *seat = Some(one);
+                let Some(held) = held.get_mut(usize::from(slot)) else { continue };
+                let events = |said: &Said<'_>| said.superblock.state.events;
+                if held.is_none_or(|said| events(said) < events(one)) {
+                    *held = Some(one);
                 }
             }
-            Role::Spare => spares.push(one),
+            Role::Spare => unseated.push(seat(one)),
             Role::Faulty | Role::Journal => {}
         }
     }
-    let mut ways = vec![seats];
-    for spare in spares {
-        let seated: Vec<_> = ways.iter().flat_map(|seats| seated_in_each(seats, spare)).collect();
-        // Where every slot is taken it is a spare and nothing else.
-        if !seated.is_empty() {
-            ways = seated;
-            ways.truncate(WAYS_MAX);
-        }
+    // What is a blank disk's own is not known, so it is as that of the others.
+    unseated.extend(blank.iter().map(|disk| Seat { disk: *disk, ..seat(newest) }));
+    let mut ways = vec![held.iter().map(|said| said.map(seat)).collect::<Vec<_>>()];
+    for one in unseated {
+        let more: Vec<_> = ways.iter().flat_map(|seats| in_each_slot(seats, one)).collect();
+        // Those with more in their slots first; who has none may be a stranger.
+        ways.splice(0..0, more);
+        ways.truncate(WAYS_MAX);
     }
-    ways.iter().filter_map(|seats| guess(newest, seats)).collect()
+    let guesses = ways.iter().map(|seats| guess(newest, seats));
+    guesses.filter(is_readable).collect()
 }
 
-fn seated_in_each<'a>(
-    seats: &[Option<&'a Said<'a>>],
-    spare: &'a Said<'a>,
-) -> Vec<Vec<Option<&'a Said<'a>>>> {
+/// The same with one more in each slot that is free.
+fn in_each_slot(seats: &[Option<Seat>], one: Seat) -> Vec<Vec<Option<Seat>>> {
     let free = (0..seats.len()).filter(|slot| seats[*slot].is_none());
     let with = |slot: usize| {
         let mut seats = seats.to_vec();
-        seats[slot] = Some(spare);
+        seats[slot] = Some(one);
         seats
     };
     free.map(with).collect()
 }
 
 /// The guess that has these in their slots.
-fn guess(newest: &Superblock, seats: &[Option<&Said<'_>>]) -> Option<Guess> {
-    let offset = |said: &Said<'_>| said.start_sectors + said.superblock.device.data_offset_sectors;
-    let common = offset(seats.iter().flatten().next()?);
-    let array = &newest.array;
-    let sectors = |said: &Said<'_>| match array.level.family() {
-        Family::Direct => said.superblock.device.data_size_sectors,
-        Family::Mirror | Family::Stripe => array.member_size_sectors,
-    };
-    Some(Guess {
+fn guess(newest: &Said<'_>, seats: &[Option<Seat>]) -> Guess {
+    let array = &newest.superblock.array;
+    Guess {
         level: array.level,
         layout: array.layout,
         chunk_sectors: array.chunk_sectors,
-        slots: seats.iter().map(|seat| seat.map(|said| said.disk)).collect(),
-        offsets: seats.iter().map(|seat| seat.map_or(common, offset)).collect(),
+        slots: seats.iter().map(|seat| seat.map(|seat| seat.disk)).collect(),
+        offsets: seats
+            .iter()
+            .map(|seat| seat.map_or(newest.offset(), |seat| seat.offset))
+            .collect(),
         data_sectors: seats
             .iter()
-            .map(|seat| seat.map_or(array.member_size_sectors, sectors))
+            .map(|seat| seat.map_or(array.member_size_sectors, |seat| seat.data_sectors))
             .collect(),
         starts: Vec::new(),
         evidence: Evidence::default(),
-    })
+    }
 }
 
 /// Whether the array of a guess can be read by who is seated.
@@ -175,7 +198,7 @@ pub(super) fn with_spares(
             .collect();
         let events = of_array.iter().map(|said| said.superblock.state.events).max().unwrap_or(0);
         let seat_of = |guess: &Guess| guess.slots.iter().position(|slot| *slot == Some(index));
-        let told = self::of_array(&of_array).into_iter().filter(is_readable);
+        let told = self::of_array(&of_array, &BTreeSet::new()).into_iter();
         let told: Vec<Guess> = told.filter(|guess| seat_of(guess).is_some()).collect();
         let free: Vec<usize> = told.iter().filter_map(seat_of).collect();
         let slot = match wanted {
