@@ -86,15 +86,15 @@ const CASES: [Expected; 5] = [
     Expected { deed: Deed::Flush, errno: EIO, operation: "flush", words: "Input/output error" },
     Expected {
         deed: Deed::Write,
-        errno: 30,
+        errno: 121,
         operation: "superblock-write",
-        words: "Read-only file system",
+        words: "Remote I/O error",
     },
     Expected {
         deed: Deed::Write,
-        errno: 30,
+        errno: 121,
         operation: "bitmap-write",
-        words: "Read-only file system",
+        words: "Remote I/O error",
     },
     // A bad sector costs no member; one that is not there any more does.
     Expected { deed: Deed::Read, errno: ENODEV, operation: "read", words: "No such device" },

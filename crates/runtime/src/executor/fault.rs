@@ -25,7 +25,7 @@ pub(crate) fn at(
     range: (u64, u64),
     error: MemberError,
 ) -> MemberFault {
-    MemberFault { kind: kind_of(error), cause: cause(member, asked, range, error) }
+    MemberFault { kind: kind_of(asked, error), cause: cause(member, asked, range, error) }
 }
 
 /// That a member was asked which is not here any more.
@@ -60,8 +60,10 @@ pub(crate) fn cause(
 }
 
 /// What the machines make of an error.
-fn kind_of(error: MemberError) -> FaultKind {
+fn kind_of(asked: Asked, error: MemberError) -> FaultKind {
     match error {
+        // What may not even be read is no more use than a bad sector.
+        MemberError::Protected { .. } if asked == Asked::Read => FaultKind::Media,
         MemberError::Gone { .. } | MemberError::Truncated => FaultKind::Gone,
         MemberError::OutOfSpace { .. } | MemberError::FileTooLong => FaultKind::NoSpace,
         MemberError::Protected { .. } => FaultKind::Protected,
@@ -113,9 +115,11 @@ mod tests {
             assert_eq!(answer_of(error).os_error(), error.os_error(), "{error:?}");
             assert!(!AnswerWords(answer_of(error)).to_string().is_empty());
         }
-        assert_eq!(kind_of(MemberError::OutOfSpace { errno: 122 }), FaultKind::NoSpace);
-        assert_eq!(kind_of(MemberError::Protected { errno: 30 }), FaultKind::Protected);
-        assert_eq!(kind_of(MemberError::Gone { errno: 116 }), FaultKind::Gone);
-        assert_eq!(kind_of(MemberError::FlushFailedBefore { errno: Some(28) }), FaultKind::Media);
+        let written = |error| kind_of(Asked::Write, error);
+        assert_eq!(written(MemberError::OutOfSpace { errno: 122 }), FaultKind::NoSpace);
+        assert_eq!(written(MemberError::Protected { errno: 30 }), FaultKind::Protected);
+        assert_eq!(kind_of(Asked::Read, MemberError::Protected { errno: 1 }), FaultKind::Media);
+        assert_eq!(written(MemberError::Gone { errno: 116 }), FaultKind::Gone);
+        assert_eq!(written(MemberError::FlushFailedBefore { errno: Some(28) }), FaultKind::Media);
     }
 }
