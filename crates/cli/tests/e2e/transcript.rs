@@ -67,8 +67,10 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // All of it has ended by itself if all went well.
-        let _ = self.shell("kill $(cat daemon.pid); braid stop tank").output();
+        // All of it ends by itself if all went well; but the daemon's file is to be gone from the folder before that is removed.
+        let ends = "P=$(cat daemon.pid) && for i in $(seq 200); do kill -0 $P || break; \
+                    [ $i = 100 ] && kill $P; sleep 0.05; done; umount --lazy disk; braid stop tank";
+        let _ = self.shell(ends).output();
     }
 }
 
