@@ -21,6 +21,8 @@ pub struct Evidence {
     pub compared: usize,
     /// Of a member nothing is where it would be by this.
     pub is_unheard: bool,
+    /// A volume is larger than the array would be.
+    pub is_cut: bool,
     /// On a member much is not there that had to be.
     pub is_doubted: bool,
     /// A member that would hold nothing but data looks like parity of the others: see `evidence::looks_like_parity`.

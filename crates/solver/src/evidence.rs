@@ -15,6 +15,7 @@ use crate::Platter;
 use crate::bytes::{SECTOR, is_blank, small};
 use crate::counts::Evidence;
 use crate::guess::{Guess, Start, each_place};
+use crate::learned::Fact;
 use crate::scan::Scan;
 use crate::sign::{ALIKE, Belongs, Walk};
 
@@ -108,10 +109,9 @@ pub(crate) fn predict(
             let looked = read_array(guess, geometry, members, sector, PAGE);
             met.saw(looked.map(|bytes| knowledge.confirms(volume, address, &bytes)));
         }
-        for fact in scan.learned[start.volume].facts(FACTS) {
-            if is_parity(guess, geometry, fact.source) {
-                continue;
-            }
+        // Of a wrong guess most may be said by what it takes for parity: then the rest is asked.
+        let is_said = |fact: &Fact| !is_parity(guess, geometry, fact.source);
+        for fact in scan.learned[start.volume].facts_that(FACTS, is_said) {
             let looked = read_bytes(guess, geometry, members, *start, fact.byte, fact.length);
             let Some(bytes) = looked else { continue };
             let holds = fact.holds(knowledge, &bytes);

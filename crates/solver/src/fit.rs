@@ -10,6 +10,9 @@ use crate::sign::{Belongs, Sign};
 /// A common offset is preferred to one for each member while it explains so much of what they do.
 const COMMON_PERCENT: usize = 98;
 
+/// An offset that is usual is tried while it explains one part in so many of what the best does.
+const USUAL_SHARE: usize = 2;
+
 /// A member has a slot only if one in so many of its signs is for it: parity and Q look like data here and there.
 const SHARE: usize = 4;
 
@@ -19,6 +22,8 @@ const PARITY_MIN: usize = 3;
 /// What the votes say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fit {
+    /// Data of all members had to begin at this sector; none if votes were free to say where.
+    pub(crate) offset: Option<u64>,
     /// For each member its slot and the sector at which its data begin.
     pub(crate) seats: Vec<Option<(u16, u64)>>,
     /// Members for whose slot another has as many votes: parity, where the rest of the row is zeroes, looks like data.
@@ -40,8 +45,15 @@ struct Vote {
     is_parity: bool,
 }
 
-/// Counts the votes of `signs` for a volume that begins at `start`, among so many members.
-pub(crate) fn fit(geometry: &Geometry, signs: &[&Sign], start: u64, members: usize) -> Fit {
+/// Counts the votes of `signs` for a volume that begins at `start`, among so many members: first by the offsets that explain most, then
+/// by each of those that are usual.
+pub(crate) fn fits(
+    geometry: &Geometry,
+    signs: &[&Sign],
+    start: u64,
+    members: usize,
+    usual: &[u64],
+) -> Vec<Fit> {
     let mut votes = Vec::with_capacity(signs.len() * 2);
     let is_short = usize::from(geometry.slots()) > members;
     for sign in signs {
@@ -66,11 +78,18 @@ pub(crate) fn fit(geometry: &Geometry, signs: &[&Sign], start: u64, members: usi
         signs.iter().map(|sign| (sign.member, sign.belongs.page())).collect();
     let mut spoken = vec![0; members];
     pages.iter().for_each(|(member, page)| spoken[*member] += page.strength());
-    let free = elect(&votes, &spoken, None);
-    let Some(common) = common_offset(&votes) else { return free };
-    let together = elect(&votes, &spoken, Some(common));
-    let is_enough = together.strength * 100 >= free.strength * COMMON_PERCENT;
-    if is_enough { together } else { free }
+    let mut best = elect(&votes, &spoken, None);
+    if let Some(common) = common_offset(&votes) {
+        let together = elect(&votes, &spoken, Some(common));
+        if together.strength * 100 >= best.strength * COMMON_PERCENT {
+            best = together;
+        }
+    }
+    let others = usual.iter().filter(|offset| best.offset != Some(**offset));
+    let others = others.map(|offset| elect(&votes, &spoken, Some(*offset)));
+    let others = others.filter(|it| it.strength * USUAL_SHARE >= best.strength);
+    let others: Vec<Fit> = others.filter(|it| it.strength > 0).collect();
+    std::iter::once(best).chain(others).collect()
 }
 
 /// The offset that most votes are for, each member's best slot counted.
@@ -117,6 +136,7 @@ fn elect(votes: &[Vote], spoken: &[usize], only: Option<u64>) -> Fit {
         }
     }
     Fit {
+        offset: only,
         seats,
         contested,
         strength: explained.iter().map(Belongs::strength).sum(),

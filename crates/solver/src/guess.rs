@@ -49,6 +49,12 @@ impl Guess {
         Geometry::new(&shape).ok()
     }
 
+    /// Whether it is a RAID-0 that its two layouts read differently, so that it matters which of them it has.
+    #[must_use]
+    pub fn is_zoned(&self) -> bool {
+        self.level == Level::Raid0 && Self { layout: 0, ..self.clone() }.geometry().is_none()
+    }
+
     /// Slots without a member.
     #[must_use]
     pub fn missing(&self) -> usize {

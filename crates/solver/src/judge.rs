@@ -1,11 +1,12 @@
 //! A guess with all that speaks for it and against it, and what that is worth.
 
-use braid_geometry::Level;
+use braid_geometry::{Level, default_layout};
 
 use crate::Platter;
 use crate::counts::Evidence;
 use crate::evidence;
 use crate::guess::{Guess, Start};
+use crate::habits;
 use crate::scan::Scan;
 use crate::sign::{Volume, VolumeKind, Walk};
 
@@ -54,14 +55,26 @@ pub(crate) fn judge(guess: &mut Guess, scan: &Scan, members: &[&dyn Platter]) ->
     let (Walk { confirmed, refuted }, is_doubted) =
         evidence::predict(guess, &geometry, scan, members);
     let (agreeing, compared) = evidence::compare(guess, &geometry, members);
+    let is_cut = guess.starts.iter().any(|start| {
+        let end = start.sector.saturating_add(scan.volumes[start.volume].size_sectors);
+        end > geometry.capacity_sectors()
+    });
     let is_shadowed = evidence::looks_like_parity(guess, &geometry, scan, members);
-    guess.evidence =
-        Evidence { confirmed, refuted, agreeing, compared, is_doubted, is_shadowed, ..found };
+    guess.evidence = Evidence {
+        confirmed,
+        refuted,
+        agreeing,
+        compared,
+        is_doubted,
+        is_shadowed,
+        is_cut,
+        ..found
+    };
     Some(())
 }
 
 /// What a guess is worth, in tenths of an address: what it explains and predicts, whether redundancy agrees, how plain it is.
-pub(crate) fn worth(guess: &Guess, members: usize) -> i64 {
+pub(crate) fn worth(guess: &Guess, members: &[&dyn Platter]) -> i64 {
     let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let it = guess.evidence;
     let mut addresses = it.sum();
@@ -76,12 +89,11 @@ pub(crate) fn worth(guess: &Guess, members: usize) -> i64 {
     let agreement = (it.agreeing * 50).checked_div(it.compared).map_or(0, |part| of(part) - 25);
     // A slot without a member, and a member without a slot.
     let seated = guess.slots.iter().flatten().count();
-    let mut plain = agreement - 40 * of(guess.missing()) - 40 * of(members - seated);
-    let first = guess.offsets.first().copied().unwrap_or(0);
-    plain += if first == 0 || first.is_multiple_of(2048) { 10 } else { 0 };
-    plain += if first.is_multiple_of(8) { 5 } else { 0 };
+    let mut plain = agreement - 40 * of(guess.missing()) - 40 * of(members.len() - seated);
+    let smallest = members.iter().map(|member| member.sectors()).min().unwrap_or(0);
+    plain += habits::worth(smallest, &guess.offsets, guess.chunk_sectors, &guess.slots);
     plain += if guess.starts.first().is_some_and(|start| start.sector == 0) { 4 } else { 0 };
-    plain += if [0, 2].contains(&guess.layout) { 1 } else { 0 };
+    plain += if guess.layout == default_layout(guess.level) { 1 } else { 0 };
     // Two members of which either is parity of the other are what everybody calls a mirror.
     plain += if guess.level == Level::Raid1 { 1 } else { 0 };
     10 * addresses + plain

@@ -9,11 +9,11 @@
 //! A file's last block is zero after its last byte, which seldom is zero itself. Many files end alike, so such a sign has a few addresses;
 //! one with more is none. Pages are looked at where they are whole on a member: every md since 2009 begins data at a multiple of 4 KiB.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bytes::{SECTOR, small};
 use crate::knowledge::Knowledge;
-use crate::sign::ext::Says;
+use crate::sign::ext::{self, Says};
 use crate::sign::{ADDRESSES_MAX, ALIKE, Belongs, btrfs};
 
 /// Files whose ends are kept, directories, and checksums of data.
@@ -45,6 +45,10 @@ enum What {
     Tail(usize),
     /// An inode of ext: its number and kind.
     Inode(u32, u16),
+    /// The bitmap of a group of ext, of its blocks or else of its inodes.
+    Bitmap(u32, bool),
+    /// A list of blocks of a file of ext.
+    List,
     /// An inode of XFS.
     XfsInode,
     /// A page with this checksum.
@@ -77,14 +81,27 @@ impl Facts {
     }
 }
 
+/// A file of ext that lists go on with: the lists, how many of their blocks it has but one, bytes in the last, and who says so.
+type Ends = ([u64; 2], u64, usize, (usize, u64));
+
 /// What was learned of a volume.
 #[derive(Debug, Default)]
 pub(crate) struct Learned {
+    /// Inodes that fit are this volume's. Without checksums one may be any's.
+    pub(crate) is_heard: bool,
     /// By bytes in the last block: the first sectors of such blocks.
     tails: BTreeMap<usize, Vec<u64>>,
     tails_count: usize,
     /// By number: the first sector of a directory of ext; none if several were said.
     directories: BTreeMap<u32, Option<u64>>,
+    /// The same of directories whose number nobody says, by the group that they begin in, with the directories in it.
+    in_groups: BTreeMap<u32, Vec<(u64, Option<usize>)>>,
+    in_groups_count: usize,
+    /// Lists of blocks of ext that were seen, and what inodes say of them: which these are, and how their file ends.
+    lists: ext::Lists,
+    ends: Vec<Ends>,
+    /// Where lists are.
+    listed: BTreeSet<u64>,
     /// By address: of which generation it is, and the checksum.
     sums: BTreeMap<u64, (u64, u32, (usize, u64))>,
     /// By checksum: the sectors of pages that have it.
@@ -94,31 +111,10 @@ pub(crate) struct Learned {
 
 impl Learned {
     /// Takes from what begins here what it says of other places.
-    pub(crate) fn learn(
-        &mut self,
-        knowledge: &Knowledge,
-        is_only: bool,
-        source: (usize, u64),
-        bytes: &[u8],
-    ) {
+    pub(crate) fn learn(&mut self, knowledge: &Knowledge, source: (usize, u64), bytes: &[u8]) {
         match knowledge {
-            // Without checksums an inode may be any volume's.
-            Knowledge::Ext(found, _) if found.has_checksums() || is_only => {
-                let block = found.block_bytes();
-                for says in found.says(bytes) {
-                    match says {
-                        Says::Directory(number, at) => {
-                            let room = self.directories.len() < DIRECTORIES_MAX;
-                            if let Some(number) = number.filter(|_| room) {
-                                let sector = at * block / SECTOR as u64;
-                                let known = self.directories.entry(number).or_insert(Some(sector));
-                                *known = known.filter(|known| *known == sector);
-                            }
-                            self.fact(at * block, SECTOR, source, What::Directory);
-                        }
-                        Says::Tail(at, length) => self.tail(at * block, block, length, source),
-                    }
-                }
+            Knowledge::Ext(found, _) if self.is_heard => {
+                self.learn_ext(found, source, bytes);
             }
             Knowledge::Xfs(found) => {
                 if let Some((sector, length)) = found.tail(bytes) {
@@ -147,6 +143,48 @@ impl Learned {
         }
     }
 
+    fn learn_ext(&mut self, found: &ext::Super, source: (usize, u64), bytes: &[u8]) {
+        let block = found.block_bytes();
+        // The numbers of inodes are known where a table begins.
+        let is_first = found.is_first_table(bytes);
+        for (at, says) in (1..).zip(found.says(bytes)) {
+            match says {
+                Some(Says::Directory(number, at_block, folders)) => {
+                    let sector = at_block * block / SECTOR as u64;
+                    let number = number.or(is_first.then_some(at));
+                    let room = self.directories.len() + self.in_groups_count < DIRECTORIES_MAX;
+                    match number.filter(|_| room) {
+                        Some(number) => {
+                            let known = self.directories.entry(number).or_insert(Some(sector));
+                            *known = known.filter(|known| *known == sector);
+                        }
+                        None => self.add_in_group(found, at_block, (sector, folders)),
+                    }
+                    self.fact(at_block * block, SECTOR, source, What::Directory);
+                }
+                Some(Says::Tail(at, length)) => self.tail(at * block, block, length, source),
+                Some(Says::Lists(lists, listed, length)) if self.ends.len() < TAILS_MAX => {
+                    self.ends.push((lists, listed, length, source));
+                }
+                Some(Says::Lists(..)) | None => {}
+            }
+        }
+        for (byte, group, of_blocks) in found.bitmaps(bytes) {
+            self.fact(byte, small(block), source, What::Bitmap(group, of_blocks));
+        }
+        self.lists.learn(found, bytes);
+    }
+
+    fn add_in_group(&mut self, found: &ext::Super, block: u64, it: (u64, Option<usize>)) {
+        let room = found.is_classic() && self.in_groups_count < DIRECTORIES_MAX;
+        let Some(group) = found.group_of(block).filter(|_| room) else { return };
+        let known = self.in_groups.entry(group).or_default();
+        if !known.contains(&it) {
+            known.push(it);
+            self.in_groups_count += 1;
+        }
+    }
+
     fn tail(&mut self, byte: u64, block: u64, length: usize, source: (usize, u64)) {
         let sector = byte / SECTOR as u64;
         let known = self.tails.entry(length).or_default();
@@ -164,6 +202,19 @@ impl Learned {
 
     /// All of them have spoken: what checksums of data say can be looked up.
     pub(crate) fn conclude(&mut self, knowledge: &Knowledge) {
+        if let Knowledge::Ext(found, _) = knowledge {
+            let block = found.block_bytes();
+            for (lists, listed, length, source) in std::mem::take(&mut self.ends) {
+                let (end, lists) = self.lists.end(found, lists, listed);
+                for list in lists {
+                    self.fact(list * block, small(block), source, What::List);
+                    self.listed.insert(list);
+                }
+                if let Some(end) = end.filter(|_| (length as u64) < block) {
+                    self.tail(end * block, block, length, source);
+                }
+            }
+        }
         let Knowledge::Btrfs(_, chunks) = knowledge else { return };
         for (address, (_, sum, source)) in std::mem::take(&mut self.sums) {
             let Some(places) = chunks.place(address) else { continue };
@@ -194,7 +245,21 @@ impl Learned {
                     self.fact(byte, length, source, What::Inode(child, kind));
                 }
             }
-            return (*self.directories.get(&number)?).map(Belongs::at);
+            return match self.directories.get(&number) {
+                Some(sector) => sector.map(Belongs::at),
+                None => self.belongs_in_group(found, number, bytes),
+            };
+        }
+        if let Knowledge::Ext(found, _) = knowledge
+            && let Some((block, is_long)) = found.list_place(bytes)
+            && self.is_heard
+        {
+            let sector = block * found.block_bytes() / SECTOR as u64;
+            let is_listed = self.listed.contains(&block);
+            return match is_listed {
+                true => Some(Belongs::at(sector)),
+                false => Belongs::any([sector]).filter(|_| is_long),
+            };
         }
         let block = match knowledge {
             Knowledge::Ext(found, _) => found.block_bytes(),
@@ -210,8 +275,21 @@ impl Learned {
             let known = self.pages.get(&crc32c::crc32c(page)).filter(|_| !self.pages.is_empty())?;
             return Belongs::any(known.iter().copied());
         }
+        if let Knowledge::Ext(found, Some(tables)) = knowledge
+            && let Some(belongs) = found.bitmap_place(page, tables)
+        {
+            return Some(belongs);
+        }
         let length = page.iter().rposition(|byte| *byte != 0)? + 1;
         Belongs::any(self.tails.get(&length)?.iter().copied())
+    }
+
+    /// Where the directory of this number may be, that begins here: those of one group begin in it, while there is room.
+    fn belongs_in_group(&self, found: &ext::Super, number: u32, bytes: &[u8]) -> Option<Belongs> {
+        let known = self.in_groups.get(&found.group_of_inode(number))?;
+        let folders = found.named(bytes).iter().filter(|(_, kind)| *kind == 4).count();
+        let fit = known.iter().filter(|(_, said)| said.is_none_or(|said| said == folders));
+        Belongs::any(fit.map(|(sector, _)| *sector))
     }
 
     /// Nothing more is learned.
@@ -222,8 +300,18 @@ impl Learned {
 
     /// At most so many facts, from all over the volume.
     pub(crate) fn facts(&self, max: usize) -> impl Iterator<Item = &Fact> {
-        let step = self.facts.kept.len().div_ceil(max.max(1)).max(1);
-        self.facts.kept.iter().step_by(step)
+        self.facts_that(max, |_| true)
+    }
+
+    /// The same of those of which this holds.
+    pub(crate) fn facts_that(
+        &self,
+        max: usize,
+        is_it: impl Fn(&Fact) -> bool,
+    ) -> impl Iterator<Item = &Fact> {
+        let those: Vec<&Fact> = self.facts.kept.iter().filter(|fact| is_it(fact)).collect();
+        let step = those.len().div_ceil(max.max(1)).max(1);
+        those.into_iter().step_by(step)
     }
 }
 
@@ -235,7 +323,7 @@ impl Fact {
             What::Inode(..) => {
                 matches!(knowledge, Knowledge::Ext(found, _) if found.has_checksums())
             }
-            What::XfsInode | What::Sum(_) => true,
+            What::Bitmap(..) | What::List | What::XfsInode | What::Sum(_) => true,
         };
         if is_named { ALIKE } else { 1 }
     }
@@ -247,6 +335,10 @@ impl Fact {
             (What::Inode(number, kind), Knowledge::Ext(found, _)) => {
                 found.is_inode(bytes, number, kind)
             }
+            (What::Bitmap(group, of_blocks), Knowledge::Ext(found, Some(tables))) => {
+                found.is_bitmap(tables, group, of_blocks, bytes)
+            }
+            (What::List, Knowledge::Ext(found, _)) => found.is_list(bytes),
             (What::Tail(length), _) => {
                 let last = length.checked_sub(1).and_then(|at| bytes.get(at));
                 let rest = bytes.get(length..).unwrap_or_default();

@@ -40,6 +40,7 @@ mod crc;
 mod evidence;
 mod fit;
 mod guess;
+mod habits;
 mod judge;
 mod knowledge;
 mod learned;

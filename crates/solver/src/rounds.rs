@@ -11,15 +11,14 @@ use braid_geometry::Level;
 
 use crate::Platter;
 use crate::evidence;
-use crate::fit::{Fit, fit, spread};
+use crate::fit::{Fit, fits, spread};
 use crate::guess::{Guess, Start, roomy};
+use crate::habits;
 use crate::scan::Scan;
 use crate::seats::seated;
 use crate::shapes::{Arrangement, arrangements};
 use crate::sign::{ALIKE, Sign};
 
-/// Where data begin on a member, usually: of old metadata or such as is at the end, of small members and of large ones by mdadm.
-const USUAL_OFFSETS: [u64; 3] = [0, 2048, 262_144];
 /// Signs that vote in the first round, and in the second.
 const FIRST_ROUND: usize = 96;
 const SECOND_ROUND: usize = 512;
@@ -40,6 +39,8 @@ struct Candidate {
     start: Start,
     /// Sectors of data of a member.
     sectors: u64,
+    /// Where the data of all members begin; none if votes say it.
+    offset: Option<u64>,
 }
 
 /// The rounds of one volume.
@@ -49,8 +50,12 @@ pub(crate) struct Rounds<'a> {
     members: &'a [&'a dyn Platter],
     few: Vec<&'a Sign>,
     many: Vec<&'a Sign>,
+    /// The same of signs that are where all members of a RAID-0 are alike: behind it only some have data, and which depends on who they are.
+    zoned: (Vec<&'a Sign>, Vec<&'a Sign>),
     /// Sectors of the smallest member.
     smallest: u64,
+    /// Where data of members like these begin usually.
+    usual: Vec<u64>,
 }
 
 impl<'a> Rounds<'a> {
@@ -60,24 +65,33 @@ impl<'a> Rounds<'a> {
         scan: &'a Scan,
         members: &'a [&'a dyn Platter],
     ) -> Self {
-        let few = spread(signs, FIRST_ROUND, members.len());
-        let many = spread(signs, SECOND_ROUND, members.len());
         let smallest = members.iter().map(|member| member.sectors()).min().unwrap_or(0);
-        Self { volume, scan, members, few, many, smallest }
+        let count = members.len();
+        let rounds = |signs: &[&'a Sign]| {
+            (spread(signs, FIRST_ROUND, count), spread(signs, SECOND_ROUND, count))
+        };
+        let first_zone = smallest.saturating_mul(count as u64);
+        let is_within = |sign: &&&Sign| sign.belongs.iter().any(|address| address < first_zone);
+        let within: Vec<&Sign> = signs.iter().filter(is_within).copied().collect();
+        let ((few, many), zoned) = (rounds(signs), rounds(&within));
+        let usual = habits::offsets(smallest);
+        Self { volume, scan, members, few, many, zoned, smallest, usual }
     }
 
     /// The guesses of both rounds that are worth it.
     pub(crate) fn best(&self, starts: &[u64]) -> Vec<Guess> {
         let mut first = Vec::new();
-        for shape in arrangements(self.members.len()) {
+        for shape in arrangements(self.members.len(), self.are_unequal()) {
             for sector in starts {
                 let start = Start { volume: self.volume, sector: *sector };
-                let found = self.fitted(&shape, *sector).filter(|(fit, _)| fit.strength > 0);
+                let found = self.fitted(&shape, *sector).into_iter();
+                let found = found.filter(|(fit, _)| fit.strength > 0);
                 first.extend(found.map(|(fit, sectors)| Candidate {
-                    worth: fit.strength,
+                    worth: fit.strength + ALIKE * self.habit(&fit),
                     shape,
                     start,
                     sectors,
+                    offset: fit.offset,
                 }));
             }
         }
@@ -91,37 +105,69 @@ impl<'a> Rounds<'a> {
         second.into_iter().map(|(_, guess, _)| guess).collect()
     }
 
-    fn sized(&self, shape: &Arrangement, signs: &[&Sign], start: u64, sectors: u64) -> Option<Fit> {
-        Some(fit(&roomy(shape, sectors)?, signs, start, self.members.len()))
+    fn are_unequal(&self) -> bool {
+        self.members.iter().any(|member| member.sectors() != self.smallest)
     }
 
-    /// The first vote, and of how many sectors of data.
+    /// What is voted for: by the offsets that explain most, and by those of `usual`.
+    fn sized(
+        &self,
+        shape: &Arrangement,
+        signs: &[&Sign],
+        (start, sectors): (u64, u64),
+        usual: &[u64],
+    ) -> Option<Vec<Fit>> {
+        Some(fits(&roomy(shape, sectors)?, signs, start, self.members.len(), usual))
+    }
+
+    /// What it counts for, in addresses, that data begin where they do usually.
+    fn habit(&self, fit: &Fit) -> usize {
+        match fit.offset {
+            Some(offset) if self.usual.contains(&offset) => habits::OFFSET_ADDRESSES,
+            _ => 0,
+        }
+    }
+
+    /// The first votes, and of how many sectors of data.
     ///
     /// Far copies are where the size of the data says, and that depends on where they begin: it is asked for first. Of all others only
     /// what is first is looked at.
-    fn fitted(&self, shape: &Arrangement, start: u64) -> Option<(Fit, u64)> {
-        if !(shape.level == Level::Raid10 && shape.layout == FAR_2) {
-            return Some((self.sized(shape, &self.few, start, ROOMY_SECTORS)?, ROOMY_SECTORS));
+    fn fitted(&self, shape: &Arrangement, start: u64) -> Vec<(Fit, u64)> {
+        if shape.level == Level::Raid10 && shape.layout == FAR_2 {
+            return self.fitted_far(shape, start).into_iter().collect();
         }
+        let few = if shape.level == Level::Raid0 { &self.zoned.0 } else { &self.few };
+        let found = self.sized(shape, few, (start, ROOMY_SECTORS), &self.usual);
+        found.into_iter().flatten().map(|fit| (fit, ROOMY_SECTORS)).collect()
+    }
+
+    fn fitted_far(&self, shape: &Arrangement, start: u64) -> Option<(Fit, u64)> {
         let chunk = u64::from(shape.chunk_sectors);
-        let found = self.sized(shape, &self.few, start, self.smallest)?;
+        let voted =
+            |sectors| self.sized(shape, &self.few, (start, sectors), &[])?.into_iter().next();
+        let found = voted(self.smallest)?;
         let offsets = found.seats.iter().flatten().map(|seat| seat.1);
         // What was taken for first copies may have been the others, so many chunks after them as fit between them and the end.
         let offsets = offsets.flat_map(|offset| {
             let rows = self.smallest.saturating_sub(offset) / chunk;
             [0, rows, rows.saturating_sub(1)].map(|rows| offset.saturating_sub(rows * chunk))
         });
-        let offsets = offsets.chain(USUAL_OFFSETS).collect::<BTreeSet<u64>>().into_iter();
+        let offsets = offsets.chain(self.usual.iter().copied());
+        let offsets = offsets.collect::<BTreeSet<u64>>().into_iter();
         let sizes = offsets.filter_map(|offset| self.smallest.checked_sub(offset));
-        let fits = sizes
-            .filter_map(|sectors| Some((self.sized(shape, &self.few, start, sectors)?, sectors)));
+        let fits = sizes.filter_map(|sectors| Some((voted(sectors)?, sectors)));
         // Where it is right the copies vote for the same.
         fits.max_by_key(|(fit, _)| (fit.votes, fit.strength))
     }
 
     /// The second vote. Where votes are few, many guesses tie; what a walk meets tells them apart at once.
     fn looked_at_again(&self, first: &Candidate) -> Option<(usize, Guess)> {
-        let fit = self.sized(&first.shape, &self.many, first.start.sector, first.sectors)?;
+        let usual: Vec<u64> = first.offset.into_iter().collect();
+        let place = (first.start.sector, first.sectors);
+        let many = if first.shape.level == Level::Raid0 { &self.zoned.1 } else { &self.many };
+        let found = self.sized(&first.shape, many, place, &usual)?;
+        let is_asked = |fit: &Fit| first.offset.is_none() || fit.offset == first.offset;
+        let fit = found.into_iter().find(is_asked)?;
         let as_voted = self.walked(&fit.seats, first);
         // Whose slot is contested may have another: the walk says.
         let mut cautious = fit.seats.clone();
@@ -130,7 +176,7 @@ impl<'a> Rounds<'a> {
         let cautious = is_contested.then(|| self.walked(&cautious, first)).flatten();
         let (met, guess) =
             as_voted.into_iter().chain(cautious).rev().max_by_key(|(met, _)| *met)?;
-        Some((fit.strength / ALIKE + met, guess))
+        Some((fit.strength / ALIKE + met + self.habit(&fit), guess))
     }
 
     /// How much a walk through these seats meets, and the guess, in which it may have seated others.

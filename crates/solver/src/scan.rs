@@ -139,11 +139,14 @@ pub(crate) fn scan(
     let is_bare =
         |it: &&Knowledge| matches!(it, Knowledge::Ext(found, _) if !found.has_checksums());
     let is_only = scan.knowledge.iter().filter(is_bare).count() == 1;
+    for (learned, knowledge) in scan.learned.iter_mut().zip(&scan.knowledge) {
+        learned.is_heard = is_only || !is_bare(&knowledge);
+    }
     for (member, (platter, regions)) in members() {
         each_sector(platter, regions, |sector, bytes| {
             learn(&mut scan.knowledge, bytes);
             for (learned, knowledge) in scan.learned.iter_mut().zip(&scan.knowledge) {
-                learned.learn(knowledge, is_only, (member, sector), bytes);
+                learned.learn(knowledge, (member, sector), bytes);
             }
         });
     }
@@ -294,7 +297,7 @@ const fn volume(kind: VolumeKind, uuid: [u8; 16], size_sectors: u64) -> Volume {
 fn learn(known: &mut [Knowledge], bytes: &[u8]) {
     for knowledge in known {
         match knowledge {
-            Knowledge::Ext(found, tables @ None) => *tables = found.tables(bytes),
+            Knowledge::Ext(found, tables) => found.learn(bytes, tables),
             Knowledge::Btrfs(found, chunks) => chunks.learn(found, bytes),
             _ => {}
         }
@@ -304,7 +307,10 @@ fn learn(known: &mut [Knowledge], bytes: &[u8]) {
 /// Where what stands here belongs, of what is no superblock.
 fn belongs(knowledge: &Knowledge, bytes: &[u8]) -> Option<Belongs> {
     match knowledge {
-        Knowledge::Ext(found, Some(tables)) => found.inode_place(bytes, tables).map(Belongs::at),
+        Knowledge::Ext(found, Some(tables)) => {
+            let inode = found.inode_place(bytes, tables).map(Belongs::at);
+            inode.or_else(|| found.block_place(bytes, tables))
+        }
         Knowledge::Xfs(found) => found.place(bytes).map(Belongs::at),
         Knowledge::Btrfs(found, chunks) => chunks.place(found.head(bytes)?),
         Knowledge::Ext(_, None) | Knowledge::Table(_) | Knowledge::Lvm => None,

@@ -18,8 +18,11 @@ pub(crate) struct Arrangement {
     pub(crate) slots: u16,
 }
 
+/// The two ways in which RAID-0 goes on where its smallest member ends, see `braid_geometry`.
+const RAID0: [u32; 2] = [1, 2];
+
 /// All of them: with a member that does not belong, with all, with as many missing as the level can be read without.
-pub(crate) fn arrangements(members: usize) -> Vec<Arrangement> {
+pub(crate) fn arrangements(members: usize, are_unequal: bool) -> Vec<Arrangement> {
     let Ok(members) = u16::try_from(members) else { return Vec::new() };
     let mut found = Vec::new();
     let mut add = |level, layouts: &[u32], slots: std::ops::RangeInclusive<u16>| {
@@ -32,7 +35,8 @@ pub(crate) fn arrangements(members: usize) -> Vec<Arrangement> {
         }
     };
     let one_less = members.saturating_sub(1);
-    add(Level::Raid0, &[1], one_less.max(2)..=members);
+    let zoned = if are_unequal { &RAID0[..] } else { &RAID0[..1] };
+    add(Level::Raid0, zoned, one_less.max(2)..=members);
     add(Level::Raid4, &[0], one_less.max(2)..=members + 1);
     add(Level::Raid5, &RAID5, one_less.max(2)..=members + 1);
     add(Level::Raid6, &RAID6, one_less.max(4)..=members + 2);

@@ -28,6 +28,8 @@ const MAIN_MAX: usize = 3;
 const ANSWERS_MAX: usize = 8;
 /// Addresses that must be explained before anything is certain.
 const CERTAIN_MIN: usize = 8;
+/// Things that must be where a guess has them before it is certain without redundancy that agrees.
+const CONFIRMED_MIN: usize = 12;
 /// Places at which two guesses are held against each other.
 const HELD_AGAINST: u64 = 1024;
 /// Guesses in which slots are exchanged.
@@ -69,7 +71,7 @@ pub fn solve(members: &[&dyn Platter], effort: &Effort) -> Solution {
     for volume in main_volumes(&scan) {
         guesses.extend(guesses_of(volume, &scan, members));
     }
-    let mut ranked = rank(guesses, members.len());
+    let mut ranked = rank(guesses, members);
     let belief = belief(&ranked, members.len());
     ranked.truncate(ANSWERS_MAX);
     Solution {
@@ -100,7 +102,7 @@ fn guesses_of(volume: usize, scan: &Scan, members: &[&dyn Platter]) -> Vec<Guess
     let best = Rounds::of(volume, &signs, scan, members).best(&starts);
     let close = best.into_iter().filter_map(|guess| look_closely(guess, scan, members));
     let mut close: Vec<Guess> = close.collect();
-    close.sort_by_key(|guess| std::cmp::Reverse(worth(guess, members.len())));
+    close.sort_by_key(|guess| std::cmp::Reverse(worth(guess, members)));
     close.dedup();
     let mut counts: BTreeMap<(Level, u32, u64), usize> = BTreeMap::new();
     let mut better = Vec::new();
@@ -221,7 +223,7 @@ fn exchanged(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Guess {
 }
 
 /// The best first; of those that read the same only the plainest.
-fn rank(mut guesses: Vec<Guess>, members: usize) -> Vec<Guess> {
+fn rank(mut guesses: Vec<Guess>, members: &[&dyn Platter]) -> Vec<Guess> {
     guesses.sort_by_key(|guess| std::cmp::Reverse(worth(guess, members)));
     let mut kept: Vec<Guess> = Vec::new();
     for guess in guesses {
@@ -281,9 +283,11 @@ pub(crate) fn belief(ranked: &[Guess], members: usize) -> Belief {
         && (is_even || it.agrees())
         && it.explained * 10 >= it.addresses * 7
         && it.refuted * 4 <= it.confirmed
+        && (it.agrees() || it.confirmed >= CONFIRMED_MIN)
         && !it.disagrees()
         && !it.is_shadowed
         && !it.is_doubted
+        && !it.is_cut
         && seated == members
         && have_spoken
         && own >= next + margin;

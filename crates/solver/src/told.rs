@@ -56,7 +56,7 @@ pub fn weigh(members: &[&dyn Platter], effort: &Effort, told: Vec<Guess>) -> Vec
     let members = cached.as_slice();
     let mut told: Vec<Guess> =
         told.into_iter().filter_map(|guess| weighed(guess, &scan, members)).collect();
-    told.sort_by_key(|guess| Reverse(worth(guess, members.len())));
+    told.sort_by_key(|guess| Reverse(worth(guess, members)));
     told
 }
 
@@ -72,7 +72,7 @@ fn weighed(guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Option<Guess>
         best.and_then(|(.., mut found)| judge(&mut found, scan, members).map(|()| found))
     };
     let found = main_volumes(scan).into_iter().filter_map(of_volume);
-    let best = found.max_by_key(|found| worth(found, members.len()));
+    let best = found.max_by_key(|found| worth(found, members));
     Some(best.unwrap_or_else(|| {
         let (agreeing, compared) = evidence::compare(&guess, &geometry, members);
         let mut guess = guess;

@@ -128,11 +128,49 @@ pub(crate) fn all() -> &'static [Content] {
     ALL.get_or_init(|| make(tempfile::tempdir().expect("a folder").path()))
 }
 
+/// ext2 as an old NAS has it: a few large files, which inodes do not list themselves, and hardly anything else.
+pub(crate) fn few_large_files(block_bytes: u32) -> Content {
+    let temporary = tempfile::tempdir().expect("a folder");
+    let folder = temporary.path();
+    let files = folder.join("files");
+    fs::create_dir(&files).expect("a folder");
+    let mut rng = fastrand::Rng::with_seed(35);
+    for number in 0..8 {
+        let bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(1_982_256).collect();
+        fs::write(files.join(format!("f{number}")), bytes).expect("a file");
+    }
+    let path = image(folder, "ext2", 68);
+    let features = "^ext_attr,^resize_inode,^large_file";
+    let block = block_bytes.to_string();
+    let words = ["-q", "-t", "ext2", "-b", block.as_str(), "-O", features, "-d"];
+    run(Command::new("mke2fs").args(words).arg(&files).arg(&path));
+    let sectors = fs::metadata(&path).expect("it is there").len() / SECTOR;
+    let (image, back) = (Arc::new(Image::of(&path)), (sectors, Vec::new()));
+    Content {
+        name: "few large files".to_owned(),
+        image,
+        front: Vec::new(),
+        back,
+        start: 0,
+        sectors,
+    }
+}
+
 fn make(folder: &Path) -> Vec<Content> {
     let sources = copies(folder);
     let ext4 = image(folder, "ext4", 160);
     run(Command::new("mkfs.ext4").args(["-q", "-d"]).arg(&sources).arg(&ext4));
-    let old = image(folder, "ext3", 160);
+    let ext2 = image(folder, "ext2", 160);
+    run(Command::new("mke2fs")
+        .args(["-q", "-t", "ext2", "-b", "1024", "-d"])
+        .arg(&sources)
+        .arg(&ext2));
+    let ext3 = image(folder, "ext3", 160);
+    run(Command::new("mke2fs")
+        .args(["-q", "-t", "ext3", "-b", "4096", "-d"])
+        .arg(&sources)
+        .arg(&ext3));
+    let old = image(folder, "old", 160);
     run(Command::new("mkfs.ext4")
         .args(["-q", "-O", "^metadata_csum,^64bit", "-g", "8192", "-d"])
         .arg(&sources)
@@ -146,7 +184,14 @@ fn make(folder: &Path) -> Vec<Content> {
     let proto = folder.join("xfs.proto");
     fs::write(&proto, text).expect("a file");
     run(Command::new("mkfs.xfs").arg("-q").arg("-p").arg(&proto).arg(&xfs));
-    let made = [("ext4", ext4), ("ext4 without checksums", old), ("btrfs", btrfs), ("xfs", xfs)];
+    let made = [
+        ("ext4", ext4),
+        ("ext4 without checksums", old),
+        ("btrfs", btrfs),
+        ("xfs", xfs),
+        ("ext2", ext2),
+        ("ext3", ext3),
+    ];
     let both = made.iter().flat_map(|(name, path)| {
         let sectors = fs::metadata(path).expect("it is there").len() / SECTOR;
         let image = Arc::new(Image::of(path));

@@ -1,5 +1,9 @@
 //! ext2, ext3 and ext4: superblocks with their group, and inodes, whose checksum has their number in it.
 
+mod classic;
+
+pub(crate) use classic::{Lists, Tables};
+
 use super::Walk;
 use crate::bytes::{le16, le32, uuid};
 use crate::crc::{raw, unwound};
@@ -19,6 +23,9 @@ const SPARSE_SUPER: u32 = 1;
 const SPARSE_SUPER_2: u32 = 0x200;
 /// `s_feature_incompat`: group descriptors of more than 32 bytes.
 const WIDE: u32 = 0x80;
+/// `s_feature_incompat`: descriptors, or bitmaps and inode tables, may stand in other groups than their own.
+const META_GROUPS: u32 = 0x10;
+const FLEXIBLE_GROUPS: u32 = 0x200;
 /// `s_feature_incompat`: the seed of checksums is stored.
 const SEED_STORED: u32 = 0x2000;
 /// The magic number of a tree of extents, at byte 40 of an inode that has one.
@@ -49,6 +56,8 @@ pub(crate) struct Super {
     has_descriptor_checksums: bool,
     is_sparse: bool,
     is_sparse_2: bool,
+    /// Without checksums, and with bitmaps and inode tables in their own group: see `classic`.
+    is_classic: bool,
 }
 
 impl Super {
@@ -88,6 +97,8 @@ impl Super {
             has_descriptor_checksums: read_only & DESCRIPTOR_CHECKSUMS != 0,
             is_sparse: read_only & SPARSE_SUPER != 0,
             is_sparse_2: compatible & SPARSE_SUPER_2 != 0,
+            is_classic: read_only & (METADATA_CHECKSUMS | DESCRIPTOR_CHECKSUMS) == 0
+                && incompatible & (META_GROUPS | FLEXIBLE_GROUPS | WIDE) == 0,
         };
         it.is_sound().then_some(it)
     }
@@ -144,7 +155,7 @@ impl Super {
     }
 
     /// Where the inode tables of the first groups are, if this block is the first of the group descriptors.
-    pub(crate) fn tables(&self, block: &[u8]) -> Option<Tables> {
+    fn first_tables(&self, block: &[u8]) -> Option<Vec<u64>> {
         let blocks = usize::try_from(self.block_bytes).ok()?;
         let groups = u32::try_from(self.groups()).ok()?.min(GROUPS_MAX);
         let descriptors = block.get(..blocks)?.chunks_exact(self.descriptor_bytes);
@@ -156,7 +167,7 @@ impl Super {
         // One checksum has 16 bits only; and without any, all of them must make sense.
         let has_checksums = self.seed.is_some() || self.has_descriptor_checksums;
         let is_enough = tables.len() == expected || has_checksums && tables.len() >= 2;
-        is_enough.then_some(Tables(tables))
+        is_enough.then_some(tables)
     }
 
     /// The inode table that a descriptor names, if it may be one of this group.
@@ -220,22 +231,30 @@ impl Super {
         Some(place / SECTOR)
     }
 
+    /// The group whose table has this inode.
+    pub(crate) const fn group_of_inode(&self, number: u32) -> u32 {
+        number.saturating_sub(1) / self.group_inodes
+    }
+
     /// Bytes from the start of the file system.
     pub(crate) fn place_of_inode(&self, number: u32, tables: &Tables) -> Option<u64> {
         let index = number.checked_sub(1).filter(|index| *index < self.inodes)?;
         let group = usize::try_from(index / self.group_inodes).ok()?;
         let inside = u64::from(index % self.group_inodes) * u64::from(self.inode_bytes);
-        Some(tables.0.get(group)? * self.block_bytes + inside)
+        Some(tables.of_group(group)? * self.block_bytes + inside)
     }
 }
 
 /// What an inode says of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Says {
-    /// A directory begins in the block. Its number, if the inode's checksum tells it.
-    Directory(Option<u32>, u64),
+    /// A directory begins in the block. Its number, if the inode's checksum tells it; how many it has in it, if the block has all of it.
+    Directory(Option<u32>, u64, Option<usize>),
     /// A file ends in it, with so many bytes there.
     Tail(u64, usize),
+    /// It is a list of a file's blocks, and the file ends so many blocks after the first that lists have, with so many bytes there.
+    /// The second is of lists.
+    Lists([u64; 2], u64, usize),
 }
 
 impl Super {
@@ -252,11 +271,11 @@ impl Super {
         self.seed.is_some()
     }
 
-    /// What the inodes of this sector say of blocks. If they have checksums, only those that fit.
-    pub(crate) fn says(&self, sector: &[u8]) -> Vec<Says> {
+    /// What each of the inodes of this sector says of blocks. If they have checksums, only those that fit.
+    pub(crate) fn says(&self, sector: &[u8]) -> Vec<Option<Says>> {
         let size = usize::try_from(self.inode_bytes).unwrap_or(usize::MAX);
         let sector = sector.get(..size.max(512)).unwrap_or_default();
-        sector.chunks_exact(size).filter_map(|inode| self.inode_says(inode)).collect()
+        sector.chunks_exact(size).map(|inode| self.inode_says(inode)).collect()
     }
 
     fn inode_says(&self, inode: &[u8]) -> Option<Says> {
@@ -275,17 +294,21 @@ impl Super {
         let is_block = |block: &u64| *block > self.first_block && *block < self.blocks;
         if le16(inode, 0)? >> 12 == 4 {
             let block = first_block(inode).filter(is_block)?;
-            return Some(Says::Directory(number, block));
+            let is_one_block = u64::from(le32(inode, 4)?) == self.block_bytes;
+            let folders = usize::from(le16(inode, 0x1a)?).checked_sub(2).filter(|_| is_one_block);
+            return Some(Says::Directory(number, block, folders));
         }
         if le16(inode, 0)? >> 12 != 8 {
             return None;
         }
         let bytes = u64::from(le32(inode, 4)?) | u64::from(le32(inode, 0x6c)?) << 32;
         let last = bytes.checked_sub(1)? / self.block_bytes;
+        let tail = usize::try_from(bytes - last * self.block_bytes).ok()?;
+        if let Some(listed) = last.checked_sub(DIRECT).filter(|_| self.is_classic) {
+            return Some(Says::Lists(self.lists_of(inode)?, listed, tail));
+        }
         let block = block_of(inode, last).filter(is_block)?;
-        let tail = bytes - last * self.block_bytes;
-        (tail < self.block_bytes).then_some(())?;
-        Some(Says::Tail(block, usize::try_from(tail).ok()?))
+        ((tail as u64) < self.block_bytes).then_some(Says::Tail(block, tail))
     }
 
     /// Whether a directory's first block begins here: the directory's number.
@@ -324,10 +347,13 @@ impl Super {
     }
 }
 
+/// Blocks that an inode without extents names itself.
+const DIRECT: u64 = 12;
+
 /// The block that a file has as this one of its own, if the inode itself says it.
 fn block_of(inode: &[u8], block: u64) -> Option<u64> {
     if le32(inode, 0x20)? & HAS_EXTENTS == 0 {
-        let index = usize::try_from(block).ok().filter(|index| *index < 12)?;
+        let index = usize::try_from(block).ok().filter(|_| block < DIRECT)?;
         return le32(inode, 0x28 + 4 * index).map(u64::from);
     }
     let (count, depth) = (le16(inode, 0x2a)?, le16(inode, 0x2e)?);
@@ -416,10 +442,15 @@ impl Super {
                         let is_file =
                             |inode: &[u8]| le16(inode, 0).is_some_and(|mode| mode >> 12 == 8);
                         let inode = place.and_then(|place| read(place, size, &is_file));
-                        match inode.and_then(|inode| le16(&inode, 0)).map(|mode| mode >> 12) {
-                            Some(8) => walk.confirmed += 1,
-                            Some(_) => walk.refuted += 1,
-                            None => {}
+                        let Some(inode) = inode else { continue };
+                        walk.saw(Some(is_file(&inode)));
+                        let lists = self.lists_of(&inode).filter(|_| is_file(&inode));
+                        for list in lists.into_iter().flatten().filter(|list| *list > 0) {
+                            let is_list = |bytes: &[u8]| self.is_list(bytes);
+                            let place = list * self.block_bytes;
+                            let whole = usize::try_from(self.block_bytes).unwrap_or(0);
+                            let bytes = read(place, whole, &is_list);
+                            walk.saw(bytes.map(|bytes| is_list(&bytes)));
                         }
                     }
                     _ => {}
@@ -466,10 +497,6 @@ fn entries(block: &[u8]) -> Vec<(u32, u8)> {
     }
     found
 }
-
-/// The first block of each group's inode table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Tables(Vec<u64>);
 
 /// An inode that is used, of a kind that files, directories and links are.
 fn looks_like_inode(bytes: &[u8]) -> bool {

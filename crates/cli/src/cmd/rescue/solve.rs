@@ -211,7 +211,8 @@ impl Solved {
 }
 
 fn shape_words(guess: &Guess) -> String {
-    let layout = layout_name(guess.level, guess.layout).filter(|_| guess.level != Level::Raid0);
+    let says_layout = guess.level != Level::Raid0 || guess.is_zoned();
+    let layout = layout_name(guess.level, guess.layout).filter(|_| says_layout);
     let chunk = (guess.chunk_sectors > 0)
         .then(|| format!("chunk {}", format_size(u64::from(guess.chunk_sectors) * SECTOR_BYTES)));
     let words = [Some(level_word(guess.level.name()).to_owned()), layout, chunk];
