@@ -4,10 +4,11 @@
 //!   <state folder>/arrays/<UUID>.json     events and time of the last update that all members had, and which members
 //! ```
 //!
-//! Superblocks cannot tell that all of them are old; this can ([`braid_assembly::Known`]). It is written when an array is started,
-//! and, by a thread of its own that nothing waits for, after updates of superblocks: at most once a second, and once more
-//! when the array has stopped. So after a kill it may be a little behind, which makes it say less, never something wrong. It may be deleted at any time;
-//! then only superblocks tell.
+//! Superblocks cannot tell that all of them are old; this can ([`braid_assembly::Known`]). A thread of its own writes it: when an array is
+//! started, after updates of superblocks, at most once a second, and once more when the array has stopped. So after a kill it may be a little
+//! behind, which makes it say less, never something wrong. Only the loss of a member is written at once, and waited for: no write without
+//! the member is answered before, so that what was lost is never served alone as if it were all there is. The file may be deleted at any
+//! time; then only superblocks tell.
 //!
 //! What it does not do: compare (`braid-assembly`).
 
@@ -123,6 +124,8 @@ fn at_start(array: &AssembledArray, open: &[Option<OpenMember>]) -> Known {
 enum Word {
     /// There is something new to write.
     Recorded,
+    /// The update of this count tells of a loss: it is waited for.
+    Lost(u64),
     /// The array has stopped.
     Ended,
 }
@@ -176,14 +179,17 @@ impl Keeper {
         let path = path_of(&self.state_dir, &self.known.uuid);
         write(&self.state_dir, &self.known).map_err(|error| (path.clone(), error))?;
         let (state_dir, known) = (self.state_dir.clone(), self.known.clone());
-        let volume = Arc::downgrade(volume);
+        let kept = Arc::downgrade(volume);
         let keep = move || {
-            if let Err(error) = keep(&state_dir, known, &volume, &words) {
+            if let Err(error) = keep(&state_dir, known, &kept, &words) {
                 fails(&path, &error);
+                kept.upgrade().inspect(|volume| volume.keep_record(None));
             }
         };
         let thread = std::thread::Builder::new().name("braid-state".into()).spawn(keep);
         self.thread = Some(thread.map_err(|error| (self.state_dir.clone(), error))?);
+        let words = self.words.0.clone();
+        volume.keep_record(Some(Box::new(move |events| _ = words.send(Word::Lost(events)))));
         Ok(())
     }
 
@@ -210,26 +216,28 @@ fn keep(
         known = next;
         write(state_dir, &known)
     };
-    let mut next = words.recv();
-    while let Ok(Word::Recorded) = next {
-        write_new()?;
-        // What comes meanwhile is written together.
-        let until = Instant::now() + PAUSE;
-        let pause = || words.recv_timeout(until.saturating_duration_since(Instant::now()));
-        let mut heard = pause();
-        let mut is_due = false;
-        while let Ok(Word::Recorded) = heard {
-            is_due = true;
-            heard = pause();
-        }
-        next = match heard {
-            Err(RecvTimeoutError::Timeout) if is_due => Ok(Word::Recorded),
-            Err(RecvTimeoutError::Timeout) => words.recv(),
-            Ok(word) => Ok(word),
-            Err(RecvTimeoutError::Disconnected) => Ok(Word::Ended),
+    // None while nothing new is to be written; else when it may be.
+    let mut due: Option<Instant> = None;
+    let mut rests_until = Instant::now();
+    loop {
+        let pause = due.map(|due| due.saturating_duration_since(Instant::now()));
+        let word = match pause {
+            None => words.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(pause) => words.recv_timeout(pause),
         };
+        match word {
+            // What comes meanwhile is written together.
+            Ok(Word::Recorded) => due = due.or(Some(rests_until)),
+            Ok(Word::Lost(_)) | Err(RecvTimeoutError::Timeout) => {
+                write_new()?;
+                (due, rests_until) = (None, Instant::now() + PAUSE);
+                if let (Ok(Word::Lost(events)), Some(volume)) = (word, volume.upgrade()) {
+                    volume.record_kept(events);
+                }
+            }
+            Ok(Word::Ended) | Err(RecvTimeoutError::Disconnected) => return write_new(),
+        }
     }
-    write_new()
 }
 
 fn after(known: &Known, recorded: Recorded) -> Known {

@@ -156,6 +156,7 @@ fn asked(array: &mut Array) -> Asked {
                 array.handle_report(NOW, SHARD, Report::WrittenBack { round });
             }
             ArrayEffect::Answer { request, .. } => asked.answers.push(request),
+            ArrayEffect::KeepRecord { events } => panic!("no record is kept: {events}"),
             ArrayEffect::Logged { ticket, .. } => panic!("nothing is logged: {ticket:?}"),
             ArrayEffect::QueryTouched
             | ArrayEffect::QueryActivity
@@ -540,6 +541,35 @@ fn a_loss_too_many_is_told_with_its_cause() {
     let (member, cause) = (MemberId(0), Cause::vanished(MemberId(0)));
     let slot = braid_geometry::Slot(0);
     assert_eq!(told, [Notice::MemberOut { member, slot, cause }]);
+}
+
+/// The half of a mirror that had failed was served alone after a kill: the record of who is in was a second behind.
+#[test]
+fn a_loss_is_in_the_record_before_anybody_counts_on_it() {
+    let mut array = Array::new(setup(Level::Raid1, 2, |_| u64::MAX));
+    all_goes_well(&mut array);
+    array.handle_keeps_record(NOW, true);
+    array.handle_fail_request(NOW, MemberId(0)).expect("the other has all");
+    let (mut to_keep, mut seen) = (Vec::new(), Vec::new());
+    for is_kept in [false, true] {
+        if is_kept {
+            array.handle_record_kept(NOW, to_keep[0]);
+        }
+        while let Some(effect) = array.poll_effect() {
+            match effect {
+                ArrayEffect::WriteMetadata { member, .. } => {
+                    let area = MetadataArea::Superblock;
+                    array.handle_metadata_written(NOW, (member, area), Ok(()));
+                }
+                ArrayEffect::KeepRecord { events } => to_keep.push(events),
+                ArrayEffect::Publish(view) => seen.push((is_kept, view.is_used(MemberId(0)))),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(to_keep.len(), 1, "only the loss waits for the record");
+    let counted_on: Vec<bool> = seen.iter().filter(|one| !one.1).map(|one| one.0).collect();
+    assert!(!counted_on.is_empty() && counted_on.iter().all(|is_kept| *is_kept), "{seen:?}");
 }
 
 /// All that the array asks members for goes well; the last view.

@@ -314,6 +314,8 @@ impl Core {
                 ArrayEvent::Job(request) => array.handle_job_request(now, request),
                 ArrayEvent::Pace => {}
                 ArrayEvent::Timeout => array.handle_timeout(now),
+                ArrayEvent::KeepsRecord(keeps) => array.handle_keeps_record(now, keeps),
+                ArrayEvent::RecordKept(events) => array.handle_record_kept(now, events),
                 ArrayEvent::Stop => array.handle_stop(now),
             }
         }
@@ -372,11 +374,13 @@ impl Core {
                     }
                 }
                 ArrayEffect::Answer { request, result } => effects.answers.push((request, result)),
+                ArrayEffect::KeepRecord { events } => {
+                    self.note_recorded();
+                    self.updates.keep(events);
+                }
                 ArrayEffect::Notice(notice) => {
                     if let Notice::Recorded { .. } = notice {
-                        let members = self.members.load();
-                        let updates = &self.updates;
-                        updates.record(|id, slot| Some(members.get(id)?.recorded_member(slot)));
+                        self.note_recorded();
                     }
                     log::notice(&self.members.load(), &notice, || self.updates.state());
                     if !flaw::has(Flaw::NoticesUnowned) {
@@ -389,6 +393,12 @@ impl Core {
         // Under ownership, so that an older moment never replaces a newer one.
         let due = array.poll_timeout().into_iter().chain(pace_at).min();
         self.arm(self.alarm.set(Machine::Array, due));
+    }
+
+    /// All members have the update that began last.
+    fn note_recorded(&self) {
+        let members = self.members.load();
+        self.updates.record(|id, slot| Some(members.get(id)?.recorded_member(slot)));
     }
 
     /// Notes at the members where the view has them.

@@ -56,6 +56,10 @@ pub(crate) enum ArrayEvent {
     /// How fast jobs go is to be looked at.
     Pace,
     Timeout,
+    /// Whether losses are written to a record beside the members.
+    KeepsRecord(bool),
+    /// The record has the update of this count.
+    RecordKept(u64),
     Stop,
 }
 

@@ -36,9 +36,9 @@ pub struct RecordedMember {
 }
 
 /// The times of updates, and the last that is through.
-#[derive(Debug)]
 pub(crate) struct Updates {
     last: Mutex<Last>,
+    keeper: Mutex<Option<Keeper>>,
 }
 
 #[derive(Debug)]
@@ -49,10 +49,26 @@ struct Last {
     recorded: Option<Recorded>,
 }
 
+/// Told the count of an update that is to be kept before anybody counts on it.
+pub(crate) type Keeper = Box<dyn Fn(u64) + Send>;
+
 impl Updates {
     pub(crate) fn new(newest: &Superblock) -> Self {
         let times = UpdateTimes::after(newest);
-        Self { last: Mutex::new(Last { times, state: None, recorded: None }) }
+        let last = Mutex::new(Last { times, state: None, recorded: None });
+        Self { last, keeper: Mutex::new(None) }
+    }
+
+    /// Who keeps what is recorded, from now on.
+    pub(crate) fn set_keeper(&self, keeper: Option<Keeper>) {
+        *self.keeper.lock().expect("telling does not panic") = keeper;
+    }
+
+    /// The update that was recorded last is to be kept.
+    pub(crate) fn keep(&self, events: u64) {
+        if let Some(keeper) = &*self.keeper.lock().expect("telling does not panic") {
+            keeper(events);
+        }
     }
 
     /// This is to be written to a member: the time to write.

@@ -247,6 +247,22 @@ impl Volume {
         self.core.updates.recorded()
     }
 
+    /// From now on `keeper` is told of each loss when all others' superblocks have it, by the count of their update; and nobody counts on it,
+    /// no write that is without that member is answered and none called out, before [`Self::record_kept`] says that [`Self::recorded`] was
+    /// kept. It must not block. None: losses wait for nobody, this one neither.
+    pub fn keep_record(&self, keeper: Option<Box<dyn Fn(u64) + Send>>) {
+        let keeps = keeper.is_some();
+        self.core.updates.set_keeper(keeper);
+        self.core.array.push(ArrayEvent::KeepsRecord(keeps));
+        self.core.drive(Machine::Array);
+    }
+
+    /// What was recorded at this count is kept, durably.
+    pub fn record_kept(&self, events: u64) {
+        self.core.array.push(ArrayEvent::RecordKept(events));
+        self.core.drive(Machine::Array);
+    }
+
     /// The array as it was last published: which member is in which slot, and whether writes may start. What failed is out of it
     /// once the survivors' superblocks say so.
     #[must_use]

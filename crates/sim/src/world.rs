@@ -687,6 +687,9 @@ impl World {
                         side.inbox.push_back(Message::WriteBack(round));
                     }
                 }
+                ArrayEffect::KeepRecord { events } => {
+                    unreachable!("no record is kept: {events}")
+                }
                 ArrayEffect::Logged { shard, ticket } => {
                     let side = &mut self.engine.machines.shards[usize::from(shard.0)];
                     side.inbox.push_back(Message::Logged(ticket));

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::kit::{Array, RAID_1, RAID_5, Served, Shape, assert_same, needs, random_bytes};
+use crate::living::done;
 
 fn bytes(served: &Served, seed: u64) -> Vec<u8> {
     random_bytes(seed, usize::try_from(served.size_bytes).expect("small"))
@@ -126,6 +127,22 @@ fn an_array_put_back_whole_is_served_once_a_person_says_so() {
     served.stop();
 }
 
+/// The record was a second behind: after a kill the half of a mirror that had failed was served alone, old bytes as if they were all there is.
+#[test]
+fn a_half_that_failed_is_not_served_alone_after_a_kill() {
+    needs!("nbdcopy");
+    let array = Array::create(RAID_1);
+    let served = array.serve();
+    done(&array, &["fail", "tank", "0"]);
+    let bytes = bytes(&served, 38);
+    served.write_all(&array, &bytes);
+    served.kill();
+    array.serve_refused(&[], &array.members[..1]).is("B038", 12);
+    let served = array.serve_with(&[], &array.members[1..]);
+    assert_same(&served.read_all(&array), &bytes, "from the other");
+    served.stop();
+}
+
 /// A state folder that cannot be written is said, and holds nothing up.
 #[test]
 fn a_record_that_cannot_be_kept_is_said_and_the_array_is_served() {
@@ -139,5 +156,7 @@ fn a_record_that_cannot_be_kept_is_said_and_the_array_is_served() {
     let bytes = bytes(&served, 37);
     served.write_all(&array, &bytes);
     assert_same(&served.read_all(&array), &bytes, "served all the same");
+    done(&array, &["fail", "tank", "0"]);
+    served.wait_for("member-out");
     served.stop();
 }

@@ -14,7 +14,7 @@ use super::event_count::Change;
 use super::intent::Intent;
 use super::jobs::{JobAction, Saved, Unmade, decide_job};
 use super::journal::Journal;
-use super::machine::{Array, Closing, Flushes, Update};
+use super::machine::{Array, Closing, Flushes, Kept, Update};
 use super::parity_log_record::ParityLogRecord;
 use super::parity_logs::{News, ParityLogs};
 use super::returns::held_of;
@@ -62,6 +62,7 @@ impl Array {
                 Action::Publish => self.publish(),
                 Action::WriteWave => self.write_next_wave(),
                 Action::DropUpdate => self.drop_update(),
+                Action::KeepRecord => self.keep_record(),
                 Action::CompleteUpdate => self.complete_update(now),
                 Action::FlushAgain => self.flush_again(),
                 Action::Answer => self.answer_flushes(),
@@ -332,6 +333,7 @@ impl Array {
             changes,
             newcomers,
             leaves_file: self.is_file_leaving(),
+            kept: Kept::No,
         });
     }
 
@@ -482,6 +484,14 @@ impl Array {
             reached(Mark::LossWhileRecording);
         }
         self.end_update();
+    }
+
+    /// The members of the update are to be in the record before anybody counts on it.
+    fn keep_record(&mut self) {
+        let update = self.update.as_mut().expect("an update is kept");
+        assert_eq!(update.kept, Kept::No, "it is asked for once");
+        update.kept = Kept::Asked;
+        self.effects.push_back(ArrayEffect::KeepRecord { events: update.state.events });
     }
 
     fn complete_update(&mut self, now: Instant) {

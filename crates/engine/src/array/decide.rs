@@ -47,14 +47,16 @@ pub(super) enum Superblocks {
     Free,
     /// Members' bitmaps are to say first what the update counts, or members that come to have an empty partial parity log.
     Behind,
-    /// Members are writing.
+    /// Members are writing, or a loss is being written to the record.
     Out,
     /// They have written, or there was nothing to be waited for; there are more to come.
     WaveDurable,
     /// All have, but the update says less than is so by now: another member was lost, the lost one's own count is not
     /// passed, or the array has broken.
     Outdated,
-    /// All have.
+    /// All have; a program that keeps a record of who is in is to write down a loss that they tell of, before anybody counts on it.
+    Unkept,
+    /// All have, and so has the record.
     Durable,
 }
 
@@ -178,6 +180,8 @@ pub(super) enum Action {
     WriteWave,
     /// Forget the update: it is not the last word.
     DropUpdate,
+    /// Have the loss that the update tells of written to the record.
+    KeepRecord,
     /// The update is what is so: tell those that wait for it.
     CompleteUpdate,
     /// The flush is made anew, without the member that failed.
@@ -317,6 +321,7 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
         (facts.unpublished, Action::Publish),
         (superblocks == Superblocks::WaveDurable, Action::WriteWave),
         (superblocks == Superblocks::Outdated, Action::DropUpdate),
+        (superblocks == Superblocks::Unkept, Action::KeepRecord),
         (superblocks == Superblocks::Durable, Action::CompleteUpdate),
         (flushed_for(FlushPurpose::Clients) && flush_again, Action::FlushAgain),
         (flushed_for(FlushPurpose::Clients) && !to_say_again, Action::Answer),
@@ -404,6 +409,7 @@ mod tests {
             Superblocks::Out,
             Superblocks::WaveDurable,
             Superblocks::Outdated,
+            Superblocks::Unkept,
             Superblocks::Durable,
         ];
         let caches = [

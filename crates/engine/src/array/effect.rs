@@ -29,6 +29,12 @@ pub enum ArrayEffect {
         /// What, and hence where.
         record: MetadataRecord,
     },
+    /// Write down durably which members have the update of this count, and say when ([`super::Array::handle_record_kept`]): it tells of a
+    /// loss. Only where a record is kept ([`super::Array::handle_keeps_record`]).
+    KeepRecord {
+        /// The count.
+        events: u64,
+    },
     /// Flush this member's volatile cache, and say when.
     Flush {
         /// Whose.

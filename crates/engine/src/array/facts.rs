@@ -9,7 +9,7 @@ use super::intent::{Intent, IntentAction, IntentGround, decide_intent};
 use super::jobs::{Ground, JobAction, decide_job};
 use super::journal::{Journal, decide_journal};
 use super::log_change::{Changing, LogChange, LogWish};
-use super::machine::{Array, Condition, Update};
+use super::machine::{Array, Condition, Kept, Update};
 use super::parity_logs::{LogAction, News, ParityLogs, decide_log};
 use crate::Instant;
 use crate::ids::MemberId;
@@ -269,6 +269,11 @@ impl Array {
             // A member that holds data cannot be told, so nothing counts as recorded: a write that another member missed is
             // never answered well (I4).
             () if is_broken || is_behind || !self.roster.records_all() => Superblocks::Outdated,
+            () if self.keeps_record && self.roster.has_unrecorded() => match update.kept {
+                Kept::No => Superblocks::Unkept,
+                Kept::Asked => Superblocks::Out,
+                Kept::Done => Superblocks::Durable,
+            },
             () => Superblocks::Durable,
         }
     }

@@ -48,6 +48,8 @@ pub struct Array {
     pub(super) condition: Condition,
     /// The update that is being written.
     pub(super) update: Option<Update>,
+    /// A record is kept, beside members, of which of them are in.
+    pub(super) keeps_record: bool,
     /// What members' caches are being flushed for.
     pub(super) flushing: Option<FlushPurpose>,
     pub(super) flushes: Flushes,
@@ -106,6 +108,16 @@ pub(super) struct Update {
     pub(super) newcomers: Vec<MemberId>,
     /// The bitmap file was written no more when it was made: it counts beyond what the file has.
     pub(super) leaves_file: bool,
+    /// Whether the record has the loss that it tells of, if there is a record.
+    pub(super) kept: Kept,
+}
+
+/// How far the record of a loss is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    No,
+    Asked,
+    Done,
 }
 
 /// Where the array stands.
@@ -261,6 +273,7 @@ impl Array {
                 epoch: 0,
             },
             update: None,
+            keeps_record: false,
             flushing: None,
             flushes,
             closing: Closing::default(),
@@ -854,6 +867,21 @@ impl Array {
         self.fail_member(Cause::person(member));
         self.step(now);
         Ok(())
+    }
+
+    /// Whether a record is kept, beside members, of which of them are in: from now on a loss is in there before any write counts on it.
+    pub fn handle_keeps_record(&mut self, now: Instant, keeps: bool) {
+        self.keeps_record = keeps;
+        self.step(now);
+    }
+
+    /// The record has the members that have the update of this count, durably.
+    pub fn handle_record_kept(&mut self, now: Instant, events: u64) {
+        // Another member may have been lost meanwhile: then another update tells of that.
+        if let Some(update) = self.update.as_mut().filter(|one| one.state.events == events) {
+            update.kept = Kept::Done;
+        }
+        self.step(now);
     }
 
     /// A person takes a member away: one that waits without a slot, or one that is out already.

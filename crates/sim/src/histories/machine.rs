@@ -201,6 +201,9 @@ impl History {
                     | ArrayEffect::Answer { .. }
                     | ArrayEffect::QueryTouched
                     | ArrayEffect::SlowMembers(_) => {}
+                    ArrayEffect::KeepRecord { events } => {
+                        unreachable!("no record is kept: {events}")
+                    }
                     ArrayEffect::Logged { ticket, .. } => {
                         unreachable!("there is no log: {ticket:?}")
                     }

@@ -291,6 +291,7 @@ impl World {
             ArrayEffect::Notice(Notice::Recorded { .. }) => {}
             ArrayEffect::Notice(notice) => panic!("nothing else happens here: {notice:?}"),
             ArrayEffect::Answer { .. } => {}
+            ArrayEffect::KeepRecord { events } => panic!("no record is kept: {events}"),
             ArrayEffect::Logged { ticket, .. } => panic!("nothing is logged: {ticket:?}"),
             ArrayEffect::Work { work, .. } => panic!("nothing is amiss: {work:?}"),
         }
