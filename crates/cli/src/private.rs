@@ -5,6 +5,8 @@
 //! `--run` is the user's own, and has the umask that braid was started with.
 //!
 //! What it does not do: ask who may replace a thing, which is a matter of the folder it lies in ([`check_above`]).
+//!
+//! The other way round, what braid reads and then does has to be of somebody who may have it done ([`check_file`]).
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -35,16 +37,39 @@ pub(crate) fn check_own(folder: &Path) -> Result<(), String> {
 /// root, and where others may write, only owners may rename. Why not, if not.
 pub(crate) fn check_above(folder: &Path) -> Result<(), String> {
     let folder = std::fs::canonicalize(folder).map_err(|error| error.to_string())?;
-    for above in folder.ancestors().skip(1) {
-        let metadata = std::fs::metadata(above).map_err(|error| error.to_string())?;
-        let is_ours =
-            [0, geteuid().as_raw()].contains(&metadata.uid()) || is_unmapped(metadata.uid());
-        let is_shared = metadata.mode() & 0o022 != 0 && metadata.mode() & 0o1000 == 0;
-        if !is_ours || is_shared {
-            return Err(format!("other users may rename what is in {}", above.display()));
+    folder.ancestors().skip(1).try_for_each(check_entries)
+}
+
+/// Whether no other user can write a file, or put another in its place. Why not, if not.
+pub(crate) fn check_file(path: &Path) -> Result<(), String> {
+    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    match metadata.uid() {
+        user if !is_trusted(user) => return Err(format!("it belongs to user {user}")),
+        _ if metadata.mode() & 0o022 != 0 => {
+            return Err(format!("others may write it (mode {:03o})", metadata.mode() & 0o777));
         }
+        _ => {}
+    }
+    check_above(path)?;
+    // It may be a link, whose own place counts as well.
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let folder = std::fs::canonicalize(folder).map_err(|error| error.to_string())?;
+    folder.ancestors().try_for_each(check_entries)
+}
+
+/// Whether no other user can rename what is in a folder.
+fn check_entries(folder: &Path) -> Result<(), String> {
+    let metadata = std::fs::metadata(folder).map_err(|error| error.to_string())?;
+    let is_shared = metadata.mode() & 0o022 != 0 && metadata.mode() & 0o1000 == 0;
+    if !is_trusted(metadata.uid()) || is_shared {
+        return Err(format!("other users may rename what is in {}", folder.display()));
     }
     Ok(())
+}
+
+/// Whether a file of this user may be believed: our own, or root's.
+fn is_trusted(user: u32) -> bool {
+    [0, geteuid().as_raw()].contains(&user) || is_unmapped(user)
 }
 
 /// Whether the number stands for an owner whom this user namespace has no number for: in a sandbox, the root outside.
@@ -60,6 +85,42 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_file_that_others_may_write_or_replace_is_known() {
+        let place = tempfile::tempdir().unwrap();
+        let (folder, file) = (place.path().join("etc"), place.path().join("etc/tank.toml"));
+        let link = place.path().join("link.toml");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        for (folder_mode, file_mode, is_safe) in [
+            (0o755, 0o644, true),
+            (0o700, 0o600, true),
+            (0o755, 0o664, false),
+            (0o755, 0o646, false),
+            (0o775, 0o644, false),
+            (0o757, 0o644, false),
+        ] {
+            mode(&folder, folder_mode);
+            mode(&file, file_mode);
+            for path in [&file, &link] {
+                assert_eq!(check_file(path).is_ok(), is_safe, "{folder_mode:o} {file_mode:o}");
+            }
+        }
+        mode(&folder, 0o755);
+        mode(&file, 0o644);
+        mode(place.path(), 0o777);
+        assert!(check_file(&link).is_err(), "another link may be put in its place");
+        mode(place.path(), 0o700);
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&file, Some(65_534), None).unwrap();
+            assert_eq!(check_file(&file).unwrap_err(), "it belongs to user 65534");
+        }
+    }
 
     #[test]
     fn a_folder_that_others_can_enter_or_move_is_known() {

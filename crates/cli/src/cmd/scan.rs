@@ -21,6 +21,7 @@ use crate::error::{CliError, Exit, Risk};
 use crate::output::printable::printable;
 use crate::output::shell::shell_word;
 use crate::output::size::format_size;
+use crate::regular;
 
 /// Longest `mdadm.conf` that is read.
 const MDADM_CONF_BYTES_MAX: u64 = 1 << 20;
@@ -166,14 +167,7 @@ fn file_of(files: &[(String, Choice)], member: &Found) -> Option<String> {
 fn mdadm_lines(named: Option<&Path>) -> Result<Vec<mdadm::ArrayLine>, CliError> {
     let usual = mdadm::PATHS.iter().map(Path::new).find(|path| path.is_file());
     let Some(path) = named.or(usual) else { return Ok(Vec::new()) };
-    let length = std::fs::metadata(path).map(|file| file.len());
-    let text = match length {
-        Ok(length) if length > MDADM_CONF_BYTES_MAX => {
-            Err(std::io::Error::other(format!("it has {length} bytes")))
-        }
-        _ => std::fs::read_to_string(path),
-    };
-    match text {
+    match regular::read_text(path, MDADM_CONF_BYTES_MAX) {
         Ok(text) => Ok(mdadm::arrays(&text)),
         // That another user may not read it says nothing about the devices.
         Err(_) if named.is_none() => Ok(Vec::new()),

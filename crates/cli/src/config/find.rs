@@ -27,6 +27,12 @@ use crate::probe::{open_member, probe_member};
 /// Between two looks for members that are not there yet.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Devices that are looked at, at most: more than a machine has, each by a few names.
+const DEVICES_MAX: usize = 8192;
+
+/// A pattern that is one.
+const LIKE: &str = "braid scan '/dev/disk/by-id/ata-*'";
+
 /// A device with a superblock.
 pub(crate) struct Found {
     pub(crate) path: PathBuf,
@@ -91,11 +97,22 @@ pub(crate) fn matching(patterns: &[String]) -> Result<Vec<PathBuf>, CliError> {
     for pattern in patterns {
         let found = glob::glob(pattern).map_err(|error| {
             let what = format!("'{pattern}' is no pattern of devices");
-            let like = "braid scan '/dev/disk/by-id/ata-*'";
             let error = CliError::new(Code::Usage, what).about(pattern).because(error.to_string());
-            error.remedy(Risk::Look, "Like this", like)
+            error.remedy(Risk::Look, "Like this", LIKE)
         })?;
-        paths.extend(found.flatten());
+        if pattern.contains("**") {
+            let what = format!("'{pattern}' is no pattern of devices");
+            let why = "`**` goes down every folder, and through links for ever";
+            let error = CliError::new(Code::Usage, what).about(pattern).because(why);
+            return Err(error.remedy(Risk::Look, "Like this", LIKE));
+        }
+        paths.extend(found.flatten().take(DEVICES_MAX + 1 - paths.len()));
+        if paths.len() > DEVICES_MAX {
+            let what = format!("'{pattern}' finds too much");
+            let why = format!("no more than {DEVICES_MAX} devices are looked at");
+            let error = CliError::new(Code::Usage, what).about(pattern).because(why);
+            return Err(error.remedy(Risk::Look, "Like this", LIKE));
+        }
     }
     let mut seen = std::collections::BTreeSet::new();
     paths.retain(|path| seen.insert(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())));

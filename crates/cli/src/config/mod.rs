@@ -17,16 +17,20 @@ pub(crate) mod find;
 pub(crate) mod mdadm;
 
 use std::fs::Permissions;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::process::geteuid;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 use crate::output::shell::shell_word;
+use crate::private;
+use crate::regular::{self, NotRead};
 use crate::state::write_whole;
 
 /// Longest file that is read: a hundred members by their longest names are a tenth of it.
@@ -144,15 +148,48 @@ pub(crate) fn read(folder: &Path, name: &str, known: &[Known]) -> Result<Config,
     if name.is_empty() || name.starts_with('.') || name.contains('/') {
         return Err(missing(folder, name, "a name has no slash, and begins with no dot"));
     }
-    let text = match std::fs::metadata(&path).map(|file| file.len()) {
-        Ok(length) if length > FILE_BYTES_MAX => {
-            let what = format!("it has {length} bytes, and no more than {FILE_BYTES_MAX} are read");
-            return Err(unfit(&path, &Wrong { line: 1, what, likely: None }));
+    let text = regular::read_text(&path, FILE_BYTES_MAX).map_err(|why| match why {
+        NotRead::System(error) if error.kind() != ErrorKind::InvalidData => {
+            missing(folder, name, &error.to_string())
         }
-        _ => std::fs::read_to_string(&path),
-    };
-    let text = text.map_err(|error| missing(folder, name, &error.to_string()))?;
+        why => {
+            let command = format!("ls -lL {}", shell_word(&path.display().to_string()));
+            cannot_be_used(&path).caused_by(&why).remedy(Risk::Look, "See it", command)
+        }
+    })?;
     parse(&path, &text, known).map_err(|wrong| unfit(&path, &wrong))
+}
+
+/// Refuses the file of an array that another user could have written: it says which commands are run.
+///
+/// # Errors
+/// Others may write it, or put another in its place.
+pub(crate) fn check_own(config: &Config) -> Result<(), CliError> {
+    let why = match private::check_file(&config.path) {
+        Ok(()) => return Ok(()),
+        Err(why) => why,
+    };
+    let label = config.path.display().to_string();
+    let word = |path: &Path| shell_word(&path.display().to_string()).into_owned();
+    let folder = config.path.parent().unwrap_or(Path::new("/"));
+    let (file, folder) = (word(&config.path), word(folder));
+    let what = format!("{label} may be changed by others than {}", whose());
+    let error = CliError::new(Code::ConfigOfOthers, what).about(label).because(why);
+    let error = error.because("it says which commands are run for events, and as that user");
+    let own = format!("chown {} {folder} {file} && chmod go-w {folder} {file}", geteuid().as_raw());
+    let look = format!("ls -ldL {folder} {file}");
+    let error = error.remedy(Risk::Look, "See whose they are", look);
+    Err(error.remedy(Risk::Change, "If all that it says is right, make it your own", own))
+}
+
+fn whose() -> String {
+    let own = geteuid();
+    if own.is_root() { "root".to_owned() } else { format!("user {} and root", own.as_raw()) }
+}
+
+fn cannot_be_used(path: &Path) -> CliError {
+    let label = path.display().to_string();
+    CliError::new(Code::ConfigUnfit, format!("{label} cannot be used")).about(label)
 }
 
 fn missing(folder: &Path, name: &str, why: &str) -> CliError {
@@ -171,9 +208,7 @@ fn missing(folder: &Path, name: &str, why: &str) -> CliError {
 /// Why a file cannot be used.
 fn unfit(path: &Path, wrong: &Wrong) -> CliError {
     let label = path.display().to_string();
-    let what = format!("{label} cannot be used");
-    let error = CliError::new(Code::ConfigUnfit, what).about(label.clone());
-    let error = error.because(format!("line {}: {}", wrong.line, wrong.what));
+    let error = cannot_be_used(path).because(format!("line {}: {}", wrong.line, wrong.what));
     let error = match &wrong.likely {
         Some(likely) => error.because(format!("is '{likely}' meant?")),
         None => error,
@@ -377,7 +412,7 @@ impl File<'_> {
 }
 
 /// The word that was probably meant.
-fn likely<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn likely<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<String> {
     let word = word.replace('_', "-");
     let near = |other: &str| strsim::damerau_levenshtein(&word, other);
     // A third of a word is a slip of the hand, more is another word.

@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 100] = [
+pub(crate) const CATALOGUE: [Entry; 101] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -864,6 +864,14 @@ pub(crate) const CATALOGUE: [Entry; 100] = [
                       socket). A request that may change something has to come from no other origin (Origin, Sec-Fetch-Site), and \
                       as Content-Type: application/json. The way to the page is `ssh -L 8080:/run/braid/NAME.control HOST` and \
                       http://localhost:8080/. Nothing was changed.",
+    },
+    Entry {
+        code: Code::ConfigOfOthers,
+        title: "others may write the file that says how the array is served",
+        exit: Exit::Refused,
+        explanation: "The file says which commands are run for events, and they are run as the user who serves the array, mostly \
+                      root. So it has to belong to that user or to root, and its folder too, and neither group nor others may write \
+                      them. Nothing was started.",
     },
     Entry {
         code: Code::Unfinished,

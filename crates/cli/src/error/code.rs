@@ -205,6 +205,8 @@ pub(crate) enum Code {
     MetadataForeign = 109,
     /// A web page of another site asked.
     AskedFromElsewhere = 118,
+    /// Others may write the file that says how the array is served.
+    ConfigOfOthers = 119,
     /// A command stopped in the middle of writing these members.
     Unfinished = 120,
     /// What was written over a member is not to be had.

@@ -1,5 +1,7 @@
 //! Arrays by files: `braid scan` writes them, `braid serve --name` serves as they say, and a unit starts that.
 
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,6 +12,7 @@ use crate::kit::{
     wait_until,
 };
 use crate::managed::status;
+use crate::members::text;
 use crate::two_writers::Loops;
 
 /// Where the repository is.
@@ -21,8 +24,16 @@ fn repository() -> PathBuf {
 fn configure(array: &Array, name: &str, text: &str) -> String {
     let folder = array.path("etc");
     std::fs::create_dir_all(&folder).expect("a folder");
-    std::fs::write(folder.join(format!("{name}.toml")), text).expect("a file");
+    let file = folder.join(format!("{name}.toml"));
+    std::fs::write(&file, text).expect("a file");
+    // Whatever the umask is.
+    mode(&folder, 0o755);
+    mode(&file, 0o644);
     folder.display().to_string()
+}
+
+fn mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
 }
 
 fn uuid(array: &Array) -> String {
@@ -251,6 +262,56 @@ fn two_arrays_of_one_name_are_served_and_told_apart() {
         let alone = told(&uuids[0]);
         assert!(!alone.is_empty() && !uuids.iter().any(|uuid| alone.contains(uuid)), "{alone}");
     }
+}
+
+#[test]
+fn a_file_that_others_may_write_runs_no_hook() {
+    let array = Array::create(RAID_5);
+    let ran = array.path("ran");
+    let members: Vec<String> = array.members.iter().map(|path| format!("{path:?}")).collect();
+    let text = format!(
+        "members = [{}]\n[policy]\non-event = \"touch {}\"\n",
+        members.join(", "),
+        ran.display()
+    );
+    let etc = configure(&array, "tank", &text);
+    let file = array.path("etc/tank.toml");
+    let words = ["serve", "--config-dir", &etc, "--name", "tank", "--run", "true"];
+    for (folder_mode, file_mode, why) in
+        [(0o755, 0o666, "others may write it"), (0o777, 0o644, "may rename what is in")]
+    {
+        mode(Path::new(&etc), folder_mode);
+        mode(&file, file_mode);
+        let refused = array.refused(&words, &[]);
+        refused.is("B119", 12);
+        let cause = refused.json["cause"].as_str().expect("a cause");
+        assert!(cause.contains(why), "{cause}");
+        assert!(!ran.exists(), "the hook was run");
+        array.follow(&refused.json, "If all that it says is right, make it your own");
+        let served = array.braid(&words, &[]);
+        assert!(served.status.success(), "{served:?}");
+        std::fs::remove_file(&ran).expect("the hook was run");
+    }
+}
+
+#[test]
+fn files_without_an_end_are_refused_by_name() {
+    let array = Array::create(RAID_5);
+    let etc = configure(&array, "tank", "");
+    let file = array.path("etc/tank.toml");
+    let conf = text(&file).to_owned();
+    for make in ["zero", "pipe"] {
+        std::fs::remove_file(&file).expect("it is there");
+        match make {
+            "zero" => symlink("/dev/zero", &file).expect("a link"),
+            _ => drop(run("mkfifo", [text(&file)])),
+        }
+        let refused = array.refused(&["serve", "--config-dir", &etc, "--name", "tank"], &[]);
+        refused.is("B096", 2);
+        let pattern = array.path("m*").display().to_string();
+        array.refused(&["scan", "--mdadm-conf", &conf, &pattern], &[]).is("B095", 10);
+    }
+    array.refused(&["scan", "/**/m0"], &[]).is("B001", 2);
 }
 
 #[test]

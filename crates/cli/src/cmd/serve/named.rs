@@ -54,6 +54,7 @@ pub(super) fn resolved(args: Args, globals: &Globals) -> Result<Args, CliError> 
     let Some(name) = &args.named.name else { return Ok(args) };
     let folder = args.named.config_dir.clone().unwrap_or_else(config::folder);
     let config = config::read(&folder, name, &known())?;
+    config::check_own(&config)?;
     let given: Vec<OsString> = std::env::args_os().collect();
     let line = with_options(&given, &config, args.array.is_some());
     // What is wrong with the options is found before anything is waited for.
