@@ -47,7 +47,7 @@
 
 use std::ops::Range;
 
-use braid_geometry::{Family, Geometry, Shape};
+use braid_geometry::{Family, Geometry, Level, Shape};
 use braid_ondisk::{BackupPart, Reshape, ReshapeSide, Role, Superblock};
 
 use crate::{ProbedMember, Refusal};
@@ -149,6 +149,17 @@ impl Reshaping {
         let critical = critical(&reshaping, &sizes, &moves);
         reshaping.at_risk = critical.filter(|range| !range.is_empty());
         Ok(reshaping)
+    }
+
+    /// Whether it is a RAID-0 that grows: md has it be a RAID-4 meanwhile, whose parity comes last and is on no member.
+    #[must_use]
+    pub fn is_striping(&self) -> bool {
+        /// md's number of the layout that has parity on the last member.
+        const PARITY_LAST: u32 = 5;
+        let is_of_it = |shape: &Shape| shape.level == Level::Raid4 && shape.layout == PARITY_LAST;
+        let parity = Role::Active(self.after.slots.saturating_sub(1));
+        [&self.before, &self.after].into_iter().all(is_of_it)
+            && !self.newest.state.roles.contains(&parity)
     }
 
     /// By how many sectors a member's data moves; none if it takes no part.

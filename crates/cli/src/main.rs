@@ -22,19 +22,17 @@ mod running;
 mod signals;
 mod state;
 mod undo;
+mod wrapped;
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
-use cmd::{Cli, Globals};
+use cmd::{Cli, Globals, habits};
 use error::code::Code;
 use error::system::system;
 use error::{CliError, Exit, Risk};
-
-/// Words that people bring along from other tools.
-const MDADM_HABITS: [&str; 6] = ["start", "assemble", "detail", "replace", "grow", "monitor"];
 
 fn main() -> ExitCode {
     // A shell asks what could stand where its user is; it is answered, and that is all.
@@ -76,6 +74,16 @@ fn written(exit: Exit) -> Exit {
     if matches!(exit, Exit::Done | Exit::Attention) { Exit::Failed } else { exit }
 }
 
+/// The word that clap does not know.
+fn strange(error: &clap::Error, asked: &str) -> String {
+    let of = |kind| match error.get(kind) {
+        Some(ContextValue::String(word)) => Some(word.clone()),
+        _ => None,
+    };
+    let word = of(ContextKind::InvalidSubcommand).or_else(|| of(ContextKind::InvalidArg));
+    word.unwrap_or_else(|| asked.to_owned())
+}
+
 /// What a command line means that is not one: a request for help, or a mistake.
 fn usage(error: &clap::Error) -> Result<Exit, CliError> {
     match error.kind() {
@@ -93,18 +101,30 @@ fn usage(error: &clap::Error) -> Result<Exit, CliError> {
             let what = lines.next().unwrap_or("the command line was not understood");
             let what = what.strip_prefix("error: ").unwrap_or(what);
             // clap offers `--` for every option it does not know; that is never meant here.
+            // Nor is a verb meant that is near in its letters where the word is one of another program's.
             let is_noise = |line: &&str| {
-                line.starts_with("For more information") || line.starts_with("tip: to pass '-")
+                line.starts_with("For more information")
+                    || line.starts_with("tip: to pass '-")
+                    || line.contains("similar subcommand")
             };
-            let mut usage_error = lines
+            let usage_error = lines
                 .filter(|line| !is_noise(line))
                 .fold(CliError::new(Code::Usage, what), CliError::because);
             let asked = std::env::args().nth(1).unwrap_or_default();
-            if MDADM_HABITS.contains(&asked.as_str()) {
-                let known = "what mdadm's verbs are called here, and what is not there yet";
-                usage_error = usage_error.remedy(Risk::Look, known, "braid help mdadm");
+            let command = Cli::command();
+            let is_verb = command.find_subcommand(&asked).is_some();
+            let word = strange(error, &asked);
+            let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+            let verbs: Vec<&str> = verbs.map(clap::Command::get_name).collect();
+            if !is_verb && let Some(told) = habits::meant(usage_error.clone(), &word, &verbs) {
+                return Err(told);
             }
-            let is_verb = Cli::command().find_subcommand(&asked).is_some();
+            let is_no_verb = error.kind() == ErrorKind::InvalidSubcommand;
+            let usage_error = match config::likely(&word, verbs.into_iter()).filter(|_| is_no_verb)
+            {
+                Some(verb) => usage_error.because(format!("is '{verb}' meant?")),
+                None => usage_error,
+            };
             let help =
                 if is_verb { format!("braid {asked} --help") } else { "braid --help".into() };
             Err(usage_error.remedy(Risk::Look, "See how", help))

@@ -279,6 +279,16 @@ pub(crate) fn open_error(error: &OpenError) -> CliError {
             let folder = path.ancestors().skip(1).find(|folder| folder.is_dir());
             let folder = folder.unwrap_or(Path::new(".")).display().to_string();
             let look = format!("ls -l {}", shell_word(&folder));
+            let text = path.to_string_lossy();
+            if text.starts_with("nbd") && text.contains("://") {
+                let failed = failed.because("it is an address, and a member is a file or device");
+                let (uri, mount) = (shell_word(&text), "mkdir -p nbd && nbdfuse nbd/disk");
+                return failed.remedy(
+                    Risk::Change,
+                    "Have what is there as the file nbd/disk",
+                    format!("{mount} {uri}"),
+                );
+            }
             let failed = failed.remedy(Risk::Look, "See what is there", look);
             let by_id = Path::new("/dev/disk/by-id");
             match by_id.is_dir() {

@@ -16,6 +16,7 @@ use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 use crate::output::shell::shell_word;
 use crate::output::size::format_size;
+use crate::wrapped::{Use, Way, ways};
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
@@ -379,11 +380,23 @@ fn no_members(error: CliError, examine: String, verdicts: &[MemberVerdict], all:
         true => error.because("members may be in the partitions of these disks: then name those"),
         false => error,
     };
-    let rescue = format!("braid rescue {all}");
-    error.remedy(Risk::Look, "See what is on them", examine).remedy(
+    let holds = |verdict: &MemberVerdict| match verdict.reason {
+        Reason::Holds(kind) => Some(kind),
+        _ => None,
+    };
+    let error = error.remedy(Risk::Look, "See what is on them", examine);
+    let holds = verdicts.iter().map(|verdict| (verdict.label.as_str(), holds(verdict)));
+    let ways = ways(holds, Use::Writing);
+    if !ways.is_empty() {
+        let of_way = |error: CliError, (_, way): (&str, Way)| {
+            error.remedy(Risk::Change, way.label, way.command)
+        };
+        return ways.into_iter().fold(error, of_way);
+    }
+    error.remedy(
         Risk::Look,
         "Look in their partitions, and for what is left of superblocks; nothing is written",
-        rescue,
+        format!("braid rescue {all}"),
     )
 }
 
@@ -413,13 +426,23 @@ fn accept_older(error: CliError, members: &str) -> CliError {
 }
 
 /// How the kernel's md would be given the members that belong to the array. It takes block devices
-/// only, and refuses everything when it is given a stranger as well.
+/// only, and refuses everything when it is given a stranger as well. Which of the members it uses is
+/// for it to say: what is old here may be what it needs, and it leaves the rest aside.
 fn kernel_command(verdicts: &[MemberVerdict], members: &[String]) -> String {
-    let is_of_it = |verdict: &&MemberVerdict| {
-        matches!(
-            verdict.verdict,
-            Verdict::Fresh { .. } | Verdict::Recovering { .. } | Verdict::Spare | Verdict::Journal
-        )
+    let is_of_it = |verdict: &&MemberVerdict| match verdict.verdict {
+        Verdict::Fresh { .. }
+        | Verdict::Recovering { .. }
+        | Verdict::Spare
+        | Verdict::Replacement { .. }
+        | Verdict::Journal
+        | Verdict::Stale { .. }
+        | Verdict::Faulty => true,
+        Verdict::Foreign
+        | Verdict::NotAMember
+        | Verdict::Damaged
+        | Verdict::Truncated
+        | Verdict::Duplicate
+        | Verdict::Contradictory => false,
     };
     let mut labels: Vec<&String> = verdicts.iter().filter(is_of_it).map(|v| &v.label).collect();
     if labels.is_empty() {

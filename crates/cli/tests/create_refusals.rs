@@ -23,6 +23,9 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
         ("create t --level 1 --chunk 64K a b", "B005", 2, "raid1"),
         ("create t --level 1 --member-size 8 a x", "B004", 2, "--member-size 8K"),
         ("create a/b --level 1 a b", "B006", 2, "'/'"),
+        ("create a --level 1 b c", "B006", 2, "braid create NAME --level 1 a b c"),
+        ("create a --level 1 b c", "B006", 2, "braid create --name a --level 1 b c"),
+        ("create ./a --level 1 b c", "B006", 2, "braid create NAME --level 1 ./a b c"),
         ("create host:t --level 1 a b", "B006", 2, "no host"),
         ("create .t --level 1 a b", "B006", 2, "begins with"),
         ("create a23456789012345678901234567890123 --level 1 a b", "B006", 2, "33 bytes"),
@@ -34,6 +37,16 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
     ] {
         folder.braid_changing_nothing(command).refused(code, exit).says(words);
     }
+}
+
+/// Three files and no name: the first was taken for the name, and the others were to be destroyed.
+#[test]
+fn a_file_in_the_place_of_the_name_is_asked_about_and_may_be_the_name() {
+    let folder = Folder::new();
+    folder.files(&["a", "b", "c"]);
+    folder.braid_changing_nothing("create --level 5 a b c").refused("B006", 2).says("a file here");
+    let made = folder.braid("create --name a --level 1 b c --json").done().json();
+    assert_eq!(made["array"]["name"], "a", "{made}");
 }
 
 #[test]

@@ -68,6 +68,15 @@ pub enum ForeignKind {
     Vmdk,
     Vdi,
     Vhdx,
+    Vhd,
+    Ewf,
+    Gzip,
+    Xz,
+    Zstd,
+    Bzip2,
+    Lz4,
+    Zip,
+    SevenZip,
 }
 
 impl ForeignKind {
@@ -114,6 +123,15 @@ impl ForeignKind {
             Self::Vmdk => "vmdk",
             Self::Vdi => "vdi",
             Self::Vhdx => "vhdx",
+            Self::Vhd => "vhd",
+            Self::Ewf => "ewf",
+            Self::Gzip => "gzip",
+            Self::Xz => "xz",
+            Self::Zstd => "zstd",
+            Self::Bzip2 => "bzip2",
+            Self::Lz4 => "lz4",
+            Self::Zip => "zip",
+            Self::SevenZip => "7z",
         }
     }
 }
@@ -196,6 +214,18 @@ const TABLE: &[Entry] = &[
     entry(ForeignKind::Vmdk, 0, b"KDMV"),
     entry(ForeignKind::Vdi, 64, &[0x7f, 0x10, 0xda, 0xbe]),
     entry(ForeignKind::Vhdx, 0, b"vhdxfile"),
+    // One of a fixed size is raw, with this at its end only.
+    entry(ForeignKind::Vhd, 0, b"conectix"),
+    entry(ForeignKind::Vmdk, 0, b"# Disk DescriptorFile"),
+    entry(ForeignKind::Ewf, 0, b"EVF\x09\x0d\x0a\xff\0"),
+    entry(ForeignKind::Gzip, 0, &[0x1f, 0x8b, 8]),
+    entry(ForeignKind::Xz, 0, b"\xfd7zXZ\0"),
+    entry(ForeignKind::Zstd, 0, &[0x28, 0xb5, 0x2f, 0xfd]),
+    // The marks of its first block are the digits of pi.
+    entry(ForeignKind::Bzip2, 4, &[0x31, 0x41, 0x59, 0x26, 0x53, 0x59]),
+    entry(ForeignKind::Lz4, 0, &[0x04, 0x22, 0x4d, 0x18]),
+    entry(ForeignKind::Zip, 0, b"PK\x03\x04"),
+    entry(ForeignKind::SevenZip, 0, b"7z\xbc\xaf\x27\x1c"),
 ];
 
 /// Everything recognised, in no particular order, each kind at each place once.

@@ -38,6 +38,29 @@ fn label() -> Option<String> {
 }
 
 #[test]
+fn images_and_what_is_compressed() {
+    use ForeignKind as K;
+    for (at, magic, kind) in [
+        (0, &b"QFI\xfb\0\0\0\x03"[..], K::Qcow2),
+        (0, b"KDMV\x01", K::Vmdk),
+        (0, b"# Disk DescriptorFile\nversion=1", K::Vmdk),
+        (64, b"\x7f\x10\xda\xbe", K::Vdi),
+        (0, b"vhdxfile", K::Vhdx),
+        (0, b"conectix\0\0\0\x02", K::Vhd),
+        (0, b"EVF\x09\x0d\x0a\xff\0", K::Ewf),
+        (0, b"\x1f\x8b\x08\0", K::Gzip),
+        (0, b"\xfd7zXZ\0", K::Xz),
+        (0, b"\x28\xb5\x2f\xfd", K::Zstd),
+        (0, b"BZh91AY&SY", K::Bzip2),
+        (0, b"\x04\x22\x4d\x18", K::Lz4),
+        (0, b"PK\x03\x04", K::Zip),
+        (0, b"7z\xbc\xaf\x27\x1c", K::SevenZip),
+    ] {
+        assert_eq!(only(&[(at, magic)]), (kind, None, None));
+    }
+}
+
+#[test]
 fn file_systems() {
     use ForeignKind as K;
     let ext: &[(u64, &[u8])] = &[(1080, &[0x53, 0xef]), (1128, UUID), (1144, b"home")];

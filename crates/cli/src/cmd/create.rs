@@ -23,10 +23,12 @@ mod report;
 mod tests;
 mod words;
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
 use super::Globals;
-use crate::error::{CliError, Exit};
+use crate::error::code::Code;
+use crate::error::{CliError, Exit, Risk};
 use crate::output::shell::{option_words, shell_word};
 
 /// Arguments of `braid create`.
@@ -34,6 +36,9 @@ use crate::output::shell::{option_words, shell_word};
 pub(crate) struct Args {
     /// Name of the new array.
     name: String,
+    /// Name of the new array; all other words are members. For a name that a file here has as well.
+    #[arg(long = "name", value_name = "NAME")]
+    called: Option<String>,
     /// RAID level: linear, 0, 1, 4, 5, 6 or 10.
     #[arg(long, short = 'l')]
     level: String,
@@ -83,7 +88,7 @@ pub(crate) struct Args {
     #[arg(long, short = 'n')]
     dry_run: bool,
     /// Files or block devices, in the order of their slots; `missing` leaves a slot empty.
-    #[arg(required = true, value_name = "MEMBER")]
+    #[arg(required_unless_present = "called", value_name = "MEMBER")]
     members: Vec<PathBuf>,
     /// Options of every verb that were given and change what is done, as words.
     #[arg(skip)]
@@ -93,7 +98,11 @@ pub(crate) struct Args {
 impl Args {
     /// The command line again, for the operator to copy; never with `-n`.
     fn command_line(&self) -> String {
-        let mut words = vec!["braid create".to_string(), shell_word(&self.name).into_owned()];
+        let name = match &self.called {
+            Some(name) => option_words("--name", name),
+            None => shell_word(&self.name).into_owned(),
+        };
+        let mut words = vec!["braid create".to_string(), name];
         let mut option = |name: &str, value: &str| words.push(option_words(name, value));
         option("--level", &self.level);
         let optional = [
@@ -132,6 +141,40 @@ impl Args {
     }
 }
 
+impl Args {
+    /// With the name and the members told apart. A file or device in the place of the name was most likely meant as a member.
+    fn named(&mut self) -> Result<(), CliError> {
+        if let Some(name) = self.called.clone() {
+            let first = std::mem::replace(&mut self.name, name);
+            self.members.insert(0, first.into());
+            return Ok(());
+        }
+        let Ok(metadata) = std::fs::metadata(&self.name) else { return Ok(()) };
+        let what = match metadata.file_type() {
+            kind if kind.is_file() => "a file",
+            kind if kind.is_block_device() => "a block device",
+            _ => return Ok(()),
+        };
+        let name = self.name.clone();
+        let as_member = Self {
+            name: "NAME".into(),
+            members: [vec![name.clone().into()], self.members.clone()].concat(),
+            ..self.clone()
+        };
+        let as_name = Self { called: Some(name.clone()), ..self.clone() };
+        let error = format!("'{name}' is {what} here, and stands where the array's name belongs");
+        let error = CliError::new(Code::ArrayNameInvalid, error).about(&name);
+        let error = error.because("the first word names the new array, and all others are members");
+        let member = "If it is to be a member, name the array before it";
+        let called = "If the array is to be called so";
+        let error = error.remedy(Risk::Change, member, as_member.command_line());
+        Err(match name.contains('/') {
+            true => error,
+            false => error.remedy(Risk::Change, called, as_name.command_line()),
+        })
+    }
+}
+
 fn global_words(globals: &Globals) -> Vec<String> {
     let mut words = Vec::new();
     if globals.state_dir != super::state_dir() {
@@ -144,6 +187,7 @@ fn global_words(globals: &Globals) -> Vec<String> {
 /// Plans, and unless asked not to, does it.
 pub(crate) fn run(mut args: Args, globals: &Globals) -> Result<Exit, CliError> {
     args.global_words = global_words(globals);
+    args.named()?;
     let plan = plan::plan(&args)?;
     if args.dry_run {
         report::print_plan(&plan, globals);

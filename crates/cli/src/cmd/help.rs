@@ -16,7 +16,7 @@ pub(crate) struct Args {
 }
 
 /// What `mdadm` calls it, and what it is here.
-const MDADM: [(&str, &str); 20] = [
+const MDADM: [(&str, &str); 23] = [
     ("mdadm --create /dev/md/NAME -l5 -n3 A B C", "braid create NAME --level 5 A B C"),
     ("... --chunk=512 --layout=ls missing", "... --chunk 512K --layout left-symmetric missing"),
     ("... --assume-clean", "... --assume-clean"),
@@ -36,10 +36,19 @@ const MDADM: [(&str, &str); 20] = [
     ("echo check > /sys/block/MD/md/sync_action", "braid check NAME"),
     ("mdadm --monitor --program=CMD --mail=ADDRESS", "braid serve --on-event CMD --mail ADDRESS"),
     ("mdadm /dev/md/NAME --add A", "braid add NAME A"),
-    ("... --re-add A", "braid add NAME A: it is rebuilt in full"),
+    (
+        "... --re-add A",
+        "braid add NAME A: only what it missed is rebuilt, where the bitmap tells that",
+    ),
     ("mdadm /dev/md/NAME --fail A", "braid fail NAME A"),
     ("mdadm /dev/md/NAME --remove A, failed, detached", "braid remove NAME A, failed, detached"),
-    ("--replace, --grow", "not there yet"),
+    ("... --replace A --with B", "braid replace NAME A --with B"),
+    ("mdadm --grow --bitmap=internal /dev/md/NAME", "braid set NAME consistency=bitmap"),
+    ("... --bitmap-chunk=16M", "braid set NAME bitmap-chunk=16M"),
+    (
+        "mdadm --grow, for anything else",
+        "not there yet: the kernel's md does it while braid does not serve",
+    ),
 ];
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
@@ -77,9 +86,15 @@ fn help_on(verb: &str) -> Option<String> {
 }
 
 fn unknown(topic: &str) -> CliError {
-    CliError::new(Code::Usage, format!("there is no help on '{topic}'"))
-        .because("Topics: a verb, an error code such as B031, exit, mdadm")
-        .remedy(Risk::Look, "See the verbs", "braid --help")
+    let error = CliError::new(Code::Usage, format!("there is no help on '{topic}'"));
+    let no_verb = error.clone().because(format!("'{topic}' is no verb of braid's"));
+    super::habits::meant(no_verb, topic, &[]).unwrap_or_else(|| {
+        error.because("Topics: a verb, an error code such as B031, exit, mdadm").remedy(
+            Risk::Look,
+            "See the verbs",
+            "braid --help",
+        )
+    })
 }
 
 /// The same for a program: one object.

@@ -8,6 +8,7 @@ mod elevators;
 mod events;
 mod examine;
 mod get;
+pub(crate) mod habits;
 mod help;
 mod history;
 mod hook;
@@ -167,13 +168,17 @@ pub(crate) fn state_dir() -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return PathBuf::from("/var/lib/braid");
     }
-    let from_home = || {
-        let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
-        home.join(".local/state")
-    };
-    let absolute =
-        std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
-    absolute.unwrap_or_else(from_home).join("braid")
+    let xdg = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+    state_dir_of(xdg, std::env::home_dir())
+}
+
+/// The state folder of a user who is not root, by `$XDG_STATE_HOME` and the home, which is `$HOME` or as the system knows it. Where both
+/// are missing it is root's: what is saved has to be found again, and is not left in the folder that one happens to stand in.
+fn state_dir_of(xdg: Option<PathBuf>, home: Option<PathBuf>) -> PathBuf {
+    let absolute = |folder: &PathBuf| folder.is_absolute();
+    let of_home = home.filter(absolute).map(|home| home.join(".local/state"));
+    let folder = xdg.filter(absolute).or(of_home);
+    folder.unwrap_or_else(|| PathBuf::from("/var/lib")).join("braid")
 }
 
 /// Runs one verb.
@@ -210,5 +215,31 @@ pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError>
         Command::Hook(args) => hook::run(&args, globals),
         Command::Manual(args) => manual::run(&args, globals),
         Command::Help(args) => help::run(&args, globals),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn without_a_home_nothing_is_kept_in_the_current_folder() {
+        let path = |text: &str| Some(PathBuf::from(text));
+        for (xdg, home, expected) in [
+            (path("/x"), path("/h"), "/x/braid"),
+            (None, path("/h"), "/h/.local/state/braid"),
+            (path("x"), path("/h"), "/h/.local/state/braid"),
+            (None, None, "/var/lib/braid"),
+            (path(""), path(""), "/var/lib/braid"),
+            (None, path("."), "/var/lib/braid"),
+        ] {
+            assert_eq!(
+                state_dir_of(xdg.clone(), home.clone()),
+                Path::new(expected),
+                "{xdg:?} {home:?}"
+            );
+        }
     }
 }

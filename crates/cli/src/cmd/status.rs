@@ -49,7 +49,11 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             Some(word) => match running::find(word) {
                 Ok(running) => All { running: vec![running], silent: Vec::new() },
                 Err(error) if args.exit_code => {
-                    errln!("{error}");
+                    if globals.json {
+                        outjson!(&error.to_json());
+                    } else {
+                        errln!("{error}");
+                    }
                     return Ok(Exit::Unknown);
                 }
                 Err(error) => return Err(error),

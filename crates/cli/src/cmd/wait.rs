@@ -39,7 +39,7 @@ pub(crate) struct Args {
 enum For {
     /// No job runs, and none is to be done.
     Idle,
-    /// Every slot has a member that holds all it should.
+    /// Every slot has a member that holds all it should, and no resync is left to do.
     Rebuild,
     /// No check runs or waits.
     Check,
@@ -167,23 +167,19 @@ fn idle(array: &Array, manner: Manner) -> Seen {
 
 fn rebuilt(array: &Array, manner: Manner) -> Seen {
     let name = &array.name;
-    if let Some(job) = array.job(JobKind::Recovery).or_else(|| array.job(JobKind::Replace)) {
+    // A resync comes before a recovery.
+    let kinds = [JobKind::Recovery, JobKind::Replace, JobKind::Resync];
+    if let Some(job) = kinds.into_iter().find_map(|kind| array.job(kind)) {
         return under_way(array, job, manner);
     }
     let is_empty = has(array, SlotState::Missing) || has(array, SlotState::Failed);
     if has(array, SlotState::Recovering) {
-        // Resync comes before it.
-        return match array.job(JobKind::Resync) {
-            Some(job) => under_way(array, job, manner),
-            None if array.dirty => about_to_begin(array, JobKind::Resync),
-            None => about_to_begin(array, JobKind::Recovery),
-        };
+        let kind = if array.dirty { JobKind::Resync } else { JobKind::Recovery };
+        return about_to_begin(array, kind);
     }
     match (is_empty, array.has_spare()) {
-        (false, _) if array.has_replacement() => match array.job(JobKind::Resync) {
-            Some(job) => under_way(array, job, manner),
-            None => about_to_begin(array, JobKind::Replace),
-        },
+        (false, _) if array.has_replacement() => about_to_begin(array, JobKind::Replace),
+        (false, _) if array.dirty => about_to_begin(array, JobKind::Resync),
         (false, _) => so(format!("{name} is whole")),
         (true, true) if array.state != State::Failed => {
             match about_to_begin(array, JobKind::Recovery) {
@@ -289,7 +285,7 @@ fn never(why: Why, name: &str, word: &str) -> CliError {
 #[cfg(test)]
 mod tests {
     use SlotState::{Filling, Missing, Ok, Waiting};
-    use braid_control::model::Slot;
+    use braid_control::model::{Found, Slot};
 
     use super::*;
     use crate::cmd::status::sample::{slot, tank};
@@ -320,6 +316,33 @@ mod tests {
             );
         }
         assert_eq!(is_waited_for(&waited_for(Ok, Waiting, None)), [Some(false); 2]);
+    }
+
+    #[test]
+    fn an_array_is_not_whole_while_a_resync_is_left() {
+        let mut array = tank(&[Ok, Ok, Ok, Ok]);
+        assert_eq!(is_waited_for(&array), [Some(false); 2]);
+        array.dirty = true;
+        assert_eq!(is_waited_for(&array), [Some(true); 2], "it has not begun");
+        array.jobs.push(Job {
+            kind: JobKind::Resync,
+            state: JobState::Running,
+            from_bytes: 0,
+            done_bytes: 512,
+            total_bytes: 1024,
+            percent: 50.0,
+            bytes_per_second: None,
+            seconds_left: None,
+            differing_sectors: 0,
+            written_sectors: 0,
+            unmade_sectors: 0,
+            named_sectors: 0,
+            found: Found::default(),
+        });
+        assert_eq!(is_waited_for(&array), [Some(true); 2], "it runs");
+        array.jobs_paused = true;
+        array.jobs[0].state = JobState::Paused;
+        assert_eq!(is_waited_for(&array), [None; 2]);
     }
 
     #[test]

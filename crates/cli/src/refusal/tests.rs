@@ -7,7 +7,7 @@ use braid_assembly::{
     Reason, Refusal, Verdict,
 };
 use braid_geometry::{GeometryError, Slot};
-use braid_ondisk::{PplLogError, SuperblockError, SuperblockFault, Version};
+use braid_ondisk::{ForeignKind, PplLogError, SuperblockError, SuperblockFault, Version};
 
 use super::cli_error;
 use crate::error::Risk;
@@ -191,4 +191,39 @@ fn of_nothing_but_broken_members_the_fault_is_named() {
     };
     let error = cli_error(&Refusal::NoMembers { wanted: None }, &[short], &labels());
     assert_eq!(error.code(), Code::MemberTruncated);
+}
+
+/// md judges by its own rules, and uses a member that is old here, or replaces another.
+#[test]
+fn the_kernel_is_given_all_members_of_the_array_and_no_stranger() {
+    let of = |label: &str, verdict| {
+        let reason = Reason::Newest { events: 1 };
+        MemberVerdict { label: label.to_string(), verdict, reason }
+    };
+    let mut verdicts = vec![
+        of("fresh", Verdict::Fresh { slot: 0 }),
+        of("stale", Verdict::Stale { behind: 9 }),
+        of("faulty", Verdict::Faulty),
+        of("replacement", Verdict::Replacement { slot: 0 }),
+        of("twice", Verdict::Duplicate),
+    ];
+    verdicts.push(foreign("stranger", [1; 16]));
+    let members: Vec<String> = verdicts.iter().map(|one| one.label.clone()).collect();
+    let error = cli_error(&Refusal::Reshaping { position_sectors: 8 }, &verdicts, &members);
+    let commands: Vec<String> = error.remedies().into_iter().map(|one| one.command).collect();
+    let expected = "mdadm --assemble /dev/md127 fresh stale faulty replacement";
+    assert!(commands.iter().any(|command| command == expected), "{commands:?}");
+}
+
+#[test]
+fn an_image_in_a_members_place_is_made_raw_first() {
+    let holds = |label: &str, kind| {
+        let (verdict, reason) = (Verdict::NotAMember, Reason::Holds(kind));
+        MemberVerdict { label: label.to_string(), verdict, reason }
+    };
+    let verdicts = [holds("a.vdi", ForeignKind::Vdi), holds("b", ForeignKind::Ext)];
+    let members = ["a.vdi".to_string(), "b".to_string()];
+    let error = cli_error(&Refusal::NoMembers { wanted: None }, &verdicts, &members);
+    let commands: Vec<String> = error.remedies().into_iter().map(|one| one.command).collect();
+    assert_eq!(commands[1..], ["qemu-img convert -O raw a.vdi a.raw"], "{commands:?}");
 }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use crate::kit::{
     Array, RAID_0, RAID_1, RAID_5, RAID_6, SUPERBLOCK_BYTES, assert_same, needs, random_bytes,
 };
+use crate::remedies::refusal;
 
 /// Where a superblock 1.x keeps the size of the array's part of a member, in sectors, the chunk, and
 /// the size of this member's part.
@@ -178,6 +179,25 @@ fn bad_8_two_members_lost_from_raid_5() {
 }
 
 // bad_9, a busy socket path: exclusive::a_busy_socket_is_refused_and_keeps_working.
+
+#[test]
+fn a_folder_for_sockets_that_others_may_enter_is_closed_by_what_is_offered() {
+    use std::os::unix::fs::PermissionsExt;
+    let array = Array::create(RAID_1);
+    let folder = array.path("run");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    // What others may need is not closed to them.
+    std::fs::write(folder.join("photo.jpg"), "").expect("a file");
+    let refused = refusal(&array, &["serve"], &array.members);
+    assert_eq!(refused["code"], "B071", "{refused}");
+    array.follow(&refused, "Have sockets in a folder of their own");
+    std::fs::remove_file(folder.join("photo.jpg")).expect("a file");
+    std::fs::remove_dir(folder.join("braid")).expect("a folder");
+    let refused = refusal(&array, &["serve"], &array.members);
+    array.follow(&refused, "Keep others out");
+    array.serve().stop();
+}
 
 #[test]
 fn bad_10_a_folder_that_cannot_be_written() {

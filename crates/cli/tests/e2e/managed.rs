@@ -131,6 +131,9 @@ fn a_loss_is_told_with_its_cause_and_what_to_type() {
     }
     assert_eq!(test(&["status", "tank", "--exit-code"]), Some(1));
     assert_eq!(test(&["status", "nothing", "--exit-code"]), Some(4));
+    // For a program, too.
+    let nothing = array.braid(&["status", "nothing", "--exit-code"], &[]);
+    assert_eq!((nothing.status.code(), &json(&nothing)["code"]), (Some(4), &"B075".into()));
     // One more is one too many: it keeps its slot, and is told all the same.
     std::fs::remove_file(&array.members[2]).expect("a member to lose");
     served.wait_for("broken");

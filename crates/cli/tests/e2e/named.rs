@@ -315,6 +315,19 @@ fn files_without_an_end_are_refused_by_name() {
 }
 
 #[test]
+fn a_name_in_the_place_of_members_leads_to_its_file() {
+    let array = Array::create(RAID_5);
+    let refused = array.refused(&["serve", "tank"], &[]);
+    refused.is("B050", 1);
+    let cause = refused.json["cause"].as_str().expect("a cause");
+    assert!(cause.contains("a name goes with --name"), "{cause}");
+    let served = array.serve();
+    let refused = array.refused(&["serve", "tank"], &[]);
+    array.follow(&refused.json, "An array of this name is served; see how it is");
+    served.stop();
+}
+
+#[test]
 fn a_file_that_cannot_be_used_says_where_and_what_was_meant() {
     let array = Array::create(RAID_5);
     let etc = configure(&array, "tank", "array = \"tank\"\n\n[policy]\nread_only = true\n");

@@ -140,6 +140,24 @@ fn a_path_that_is_not_text_is_named_by_the_link_that_is_offered() {
     served.stop();
 }
 
+/// A page whose name was made to mean this machine, at a port that the socket was led to.
+#[test]
+fn a_web_page_elsewhere_is_told_the_way_that_there_is() {
+    needs!("curl");
+    let array = Array::create(RAID_1);
+    let served = array.serve();
+    let control = array.path("run/tank.control");
+    let json = "content-type: application/json";
+    for header in ["host: evil.example", "origin: http://evil.example"] {
+        let post = ["-sS", "--unix-socket", text(&control), "-H", json, "-H", header];
+        let words = [&post[..], &["-X", "POST", "http://braid/v1/stop"]].concat();
+        let error: Value = serde_json::from_str(&ok("curl", words)).expect("JSON");
+        assert_eq!(error["code"], "B118", "{error}");
+        array.follow(&error, "Ask at the socket");
+    }
+    served.stop();
+}
+
 /// The command line sends whole paths; another client may not.
 #[test]
 fn a_path_that_does_not_say_where_it_is_is_found_by_the_command_that_is_offered() {

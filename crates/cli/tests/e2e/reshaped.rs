@@ -722,6 +722,16 @@ fn a_reshape_of_md_is_read_where_it_stopped() {
             let members = array.without(lost.as_slice());
             let found = story(&array, &[], &members);
             assert_eq!(found["readable"], true, "{about}: {found:#}");
+            // md has a RAID-0 that grows be a RAID-4 without parity, and it is still a RAID-0.
+            let told = array.run_braid(
+                ["rescue".to_owned()]
+                    .into_iter()
+                    .chain(members.iter().map(|path| text(path).to_owned()))
+                    .collect(),
+            );
+            let is_striping =
+                told.stdout.contains("RAID-0 of 3 members becoming RAID-0 of 4 members");
+            assert_eq!(is_striping, name.starts_with("raid0"), "{about}: {}", told.stdout);
             let risk = at_risk.map(|(start, end)| {
                 serde_json::json!({ "offset_bytes": start * 512, "length_bytes": (end - start) * 512 })
             });

@@ -50,7 +50,10 @@ fn lost_superblocks_are_solved_and_the_array_is_read() {
         let before: Vec<_> = members.iter().map(|path| fs::read(path).expect("a member")).collect();
         let unserved = array.refused(&["rescue", "--serve"], &members);
         assert_eq!(unserved.exit, 10, "{}", unserved.json);
-        array.follow(&unserved.json, "Find out how they were put together");
+        array.follow(
+            &unserved.json,
+            "If they were members, find out how they were put together; nothing is written",
+        );
         let found = said(&array, &[], &members);
         assert_eq!(found["solved"]["is_certain"], true, "{found:#}");
         assert_eq!(found["arrays"][0]["readable"], true, "{found:#}");

@@ -20,9 +20,10 @@ use super::nearly::{self, Remnant};
 use super::sick;
 use super::told;
 use crate::cmd::serve::assemble::{is_dead, refuse_repeated};
-use crate::error::CliError;
 use crate::error::code::Code;
+use crate::error::{CliError, Risk};
 use crate::probe::open_member;
+use crate::wrapped::{Use, way_in, ways};
 
 /// All of them.
 #[derive(Default)]
@@ -94,6 +95,33 @@ impl Disks {
             (disks.all, disks.spares) = told::with_spares(args, disks.all)?;
         }
         Ok(disks)
+    }
+
+    /// Where there is no member: what to do next, and the command. What is around the bytes is opened first; else it is found out how
+    /// they were put together.
+    pub(super) fn ways(&self, args: &Args) -> Vec<(Risk, String, String)> {
+        let kind = |disk: &Disk| {
+            let mut kinds = disk.probed.probe.foreign.iter().map(|foreign| foreign.kind);
+            kinds.find(|kind| {
+                disk.part.is_none() && way_in(*kind, &disk.label, Use::Reading).is_some()
+            })
+        };
+        let holds = self.all.iter().map(|disk| (disk.label.as_str(), kind(disk)));
+        let ways = ways(holds, Use::Reading);
+        if ways.is_empty() {
+            let what =
+                "If they were members, find out how they were put together; nothing is written";
+            return vec![(Risk::Look, what.to_owned(), args.command("--solve"))];
+        }
+        let opened = |path: &PathBuf| {
+            let way = ways.iter().find(|(label, _)| Path::new(label) == path);
+            way.map_or_else(|| path.clone(), |(_, way)| PathBuf::from(&way.path))
+        };
+        let within = Args { members: args.members.iter().map(opened).collect(), ..args.clone() };
+        // Only once the others are there.
+        let then = (Risk::Change, "Then look at what is within".to_owned(), within.command(""));
+        let ways = ways.into_iter().map(|(_, way)| (Risk::Change, way.label, way.command));
+        ways.chain([then]).collect()
     }
 
     /// The indices of what is called so: a label, or the path of a disk with all of its partitions.

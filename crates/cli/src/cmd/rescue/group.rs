@@ -41,7 +41,11 @@ impl<T: Named> Named for &T {
 }
 
 /// The only one.
-pub(super) fn one_of<T: Named>(mut found: Vec<T>, args: &Args) -> Result<T, CliError> {
+pub(super) fn one_of<T: Named>(
+    mut found: Vec<T>,
+    args: &Args,
+    disks: &Disks,
+) -> Result<T, CliError> {
     if found.len() > 1 {
         let names: Vec<&str> = found.iter().map(Named::name).collect();
         let what = format!("these members belong to {} arrays", names.len());
@@ -51,10 +55,11 @@ pub(super) fn one_of<T: Named>(mut found: Vec<T>, args: &Args) -> Result<T, CliE
     }
     found.pop().ok_or_else(|| {
         let examine = format!("braid examine {}", args.words());
-        CliError::new(Code::NoSuperblock, "no member of an array was found")
+        let error = CliError::new(Code::NoSuperblock, "no member of an array was found")
             .because("none of them has a superblock of md's that is sound")
-            .remedy(Risk::Look, "See what is on them", examine)
-            .remedy(Risk::Look, "Find out how they were put together", args.command("--solve"))
+            .remedy(Risk::Look, "See what is on them", examine);
+        let ways = disks.ways(args).into_iter();
+        ways.fold(error, |error, (risk, label, command)| error.remedy(risk, label, command))
     })
 }
 

@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         solved = Some(found);
     }
     if args.commit || args.discard {
-        let group = one_of(groups(&disks, args)?, args)?;
+        let group = one_of(groups(&disks, args)?, args, &disks)?;
         let members = group.members.iter().map(|index| disks.all[*index].probed.clone());
         let members: Vec<_> = members.collect();
         if args.commit && Reshaping::of(&members).is_some() {
@@ -108,17 +108,17 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         found.iter_mut().for_each(|one| one.reader = None);
     }
     if let Some(image) = &args.fill {
-        let one = one_of(found, args)?;
+        let one = one_of(found, args, &disks)?;
         if let Some(volume) = foreign_volume(&disks, &one.group) {
             return Err(foreign::not_written(args, volume));
         }
         return fill::fill(args, image, (disks, one), globals);
     }
     if args.check {
-        return vote::check(args, (&disks, one_of(found, args)?), globals);
+        return vote::check(args, (&disks, one_of(found, args, &disks)?), globals);
     }
     if args.lost {
-        return files::lost(args, &one_of(found, args)?, globals);
+        return files::lost(args, &one_of(found, args, &disks)?, globals);
     }
     let volumes = Volumes::look(&found);
     let story = words::Story { args, disks: &disks, found: &found, volumes: &volumes, globals };

@@ -40,7 +40,7 @@ pub(super) fn serve(
     (mut found, volumes): (Vec<Found>, Volumes),
     globals: &Globals,
 ) -> Result<Exit, CliError> {
-    let order = order(&found, args).map_err(|error| match disks.remnants.as_slice() {
+    let order = order((&found, &disks), args).map_err(|error| match disks.remnants.as_slice() {
         [] => error,
         remnants => error.remedy(
             Risk::Look,
@@ -110,7 +110,7 @@ pub(super) fn serve(
 }
 
 /// Which arrays are served, the largest first: all that can be read. Those that cannot are told of.
-fn order(found: &[Found], args: &Args) -> Result<Vec<usize>, CliError> {
+fn order((found, disks): (&[Found], &Disks), args: &Args) -> Result<Vec<usize>, CliError> {
     let refused = |one: &Found| {
         let refused = one.plan.array.as_ref().err()?;
         Some(refusal::cli_error(refused, &one.plan.verdicts, &one.labels))
@@ -118,7 +118,7 @@ fn order(found: &[Found], args: &Args) -> Result<Vec<usize>, CliError> {
     let names: BTreeSet<&str> = found.iter().map(|one| one.group.name.as_str()).collect();
     let is_any_readable = found.iter().any(Found::is_readable);
     if names.len() < found.len() || !is_any_readable {
-        let one = one_of(found.iter().collect(), args)?;
+        let one = one_of(found.iter().collect(), args, disks)?;
         return Err(refused(one).expect("one that can be read has its own name"));
     }
     for one in found.iter().filter(|one| !one.is_readable()) {

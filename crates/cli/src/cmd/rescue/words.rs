@@ -259,10 +259,10 @@ impl Story<'_> {
             }
         }
         if self.found.is_empty() && self.disks.remnants.is_empty() {
-            let solve = printable(&self.args.command("--solve")).into_owned();
-            text.push_str(&format!(
-                "\nNext\n  If they were members, find out how they were put together; nothing is written:\n    {solve}\n"
-            ));
+            text.push_str("\nNext\n");
+            for (_, label, command) in self.disks.ways(self.args) {
+                text.push_str(&format!("  {}:\n    {command}\n", printable(&label)));
+            }
         }
         text
     }

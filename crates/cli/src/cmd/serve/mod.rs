@@ -223,6 +223,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     }
     detach::leave_terminal(&args.detach)?;
     let args = named::resolved(args, globals)?;
+    named::check_words(&args.members)?;
     let addresses = args.uris.iter().map(|uri| address(uri)).collect::<Result<Vec<_>, _>>()?;
     let ways = match args.confine.is_wanted() {
         true => args.telling.ways_apart(globals)?,

@@ -10,14 +10,17 @@
 //! What it does not do: know any option by itself. What there is, and what values are taken, clap knows.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser};
 
 use super::Args;
 use crate::cmd::{Cli, Command, Globals};
 use crate::config::{self, Config, Given, Known};
-use crate::error::CliError;
+use crate::error::code::Code;
+use crate::error::{CliError, Risk};
+use crate::output::shell::shell_word;
+use crate::running;
 
 /// Options that choose a file.
 #[derive(Debug, Clone, clap::Args)]
@@ -61,6 +64,44 @@ pub(super) fn resolved(args: Args, globals: &Globals) -> Result<Args, CliError> 
     let mut args = parsed(&line, &config)?;
     args.members.extend(config::find::members(&config, &globals.state_dir)?);
     Ok(args)
+}
+
+/// Refuses the name of an array where members belong.
+pub(super) fn check_words(members: &[PathBuf]) -> Result<(), CliError> {
+    let is_missing = |path: &Path| {
+        let there = std::fs::symlink_metadata(path);
+        there.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+    };
+    let words = members.iter().filter_map(|path| path.to_str());
+    let words = words.filter(|word| !word.contains('/') && is_missing(Path::new(word)));
+    let folder = config::folder();
+    for word in words {
+        let what = format!("{word} does not exist");
+        let error = CliError::new(Code::MemberMissing, what).about(word).because(
+            "`serve` takes the members of an array, which are files or devices; a name goes with --name",
+        );
+        let name = shell_word(word);
+        let path = config::path_of(&folder, word);
+        if path.exists() {
+            let what = format!("Serve the array as {} says", path.display());
+            let serve = format!("braid serve --name {name}");
+            return Err(error.remedy(Risk::Change, what, serve));
+        }
+        if members.len() == 1 {
+            let error = match running::find(word) {
+                Ok(_) => error.remedy(
+                    Risk::Look,
+                    "An array of this name is served; see how it is",
+                    format!("braid status {name}"),
+                ),
+                Err(_) => error,
+            };
+            let error =
+                error.remedy(Risk::Look, "See which arrays there are, and of what", "braid scan");
+            return Err(error.remedy(Risk::Look, "See which files are here", "ls -l"));
+        }
+    }
+    Ok(())
 }
 
 /// The command line, with the options of a file that it does not give itself. They stand right behind the verb, before any

@@ -1,7 +1,7 @@
 //! Where an array is served: endpoints from URIs, and a socket of our own when none was named.
 
 use std::ffi::OsString;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use braid_frontend_nbd::tls::Tls;
@@ -12,7 +12,7 @@ use super::control::{ControlError, Place};
 use crate::error::code::Code;
 use crate::error::system::{is_shortage_of, system};
 use crate::error::{CliError, Risk};
-use crate::output::shell::shell_argument;
+use crate::output::shell::{shell_argument, shell_word};
 use crate::private::{check_above, check_own};
 use crate::running;
 
@@ -187,13 +187,41 @@ fn check(folder: &Path) -> Result<(), CliError> {
 }
 
 fn folder_error(folder: &Path, why: &str) -> CliError {
-    CliError::new(Code::SocketFolder, format!("{} cannot be used for sockets", folder.display()))
-        .because(why)
-        .remedy(
-            Risk::Look,
-            "Name another place",
-            with_option("--nbd 'nbd+unix:///?socket=/tmp/braid.sock'"),
-        )
+    let what = format!("{} cannot be used for sockets", folder.display());
+    let error = CliError::new(Code::SocketFolder, what).because(why);
+    closing(error, folder).remedy(
+        Risk::Look,
+        "Name another place",
+        with_option("--nbd 'nbd+unix:///?socket=/tmp/braid.sock'"),
+    )
+}
+
+/// With the way to keep others out of a folder of ours. One that has more in it than sockets is left as it is: others may need that.
+fn closing(error: CliError, folder: &Path) -> CliError {
+    let is_ours = std::fs::symlink_metadata(folder).is_ok_and(|metadata| {
+        metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw()
+    });
+    if !is_ours || check_own(folder).is_ok() {
+        return error;
+    }
+    let is_of_sockets = |entry: std::io::Result<std::fs::DirEntry>| {
+        let ends = ["sock", "control", "command", "lock"];
+        entry.is_ok_and(|entry| {
+            let path = entry.path();
+            ends.iter().any(|end| path.extension().is_some_and(|it| it == *end))
+        })
+    };
+    let has_no_more = std::fs::read_dir(folder).is_ok_and(|mut all| all.all(is_of_sockets));
+    let own = folder.join("braid");
+    let [folder, own] = [folder, &own].map(|it| shell_word(&it.display().to_string()).into_owned());
+    match has_no_more {
+        true => error.remedy(Risk::Change, "Keep others out", format!("chmod 700 {folder}")),
+        false => error.remedy(
+            Risk::Change,
+            "Have sockets in a folder of their own",
+            format!("mkdir -m 700 {own} && export BRAID_RUNTIME_DIR={own}"),
+        ),
+    }
 }
 
 fn bind_code(error: &BindError) -> Code {

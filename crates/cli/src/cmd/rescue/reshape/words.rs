@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use braid_assembly::reshape::Reshaping;
 use braid_geometry::{Level, Shape, layout_name};
 use serde_json::{Value, json};
 
@@ -17,15 +18,19 @@ fn place(sectors: &Range<u64>) -> String {
     format!("{} (sectors {}..{})", size(sectors), sectors.start, sectors.end)
 }
 
-fn members(shape: &Shape) -> String {
-    format!("{} of {} members", level_word(shape.level.name()), shape.slots)
+fn members(reshaping: &Reshaping, shape: &Shape) -> String {
+    match reshaping.is_striping() {
+        true => format!("RAID-0 of {} members", shape.slots.saturating_sub(1)),
+        false => format!("{} of {} members", level_word(shape.level.name()), shape.slots),
+    }
 }
 
 /// What it was and what it will be, in short.
 pub(in crate::cmd::rescue) fn kind(moving: &Moving) -> String {
     let reshaping = &moving.reshaping;
     let size = format_size(reshaping.size_sectors.saturating_mul(SECTOR_BYTES));
-    let [before, after] = [&reshaping.before, &reshaping.after].map(members);
+    let [before, after] =
+        [&reshaping.before, &reshaping.after].map(|shape| members(reshaping, shape));
     match before == after {
         true => format!("{after} in a reshape, {size}"),
         false => format!("{before} becoming {after}, {size}"),
@@ -36,6 +41,7 @@ pub(in crate::cmd::rescue) fn kind(moving: &Moving) -> String {
 pub(in crate::cmd::rescue) fn level(moving: &Moving) -> String {
     let (before, after) = (moving.reshaping.before.level, moving.reshaping.after.level);
     match before == after {
+        true if moving.reshaping.is_striping() => format!("{} in a reshape", Level::Raid0),
         true => format!("{after} in a reshape"),
         false => format!("{before} becoming {after}"),
     }
@@ -57,7 +63,9 @@ fn changes(moving: &Moving) -> Vec<String> {
     };
     let level = |shape: &Shape| level_word(shape.level.name());
     change("the level", level(before), level(after));
-    change("members", before.slots.to_string(), after.slots.to_string());
+    let parity = u16::from(moving.reshaping.is_striping());
+    let slots = |shape: &Shape| shape.slots.saturating_sub(parity).to_string();
+    change("members", slots(before), slots(after));
     if after.level != Level::Raid4 {
         change("the layout", layout(before), layout(after));
     }
@@ -72,6 +80,11 @@ fn changes(moving: &Moving) -> Vec<String> {
 pub(in crate::cmd::rescue) fn lines(moving: &Moving) -> Vec<String> {
     let reshaping = &moving.reshaping;
     let mut lines = vec![format!("What changes: {}.", changes(moving).join(", "))];
+    if reshaping.is_striping() {
+        lines.push(
+            "md has it be a RAID-4 without parity meanwhile, and so do its superblocks.".to_owned(),
+        );
+    }
     let done = reshaping.done_basis_points();
     let way = match reshaping.backwards {
         false => "from the start of the array to its end",
