@@ -78,6 +78,13 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let arrays = arrays(find::look(&devices), &lines, (&files(&folder), &taken));
     let mut written = BTreeMap::new();
     for array in arrays.iter().filter(|array| args.write && array.has_file.is_none()) {
+        let there = config::path_of(&folder, &array.name);
+        // One with a slip in it is about no array, and is somebody's work all the same.
+        if there.symlink_metadata().is_ok() {
+            let (path, name) = (there.display().to_string(), printable(&array.name));
+            errln!("warning: {} is not about {name}, and stays as it is", printable(&path));
+            continue;
+        }
         let path = config::write(&folder, &array.name, &array.file());
         let path =
             path.map_err(|error| not_written(&config::path_of(&folder, &array.name), &error))?;

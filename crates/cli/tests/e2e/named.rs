@@ -341,6 +341,14 @@ fn a_file_that_cannot_be_used_says_where_and_what_was_meant() {
     wrong.is("B096", 2);
     let cause = wrong.json["cause"].as_str().expect("a cause");
     assert!(cause.contains("line 4") && cause.contains("is 'read-only' meant?"), "{cause}");
+    // A scan does not write over it.
+    let file = array.path("etc/tank.toml");
+    let before = std::fs::read_to_string(&file).expect("a file");
+    let pattern = array.path("m*").display().to_string();
+    std::fs::write(&file, before.replace("array = ", "aray = ")).expect("a file");
+    let ran = array.braid(&["scan", "--config-dir", &etc, &pattern, "--write"], &[]);
+    assert!(ran.stderr.contains("stays as it is"), "{ran:?}");
+    assert!(std::fs::read_to_string(&file).expect("a file").starts_with("aray"), "{ran:?}");
     let missing = refused("tnak");
     missing.is("B095", 10);
     assert!(missing.json["cause"].as_str().expect("a cause").contains("is 'tank' meant?"));
