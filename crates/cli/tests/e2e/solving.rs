@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::kit::{Array, RAID_5, RAID_6, Served, assert_same, needs, ok};
+use crate::kit::{Array, RAID_1, RAID_5, RAID_6, Served, assert_same, needs, ok};
 use crate::members::text;
 
 /// An array with a file system of its own tools' making in it, full of this repository's files; and its bytes.
@@ -35,6 +35,38 @@ fn said(array: &Array, words: &[&str], members: &[PathBuf]) -> Value {
     let ran = array.braid(&[&["rescue", "--solve"], words].concat(), members);
     assert!(matches!(ran.status.code(), Some(0 | 3)), "{ran:?}");
     serde_json::from_str(ran.stdout.trim()).expect("one object")
+}
+
+#[test]
+fn an_image_that_is_not_raw_is_made_raw_before_anything_is_solved() {
+    needs!("qemu-img", "gzip");
+    let array = Array::create(RAID_1);
+    let (sound, raw) = (&array.members[0], text(&array.members[1]));
+    for (name, make) in [
+        ("a.qcow2", format!("qemu-img convert -O qcow2 {raw} a.qcow2")),
+        ("a.gz", format!("gzip -1c {raw} > a.gz")),
+    ] {
+        let image = array.path(name);
+        let folder = image.parent().expect("a folder");
+        let make = format!("cd {} && {make}", text(folder));
+        ok("sh", ["-c", &make]);
+        let refused = array.refused(&["rescue", "--serve"], std::slice::from_ref(&image));
+        refused.is("B020", 10);
+        let (kind, what) =
+            if name == "a.gz" { ("gzip", "unpack it") } else { ("qcow2", "make it raw") };
+        array.follow(&refused.json, &format!("{} is {kind}: {what}", text(&image)));
+        array.follow(&refused.json, "Then look at what is within");
+        let within = array.path("a.raw");
+        assert!(
+            fs::read(&within).expect("it was made") == fs::read(raw).expect("a member"),
+            "{name}"
+        );
+        fs::remove_file(&within).expect("ours");
+        // Beside a member that is one it is said, too.
+        let told =
+            array.run_braid(["rescue", text(sound), text(&image)].map(str::to_owned).to_vec());
+        assert!(told.stdout.contains(&format!("is {kind}: {what}")), "{}", told.stdout);
+    }
 }
 
 #[test]

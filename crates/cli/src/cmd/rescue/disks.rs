@@ -23,7 +23,7 @@ use crate::cmd::serve::assemble::{is_dead, refuse_repeated};
 use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 use crate::probe::open_member;
-use crate::wrapped::{Use, way_in, ways};
+use crate::wrapped::{Use, Way, way_in, ways};
 
 /// All of them.
 #[derive(Default)]
@@ -97,17 +97,22 @@ impl Disks {
         Ok(disks)
     }
 
-    /// Where there is no member: what to do next, and the command. What is around the bytes is opened first; else it is found out how
-    /// they were put together.
-    pub(super) fn ways(&self, args: &Args) -> Vec<(Risk, String, String)> {
+    /// How to come to the bytes of those of these disks that have something around them.
+    pub(super) fn openings(&self, is_meant: impl Fn(&Disk) -> bool) -> Vec<(&str, Way)> {
         let kind = |disk: &Disk| {
             let mut kinds = disk.probed.probe.foreign.iter().map(|foreign| foreign.kind);
             kinds.find(|kind| {
                 disk.part.is_none() && way_in(*kind, &disk.label, Use::Reading).is_some()
             })
         };
-        let holds = self.all.iter().map(|disk| (disk.label.as_str(), kind(disk)));
-        let ways = ways(holds, Use::Reading);
+        let meant = self.all.iter().filter(|disk| is_meant(disk));
+        ways(meant.map(|disk| (disk.label.as_str(), kind(disk))), Use::Reading)
+    }
+
+    /// Where there is no member: what to do next, and the command. What is around the bytes is opened first; else it is found out how
+    /// they were put together.
+    pub(super) fn ways(&self, args: &Args) -> Vec<(Risk, String, String)> {
+        let ways = self.openings(|_| true);
         if ways.is_empty() {
             let what =
                 "If they were members, find out how they were put together; nothing is written";

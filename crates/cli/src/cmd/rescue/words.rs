@@ -254,14 +254,19 @@ impl Story<'_> {
         let others = self.others();
         if !others.is_empty() {
             text.push_str("Not members of an array\n");
-            for (label, words) in others {
-                text.push_str(&format!("  {}  {}\n", printable(&label), printable(&words)));
+            for (label, words) in &others {
+                text.push_str(&format!("  {}  {}\n", printable(label), printable(words)));
             }
         }
         if self.found.is_empty() && self.disks.remnants.is_empty() {
             text.push_str("\nNext\n");
             for (_, label, command) in self.disks.ways(self.args) {
                 text.push_str(&format!("  {}:\n    {command}\n", printable(&label)));
+            }
+        } else {
+            let is_other = |disk: &Disk| others.iter().any(|(label, _)| *label == disk.label);
+            for (_, way) in self.disks.openings(is_other) {
+                text.push_str(&format!("  {}:\n    {}\n", printable(&way.label), way.command));
             }
         }
         text
