@@ -210,7 +210,11 @@ pub(crate) fn build(
     check_agreement(roster)?;
     let slot_count = slot_count(roster)?;
     let lost = lost_slots(roster, slot_count);
-    let shape = shape(roster, slot_count, &lost)?;
+    let mut shape = shape(roster, slot_count, &lost)?;
+    if shape.level == Level::Raid0 && shape.layout == RAID0_UNSPECIFIED {
+        // Members go on saying nothing, as under md: the choice is the reader's, and is taken back by another.
+        shape.layout = options.raid0_layout.unwrap_or(RAID0_UNSPECIFIED);
+    }
     let geometry = Geometry::new(&shape)?;
     let survives = geometry.survives(&|slot: Slot| lost.contains(&slot.0));
     let survives = spoiled(Bug::TooFewAccepted, survives, true);
@@ -313,11 +317,14 @@ fn check_agreement(roster: &Roster<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// raid0's layout counts only with its feature bit; 0 is geometry's word for "not said".
+/// Geometry's word for "not said".
+const RAID0_UNSPECIFIED: u32 = 0;
+
+/// raid0's layout counts only with its feature bit.
 fn layout(superblock: &Superblock) -> u32 {
     let is_said = superblock.state.features.contains(Features::RAID0_LAYOUT);
     match superblock.array.level {
-        Level::Raid0 if !is_said => 0,
+        Level::Raid0 if !is_said => RAID0_UNSPECIFIED,
         _ => superblock.array.layout,
     }
 }

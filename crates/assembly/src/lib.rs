@@ -185,6 +185,8 @@ pub struct Options {
     pub accept_older: bool,
     /// Go on without a write journal that is not here, or cannot be followed: it is given up, and all of the array is resynced.
     pub without_journal: bool,
+    /// md's number of the layout of a RAID-0 whose superblocks do not say it: it matters where members are of unequal size.
+    pub raid0_layout: Option<u32>,
     /// The bitmap file that the array has beside its members, as superblocks do not name it.
     pub bitmap_file: Option<GivenBitmapFile>,
     /// What is known of arrays from elsewhere; those that the members are not of do no harm.

@@ -15,6 +15,7 @@ mod own_program;
 mod policy;
 mod private;
 mod probe;
+mod raid0_layout;
 mod refusal;
 mod regular;
 mod replay;

@@ -16,6 +16,7 @@ use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 use crate::output::shell::shell_word;
 use crate::output::size::format_size;
+use crate::raid0_layout;
 use crate::wrapped::{Use, Way, ways};
 
 /// Bytes in a sector.
@@ -343,6 +344,7 @@ fn with_remedies(
                 format!("braid serve --read-only {rest}"),
             )
         }
+        refusal if raid0_layout::is_missing(refusal) => raid0_layout::with_remedies(error, &all),
         Refusal::Geometry(_) => error.remedy(Risk::Look, "See what it says", examine),
         Refusal::TooFewMembers { .. } => too_few(error, examine, verdicts, &all),
         Refusal::DirtyAndDegraded(risk) => error

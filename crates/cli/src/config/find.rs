@@ -23,6 +23,7 @@ use crate::error::Risk;
 use crate::error::code::Code;
 use crate::known;
 use crate::probe::{open_member, probe_member};
+use crate::raid0_layout;
 
 /// Between two looks for members that are not there yet.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
@@ -191,7 +192,11 @@ fn is_complete(found: &[&Found], choice: &Choice, state_dir: &Path) -> bool {
     let choice = choice.clone();
     let options = Options { known, choice, read_only: true, ..Options::default() };
     let assembled = assemble(&probed, &options).array;
-    assembled.is_ok_and(|array| !array.may_return() && array.journal_fault.is_none())
+    match assembled {
+        Ok(array) => !array.may_return() && array.journal_fault.is_none(),
+        // It comes with the options.
+        Err(refusal) => raid0_layout::is_missing(&refusal),
+    }
 }
 
 /// What `serve` calls a device: a name that it keeps over a restart, if it has one.

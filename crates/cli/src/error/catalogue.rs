@@ -233,7 +233,8 @@ pub(crate) const CATALOGUE: [Entry; 101] = [
         exit: Exit::Refused,
         explanation: "The superblock names a feature that changes where data is or who may write it, and \
                       that this version of braid does not know. Reading on would be guessing. The kernel's \
-                      md can run the array.",
+                      md can run the array. A RAID-0 of unequal members that an old kernel made does not say in which \
+                      of two ways it goes on where its smallest member ends: `braid rescue --solve` finds out, and --layout says it.",
     },
     Entry {
         code: Code::Reshaping,

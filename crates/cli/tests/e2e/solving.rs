@@ -197,3 +197,72 @@ fn members_that_say_nothing_are_not_guessed_about() {
     refused.is("B105", 1);
     array.follow(&refused.json, "See what was found");
 }
+
+/// Three members of unequal size, and nothing says how they go on where the smallest ends: Linux before 3.14, and mdadm before 4.2, said nothing.
+fn without_layout(layout: &str) -> (Array, Vec<u8>) {
+    const FEATURES_AT: usize = 8;
+    const LAYOUT_AT: usize = 76;
+    // The first zone is an odd number of chunks, or both layouts are the same.
+    let sizes = [(3 << 20) + (64 << 10), 20 << 20, 24 << 20_usize].map(|bytes| vec![0; bytes]);
+    let array = Array::of_images(&sizes);
+    let words = ["create", "tank", "--level", "0", "--chunk", "64K", "--layout", layout];
+    let ran = array.braid(&words, &array.members);
+    assert!(ran.status.success(), "{ran:?}");
+    let served = array.serve();
+    let image = array.path("files.img");
+    fs::File::create(&image).expect("a file").set_len(served.size_bytes).expect("room");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    ok("mke2fs", ["-q", "-t", "ext2", "-b", "1024", "-d", text(&sources), text(&image)]);
+    let content = fs::read(&image).expect("the image");
+    served.write_all(&array, &content);
+    served.stop();
+    for slot in 0..sizes.len() {
+        array.patch_superblock(slot, LAYOUT_AT, &[0; 4], true);
+        array.patch_superblock(slot, FEATURES_AT, &[0; 4], true);
+    }
+    (array, content)
+}
+
+#[test]
+fn a_raid_0_that_does_not_say_its_layout_is_solved_and_served_by_the_one_that_is_chosen() {
+    needs!("nbdcopy", "mke2fs");
+    for (layout, number, other) in [("original", 1, "alternate"), ("alternate", 2, "original")] {
+        let (array, content) = without_layout(layout);
+        let unserved = array.refused(&["serve"], &array.members);
+        assert_eq!(unserved.code, "B023", "{}", unserved.json);
+        let ways = [
+            "Find out which it is, by what stands on the array",
+            "See what one of the two reads",
+            "See what the other reads",
+            "Read it by the one that is right",
+        ];
+        for way in ways.iter().filter(|_| number == 1) {
+            array.follow(&unserved.json, way);
+        }
+        let found = said(&array, &[], &array.members);
+        let first = &found["solved"]["guesses"][0];
+        assert_eq!(
+            (&first["level"], &first["layout"]),
+            (&"raid0".into(), &number.into()),
+            "{found:#}"
+        );
+        let read = |served: Served| {
+            let bytes = served.read_all(&array);
+            served.stop();
+            bytes
+        };
+        for (chosen, is_right) in [(layout, true), (other, false)] {
+            let words = ["--layout", chosen, "--read-only"];
+            let rescued = read(Served::rescued(&array, &words, &array.members));
+            assert_eq!(rescued == content, is_right, "{layout} read as {chosen}");
+        }
+        // Written, it says as little as before: the choice can be taken back.
+        assert_same(
+            &read(array.serve_with(&["--layout", layout], &array.members)),
+            &content,
+            layout,
+        );
+        let unserved = array.refused(&["serve"], &array.members);
+        assert_eq!(unserved.code, "B023", "{}", unserved.json);
+    }
+}

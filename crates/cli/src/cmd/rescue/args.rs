@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::output::shell::shell_word;
+use crate::raid0_layout::Raid0Layout;
 
 /// Arguments of `braid rescue`.
 #[derive(Debug, Clone, clap::Args)]
@@ -48,6 +49,9 @@ pub(crate) struct Args {
     /// on with; else all guesses are shown.
     #[arg(long)]
     pub(super) solve: bool,
+    /// How a RAID-0 of unequal members goes on where its smallest ends, if its superblocks do not say it: look what stands on it by each.
+    #[arg(long, value_enum, value_name = "LAYOUT", conflicts_with = "solve")]
+    pub(super) layout: Option<Raid0Layout>,
     /// With --solve: go on with this guess, by its number.
     #[arg(long, value_name = "NUMBER", requires = "solve")]
     pub(super) guess: Option<usize>,
@@ -168,6 +172,9 @@ impl Args {
         let solve = Some("--solve").filter(|_| self.solve && !more.contains("--solve"));
         // To see all of them is to choose none.
         let guess = self.guess.filter(|_| !more.contains("--guess") && more != "--solve");
+        // Who solves tries both.
+        let is_chosen = ["--solve", "--layout"].iter().any(|word| more.contains(*word));
+        let layout = self.layout.filter(|_| !is_chosen);
         let words = [
             Some("braid rescue".to_owned()),
             (!more.is_empty()).then(|| more.to_owned()),
@@ -178,6 +185,7 @@ impl Args {
             list("--without", &self.without).filter(|_| !is_plain && !more.contains("--without")),
             (!maps.is_empty()).then(|| maps.join(" ")),
             self.backup_words().filter(|_| !is_plain),
+            layout.map(|layout| format!("--layout {}", layout.word())),
             (self.as_recorded && !is_plain).then(|| "--as-recorded".to_owned()),
             (!serials.is_empty()).then(|| serials.join(" ")),
             overlay.map(|path| format!("--overlay {}", shell_word(&path.display().to_string()))),

@@ -29,6 +29,7 @@ use crate::error::code::Code;
 use crate::error::{CliError, Risk};
 use crate::known;
 use crate::probe::probe_beside;
+use crate::raid0_layout::Raid0Layout;
 use crate::replay::Place;
 
 /// Members that are looked at one by one, with and without each: more make no table that anybody reads.
@@ -122,7 +123,9 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
     let lacks = members().map(lacks).collect();
     let labels: Vec<String> = members().map(|disk| disk.label.clone()).collect();
     let known = known::of(&globals.state_dir, &probed);
-    let options = Options { choice: group.choice.clone(), known, ..Options::default() };
+    let raid0_layout = args.layout.map(Raid0Layout::number);
+    let choice = group.choice.clone();
+    let options = Options { choice, known, raid0_layout, ..Options::default() };
     let asked = asked_for(disks, &group, args);
     let plan = plan(&probed, &options, &asked);
     let view = |index: usize| {

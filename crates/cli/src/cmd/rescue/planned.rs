@@ -28,5 +28,14 @@ pub(super) fn wanted(
     let known = if is_told { Vec::new() } else { options.known.clone() };
     let choice = options.choice.clone();
     let without_journal = !read_only;
-    Options { choice, read_only, accept_risk, without_journal, known, ..Options::default() }
+    let raid0_layout = options.raid0_layout;
+    Options {
+        choice,
+        read_only,
+        accept_risk,
+        without_journal,
+        raid0_layout,
+        known,
+        ..Options::default()
+    }
 }

@@ -28,6 +28,7 @@ use crate::output::printable::printable;
 use crate::output::shell::shell_word;
 use crate::output::size::format_size;
 use crate::output::table::{Align, Table};
+use crate::raid0_layout;
 use crate::refusal::{self, at_risk_words};
 
 /// Bytes in a sector.
@@ -129,6 +130,7 @@ fn outcome_words(outcome: &Outcome) -> String {
 
 /// The next commands, the safest first: what each does, and the command.
 fn next(args: &Args, found: &Found) -> Vec<(String, String)> {
+    let array = found.is_one_of_several.then_some(found.group.uuid.as_str());
     if !found.is_readable() {
         let refused = found.plan.array.as_ref().expect_err("it was just looked at");
         let error = refusal::cli_error(refused, &found.plan.verdicts, &found.labels);
@@ -160,9 +162,14 @@ fn next(args: &Args, found: &Found) -> Vec<(String, String)> {
                 ));
             }
         }
+        if raid0_layout::is_missing(refused) {
+            let ways = raid0_layout::looks().into_iter();
+            next.extend(
+                ways.map(|(label, words)| (label.to_owned(), args.command_for(array, words))),
+            );
+        }
         return next;
     }
-    let array = found.is_one_of_several.then_some(found.group.uuid.as_str());
     let again = |more: &str| args.command_for(array, more);
     let serve = match found.stripes_at_risk() {
         0 => "--serve".to_owned(),

@@ -18,6 +18,7 @@ use crate::error::{CliError, Risk};
 use crate::known;
 use crate::output::shell::shell_word;
 use crate::probe::{open_member, probe_member};
+use crate::raid0_layout;
 use crate::refusal::{self, words};
 use crate::replay::journal::{JournalDevice, journal_needed, replay_journal};
 use crate::replay::{Place, Replayed, replay};
@@ -207,6 +208,7 @@ pub(crate) fn decided(
             _ => error,
         }
     })?;
+    raid0_layout::check(&array, options.raid0_layout)?;
     let chosen = |index: usize| {
         let in_slot = array.occupants().any(|occupant| occupant.member == index);
         let is_journal = array.journal.as_ref().is_some_and(|journal| journal.member == index);

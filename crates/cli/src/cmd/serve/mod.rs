@@ -64,6 +64,7 @@ use crate::error::{CliError, Exit, Risk};
 use crate::known::{Keeper, Notifier};
 use crate::log::{Log, LogArgs};
 use crate::output::shell::shell_word;
+use crate::raid0_layout::Raid0Layout;
 use assemble::Ready;
 use beside::Beside;
 pub(crate) use control::consistency;
@@ -113,6 +114,10 @@ pub(crate) struct Args {
     /// missing, and all of the array is resynced.
     #[arg(long)]
     without_journal: bool,
+    /// How a RAID-0 of unequal members goes on where its smallest ends, if its superblocks do not say it. It is not written to
+    /// them, and has to be said every time.
+    #[arg(long, value_enum, value_name = "LAYOUT")]
+    layout: Option<Raid0Layout>,
     /// Which array, if the members are of several and not all are to be served: its name or UUID.
     #[arg(long, value_name = "NAME")]
     array: Option<String>,
@@ -753,6 +758,7 @@ fn wanted(args: &Args) -> braid_assembly::Options {
         accept_risk: args.accept_risk,
         accept_older: args.accept_older,
         without_journal: args.without_journal,
+        raid0_layout: args.layout.map(Raid0Layout::number),
         ..braid_assembly::Options::default()
     }
 }

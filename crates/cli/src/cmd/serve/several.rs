@@ -114,6 +114,7 @@ fn check(args: &Args, inherited: &Inherited) -> Result<(), CliError> {
         ("--accept-risk", args.accept_risk.is_some()),
         ("--accept-older", args.accept_older),
         ("--without-journal", args.without_journal),
+        ("--layout", args.layout.is_some()),
         ("--run", args.run.is_some()),
         ("--fuse", args.fuse.is_wanted()),
         ("--ublk", args.ublk.is_wanted()),
