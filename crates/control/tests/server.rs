@@ -77,6 +77,7 @@ impl Served for Fake {
             since: None,
             cause: None,
             bad_sectors: 0,
+            write_mostly: false,
         };
         Ok(Array {
             version: VERSION,
@@ -394,6 +395,7 @@ fn descriptors_come_with_the_request_that_they_are_sent_with() {
         members: vec!["/dev/sde".into()],
         with: None,
         destroy: Vec::new(),
+        write_mostly: false,
         descriptors: vec![count; usize::from(count > 0)],
     };
     let file = |text: &str| {

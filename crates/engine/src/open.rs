@@ -15,6 +15,8 @@
 //!   [check: long_superblocks_are_levelled_one_half_after_the_other].
 //! - A member that could not be told is not believed [check: a_member_that_cannot_be_told_is_missed_or_needed].
 
+use std::collections::BTreeSet;
+
 use braid_assembly::{AssembledArray, AssembledBitmap, AssembledParityLog, Occupant};
 use braid_geometry::{Family, Geometry, MemberSector, SECTOR_BYTES, Slot};
 use braid_hooks::{Bug, planted, spoiled};
@@ -95,7 +97,7 @@ pub fn opening<'a>(
 ) -> Result<Opening, OpeningError> {
     let mut members: Vec<Joined> = Vec::new();
     let mut numbers: Vec<u16> = Vec::new();
-    let mut tears = false;
+    let (mut tears, mut write_mostly) = (false, BTreeSet::new());
     let mut join = |index: usize, recovered_sectors: u64| {
         let superblock = superblock_of(index).ok_or(OpeningError::NotOpen { index })?;
         let number = u16::try_from(superblock.device.number);
@@ -107,6 +109,7 @@ pub fn opening<'a>(
         members.push(Joined { index, recovered_sectors });
         numbers.push(number);
         tears |= can_tear(superblock);
+        write_mostly.extend(superblock.device.flags.write_mostly.then_some(id));
         Ok(Name { id, number, bad_log_sectors: bad_log_sectors(superblock) })
     };
     let mut slots = Vec::new();
@@ -182,6 +185,7 @@ pub fn opening<'a>(
         slots,
         replacements,
         spares,
+        write_mostly,
         events: assembled.newest.state.events,
         resync_offset: resync_offset(assembled),
         accepted_risk: accepted_risk(assembled),

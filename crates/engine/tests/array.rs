@@ -10,6 +10,7 @@ use braid_engine::request::{Regions, RequestId, ShardIndex};
 use braid_engine::{BadBlocks, BadLog, Instant};
 use braid_geometry::{Geometry, Level, Shape, default_layout};
 use braid_ondisk::{BitmapSuperblock, Bits, LogPlace, OwnLogPlace, PplPlace};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const NOW: Instant = Instant(1);
@@ -61,6 +62,7 @@ fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup
         slots: (0..slots).map(member).collect(),
         replacements: Vec::new(),
         spares: Vec::new(),
+        write_mostly: BTreeSet::new(),
         events: 40,
         resync_offset: u64::MAX,
         accepted_risk: None,

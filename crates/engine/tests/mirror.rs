@@ -112,3 +112,28 @@ fn a_member_that_comes_with_content_is_refused() {
     let mut shard = Shard::new(cache, view_of(1, Gate::Open, [Some((0, u64::MAX)), None]));
     shard.handle_view(Instant(1), view(2, Gate::Open));
 }
+
+/// Reads went to either copy, though one was marked: a slow disk, or one far away.
+#[test]
+fn a_write_mostly_member_is_read_only_where_no_other_copy_is() {
+    let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };
+    let cache = CacheConfig { unit_sectors_max: 8, stripes_max: 1, tuning };
+    let marked = |epoch, slots| {
+        let mut view = ArrayView::clone(&view_of(epoch, Gate::Open, slots));
+        let marked = view.slots[0].as_mut().expect("it is there");
+        marked.is_write_mostly = true;
+        Arc::new(view)
+    };
+    let both = marked(1, [Some((0, u64::MAX)), Some((1, u64::MAX))]);
+    let mut shard = Shard::new(cache, both);
+    for id in 1..=4 {
+        ask(&mut shard, id, Operation::Read);
+    }
+    let read: Vec<_> = ios(&mut shard).into_iter().map(|io| io.member).collect();
+    assert_eq!(read, [MemberId(1); 4], "the other copy is read, however busy it is");
+    let alone = marked(2, [Some((0, u64::MAX)), None]);
+    let mut shard = Shard::new(cache, alone);
+    ask(&mut shard, 1, Operation::Read);
+    let read: Vec<_> = ios(&mut shard).into_iter().map(|io| io.member).collect();
+    assert_eq!(read, [MemberId(0)], "no other is left");
+}

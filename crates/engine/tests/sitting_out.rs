@@ -1,5 +1,7 @@
 //! Who sits out, by what shards tell of the members' pace.
 
+use std::collections::BTreeSet;
+
 use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, MemberSetup, Notice};
 use braid_engine::cause::Cause;
 use braid_engine::effect::{Pace, Report};
@@ -42,6 +44,7 @@ impl Told {
             slots: (0..slots).map(|slot| Some(member(slot))).collect(),
             replacements: Vec::new(),
             spares: Vec::new(),
+            write_mostly: BTreeSet::new(),
             events: 1,
             resync_offset: u64::MAX,
             accepted_risk: None,

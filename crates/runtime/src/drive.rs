@@ -298,6 +298,9 @@ impl Core {
                         MemberChange::Replace(member, spare) => {
                             array.handle_replace_request(now, member, spare)
                         }
+                        MemberChange::WriteMostly(member, is_it) => {
+                            array.handle_write_mostly(now, member, is_it)
+                        }
                     };
                     // A person who does not wait any more needs no answer.
                     let _ = answer.send(changed);

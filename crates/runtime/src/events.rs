@@ -74,6 +74,8 @@ pub(crate) enum MemberChange {
     Remove(MemberId),
     /// The first is to be replaced by the second, a spare.
     Replace(MemberId, MemberId),
+    /// One is read only where no other copy is, or as the others are.
+    WriteMostly(MemberId, bool),
 }
 
 /// A machine to look at.

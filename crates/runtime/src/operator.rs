@@ -49,6 +49,8 @@ pub struct Newcomer<'a> {
     pub wanted: Option<Wish>,
     /// The newest superblock of this array on it. If the bitmap tells all that it missed, it keeps the rest.
     pub found: Option<&'a Superblock>,
+    /// It is read only where no other copy is.
+    pub write_mostly: bool,
 }
 
 /// Why a device did not become a member.
@@ -94,8 +96,9 @@ impl Volume {
     ) -> Result<MemberId, AddError> {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
-        let Newcomer { uuid, wanted, found } = *newcomer;
-        let (superblock, number) = self.joining(device.size_bytes(), uuid)?;
+        let Newcomer { uuid, wanted, found, write_mostly } = *newcomer;
+        let (mut superblock, number) = self.joining(device.size_bytes(), uuid)?;
+        superblock.set_write_mostly(superblock.device.number, write_mostly);
         let bad_log_sectors = bad_log_sectors(&superblock);
         let (tears, parity_log) = (can_tear(&superblock), self.parity_log_of(&superblock)?);
         let returns = found.and_then(|found| self.returns(found));
@@ -108,6 +111,9 @@ impl Volume {
             SpareSetup { id, device_number: number, bad_log_sectors, tears, returns, parity_log };
         let change = MemberChange::Add(newcomer, wanted);
         core.change_members(change).inspect_err(|_| core.close_member(id))?;
+        if write_mostly {
+            self.set_write_mostly(id, true)?;
+        }
         // If a member does not answer for now, it is told later.
         let _in_time = core.comes_to(Array::tells_all);
         Ok(id)
@@ -212,6 +218,22 @@ impl Volume {
     /// The member cannot be replaced, or the other is no spare. Nothing was changed then.
     pub fn replace_member(&self, id: MemberId, spare: MemberId) -> Result<(), MemberRefusal> {
         self.core().change_members(MemberChange::Replace(id, spare))
+    }
+
+    /// A member is read only where no other copy is, or as the others are from now on. Returns when superblocks say so, if all members
+    /// answer soon.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn set_write_mostly(&self, id: MemberId, is_it: bool) -> Result<(), MemberRefusal> {
+        let core = self.core();
+        let members = core.members.load();
+        let own = members.get(id).ok_or(MemberRefusal::NoMember)?;
+        let number = own.superblock().device.number;
+        members.iter().for_each(|member| member.set_write_mostly(number, is_it));
+        core.change_members(MemberChange::WriteMostly(id, is_it))?;
+        let _in_time = core.comes_to(Array::tells_all);
+        Ok(())
     }
 
     /// The member that is to take the place of the one in `slot`, or is wanted to.

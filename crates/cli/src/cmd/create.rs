@@ -69,6 +69,9 @@ pub(crate) struct Args {
     /// be named whenever the array is served, as with mdadm.
     #[arg(long, value_name = "FILE")]
     bitmap_file: Option<PathBuf>,
+    /// A member that is read only where no other copy is, as with mdadm: a slow one, or one far away; once for each (raid1, raid10).
+    #[arg(long, value_name = "MEMBER")]
+    write_mostly: Vec<PathBuf>,
     /// The last N members wait as spares.
     #[arg(long, value_name = "N", default_value_t = 0)]
     spare: usize,
@@ -128,6 +131,9 @@ impl Args {
         }
         if self.spare > 0 {
             option("--spare", &self.spare.to_string());
+        }
+        for path in &self.write_mostly {
+            option("--write-mostly", &path.display().to_string());
         }
         for name in &self.destroy {
             option("--destroy", name);

@@ -30,6 +30,9 @@ pub(crate) struct AddArgs {
     /// The device has the write journal from now on: what is written is there, durably, before members get it.
     #[arg(long)]
     write_journal: bool,
+    /// The devices are read only where no other copy is, as with mdadm: slow ones, or far away (raid1, raid10).
+    #[arg(long, conflicts_with = "write_journal")]
+    write_mostly: bool,
 }
 
 /// Arguments of `braid add` and `braid spare`.
@@ -103,18 +106,54 @@ const MANY: [&str; 2] = ["failed", "detached"];
 
 pub(crate) fn add(args: &AddArgs, globals: &Globals) -> Result<Exit, CliError> {
     let request = if args.write_journal { MemberRequest::Journal } else { MemberRequest::Add };
-    join(&args.join, request, globals)
+    join(&args.join, (request, args.write_mostly), globals)
 }
 
 pub(crate) fn spare(args: &JoinArgs, globals: &Globals) -> Result<Exit, CliError> {
-    join(args, MemberRequest::Spare, globals)
+    join(args, (MemberRequest::Spare, false), globals)
 }
 
-fn join(args: &JoinArgs, request: MemberRequest, globals: &Globals) -> Result<Exit, CliError> {
+/// `braid set NAME write-mostly=...`: these members, by slots or paths with commas between them, or `none`, and no others.
+pub(crate) fn set_write_mostly(
+    array: &str,
+    members: &str,
+    dry_run: bool,
+    globals: &Globals,
+) -> Result<Exit, CliError> {
+    let running = running::find(array)?;
+    let words = members.split(',').filter(|_| members != "none");
+    let members = words.map(|word| member(Path::new(word), &[])).collect::<Result<_, _>>()?;
+    let answer = ask(&running, &of_one(MemberRequest::WriteMostly, members), dry_run)?;
+    tell(&answer, globals, || read_last(&answer));
+    Ok(Exit::Done)
+}
+
+/// Which members are read last from now on.
+fn read_last(answer: &MembersAnswer) -> String {
+    if answer.members.is_empty() {
+        return "nothing to change: it is set so already".to_owned();
+    }
+    let line = |one: &MemberChanged| {
+        let is = if answer.dry_run { "would be" } else { "is" };
+        match one.effect {
+            MemberEffect::WriteMostly => {
+                format!("{} {is} read only where no other copy is (write-mostly)", with_slot(one))
+            }
+            _ => format!("{} {is} read as the others are", with_slot(one)),
+        }
+    };
+    answer.members.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn join(
+    args: &JoinArgs,
+    (request, write_mostly): (MemberRequest, bool),
+    globals: &Globals,
+) -> Result<Exit, CliError> {
     let running = running::find(&args.array)?;
     let members = args.devices.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?;
     let destroy = args.destroy.clone();
-    let wanted = MembersWanted { request, members, with: None, destroy, descriptors: Vec::new() };
+    let wanted = MembersWanted { destroy, write_mostly, ..of_one(request, members) };
     let answer = ask(&running, &wanted, args.dry_run)?;
     tell(&answer, globals, || joined(&answer, &running.word(&[])));
     Ok(Exit::Done)
@@ -140,7 +179,8 @@ pub(crate) fn remove(args: &RemoveArgs, globals: &Globals) -> Result<Exit, CliEr
 
 fn of_one(request: MemberRequest, members: Vec<String>) -> MembersWanted {
     let (destroy, descriptors) = (Vec::new(), Vec::new());
-    MembersWanted { request, members, with: None, destroy, descriptors }
+    let write_mostly = false;
+    MembersWanted { request, members, with: None, destroy, write_mostly, descriptors }
 }
 
 pub(crate) fn replace(args: &ReplaceArgs, globals: &Globals) -> Result<Exit, CliError> {

@@ -8,6 +8,7 @@ use braid_control::model::{Settings, SettingsAnswer};
 
 use super::Globals;
 use super::get::{self, value_words};
+use super::members;
 use super::serve::consistency;
 use crate::error::code::Code;
 use crate::error::{CliError, Exit, Risk};
@@ -30,7 +31,8 @@ pub(crate) struct Args {
     /// write-expiry=MS, writes-starved=COUNT, batch=COUNT, depth=COUNT; connections=COUNT,
     /// payload-memory=SIZE, idle-limit=SECONDS; consistency=bitmap|log|ppl|resync, bitmap-chunk=SIZE (written to the members), bitmap-file=PATH|none (made, and
     /// named when the array is served the next time); jobs=on|paused, spare-group=NAME|off, check-every=TIME|off (such as 30d; kept over
-    /// restarts). Without any, what is set now is printed. Of an array that is stopped: kernel-compat MEMBER..., which has its
+    /// restarts). By itself: write-mostly=MEMBER,...|none, members by slot or path that are read only where no other copy is (raid1,
+    /// raid10; written to the members). Without any, what is set now is printed. Of an array that is stopped: kernel-compat MEMBER..., which has its
     /// superblocks say no logical block, so that kernels before 6.19 take it.
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
@@ -41,6 +43,11 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         && first == kernel_compat::WORD
     {
         return kernel_compat::run(&args.array, members, args.dry_run, globals);
+    }
+    if let [setting] = args.settings.as_slice()
+        && let Some(("write-mostly", members)) = setting.split_once('=')
+    {
+        return members::set_write_mostly(&args.array, members, args.dry_run, globals);
     }
     let mut wanted = Settings::new();
     for setting in &args.settings {

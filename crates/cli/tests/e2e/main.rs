@@ -115,4 +115,5 @@ mod two_writers;
 mod ublk;
 mod undone;
 mod vhost_user;
+mod write_mostly;
 mod write_protected;

@@ -234,6 +234,9 @@ pub struct Slot {
     /// They are good again when they have been written.
     #[serde(default)]
     pub bad_sectors: u64,
+    /// It is read only where no other copy is (mirrors).
+    #[serde(default)]
+    pub write_mostly: bool,
 }
 
 /// What a member is for.

@@ -19,6 +19,8 @@ pub enum MemberRequest {
     Replace,
     /// A device that is none of the array's has the write journal from now on.
     Journal,
+    /// These members, and no others, are read only where no other copy is (mirrors).
+    WriteMostly,
 }
 
 /// The body of `POST /v1/members`.
@@ -37,6 +39,9 @@ pub struct MembersWanted {
     /// What is on devices that are added and may be destroyed, by name; each thing once.
     #[serde(default)]
     pub destroy: Vec<String>,
+    /// Devices that are added are read only where no other copy is (mirrors).
+    #[serde(default)]
+    pub write_mostly: bool,
     /// How many descriptors come with the request for each device of `members`, and then for `with`: none; or one of the device, opened and
     /// locked as the server would have it, and behind it one for each lock on what is below it. Of no use but to a server that says
     /// that files are closed off.
@@ -63,6 +68,10 @@ pub enum MemberEffect {
     Goes,
     /// It has the write journal: what is written is there before members get it.
     Journals,
+    /// It is read only where no other copy is, from now on.
+    WriteMostly,
+    /// It is read as the others are, from now on.
+    ReadAgain,
     /// It was so already.
     Nothing,
 }

@@ -220,6 +220,7 @@ impl Array {
         let slots = setup.slots.into_iter().map(|member| member.map(view_of));
         let spares = setup.spares.iter().map(|spare| spare.id).collect();
         let mut roster = Roster::new(slots.collect(), device_numbers, spares);
+        roster.write_mostly = setup.write_mostly;
         // As md does: nobody is to replay again what was replayed, with somebody missing that is here now.
         let begins_anew = setup.journal.is_some_and(|journal| journal.is_used);
         let is_alone = intent.is_none() && parity_logs.is_none();
@@ -865,6 +866,28 @@ impl Array {
             false => reached(Mark::MemberFailedByPerson),
         }
         self.fail_member(Cause::person(member));
+        self.step(now);
+        Ok(())
+    }
+
+    /// A member is read only where no other copy is, or as the others are from now on. Its superblock is to say so with the next update.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn handle_write_mostly(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        is_it: bool,
+    ) -> Result<(), MemberRefusal> {
+        if !self.roster.device_numbers.contains_key(&member) {
+            return Err(MemberRefusal::NoMember);
+        }
+        let write_mostly = &mut self.roster.write_mostly;
+        let is_news =
+            if is_it { write_mostly.insert(member) } else { write_mostly.remove(&member) };
+        self.condition.changes += u64::from(is_news);
+        self.condition.unpublished |= is_news;
         self.step(now);
         Ok(())
     }

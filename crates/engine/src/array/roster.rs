@@ -84,6 +84,8 @@ pub(super) struct Roster {
     untold: BTreeSet<MemberId>,
     /// Spares that are to have a certain slot.
     wanted: BTreeMap<MemberId, Wish>,
+    /// They are read only where no other copy is.
+    pub(super) write_mostly: BTreeSet<MemberId>,
     unrecorded: Vec<Unrecorded>,
 }
 
@@ -108,6 +110,7 @@ impl Roster {
             journal: None,
             newcomers,
             unnamed: BTreeSet::new(),
+            write_mostly: BTreeSet::new(),
             untold: BTreeSet::new(),
             wanted: BTreeMap::new(),
             unrecorded: Vec::new(),
@@ -399,6 +402,7 @@ impl Roster {
         Some(MemberView {
             replacement: replacement.map(|one| one.id),
             replacement_bad_blocks: replacement_bad_blocks.unwrap_or_default(),
+            is_write_mostly: self.write_mostly.contains(&view.id),
             ..view.clone()
         })
     }

@@ -1,6 +1,6 @@
 //! The array as assembly found it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use braid_geometry::{Geometry, Slot};
 use braid_ondisk::{BitmapSuperblock, Bits, JournalArea, LocklessMarks, LogPlace};
@@ -121,6 +121,8 @@ pub struct ArraySetup {
     pub replacements: Vec<ReplacementSetup>,
     /// Members without a slot.
     pub spares: Vec<SpareSetup>,
+    /// Members, with a slot or without, that are read only where no other copy is: md calls them *write-mostly*.
+    pub write_mostly: BTreeSet<MemberId>,
     /// The newest event count.
     pub events: u64,
     /// Where redundancy agrees up to; `u64::MAX` when everywhere. Zero for an array left active.

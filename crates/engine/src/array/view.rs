@@ -39,6 +39,8 @@ pub struct MemberView {
     pub ahead: Arc<MemberRanges>,
     /// Ranges not to be read.
     pub bad_blocks: Arc<BadBlocks>,
+    /// It is read only where no other copy is.
+    pub is_write_mostly: bool,
 }
 
 impl MemberView {
@@ -52,6 +54,7 @@ impl MemberView {
             recovered_sectors,
             ahead: Arc::default(),
             bad_blocks: Arc::default(),
+            is_write_mostly: false,
         }
     }
 

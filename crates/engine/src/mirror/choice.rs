@@ -1,6 +1,7 @@
 //! Which copy to read.
 //!
-//! Where copies agree: the one that goes on where its member's last read ended, else the least busy one. Where they may
+//! Where copies agree: the one that goes on where its member's last read ended, else the least busy one; of a member that is
+//! *write-mostly* only if there is no other [check: a_write_mostly_member_is_read_only_where_no_other_copy_is]. Where they may
 //! differ (beyond the resync offset after a crash, or once writes are refused because one was left half done) it is always
 //! the first copy that can be read, in md's order, so that two reads never tell two stories and md's resync agrees with
 //! what was read.
@@ -30,8 +31,10 @@ impl Mirror {
             return copies.first().copied();
         }
         let sits_out = |slot: Slot| common.clocks.sits_out(slot);
+        let is_write_mostly =
+            |slot: Slot| common.view.member(slot).is_some_and(|member| member.is_write_mostly);
         let cost = |(slot, start): &(Slot, MemberSector)| {
-            (sits_out(*slot), self.loads.cost(*slot, *start))
+            (sits_out(*slot), is_write_mostly(*slot), self.loads.cost(*slot, *start))
         };
         copies.into_iter().min_by_key(cost)
     }

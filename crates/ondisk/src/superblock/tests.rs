@@ -776,3 +776,21 @@ fn an_update_takes_the_stamp_of_0_90_away_and_leaves_what_else_is_there() {
     superblock.apply(&update());
     assert_eq!(superblock.to_bytes()[WORD_63], *b"else");
 }
+
+/// With metadata 1.x a device says so of itself, with 0.90 each says it of all.
+#[test]
+fn what_is_write_mostly_is_read_again_as_it_was_set() {
+    for is_it in [false, true] {
+        let mut new = made(Version::V1_2);
+        new.set_write_mostly(new.device.number + 1, !is_it);
+        assert!(new.device.flags.write_mostly, "another's is its own affair");
+        new.set_write_mostly(new.device.number, is_it);
+        let found = probed(DEVICE_BYTES, new.offset_bytes(), &new.to_bytes());
+        let found = found[0].as_ref().expect("it is sound");
+        assert_eq!(found.device.flags, DeviceFlags { write_mostly: is_it, failfast: false });
+    }
+    let mut old = read_v0(&v0_bytes()).expect("it is sound");
+    old.set_write_mostly(old.device.number, true);
+    let found = read_v0(&old.to_bytes()).expect("it is sound");
+    assert!(found.device.flags.write_mostly && found == old);
+}

@@ -557,6 +557,20 @@ pub(super) fn set_log_counts(raw: &mut [u8]) {
     seal(whole);
 }
 
+/// Whether the device of this number is read only where no other copy is.
+pub(super) fn set_write_mostly(raw: &mut [u8], number: u32, is_it: bool) {
+    let (whole, _) =
+        Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
+    let is_this = whole.this_disk.number.get() == number;
+    let own = is_this.then_some(&mut whole.this_disk);
+    let listed = usize::try_from(number).ok().and_then(|number| whole.disks.get_mut(number));
+    for descriptor in own.into_iter().chain(listed) {
+        let others = descriptor.state.get() & !DISK_WRITE_MOSTLY;
+        descriptor.state = U32::new(if is_it { others | DISK_WRITE_MOSTLY } else { others });
+    }
+    seal(whole);
+}
+
 /// As the array is on one side of a reshape ([`super::reshaping`]).
 pub(super) fn plain(raw: &mut [u8], (reshape, side): (Reshape, ReshapeSide), slots: u32) {
     let (whole, _) =

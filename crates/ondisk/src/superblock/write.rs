@@ -111,6 +111,25 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
+    /// Whether the device of this number is read only where no other copy is. With metadata 1.x each device says so of itself, with 0.90
+    /// each says it of all.
+    pub fn set_write_mostly(&mut self, number: u32, is_it: bool) {
+        let is_own = self.device.number == number;
+        if is_own {
+            self.device.flags.write_mostly = is_it;
+        }
+        if !self.version.is_v1() {
+            return v0_90::set_write_mostly(&mut self.raw.0, number, is_it);
+        }
+        if !is_own {
+            return;
+        }
+        let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
+        let others = head.device.flags & !FLAG_WRITE_MOSTLY;
+        head.device.flags = if is_it { others | FLAG_WRITE_MOSTLY } else { others };
+        seal(&mut self.raw.0);
+    }
+
     /// Says that the parity log which its writer keeps there names all that may be in doubt, as of the update that was applied last.
     ///
     /// # Panics

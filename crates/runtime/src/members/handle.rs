@@ -206,6 +206,12 @@ impl MemberHandle {
         self.superblock.lock().expect("writing does not panic").clone()
     }
 
+    /// From now on its superblock says of the device of this number whether it is read only where no other copy is.
+    pub(crate) fn set_write_mostly(&self, number: u32, is_it: bool) {
+        let mut superblock = self.superblock.lock().expect("writing does not panic");
+        superblock.set_write_mostly(number, is_it);
+    }
+
     /// What it is in the array, for a record of it.
     pub(crate) fn recorded_member(&self, slot: u16) -> RecordedMember {
         let superblock = self.superblock.lock().expect("writing does not panic");

@@ -191,7 +191,8 @@ impl Array {
     pub(super) fn replace(&self, slot: u16, image: &Path) -> Result<()> {
         let device = braid_member::open(image, Access::ReadWrite)?;
         let wish = Wish { slot: Slot(slot), replaces: true };
-        let newcomer = Newcomer { uuid: [0xad; 16], wanted: Some(wish), found: None };
+        let (uuid, wanted) = ([0xad; 16], Some(wish));
+        let newcomer = Newcomer { uuid, wanted, ..Newcomer::default() };
         self.volume.add_member(device, &newcomer, |_| {})?;
         Ok(())
     }

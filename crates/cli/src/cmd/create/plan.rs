@@ -41,6 +41,8 @@ pub(super) struct Seat {
     pub(super) slot: Option<u16>,
     /// It is to have the write journal.
     pub(super) is_journal: bool,
+    /// It is read only where no other copy is.
+    pub(super) write_mostly: bool,
     pub(super) size_bytes: u64,
     pub(super) source: Source,
     pub(super) placement: Placement,
@@ -270,6 +272,7 @@ pub(super) fn plan(args: &Args) -> Result<Plan, CliError> {
     let sync = sync((args, &wanted), &geometry, &roster, &opened)?;
     let seats = opened.into_iter().zip(places).zip(&roster.slots);
     let seats = seats.map(|((opened, placement), &slot)| Seat {
+        write_mostly: args.write_mostly.contains(&opened.path),
         label: opened.label,
         path: opened.path,
         slot,
@@ -329,6 +332,7 @@ fn journal_seat(wanted: &Wanted, geometry: &Geometry, opened: Opened) -> Result<
         path: opened.path,
         slot: None,
         is_journal: true,
+        write_mostly: false,
         size_bytes: opened.size_bytes,
         source: opened.source,
         placement,
@@ -373,6 +377,13 @@ fn roster(args: &Args, wanted: &Wanted) -> Result<Roster, CliError> {
     }
     if roster.slots.iter().all(Option::is_none) {
         return refuse("every member is missing");
+    }
+    if !args.write_mostly.is_empty() && wanted.level.family() != Family::Mirror {
+        return refuse("--write-mostly says which copy is read last: that is for raid1 and raid10");
+    }
+    if let Some(other) = args.write_mostly.iter().find(|one| !args.members.contains(one)) {
+        let what = format!("--write-mostly names {}, which is no member", other.display());
+        return Err(CliError::new(Code::Usage, what).about(other.display().to_string()));
     }
     Ok(roster)
 }
@@ -556,7 +567,7 @@ fn superblocks(
             placement: seat.placement,
             device_number,
             device_uuid: *Uuid::new_v4().as_bytes(),
-            device_flags: DeviceFlags::default(),
+            device_flags: DeviceFlags { write_mostly: seat.write_mostly, ..DeviceFlags::default() },
             roles: Arc::clone(&roles),
             events: 0,
             resync_offset: sync.resync_offset(),

@@ -30,6 +30,7 @@ pub(super) fn over(wanted: &MembersWanted) -> Handed {
     let are_devices = match wanted.request {
         MemberRequest::Add | MemberRequest::Spare | MemberRequest::Journal => true,
         MemberRequest::Fail | MemberRequest::Remove | MemberRequest::Replace => false,
+        MemberRequest::WriteMostly => false,
     };
     let members = wanted.members.iter().map(|device| (device, are_devices));
     let mut before: Vec<(IdentityKey, Range<usize>)> = Vec::new();

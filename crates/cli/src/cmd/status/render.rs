@@ -210,7 +210,8 @@ fn slots(array: &Array) -> Table {
         let number = place_of(row);
         let member = row.member.clone().unwrap_or_else(|| "-".to_owned());
         let since = row.since.as_deref().map(clock).unwrap_or_default();
-        table.row([number, member, state.to_owned(), since]);
+        let manner = if row.write_mostly { ", write-mostly" } else { "" };
+        table.row([number, member, format!("{state}{manner}"), since]);
     }
     table
 }

@@ -19,6 +19,7 @@ pub(crate) fn slot(number: u16, state: SlotState) -> Slot {
         since: is_new.then(|| "2026-11-22T14:02:11Z".to_owned()),
         cause: is_new.then(|| "write of 8 sectors at sector 8 failed".to_owned()),
         bad_sectors: 0,
+        write_mostly: false,
     }
 }
 

@@ -24,6 +24,7 @@ fn slot(number: Option<u16>, member: Option<&str>, state: SlotState) -> Slot {
         since: is_slow.then(|| "2026-11-22T14:02:11Z".into()),
         cause: is_slow.then(|| "it took 900 ms, and the others much less".into()),
         bad_sectors: 0,
+        write_mostly: false,
     }
 }
 

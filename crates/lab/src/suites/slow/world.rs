@@ -3,7 +3,7 @@
 //! The shipped engine, both sides of it: one shard, and the array machine that decides who sits out. Superblocks are
 //! written in no time. A stalled member begins nothing and ends nothing until the stall is over; then it goes on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use braid_engine::array::{Array, ArrayEffect, ArraySetup, MemberId, MemberSetup, Notice};
 use braid_engine::effect::{IoId, MemberIoDone};
@@ -86,6 +86,7 @@ impl World {
             slots: (0..SLOTS).map(|slot| Some(member(slot))).collect(),
             replacements: Vec::new(),
             spares: Vec::new(),
+            write_mostly: BTreeSet::new(),
             events: 1,
             resync_offset: u64::MAX,
             accepted_risk: None,

@@ -224,6 +224,7 @@ impl Facts {
                         since: Some(failure.since.clone()),
                         cause: Some(failure.cause.clone()),
                         bad_sectors: member.bad_blocks.sectors(),
+                        write_mostly: member.is_write_mostly,
                     };
                 }
                 let slow = self.health.slow(number).filter(|_| sitting_out.contains(&member.id));
@@ -241,6 +242,7 @@ impl Facts {
                     since: slow.as_ref().map(|slow| slow.since.clone()),
                     cause: slow.map(|slow| slow.cause),
                     bad_sectors: member.bad_blocks.sectors(),
+                    write_mostly: member.is_write_mostly,
                 }
             }
             None => self.empty(number),
@@ -258,6 +260,7 @@ impl Facts {
                 since: None,
                 cause: None,
                 bad_sectors: member.replacement_bad_blocks.sectors(),
+                write_mostly: false,
             })
         });
         slots.extend(replacements);
@@ -271,6 +274,7 @@ impl Facts {
             since: None,
             cause: None,
             bad_sectors: 0,
+            write_mostly: false,
         });
         slots.extend(spares);
         slots
@@ -287,6 +291,7 @@ impl Facts {
             since: Some(out.since),
             cause: Some(out.cause),
             bad_sectors: 0,
+            write_mostly: false,
         };
         self.health.replaced().into_iter().map(row).collect()
     }
@@ -302,6 +307,7 @@ impl Facts {
             since,
             cause,
             bad_sectors: 0,
+            write_mostly: false,
         };
         if let Some(gone) = self.health.gone(number) {
             return missing(Some(gone.since), Some(gone.cause));
@@ -316,6 +322,16 @@ impl Facts {
         let (since, cause) = out.map(|out| (out.since, out.cause)).unzip();
         let (slot, role) = (Some(number), Role::None);
         let state = SlotState::Failed;
-        Slot { slot, replaces: None, member, role, state, since, cause, bad_sectors: 0 }
+        Slot {
+            slot,
+            replaces: None,
+            member,
+            role,
+            state,
+            since,
+            cause,
+            bad_sectors: 0,
+            write_mostly: false,
+        }
     }
 }

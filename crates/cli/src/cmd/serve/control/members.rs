@@ -205,6 +205,7 @@ pub(super) fn change(
         MemberRequest::Replace => {
             asked.only(wanted).and_then(|word| replace(&asked, (wanted, word), dry_run))
         }
+        MemberRequest::WriteMostly => write_mostly(&asked, wanted, dry_run),
     });
     let outcome = outcome.map_err(|error| (refusals::status(&error), error))?;
     // As it is now, or would be.
@@ -317,6 +318,38 @@ fn wait_until_recorded(asked: &Asked<'_>, id: MemberId, is_spare: bool) {
     while is_there() && began.elapsed() < RECORDED_WITHIN {
         std::thread::sleep(LOOK_INTERVAL);
     }
+}
+
+/// These members, and no others, are read only where no other copy is.
+fn write_mostly(
+    asked: &Asked<'_>,
+    wanted: &MembersWanted,
+    dry_run: bool,
+) -> Result<Outcome, CliError> {
+    use Standing::{Active, Journal, Out, Replacing, Waiting};
+    refusals::has_copies(asked)?;
+    let find = |word: &String| asked.find(word, [Active, Replacing, Waiting, Out, Journal]);
+    let meant = wanted.members.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let is_meant = |one: &Seated| meant.iter().any(|meant| meant.look.id == one.look.id);
+    let mut outcome = Outcome::default();
+    for one in asked.members.iter().filter(|one| one.look.is_in) {
+        let is_it = is_meant(one);
+        if one.look.superblock.device.flags.write_mostly == is_it {
+            continue;
+        }
+        if !dry_run {
+            let set = asked.volume.set_write_mostly(one.look.id, is_it);
+            set.map_err(|refusal| refusals::refused(asked, refusal))?;
+        }
+        outcome.members.push(MemberChanged {
+            member: one.label.clone(),
+            slot: one.slot,
+            effect: if is_it { MemberEffect::WriteMostly } else { MemberEffect::ReadAgain },
+            returns: false,
+            kept_sectors: 0,
+        });
+    }
+    Ok(outcome)
 }
 
 /// A member is to be replaced: by a device that is named, or by a spare.

@@ -119,6 +119,7 @@ impl Answers {
             members: vec![(*path).to_owned()],
             with: None,
             destroy: destroy.iter().map(|name| (*name).to_owned()).collect(),
+            write_mostly: false,
             descriptors: Vec::new(),
         };
         let give_back = || match of

@@ -63,6 +63,9 @@ pub(super) fn add(
     if wanted.members.is_empty() {
         return Err(refusals::not_one(asked, 0));
     }
+    if wanted.write_mostly {
+        refusals::has_copies(asked)?;
+    }
     let candidates = looked_at(asked, wanted, &wanted.members)?;
     let free_slots = asked.free_slots();
     let mut outcome = Outcome::default();
@@ -87,7 +90,8 @@ pub(super) fn add(
     outcome.saved_in = saved(asked, wanted, &candidates)?;
     for (index, one) in candidates.into_iter().enumerate() {
         let is_spare = index >= free_slots;
-        let seat = Seat::Member { wish: one.had_slot.map(free), is_spare };
+        let write_mostly = wanted.write_mostly;
+        let seat = Seat::Member { wish: one.had_slot.map(free), is_spare, write_mostly };
         take_in(asked, one, seat).map_err(|error| {
             let before = outcome.members[..index].iter();
             let error = before.fold(error, |error, one| {
@@ -123,7 +127,7 @@ pub(super) fn replace(
     if !dry_run {
         outcome.saved_in = saved(asked, wanted, std::slice::from_ref(&one))?;
         let wish = Some(Wish { slot: Slot(slot), replaces: true });
-        take_in(asked, one, Seat::Member { wish, is_spare: true })?;
+        take_in(asked, one, Seat::Member { wish, is_spare: true, write_mostly: false })?;
     }
     Ok(outcome)
 }
@@ -163,6 +167,7 @@ enum Seat {
     Member {
         wish: Option<Wish>,
         is_spare: bool,
+        write_mostly: bool,
     },
     /// The journal's.
     Journal,
@@ -441,7 +446,10 @@ fn command_line(asked: &Asked<'_>, wanted: &MembersWanted, destroy: &[String]) -
     let verb = match wanted.request {
         MemberRequest::Spare => "spare",
         MemberRequest::Replace => "replace",
+        MemberRequest::Add if wanted.write_mostly => "add --write-mostly",
         MemberRequest::Add | MemberRequest::Fail | MemberRequest::Remove => "add",
+        // Nothing is written over for it.
+        MemberRequest::WriteMostly => "set",
         MemberRequest::Journal => "add --write-journal",
     };
     let mut words = vec![format!("braid {verb} {}", asked.word)];
@@ -520,9 +528,10 @@ fn take_in(asked: &Asked<'_>, candidate: Candidate, seat: Seat) -> Result<(), Cl
     let size_bytes = device.size_bytes();
     let uuid = *Uuid::new_v4().as_bytes();
     let added = match seat {
-        Seat::Member { wish, is_spare } => {
+        Seat::Member { wish, is_spare, write_mostly } => {
             let how = Joining { is_spare, returns, moved_from: asked.moved_from };
-            let newcomer = Newcomer { uuid, wanted: wish, found: found.as_ref() };
+            let found = found.as_ref();
+            let newcomer = Newcomer { uuid, wanted: wish, found, write_mostly };
             let added = asked.membership.add(asked.volume, (device, &newcomer), &how);
             added.map_err(|error| not_added(asked, (&label, size_bytes), &error))
         }

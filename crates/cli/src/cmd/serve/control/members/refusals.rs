@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use braid_control::model::MembersWanted;
-use braid_geometry::{SECTOR_BYTES, Slot};
+use braid_geometry::{Family, SECTOR_BYTES, Slot};
 use braid_ondisk::{JoinError, NewSuperblockError, PlacementError};
 use braid_runtime::{JournalError, LogRefusal, MemberRefusal};
 
@@ -37,6 +37,16 @@ pub(super) fn no_redundancy(asked: &Asked<'_>) -> CliError {
     let what = format!("members of {} do not come and go", asked.facts.name);
     let why = "its level keeps neither copies nor parity: it needs each of its members, and has no use for more";
     look(asked, new(asked, Code::NoRedundancy, what).because(why))
+}
+
+/// Which member is read is a question of copies.
+pub(super) fn has_copies(asked: &Asked<'_>) -> Result<(), CliError> {
+    if asked.volume.geometry().level().family() == Family::Mirror {
+        return Ok(());
+    }
+    let what = format!("{} has no copies to choose from", asked.facts.name);
+    let why = "write-mostly says which copy is read last: that is for raid1 and raid10";
+    Err(look(asked, new(asked, Code::Usage, what).because(why)))
 }
 
 pub(super) fn read_only(asked: &Asked<'_>) -> CliError {

@@ -1,0 +1,50 @@
+//! Members of a mirror that are read only where no other copy is.
+
+use serde_json::Value;
+
+use crate::kit::{Array, RAID_1, RAID_5};
+use crate::living::done;
+use crate::managed::{json, said, status};
+
+/// By slot, whether superblocks say that it is write-mostly.
+fn marked(array: &Array) -> Vec<bool> {
+    let examined = json(&array.braid(&["examine"], &array.members));
+    let members = examined["members"].as_array().expect("a list").clone();
+    let flag = |member: &Value| {
+        let text = member.to_string();
+        assert!(text.contains("\"write_mostly\""), "{text}");
+        text.contains("\"write_mostly\":true")
+    };
+    members.iter().map(flag).collect()
+}
+
+/// A slow disk beside a fast one: md keeps reads from it, and braid read either, and could not be told.
+#[test]
+fn a_write_mostly_member_is_shown_and_set_and_stays_so() {
+    let array = Array::create(RAID_1);
+    let served = array.serve();
+    done(&array, &["set", "tank", "write-mostly=1"]);
+    let slots = status(&array, "tank")["slots"].clone();
+    assert_eq!(
+        (&slots[0]["write_mostly"], &slots[1]["write_mostly"]),
+        (&false.into(), &true.into())
+    );
+    let shown = said(&array, &["status", "tank"]).stdout;
+    assert!(shown.contains("ok, write-mostly"), "{shown}");
+    served.stop();
+    assert_eq!(marked(&array), [false, true]);
+    let served = array.serve();
+    assert_eq!(status(&array, "tank")["slots"][1]["write_mostly"], true, "it stays so");
+    done(&array, &["set", "tank", "write-mostly=none"]);
+    served.stop();
+    assert_eq!(marked(&array), [false, false]);
+}
+
+#[test]
+fn write_mostly_is_for_copies() {
+    let array = Array::create(RAID_5);
+    let served = array.serve();
+    let ran = array.braid(&["set", "tank", "write-mostly=1"], &[]);
+    assert_eq!(ran.status.code(), Some(2), "{ran:?}");
+    served.stop();
+}
