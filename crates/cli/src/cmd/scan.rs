@@ -74,8 +74,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         true => find::all_devices(),
         false => find::matching(&args.devices)?,
     };
-    let taken = config::names(&folder);
-    let arrays = arrays(find::look(&devices), &lines, (&files(&folder), &taken));
+    let arrays = arrays(find::look(&devices), &lines, &files(&folder));
     let mut written = BTreeMap::new();
     for array in arrays.iter().filter(|array| args.write && array.has_file.is_none()) {
         let there = config::path_of(&folder, &array.name);
@@ -190,11 +189,7 @@ fn mdadm_lines(named: Option<&Path>) -> Result<Vec<mdadm::ArrayLine>, CliError> 
 
 /// The arrays of these devices, in the order of their names. A name that another array's file has is not free, whether or not that
 /// array is here.
-fn arrays(
-    found: Vec<Found>,
-    lines: &[mdadm::ArrayLine],
-    (files, in_use): (&[(String, Choice)], &[String]),
-) -> Vec<Array> {
+fn arrays(found: Vec<Found>, lines: &[mdadm::ArrayLine], files: &[(String, Choice)]) -> Vec<Array> {
     let mut by_uuid: BTreeMap<String, Vec<Found>> = BTreeMap::new();
     for one in found {
         by_uuid.entry(one.uuid()).or_default().push(one);
@@ -208,8 +203,10 @@ fn arrays(
         let line = lines.iter().find(|line| line.means(&uuid, &superblock.array.name));
         let called = line.and_then(|line| line.called()).map(str::to_owned);
         let has_file = file_of(files, newest);
-        let is_others =
-            |name: &str| in_use.iter().any(|one| one == name) && has_file.as_deref() != Some(name);
+        // One with a slip in it is about no array, and its name is not given to another.
+        let is_others = |name: &str| {
+            files.iter().any(|(one, _)| one == name) && has_file.as_deref() != Some(name)
+        };
         let taken = |name: &str| arrays.iter().any(|other| other.name == name) || is_others(name);
         let mut names = [called, Some(newest.name().to_owned())].into_iter().flatten();
         let name = names.find(|name| is_file_name(name) && !taken(name));

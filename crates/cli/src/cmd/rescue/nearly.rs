@@ -32,6 +32,7 @@ use crate::cmd::serve::report::served_name;
 use crate::cmd::status::words::level_word;
 use crate::error::CliError;
 use crate::output::size::format_size;
+use crate::wrapped::{Use, may_be_on_top, way_in};
 
 const SECTOR_BYTES: u64 = 512;
 /// Bytes of a superblock at most.
@@ -67,6 +68,12 @@ pub(super) struct Remnant {
     pub(super) nearly: Nearly,
 }
 
+/// Whether the bytes of the disk lie in another order than the disk had them, as in an image that is not raw.
+fn is_wrapped(disk: &Disk) -> bool {
+    let mut kinds = disk.probed.probe.foreign.iter().map(|foreign| foreign.kind);
+    kinds.any(|kind| !may_be_on_top(kind) && way_in(kind, &disk.label, Use::Reading).is_some())
+}
+
 /// The disks with those seated that are to be believed, and what is left to be told.
 pub(super) fn taken(args: &Args, disks: Vec<Disk>) -> Result<(Vec<Disk>, Vec<Remnant>), CliError> {
     let sound = disks.iter().filter_map(|disk| disk.probed.probe.newest().cloned());
@@ -74,7 +81,8 @@ pub(super) fn taken(args: &Args, disks: Vec<Disk>) -> Result<(Vec<Disk>, Vec<Rem
     let others: Vec<&Superblock> = sound.iter().collect();
     let (mut all, mut told) = (Vec::new(), Vec::new());
     for disk in disks {
-        let found = match disk.probed.probe.newest().is_none() && disk.volume.is_none() {
+        let is_none = disk.probed.probe.newest().is_none() && disk.volume.is_none();
+        let found = match is_none && !is_wrapped(&disk) {
             true => look(&disk, &others),
             false => Vec::new(),
         };
