@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use braid_member::Access;
-use braid_ondisk::Snippet;
+use braid_ondisk::{Snippet, format_uuid, probe};
 use serde_json::json;
 
 use super::Globals;
@@ -22,10 +22,11 @@ use crate::error::{CliError, Exit, Risk};
 use crate::output::printable::printable;
 use crate::output::shell::shell_word;
 use crate::output::utc::{format_utc, rfc3339_utc};
-use crate::probe::io_error;
+use crate::probe::{io_error, open_member};
+use crate::running;
 use crate::undo::found::{self, Found};
 use crate::undo::judge::{Content, Verdict, decide, is_between, is_mute, why};
-use crate::undo::record::{Damage, Record};
+use crate::undo::record::{Damage, Device, Record};
 use crate::undo::{self, Deed, Kept, Mark, Overwrite, unfinished, writing};
 
 /// Arguments of `braid undo`.
@@ -60,7 +61,8 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     }
     // To look is no reason to wait for a server.
     let access = if args.dry_run { Access::Examine } else { Access::ReadWrite };
-    let found = found::all(record, &args.without, access)?;
+    let found = found::all(record, &args.without, access);
+    let found = found.map_err(|error| stopped_first(error, record))?;
     let contents: Vec<Content> = found.iter().map(|one| one.content).collect();
     let is_back = match decide(record.has_zeroed, &contents) {
         Verdict::Changed => return Err(changed(&kept, record, &found)),
@@ -74,6 +76,13 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         && found.iter().any(|one| is_mute(one.device))
     {
         return Err(not_told(&kept, record, &found, globals));
+    }
+    if args.dry_run && !is_back {
+        // What could not be done now would not be put back.
+        let open =
+            |one: &Found<'_>| open_member(Path::new(&one.label), Access::ReadWrite).map(drop);
+        let held = found.iter().try_for_each(open);
+        held.map_err(|error| stopped_first(error.because("nothing was changed"), record))?;
     }
     let mut saved = None;
     if !args.dry_run {
@@ -89,6 +98,28 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let redo = saved.filter(|_| !is_between(&contents));
     tell(&kept, record, &found, (is_back, args.dry_run, redo), globals);
     Ok(Exit::Done)
+}
+
+/// With the command that stops the array, if a server of ours has the devices.
+fn stopped_first(error: CliError, record: &Record) -> CliError {
+    if error.code() != Code::MemberLocked {
+        return error;
+    }
+    let of = |device: &Device, ranges: &[Snippet]| {
+        let uuid = probe(device.size_bytes, ranges).newest()?.array.uuid;
+        running::find(&format_uuid(&uuid)).ok()
+    };
+    let mut served = record
+        .devices
+        .iter()
+        .filter_map(|device| of(device, &device.after()).or_else(|| of(device, &device.before)));
+    match served.next() {
+        Some(served) => {
+            let stop = format!("braid stop {}", shell_word(&served.array.name));
+            error.remedy(Risk::Change, "Stop the array that is served from it, then undo", stop)
+        }
+        None => error,
+    }
 }
 
 /// The record that is meant. Without a number it is the newest; if that is an undo that stopped, the record which it was putting back.

@@ -305,6 +305,25 @@ fn over_a_raid_0_a_person_says_that_nobody_wrote() {
     assert!(back.iter().zip(&before).all(|(back, before)| back[4096..8192] == before[4096..8192]));
 }
 
+/// The advice was to look up a process.
+#[test]
+fn an_undo_of_what_is_served_is_told_to_stop_it_first() {
+    let array = Array::create(RAID_5);
+    let before = contents(&array.members);
+    made_over(&array, &["--assume-clean"]);
+    let mut served = array.serve_with(&["--read-only"], &array.members);
+    for words in [&["undo", "-n"][..], &["undo"]] {
+        let error = refusal(&array, words, &[]);
+        assert_eq!(error["code"], "B061", "{error}");
+        assert!(error["remedies"].to_string().contains("braid stop new"), "{error}");
+    }
+    let error = refusal(&array, &["undo"], &[]);
+    array.follow(&error, "Stop the array that is served from it, then undo");
+    assert!(served.wait().success());
+    done(&array, &["undo"]);
+    assert_as(&array.members, &before);
+}
+
 /// Half of the devices have their old bytes, as after a kill.
 #[test]
 fn an_undo_of_which_a_part_was_done_does_the_rest() {
