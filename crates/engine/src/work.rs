@@ -50,7 +50,10 @@ pub enum Task {
     Compare,
     /// The same, and write again what is known to be wrong, from the others. What is not known is left as it is.
     Repair,
-    /// The same, and write what differs: data is believed, or the first copy that can be read, as md does beyond the resync
+    /// One sector that nobody can give, since bad-block logs name too much of it: read it in spite of them, and compare. Where all
+    /// agrees, and more than one says so, what was named and could be read is written again as it is. Nothing else is written.
+    Retry,
+    /// The same as [`Task::Compare`], and write what differs: data is believed, or the first copy that can be read, as md does beyond the resync
     /// offset.
     Resync,
     /// Make what members that are being recovered are to hold of it from the others, and write it to them.
@@ -60,6 +63,12 @@ pub enum Task {
 }
 
 impl Task {
+    /// It compares, and leaves what is not known as it is.
+    #[must_use]
+    pub const fn checks(self) -> bool {
+        matches!(self, Self::Compare | Self::Repair | Self::Retry)
+    }
+
     /// It makes what members lack, and goes on beyond what it cannot make.
     #[must_use]
     pub const fn makes(self) -> bool {

@@ -24,6 +24,7 @@ mod world;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use braid_engine::effect::MemberIo;
 use braid_engine::{BadBlocks, MemberRange};
 use braid_geometry::{Geometry, MemberSector, Slot};
 use braid_ondisk::{BadBlockLog, BadBlockLogPlace, BadRange, BadRecord, Features, Superblock};
@@ -74,6 +75,8 @@ pub(crate) struct BadLogs {
     logs: Vec<Log>,
     /// Disks that cannot be read in one place at once.
     together: BTreeSet<BTreeSet<usize>>,
+    /// A person has asked for a check that tries what they name.
+    pub(crate) are_tried: bool,
 }
 
 impl BadLogs {
@@ -226,16 +229,25 @@ impl BadLogs {
         self.together.is_empty()
     }
 
-    /// Writes all of it to new disks.
-    pub(crate) fn write(&self, disks: &mut [Disk]) {
+    /// Writes all of it to new disks; the sectors that these disks' logs name stay sound.
+    pub(crate) fn write(&self, disks: &mut [Disk], named_in_vain: &[usize]) {
         for log in &self.logs {
             let disk = &mut disks[log.disk];
             let found = open::probe_disk(disk, log.disk).probe.newest().cloned();
             let mut superblock = found.expect("it is new");
             superblock.set_bad_blocks(true);
             disk.put(superblock.offset_bytes() / SECTOR as u64, &superblock.to_bytes(), true);
-            log.write(disk, superblock.device.data_offset_sectors);
+            if named_in_vain.contains(&log.disk) {
+                disk.put(log.start, &log.bytes, true);
+            } else {
+                log.write(disk, superblock.device.data_offset_sectors);
+            }
         }
+    }
+
+    /// Whether what logs name may be read: by a check that a person has asked for, sector by sector.
+    pub(crate) fn may_be_tried(&self, io: &MemberIo) -> bool {
+        self.are_tried && io.sectors == 1
     }
 
     /// Whether a log names any of these sectors of a disk's data area.
@@ -384,7 +396,7 @@ mod tests {
             let superblock = world.superblock_on(*disk).unwrap();
             world.bad_logs.add((*disk, &superblock), vec![range.clone()], &world.geometry);
         }
-        world.bad_logs.write(&mut world.disks);
+        world.bad_logs.write(&mut world.disks, &[]);
         if told {
             open_all(&mut world);
         }

@@ -68,7 +68,7 @@ impl World {
         if let Some(array) = assembly.array.as_ref().ok().filter(|_| design.has_bad_blocks) {
             let superblocks = open::superblocks(&probed, assembly.array.as_ref().ok());
             bad_logs = Self::new_bad_logs(&chances, &array.geometry, &superblocks);
-            bad_logs.write(&mut disks);
+            bad_logs.write(&mut disks, &[]);
             (probed, assembly) = open::assemble_disks(&disks, &presented);
         }
         let superblocks = open::superblocks(&probed, assembly.array.as_ref().ok());
@@ -91,7 +91,7 @@ impl World {
         );
         let mut model = Model::new(geometry.capacity_sectors());
         bitmaps::scramble((&mut disks, data_offset), (design, &geometry), &mut model);
-        bad_logs.write(&mut disks);
+        bad_logs.write(&mut disks, &[]);
         let order = chances.order(Order::seeded(&mut random));
         let now = Instant(1_000_000_000);
         Self {

@@ -480,6 +480,7 @@ mod tests {
             ambiguous: 1,
             unmade: 0,
             named: 0,
+            retries: false,
             paused: false,
         };
         let over = |kind, end| ended(&JobProgress { kind, ..progress }, end, "tank");

@@ -37,6 +37,7 @@ pub(crate) fn notices() -> Vec<Notice> {
         ambiguous: 0,
         unmade: 0,
         named: 0,
+        retries: false,
         paused: false,
     };
     let rot = |kind, fate| {

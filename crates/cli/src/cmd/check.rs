@@ -33,8 +33,11 @@ pub(crate) struct Args {
     /// Write what is known to be wrong again, from the others; what is not known is left as it is.
     #[arg(long)]
     repair: bool,
+    /// Read what bad-block logs name and the others cannot give, and strike out of the logs what can be read and agrees.
+    #[arg(long, conflicts_with = "repair")]
+    retry_bad: bool,
     /// End the check that runs or waits.
-    #[arg(long, conflicts_with_all = ["detach", "repair"])]
+    #[arg(long, conflicts_with_all = ["detach", "repair", "retry_bad"])]
     end: bool,
     /// Say what it would do, and do nothing.
     #[arg(short = 'n', long)]
@@ -43,10 +46,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let running = running::find(&args.array)?;
-    let request = match (args.end, args.repair) {
-        (true, _) => JobRequest::EndCheck,
-        (false, true) => JobRequest::Repair,
-        (false, false) => JobRequest::Check,
+    let request = match args {
+        Args { end: true, .. } => JobRequest::EndCheck,
+        Args { repair: true, .. } => JobRequest::Repair,
+        Args { retry_bad: true, .. } => JobRequest::RetryBad,
+        _ => JobRequest::Check,
     };
     let answer = jobs::ask(&running, request, args.dry_run)?;
     if args.end || args.detach || args.dry_run {
@@ -100,8 +104,13 @@ fn line(array: &Array) -> String {
 fn asked_words(answer: &JobsAnswer, running: &Running) -> String {
     let (name, word) = (printable(&answer.name), running.word(&[]));
     let all = all_words(&running.array);
-    let repairs = answer.request == JobRequest::Repair;
-    let more = if repairs { ", and what is known to be wrong written again" } else { "" };
+    let more = match answer.request {
+        JobRequest::Repair => ", and what is known to be wrong written again",
+        JobRequest::RetryBad => {
+            ", and what bad-block logs name struck out of them where it can be read and agrees"
+        }
+        _ => "",
+    };
     match (answer.effect, answer.dry_run) {
         (JobEffect::Begins, true) => {
             format!("would check {name}: {all} would be read and compared{more}")
@@ -172,6 +181,10 @@ fn over(check: LastJob, running: &Running, globals: &Globals) -> Result<Exit, Cl
         (0, _) if found > 0 => {
             outln!("nothing was changed; what members hold is read as it is");
         }
+        (1.., 1..) if check.found.retries_bad => outln!(
+            "{} that could not be read, or were named in bad-block logs, were written again: made from the others, or as they are where all agree",
+            sectors_words(unread)
+        ),
         (1.., 1..) if !check.found.repairs => outln!(
             "{} that could not be read were made from the others and written again",
             sectors_words(unread)
@@ -179,11 +192,20 @@ fn over(check: LastJob, running: &Running, globals: &Globals) -> Result<Exit, Cl
         _ => {}
     }
     if named > 0 {
-        outln!(
-            "{} are named in bad-block logs still: the others cannot give them, or their members do not take them",
-            sectors_words(named)
-        );
-        outln!("see how it is with  braid status {word}");
+        let named = sectors_words(named);
+        if check.found.retries_bad {
+            outln!(
+                "{named} are named in bad-block logs still: they cannot be read, do not agree with the others, or their members do not take them"
+            );
+            outln!("see how it is with  braid status {word}");
+        } else {
+            outln!(
+                "{named} are named in bad-block logs still: the others cannot give them, or their members do not take them"
+            );
+            outln!(
+                "if the logs may be wrong, have them tried with  braid check {word} --retry-bad"
+            );
+        }
     }
     Ok(exit)
 }

@@ -672,10 +672,10 @@ pub(crate) const CATALOGUE: [Entry; 101] = [
     },
     Entry {
         code: Code::CheckRuns,
-        title: "a check runs that does not repair",
+        title: "a check runs that does not do this",
         exit: Exit::Refused,
-        explanation: "A repair was asked for while a check without repair runs or waits, and there is one of them at a \
-                      time. Wait until it is over (`braid wait NAME --for check`) or end it (`braid check NAME --end`), \
+        explanation: "A repair, or a check that tries bad blocks, was asked for while another check runs or waits, and there is one of \
+                      them at a time. Wait until it is over (`braid wait NAME --for check`) or end it (`braid check NAME --end`), \
                       and ask again.",
     },
     Entry {

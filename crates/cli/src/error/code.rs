@@ -159,7 +159,7 @@ pub(crate) enum Code {
     WaitedInVain = 86,
     /// There is no terminal.
     NoTerminal = 87,
-    /// A check runs that does not repair.
+    /// A check runs that does not do what is asked for: a repair, or a try of bad blocks.
     CheckRuns = 88,
     /// The member cannot be replaced now.
     NotReplaced = 89,

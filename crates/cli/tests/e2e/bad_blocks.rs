@@ -31,6 +31,16 @@ fn superblock(member: &Path) -> Superblock {
 
 /// Has a member's log name every other block from its data's start on, and spoils these: `count` of them.
 fn name_blocks(member: &Path, count: u64) -> Vec<BadRange> {
+    let ranges = name_in_vain(member, count);
+    let file = std::fs::File::options().write(true).open(member).expect("a member");
+    for range in &ranges {
+        file.write_all_at(&[0xBD; 4096], range.start_sector * 512).expect("it is written");
+    }
+    ranges
+}
+
+/// Has a member's log name as much, though it is sound.
+fn name_in_vain(member: &Path, count: u64) -> Vec<BadRange> {
     let mut superblock = superblock(member);
     let data = superblock.device.data_offset_sectors;
     let range = |index: u64| BadRange {
@@ -45,9 +55,6 @@ fn name_blocks(member: &Path, count: u64) -> Vec<BadRange> {
     let file = std::fs::File::options().write(true).open(member).expect("a member");
     file.write_all_at(&log, at).expect("it is written");
     file.write_all_at(&superblock.to_bytes(), superblock.offset_bytes()).expect("it is written");
-    for range in &ranges {
-        file.write_all_at(&[0xBD; 4096], range.start_sector * 512).expect("it is written");
-    }
     ranges
 }
 
@@ -160,4 +167,31 @@ fn a_block_that_takes_no_write_costs_itself() {
     hanging.let_go();
     assert_eq!(check(&array, &["--repair"]), (Some(0), 0), "the disk found another place for it");
     served.stop();
+}
+
+/// md had copied a log from one member to another: both named the same sound sectors, reads of them failed for ever, `status` said
+/// `check`, and `check` said `status`.
+#[test]
+fn logs_of_two_members_that_are_wrong_are_tried_and_struck_out() {
+    needs!("nbdcopy");
+    let array = Array::create(RAID_5);
+    let served = array.serve();
+    let bytes = random_bytes(14, usize::try_from(served.size_bytes).expect("small"));
+    served.write_all(&array, &bytes);
+    served.stop();
+    for member in &array.members[..2] {
+        name_in_vain(member, 1);
+    }
+    let served = array.serve();
+    let mut client = Client::connect(&served.socket, std::time::Duration::from_secs(30));
+    assert_eq!(client.try_read(0, 4096), Err(5), "nobody gives it");
+    assert_eq!(check(&array, &[]), (Some(3), 2 * BLOCK_SECTORS));
+    let told = array.run_braid(vec!["status".into(), "tank".into()]).stdout;
+    assert!(told.contains("braid check tank --retry-bad"), "{told}");
+    assert_eq!(check(&array, &["--retry-bad"]), (Some(0), 0));
+    assert_eq!((bad_sectors(&array, 0), bad_sectors(&array, 1)), (0, 0));
+    drop(client);
+    assert_same(&served.read_all(&array), &bytes, "after the logs were tried");
+    served.stop();
+    assert_eq!((examined(&array, 0), examined(&array, 1)), (0, 0));
 }

@@ -88,6 +88,9 @@ pub struct Job {
 pub struct Found {
     /// It writes what is known to be wrong again, from the others.
     pub repairs: bool,
+    /// It tries what bad-block logs name and the others cannot give: what can be read and agrees is named no more.
+    #[serde(default)]
+    pub retries_bad: bool,
     /// Sectors of 512 bytes that are wrong, and it is known of which member.
     pub located_sectors: u64,
     /// Of these, sectors that were written again, read again, and agree with the others.
@@ -292,6 +295,8 @@ pub enum JobRequest {
     Check,
     /// The same, and write what is known to be wrong again, from the others.
     Repair,
+    /// Check all of it, and read what bad-block logs name and the others cannot give: what can be read and agrees is named no more.
+    RetryBad,
     /// End the check that runs or waits, one that repairs, too.
     EndCheck,
     /// No job is to begin or go on until jobs are resumed.

@@ -56,12 +56,18 @@ pub(super) struct Known<'a> {
     pub(super) valid: SectorSet,
     /// Sectors that could not be read.
     pub(super) unreadable: SectorSet,
+    /// What its member's bad-block log names is read all the same.
+    pub(super) tries_named: bool,
 }
 
 impl Known<'_> {
     fn is_readable(&self, extent: &Extent) -> bool {
         let (start, sectors) = self.band.range(*extent);
-        self.view.readable(self.slot, start, u64::from(sectors)).is_some()
+        let sectors = u64::from(sectors);
+        if self.tries_named {
+            return self.view.member(self.slot).is_some_and(|member| member.holds(start, sectors));
+        }
+        self.view.readable(self.slot, start, sectors).is_some()
     }
 
     /// What a plan is told; nothing can be read of a column that is left out.

@@ -183,6 +183,7 @@ fn job(kind: JobKind) -> JobProgress {
         ambiguous: 0,
         unmade: 0,
         named: 0,
+        retries: false,
         paused: true,
     }
 }

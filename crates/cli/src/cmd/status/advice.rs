@@ -170,16 +170,25 @@ fn bad_sectors(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
     } else {
         "reads of it fail until it is written again"
     };
-    // A check writes what the others can give; what is named after one they cannot.
-    let is_tried = array.last_job(JobKind::Check).is_some_and(|check| check.named_sectors > 0);
-    if is_redundant(array) && !is_tried {
-        let what = "have what the others can give of it written again:".into();
-        return Some(Advice {
-            problem,
-            now: now.into(),
-            what,
-            command: Some(format!("braid check {word}")),
-        });
+    // A check writes what the others can give, then one more tries what is named still; what is named after that is lost.
+    let last = array.last_job(JobKind::Check).filter(|check| check.named_sectors > 0);
+    let next = match last {
+        _ if !is_redundant(array) => None,
+        None => {
+            let what = "have what the others can give of it written again:";
+            Some((what, format!("braid check {word}")))
+        }
+        // A log may be wrong: md has copied some from member to member.
+        Some(check) if !check.found.retries_bad => {
+            let what =
+                "have it read all the same, and named no more where it agrees with the others:";
+            Some((what, format!("braid check {word} --retry-bad")))
+        }
+        Some(_) => None,
+    };
+    if let Some((what, command)) = next {
+        let (now, what, command) = (now.into(), what.into(), Some(command));
+        return Some(Advice { problem, now, what, command });
     }
     let what = match array.level.as_str() {
         "raid4" | "raid5" | "raid6" => {

@@ -1,6 +1,6 @@
 //! The job that is there, what it asks for next, and what came of it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use braid_geometry::{Geometry, Level, LogicalSector, MemberSector, Slot};
@@ -80,6 +80,7 @@ enum Axis {
 struct Choice {
     kind: JobKind,
     is_quiet: bool,
+    retries: bool,
     axis: Axis,
     from: u64,
     end: u64,
@@ -115,6 +116,10 @@ struct Job {
     /// It is not told of: a resync of what was never made to agree, and no more, which is begun often; or a check of what bad-block logs
     /// name, and no more.
     is_quiet: bool,
+    /// It tries what logs name and the others cannot give.
+    retries: bool,
+    /// Sectors that are to be tried, in its own unit: they were asked for in vain.
+    to_try: BTreeSet<u64>,
     /// What such a check is about, in its own unit.
     only: Vec<Range<u64>>,
     /// What such a resync could not do: sectors in its own unit.
@@ -194,8 +199,8 @@ pub(in super::super) struct Jobs {
     job: Option<Job>,
     next_work: u64,
     is_paused: bool,
-    /// A check or a repair, if a person has asked for one.
-    wanted: Option<JobKind>,
+    /// A check or a repair, if a person has asked for one; and whether it is to try what logs name.
+    wanted: Option<(JobKind, bool)>,
     allowance: Left,
     flow: JobFlow,
     /// A job that could not be finished: not begun again before something has changed.
@@ -211,8 +216,9 @@ impl Jobs {
 
     pub(in super::super) fn handle_request(&mut self, request: JobRequest) {
         match request {
-            JobRequest::Check => self.wanted = Some(JobKind::Check),
-            JobRequest::Repair => self.wanted = Some(JobKind::Repair),
+            JobRequest::Check => self.wanted = Some((JobKind::Check, false)),
+            JobRequest::Repair => self.wanted = Some((JobKind::Repair, false)),
+            JobRequest::RetryBad => self.wanted = Some((JobKind::Check, true)),
             JobRequest::EndCheck => self.wanted = None,
             JobRequest::Pause => self.is_paused = true,
             JobRequest::Resume => {
@@ -260,9 +266,9 @@ impl Jobs {
         };
         if resync_offset != u64::MAX {
             let (from, targets) = (resync_offset, SmallVec::new());
-            let (kind, is_quiet) = (JobKind::Resync, false);
+            let (kind, is_quiet, retries) = (JobKind::Resync, false, false);
             let end = end.min(ground.resync_end);
-            let choice = Choice { kind, is_quiet, axis, from, end, targets };
+            let choice = Choice { kind, is_quiet, retries, axis, from, end, targets };
             return may(JobKind::Resync).then_some(choice);
         }
         // What no shard knows yet is not asked for: nothing would be made of it.
@@ -277,7 +283,8 @@ impl Jobs {
                 Geometry::Mirror(_) | Geometry::Direct(_) => Axis::Member(slot),
             };
             let end = geometry.used_sectors(slot);
-            Some(Choice { kind, is_quiet: false, axis, from, end, targets })
+            let (is_quiet, retries) = (false, false);
+            Some(Choice { kind, is_quiet, retries, axis, from, end, targets })
         };
         let known = |(_, member, _): &(Slot, MemberId, u64)| is_known(*member);
         let lacking: SmallVec<[_; 2]> = roster.recovering().filter(known).collect();
@@ -299,6 +306,7 @@ impl Jobs {
             return Some(Choice {
                 kind: JobKind::Resync,
                 is_quiet: true,
+                retries: false,
                 axis,
                 from,
                 end,
@@ -306,12 +314,13 @@ impl Jobs {
             });
         }
         // One that was asked for does what a quiet one would.
-        if let Some(kind) = self.wanted.filter(|_| roster.missing_count() == 0) {
-            return Some(Choice { kind, is_quiet: false, axis, from: 0, end, targets });
+        if let Some((kind, retries)) = self.wanted.filter(|_| roster.missing_count() == 0) {
+            return Some(Choice { kind, is_quiet: false, retries, axis, from: 0, end, targets });
         }
         let is_due = self.remakes && is_whole(roster) && roster.named_sectors() > 0;
         let kind = JobKind::Check;
-        is_due.then_some(Choice { kind, is_quiet: true, axis, from: 0, end, targets })
+        let (is_quiet, retries) = (true, false);
+        is_due.then_some(Choice { kind, is_quiet, retries, axis, from: 0, end, targets })
     }
 
     /// Whether the job is one that is not told of.
@@ -347,7 +356,9 @@ impl Jobs {
             JobKind::Replace => job.replaces(ground.roster),
             JobKind::Check if job.is_quiet => is_whole(ground.roster),
             JobKind::Check | JobKind::Repair => {
-                self.choice(ground).is_some_and(|choice| choice.kind == job.kind)
+                let is_it =
+                    |choice: Choice| choice.kind == job.kind && choice.retries == job.retries;
+                self.choice(ground).is_some_and(is_it)
             }
         };
         let is_out = !job.works.is_empty();
@@ -396,7 +407,7 @@ impl Jobs {
     pub(in super::super) fn begin(&mut self, now: Instant, ground: &Ground<'_>) -> JobProgress {
         assert!(self.job.is_none(), "one job at a time");
         let choice = self.choice(ground).expect("one is due");
-        let Choice { kind, is_quiet, axis, from, end, targets } = choice;
+        let Choice { kind, is_quiet, retries, axis, from, end, targets } = choice;
         reached(match kind {
             JobKind::Resync => Mark::ResyncBegins,
             JobKind::Recovery => Mark::RecoveryBegins,
@@ -413,6 +424,8 @@ impl Jobs {
         let mut job = Job {
             kind,
             is_quiet,
+            retries,
+            to_try: BTreeSet::new(),
             only: if is_quiet && kind.is_check() { named(ground, axis) } else { Vec::new() },
             failed: Vec::new(),
             axis,
@@ -481,7 +494,9 @@ impl Jobs {
         let class = self.allowance.take(length);
         job.works.insert(id, Out { start, sectors: length, class });
         self.next_work += 1;
+        let is_tried = job.to_try.contains(&start);
         let task = match job.kind {
+            JobKind::Check if is_tried => Task::Retry,
             JobKind::Resync => Task::Resync,
             JobKind::Recovery => Task::Recover,
             JobKind::Replace => Task::Replace,
@@ -570,6 +585,10 @@ impl Jobs {
             Outcome::Unreadable if job.kind.is_check() && sectors > 1 => {
                 reached(Mark::JobAsksByBlocks);
                 job.divide(start, sectors);
+            }
+            // Nobody can give the sector: logs name it, and it is tried in spite of them, once.
+            Outcome::Unreadable if job.retries && job.to_try.insert(start) => {
+                job.cursor.is_undone(start);
             }
             Outcome::Unreadable if job.kind.is_check() => job.cursor.is_done(start),
             Outcome::Unreadable => {
@@ -777,7 +796,7 @@ impl Jobs {
 impl Job {
     fn progress(&self, paused: bool) -> JobProgress {
         let Self { kind, from, differing, written, located, repaired, .. } = *self;
-        let Self { ambiguous, unmade, named, .. } = *self;
+        let Self { ambiguous, unmade, named, retries, .. } = *self;
         let (done, end) = (self.cursor.done(), self.cursor.end());
         JobProgress {
             kind,
@@ -791,6 +810,7 @@ impl Job {
             ambiguous,
             unmade,
             named,
+            retries,
             paused,
         }
     }

@@ -37,6 +37,9 @@
 //! been filled [check: what_is_named_is_made_again_when_a_member_is_filled]. It comes out of the log by that; such a job is over when
 //! logs say so [check: a_check_is_over_when_logs_say_what_it_did].
 //!
+//! What logs name and the others cannot give is tried in spite of the logs where a person asks for that, sector by sector
+//! ([`crate::work::Task::Retry`]) [check: what_logs_name_in_vain_is_tried_and_named_no_more].
+//!
 //! What checks and repairs find is told one by one up to a limit, and counted beyond.
 //!
 //! Resync comes before recovery: while redundancy does not agree, a member that is made from it may be made wrong. What is
@@ -116,6 +119,8 @@ pub struct JobProgress {
     pub unmade: u64,
     /// Sectors that bad-block logs name, over all members, when that was last looked at: as it began, as it went on, or as it ended.
     pub named: u64,
+    /// It tries what bad-block logs name and the others cannot give.
+    pub retries: bool,
     /// It waits until it is told to go on.
     pub paused: bool,
 }
@@ -128,6 +133,9 @@ pub enum JobRequest {
     /// The same, and write again what is known to be wrong. Takes the place of a check that waits or runs, and a check that of
     /// a repair.
     Repair,
+    /// Check everything, and try what bad-block logs name and the others cannot give: what can be read and agrees is named no more.
+    /// Takes the place of a check or a repair.
+    RetryBad,
     /// End a check or a repair that waits or runs.
     EndCheck,
     /// No job begins or goes on until [`JobRequest::Resume`].

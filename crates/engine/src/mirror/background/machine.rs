@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::super::decide::Range;
 use super::decide::{Action, Copies, Facts, Phase, decide};
-use crate::array::Gate;
+use crate::array::{Gate, MemberView};
 use crate::buffer::{BlockIndex, Buffer};
 use crate::computation::{Computation, ComputationId, Step};
 use crate::context::Common;
@@ -132,8 +132,13 @@ impl Place {
 
     fn can_be_read(&self, common: &Common, copy: &Copy) -> bool {
         let sectors = u64::from(self.sectors);
-        copy.state == State::Unread
-            && common.view.readable(copy.slot, copy.start, sectors).is_some()
+        let holds = |member: &MemberView| member.holds(copy.start, sectors);
+        let can_be = match self.task() {
+            // What a log names is what it is to try.
+            Task::Retry => common.view.member(copy.slot).is_some_and(holds),
+            _ => common.view.readable(copy.slot, copy.start, sectors).is_some(),
+        };
+        copy.state == State::Unread && can_be
     }
 
     /// The copies to be read next: all that can be for a comparison, else one.
@@ -141,7 +146,7 @@ impl Place {
         let can_be_read = self.copies.iter().filter(|copy| self.can_be_read(common, copy));
         let is_read = self.copies.iter().any(|copy| copy.state == State::Read);
         match self.task() {
-            Task::Compare | Task::Repair | Task::Resync => {
+            Task::Compare | Task::Repair | Task::Retry | Task::Resync => {
                 can_be_read.map(|copy| copy.slot).collect()
             }
             Task::Recover | Task::Replace if is_read => SmallVec::new(),
@@ -159,13 +164,24 @@ impl Place {
         let mut before = self.copies.iter().take_while(|copy| copy.state != State::Read);
         match self.task() {
             // No more of a copy is to be made of the others than must be.
-            Task::Compare | Task::Repair => {
+            Task::Compare | Task::Repair | Task::Retry => {
                 self.sectors > BLOCK_SECTORS && !self.is_again && self.copies.iter().any(is_bad)
             }
             Task::Resync | Task::Recover | Task::Replace => {
                 self.sectors > 1 && !self.agrees(common) && before.any(is_bad)
             }
         }
+    }
+
+    /// Sectors that two copies or more were read of, which are all alike.
+    fn vouched(&self, common: &Common) -> SectorSet {
+        let read = self.copies.iter().filter(|copy| copy.state == State::Read).count();
+        if read < 2 || !self.agrees(common) {
+            return SectorSet::EMPTY;
+        }
+        let wrong = self.copies.iter().map(|copy| copy.wrong);
+        let differs = wrong.fold(self.tied, SectorSet::union);
+        SectorSet::run(0, self.sectors).without(differs)
     }
 
     fn facts(&self, common: &Common) -> Facts {
@@ -197,7 +213,7 @@ impl Place {
             let member = match work.task {
                 Task::Replace => view.replacement,
                 Task::Recover => Some(view.id).filter(|_| view.recovered_sectors < end),
-                Task::Compare | Task::Repair | Task::Resync => Some(view.id),
+                Task::Compare | Task::Repair | Task::Retry | Task::Resync => Some(view.id),
             };
             if let Some(member) = member {
                 common.report(Report::Unmade { id, member, start: copy.start, sectors });
@@ -442,7 +458,7 @@ impl Background {
         let believed = self.believed(number);
         let (place, source) = (&self.places[number as usize], self.block(number, believed));
         let mut computation = around.common.blank_computation(ComputationId(u64::from(number)));
-        let votes = matches!(place.task(), Task::Compare | Task::Repair);
+        let votes = place.task().checks();
         if votes {
             let copies = (0..).zip(&place.copies);
             let read = |(index, copy): (usize, &Copy)| {
@@ -475,7 +491,7 @@ impl Background {
         let place = &mut self.places[number as usize];
         assert!(place.outstanding == 1 && place.phase == Phase::Compared, "it was asked for");
         place.outstanding = 0;
-        if matches!(place.task(), Task::Compare | Task::Repair) {
+        if place.task().checks() {
             place.note_votes(around.common, computation);
             return self.step(around, number);
         }
@@ -509,6 +525,13 @@ impl Background {
             let of_check = SectorSet::EMPTY;
             let of_check = spoiled(Bug::CheckRepairs, of_check, copy.wrong);
             let lacks = match (task, copy.state) {
+                // Copies that are alike say so of each other; one alone says nothing.
+                (Task::Retry, State::Read | State::Failed(FaultKind::Media))
+                    if member.bad_blocks.touches(copy.start, u64::from(place.sectors)) =>
+                {
+                    place.vouched(around.common)
+                }
+                (Task::Retry, _) => SectorSet::EMPTY,
                 (Task::Compare | Task::Repair, State::Failed(FaultKind::Media)) => {
                     whole.without(place.tied)
                 }
@@ -591,9 +614,7 @@ impl Background {
                 around.common.note_read_fault(slot, fault);
             }
             (Phase::Written, Ok(())) => around.common.note_written(slot),
-            (Phase::Written, Err(fault))
-                if matches!(place.task(), Task::Compare | Task::Repair) =>
-            {
+            (Phase::Written, Err(fault)) if place.task().checks() => {
                 around.common.note_written(slot);
                 // What is named costs its sectors, and the work goes on.
                 place.is_missed |= fault.kind != FaultKind::Media;
@@ -631,7 +652,7 @@ impl Background {
         let outcome = match place.task() {
             Task::Compare if written == 0 => Outcome::CopiesCompared { differing },
             Task::Repair if place.is_missed => Outcome::Unwritten,
-            Task::Compare | Task::Repair => Outcome::Checked { differing, written },
+            Task::Compare | Task::Repair | Task::Retry => Outcome::Checked { differing, written },
             Task::Resync | Task::Recover | Task::Replace if place.is_missed => Outcome::Unwritten,
             Task::Resync | Task::Recover | Task::Replace if is_unmade => {
                 Outcome::Unmade { written }

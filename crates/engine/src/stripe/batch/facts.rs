@@ -140,5 +140,6 @@ fn known<'a>(stripe: &'a Stripe, around: &Around<'a>, slot: Slot) -> Known<'a> {
         touched,
         valid,
         unreadable,
+        tries_named: false,
     }
 }

@@ -99,7 +99,7 @@ impl Read {
         (found, located): (Difference, Option<&Located>),
     ) {
         let Some(Origin::Background(work)) = self.origin else { return };
-        if matches!(work.task, Task::Compare | Task::Repair) {
+        if work.task.checks() {
             // What is made to be written has been compared before.
             if !self.work.is_remade || self.work.check.is_again() {
                 self.note_checked(&work, (view, parity), (found, located));
@@ -130,17 +130,16 @@ impl Read {
     fn rest(&self, is_behind: bool) -> Rest {
         let Some(Origin::Background(work)) = self.origin else { return Rest::Nothing };
         match work.task {
-            Task::Compare | Task::Repair if self.phase == Phase::Write => {
+            _ if work.task.checks() && self.phase == Phase::Write => {
                 let is_looked_at = self.work.check.is_again();
                 let is_looked_at = spoiled(Bug::RepairUnverified, is_looked_at, true);
                 let is_open = self.work.check.has_unverified() && !is_looked_at;
                 if is_open { Rest::Look } else { Rest::Nothing }
             }
-            Task::Compare | Task::Repair if self.work.targets.is_empty() => Rest::Nothing,
-            Task::Compare | Task::Repair if self.work.is_remade => Rest::Writes,
-            Task::Compare | Task::Repair if is_behind => Rest::Behind,
-            Task::Compare | Task::Repair => Rest::Columns,
             _ if self.work.targets.is_empty() => Rest::Nothing,
+            Task::Compare | Task::Repair | Task::Retry if self.work.is_remade => Rest::Writes,
+            Task::Compare | Task::Repair | Task::Retry if is_behind => Rest::Behind,
+            Task::Compare | Task::Repair | Task::Retry => Rest::Columns,
             Task::Resync if !self.work.is_remade => Rest::Parity,
             Task::Replace if is_behind => Rest::Behind,
             Task::Resync | Task::Recover | Task::Replace => Rest::Writes,
@@ -168,7 +167,13 @@ impl Read {
             touched,
             valid,
             unreadable,
+            tries_named: self.tries_named(),
         }
+    }
+
+    /// Whether it reads what bad-block logs name.
+    fn tries_named(&self) -> bool {
+        matches!(self.origin, Some(Origin::Background(Work { task: Task::Retry, .. })))
     }
 
     /// What is known of the stripe without the columns that are left out.
@@ -219,7 +224,7 @@ impl Read {
                 let sits_out = |slot: Slot| self.is_gone_around(around, slot);
                 let facts = self.stripe_facts(around, |slot| work.task.fills() && sits_out(slot));
                 match work.task {
-                    Task::Compare | Task::Repair => {
+                    Task::Compare | Task::Repair | Task::Retry => {
                         let can_solve = !self.work.check.is_again() && self.is_whole(around);
                         let rest = || can_solve.then(|| plan_rest(&facts)).flatten();
                         plan_whole(&facts, true).or_else(rest)
@@ -418,7 +423,9 @@ impl Reconstruct {
         match read.origin.expect("it is wanted") {
             Origin::Client(want) => self.make(around, place, (&want, plan), &mut computation),
             Origin::Background(work) => match work.task {
-                Task::Compare | Task::Repair => self.check(place, plan, &mut computation),
+                Task::Compare | Task::Repair | Task::Retry => {
+                    self.check(place, plan, &mut computation);
+                }
                 Task::Resync => self.compare(place, plan, &mut computation),
                 Task::Recover | Task::Replace => {
                     self.recover(around, place, plan, &mut computation);
@@ -710,7 +717,7 @@ impl Reconstruct {
         match self.let_go(place) {
             Origin::Client(want) => self.answer_client(around, place, &want),
             Origin::Background(work) => match work.task {
-                Task::Compare | Task::Repair => self.tell(around, place, &work),
+                Task::Compare | Task::Repair | Task::Retry => self.tell(around, place, &work),
                 Task::Resync | Task::Recover | Task::Replace => {
                     let work_state = &self.reads[place as usize].work;
                     let WorkState { written, is_missed, is_unmade, .. } = *work_state;
@@ -912,9 +919,7 @@ impl Reconstruct {
         let read = &self.reads[io.place as usize];
         let is_fine = match read.origin {
             // Nor is what is copied to be made of the others more than it must.
-            Some(Origin::Background(work)) => {
-                matches!(work.task, Task::Compare | Task::Repair | Task::Replace)
-            }
+            Some(Origin::Background(work)) => work.task.checks() || work.task == Task::Replace,
             Some(Origin::Client(_)) | None => false,
         };
         let is_there = around.common.view.member(io.slot).is_some();

@@ -15,6 +15,9 @@
 //! what bad-block logs name, which is good again by that. What is wrong is
 //! written again if that was asked for. What is unknown is left.
 //!
+//! A [`Task::Retry`] believes what bad-block logs name where somebody says that it agrees, and has it written again as it is. What was
+//! made of the others it believes only where the other parity says so: one of them is named as well.
+//!
 //! - Nothing that is unknown is written [check: two_rotten_chunks_are_never_guessed_at].
 
 use braid_geometry::{RowMap, Slot, StripeGeometry};
@@ -124,9 +127,16 @@ impl Read {
         let kept = spoiled(Bug::SolvedUnchecked, kept, SectorSet::EMPTY);
         let repairs = work.task == Task::Repair;
         let repairs = spoiled(Bug::CheckRepairs, repairs, true);
+        let retries = work.task == Task::Retry;
+        let is_unspoken = retries && !p_speaks && !q_speaks;
+        let vouched = self.window.without(if is_unspoken { erased } else { SectorSet::EMPTY });
+        let tried = |slot: Slot| {
+            let named = if retries { self.named(view, slot) } else { SectorSet::EMPTY };
+            named.without(differs)
+        };
         let targets = all().filter(|slot| view.member(*slot).is_some()).map(|slot| {
             let unread = self.columns[usize::from(slot.0)].unreadable.union(self.named(view, slot));
-            let unread = unread.common(erased).without(kept);
+            let unread = unread.common(erased).without(kept).union(tried(slot)).common(vouched);
             let wrong = if repairs { self.work.check.wrong(slot) } else { SectorSet::EMPTY };
             (slot, unread.union(wrong))
         });

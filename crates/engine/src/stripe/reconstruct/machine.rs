@@ -65,8 +65,7 @@ impl Origin {
 
     /// It compares.
     pub(super) fn checks(&self) -> bool {
-        let is_check = |task| matches!(task, Task::Compare | Task::Repair);
-        matches!(self, Self::Background(work) if is_check(work.task))
+        matches!(self, Self::Background(work) if work.task.checks())
     }
 
     /// It writes to replacements.
@@ -307,8 +306,10 @@ impl Reconstruct {
     pub(in super::super) fn keeps_batches_out(&self, key: BandKey) -> bool {
         let keeps_out = |read: &Read| match (read.band, read.origin) {
             (Some(band), Some(Origin::Background(work))) => {
-                let may_mend = matches!(work.task, Task::Compare | Task::Repair);
-                read.owns_band && band.key == key && may_mend && work.class == Class::BestEffort
+                read.owns_band
+                    && band.key == key
+                    && work.task.checks()
+                    && work.class == Class::BestEffort
             }
             _ => false,
         };

@@ -170,6 +170,83 @@ fn stuck(seed: u64) {
     assert!(story.stop(), "it stops clean");
 }
 
+/// Checks, with or without a try, and gives how much is named then.
+fn left_by(story: &mut Script, request: JobRequest) -> u64 {
+    story.request(request);
+    story.request(JobRequest::Resume);
+    (0..12).for_each(|_| story.rest());
+    let ends = story.world.engine.notices.iter().filter(|notice| {
+        matches!(notice, Notice::JobEnded { progress, .. } if progress.retries == (request == JobRequest::RetryBad))
+    });
+    assert_eq!(ends.count(), 1, "it is over, once");
+    let (progress, end) = ended(story, JobKind::Check).expect("it is over");
+    assert_eq!(end, JobEnd::Completed);
+    progress.named
+}
+
+/// An array whose first disks have logs that name the same rows: as many that no row with them can be had.
+fn named_alike(seed: u64) -> (Scene, Vec<usize>) {
+    let lost = [
+        (design(Level::Raid1, 0, 8, 2, 9), 2),
+        (design(Level::Raid5, 2, 8, 4, 9), 2),
+        (design(Level::Raid6, 2, 8, 5, 9), 3),
+        (design(Level::Raid10, 0x102, 8, 4, 9), 2),
+    ];
+    let (design, disks) = lost[seed as usize % 4];
+    let mut scene = Scene::new(design, 8_100_000 + seed);
+    scene.errors_allowed = true;
+    let disks: Vec<usize> = (0..disks).collect();
+    scene.bad_blocks = disks.iter().map(|disk| (*disk, vec![17..20, 40..41])).collect();
+    (scene, disks)
+}
+
+/// Logs of several members named the same sound sectors: reads of them failed for ever, and a check could do nothing about it.
+#[test]
+fn what_logs_name_in_vain_is_tried_and_named_no_more() {
+    for_seeds(12, |seed| {
+        let (mut scene, disks) = named_alike(seed);
+        scene.named_in_vain.clone_from(&disks);
+        let design = scene.design;
+        let mut story = scene.open();
+        assert_eq!(left_by(&mut story, JobRequest::Check), 4 * disks.len() as u64, "{design:?}");
+        assert_eq!(left_by(&mut story, JobRequest::RetryBad), 0, "{design:?}");
+        disks.iter().for_each(|disk| assert_eq!(named(&story, *disk), [], "{design:?}"));
+        for sector in 0..story.capacity() {
+            let id = story.issue(Operation::Read, sector, 1);
+            story.settle();
+            assert!(story.went_well(&[id]), "{design:?}");
+        }
+        assert!(story.stop(), "it stops clean");
+    });
+}
+
+/// What is tried and does not agree with the rest stays named, and so does what cannot be read: nobody could say that the rest is right.
+#[test]
+fn what_is_tried_in_vain_stays_named() {
+    for_seeds(16, |seed| {
+        let (mut scene, disks) = named_alike(seed);
+        let is_unreadable = (seed / 4).is_multiple_of(2);
+        scene.named_in_vain = if is_unreadable { disks.clone() } else { disks[1..].to_vec() };
+        let design = scene.design;
+        let mut story = scene.open();
+        if is_unreadable {
+            [17, 18, 19, 40].iter().for_each(|sector| story.stuck_sector(0, *sector));
+        }
+        let left = left_by(&mut story, JobRequest::RetryBad);
+        let mut all: Vec<u64> = disks
+            .iter()
+            .map(|disk| named(&story, *disk))
+            .map(|ranges| ranges.iter().map(|range| range.end - range.start).sum())
+            .collect();
+        assert_eq!(left, all.iter().sum::<u64>(), "{design:?}");
+        assert_eq!(all.remove(0), 4, "{design:?}");
+        // The other parity speaks for those that could be read.
+        let is_spoken = design.level == Level::Raid6 && is_unreadable;
+        let expected = if is_spoken { 0 } else { 4 };
+        assert!(all.iter().all(|left| *left == expected), "{design:?}: {all:?}");
+    });
+}
+
 /// A check reads several blocks at once, and while it does, a client comes across the bad sector in them, which takes no write.
 fn named_while_it_is_read(seed: u64) {
     let mut scene = Scene::new(design(Level::Raid5, 2, 32, 4, 2), 7_900_000 + seed).write_through();

@@ -45,6 +45,8 @@ pub(super) struct Scene {
     pub(super) recovering_too: Option<(usize, u64)>,
     /// Disks with a bad-block log, and sectors of their data areas.
     pub(super) bad_blocks: Vec<(usize, Vec<Range<u64>>)>,
+    /// Disks whose logs name sectors that are sound.
+    pub(super) named_in_vain: Vec<usize>,
     /// Whether answers may be errors.
     pub(super) errors_allowed: bool,
 }
@@ -74,6 +76,7 @@ impl Scene {
             recovering: None,
             recovering_too: None,
             bad_blocks: Vec::new(),
+            named_in_vain: Vec::new(),
             errors_allowed: false,
         };
         if random.chance(60) { scene.write_back() } else { scene }
@@ -139,7 +142,7 @@ impl Scene {
             let superblock = world.superblock_on(*disk).expect("it is new");
             world.bad_logs.add((*disk, &superblock), ranges.clone(), &world.geometry);
         }
-        world.bad_logs.write(&mut world.disks);
+        world.bad_logs.write(&mut world.disks, &self.named_in_vain);
         if let Some(file) = self.design.file_disk() {
             let mut newest = world.superblock_on(0).expect("it is new");
             newest.state.events = EVENTS;

@@ -458,6 +458,7 @@ impl Script {
 
     /// A person asks something of the jobs.
     pub(super) fn request(&mut self, request: JobRequest) {
+        self.world.bad_logs.are_tried |= request == JobRequest::RetryBad;
         self.world.engine.machines.array.handle_job_request(self.world.clock.now, request);
         self.world.drain_array();
     }

@@ -34,7 +34,7 @@ pub(super) enum Not {
     Whole,
     /// Jobs are paused.
     GoingOn,
-    /// A check that does not repair runs or waits.
+    /// A check runs or waits that does not do what is asked for.
     Unchecked,
     /// This one has to be over first, and could not be finished.
     Finished(JobKind),
@@ -45,6 +45,7 @@ pub(super) fn handed_on(request: JobRequest) -> runtime::JobRequest {
     match request {
         JobRequest::Check => runtime::JobRequest::Check,
         JobRequest::Repair => runtime::JobRequest::Repair,
+        JobRequest::RetryBad => runtime::JobRequest::RetryBad,
         JobRequest::EndCheck => runtime::JobRequest::EndCheck,
         JobRequest::Pause => runtime::JobRequest::Pause,
         JobRequest::Resume => runtime::JobRequest::Resume,
@@ -69,7 +70,9 @@ pub(super) fn decide(ground: Ground, told: &Told, request: JobRequest) -> Result
         JobRequest::Resume => Ok(JobEffect::Nothing),
         JobRequest::EndCheck if check.is_some() => Ok(JobEffect::Ends),
         JobRequest::EndCheck => Ok(JobEffect::Nothing),
-        JobRequest::Check | JobRequest::Repair => begun(ground, told, (check, request), refused),
+        JobRequest::Check | JobRequest::Repair | JobRequest::RetryBad => {
+            begun(ground, told, (check, request), refused)
+        }
     }
 }
 
@@ -80,7 +83,11 @@ fn begun(
     (check, request): (Option<&Job>, JobRequest),
     refused: Option<JobKind>,
 ) -> Result<JobEffect, Not> {
-    let repairs = request == JobRequest::Repair;
+    let is_less = |check: &Job| match request {
+        JobRequest::Repair => !check.found.repairs,
+        JobRequest::RetryBad => !check.found.retries_bad,
+        _ => false,
+    };
     let fills = ground.is_recovering || ground.is_replacing;
     let will_wait = ground.is_dirty || fills || is_busy(&told.jobs);
     match (refused, check) {
@@ -89,7 +96,7 @@ fn begun(
         (Some(kind), _) => Err(Not::Finished(kind)),
         _ if told.is_paused => Err(Not::GoingOn),
         // Who waits for it would hear that it was interrupted.
-        (None, Some(check)) if repairs && !check.found.repairs => Err(Not::Unchecked),
+        (None, Some(check)) if is_less(check) => Err(Not::Unchecked),
         (None, Some(_)) => Ok(JobEffect::Nothing),
         (None, None) if will_wait => Ok(JobEffect::Waits),
         (None, None) => Ok(JobEffect::Begins),
@@ -120,6 +127,7 @@ pub(super) fn refusal(not: Not, request: JobRequest, name: &str, word: &str) -> 
     let asked = match request {
         JobRequest::Check => format!("{name} cannot be checked"),
         JobRequest::Repair => format!("{name} cannot be repaired"),
+        JobRequest::RetryBad => format!("bad blocks of {name} cannot be tried"),
         JobRequest::EndCheck => format!("{name} has no check that could be ended"),
         JobRequest::Pause => format!("{name} has no jobs that could be paused"),
         JobRequest::Resume => format!("{name} has no jobs that could go on"),
@@ -150,7 +158,7 @@ pub(super) fn refusal(not: Not, request: JobRequest, name: &str, word: &str) -> 
             (new(Code::JobsPaused, why), Risk::Change, resume)
         }
         Not::Unchecked => {
-            let why = "a check runs or waits that does not repair, and there is one at a time";
+            let why = "a check runs or waits that does not do this, and there is one at a time";
             let wait = ("Wait until it is over", format!("braid wait {word} --for check"));
             (new(Code::CheckRuns, why), Risk::Look, wait)
         }
@@ -225,6 +233,8 @@ mod tests {
         let checking = told(&[(Check, Running)], None, false);
         let mut repairing = checking.clone();
         repairing.jobs[0].found.repairs = true;
+        let mut retrying = checking.clone();
+        retrying.jobs[0].found.retries_bad = true;
         let busy = told(&[(Recovery, Running)], None, false);
         let behind = told(&[(Recovery, Running), (Check, Waiting)], None, false);
         let refused = told(&[], Some(Resync), false);
@@ -238,6 +248,11 @@ mod tests {
             (WHOLE, &checking, Ask::Repair, Err(Not::Unchecked)),
             (WHOLE, &repairing, Ask::Repair, Ok(JobEffect::Nothing)),
             (WHOLE, &repairing, Ask::Check, Ok(JobEffect::Nothing)),
+            (WHOLE, &idle, Ask::RetryBad, Ok(JobEffect::Begins)),
+            (WHOLE, &checking, Ask::RetryBad, Err(Not::Unchecked)),
+            (WHOLE, &repairing, Ask::RetryBad, Err(Not::Unchecked)),
+            (WHOLE, &retrying, Ask::RetryBad, Ok(JobEffect::Nothing)),
+            (WHOLE, &retrying, Ask::Repair, Err(Not::Unchecked)),
             (degraded, &idle, Ask::Repair, Err(Not::Whole)),
             (recovering, &busy, Ask::Check, Ok(JobEffect::Waits)),
             (recovering, &behind, Ask::Check, Ok(JobEffect::Nothing)),

@@ -53,8 +53,8 @@ pub(crate) struct Board {
 #[derive(Debug, Default)]
 struct Noted {
     is_paused: bool,
-    /// A check is wanted: whether it is to repair.
-    wanted: Option<bool>,
+    /// A check is wanted: which was asked for.
+    wanted: Option<JobRequest>,
     /// The check was interrupted, and the engine does not know yet that it is over.
     is_check_cut: bool,
     under_way: Option<UnderWay>,
@@ -330,8 +330,9 @@ impl Noted {
 
     fn wish(&mut self, request: JobRequest) {
         match request {
-            JobRequest::Check => self.wanted = Some(false),
-            JobRequest::Repair => self.wanted = Some(true),
+            JobRequest::Check | JobRequest::Repair | JobRequest::RetryBad => {
+                self.wanted = Some(request);
+            }
             JobRequest::EndCheck => self.wanted = None,
             JobRequest::Pause => self.is_paused = true,
             JobRequest::Resume => self.is_paused = false,
@@ -341,8 +342,8 @@ impl Noted {
     fn told(&mut self, job: Option<&JobProgress>, now_ns: u64) -> Told {
         let mut jobs: Vec<Job> = job.map(|job| self.job(job, now_ns)).into_iter().collect();
         let is_there = jobs.iter().any(|job| job.kind == JobKind::Check);
-        if let Some(repairs) = self.wanted.filter(|_| !is_there) {
-            jobs.push(waiting_check(repairs));
+        if let Some(request) = self.wanted.filter(|_| !is_there) {
+            jobs.push(waiting_check(request));
         }
         Told { jobs, last: self.last.values().cloned().collect(), is_paused: self.is_paused }
     }
@@ -396,6 +397,7 @@ impl UnderWay {
         runs.sort_by_key(|run| (run.member_offset_bytes, run.slot));
         Found {
             repairs: job.kind == braid_runtime::JobKind::Repair,
+            retries_bad: job.retries,
             located_sectors: job.located,
             repaired_sectors: job.repaired,
             ambiguous_sectors: job.ambiguous,
@@ -428,7 +430,9 @@ fn join(one: &mut FoundRun, run: &FoundRun) -> bool {
 }
 
 /// A check that waits for another job.
-fn waiting_check(repairs: bool) -> Job {
+fn waiting_check(request: JobRequest) -> Job {
+    let repairs = request == JobRequest::Repair;
+    let retries_bad = request == JobRequest::RetryBad;
     Job {
         kind: JobKind::Check,
         state: JobState::Waiting,
@@ -442,7 +446,7 @@ fn waiting_check(repairs: bool) -> Job {
         written_sectors: 0,
         unmade_sectors: 0,
         named_sectors: 0,
-        found: Found { repairs, ..Found::default() },
+        found: Found { repairs, retries_bad, ..Found::default() },
     }
 }
 
@@ -507,6 +511,7 @@ mod tests {
             ambiguous,
             unmade: 0,
             named: 0,
+            retries: false,
             paused,
         }
     }

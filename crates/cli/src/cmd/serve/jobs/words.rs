@@ -213,6 +213,7 @@ mod tests {
             ambiguous: 0,
             unmade: 0,
             named: 0,
+            retries: false,
             paused: false,
         };
         let (is_well, text) = ended(&progress(0), JobEnd::Completed, "tank");

@@ -32,9 +32,12 @@ fn what_could_not_be_made_is_told_with_what_to_type() {
     assert!(advice[0].problem.contains("8 sectors (4 KiB) of /dev/sdc (slot 1)"), "{advice:?}");
     assert!(advice[0].now.contains("until it is written again"), "{advice:?}");
     assert_eq!(advice[0].command.as_deref(), Some("braid check tank"));
-    // What a check has left the others cannot give.
+    // What a check has left the others cannot give: it is tried.
     let check = LastJob { named_sectors: 8, ..last(JobKind::Check, JobResult::Completed, 0) };
     array.last_jobs = vec![check];
+    let advice = self::advice(&array, "tank");
+    assert_eq!(advice[0].command.as_deref(), Some("braid check tank --retry-bad"));
+    array.last_jobs[0].found.retries_bad = true;
     let advice = self::advice(&array, "tank");
     assert_eq!(advice[0].command.as_deref(), Some("braid examine /dev/sdc"));
     assert!(!is_well(&array));
