@@ -7,7 +7,7 @@ use braid_ondisk::{BadBlockLog, BadRange, Snippet, Superblock, probe, probe_rang
 use serde_json::Value;
 
 use crate::kit::{
-    Array, Client, Deed, Fail, Hanging, Mount, Need, RAID_5, RAID_6, assert_same, needs,
+    Array, Client, Deed, Fail, Hanging, Mount, Need, RAID_5, RAID_6, Served, assert_same, needs,
     random_bytes, skip,
 };
 
@@ -194,4 +194,50 @@ fn logs_of_two_members_that_are_wrong_are_tried_and_struck_out() {
     assert_same(&served.read_all(&array), &bytes, "after the logs were tried");
     served.stop();
     assert_eq!((examined(&array, 0), examined(&array, 1)), (0, 0));
+}
+
+/// A member is gone as well, so nothing can be compared: whoever knows that the disks are sound reads in spite of the logs.
+#[test]
+fn an_array_is_rescued_in_spite_of_logs_that_are_wrong() {
+    needs!("nbdcopy");
+    let array = Array::create(RAID_5);
+    let served = array.serve();
+    let bytes = random_bytes(15, usize::try_from(served.size_bytes).expect("small"));
+    served.write_all(&array, &bytes);
+    served.stop();
+    for member in &array.members[..2] {
+        name_in_vain(member, 1);
+    }
+    let left = array.without(&[3]);
+    let contents = || -> Vec<Vec<u8>> {
+        left.iter().map(|path| std::fs::read(path).expect("a member")).collect()
+    };
+    let before = contents();
+    let served = Served::rescued(&array, &["--read-only"], &left);
+    let mut client = Client::connect(&served.socket, std::time::Duration::from_secs(30));
+    assert_eq!(client.try_read(0, 4096), Err(5), "nobody gives it");
+    drop(client);
+    served.stop();
+    let told = array.run_braid([&["rescue".to_owned()][..], &words(&left)].concat());
+    assert!(told.stdout.contains("braid rescue --ignore-bad-blocks"), "{told:?}");
+    let served = Served::rescued(&array, &["--read-only", "--ignore-bad-blocks"], &left);
+    assert_same(&served.read_all(&array), &bytes, "in spite of the logs");
+    served.stop();
+    let served = Served::rescued(&array, &["--ignore-bad-blocks"], &left);
+    assert_same(&served.read_all(&array), &bytes, "over the overlay");
+    served.stop();
+    assert!(contents() == before, "a member was written");
+    let ran = array.braid(&["rescue", "--commit"], &left);
+    assert!(ran.status.success(), "{ran:?}");
+    let served = array.serve_with(&["--read-only"], &left);
+    assert_same(&served.read_all(&array), &bytes, "of the members themselves");
+    served.stop();
+    assert_eq!((examined(&array, 0), examined(&array, 1)), (0, 0));
+    let ran = array.braid(&["undo"], &[]);
+    assert!(ran.status.success(), "{ran:?}");
+    assert!(contents() == before, "it was not taken back");
+}
+
+fn words(paths: &[std::path::PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| path.display().to_string()).collect()
 }

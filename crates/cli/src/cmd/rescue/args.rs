@@ -45,6 +45,10 @@ pub(crate) struct Args {
     /// far it got.
     #[arg(long)]
     pub(super) as_recorded: bool,
+    /// Read in spite of bad-block logs, which may name sectors that are sound. Over an overlay the logs are emptied, and `--commit` writes
+    /// that to the members.
+    #[arg(long)]
+    pub(super) ignore_bad_blocks: bool,
     /// Find out how members were put together whose superblocks are lost or wrong, by what stands on them. What is certain is gone
     /// on with; else all guesses are shown.
     #[arg(long)]
@@ -187,6 +191,8 @@ impl Args {
             self.backup_words().filter(|_| !is_plain),
             layout.map(|layout| format!("--layout {}", layout.word())),
             (self.as_recorded && !is_plain).then(|| "--as-recorded".to_owned()),
+            Some("--ignore-bad-blocks".to_owned())
+                .filter(|word| self.ignore_bad_blocks && !is_plain && !more.contains(word)),
             (!serials.is_empty()).then(|| serials.join(" ")),
             overlay.map(|path| format!("--overlay {}", shell_word(&path.display().to_string()))),
             Some(self.words()),

@@ -99,8 +99,11 @@ pub(super) fn look(disks: &Disks, args: &Args, globals: &Globals) -> Result<Vec<
 }
 
 fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Found, CliError> {
-    let on_disks: Vec<ProbedMember> =
+    let mut on_disks: Vec<ProbedMember> =
         group.members.iter().map(|index| disks.all[*index].probed.clone()).collect();
+    if args.ignore_bad_blocks {
+        on_disks.iter_mut().for_each(|one| one.bad_blocks = Ok(Vec::new()));
+    }
     if Reshaping::of(&on_disks).is_some_and(|found| found.is_ok()) {
         return one_that_moves(disks, (group, on_disks), args, globals);
     }
@@ -118,6 +121,9 @@ fn one(disks: &Disks, group: Group, args: &Args, globals: &Globals) -> Result<Fo
                 ProbedMember { identity, ..probe_beside(&device, &seen, &disk.label)? }
             }
         });
+    }
+    if args.ignore_bad_blocks {
+        probed.iter_mut().for_each(|one| one.bad_blocks = Ok(Vec::new()));
     }
     let lacks = |disk: &Disk| disk.holes.iter().map(|hole| hole.end - hole.start).sum();
     let lacks = members().map(lacks).collect();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use braid_assembly::Options;
 use braid_assembly::rescue::Stand;
 use braid_member::Member;
+use braid_ondisk::BadBlockLog;
 use clap::{Args as _, Command, FromArgMatches};
 
 use super::args::Args;
@@ -228,6 +229,9 @@ pub(super) fn over_overlay(
         written
             .map_err(|error| io_error(&found.labels[*index], "writing the overlay of", &error))?;
     }
+    if args.ignore_bad_blocks {
+        empty_logs(found)?;
+    }
     let device = |(index, overlay): (usize, &Option<OfMember>)| -> Box<dyn Member> {
         match overlay {
             Some(overlay) => Box::new(Arc::clone(overlay) as Arc<dyn Member>),
@@ -236,6 +240,26 @@ pub(super) fn over_overlay(
     };
     let devices = found.overlays.iter().enumerate().map(device).collect();
     decided((devices, &probed), None, &options, &globals.state_dir)?.settled(Place::Members)
+}
+
+/// Has the logs of bad blocks name nothing, and superblocks say so: in the overlay, so that a commit can write it and an undo take it back.
+fn empty_logs(found: &Found) -> Result<(), CliError> {
+    for (index, overlay) in found.overlays.iter().enumerate() {
+        let Some(overlay) = overlay else { continue };
+        let written = found.plan.superblocks.iter().find(|(of, _)| *of == index);
+        let superblock = written.map(|(_, it)| it).or(found.probed[index].probe.newest());
+        let Some(mut superblock) = superblock.cloned() else { continue };
+        let place = superblock.device.bad_block_log.zip(superblock.bad_block_log_offset_bytes());
+        let Some((place, offset)) = place else { continue };
+        superblock.set_bad_blocks(false);
+        let empty = BadBlockLog::to_bytes(&[], place).expect("nothing fits");
+        let written = overlay.write_at(&empty, offset, false).and_then(|()| {
+            overlay.write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
+        });
+        written
+            .map_err(|error| io_error(&found.labels[index], "writing the overlay of", &error))?;
+    }
+    Ok(())
 }
 
 /// What `serve` is asked for.

@@ -201,6 +201,12 @@ fn next(args: &Args, found: &Found) -> Vec<(String, String)> {
         }
         next.push(("Throw the overlay away", again("--discard")));
     }
+    if found.probed.iter().any(|one| one.bad_blocks.as_ref().is_ok_and(|named| !named.is_empty())) {
+        next.push((
+            "If the members' logs of bad blocks are wrong, read in spite of them",
+            again("--ignore-bad-blocks"),
+        ));
+    }
     if !found.lost.is_empty() {
         next.push(("Find the files that this costs", again("--lost")));
     }
