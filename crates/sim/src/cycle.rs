@@ -100,6 +100,7 @@ impl World {
             bad_logs,
             keeps_bits: (0..disks.len()).collect(),
             is_unsettled: false,
+            was_replayed: false,
             half_written: BTreeSet::new(),
             has_accepted: false,
             taint: Taint::new(may_lie, disks.len(), (data_offset, superblock)),
@@ -565,6 +566,7 @@ impl World {
         self.out.clear();
         self.unsure.clear();
         self.half_written.clear();
+        self.was_replayed = false;
         self.metadata.forget();
         let mut all: Vec<usize> = (0..self.disks.len()).collect();
         self.chances.openings.shuffle(&mut all);

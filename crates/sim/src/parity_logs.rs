@@ -127,6 +127,7 @@ impl World {
         }
         let Some(setup) = setup(assembled) else { return true };
         let entries: usize = setup.logs.iter().map(|log| log.entries.len()).sum();
+        self.was_replayed = true;
         self.tally.count("replayed");
         self.tally.count_many("replayed-entries", entries as u64);
         self.note("replay", [entries as u64, u64::from(assembled.degraded), 0]);

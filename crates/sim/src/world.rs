@@ -159,6 +159,8 @@ impl Engine {
 pub(crate) struct World {
     /// Since the last start some of what was being written may be anything, as long as who holds it is missing.
     pub(crate) is_unsettled: bool,
+    /// Parity logs were replayed since redundancy was made whole.
+    pub(crate) was_replayed: bool,
     /// Sectors of each member where a write may have been cut short, since redundancy agreed everywhere.
     pub(crate) half_written: BTreeSet<u64>,
     /// At the last start a person accepted that some sectors may read wrong.

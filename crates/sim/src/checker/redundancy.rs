@@ -22,7 +22,7 @@ pub(crate) struct Areas<'a> {
     pub(crate) slots: Vec<Option<(usize, u64)>>,
     /// By slot: sectors of the data area of which something is promised; all where none is named.
     pub(crate) promised: Vec<u64>,
-    /// By slot: sectors that its log names, whatever was written there since; empty where that is believed, and must fit.
+    /// By slot: sectors that its bad-block log names, whatever was written there since; empty where that is believed, and must fit.
     pub(crate) logged: Vec<Vec<Range<u64>>>,
     /// One sector is what an honest disk would hold, not what this one gives.
     pub(crate) is_honest: bool,
@@ -79,6 +79,8 @@ pub(crate) struct Exempt<'a> {
     /// Strips that lies have touched.
     pub(crate) doubtful: &'a BTreeSet<u64>,
     pub(crate) logs: &'a BadLogs,
+    /// Parity logs were replayed since redundancy was made whole.
+    pub(crate) was_replayed: bool,
 }
 
 impl Exempt<'_> {
@@ -106,12 +108,11 @@ pub(crate) fn check_clean(
     let places = slots().map(|slot| slot.map(|one| (presented[one.member], data_offset)));
     // Of a member that is being recovered nothing is promised beyond its offset.
     let promised = slots().map(|slot| slot.map_or(0, |one| one.recovered_until)).collect();
-    // What was being written where a log names a member's sectors is not replayed: parity says what it is.
-    let logged = match &assembled.parity_logs {
-        Some(_) => {
-            slots().map(|slot| slot.map(Occupant::bad_sectors).unwrap_or_default()).collect()
-        }
-        None => Vec::new(),
+    // What was being written where a bad-block log names a member's sectors is not replayed: parity says what it is as long as that log
+    // names them, whether parity logs are kept since or were given up.
+    let logged = match exempt.was_replayed {
+        true => slots().map(|slot| slot.map(Occupant::bad_sectors).unwrap_or_default()).collect(),
+        false => Vec::new(),
     };
     let areas = Areas { disks, slots: places.collect(), promised, logged, is_honest: false };
     let check = |areas: &Areas<'_>| match &assembled.geometry {

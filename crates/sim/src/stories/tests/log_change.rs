@@ -3,7 +3,9 @@
 use braid_engine::array::LogRefusal;
 
 use super::for_seeds;
+use super::named::every_other;
 use super::parity_log::{WRITES, designs, opened, some_disks, starts_without};
+use super::scene::Scene;
 use super::script::{Mix, Script, WRITE};
 use crate::create::Design;
 use crate::disk::Ills;
@@ -139,6 +141,33 @@ fn is_so_after_a_restart(design: Design, seed: u64) {
         story.rest();
     }
     story.ends_well();
+}
+
+/// Power is cut in the middle of writes to sectors that a member's bad-block log names: they are not replayed, and parity says what they
+/// are, also when parity logs are given up then.
+fn named_and_given_up(design: Design, seed: u64) {
+    let mut scene = Scene::new(design, seed);
+    scene.manner.jobs_paused = false;
+    let disk = seed as usize % usize::from(design.slots);
+    scene.bad_blocks = vec![(disk, every_other(&design, 0))];
+    let mut story = scene.open();
+    story.begin_mix(&Mix { in_flight_max: 4, ..WRITES }, 20 + seed % 200);
+    starts_without(&mut story, &[], false);
+    if story.world.changes_logs(false).is_err() {
+        return; // A first flush has failed, and somebody is out.
+    }
+    story.rest();
+    starts_without(&mut story, &[], false);
+}
+
+/// The simulator wanted what such a log names to fit as soon as there were no parity logs any more.
+#[test]
+fn what_was_not_replayed_is_made_of_parity_after_logs_are_given_up() {
+    for_seeds(4, |seed| {
+        for (index, design) in designs().into_iter().enumerate() {
+            named_and_given_up(design, 5_190_000 + seed * 100 + index as u64);
+        }
+    });
 }
 
 /// Not what it was made with: the other kind has no room on these disks.

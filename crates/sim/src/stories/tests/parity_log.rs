@@ -61,6 +61,7 @@ pub(super) fn starts_without(story: &mut Script, withheld: &[usize], may_fail: b
     story.begins_anew();
     story.world.crash(power);
     story.world.disks.iter_mut().for_each(|disk| disk.ills = Ills::default());
+    story.world.look_at_bad_logs();
     let disks = 0..story.world.disks.len();
     let presented: Vec<usize> = disks.filter(|disk| !withheld.contains(disk)).collect();
     let may_fail = may_fail || !story.world.out.is_empty() || !story.world.unsure.is_empty();
