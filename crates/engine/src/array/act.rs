@@ -495,7 +495,7 @@ impl Array {
     }
 
     fn complete_update(&mut self, now: Instant) {
-        let Update { becomes, again, changes, newcomers, last, leaves_file, .. } =
+        let Update { state, becomes, again, changes, newcomers, last, leaves_file, .. } =
             self.end_update();
         self.roster.are_named(&last);
         assert!(!self.condition.broken, "what is broken records nothing any more");
@@ -528,6 +528,7 @@ impl Array {
             self.jobs.membership_changed();
         }
         let has_come = self.take_in(&newcomers) || is_moved;
+        self.tell_recovered(&state);
         if again && losses.is_empty() && !has_come && !self.condition.write_wanted {
             return; // Nothing is new for the shards.
         }
@@ -752,10 +753,18 @@ impl Array {
                 }));
             }
         }
-        for (member, slot) in std::mem::take(&mut self.recovered) {
+        !newcomers.is_empty()
+    }
+
+    /// Superblocks say of these members that they hold all: people may know. An update that began before their recovery ended says
+    /// that they do not.
+    fn tell_recovered(&mut self, said: &SuperblockState) {
+        let is_said = |(member, _): &mut (MemberId, Slot)| {
+            said.recovered.iter().all(|(unfinished, _)| unfinished != member)
+        };
+        for (member, slot) in self.recovered.extract_if(.., is_said) {
             self.effects.push_back(ArrayEffect::Notice(Notice::Recovered { member, slot }));
         }
-        !newcomers.is_empty()
     }
 
     /// A member that was in this slot before holds what no bit of the bitmap names: that is not recovered. How many sectors that is.

@@ -3,6 +3,7 @@
 use braid_engine::array::{MemberId, MemberView};
 use braid_engine::request::{Fault, Operation, Progress, Request, RequestId};
 use braid_geometry::{Family, LogicalSector};
+use braid_ondisk::Role;
 
 use super::{Flight, FlushFor};
 use crate::call::written;
@@ -179,10 +180,10 @@ impl World {
         if self.geometry.level().family() != Family::Direct {
             let machines = &self.engine.machines;
             for (id, member) in (0..).map(MemberId).zip(&machines.members) {
-                // Version 0.90 calls it a spare until it holds all.
+                // Version 0.90 calls it a spare until it holds all, and shards know that before superblocks say so.
                 let has_offsets = self.metadata.design.version != braid_ondisk::Version::V0_90;
-                let holds_all = |one: &MemberView| one.recovered_sectors == u64::MAX;
-                let is_it = |one: &MemberView| one.id == id && (has_offsets || holds_all(one));
+                let is_told = || has_offsets || self.all_have_in_slot(member.disk);
+                let is_it = |one: &MemberView| one.id == id && is_told();
                 let mut slots = machines.shards.iter().flat_map(|side| side.view.slots.iter());
                 let is_in = slots.any(|slot| slot.as_ref().is_some_and(is_it));
                 // One that came is in when a view has it, and not before; of the one that had its place nothing more is to be said.
@@ -194,6 +195,16 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Whether each member that shards have was told last that this disk is in its slot.
+    fn all_have_in_slot(&self, disk: usize) -> bool {
+        let machines = &self.engine.machines;
+        let number = usize::from(self.metadata.design.number(disk));
+        let seated = machines.shards.iter().flat_map(|side| side.view.slots.iter().flatten());
+        let mut tables =
+            seated.map(|one| &machines.members[usize::from(one.id.0)].superblock.state.roles);
+        tables.all(|roles| matches!(roles.get(number), Some(Role::Active(_))))
     }
 
     /// Nothing but a superblock was ever asked of it, by what shards know: it waits, or is about to replace another.
