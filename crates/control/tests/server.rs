@@ -13,8 +13,8 @@ use axum::http::StatusCode;
 use braid_control::model::{
     Array, Clients, Elevators, Found, Job, JobEffect, JobKind, JobRequest, JobState, JobsAnswer,
     JobsWanted, MemberChanged, MemberEffect, MemberRequest, MembersAnswer, MembersWanted, Problem,
-    ProblemRemedy, RemedyRisk, Role, SettingValue, Settings, SettingsAnswer, Slot, SlotState,
-    State, StopPlan, Stopped, VERSION,
+    ProblemRemedy, ReadErrors, RemedyRisk, Role, SettingValue, Settings, SettingsAnswer, Slot,
+    SlotState, State, StopPlan, Stopped, VERSION,
 };
 use braid_control::{
     Client, ClientError, DESCRIPTORS_MAX, Limits, Misuse, Passed, Refusal, Served, Server,
@@ -78,6 +78,7 @@ impl Served for Fake {
             cause: None,
             bad_sectors: 0,
             write_mostly: false,
+            read_errors: ReadErrors::default(),
         };
         Ok(Array {
             version: VERSION,

@@ -31,6 +31,13 @@ impl Cause {
         Self { member, asked: Asked::Nothing, sector: 0, sectors: 0, answer: Answer::Person }
     }
 
+    /// It has had more read errors than the limit allows. All were corrected.
+    #[must_use]
+    pub fn errs(member: MemberId) -> Self {
+        let answer = Answer::ErredOften;
+        Self { member, asked: Asked::Read, sector: 0, sectors: 0, answer }
+    }
+
     /// The member's name leads nowhere any more, or not to it.
     #[must_use]
     pub fn vanished(member: MemberId) -> Self {
@@ -120,6 +127,8 @@ pub enum Answer {
     Injected,
     /// It was not asked: a person has said that it fails.
     Person,
+    /// It has had more read errors than the limit allows, all of which were corrected.
+    ErredOften,
 }
 
 impl Answer {
@@ -135,6 +144,7 @@ impl Answer {
             Self::ReadOnly => "read-only",
             Self::Injected => "injected",
             Self::Person => "person",
+            Self::ErredOften => "erred-often",
         }
     }
 

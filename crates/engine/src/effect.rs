@@ -262,6 +262,11 @@ pub enum Report {
         /// How many.
         sectors: u32,
     },
+    /// What could not be read was written again, from what the others say, and the member took it.
+    Mended {
+        /// Which.
+        member: MemberId,
+    },
     /// A client reads what a member that is being recovered does not hold yet: it has to be made from the others.
     Lacking {
         /// First sector of it, of the member.

@@ -64,4 +64,6 @@ pub use ranges::{BadBlocks, BadRange, MemberRange, MemberRanges};
 pub use shard::{PREFETCH_PIECES, Shard};
 pub use stripe::{Bypass, Index};
 pub use time::Instant;
-pub use tuning::{CacheConfig, CacheMode, SitOut, Tuning, UNIT_SECTORS_MAX};
+pub use tuning::{
+    CacheConfig, CacheMode, OnReadErrors, ReadErrorLimit, SitOut, Tuning, UNIT_SECTORS_MAX,
+};

@@ -75,6 +75,44 @@ impl Default for Tuning {
     }
 }
 
+/// How many read errors a member may have that were corrected, and what becomes of one with more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadErrorLimit {
+    /// Those that it may have; what is older than an hour counts half for each hour. None: any number.
+    pub most: Option<u32>,
+    /// What becomes of it then.
+    pub then: OnReadErrors,
+}
+
+/// What becomes of a member with more read errors than it may have; each does what those before it do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnReadErrors {
+    /// A person is warned.
+    Warn,
+    /// Where a spare waits, the member is copied to it while it serves, and leaves.
+    Replace,
+    /// Where none waits and the others bear it, it is put out at once, as md does it.
+    Fail,
+}
+
+impl ReadErrorLimit {
+    /// Any number is right.
+    pub const OFF: Self = Self { most: None, then: OnReadErrors::Replace };
+
+    /// Whether so many are too many.
+    #[must_use]
+    pub fn is_exceeded_by(self, errors: u32) -> bool {
+        self.most.is_some_and(|most| errors > most)
+    }
+}
+
+impl Default for ReadErrorLimit {
+    /// md's number.
+    fn default() -> Self {
+        Self { most: Some(20), ..Self::OFF }
+    }
+}
+
 /// When a member is so slow that it is read around: it *sits out*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SitOut {

@@ -4,4 +4,5 @@ mod array;
 mod mirror;
 mod one_shard;
 mod open;
+mod read_errors;
 mod sitting_out;

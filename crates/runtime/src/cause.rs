@@ -56,6 +56,7 @@ impl fmt::Display for AnswerWords {
             Answer::ReadOnly => formatter.write_str("it was opened for reading only"),
             Answer::Injected => formatter.write_str("injected fault"),
             Answer::Person => formatter.write_str("a person said so"),
+            Answer::ErredOften => formatter.write_str("it had more read errors than it may have"),
         }
     }
 }
@@ -86,6 +87,7 @@ mod tests {
                 cause(Asked::Flush, 0, Answer::FlushFailedBefore(None)),
                 "flush failed: an earlier flush failed",
             ),
+            (Cause::errs(MemberId(0)), "read failed: it had more read errors than it may have"),
             (Cause::vanished(MemberId(0)), "it is not there any more under its name"),
         ] {
             assert_eq!(CauseWords(&cause).to_string(), words);

@@ -22,7 +22,7 @@ use braid_dispatch::{Carry, Combiner};
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, MetadataRecord, Notice};
 use braid_engine::cause::Asked;
 use braid_engine::computation;
-use braid_engine::effect::MemberIoDone;
+use braid_engine::effect::{MemberIoDone, Report};
 use braid_engine::request::ShardIndex;
 use braid_engine::{PREFETCH_PIECES, Shard};
 use braid_ring::{Wake, Worker};
@@ -280,7 +280,14 @@ impl Core {
         let now = self.clock.now();
         for event in events.drain(..) {
             match event {
-                ArrayEvent::Report(shard, report) => array.handle_report(now, shard, report),
+                ArrayEvent::Report(shard, report) => {
+                    if let Report::Mended { member } = report
+                        && let Some(member) = self.members.load().get(member)
+                    {
+                        member.count_corrected_read();
+                    }
+                    array.handle_report(now, shard, report);
+                }
                 ArrayEvent::MetadataWritten(member, area, written) => {
                     array.handle_metadata_written(now, (member, area), written);
                 }
@@ -288,6 +295,7 @@ impl Core {
                 ArrayEvent::FlushRequest(request) => array.handle_flush_request(now, request),
                 ArrayEvent::MemberLost(cause) => array.handle_member_gone(now, cause),
                 ArrayEvent::SitOut(settings) => array.handle_sit_out(now, settings),
+                ArrayEvent::ReadErrorLimit(limit) => array.handle_read_error_limit(now, limit),
                 ArrayEvent::Member(change, answer) => {
                     let changed = match change {
                         MemberChange::Add(newcomer, wanted) => {

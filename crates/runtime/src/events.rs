@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use braid_engine::SitOut;
 use braid_engine::Tuning;
 use braid_engine::array::{
     ArrayView, BitmapRefusal, JobRequest, JournalSetup, LogRefusal, MemberId, MemberRefusal,
@@ -16,6 +15,7 @@ use braid_engine::computation::Computation;
 use braid_engine::effect::{LogTicket, MemberFault, MemberIoDone, Report, SlowMembers};
 use braid_engine::request::{Piece, RequestId, ShardIndex};
 use braid_engine::work::Work;
+use braid_engine::{ReadErrorLimit, SitOut};
 use braid_ondisk::LogPlace;
 
 use crate::sync::Arc;
@@ -45,6 +45,7 @@ pub(crate) enum ArrayEvent {
     FlushRequest(RequestId),
     MemberLost(Cause),
     SitOut(SitOut),
+    ReadErrorLimit(ReadErrorLimit),
     Job(JobRequest),
     Member(MemberChange, Sender<Result<(), MemberRefusal>>),
     /// A bitmap is to be made, or that given up which there is.

@@ -160,11 +160,11 @@ pub use braid_dispatch::{
 };
 pub use braid_elevator::{MultiplexerSettings, Slice};
 pub use braid_engine::array::{
-    ArrayView, BitmapRefusal, Gate, JobEnd, JobKind, JobProgress, JobRequest, JournalLook,
-    LogRefusal, MemberId, MemberRefusal, MemberView, Notice, Wish,
+    ArrayView, BitmapRefusal, Erring, Gate, JobEnd, JobKind, JobProgress, JobRequest, JournalLook,
+    LogRefusal, MemberId, MemberRefusal, MemberView, Notice, ReadErrors, Wish,
 };
 pub use braid_engine::cause::{Answer, Asked, Cause};
 pub use braid_engine::work::{Candidates, Fate, Found, RotKind};
-pub use braid_engine::{CacheMode, Counters, SitOut};
+pub use braid_engine::{CacheMode, Counters, OnReadErrors, ReadErrorLimit, SitOut};
 pub use braid_pace::{GovernorSettings, Look, Phase};
 pub use braid_ring::{Payload, Workers};

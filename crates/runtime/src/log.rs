@@ -170,6 +170,14 @@ pub(crate) fn notice(
             siblings_us,
             "member is slow and is read around"
         ),
+        Notice::Errs { member, slot, errors, erring } => warn!(
+            target: ARRAY,
+            member = path(member),
+            slot = slot.0,
+            errors,
+            erring = field::debug(erring),
+            "member errs again and again"
+        ),
         Notice::Back { member, slot, after_ms } => info!(
             target: ARRAY,
             member = path(member),

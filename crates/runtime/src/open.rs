@@ -160,6 +160,7 @@ impl Volume {
             workers,
         });
         begin(&core, joining)?;
+        core.array.push(ArrayEvent::ReadErrorLimit(options.read_errors));
         // A job may be due.
         core.array.push(ArrayEvent::Timeout);
         core.drive(Machine::Array);

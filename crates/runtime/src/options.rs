@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use braid_engine::SitOut;
+use braid_engine::{ReadErrorLimit, SitOut};
 use braid_pace::GovernorSettings;
 use braid_ring::Workers;
 
@@ -49,6 +49,8 @@ pub struct Options {
     pub threads_per_member: usize,
     /// When a slow member is read around.
     pub sit_out: SitOut,
+    /// How many read errors a member may have, and what becomes of one with more.
+    pub read_errors: ReadErrorLimit,
     /// Whether jobs (resync, recovery, check) wait until they are told to go on ([`crate::Volume::request_job`]).
     pub jobs_paused: bool,
     /// How jobs give way to clients.
@@ -74,6 +76,7 @@ impl Default for Options {
             scheduling: Scheduling::default(),
             threads_per_member: 4,
             sit_out: SitOut::default(),
+            read_errors: ReadErrorLimit::default(),
             jobs_paused: false,
             job_pace: GovernorSettings::default(),
             // md's own default is 201 ms.

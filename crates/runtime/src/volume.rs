@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use braid_elevator::Slice;
 use braid_engine::array::{
-    Array, ArrayView, BitmapLook, JobProgress, JobRequest, JournalLook, MemberId,
+    Array, ArrayView, BitmapLook, JobProgress, JobRequest, JournalLook, MemberId, ReadErrors,
 };
 use braid_engine::request::{self, Allowed, ByteOperation, ByteRequest, Denial, ShardIndex};
-use braid_engine::{Counters, Shard, SitOut};
+use braid_engine::{Counters, ReadErrorLimit, Shard, SitOut};
 use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::DirectError;
 use braid_pace::{GovernorSettings, Look};
@@ -238,6 +238,26 @@ impl Volume {
         log::tuned("sit-out", &settings);
         *core.sit_out.lock().expect("setting does not panic") = settings;
         core.schedule_again();
+    }
+
+    /// How many read errors a member may have, and what becomes of one with more.
+    #[must_use]
+    pub fn read_error_limit(&self) -> ReadErrorLimit {
+        self.look_at_array(Array::read_error_limit)
+    }
+
+    /// The same from now on, for errors that have been, too.
+    pub fn set_read_error_limit(&self, limit: ReadErrorLimit) {
+        log::tuned("read-errors", &limit);
+        self.core.array.push(ArrayEvent::ReadErrorLimit(limit));
+        self.core.drive(Machine::Array);
+    }
+
+    /// Members that have had read errors which were corrected, and how many.
+    #[must_use]
+    pub fn read_errors(&self) -> Vec<(MemberId, ReadErrors)> {
+        let now = self.core.clock.now();
+        self.look_at_array(|array| array.read_errors(now))
     }
 
     /// The last update of superblocks of this run that all members have, durably ([`crate::Notice::Recorded`]

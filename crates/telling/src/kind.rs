@@ -112,6 +112,8 @@ kinds! {
     EventsLost Warning,
     /// The file system below a member is full: writes are refused.
     OutOfSpace Critical,
+    /// A member has had more read errors than it may have; all were corrected.
+    ReadErrors Warning,
     /// A member is to be replaced by another, and serves until that holds all.
     ReplaceWanted Info,
     /// A resync began.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use braid_geometry::SECTOR_BYTES;
 use braid_runtime::{
-    Candidates, Cause, Fate, Found, JobEnd, JobKind, JobProgress, MemberId, Notice, RotKind,
+    Candidates, Cause, Erring, Fate, Found, JobEnd, JobKind, JobProgress, MemberId, Notice, RotKind,
 };
 
 use crate::event::{Change, Moment, Outcome, Why};
@@ -154,6 +154,22 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
             );
             let change = Change::now(Kind::SlowDisk, message).of(&name, Some(slot.0));
             change.with("latency_ms", *latency_ms).with("siblings_us", *siblings_us)
+        }
+        Notice::Errs { member, slot, errors, erring } => {
+            let name = label(*member);
+            let (then, word) = match erring {
+                Erring::Stays => ("it stays in the array".to_owned(), "warned"),
+                Erring::Replaced(spare) => {
+                    (format!("{} is to replace it", label(*spare)), "replaced")
+                }
+                Erring::PutOut => ("it is put out".to_owned(), "put-out"),
+            };
+            let message = format!(
+                "{name} errs again and again (slot {} of {array}: {errors} read errors lately, all corrected): {then}",
+                slot.0
+            );
+            let change = Change::now(Kind::ReadErrors, message).of(&name, Some(slot.0));
+            change.with("read_errors", u64::from(*errors)).with("then", word)
         }
         Notice::Back { member, slot, after_ms } => {
             let name = label(*member);
@@ -411,6 +427,7 @@ mod tests {
             ("WriteLost", None, None),
             ("SlowDisk", Some(2), m1()),
             ("SlowDiskBack", Some(2), m1()),
+            ("ReadErrors", Some(2), m1()),
             ("SpareTaken", Some(2), m1()),
             ("RebuildStarted", None, None),
             ("Rebuild40", None, None),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use braid_geometry::{LogicalSector, MemberSector, Slot};
 use braid_runtime::{
-    Answer, Asked, Candidates, Cause, Fate, Found, JobEnd, JobKind, JobProgress, MemberId, Notice,
-    RotKind,
+    Answer, Asked, Candidates, Cause, Erring, Fate, Found, JobEnd, JobKind, JobProgress, MemberId,
+    Notice, RotKind,
 };
 
 use crate::event::{Change, Event, Identity, Moment, Outcome, Why};
@@ -58,6 +58,7 @@ pub(crate) fn notices() -> Vec<Notice> {
         Notice::WriteLost { start, sectors, cause: None },
         Notice::SitsOut { member, slot, latency_ms: 900, siblings_us: 1200 },
         Notice::Back { member, slot, after_ms: 5000 },
+        Notice::Errs { member, slot, errors: 21, erring: Erring::Replaced(MemberId(4)) },
         Notice::SpareTaken { member, slot, kept_sectors: 0 },
         began(JobKind::Recovery),
         Notice::JobPassed(progress(JobKind::Recovery, 40)),

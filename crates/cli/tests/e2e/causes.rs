@@ -24,14 +24,14 @@ const ENODEV: i32 = 19;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Members whose files fail when they are told to; the last to go, so that nothing hangs on it.
-struct Failing {
-    array: Array,
-    files: Hanging,
+pub(crate) struct Failing {
+    pub(crate) array: Array,
+    pub(crate) files: Hanging,
 }
 
 impl Failing {
     /// None where the test may not mount.
-    fn create(shape: Shape) -> Option<Self> {
+    pub(crate) fn create(shape: Shape) -> Option<Self> {
         Self::create_with(shape, "resync")
     }
 
@@ -44,12 +44,12 @@ impl Failing {
         Some(Self { files: files?, array })
     }
 
-    fn serve(&self, options: &[&str]) -> Served {
+    pub(crate) fn serve(&self, options: &[&str]) -> Served {
         self.array.serve_with(options, &self.files.files())
     }
 
     /// Where the data area begins, in bytes.
-    fn data_offset(&self) -> u64 {
+    pub(crate) fn data_offset(&self) -> u64 {
         let ran = self.array.braid(&["examine"], &self.array.members);
         let members: Value = serde_json::from_str(ran.stdout.lines().next().expect("a line"))
             .expect("examine says JSON");

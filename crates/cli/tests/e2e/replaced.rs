@@ -6,9 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::causes::Failing;
 use crate::kit::{
-    Array, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Served, Shape, assert_same, needs, ok,
-    random_bytes, wait_until,
+    Array, Client, Deed, Fail, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Served, Shape, assert_same,
+    needs, ok, random_bytes, wait_until,
 };
 use crate::living::{done, refused, typed};
 use crate::managed::{check, said, status};
@@ -171,4 +172,48 @@ fn what_cannot_be_replaced_is_refused_and_says_what_to_do() {
     let new = blank(&array, "new", MEMBER_BYTES);
     refused(&array, &["replace", "tank", "0", "--with", text(&new)], "B042", 12);
     served.stop();
+}
+
+/// Every read error of it is corrected, hundreds of them, and no word was said of it before it died.
+#[test]
+fn a_member_that_errs_again_and_again_is_warned_of_and_copied_to_a_spare() {
+    needs!("nbdcopy");
+    let Some(failing) = Failing::create(RAID_5) else { return };
+    let array = &failing.array;
+    // Beside the files that fail: what is written through them is in the page cache.
+    let served = array.serve();
+    let wanted = filled(array, &served, 11);
+    served.stop();
+    let served = failing.serve(&["--read-errors-max", "2"]);
+    let bytes = failing.data_offset()..failing.data_offset() + (256 << 10);
+    failing.files.fail(1, Fail { deed: Deed::Read, bytes, errno: 5 });
+    let mut client = Client::connect(&served.socket, Duration::from_secs(30));
+    for block in 0..64_usize {
+        let at = block * 4096;
+        let read = client.read(at as u64, 4096).expect("the others have it");
+        assert_eq!(read, wanted[at..at + 4096]);
+    }
+    let one = status(array, "tank");
+    check("Array", &one);
+    let errors = &one["slots"][1]["read_errors"];
+    assert!(errors["corrected"].as_u64() > Some(2), "{one}");
+    assert_eq!((&one["state"], &errors["over_limit"]), (&"ok".into(), &true.into()), "{one}");
+    assert_eq!(one["slots"][0]["read_errors"]["corrected"], 0);
+    let words = said(array, &["status", "tank"]).stdout;
+    let says =
+        ["(slot 1) errs again and again", "braid spare tank DEVICE", "read errors corrected"];
+    assert!(says.iter().all(|part| words.contains(part)), "{words}");
+    let told = || said(array, &["history", "tank", "--kind", "ReadErrors"]).stdout;
+    wait_until("an event", Duration::from_secs(30), || told().contains("errs again and again"));
+    // A spare comes, and no person says more.
+    let new = blank(array, "new", MEMBER_BYTES);
+    done(array, &["spare", "tank", text(&new)]);
+    let is_replaced = || status(array, "tank")["slots"][1]["member"] == text(&new);
+    wait_until("a replacement", Duration::from_secs(60), is_replaced);
+    assert!(told().contains("is to replace it"), "{}", told());
+    assert_same(&served.read_all(array), &wanted, "what was written");
+    assert_eq!(status(array, "tank")["slots"][1]["read_errors"]["corrected"], 0);
+    served.stop();
+    let examined = said(array, &["examine", text(&array.members[1])]).stdout;
+    assert!(examined.contains("read errors corrected"), "{examined}");
 }

@@ -245,6 +245,7 @@ fn absurd_settings_are_refused_by_name_at_the_start_and_later() {
         ("dirty-age", &counts),
         ("sit-out-factor", &counts),
         ("sit-out-min-ms", &counts),
+        ("read-errors-max", &counts),
         ("job-latency-factor", &["-1", "0.9", "1001", "1e30", "many", "", "2.0001"]),
         ("job-floor", &sizes),
         ("job-ceiling", &sizes),

@@ -237,6 +237,20 @@ pub struct Slot {
     /// It is read only where no other copy is (mirrors).
     #[serde(default)]
     pub write_mostly: bool,
+    /// Read errors of its member that were corrected.
+    #[serde(default)]
+    pub read_errors: ReadErrors,
+}
+
+/// Read errors of a member that were corrected: the sectors were written again, from what the others hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReadErrors {
+    /// Since it came or the array was started.
+    pub corrected: u64,
+    /// Of these, with what is older than an hour counted half, older than two a quarter, and so on.
+    pub recent: u32,
+    /// There are more recent ones than `read-errors-max` allows.
+    pub over_limit: bool,
 }
 
 /// What a member is for.

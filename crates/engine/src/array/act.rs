@@ -1,5 +1,5 @@
 //! Carrying decisions out: where the array's state follows from a decision. What events say beyond that is noted where they
-//! come in ([`super::machine`], [`super::slow_members`]).
+//! come in ([`super::machine`], [`super::slow_members`], [`super::erring_members`]).
 
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes, spoiled};
 use std::collections::BTreeSet;
@@ -115,6 +115,7 @@ impl Array {
                     );
                     self.write_superblocks(on_disk, Why::Again);
                 }
+                Action::TreatErring => self.treat_erring(now),
                 Action::TakeSpare => self.take_spare(),
                 // A loss of the old one, to be recorded. Had superblocks not said before that the new one holds all, power
                 // could be cut when some call the old one out, and the new one's own still says that it holds little.
@@ -554,6 +555,7 @@ impl Array {
         for Unrecorded { member, slot, why, .. } in losses {
             let (member, slot, why) = (*member, *slot, *why);
             let why = spoiled(Bug::OneCauseForAll, why, losses[0].why);
+            self.forget_read_errors(member);
             self.effects.push_back(ArrayEffect::Notice(match why {
                 WhyOut::Failed(cause) => Notice::MemberOut { member, slot, cause },
                 WhyOut::Replaced(by) => Notice::Replaced { member: by, slot, old: member },

@@ -163,6 +163,8 @@ pub(super) struct ArrayFacts {
     pub(super) parity_logs_out: bool,
     /// A spare may take the place of a member that is missing, or is to be replaced.
     pub(super) spare_fits: bool,
+    /// A member errs again and again, and something is to be done about it ([`super::read_errors`]).
+    pub(super) errs: bool,
     /// The last flush of an array that keeps no intent is done.
     pub(super) last_flush_done: bool,
     /// What the shards of a broken array still have for the members.
@@ -208,6 +210,8 @@ pub(super) enum Action {
     CloseGate,
     /// Flush all members, before superblocks turn clean or the array stops.
     FlushLast,
+    /// Warn of a member that errs again and again, have it replaced, or put it out.
+    TreatErring,
     /// Let a spare take the place of a member that is missing, or begin to replace one: superblocks say so first.
     TakeSpare,
     /// Let a replacement that holds all take its place: the old member is lost by that.
@@ -354,6 +358,7 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
         (flush_wanted && round == Round::None && !to_record_absent, Action::WriteBack),
         (s_free && to_say_again && (is_awaited || !is_followed), Action::SayAgain),
         (s_free && c_free && closing == Closing::Drained, Action::FlushLast),
+        (facts.errs && may_write && !facts.stopping, Action::TreatErring),
         (s_free && facts.spare_fits && may_write && closing == Closing::No, Action::TakeSpare),
         (s_free && replaces && may_write && closing == Closing::No, Action::Replace),
         (s_free && facts.unsaved && may_write && closing == Closing::No, Action::RecordChanges),
@@ -465,6 +470,7 @@ mod tests {
                                         parity_logs: LogAction::Wait,
                                         parity_logs_out: false,
                                         spare_fits: false,
+                                        errs: false,
                                     };
                                     if is_possible(&facts) {
                                         check(&facts);
@@ -543,6 +549,7 @@ mod tests {
                                 parity_logs: LogAction::Wait,
                                 parity_logs_out: false,
                                 spare_fits: false,
+                                errs: false,
                             };
                             // Superblocks wait for bitmaps that are being written, or are to be.
                             let is_behind = superblocks == Superblocks::Behind;
@@ -585,7 +592,7 @@ mod tests {
             [JobAction::Wait, JobAction::Begin, JobAction::Ask, JobAction::Save, JobAction::End];
         for (caches, superblocks, writes, on_disk, closing) in cases {
             for (job, bits) in
-                jobs.into_iter().flat_map(|job| (0_u32..1 << 12).map(move |n| (job, n)))
+                jobs.into_iter().flat_map(|job| (0_u32..1 << 13).map(move |n| (job, n)))
             {
                 let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
                 let facts = ArrayFacts {
@@ -623,6 +630,7 @@ mod tests {
                     parity_logs: LogAction::Wait,
                     parity_logs_out: false,
                     spare_fits: bit(8),
+                    errs: bit(12),
                 };
                 // A job that waits to be flushed is there, and one that begins is not.
                 let is_odd =

@@ -121,6 +121,17 @@ impl MetadataRecord {
     }
 }
 
+/// What becomes of a member that errs again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Erring {
+    /// Nothing: it stays, until a person or a spare comes.
+    Stays,
+    /// This spare is to take its place, and is filled while it serves.
+    Replaced(MemberId),
+    /// It is put out: the others bear it.
+    PutOut,
+}
+
 /// Something a person or a monitor wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -211,6 +222,17 @@ pub enum Notice {
         slot: Slot,
         /// Milliseconds that it sat out.
         after_ms: u64,
+    },
+    /// A member has had more read errors lately than the limit allows. All were corrected: the others had what it could not read.
+    Errs {
+        /// Which.
+        member: MemberId,
+        /// Its slot.
+        slot: Slot,
+        /// How many; what is older than an hour counts half for each hour.
+        errors: u32,
+        /// What is done about it.
+        erring: Erring,
     },
     /// A job has begun.
     JobBegan(JobProgress),

@@ -72,6 +72,7 @@ impl Array {
             parity_logs: self.log_action(),
             parity_logs_out: self.are_logs_out(),
             spare_fits: self.spare_fits(),
+            errs: self.has_erring(now),
             last_flush_done: closing.last_flush_done,
             last_round: match () {
                 () if !closing.last_round => Round::None,

@@ -17,6 +17,7 @@ use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
 use super::journal::{Journal, JournalLook};
 use super::log_change::{LogChange, LogWish};
 use super::parity_logs::ParityLogs;
+use super::read_errors::Errors;
 use super::refusals::{BitmapRefusal, LogRefusal, MemberRefusal};
 use super::returns::held_of;
 use super::roster::{Roster, Wish};
@@ -55,6 +56,7 @@ pub struct Array {
     pub(super) flushes: Flushes,
     pub(super) closing: Closing,
     pub(super) sitting_out: SittingOut,
+    pub(super) read_errors: Errors,
     pub(super) jobs: Jobs,
     pub(super) bad_logs: BadLogs,
     /// The bitmap, if members have one.
@@ -279,6 +281,7 @@ impl Array {
             flushes,
             closing: Closing::default(),
             sitting_out: SittingOut::new(),
+            read_errors: Errors::new(),
             jobs: Jobs::new(setup.jobs_paused),
             bad_logs,
             intent,
@@ -319,6 +322,7 @@ impl Array {
                 self.closing.is_held_up |= is_newest && self.closing.unconfirmed.is_some();
             }
             Report::MemberFailed { cause } => self.fail_member(cause),
+            Report::Mended { member } => self.note_mended(now, member),
             Report::Pace { member, pace } => {
                 // Nothing else hangs on it, and it comes often.
                 return self.note_pace(now, shard, (member, pace));

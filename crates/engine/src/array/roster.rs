@@ -249,6 +249,13 @@ impl Roster {
         }
     }
 
+    /// A spare that no slot without a member needs, and that nobody wants for another use.
+    pub(super) fn idle_spare(&self) -> Option<MemberId> {
+        let replaces = |spare: &MemberId| self.wanted.get(spare).is_some_and(|wish| wish.replaces);
+        let is_whole = self.missing_count() == 0;
+        self.spares.iter().copied().find(|spare| is_whole && !replaces(spare))
+    }
+
     /// A spare that may have a place now.
     pub(super) fn has_due_spare(&self) -> bool {
         self.due_for_a_free_slot().is_some() || self.due_replacement().is_some()

@@ -263,6 +263,12 @@ impl Common {
         self.reports.push_back(report);
     }
 
+    /// What could not be read of the member in `slot` was written again, and it took it.
+    pub(crate) fn note_mended(&mut self, slot: Slot) {
+        let member = self.view.member(slot).map(|member| member.id);
+        member.into_iter().for_each(|member| self.report(Report::Mended { member }));
+    }
+
     /// A read failed. A member that is gone altogether is reported; a bad sector is the family's.
     pub(crate) fn note_read_fault(&mut self, slot: Slot, fault: MemberFault) {
         if fault.kind == FaultKind::Gone && self.still_in(slot, fault.cause.member) {

@@ -181,6 +181,9 @@ impl Mirror {
                         {
                             common.report_unmended(slot, fault, (start, extent.sectors));
                         }
+                        if done.result.is_ok() {
+                            common.note_mended(slot);
+                        }
                     }
                 }
                 self.ready.push_back(key);

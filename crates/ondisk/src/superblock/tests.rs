@@ -777,6 +777,20 @@ fn an_update_takes_the_stamp_of_0_90_away_and_leaves_what_else_is_there() {
     assert_eq!(superblock.to_bytes()[WORD_63], *b"else");
 }
 
+#[test]
+fn corrected_reads_are_counted_where_md_counts_them() {
+    let mut new = made(Version::V1_2);
+    let before = new.device.corrected_read_errors;
+    new.count_corrected_read();
+    new.count_corrected_read();
+    let found = probed(DEVICE_BYTES, new.offset_bytes(), &new.to_bytes());
+    let found = found[0].as_ref().expect("it is sound");
+    assert_eq!((found.device.corrected_read_errors, found), (before + 2, &new));
+    let mut old = read_v0(&v0_bytes()).expect("it is sound");
+    old.count_corrected_read();
+    assert_eq!(old, read_v0(&v0_bytes()).expect("it is sound"), "0.90 has no place for it");
+}
+
 /// With metadata 1.x a device says so of itself, with 0.90 each says it of all.
 #[test]
 fn what_is_write_mostly_is_read_again_as_it_was_set() {

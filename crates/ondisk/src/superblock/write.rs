@@ -130,6 +130,18 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
+    /// One more read error of this device was corrected. With metadata 0.90 there is no place for it.
+    pub fn count_corrected_read(&mut self) {
+        if !self.version.is_v1() {
+            return;
+        }
+        let count = self.device.corrected_read_errors.saturating_add(1);
+        self.device.corrected_read_errors = count;
+        let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
+        head.device.corrected_reads = U32::new(count);
+        seal(&mut self.raw.0);
+    }
+
     /// Says that the parity log which its writer keeps there names all that may be in doubt, as of the update that was applied last.
     ///
     /// # Panics

@@ -212,6 +212,11 @@ impl MemberHandle {
         superblock.set_write_mostly(number, is_it);
     }
 
+    /// A read error of it was corrected: its superblock says so when it is written next.
+    pub(crate) fn count_corrected_read(&self) {
+        self.superblock.lock().expect("writing does not panic").count_corrected_read();
+    }
+
     /// What it is in the array, for a record of it.
     pub(crate) fn recorded_member(&self, slot: u16) -> RecordedMember {
         let superblock = self.superblock.lock().expect("writing does not panic");

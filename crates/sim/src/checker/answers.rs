@@ -208,6 +208,10 @@ impl World {
             }
             Notice::SitsOut { member, .. } => self.sits_out(member),
             Notice::Back { member, .. } => self.comes_back(member),
+            Notice::Errs { member, errors, .. } => {
+                self.note("errs", [u64::from(member.0), u64::from(errors), 0]);
+                self.tally.count("errs");
+            }
             Notice::JobBegan(progress) => self.job_began(&progress),
             Notice::JobPassed(progress) => self.job_passed(&progress),
             Notice::JobEnded { progress, end } => self.job_ended(&progress, end),

@@ -177,6 +177,15 @@ impl Arrays {
             "How the member is: 1 for the state it is in",
             states.collect(),
         )?;
+        let corrected = self.snapshots.iter().flat_map(|one| {
+            one.members.iter().filter_map(move |member| {
+                let slot = member.slot?.to_string();
+                let labels = [("member", member.name.clone()), ("slot", slot)];
+                Some((of(one, labels), number(member.corrected_read_errors)))
+            })
+        });
+        let help = "Sectors' runs that the member could not read and that were written again from the others";
+        families.counter("braid_member_corrected_read_errors", help, corrected.collect())?;
         let sat_out =
             self.snapshots.iter().map(|one| (of(one, []), number(one.sat_out_ms) / 1000.0));
         let help = "Time that slow members were read around, all of them together";

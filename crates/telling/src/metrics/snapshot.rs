@@ -90,6 +90,8 @@ pub struct Member {
     pub slot: Option<u16>,
     /// How it is.
     pub state: MemberState,
+    /// Read errors of it that were corrected.
+    pub corrected_read_errors: u64,
 }
 
 /// Members by what they are. One that failed, or is being recovered, leaves its slot missing, so it counts in both.

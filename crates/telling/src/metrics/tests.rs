@@ -17,7 +17,12 @@ use crate::standing::Standing;
 use crate::teller::Counts;
 
 pub(crate) fn snapshot(name: &str) -> Snapshot {
-    let member = |name: &str, slot, state| Member { name: name.to_owned(), slot, state };
+    let member = |name: &str, slot, state| Member {
+        name: name.to_owned(),
+        slot,
+        state,
+        corrected_read_errors: 21,
+    };
     Snapshot {
         identity: Identity { array: name.to_owned(), ..identity() },
         level: "raid6".to_owned(),
@@ -86,6 +91,10 @@ fn each_family_stands_once_with_all_arrays_and_all_states() {
         ("braid_array_can_lose_disks{array=\"tank\"}", "2.0"),
         ("braid_array_disks{array=\"tank\",role=\"missing\"}", "0.0"),
         ("braid_members_sat_out_seconds_total{array=\"tank\"}", "1.5"),
+        (
+            "braid_member_corrected_read_errors_total{array=\"tank\",member=\"/dev/a\",slot=\"0\"}",
+            "21.0",
+        ),
         ("braid_engine_member_reads_total{array=\"pool\"}", "7.0"),
         ("braid_io_bytes_total{array=\"tank\",frontend=\"nbd\",op=\"read\"}", "4096.0"),
         ("braid_io_errors_total{array=\"tank\",frontend=\"nbd\",error=\"io\"}", "3.0"),

@@ -140,6 +140,7 @@ impl Health {
             }
             Notice::Found(_)
             | Notice::BitmapFileLost { .. }
+            | Notice::Errs { .. }
             | Notice::JobBegan(_)
             | Notice::JobPassed(_)
             | Notice::JobEnded { .. }

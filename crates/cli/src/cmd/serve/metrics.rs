@@ -136,6 +136,7 @@ impl ArrayMetrics {
         failed: &BTreeMap<String, Option<u16>>,
     ) -> Vec<Member> {
         let sitting_out = volume.sitting_out();
+        let errors: BTreeMap<MemberId, _> = volume.read_errors().into_iter().collect();
         let slots = slots_of(view).filter_map(|slot| Some((slot.0, view.member(slot)?)));
         let name = |id: MemberId| self.reporter.label(id);
         let in_slot = |(slot, member): (u16, &MemberView)| {
@@ -144,7 +145,8 @@ impl ArrayMetrics {
                 (false, u64::MAX) => MemberState::Active,
                 (false, _) => MemberState::Rebuilding,
             };
-            Member { name: name(member.id), slot: Some(slot), state }
+            let corrected_read_errors = errors.get(&member.id).map_or(0, |one| one.corrected);
+            Member { name: name(member.id), slot: Some(slot), state, corrected_read_errors }
         };
         let mut members: Vec<Member> = slots.map(in_slot).collect();
         let waiting = volume.waiting();
@@ -158,7 +160,7 @@ impl ArrayMetrics {
                 true => (None, MemberState::Spare),
                 false => (failed.get(&name).copied().flatten(), MemberState::Failed),
             };
-            members.push(Member { name, slot, state });
+            members.push(Member { name, slot, state, corrected_read_errors: 0 });
         }
         members
     }

@@ -26,6 +26,7 @@ mod not_opened;
 pub(crate) mod parts;
 mod place;
 mod reached;
+mod read_errors;
 pub(crate) mod report;
 pub(crate) mod rescued;
 mod scheduling;
@@ -170,6 +171,8 @@ pub(crate) struct Args {
     scheduling: scheduling::SchedulingArgs,
     #[command(flatten)]
     sit_out: sit_out::SitOutArgs,
+    #[command(flatten)]
+    read_errors: read_errors::ReadErrorArgs,
     /// Whether resyncs, recoveries and checks may begin, or wait for `braid resume`.
     #[arg(long, value_enum, default_value_t = JobsWhen::On, value_name = "WHEN")]
     jobs: JobsWhen,
@@ -342,6 +345,7 @@ fn one(
         cache,
         scheduling,
         sit_out: args.sit_out.sit_out()?,
+        read_errors: args.read_errors.limit()?,
         job_pace: args.job_pace.job_pace()?,
         hand_over_bytes: args.hand_over,
         ..io::options(workers.as_ref())

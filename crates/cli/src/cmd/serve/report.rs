@@ -14,7 +14,9 @@ use braid_geometry::SECTOR_BYTES;
 use braid_member::DirectError;
 use braid_ondisk::format_uuid;
 use braid_ring::{Limit, RingError};
-use braid_runtime::{AnswerWords, Cause, CauseWords, JobEnd, JobKind, Notice, Stopped, Volume};
+use braid_runtime::{
+    AnswerWords, Cause, CauseWords, Erring, JobEnd, JobKind, Notice, Stopped, Volume,
+};
 use serde_json::{Value, json};
 
 use super::assemble::{Ready, is_well};
@@ -387,6 +389,9 @@ impl Reporter {
             Notice::Back { member, slot, after_ms } => {
                 self.back((&label(*member), slot.0), *after_ms);
             }
+            Notice::Errs { member, slot, errors, erring } => {
+                self.errs((&label(*member), slot.0), *errors, *erring);
+            }
             Notice::JobEnded { progress, end: JobEnd::Completed }
                 if progress.kind == JobKind::Resync
                     && !self.is_resynced.swap(true, Ordering::Relaxed) =>
@@ -539,6 +544,38 @@ impl Reporter {
         let text = format!(
             "{label} is slow (slot {slot}: {latency_ms} ms, the others: {siblings}) and sits out: it is \
              read around until it answers like the others again; writes and flushes still wait for it"
+        );
+        self.say(Style::Warning, &text);
+    }
+
+    fn errs(&self, (label, slot): (&str, u16), errors: u32, erring: Erring) {
+        let spare = match erring {
+            Erring::Replaced(spare) => Some(self.label(spare)),
+            Erring::Stays | Erring::PutOut => None,
+        };
+        if self.json {
+            let facts = json!({
+                "member": label,
+                "slot": slot,
+                "read_errors": errors,
+                "spare": spare,
+                "put_out": erring == Erring::PutOut,
+            });
+            return self.event("read-errors", &facts);
+        }
+        let then = match (&spare, erring) {
+            (Some(spare), _) => format!("{}, a spare, is to replace it", printable(spare)),
+            (None, Erring::PutOut) => "it is put out".to_owned(),
+            (None, _) => {
+                let name = shell_word(&self.name);
+                format!(
+                    "`braid spare {name} DEVICE` has it copied to another disk, which takes its place"
+                )
+            }
+        };
+        let text = format!(
+            "{label} errs again and again (slot {slot} of {}: {errors} read errors lately, all corrected from the others): {then}",
+            self.name
         );
         self.say(Style::Warning, &text);
     }

@@ -24,7 +24,8 @@ pub(crate) fn advice(array: &Array, word: &str, manner: Manner) -> Vec<Advice> {
     let slots = array.slots.iter().filter_map(|slot| of_slot(array, slot, word, manner));
     let replaced = array.slots.iter().filter_map(|slot| replacing(array, slot, word, manner));
     let bad = array.slots.iter().filter_map(|slot| bad_sectors(array, slot, word));
-    let slots = slots.chain(replaced).chain(bad);
+    let erring = array.slots.iter().filter_map(|slot| erring(array, slot, word));
+    let slots = slots.chain(replaced).chain(bad).chain(erring);
     let all = failure.into_iter().chain(lost(array, word)).chain(slots);
     let all = all.chain(missing(array, word)).chain(dirty(array, word, manner));
     all.chain(found(array, word)).collect()
@@ -152,6 +153,43 @@ fn recovering(array: &Array, (number, member): (u16, &str), word: &str, manner: 
         None => what,
     };
     Advice { problem, now: format!("{now}; {} {lose} until then", array.name), what, command }
+}
+
+/// A member that has had more read errors than it may have, and that is not being replaced.
+fn erring(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
+    let (member, errors) = (row.member.as_deref()?, row.read_errors);
+    let is_replaced =
+        array.slots.iter().any(|slot| slot.replaces.is_some() && slot.replaces == row.slot);
+    if !errors.over_limit || is_replaced {
+        return None;
+    }
+    let problem = format!(
+        "{member} (slot {}) errs again and again: {} read errors lately",
+        place_of(row),
+        errors.recent
+    );
+    let now =
+        "all were corrected from the others; a disk that errs like this often dies soon".into();
+    let waits = |slot: &&Slot| slot.state == SlotState::Waiting && slot.replaces.is_none();
+    let spare = array.slots.iter().find(waits).and_then(|slot| slot.member.as_deref());
+    let does_so = array.settings.get("on-read-errors") != Some(&"warn".into());
+    let (what, command) = match spare {
+        Some(spare) => {
+            let names = (shell_word(member), shell_word(spare));
+            (
+                "have it copied to the spare:",
+                format!("braid replace {word} {} --with {}", names.0, names.1),
+            )
+        }
+        None if does_so => {
+            ("add a spare, to which it is copied by itself:", format!("braid spare {word} DEVICE"))
+        }
+        None => {
+            let member = shell_word(member);
+            ("have it copied to another:", format!("braid replace {word} {member} --with DEVICE"))
+        }
+    };
+    Some(Advice { problem, now, what: what.into(), command: Some(command) })
 }
 
 /// A member whose bad-block log names something.

@@ -211,7 +211,12 @@ fn slots(array: &Array) -> Table {
         let member = row.member.clone().unwrap_or_else(|| "-".to_owned());
         let since = row.since.as_deref().map(clock).unwrap_or_default();
         let manner = if row.write_mostly { ", write-mostly" } else { "" };
-        table.row([number, member, format!("{state}{manner}"), since]);
+        let errors = match row.read_errors.corrected {
+            0 => String::new(),
+            1 => ", 1 read error corrected".to_owned(),
+            count => format!(", {count} read errors corrected"),
+        };
+        table.row([number, member, format!("{state}{manner}{errors}"), since]);
     }
     table
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use braid_control::model::{
-    Array, Clients, Role, Server, Settings, Slot, SlotState, State, VERSION,
+    Array, Clients, ReadErrors, Role, Server, Settings, Slot, SlotState, State, VERSION,
 };
 
 /// The row of a slot in this state.
@@ -20,6 +20,7 @@ pub(crate) fn slot(number: u16, state: SlotState) -> Slot {
         cause: is_new.then(|| "write of 8 sectors at sector 8 failed".to_owned()),
         bad_sectors: 0,
         write_mostly: false,
+        read_errors: ReadErrors::default(),
     }
 }
 

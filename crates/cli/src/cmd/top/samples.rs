@@ -2,7 +2,7 @@
 
 use braid_control::model::{
     Array, Clients, ElevatorRow, Elevators, Found, Job, JobKind, JobPace, JobState, MemberRates,
-    PacePhase, Rates, Role, Settings, SliceRow, Slot, SlotState, VERSION,
+    PacePhase, Rates, ReadErrors, Role, Settings, SliceRow, Slot, SlotState, VERSION,
 };
 
 use super::asker::Seen;
@@ -25,6 +25,7 @@ fn slot(number: Option<u16>, member: Option<&str>, state: SlotState) -> Slot {
         cause: is_slow.then(|| "it took 900 ms, and the others much less".into()),
         bad_sectors: 0,
         write_mostly: false,
+        read_errors: ReadErrors::default(),
     }
 }
 

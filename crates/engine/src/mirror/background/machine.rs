@@ -613,7 +613,14 @@ impl Background {
                 place.copy_mut(slot).state = State::Failed(fault.kind);
                 around.common.note_read_fault(slot, fault);
             }
-            (Phase::Written, Ok(())) => around.common.note_written(slot),
+            (Phase::Written, Ok(())) => {
+                around.common.note_written(slot);
+                // What it is filled with was not read before.
+                let was_unreadable = place.copy_mut(slot).state == State::Failed(FaultKind::Media);
+                if was_unreadable && !place.task().fills() {
+                    around.common.note_mended(slot);
+                }
+            }
             (Phase::Written, Err(fault)) if place.task().checks() => {
                 around.common.note_written(slot);
                 // What is named costs its sectors, and the work goes on.

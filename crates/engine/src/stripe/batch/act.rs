@@ -504,6 +504,7 @@ impl Stripe {
             common.note_written(slot);
         }
         match (state, result) {
+            (ColumnState::Writing, Ok(())) if is_repair => common.note_mended(slot),
             (ColumnState::Writing, Ok(())) => {}
             (ColumnState::Reading, Ok(())) => {
                 column.was_read = true;

@@ -873,9 +873,16 @@ impl Reconstruct {
         column.out -= 1;
         match (kind, result) {
             (ReadIoKind::Read, Ok(())) => column.valid = column.valid.union(extent.set()),
-            (ReadIoKind::Repair, Ok(())) => around.common.note_written(slot),
+            (ReadIoKind::Repair, Ok(())) => {
+                around.common.note_written(slot);
+                around.common.note_mended(slot);
+            }
             (ReadIoKind::Write | ReadIoKind::Copy, Ok(())) => {
                 around.common.note_written(slot);
+                let is_mended = !read.column(slot).unreadable.common(extent.set()).is_empty();
+                if is_mended && kind == ReadIoKind::Write {
+                    around.common.note_mended(slot);
+                }
                 read.work.written += extent.sectors;
             }
             (ReadIoKind::Write, Err(fault)) if read.origin.is_some_and(|one| one.checks()) => {

@@ -1,9 +1,9 @@
 //! Members that are replaced while they serve: whatever befalls them meanwhile, nothing is lost, and what has a place holds all.
 
-use braid_engine::SitOut;
 use braid_engine::array::{JobEnd, JobKind, JobRequest, MemberId, Notice};
 use braid_engine::cause::Asked;
 use braid_engine::request::Operation;
+use braid_engine::{OnReadErrors, ReadErrorLimit, SitOut};
 use braid_geometry::{Geometry, Level, MemberSector, Slot};
 
 use super::for_seeds;
@@ -114,6 +114,39 @@ fn bad_sectors_of_a_member_do_not_end_its_replacement() {
         story.run(&Mix { writes: 5, zeroes: 0, trims: 0, ..Mix::ALL });
         story.rest();
         assert!(replaced(&story), "{design:?}");
+        check_seats(&mut story);
+        story.ends_well();
+    });
+}
+
+/// A disk whose reads fail now and then: each is corrected, and no person says anything. It is copied while it lives.
+#[test]
+fn a_member_that_errs_again_and_again_is_copied_to_a_spare() {
+    for_seeds(10, |seed| {
+        let designs = one_of_each();
+        let design = designs[seed as usize % designs.len()];
+        let mut story = with_spare(design, 4_250_000 + seed).open();
+        let (spare, old) = (usize::from(design.slots), seed as usize % usize::from(design.slots));
+        let limit = ReadErrorLimit { most: Some(3), then: OnReadErrors::Replace };
+        let now = story.world.clock.now;
+        story.world.engine.machines.array.handle_read_error_limit(now, limit);
+        let used = story.world.geometry.used_sectors(Slot(old as u16));
+        for turn in 0_u64.. {
+            assert!(turn < 200, "{design:?}: it was never replaced");
+            if !story.heard(|one| matches!(one, Notice::Errs { .. })) {
+                story.bad_sector(old, turn * 7 % used);
+            }
+            for start in 0..story.capacity() {
+                assert!(story.read(start, 1).is_ok(), "the others have it");
+            }
+            story.run(&Mix { requests: 3, trims: 0, zeroes: 0, ..Mix::ALL });
+            if replaced(&story) {
+                break;
+            }
+        }
+        story.rest();
+        assert_eq!(story.seats()[old], Some(spare));
+        assert!(!story.heard(|one| matches!(one, Notice::MemberOut { .. })), "nothing was put out");
         check_seats(&mut story);
         story.ends_well();
     });

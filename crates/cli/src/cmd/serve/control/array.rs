@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use braid_assembly::Tolerance;
 use braid_control::model::{
-    Array, Bitmap, Failure, Journal, ParityLogs, Role, Server, Slot, SlotState, State, VERSION,
+    Array, Bitmap, Failure, Journal, ParityLogs, ReadErrors, Role, Server, Slot, SlotState, State,
+    VERSION,
 };
 use braid_geometry::{Level, SECTOR_BYTES, Slot as SlotNumber, layout_name};
 use braid_ondisk::format_uuid;
@@ -204,6 +205,12 @@ impl Facts {
         mut waiting: Vec<(MemberId, Option<SlotNumber>)>,
     ) -> Vec<Slot> {
         let sitting_out = volume.sitting_out();
+        let known: BTreeMap<MemberId, _> = volume.read_errors().into_iter().collect();
+        let errors = |member: MemberId| {
+            let errors = known.get(&member).copied().unwrap_or_default();
+            let (corrected, recent, over_limit) = (errors.corrected, errors.recent, errors.is_over);
+            ReadErrors { corrected, recent, over_limit }
+        };
         let is_sound = |failure: &Failure| failure.out_of_space || failure.write_protected;
         let failure = self.health.failure().filter(|failure| !is_sound(failure));
         let path =
@@ -225,6 +232,7 @@ impl Facts {
                         cause: Some(failure.cause.clone()),
                         bad_sectors: member.bad_blocks.sectors(),
                         write_mostly: member.is_write_mostly,
+                        read_errors: errors(member.id),
                     };
                 }
                 let slow = self.health.slow(number).filter(|_| sitting_out.contains(&member.id));
@@ -243,6 +251,7 @@ impl Facts {
                     cause: slow.map(|slow| slow.cause),
                     bad_sectors: member.bad_blocks.sectors(),
                     write_mostly: member.is_write_mostly,
+                    read_errors: errors(member.id),
                 }
             }
             None => self.empty(number),
@@ -261,6 +270,7 @@ impl Facts {
                 cause: None,
                 bad_sectors: member.replacement_bad_blocks.sectors(),
                 write_mostly: false,
+                read_errors: ReadErrors::default(),
             })
         });
         slots.extend(replacements);
@@ -275,6 +285,7 @@ impl Facts {
             cause: None,
             bad_sectors: 0,
             write_mostly: false,
+            read_errors: ReadErrors::default(),
         });
         slots.extend(spares);
         slots
@@ -292,6 +303,7 @@ impl Facts {
             cause: Some(out.cause),
             bad_sectors: 0,
             write_mostly: false,
+            read_errors: ReadErrors::default(),
         };
         self.health.replaced().into_iter().map(row).collect()
     }
@@ -308,6 +320,7 @@ impl Facts {
             cause,
             bad_sectors: 0,
             write_mostly: false,
+            read_errors: ReadErrors::default(),
         };
         if let Some(gone) = self.health.gone(number) {
             return missing(Some(gone.since), Some(gone.cause));
@@ -332,6 +345,7 @@ impl Facts {
             cause,
             bad_sectors: 0,
             write_mostly: false,
+            read_errors: ReadErrors::default(),
         }
     }
 }

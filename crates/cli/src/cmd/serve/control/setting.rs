@@ -8,13 +8,13 @@ use braid_control::model::{SettingValue, Settings};
 use braid_frontend_nbd::{Settings as ClientSettings, Tuner};
 use braid_geometry::Level;
 use braid_ring::Room;
-use braid_runtime::{Cache, GovernorSettings, Scheduling, SitOut, Volume};
+use braid_runtime::{Cache, GovernorSettings, ReadErrorLimit, Scheduling, SitOut, Volume};
 
 use super::consistency::{self, Consistency, Named};
 use crate::cmd::serve::jobs::{Board, JobsWhen, Schedule};
 use crate::cmd::serve::membership::Membership;
 use crate::cmd::serve::spare_group::SpareGroup;
-use crate::cmd::serve::{cache, clients as limits, job_pace, scheduling, sit_out};
+use crate::cmd::serve::{cache, clients as limits, job_pace, read_errors, scheduling, sit_out};
 use crate::error::CliError;
 use crate::output::utc::now_seconds;
 
@@ -68,6 +68,7 @@ pub(super) struct Wanted {
     cache: Cache,
     scheduling: Scheduling,
     sit_out: SitOut,
+    read_errors: ReadErrorLimit,
     job_pace: GovernorSettings,
     clients: ClientSettings,
     jobs: JobsWhen,
@@ -83,6 +84,7 @@ impl Wanted {
             cache: volume.cache(),
             scheduling: volume.scheduling(),
             sit_out: volume.sit_out(),
+            read_errors: volume.read_error_limit(),
             job_pace: volume.job_pace(),
             clients: tuner.settings(),
             jobs: JobsWhen::of(board.is_paused()),
@@ -134,6 +136,9 @@ impl Wanted {
         if sit_out::KEYS.contains(&key) {
             return sit_out::set(&mut self.sit_out, key, text);
         }
+        if read_errors::KEYS.contains(&key) {
+            return read_errors::set(&mut self.read_errors, key, text);
+        }
         if job_pace::KEYS.contains(&key) {
             return job_pace::set(&mut self.job_pace, key, text);
         }
@@ -163,6 +168,7 @@ impl Wanted {
             &cache::LIVE_KEYS[..],
             &scheduling::KEYS[..],
             &sit_out::KEYS[..],
+            &read_errors::KEYS[..],
             &job_pace::KEYS[..],
             &limits::KEYS[..],
             &consistency::KEYS[..],
@@ -203,6 +209,9 @@ impl Wanted {
         if self.sit_out != volume.sit_out() {
             volume.set_sit_out(self.sit_out);
         }
+        if self.read_errors != volume.read_error_limit() {
+            volume.set_read_error_limit(self.read_errors);
+        }
         if self.job_pace != volume.job_pace() {
             volume.set_job_pace(self.job_pace);
         }
@@ -222,6 +231,7 @@ impl Wanted {
         let mut settings = scheduling::to_settings(&self.scheduling);
         settings.extend(cache::to_settings(&self.cache));
         settings.extend(sit_out::to_settings(&self.sit_out));
+        settings.extend(read_errors::to_settings(&self.read_errors));
         settings.extend(job_pace::to_settings(&self.job_pace));
         settings.extend(limits::to_settings(&self.clients));
         settings.extend(self.consistency.to_settings());

@@ -1,0 +1,102 @@
+//! How many read errors a member may have, as words: for `braid serve` at the start, and for `braid set` later.
+
+use braid_control::model::Settings;
+use braid_runtime::{OnReadErrors, ReadErrorLimit};
+
+use super::cache::bad_setting;
+use crate::error::CliError;
+
+/// Options of `braid serve` about members that err.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Members that err")]
+pub(crate) struct ReadErrorArgs {
+    /// How many corrected read errors a member may have, where those older than an hour count half, older than two a quarter,
+    /// and so on: a number, or `off` for any [default: 20, as md has it].
+    #[arg(long, value_name = "COUNT")]
+    read_errors_max: Option<String>,
+    /// What becomes of a member with more: `warn`, `replace` (copied to a spare, if one waits) or `fail` (the same, and put
+    /// out where none waits and the others bear it) [default: replace].
+    #[arg(long, value_name = "WHAT")]
+    on_read_errors: Option<String>,
+}
+
+/// Keys that can be set on a running array.
+pub(super) const KEYS: [&str; 2] = ["read-errors-max", "on-read-errors"];
+
+/// The most that can be asked for.
+const MOST: u32 = 1_000_000;
+
+impl ReadErrorArgs {
+    /// What the options make.
+    pub(super) fn limit(&self) -> Result<ReadErrorLimit, CliError> {
+        let mut limit = ReadErrorLimit::default();
+        for (key, value) in KEYS.into_iter().zip([&self.read_errors_max, &self.on_read_errors]) {
+            if let Some(value) = value {
+                set(&mut limit, key, value).map_err(|why| bad_setting(key, value, &why))?;
+            }
+        }
+        Ok(limit)
+    }
+}
+
+/// Changes one setting; says why if it cannot be.
+pub(super) fn set(limit: &mut ReadErrorLimit, key: &str, value: &str) -> Result<(), String> {
+    match (key, value) {
+        ("read-errors-max", "off") => limit.most = None,
+        ("read-errors-max", _) => {
+            let most = value.parse().ok().filter(|most| (1..=MOST).contains(most));
+            let most = most.ok_or_else(|| format!("it is a number from 1 to {MOST}, or 'off'"))?;
+            limit.most = Some(most);
+        }
+        ("on-read-errors", "warn") => limit.then = OnReadErrors::Warn,
+        ("on-read-errors", "replace") => limit.then = OnReadErrors::Replace,
+        ("on-read-errors", "fail") => limit.then = OnReadErrors::Fail,
+        ("on-read-errors", _) => return Err("it is 'warn', 'replace' or 'fail'".to_owned()),
+        _ => return Err(format!("there is no such setting; there are {}", KEYS.join(", "))),
+    }
+    Ok(())
+}
+
+/// The settings by their words.
+pub(super) fn to_settings(limit: &ReadErrorLimit) -> Settings {
+    let [most, then] = KEYS.map(str::to_owned);
+    let word = match limit.then {
+        OnReadErrors::Warn => "warn",
+        OnReadErrors::Replace => "replace",
+        OnReadErrors::Fail => "fail",
+    };
+    let count = limit.most.map_or_else(|| "off".into(), |most| u64::from(most).into());
+    Settings::from([(most, count), (then, word.into())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setting_is_taken_or_refused_with_a_reason() {
+        let mut limit = ReadErrorLimit::default();
+        assert_eq!((limit.most, limit.then), (Some(20), OnReadErrors::Replace));
+        for (key, value) in [
+            ("read-errors-max", "0"),
+            ("read-errors-max", "many"),
+            ("on-read-errors", "off"),
+            ("colour", "red"),
+        ] {
+            assert!(!set(&mut limit, key, value).unwrap_err().is_empty(), "{key}={value}");
+        }
+        assert_eq!(limit, ReadErrorLimit::default(), "what is refused changes nothing");
+        for (then, word) in [
+            (OnReadErrors::Warn, "warn"),
+            (OnReadErrors::Replace, "replace"),
+            (OnReadErrors::Fail, "fail"),
+        ] {
+            set(&mut limit, "on-read-errors", word).unwrap();
+            set(&mut limit, "read-errors-max", "3").unwrap();
+            assert_eq!(limit, ReadErrorLimit { most: Some(3), then });
+            assert_eq!(to_settings(&limit)["on-read-errors"], word.into());
+        }
+        set(&mut limit, "read-errors-max", "off").unwrap();
+        assert_eq!(limit.most, None);
+    }
+}

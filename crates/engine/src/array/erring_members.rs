@@ -1,0 +1,99 @@
+//! What the array does about members that err again and again; which of it, [`super::read_errors`] decides.
+
+use super::effect::{ArrayEffect, Erring, Notice};
+use super::machine::Array;
+use super::read_errors::{Action, Count, Facts, ReadErrors, decide};
+use crate::Instant;
+use crate::cause::Cause;
+use crate::ids::MemberId;
+use crate::tuning::{OnReadErrors, ReadErrorLimit};
+
+impl Array {
+    /// How many read errors a member may have, and what becomes of one with more. Until this is called nothing does.
+    pub fn handle_read_error_limit(&mut self, now: Instant, limit: ReadErrorLimit) {
+        self.read_errors.limit = limit;
+        self.step(now);
+    }
+
+    /// The limit that holds.
+    #[must_use]
+    pub fn read_error_limit(&self) -> ReadErrorLimit {
+        self.read_errors.limit
+    }
+
+    /// Members that have had read errors, and how many.
+    #[must_use]
+    pub fn read_errors(&self, now: Instant) -> Vec<(MemberId, ReadErrors)> {
+        let known = &self.read_errors;
+        known.members.iter().map(|(id, count)| (*id, known.look(now, count))).collect()
+    }
+
+    /// A shard has written again what it could not read of a member.
+    pub(super) fn note_mended(&mut self, now: Instant, member: MemberId) {
+        // It may have gone out meanwhile.
+        if self.roster.slot_of(member).is_some() {
+            self.read_errors.note(now, member);
+        }
+    }
+
+    /// A member is none any more.
+    pub(super) fn forget_read_errors(&mut self, member: MemberId) {
+        self.read_errors.members.remove(&member);
+    }
+
+    /// Whether something is to be done about a member that errs.
+    pub(super) fn has_erring(&self, now: Instant) -> bool {
+        self.next_erring(now).is_some()
+    }
+
+    fn next_erring(&self, now: Instant) -> Option<(MemberId, u32, Action)> {
+        let known = &self.read_errors;
+        known.members.iter().find_map(|(member, count)| {
+            let ReadErrors { recent, is_over, .. } = known.look(now, count);
+            // The rest costs more to know, and is asked after each event.
+            let action = if is_over { decide(self.erring(*member, count)) } else { Action::Wait };
+            (action != Action::Wait).then_some((*member, recent, action))
+        })
+    }
+
+    fn erring(&self, member: MemberId, count: &Count) -> Facts {
+        let then = self.read_errors.limit.then;
+        let slot = self.roster.slot_of(member);
+        Facts {
+            is_over: true,
+            is_replaced: slot.is_none_or(|slot| self.roster.replacement_of(slot).is_some()),
+            copies: then != OnReadErrors::Warn && self.may_replace(member).is_ok(),
+            has_spare: self.roster.idle_spare().is_some(),
+            may_go: then == OnReadErrors::Fail && self.is_borne(member),
+            is_told: count.is_told,
+        }
+    }
+
+    /// Whether the others have all that a member has: none of their sectors is named as bad, and the level does without it.
+    fn is_borne(&self, member: MemberId) -> bool {
+        let mut others = self.roster.slots.iter().flatten().filter(|other| other.id != member);
+        self.may_fail(member).is_ok() && others.all(|other| other.bad_blocks.is_empty())
+    }
+
+    /// Does what is to be done about one.
+    pub(super) fn treat_erring(&mut self, now: Instant) {
+        let (member, errors, action) = self.next_erring(now).expect("one errs");
+        let slot = self.roster.slot_of(member).expect("only a slot's member is counted");
+        let erring = match action {
+            Action::Wait => unreachable!("nothing is to be done"),
+            Action::Warn => Erring::Stays,
+            Action::PutOut => Erring::PutOut,
+            Action::Replace => Erring::Replaced(self.roster.idle_spare().expect("one waits")),
+        };
+        let notice = Notice::Errs { member, slot, errors, erring };
+        self.effects.push_back(ArrayEffect::Notice(notice));
+        match erring {
+            Erring::Stays => {
+                let count = self.read_errors.members.get_mut(&member).expect("it is counted");
+                count.is_told = true;
+            }
+            Erring::PutOut => self.fail_member(Cause::errs(member)),
+            Erring::Replaced(spare) => self.roster.wish_to_replace(spare, slot),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Members that err again and again: how many of their read errors were corrected, and what is to be done about a member
+//! with too many.
+//!
+//! A shard that could not read a sector writes it again, from what the other members say, and tells the array of each such
+//! run that the member took. One is nothing; many in a few hours are a disk that dies. As md does, the count is halved for
+//! each hour that has passed; a member is *over* while its count is beyond the limit.
+//!
+//! | over | being replaced | copies | a spare is free | may be put out | told | action |
+//! |---|---|---|---|---|---|---|
+//! | no  |     |     |     |     |     | Wait: it errs like any disk |
+//! | yes | yes |     |     |     |     | Wait: its data are on their way to another |
+//! | yes | no  | yes | yes |     |     | Replace: it is copied while it lives |
+//! | yes | no  |     |     | yes |     | PutOut |
+//! | yes | no  |     |     |     | no  | Warn |
+//! | yes | no  |     |     |     | yes | Wait |
+//!
+//! The first line that fits is taken. "Copies" and "may be put out" hold what a person has set, too:
+//! [`crate::OnReadErrors::Warn`] allows neither, [`crate::OnReadErrors::Fail`] both.
+//! [check: a_member_is_put_out_only_where_the_rest_bears_it]
+//!
+//! It is not told of sectors that stay unreadable: a log names those, and nobody reads them again.
+
+use std::collections::BTreeMap;
+
+use crate::Instant;
+use crate::ids::MemberId;
+use crate::tuning::ReadErrorLimit;
+
+/// After so long the count is halved.
+const HALVED_AFTER_NS: u64 = 3600 * 1_000_000_000;
+
+/// Read errors of a member that were corrected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadErrors {
+    /// Since it came or the array was started.
+    pub corrected: u64,
+    /// Of these, with what is older than an hour counted half, older than two a quarter, and so on.
+    pub recent: u32,
+    /// There are more recent ones than the limit allows.
+    pub is_over: bool,
+}
+
+/// What is known of one member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Count {
+    corrected: u64,
+    recent: u32,
+    /// As of when `recent` is.
+    halved: Instant,
+    /// A person has been warned, and it has been over since.
+    pub(super) is_told: bool,
+}
+
+impl Count {
+    /// The recent ones by now, and the moment of the last halving.
+    fn now(&self, now: Instant) -> (u32, Instant) {
+        let hours = now.0.saturating_sub(self.halved.0) / HALVED_AFTER_NS;
+        let left = u32::try_from(hours).ok().and_then(|hours| self.recent.checked_shr(hours));
+        (left.unwrap_or(0), Instant(self.halved.0 + hours * HALVED_AFTER_NS))
+    }
+}
+
+/// What the array knows of its members' read errors.
+#[derive(Debug)]
+pub(super) struct Errors {
+    pub(super) limit: ReadErrorLimit,
+    pub(super) members: BTreeMap<MemberId, Count>,
+}
+
+impl Errors {
+    pub(super) const fn new() -> Self {
+        Self { limit: ReadErrorLimit::OFF, members: BTreeMap::new() }
+    }
+
+    pub(super) fn note(&mut self, now: Instant, member: MemberId) {
+        let none = Count { corrected: 0, recent: 0, halved: now, is_told: false };
+        let count = self.members.entry(member).or_insert(none);
+        (count.recent, count.halved) = count.now(now);
+        count.is_told &= self.limit.is_exceeded_by(count.recent);
+        count.corrected += 1;
+        count.recent = count.recent.saturating_add(1);
+    }
+
+    pub(super) fn look(&self, now: Instant, count: &Count) -> ReadErrors {
+        let (recent, _) = count.now(now);
+        let is_over = self.limit.is_exceeded_by(recent);
+        ReadErrors { corrected: count.corrected, recent, is_over }
+    }
+}
+
+/// A member's errors at a glance.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    pub(super) is_over: bool,
+    /// Another is filled from it, or is to be.
+    pub(super) is_replaced: bool,
+    /// A spare may be filled from it.
+    pub(super) copies: bool,
+    /// One waits that nobody else needs.
+    pub(super) has_spare: bool,
+    /// It may be put out: a person has set so, and the others bear it.
+    pub(super) may_go: bool,
+    pub(super) is_told: bool,
+}
+
+/// What to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Wait,
+    Replace,
+    PutOut,
+    Warn,
+}
+
+/// The table of the module.
+pub(super) const fn decide(facts: Facts) -> Action {
+    match facts {
+        Facts { is_over: false, .. } | Facts { is_replaced: true, .. } => Action::Wait,
+        Facts { copies: true, has_spare: true, .. } => Action::Replace,
+        Facts { may_go: true, .. } => Action::PutOut,
+        Facts { is_told: false, .. } => Action::Warn,
+        Facts { is_told: true, .. } => Action::Wait,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = HALVED_AFTER_NS;
+
+    /// Every combination of facts.
+    #[test]
+    fn a_member_is_put_out_only_where_the_rest_bears_it() {
+        for bits in 0_u32..1 << 6 {
+            let bit = |n: u32| bits >> n & 1 == 1;
+            let facts = Facts {
+                is_over: bit(0),
+                is_replaced: bit(1),
+                copies: bit(2),
+                has_spare: bit(3),
+                may_go: bit(4),
+                is_told: bit(5),
+            };
+            let acts = facts.is_over && !facts.is_replaced;
+            let is_copied = acts && facts.copies && facts.has_spare;
+            let expected = match () {
+                () if is_copied => Action::Replace,
+                () if acts && facts.may_go => Action::PutOut,
+                () if acts && !facts.is_told => Action::Warn,
+                () => Action::Wait,
+            };
+            assert_eq!(decide(facts), expected, "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn errors_are_forgotten_by_halves_and_counted_for_good() {
+        let mut errors = Errors::new();
+        errors.limit = ReadErrorLimit { most: Some(20), ..ReadErrorLimit::OFF };
+        let member = MemberId(3);
+        let look = |errors: &Errors, now| errors.look(Instant(now), &errors.members[&member]);
+        for at in 0..21 {
+            errors.note(Instant(at * 1000), member);
+        }
+        let expected = ReadErrors { corrected: 21, recent: 21, is_over: true };
+        assert_eq!(look(&errors, HOUR - 1), expected);
+        let expected = ReadErrors { corrected: 21, recent: 10, is_over: false };
+        assert_eq!(look(&errors, HOUR + HOUR / 2), expected);
+        // Half an hour that has passed already is not forgotten when another comes.
+        errors.note(Instant(HOUR + HOUR / 2), member);
+        assert_eq!(look(&errors, 2 * HOUR).recent, 5);
+        assert_eq!(look(&errors, 200 * HOUR).recent, 0);
+        assert_eq!(look(&errors, 200 * HOUR).corrected, 22);
+        assert_eq!(look(&errors, 0).recent, 11, "a clock that is behind forgets nothing");
+    }
+}

@@ -1,0 +1,159 @@
+//! Members that err again and again, by what shards tell of sectors that they wrote again.
+
+use std::collections::BTreeSet;
+
+use braid_engine::array::{
+    Array, ArrayEffect, ArraySetup, Erring, MemberId, MemberSetup, Notice, SpareSetup,
+};
+use braid_engine::effect::Report;
+use braid_engine::request::{Regions, ShardIndex};
+use braid_engine::{BadBlocks, BadLog, Instant, OnReadErrors, ReadErrorLimit};
+use braid_geometry::{Geometry, Level, Shape, Slot};
+
+const HOUR: u64 = 3600 * 1_000_000_000;
+const SPARE: MemberId = MemberId(9);
+
+struct Told {
+    array: Array,
+    now: Instant,
+}
+
+impl Told {
+    fn new(level: Level, slots: u16, missing: Option<u16>, then: OnReadErrors) -> Self {
+        let shape = Shape {
+            level,
+            layout: 2,
+            chunk_sectors: 8,
+            slots,
+            member_sectors: vec![64; slots.into()],
+        };
+        let member = |slot| MemberSetup {
+            id: MemberId(slot),
+            device_number: slot,
+            recovered_sectors: u64::MAX,
+            bad_blocks: BadBlocks::default(),
+            bad_log: BadLog::default(),
+        };
+        let geometry = Geometry::new(&shape).expect("a plain shape");
+        let mut array = Array::new(ArraySetup {
+            regions: Regions::new(&geometry, 2),
+            work_sectors: 8,
+            jobs_paused: true,
+            geometry,
+            slots: (0..slots).map(|slot| (Some(slot) != missing).then(|| member(slot))).collect(),
+            replacements: Vec::new(),
+            spares: Vec::new(),
+            write_mostly: BTreeSet::new(),
+            events: 1,
+            resync_offset: u64::MAX,
+            accepted_risk: None,
+            bitmap: None,
+            names_bitmap: None,
+            bitmap_file: None,
+            parity_logs: None,
+            log_counts: false,
+            journal: None,
+            is_unclean: false,
+            read_only: false,
+            zero_is_fast: false,
+            clean_delay_ms: 200,
+            superblocks_tear: false,
+        });
+        let now = Instant(0);
+        array.handle_read_error_limit(now, ReadErrorLimit { most: Some(20), then });
+        let mut told = Self { array, now };
+        told.notices();
+        told
+    }
+
+    fn add_spare(&mut self) {
+        let spare = SpareSetup {
+            id: SPARE,
+            device_number: 9,
+            bad_log_sectors: 0,
+            tears: false,
+            returns: None,
+            parity_log: None,
+        };
+        self.array.handle_member_added(self.now, spare, None).expect("it can come");
+    }
+
+    fn errs(&mut self, member: u16, times: u32) -> Vec<Notice> {
+        for _ in 0..times {
+            let report = Report::Mended { member: MemberId(member) };
+            self.array.handle_report(self.now, ShardIndex(0), report);
+        }
+        self.notices()
+    }
+
+    fn notices(&mut self) -> Vec<Notice> {
+        let effects = std::iter::from_fn(|| self.array.poll_effect());
+        let notices = effects.filter_map(|effect| match effect {
+            ArrayEffect::Notice(notice) => Some(notice),
+            _ => None,
+        });
+        notices.collect()
+    }
+}
+
+fn says(member: u16, errors: u32, erring: Erring) -> Notice {
+    Notice::Errs { member: MemberId(member), slot: Slot(member), errors, erring }
+}
+
+#[test]
+fn a_member_that_errs_again_and_again_is_copied_to_a_spare() {
+    let mut told = Told::new(Level::Raid5, 4, None, OnReadErrors::Replace);
+    told.add_spare();
+    assert_eq!(told.errs(1, 20), [], "so many any disk may have");
+    assert_eq!(told.errs(1, 1), [says(1, 21, Erring::Replaced(SPARE))]);
+    assert_eq!(told.array.slot_to_replace(SPARE), Some(Slot(1)), "and it stays until then");
+    assert_eq!(told.errs(1, 50), [], "it is said once");
+    // The spare has its use.
+    assert_eq!(told.errs(2, 21), [says(2, 21, Erring::Stays)]);
+}
+
+/// The one that waits is needed for the slot that has no member.
+#[test]
+fn a_spare_is_for_the_slot_without_a_member_first() {
+    let mut told = Told::new(Level::Raid6, 5, Some(4), OnReadErrors::Replace);
+    told.add_spare();
+    assert_eq!(told.errs(1, 21), [says(1, 21, Erring::Stays)]);
+    assert_eq!(told.array.slot_to_replace(SPARE), None);
+}
+
+#[test]
+fn a_member_that_errs_is_warned_of_once_until_it_was_well() {
+    let mut told = Told::new(Level::Raid6, 5, None, OnReadErrors::Replace);
+    assert_eq!(told.errs(3, 21), [says(3, 21, Erring::Stays)]);
+    assert_eq!(told.errs(3, 9), []);
+    // Fifteen are left of thirty.
+    told.now = Instant(HOUR);
+    assert_eq!(told.errs(3, 5), []);
+    assert_eq!(told.errs(3, 1), [says(3, 21, Erring::Stays)]);
+    told.now = Instant(HOUR + 1);
+    told.add_spare();
+    assert_eq!(told.notices(), [says(3, 21, Erring::Replaced(SPARE))], "a spare that comes later");
+}
+
+/// Once the level cannot do without it, it stays, whatever is set.
+#[test]
+fn a_member_that_errs_is_not_put_out_where_it_is_needed() {
+    let mut told = Told::new(Level::Raid5, 4, Some(0), OnReadErrors::Fail);
+    assert_eq!(told.errs(1, 21), [says(1, 21, Erring::Stays)]);
+    assert!(told.array.members().contains(&MemberId(1)));
+    let mut told = Told::new(Level::Raid5, 4, None, OnReadErrors::Fail);
+    assert_eq!(told.errs(1, 21), [says(1, 21, Erring::PutOut)]);
+    assert!(!told.array.members().contains(&MemberId(1)));
+    assert_eq!(told.errs(2, 21), [says(2, 21, Erring::Stays)], "the others need this one now");
+    assert!(told.array.members().contains(&MemberId(2)));
+}
+
+#[test]
+fn turned_off_any_number_is_right() {
+    let mut told = Told::new(Level::Raid5, 4, None, OnReadErrors::Fail);
+    let off = ReadErrorLimit { most: None, then: OnReadErrors::Fail };
+    told.array.handle_read_error_limit(told.now, off);
+    assert_eq!(told.errs(1, 1000), []);
+    let errors = told.array.read_errors(told.now);
+    assert_eq!(errors.iter().map(|(_, errors)| errors.corrected).sum::<u64>(), 1000);
+}
