@@ -348,7 +348,14 @@ fn of_the_device() -> Vec<Field> {
             )],
         ),
         // Flags that nobody has are kept as well.
-        field((184, 1, "devflags"), Kept, vec![(0x83, Ignores)]),
+        field_of(
+            (184, 1, "devflags"),
+            Understood,
+            vec![on(
+                vec![(One(0), 184, vec![0x83])],
+                Says(|found| found.device.number != 0 || found.device.flags.write_mostly),
+            )],
+        ),
         field(
             (185, 1, "bblog_shift"),
             Understood,

@@ -7,8 +7,8 @@
 //! Superblocks cannot tell that all of them are old; this can ([`braid_assembly::Known`]). A thread of its own writes it: when an array is
 //! started, after updates of superblocks, at most once a second, and once more when the array has stopped. So after a kill it may be a little
 //! behind, which makes it say less, never something wrong. Only the loss of a member is written at once, and waited for: no write without
-//! the member is answered before, so that what was lost is never served alone as if it were all there is. The file may be deleted at any
-//! time; then only superblocks tell.
+//! the member is answered before, so that what was lost is never served alone as if it were all there is. A record that cannot be written,
+//! or not within five seconds, is said and no longer waited for. The file may be deleted at any time; then only superblocks tell.
 //!
 //! What it does not do: compare (`braid-assembly`).
 
@@ -31,6 +31,8 @@ use crate::state::write_whole;
 const FORMAT: u64 = 1;
 /// No file is written more often than that, but for the last time.
 const PAUSE: Duration = Duration::from_secs(1);
+/// A write that takes longer has failed: clients that lost a member wait for it.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// No file is that long.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -166,7 +168,7 @@ impl Keeper {
         Notifier(self.words.0.clone())
     }
 
-    /// Writes what is known now, and from now on what is new. `fails` is told once that it cannot be written.
+    /// Writes what is known now, and from now on what is new. `fails` is told that it cannot be written, once until it can be again.
     ///
     /// # Errors
     /// It cannot be written, or no thread started: nothing is kept then.
@@ -178,18 +180,20 @@ impl Keeper {
         let Some(words) = self.words.1.take() else { return Ok(()) };
         let path = path_of(&self.state_dir, &self.known.uuid);
         write(&self.state_dir, &self.known).map_err(|error| (path.clone(), error))?;
-        let (state_dir, known) = (self.state_dir.clone(), self.known.clone());
-        let kept = Arc::downgrade(volume);
-        let keep = move || {
-            if let Err(error) = keep(&state_dir, known, &kept, &words) {
-                fails(&path, &error);
-                kept.upgrade().inspect(|volume| volume.keep_record(None));
-            }
+        let failed = |error| (self.state_dir.clone(), error);
+        let writer = Writer::start(&self.state_dir).map_err(failed)?;
+        let mut record = Record {
+            known: self.known.clone(),
+            volume: Arc::downgrade(volume),
+            writer,
+            is_told: false,
         };
+        let keep = move || keep(&mut record, &words, &|error| fails(&path, error));
+        let lost = self.words.0.clone();
+        volume.keep_record(Some(Box::new(move |events| _ = lost.send(Word::Lost(events)))));
         let thread = std::thread::Builder::new().name("braid-state".into()).spawn(keep);
-        self.thread = Some(thread.map_err(|error| (self.state_dir.clone(), error))?);
-        let words = self.words.0.clone();
-        volume.keep_record(Some(Box::new(move |events| _ = words.send(Word::Lost(events)))));
+        let thread = thread.inspect_err(|_| volume.keep_record(None));
+        self.thread = Some(thread.map_err(failed)?);
         Ok(())
     }
 
@@ -203,19 +207,78 @@ impl Keeper {
     }
 }
 
-fn keep(
-    state_dir: &Path,
-    mut known: Known,
-    volume: &Weak<Volume>,
-    words: &Receiver<Word>,
-) -> io::Result<()> {
-    let mut write_new = || {
-        let recorded = volume.upgrade().and_then(|volume| volume.recorded());
-        let next = recorded.map(|recorded| after(&known, recorded)).filter(|next| *next != known);
-        let Some(next) = next else { return Ok(()) };
-        known = next;
-        write(state_dir, &known)
-    };
+/// What is known, and what writes it.
+struct Record {
+    known: Known,
+    volume: Weak<Volume>,
+    writer: Writer,
+    /// It was said that it cannot be written.
+    is_told: bool,
+}
+
+impl Record {
+    /// Writes what is new. What fails is said, and tried again with the next word.
+    fn write_new(&mut self, fails: &dyn Fn(&io::Error)) {
+        let recorded = self.volume.upgrade().and_then(|volume| volume.recorded());
+        let next = recorded.map(|recorded| after(&self.known, recorded));
+        let Some(next) = next.filter(|next| *next != self.known) else { return };
+        match self.writer.write(&next) {
+            Ok(()) => {
+                self.known = next;
+                self.is_told = false;
+            }
+            Err(error) if !self.is_told => {
+                fails(&error);
+                self.is_told = true;
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// A thread that writes: the state folder may lie on the disk that is lost, or on the array itself, and then a write does not return.
+struct Writer {
+    orders: Sender<Known>,
+    results: Receiver<io::Result<()>>,
+    /// The last write has not returned.
+    is_out: bool,
+    /// How long it may take.
+    patience: Duration,
+}
+
+impl Writer {
+    fn start(state_dir: &Path) -> io::Result<Self> {
+        let (orders, ordered) = channel::<Known>();
+        let (answers, results) = channel();
+        let state_dir = state_dir.to_path_buf();
+        let run = move || {
+            for known in ordered {
+                if answers.send(write(&state_dir, &known)).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("braid-record".into()).spawn(run)?;
+        Ok(Self { orders, results, is_out: false, patience: PATIENCE })
+    }
+
+    fn write(&mut self, known: &Known) -> io::Result<()> {
+        let is_late = || io::Error::new(io::ErrorKind::TimedOut, "writing it takes too long");
+        if self.is_out {
+            // What it wrote in the end is older than this.
+            self.is_out = self.results.try_recv().is_err();
+        }
+        if self.is_out || self.orders.send(known.clone()).is_err() {
+            return Err(is_late());
+        }
+        self.is_out = true;
+        let written = self.results.recv_timeout(self.patience).map_err(|_| is_late())?;
+        self.is_out = false;
+        written
+    }
+}
+
+fn keep(record: &mut Record, words: &Receiver<Word>, fails: &dyn Fn(&io::Error)) {
     // None while nothing new is to be written; else when it may be.
     let mut due: Option<Instant> = None;
     let mut rests_until = Instant::now();
@@ -229,13 +292,16 @@ fn keep(
             // What comes meanwhile is written together.
             Ok(Word::Recorded) => due = due.or(Some(rests_until)),
             Ok(Word::Lost(_)) | Err(RecvTimeoutError::Timeout) => {
-                write_new()?;
+                record.write_new(fails);
                 (due, rests_until) = (None, Instant::now() + PAUSE);
-                if let (Ok(Word::Lost(events)), Some(volume)) = (word, volume.upgrade()) {
+                // Clients do not wait for a record that cannot be written.
+                if let (Ok(Word::Lost(events)), Some(volume)) = (word, record.volume.upgrade()) {
                     volume.record_kept(events);
                 }
             }
-            Ok(Word::Ended) | Err(RecvTimeoutError::Disconnected) => return write_new(),
+            Ok(Word::Ended) | Err(RecvTimeoutError::Disconnected) => {
+                return record.write_new(fails);
+            }
         }
     }
 }
@@ -281,5 +347,30 @@ mod tests {
             fs::write(&path, text.replace(from, to)).expect("a file");
             assert_eq!(read(&path), None, "{from}");
         }
+    }
+
+    /// The state folder lies on the disk that hangs: all writes of the array waited for it.
+    #[test]
+    fn a_record_that_hangs_is_not_waited_for_and_is_written_later() {
+        let at = Timestamp { seconds: 1, microseconds: 0 };
+        let known =
+            Known { uuid: [1; 16], creation_time: at, events: 1, update_time: at, members: vec![] };
+        let (orders, ordered) = channel();
+        let (answers, results) = channel();
+        let patience = Duration::from_millis(20);
+        let mut writer = Writer { orders, results, is_out: false, patience };
+        for _ in 0..2 {
+            let late = writer.write(&known).map_err(|error| error.kind());
+            assert_eq!(late, Err(io::ErrorKind::TimedOut));
+        }
+        assert_eq!(ordered.try_iter().count(), 1, "one is out, and no other is ordered meanwhile");
+        answers.send(Ok(())).expect("it listens");
+        writer.patience = PATIENCE;
+        let answer = std::thread::spawn(move || {
+            let again = ordered.recv();
+            answers.send(Ok(())).map(|()| again.is_ok())
+        });
+        assert!(writer.write(&Known { events: 2, ..known }).is_ok());
+        assert!(answer.join().expect("no panic").expect("it listens"));
     }
 }

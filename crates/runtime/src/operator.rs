@@ -230,6 +230,8 @@ impl Volume {
         let members = core.members.load();
         let own = members.get(id).ok_or(MemberRefusal::NoMember)?;
         let number = own.superblock().device.number;
+        let may = |array: &Array| array.may_set_write_mostly(id);
+        core.array.inspect(may, || core.drive(Machine::Array))?;
         members.iter().for_each(|member| member.set_write_mostly(number, is_it));
         core.change_members(MemberChange::WriteMostly(id, is_it))?;
         let _in_time = core.comes_to(Array::tells_all);

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::kit::{
     Array, Client, Deed, Fail, Hanging, Mount, Need, RAID_0, RAID_1, RAID_5, RAID_6, RAID_10, Ran,
-    Served, assert_same, needs, ok, random_bytes, skip,
+    Served, assert_same, needs, ok, random_bytes, skip, wait_until,
 };
 use crate::members::{filled, text};
 
@@ -355,6 +355,10 @@ fn a_copy_of_an_interrupted_array_is_not_filled() {
     let before = fs::read(&copy).expect("a copy");
     let mut members = array.without(&[1]);
     members.push(copy.clone());
+    // The kernel lets go of files of a ring a while after its process has ended.
+    wait_until("the members to be free", LIMIT, || {
+        array.braid(&["rescue"], &members).status.code() != Some(11)
+    });
     let refusal = array.refused(&["rescue", "--fill", text(&copy)], &members);
     refusal.is("B107", 12);
     assert!(refusal.json.to_string().contains("parity may not fit"), "{}", refusal.json);

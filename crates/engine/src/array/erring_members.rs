@@ -63,16 +63,21 @@ impl Array {
             is_over: true,
             is_replaced: slot.is_none_or(|slot| self.roster.replacement_of(slot).is_some()),
             copies: then != OnReadErrors::Warn && self.may_replace(member).is_ok(),
-            has_spare: self.roster.idle_spare().is_some(),
+            // A loss that is not told yet leaves a slot that needs it more.
+            has_spare: self.is_settled() && self.roster.idle_spare().is_some(),
             may_go: then == OnReadErrors::Fail && self.is_borne(member),
             is_told: count.is_told,
         }
     }
 
-    /// Whether the others have all that a member has: none of their sectors is named as bad, and the level does without it.
+    /// Whether the others have all that a member has: nothing is in doubt, none of their sectors is named as bad, and the level does without
+    /// it.
     fn is_borne(&self, member: MemberId) -> bool {
         let mut others = self.roster.slots.iter().flatten().filter(|other| other.id != member);
-        self.may_fail(member).is_ok() && others.all(|other| other.bad_blocks.is_empty())
+        let is_certain = self.condition.resync_offset == u64::MAX;
+        is_certain
+            && self.may_fail(member).is_ok()
+            && others.all(|other| other.bad_blocks.is_empty())
     }
 
     /// Does what is to be done about one.
@@ -93,7 +98,7 @@ impl Array {
                 count.is_told = true;
             }
             Erring::PutOut => self.fail_member(Cause::errs(member)),
-            Erring::Replaced(spare) => self.roster.wish_to_replace(spare, slot),
+            Erring::Replaced(spare) => self.roster.wish_by_itself(spare, slot),
         }
     }
 }

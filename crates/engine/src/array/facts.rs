@@ -243,9 +243,13 @@ impl Array {
 
     /// Whether a spare may take the place of a member that is missing, or is to be replaced.
     fn spare_fits(&self) -> bool {
+        self.is_settled() && self.roster.has_due_spare() && !self.jobs.is_paused()
+    }
+
+    /// Whether superblocks tell of every loss, and the array goes on.
+    pub(super) fn is_settled(&self) -> bool {
         let Condition { stopping, absent_unrecorded, .. } = self.condition;
-        let is_settled = !self.has_unrecorded() && !absent_unrecorded && !stopping;
-        is_settled && self.roster.has_due_spare() && !self.jobs.is_paused()
+        !self.has_unrecorded() && !absent_unrecorded && !stopping
     }
 
     fn stands(&self, update: &Update) -> Superblocks {

@@ -874,19 +874,28 @@ impl Array {
         Ok(())
     }
 
+    /// Whether superblocks could say of a member that it is read only where no other copy is.
+    ///
+    /// # Errors
+    /// There is none of this name, or nothing is written to members.
+    pub fn may_set_write_mostly(&self, member: MemberId) -> Result<(), MemberRefusal> {
+        if !self.roster.device_numbers.contains_key(&member) {
+            return Err(MemberRefusal::NoMember);
+        }
+        self.may_change_members()
+    }
+
     /// A member is read only where no other copy is, or as the others are from now on. Its superblock is to say so with the next update.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// See [`Self::may_set_write_mostly`].
     pub fn handle_write_mostly(
         &mut self,
         now: Instant,
         member: MemberId,
         is_it: bool,
     ) -> Result<(), MemberRefusal> {
-        if !self.roster.device_numbers.contains_key(&member) {
-            return Err(MemberRefusal::NoMember);
-        }
+        self.may_set_write_mostly(member)?;
         let write_mostly = &mut self.roster.write_mostly;
         let is_news =
             if is_it { write_mostly.insert(member) } else { write_mostly.remove(&member) };

@@ -84,6 +84,8 @@ pub(super) struct Roster {
     untold: BTreeSet<MemberId>,
     /// Spares that are to have a certain slot.
     wanted: BTreeMap<MemberId, Wish>,
+    /// Those of them that no person asked for.
+    wanted_by_itself: BTreeSet<MemberId>,
     /// They are read only where no other copy is.
     pub(super) write_mostly: BTreeSet<MemberId>,
     unrecorded: Vec<Unrecorded>,
@@ -113,6 +115,7 @@ impl Roster {
             write_mostly: BTreeSet::new(),
             untold: BTreeSet::new(),
             wanted: BTreeMap::new(),
+            wanted_by_itself: BTreeSet::new(),
             unrecorded: Vec::new(),
         }
     }
@@ -184,6 +187,13 @@ impl Roster {
     pub(super) fn wish_to_replace(&mut self, spare: MemberId, slot: Slot) {
         assert!(self.spares.contains(&spare), "a spare takes its place");
         self.wanted.insert(spare, Wish { slot, replaces: true });
+        self.wanted_by_itself.remove(&spare);
+    }
+
+    /// The same, as nobody asked for it: a slot without a member needs the spare more.
+    pub(super) fn wish_by_itself(&mut self, spare: MemberId, slot: Slot) {
+        self.wish_to_replace(spare, slot);
+        self.wanted_by_itself.insert(spare);
     }
 
     /// The member that is to take the place of the one in `slot`, or is wanted to.
@@ -213,6 +223,7 @@ impl Roster {
     /// A spare goes. False if it was none.
     pub(super) fn leave(&mut self, member: MemberId) -> bool {
         self.wanted.remove(&member);
+        self.wanted_by_itself.remove(&member);
         self.spares.remove(&member)
     }
 
@@ -268,9 +279,12 @@ impl Roster {
         if let Some((member, wish)) = wishes.next() {
             return Some((*member, wish.slot));
         }
-        // A person has another use for those.
-        let replaces = |spare: &&MemberId| self.wanted.get(spare).is_some_and(|wish| wish.replaces);
-        self.spares.iter().find(|spare| !replaces(spare)).map(|spare| (*spare, lowest))
+        // A person has another use for those; a member that only errs can wait.
+        let is_free = |spare: &&MemberId| {
+            let replaces = self.wanted.get(spare).is_some_and(|wish| wish.replaces);
+            !replaces || self.wanted_by_itself.contains(spare)
+        };
+        self.spares.iter().find(is_free).map(|spare| (*spare, lowest))
     }
 
     /// A spare that is to replace a member, and can.

@@ -77,7 +77,8 @@ impl Known<'_> {
         let extents = wanted.extents();
         let is_synced = self.is_synced;
         let is_synced = spoiled(Bug::UnsyncedGoneAround, is_synced, true);
-        let is_accepted = self.is_consistent && self.view.accepts_risk_of(self.slot);
+        let is_accepted =
+            self.is_consistent && self.view.accepts_risk_of(self.slot) && !self.is_held();
         let readable = match is_synced && !is_accepted {
             true if self.is_entire => wanted,
             true => extents.filter(|extent| self.is_readable(extent)).collect(),
@@ -95,6 +96,17 @@ impl Known<'_> {
             touched: self.touched.common(self.window),
             is_accepted,
         }
+    }
+
+    /// Whether its member was recovered here: then it holds what was written, and no risk was accepted of that.
+    fn is_held(&self) -> bool {
+        let holds = |extent: Extent| {
+            let (start, sectors) = self.band.range(extent);
+            self.view
+                .member(self.slot)
+                .is_some_and(|member| member.holds(start, u64::from(sectors)))
+        };
+        self.window.extents().all(holds)
     }
 
     /// Whether it lacks some of its sectors, and may have others: a member that is not there is missing everywhere; what it

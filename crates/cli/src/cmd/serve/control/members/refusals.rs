@@ -4,7 +4,7 @@ use std::path::Path;
 
 use braid_control::model::MembersWanted;
 use braid_geometry::{Family, SECTOR_BYTES, Slot};
-use braid_ondisk::{JoinError, NewSuperblockError, PlacementError};
+use braid_ondisk::{JoinError, NewSuperblockError, PlacementError, Version};
 use braid_runtime::{JournalError, LogRefusal, MemberRefusal};
 
 use super::super::consistency::AFTER_ITS_JOURNAL;
@@ -41,6 +41,13 @@ pub(super) fn no_redundancy(asked: &Asked<'_>) -> CliError {
 
 /// Which member is read is a question of copies.
 pub(super) fn has_copies(asked: &Asked<'_>) -> Result<(), CliError> {
+    // There the word stands in a table that all members have: a power cut could tear all superblocks at once.
+    if asked.members.iter().any(|one| one.look.superblock.version == Version::V0_90) {
+        let what =
+            format!("write-mostly is not set with metadata 0.90, which {} has", asked.facts.name);
+        let why = "what its superblocks say already is gone by";
+        return Err(look(asked, new(asked, Code::Usage, what).because(why)));
+    }
     if asked.volume.geometry().level().family() == Family::Mirror {
         return Ok(());
     }
