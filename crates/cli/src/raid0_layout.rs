@@ -52,11 +52,8 @@ pub(crate) fn check(array: &AssembledArray, chosen: Option<u32>) -> Result<(), C
     }
     let said = layout_name(level, layout).unwrap_or_else(|| "none".to_owned());
     let error = CliError::new(Code::Usage, "--layout is for a RAID-0 that does not say its layout");
-    Err(error.because(format!("this is a {}, layout {said}", level.name())).remedy(
-        Risk::Look,
-        "Name the members without --layout",
-        "",
-    ))
+    let why = format!("this is a {}, layout {said}: leave the option out", level.name());
+    Err(error.because(why).remedy(Risk::Look, "See how", "braid help mdadm"))
 }
 
 /// The words of `braid rescue` by which the layout is found out that is missing.

@@ -304,10 +304,17 @@ fn a_member_that_a_commit_left_half_written_is_not_added_again() {
         let refused = crate::remedies::refusal(&array, words, members);
         assert_eq!(refused["code"], "B120", "{refused}");
         assert!(refused["cause"].to_string().contains("written in part"), "{refused}");
+        refused
     };
     refused(&["add", "tank"], &array.members[..1]);
     served.stop();
-    refused(&["serve", "--run", "true"], &array.members);
+    let refused = refused(&["serve", "--run", "true"], &array.members);
+    array.follow(&refused, "Forget what it holds; added again it is rebuilt from the others");
+    let served = array.serve_with(&[], &array.members[1..]);
+    let added = array.braid(&["add", "tank", "--destroy", "data"], &array.members[..1]);
+    assert!(added.status.success(), "{added:?}");
+    done(&array, &["wait", "tank", "--for", "rebuild", "--timeout", "30"]);
+    served.stop();
 }
 
 /// The disk that the commit could not write to may well be dead for good.
