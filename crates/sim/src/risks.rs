@@ -20,7 +20,9 @@ impl World {
     /// All has ended in the middle of what was being written: there, parity may not fit.
     pub(crate) fn note_half_written(&mut self) {
         let Geometry::Stripe(stripe) = &self.geometry else { return };
-        if self.engine.machines.shards[0].view.resync_offset == u64::MAX {
+        let view = &self.engine.machines.shards[0].view;
+        // A level that bears no more losses has nothing to resync; the member it lacks may be the one that is there next time.
+        if view.resync_offset == u64::MAX && view.slots.iter().all(Option::is_some) {
             self.half_written.clear();
         }
         for sector in (0..stripe.capacity_sectors()).filter(|one| self.model.is_unsure(*one)) {
