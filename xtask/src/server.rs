@@ -48,6 +48,16 @@ impl Server {
         members: &[PathBuf],
         options: &[&str],
     ) -> Result<Self> {
+        Self::spawn_with(braid, (folder, None), members, options)
+    }
+
+    /// The same with a runtime folder, for what outlives it.
+    pub(crate) fn spawn_with(
+        braid: &Path,
+        (folder, runtime): (&Path, Option<&Path>),
+        members: &[PathBuf],
+        options: &[&str],
+    ) -> Result<Self> {
         let socket = folder.join("nbd.sock");
         // A killed server leaves its socket behind.
         let _ = std::fs::remove_file(&socket);
@@ -56,6 +66,7 @@ impl Server {
         command.arg("--nbd").arg(format!("nbd+unix:///?socket={}", socket.display()));
         command.args(options);
         command.arg("--control").arg(control_of(folder));
+        command.envs(runtime.map(|runtime| ("BRAID_RUNTIME_DIR", runtime)));
         command.args(members).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("braid serve")?;
         let output = child.stdout.take().context("its output")?;

@@ -9,6 +9,7 @@ use braid_ondisk::{Bits, JournalRow, LoggedEntry};
 use crate::Instant;
 use crate::buffer::Buffer;
 use crate::cause::{Answer, Asked, Cause};
+pub use crate::ids::CachedWriteId;
 pub use crate::ids::IoId;
 use crate::ids::{BitmapId, MemberId, RequestId, WorkId};
 use crate::request::{Fault, Operation, Piece};
@@ -154,6 +155,48 @@ pub struct PieceReply {
     pub leaves_payload: bool,
     /// The last failure at a member that befell the piece, if it is answered with an error and there was one.
     pub cause: Option<Cause>,
+}
+
+/// What becomes of the copy of an answered write that only the cache has, in a file that outlives the process. Records are carried out in
+/// order, and before replies that were polled later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheRecord {
+    /// The copy is to be kept before the write is answered.
+    Put(CachedRun),
+    /// The members have it, or never will: none of its runs is to be kept any more.
+    Erase(CachedWriteId),
+}
+
+/// A run of sectors of an answered write. A later process writes runs that it finds in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CachedRun {
+    /// The write; it may have a run for each data column.
+    pub id: CachedWriteId,
+    /// Grows with each write of the shard. Of two runs that overlap the greater is the newer; both are of one shard.
+    pub order: u64,
+    /// First sector of the array.
+    pub start: LogicalSector,
+    /// How many; at least one.
+    pub sectors: u32,
+    /// What is written there.
+    pub content: CachedContent,
+}
+
+/// What a cached write writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CachedContent {
+    /// Sectors of a client's payload, from this one on.
+    Payload {
+        /// Whose.
+        request: RequestId,
+        /// The first.
+        offset_sectors: u32,
+    },
+    /// Zeroes.
+    Zeroes {
+        /// Whether the space may be given back.
+        may_punch: bool,
+    },
 }
 
 /// What a shard tells the array.

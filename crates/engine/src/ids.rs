@@ -20,6 +20,11 @@ pub struct RequestId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub u64);
 
+/// Name of an answered write of one shard of which a copy is kept outside the process; small, and used again once the copy is
+/// erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CachedWriteId(pub u32);
+
 /// Name of background work, chosen by the job that asks for it, unique among what one shard has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkId(pub u64);

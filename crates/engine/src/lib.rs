@@ -37,6 +37,7 @@
 pub mod array;
 mod bad_log;
 pub mod buffer;
+mod cache_stamp;
 pub mod cause;
 pub mod computation;
 mod context;
@@ -59,6 +60,7 @@ mod tuning;
 pub mod work;
 
 pub use bad_log::{BadLog, BadLogWrite};
+pub use cache_stamp::CacheStamp;
 pub use counters::{CacheCounters, Counters};
 pub use ranges::{BadBlocks, BadRange, MemberRange, MemberRanges};
 pub use shard::{PREFETCH_PIECES, Shard};

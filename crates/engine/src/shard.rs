@@ -16,7 +16,8 @@ use crate::context::{Common, PROBE_SECTORS, PieceKey};
 use crate::counters::Counters;
 use crate::direct::Direct;
 use crate::effect::{
-    LogTicket, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report, SlowMembers,
+    CacheRecord, LogTicket, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report,
+    SlowMembers,
 };
 use crate::ids::RequestId;
 use crate::mirror::Mirror;
@@ -405,18 +406,24 @@ impl Shard {
         }
     }
 
-    /// 3. Answers to pieces.
+    /// 3. Copies of answered writes that are to be kept, and those that are not any more. Carried out before the replies that follow:
+    ///    no write is answered before its copy is kept, nor before older copies are erased that it makes untrue.
+    pub fn poll_cache_record(&mut self) -> Option<CacheRecord> {
+        self.common.cache_records.pop_front()
+    }
+
+    /// 4. Answers to pieces.
     pub fn poll_reply(&mut self) -> Option<PieceReply> {
         self.common.replies.pop_front()
     }
 
-    /// 4. Requests whose payload is needed no longer by a piece that was answered early
+    /// 5. Requests whose payload is needed no longer by a piece that was answered early
     ///    ([`PieceReply::keeps_payload`]), each named once for each such piece.
     pub fn poll_release(&mut self) -> Option<RequestId> {
         self.common.releases.pop_front()
     }
 
-    /// 5. What the array must know.
+    /// 6. What the array must know.
     pub fn poll_report(&mut self) -> Option<Report> {
         self.common.reports.pop_front()
     }

@@ -44,6 +44,9 @@ pub struct CacheConfig {
     /// Stripes that [`Tuning::stripes`] may ask for at most; at least one. The driver's arena has
     /// room for them ([`crate::Shard::arena_blocks`]); memory that is not used need not be there.
     pub stripes_max: u32,
+    /// Blocks of 4 KiB that the driver's file for answered writes has room for ([`crate::effect::CacheRecord`]); none if there is
+    /// no such file: then answered writes that the members do not have end with the process.
+    pub cached_blocks_max: Option<u32>,
     /// How it works at first.
     pub tuning: Tuning,
 }

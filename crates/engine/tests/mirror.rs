@@ -57,7 +57,8 @@ fn ios(shard: &mut Shard) -> Vec<MemberIo> {
 #[test]
 fn overlapping_writes_that_waited_for_the_gate_are_made_in_order() {
     let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };
-    let cache = CacheConfig { unit_sectors_max: 8, stripes_max: 1, tuning };
+    let cache =
+        CacheConfig { unit_sectors_max: 8, stripes_max: 1, cached_blocks_max: None, tuning };
     for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
         let mut shard = Shard::new(cache, view(1, Gate::Closed));
         // Reads that end in any order leave places in any order.
@@ -91,7 +92,12 @@ fn overlapping_writes_that_waited_for_the_gate_are_made_in_order() {
 /// A member can come while the array runs: it takes writes, and is not read.
 #[test]
 fn a_member_that_comes_is_written_and_not_read() {
-    let cache = CacheConfig { unit_sectors_max: 8, stripes_max: 1, tuning: Tuning::default() };
+    let cache = CacheConfig {
+        unit_sectors_max: 8,
+        stripes_max: 1,
+        cached_blocks_max: None,
+        tuning: Tuning::default(),
+    };
     let mut shard = Shard::new(cache, view_of(1, Gate::Open, [Some((0, u64::MAX)), None]));
     shard.handle_view(Instant(1), view_of(2, Gate::Open, [Some((0, u64::MAX)), Some((7, 0))]));
     ask(&mut shard, 2, Operation::Read);
@@ -108,7 +114,12 @@ fn a_member_that_comes_is_written_and_not_read() {
 #[test]
 #[should_panic(expected = "nothing is read before it is recovered")]
 fn a_member_that_comes_with_content_is_refused() {
-    let cache = CacheConfig { unit_sectors_max: 8, stripes_max: 1, tuning: Tuning::default() };
+    let cache = CacheConfig {
+        unit_sectors_max: 8,
+        stripes_max: 1,
+        cached_blocks_max: None,
+        tuning: Tuning::default(),
+    };
     let mut shard = Shard::new(cache, view_of(1, Gate::Open, [Some((0, u64::MAX)), None]));
     shard.handle_view(Instant(1), view(2, Gate::Open));
 }
@@ -117,7 +128,8 @@ fn a_member_that_comes_with_content_is_refused() {
 #[test]
 fn a_write_mostly_member_is_read_only_where_no_other_copy_is() {
     let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };
-    let cache = CacheConfig { unit_sectors_max: 8, stripes_max: 1, tuning };
+    let cache =
+        CacheConfig { unit_sectors_max: 8, stripes_max: 1, cached_blocks_max: None, tuning };
     let marked = |epoch, slots| {
         let mut view = ArrayView::clone(&view_of(epoch, Gate::Open, slots));
         let marked = view.slots[0].as_mut().expect("it is there");

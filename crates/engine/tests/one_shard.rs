@@ -4,7 +4,8 @@ use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
 use braid_engine::cause::{Answer, Asked, Cause};
 use braid_engine::computation::Computation;
 use braid_engine::effect::{
-    FaultKind, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report,
+    CacheRecord, CachedWriteId, FaultKind, MemberIo, MemberIoDone, MemberOperation, PieceReply,
+    Report,
 };
 use braid_engine::request::{Operation, Piece, RequestId};
 use braid_engine::work::Purpose;
@@ -23,10 +24,15 @@ struct Driver {
     replies: Vec<PieceReply>,
     releases: Vec<RequestId>,
     reports: Vec<Report>,
+    records: Vec<CacheRecord>,
 }
 const WRITE: Operation = Operation::Write { durable: false };
 impl Driver {
     fn new(tuning: Tuning) -> Self {
+        Self::with_file(tuning, None)
+    }
+    /// With a file for answered writes.
+    fn with_file(tuning: Tuning, cached_blocks_max: Option<u32>) -> Self {
         let shape = Shape {
             level: Level::Raid5,
             layout: 2,
@@ -49,7 +55,8 @@ impl Driver {
             keeps_journal: false,
             zero_is_fast: false,
         };
-        let cache = CacheConfig { unit_sectors_max: 128, stripes_max: 4096, tuning };
+        let cache =
+            CacheConfig { unit_sectors_max: 128, stripes_max: 4096, cached_blocks_max, tuning };
         Self {
             shard: Shard::new(cache, Arc::new(view)),
             now: 1,
@@ -59,6 +66,7 @@ impl Driver {
             replies: vec![],
             releases: vec![],
             reports: vec![],
+            records: vec![],
         }
     }
     fn t(&mut self) -> Instant {
@@ -68,6 +76,7 @@ impl Driver {
     fn drain(&mut self) {
         self.computations.extend(std::iter::from_fn(|| self.shard.poll_computation()));
         self.ios.extend(std::iter::from_fn(|| self.shard.poll_member_io()));
+        self.records.extend(std::iter::from_fn(|| self.shard.poll_cache_record()));
         self.replies.extend(std::iter::from_fn(|| self.shard.poll_reply()));
         self.releases.extend(std::iter::from_fn(|| self.shard.poll_release()));
         self.reports.extend(std::iter::from_fn(|| self.shard.poll_report()));
@@ -260,4 +269,53 @@ fn a_cause_changes_nothing_but_what_is_said() {
         assert_eq!(other_asked, asked);
         assert_eq!(PieceReply { cause: None, ..other }, PieceReply { cause: None, ..reply });
     }
+}
+
+/// The first and the count of sectors of each copy that was put, in order, and names of those that were erased.
+fn records(driver: &mut Driver) -> Vec<Result<(u64, u32), CachedWriteId>> {
+    let record = |record| match record {
+        CacheRecord::Put(run) => Ok((run.start.0, run.sectors)),
+        CacheRecord::Erase(id) => Err(id),
+    };
+    driver.records.drain(..).map(record).collect()
+}
+
+#[test]
+fn an_unanswered_write_is_put_in_place_of_the_answered_one_it_covers() {
+    let mut driver = Driver::with_file(Tuning { age_max_ms: 3_600_000, ..tuning() }, Some(100));
+    let older = driver.ask(WRITE, 0, 8);
+    assert!(driver.answered(older));
+    assert_eq!(records(&mut driver), [Ok((0, 8))]);
+    let newer = driver.ask(Operation::Write { durable: true }, 0, 16);
+    assert!(!driver.answered(newer));
+    let erased = Err(CachedWriteId(0));
+    assert_eq!(records(&mut driver), [Ok((0, 16)), erased], "never without a copy of either");
+    driver.run();
+    assert!(driver.answered(newer));
+    assert_eq!(records(&mut driver), [Err(CachedWriteId(1))], "the members have it");
+}
+
+#[test]
+fn a_write_that_finds_no_room_waits_for_the_members() {
+    let mut driver = Driver::with_file(Tuning { age_max_ms: 3_600_000, ..tuning() }, Some(2));
+    let first = driver.ask(WRITE, 0, 9);
+    assert!(driver.answered(first), "two blocks");
+    let second = driver.ask(WRITE, 1000 * 384, 1);
+    assert!(!driver.answered(second));
+    assert_eq!(records(&mut driver), [Ok((0, 9))]);
+    driver.run();
+    assert!(driver.answered(second));
+}
+
+/// A write over two columns has a copy for each, and its name goes with both.
+#[test]
+fn a_write_over_two_columns_is_erased_at_once() {
+    let mut driver = Driver::with_file(Tuning { age_max_ms: 3_600_000, ..tuning() }, Some(100));
+    driver.ask(WRITE, 120, 16);
+    assert_eq!(records(&mut driver), [Ok((120, 8)), Ok((128, 8))]);
+    let now = driver.t();
+    driver.shard.handle_write_back(now, 1);
+    driver.drain();
+    driver.run();
+    assert_eq!(records(&mut driver), [Err(CachedWriteId(0))]);
 }

@@ -15,7 +15,12 @@ fn manner() -> Manner {
     Manner {
         read_only: false,
         shards: 1,
-        cache: CacheConfig { unit_sectors_max: 8, stripes_max: 1, tuning: Tuning::default() },
+        cache: CacheConfig {
+            unit_sectors_max: 8,
+            stripes_max: 1,
+            cached_blocks_max: None,
+            tuning: Tuning::default(),
+        },
         jobs_paused: true,
         zero_is_fast: false,
         clean_delay_ms: 200,

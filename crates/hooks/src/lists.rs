@@ -137,6 +137,16 @@ named! {
         FuaAnsweredEarly = "fua-answered-early",
         /// Cache: a write that takes another's place does not take over what it owes.
         DirtyReferenceForgotten = "dirty-reference-forgotten",
+        /// Cache file: more is put there than there is room for.
+        CacheFileOverrun = "cache-file-overrun",
+        /// Cache file: a write that waits for the members and covers answered ones is not put there.
+        CoverNotCached = "cover-not-cached",
+        /// Cache file: one that another process left before others wrote is believed.
+        StaleCacheFile = "stale-cache-file",
+        /// Cache file: writes are in the order of their names, which are used again.
+        CachedByName = "cached-by-name",
+        /// Cache file: a write is erased when it is answered.
+        CachedUntilAnswered = "cached-until-answered",
         /// Superblocks: those that say that a member holds all now are written everywhere at once.
         TableIsRoles = "table-is-roles",
         /// Superblocks: a member that came is told first that it is in.

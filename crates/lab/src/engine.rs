@@ -48,7 +48,12 @@ pub(crate) struct Engine {
 impl Engine {
     /// A clean array with all of its members, and otherwise as it is without being asked.
     pub(crate) fn new(geometry: &Geometry, unit_sectors_max: u32, tuning: Tuning) -> Self {
-        let cache = CacheConfig { unit_sectors_max, stripes_max: tuning.stripes, tuning };
+        let cache = CacheConfig {
+            unit_sectors_max,
+            stripes_max: tuning.stripes,
+            cached_blocks_max: None,
+            tuning,
+        };
         let member = |slot: u16| MemberView::new(MemberId(slot), u64::MAX);
         let view = ArrayView {
             epoch: 1,

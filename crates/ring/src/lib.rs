@@ -30,7 +30,7 @@
 //! - No two payloads share a byte, and what a ring has registered stays where it is ([`arena`], [`fixed`];
 //!   `what_is_carved_is_apart_and_within_one_slab`, `registered_memory_is_read_and_written_by_name`).
 //!
-//! Unsafe code stands in [`payload`], [`memory`], [`region`], [`fixed`] and [`flight`] only.
+//! Unsafe code stands in [`payload`], [`memory`], [`region`], [`file_memory`], [`fixed`] and [`flight`] only.
 //!
 //! - A file that a ring knows by number is let go when it is taken out ([`files`];
 //!   `a_file_is_let_go_when_it_is_unregistered`).
@@ -38,6 +38,8 @@
 mod arena;
 mod counters;
 mod error;
+#[cfg(not(loom))]
+mod file_memory;
 mod files;
 mod fixed;
 mod flight;
@@ -57,6 +59,8 @@ mod workers;
 pub use arena::PAYLOAD_MEMORY_BYTES;
 pub use counters::Counters;
 pub use error::RingError;
+#[cfg(not(loom))]
+pub use file_memory::FileMemory;
 pub use files::Descriptor;
 pub use inbox::{Bell, Inbox};
 pub use memory::{Keep, Lease, Memory, Segment, Segments};

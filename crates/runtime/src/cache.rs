@@ -72,6 +72,7 @@ impl Cache {
         CacheConfig {
             unit_sectors_max: self.unit_sectors_max(),
             stripes_max: room.stripes(geometry, shards),
+            cached_blocks_max: None,
             tuning: self.tuning(geometry, shards),
         }
     }

@@ -15,6 +15,7 @@ use braid_parity::Kernel;
 
 use crate::alarm::{Alarm, Arm, LOOK_INTERVAL};
 use crate::arena::ShardMemory;
+use crate::cache_file::CacheFile;
 use crate::client_request::ClientRequest;
 use crate::clock::Clock;
 use crate::events::{ArrayEvent, ShardEvent};
@@ -82,6 +83,8 @@ pub(crate) struct Core {
     pub(crate) end: End,
     /// The times of superblocks, and what they said last.
     pub(crate) updates: Updates,
+    /// Where copies of answered writes outlive the process.
+    pub(crate) cache_file: Option<Arc<CacheFile>>,
     /// Held while a person changes who is a member: one at a time.
     pub(crate) membership: Mutex<()>,
     /// When members sit out, as a person has set it.

@@ -154,6 +154,11 @@ impl Core {
         while let Some(io) = shard.poll_member_io() {
             member_ios.push((io, shard.purpose_of(&io)));
         }
+        // Under ownership, and before replies leave: so the file has what was answered, and nothing that an answer undid.
+        while let Some(record) = shard.poll_cache_record() {
+            let file = self.cache_file.as_ref().expect("only where there is one");
+            file.carry_out(usize::from(index.0), record, &self.shard(index).memory);
+        }
         while let Some(reply) = shard.poll_reply() {
             replies.push(reply);
         }
@@ -431,6 +436,12 @@ impl Core {
             MetadataRecord::Superblock(state) => {
                 // The update has begun, whoever is there to be told.
                 let time = self.updates.begins(state);
+                if let Some(file) = &self.cache_file
+                    && let Err(error) = file.note_update(state.events, time)
+                {
+                    // The next process will not believe the file, and say so.
+                    log::cache_file_not_stamped(&error);
+                }
                 let handle = members.get(member)?;
                 log::superblock(handle, state);
                 Some(handle.next_superblock(state, time))

@@ -31,7 +31,7 @@
 //!   steps                    executor/                   a client's request, step by step; the way to a member
 //!   core                                                 what the threads of one array share
 //!   ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-//!   client_request, requests, arena   members/   alarm, workers   turns   pacing   hand_over   updates   watch   write_admission   log
+//!   client_request, requests, arena, cache_file   members/   alarm, workers   turns   pacing   hand_over   updates   watch   write_admission   log
 //!                                                        parts of it, each of which knows little of the others
 //!   client, events, options, cache, scheduling, cause, clock, waiter, shared_bytes, sync/          values, and hand-overs
 //! ```
@@ -50,6 +50,8 @@ mod arena;
 mod bitmap;
 #[cfg(not(loom))]
 mod cache;
+#[cfg(not(loom))]
+mod cache_file;
 #[cfg(not(loom))]
 mod cause;
 #[cfg(not(loom))]
@@ -127,6 +129,8 @@ mod write_journal;
 pub use bitmap::{BitmapError, BitmapHome, WantedBitmap};
 #[cfg(not(loom))]
 pub use cache::Cache;
+#[cfg(not(loom))]
+pub use cache_file::{CacheFile, CacheFileError, FoundContent, FoundWrite, FoundWrites};
 #[cfg(not(loom))]
 pub use cause::{AnswerWords, CauseWords};
 #[cfg(not(loom))]

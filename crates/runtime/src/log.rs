@@ -61,6 +61,11 @@ pub(crate) fn member_failed(member: &MemberHandle, cause: &Cause) {
     );
 }
 
+/// The file of answered writes could not be told of an update of superblocks.
+pub(crate) fn cache_file_not_stamped(error: &std::io::Error) {
+    error!(target: ARRAY, %error, "the file of answered writes cannot be written");
+}
+
 /// A member's superblock is about to be written.
 pub(crate) fn superblock(member: &MemberHandle, state: &SuperblockState) {
     debug!(

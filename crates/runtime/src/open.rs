@@ -7,7 +7,7 @@ use braid_engine::cause::Asked;
 use braid_engine::open::{
     Joined, Levelled, Manner, Opening, OpeningError, can_miss, levelling, opening,
 };
-use braid_engine::{Instant, Shard};
+use braid_engine::{CacheConfig, Instant, Shard};
 use braid_member::{DirectError, Member, MemberError, MemberKind};
 use braid_ondisk::{JOURNAL_META_BYTES, Superblock};
 use braid_ring::RingError;
@@ -112,7 +112,10 @@ impl Volume {
         let manner = Manner {
             read_only: options.read_only,
             shards: options.shards,
-            cache: options.cache.config(&assembled.geometry, options.shards, room_bytes()),
+            cache: CacheConfig {
+                cached_blocks_max: options.cache_file.as_ref().map(|file| file.blocks()),
+                ..options.cache.config(&assembled.geometry, options.shards, room_bytes())
+            },
             jobs_paused: options.jobs_paused,
             zero_is_fast,
             clean_delay_ms: options.clean_delay_ms,
@@ -157,6 +160,7 @@ impl Volume {
             end: End::default(),
             membership: Mutex::default(),
             updates: Updates::new(&assembled.newest),
+            cache_file: options.cache_file.clone(),
             workers,
         });
         begin(&core, joining)?;

@@ -7,6 +7,7 @@ use braid_pace::GovernorSettings;
 use braid_ring::Workers;
 
 use crate::cache::Cache;
+use crate::cache_file::CacheFile;
 use crate::scheduling::Scheduling;
 
 /// How members are read and written.
@@ -43,6 +44,8 @@ pub struct Options {
     pub shards: u16,
     /// The stripe cache (levels 4, 5, 6).
     pub cache: Cache,
+    /// Where copies of answered writes outlive the process, made for as many shards; none: they end with it.
+    pub cache_file: Option<Arc<CacheFile>>,
     /// How members are scheduled.
     pub scheduling: Scheduling,
     /// Threads that wait for each member where io_uring does not; at least 1.
@@ -73,6 +76,7 @@ impl Default for Options {
             read_only: false,
             shards: 4,
             cache: Cache::default(),
+            cache_file: None,
             scheduling: Scheduling::default(),
             threads_per_member: 4,
             sit_out: SitOut::default(),

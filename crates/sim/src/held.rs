@@ -54,6 +54,11 @@ impl Held {
         self.requests.values().any(|held| held.write == write)
     }
 
+    /// Names in the model of the writes that are.
+    pub(crate) fn writes(&self) -> impl Iterator<Item = u64> {
+        self.requests.values().map(|held| held.write)
+    }
+
     /// Sectors of which some may still be written.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (RequestId, (u64, u64))> {
         self.requests.iter().map(|(id, held)| (*id, held.range))

@@ -31,6 +31,7 @@ mod background;
 mod bad_blocks;
 mod bitmaps;
 mod cache;
+mod cache_file;
 mod call;
 mod causes;
 mod chances;

@@ -355,16 +355,25 @@ impl Model {
 
     /// The process ended, the disks did not: what was in flight may or may not be there, nor what
     /// was answered and `is_held`.
-    pub(crate) fn lose_process(&mut self, now: u64, is_held: &dyn Fn(u64) -> bool) {
+    /// None where all that was answered is kept elsewhere.
+    pub(crate) fn lose_process(&mut self, now: u64, is_held: Option<&dyn Fn(u64) -> bool>) {
         for (cell, given_up) in self.cells.iter_mut().zip(&mut self.given_up) {
             if cell.iter().any(|entry| entry.answered.is_none()) {
                 // A trim may have been under way, or a write after it.
                 *given_up = given_up.filter(|answered| *answered == CURRENT).map(|_| now);
             }
             cell.iter_mut().for_each(|entry| _ = entry.answered.get_or_insert(now));
-            if has_held(cell, is_held) {
+            if is_held.is_some_and(|is_held| has_held(cell, is_held)) {
                 uncover(cell);
             }
+        }
+    }
+
+    /// The members have all that was answered, and nothing is under way.
+    pub(crate) fn has_all(&mut self) {
+        for entry in self.cells.iter_mut().flatten() {
+            entry.replaced = false;
+            entry.covered |= entry.is_below();
         }
     }
 
@@ -529,7 +538,7 @@ mod tests {
         model.cover((0, 1), &is_held);
         written(&mut model, 12, (5, 6), false);
         let mut killed = model.clone();
-        killed.lose_process(7, &is_held);
+        killed.lose_process(7, Some(&is_held));
         assert!([10, 11, 12].iter().all(|version| killed.may_read(0, *version, 8)));
         assert!(!killed.may_read(0, FIRST, 8), "the members have 10");
         let mut cut = model.clone();
@@ -538,7 +547,7 @@ mod tests {
         // 12 takes over from 11 and is written.
         let is_held = |_| false;
         model.cover((0, 1), &is_held);
-        model.lose_process(7, &is_held);
+        model.lose_process(7, Some(&is_held));
         assert!(model.may_read(0, 12, 8) && !model.may_read(0, 11, 8));
     }
 
@@ -563,7 +572,7 @@ mod tests {
         model.cover((0, 1), &|_| false);
         model.end((0, 1), 11, (3, 4), End::Unsure);
         model.cover((0, 1), &|_| false);
-        model.lose_process(5, &|_| false);
+        model.lose_process(5, Some(&|_| false));
         assert!([FIRST, 10, 11].iter().all(|version| model.may_read(0, *version, 6)));
     }
 

@@ -78,6 +78,7 @@ pub(crate) struct ShardSide {
     pub(crate) block_bytes: usize,
     pub(crate) view: Arc<ArrayView>,
     pub(crate) cache: CacheConfig,
+    pub(crate) mode_at_start: CacheMode,
     /// The last step at which a write could be answered early; the end of time while it can.
     pub(crate) early_until: u64,
     /// Times in a row that its moment had come and it asked for it again.
@@ -311,6 +312,7 @@ fn shard_side(manner: Manner, view: &Arc<ArrayView>) -> ShardSide {
         block_bytes,
         view: Arc::clone(view),
         cache: manner.cache,
+        mode_at_start: manner.cache.tuning.mode,
         early_until: 0,
         unheeded: 0,
         dirty: 0,

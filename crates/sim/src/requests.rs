@@ -21,6 +21,8 @@ pub(crate) struct Flight {
     pub(crate) keep: bool,
     /// The request in bytes of which it is a step.
     pub(crate) call: Option<RequestId>,
+    /// It writes again what an earlier process had answered; the model knows of it.
+    pub(crate) writes_back: bool,
 }
 
 /// Who waits for a flush.

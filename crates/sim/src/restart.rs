@@ -251,6 +251,7 @@ impl World {
         presented: &[usize],
         manner: Manner,
     ) {
+        self.cache_file.begin(assembled);
         let machines = open::start(assembled, ready.superblocks, presented, manner);
         self.join(machines, presented, &ready.untold);
         // Until the first update tells them, or puts them out.

@@ -27,6 +27,7 @@ use braid_geometry::Geometry;
 use crate::allowances::Allowances;
 use crate::background::Background;
 use crate::bad_blocks::BadLogs;
+use crate::cache_file::CacheFile;
 use crate::causes::Failures;
 use crate::chances::{Chances, Purpose};
 use crate::content::SECTOR;
@@ -163,6 +164,7 @@ pub(crate) struct World {
     pub(crate) was_replayed: bool,
     /// Sectors of each member where a write may have been cut short, since redundancy agreed everywhere.
     pub(crate) half_written: BTreeSet<u64>,
+    pub(crate) cache_file: CacheFile,
     /// At the last start a person accepted that some sectors may read wrong.
     pub(crate) has_accepted: bool,
     pub(crate) geometry: Geometry,
@@ -613,6 +615,7 @@ impl World {
             _ => None,
         };
         self.engine.lost.reported_now = reports.iter().filter_map(lost).collect();
+        self.take_cache_records(index);
         while let Some(reply) = self.engine.machines.shards[index].shard.poll_reply() {
             let flight = self.engine.clients.flights.get_mut(&reply.request);
             let flight: &mut Flight = flight.expect("only requests under way are answered");
@@ -655,6 +658,10 @@ impl World {
                 }
                 ArrayEffect::WriteMetadata { member, record } => {
                     self.check_is_in(member);
+                    if let MetadataRecord::Superblock(state) = &record {
+                        let time = self.engine.machines.time_of(state);
+                        self.cache_file.note_update(state.events, time);
+                    }
                     self.engine.pending.push(match record {
                         MetadataRecord::Superblock(state) => Event::Superblock { member, state },
                         MetadataRecord::BadBlocks(write) => Event::BadBlocks { member, write },

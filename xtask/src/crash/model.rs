@@ -8,13 +8,13 @@
 //!            │answered  │answered  └ in flight, or answered with an error
 //!            └ flushed: becomes the base, and what is before it is forgotten
 //!
-//!   stopped, or killed with nothing of its own: the last that was answered, or any after it
-//!   power cut, or killed with a cache:          the base, or any after it
+//!   stopped, or killed:  the last that was answered, or any after it
+//!   power cut:           the base, or any after it
 //! ```
 //!
 //! Invariants:
 //! - an answered write that is missing after a kill is found `[check: an_answered_write_must_survive_a_kill]`;
-//! - a flushed one that is missing after a power cut, or a kill with a cache, is found, one that was not flushed may be missing
+//! - a flushed one that is missing after a power cut is found, one that was not flushed may be missing
 //!   `[check: only_flushed_writes_must_survive_a_power_cut]`;
 //! - what is found once must stay `[check: what_was_found_must_stay]`.
 
@@ -33,10 +33,9 @@ pub(super) const NEVER_WRITTEN: u32 = ZERO;
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Stopped, or killed when the kernel had all that was answered.
+    /// Stopped, or killed.
     Process,
-    /// Power was cut, or a process was killed that answers before the kernel has it: what was not
-    /// flushed may be gone.
+    /// Power was cut: what was not flushed may be gone.
     Unflushed,
 }
 

@@ -42,6 +42,10 @@ impl Kind {
 /// A folder of one round, and the file system under it. It is removed when this is dropped, unless kept.
 pub(super) struct Place {
     folder: Option<tempfile::TempDir>,
+    /// In memory, whatever the members are: it outlives the server, and no power cut.
+    _runtime: tempfile::TempDir,
+    /// A folder there that braid makes.
+    run: PathBuf,
     kind: Kind,
     mounted: bool,
 }
@@ -54,7 +58,15 @@ impl Place {
         };
         let folder = tempfile::Builder::new().prefix("braid-crash-").tempdir_in(&parent);
         let folder = folder.with_context(|| format!("a folder in {}", parent.display()))?;
-        let mut place = Self { folder: Some(folder), kind, mounted: false };
+        let runtime = tempfile::Builder::new().prefix("braid-run-").tempdir_in(TMPFS)?;
+        let folder_of_braid = runtime.path().join("run");
+        let mut place = Self {
+            folder: Some(folder),
+            _runtime: runtime,
+            run: folder_of_braid,
+            kind,
+            mounted: false,
+        };
         if kind == Kind::Ext4 {
             let image = std::fs::File::create(place.image())?;
             image.set_len(IMAGE_BYTES)?;
@@ -77,6 +89,11 @@ impl Place {
         Ok(())
     }
 
+    /// For sockets and state, and for what outlives the server.
+    pub(super) fn folders(&self) -> (&Path, Option<&Path>) {
+        (self.folder(), Some(&self.run))
+    }
+
     /// For sockets and notes; its power is never cut.
     pub(super) fn folder(&self) -> &Path {
         self.folder.as_ref().expect("it is there until it is kept").path()
@@ -94,6 +111,14 @@ impl Place {
     /// Nothing more reaches the disk.
     pub(super) fn cut_power(&self) -> Result<()> {
         run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(self.members()))
+    }
+
+    /// Power was cut: what was in memory is gone.
+    pub(super) fn forget_answered(&self) -> Result<()> {
+        for entry in std::fs::read_dir(&self.run)? {
+            std::fs::remove_file(entry?.path())?;
+        }
+        Ok(())
     }
 
     /// Mounts again what the disk holds. Processes that had files open must be gone.

@@ -50,8 +50,7 @@ const MEMBER_SIZE: &str = "8M";
 const MEMBER_SIZE_JOBS: &str = "16M";
 
 /// When writes are answered, as `braid serve --cache` calls it.
-const CACHES: [&str; 2] = [WRITE_BACK, "writethrough"];
-const WRITE_BACK: &str = "writeback";
+const CACHES: [&str; 2] = ["writeback", "writethrough"];
 
 /// A level as `braid create` calls it, how many members, and how many may be lost.
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +114,7 @@ pub(super) struct Round<'a> {
     random: Rng,
     /// How it is served, one after another.
     cache: &'static str,
-    /// A run was killed that had a cache, since fio wrote.
+    /// Power was cut since fio wrote.
     foreign_lost: bool,
     /// Sectors that the model client writes; fio has the rest, if it takes part.
     own_sectors: usize,
@@ -224,36 +223,17 @@ impl<'a> Round<'a> {
         self.load_until(Signal::TERM)?;
         self.restart(End::Process)?;
         self.load_until(Signal::KILL)?;
-        self.restart(self.after(Signal::KILL))?;
+        self.restart(End::Process)?;
         for _ in 0..KILLS {
-            let end = match self.random.u64(..4) {
-                0 => {
-                    self.kill_while_starting()?;
-                    End::Process
-                }
-                1 => {
-                    self.kill_while_stopping()?;
-                    self.after(Signal::KILL)
-                }
-                2 => {
-                    self.load_until(Signal::TERM)?;
-                    End::Process
-                }
-                _ => {
-                    self.load_until(Signal::KILL)?;
-                    self.after(Signal::KILL)
-                }
-            };
-            self.restart(end)?;
+            match self.random.u64(..4) {
+                0 => self.kill_while_starting()?,
+                1 => self.kill_while_stopping()?,
+                2 => self.load_until(Signal::TERM)?,
+                _ => self.load_until(Signal::KILL)?,
+            }
+            self.restart(End::Process)?;
         }
         Ok(true)
-    }
-
-    /// What the signal may have taken from a process that was loaded.
-    fn after(&self, signal: Signal) -> End {
-        // A mirror answers when every copy has it, whatever the cache.
-        let has_cache = self.cache == WRITE_BACK && !matches!(self.shape.level, "1" | "10");
-        if signal == Signal::KILL && has_cache { End::Unflushed } else { End::Process }
     }
 
     /// Members go in the middle; then the process.
@@ -271,7 +251,6 @@ impl<'a> Round<'a> {
         let names = slots.iter().map(|slot| self.members[*slot].clone()).collect::<Vec<_>>();
         self.members.retain(|member| !names.contains(member));
         ensure!(offline::present(&self.members) == self.members, "a member more is gone");
-        let end = self.after(kind);
         match self.open()? {
             Started::Refused(code) => {
                 ensure!(code == WRITE_HOLE && kind == Signal::KILL, "refused with {code}");
@@ -283,7 +262,7 @@ impl<'a> Round<'a> {
                 Ok(false)
             }
             Started::Serving(server) => {
-                self.verify(&server, end)?;
+                self.verify(&server, End::Process)?;
                 server.stop()?;
                 Ok(true)
             }
@@ -311,6 +290,7 @@ impl<'a> Round<'a> {
             server.kill()?;
             self.counts.power_cuts += 1;
             self.place.restore_power()?;
+            self.place.forget_answered()?;
             self.restart(End::Unflushed)?;
         }
         Ok(true)
@@ -383,8 +363,12 @@ impl<'a> Round<'a> {
     fn kill_while_starting(&mut self) -> Result<()> {
         for _ in 0..=self.random.u64(..2) {
             let manner = Manner::Writing { cache: self.cache };
-            let server =
-                Server::spawn(self.braid, self.place.folder(), &self.members, &manner.options())?;
+            let server = Server::spawn_with(
+                self.braid,
+                self.place.folders(),
+                &self.members,
+                &manner.options(),
+            )?;
             std::thread::sleep(self.delay(STARTING_MS_MAX));
             server.kill()?;
             self.counts.kills += 1;
@@ -425,7 +409,7 @@ impl<'a> Round<'a> {
     /// Starts it on what is there, with the cache that was chosen last.
     fn open(&self) -> Result<Started> {
         let options = ["--cache", self.cache];
-        Server::start(self.braid, self.place.folder(), &self.members, &options)
+        Server::spawn_with(self.braid, self.place.folders(), &self.members, &options)?.serving()
     }
 
     /// Starts it, with one cache or the other; a crash costs no member.
@@ -495,8 +479,12 @@ impl<'a> Round<'a> {
         for _ in 0..self.shape.lost_max {
             members.remove(self.random.usize(..members.len()));
         }
-        let server =
-            Server::spawn(self.braid, self.place.folder(), &members, &Manner::ReadOnly.options())?;
+        let server = Server::spawn_with(
+            self.braid,
+            self.place.folders(),
+            &members,
+            &Manner::ReadOnly.options(),
+        )?;
         let Started::Serving(server) = server.serving()? else {
             bail!("a clean array is refused with {} of its members", members.len());
         };

@@ -57,7 +57,7 @@ impl FromStr for Code {
 }
 
 /// All of them, in the order of their numbers.
-pub(crate) const CATALOGUE: [Entry; 101] = [
+pub(crate) const CATALOGUE: [Entry; 102] = [
     // The command line.
     Entry {
         code: Code::Usage,
@@ -892,5 +892,15 @@ pub(crate) const CATALOGUE: [Entry; 101] = [
                       together. One of them is gone, was cut or changed, is of another time than the others, or is a link to another \
                       file. With it the array would be a mixture that no client ever wrote. The members are as they were. Without the \
                       member whose overlay is damaged the array can often still be read, with what was written over the others.",
+    },
+    Entry {
+        code: Code::AnsweredWritesKept,
+        title: "answered writes of the server before are not on the members",
+        exit: Exit::Refused,
+        explanation: "A server that answers writes before the members have them (`--cache writeback`) keeps a copy of each in the runtime \
+                      folder, so that they outlive it. It was killed, and this one is to write them to the array before it lets clients \
+                      in. That failed: the file cannot be read, or the array does not take the writes, for instance since too many members \
+                      are missing. Nothing is lost: the file stays, and the next start tries again. Who removes it gives up what clients \
+                      were told is written.",
     },
 ];

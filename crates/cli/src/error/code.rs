@@ -211,6 +211,8 @@ pub(crate) enum Code {
     Unfinished = 120,
     /// What was written over a member is not to be had.
     OverlayDamaged = 121,
+    /// Answered writes of the server before cannot be read or written.
+    AnsweredWritesKept = 122,
 }
 
 impl fmt::Display for Code {

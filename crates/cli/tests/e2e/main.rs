@@ -55,6 +55,7 @@
 //! Every case is a few seconds; the sizes are small and the seeds fixed.
 
 mod advertised;
+mod answered;
 mod bad_blocks;
 mod bad_input;
 mod bare_roots;

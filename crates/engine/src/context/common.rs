@@ -17,7 +17,8 @@ use crate::array::{ArrayView, Gate, IntentView};
 use crate::computation::{Computation, ComputationId};
 use crate::counters::Counters;
 use crate::effect::{
-    FaultKind, MemberFault, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report,
+    CacheRecord, FaultKind, MemberFault, MemberIo, MemberIoDone, MemberOperation, PieceReply,
+    Report,
 };
 use crate::ids::{BitmapId, IoId, MemberId, RequestId, WorkId};
 use crate::request::{Fault, Operation, Piece};
@@ -47,6 +48,7 @@ pub(crate) struct Common {
     pub(crate) member_ios: VecDeque<MemberIo>,
     pub(crate) replies: VecDeque<PieceReply>,
     pub(crate) releases: VecDeque<RequestId>,
+    pub(crate) cache_records: VecDeque<CacheRecord>,
     /// By slot: a write has reached its member since it was last told.
     written: Vec<bool>,
     pub(crate) reports: VecDeque<Report>,
@@ -82,6 +84,7 @@ impl Common {
             member_ios: VecDeque::new(),
             replies: VecDeque::new(),
             releases: VecDeque::new(),
+            cache_records: VecDeque::new(),
             reports: VecDeque::new(),
             pairs: Pairs::default(),
             over_bad: Vec::new(),

@@ -42,6 +42,7 @@ impl Stripes {
     /// Work joins the stripe of its band.
     fn join(&mut self, common: &mut Common, number: u32, mut work: Attachment) {
         self.pool.take(number);
+        work.order = self.cached.next_order();
         if self.epochs.is_any() {
             self.supersede(common, number, &mut work);
         }
@@ -65,7 +66,9 @@ impl Stripes {
             && !is_journaled
             && common.view.gate == Gate::Open
             && self.scheduler.answers_early(dirty_sectors)
-            && self.can_lose_more(common, number);
+            && self.can_lose_more(common, number)
+            && (work.cached.is_some()
+                || self.cached.has_room(self.pool.stripe(number).band(), work));
         if may {
             reached(Mark::AnsweredEarly);
             work.is_answered = true;
@@ -73,6 +76,8 @@ impl Stripes {
             common.counters.cache.early_answers += 1;
             common.part_kept(work.piece);
         }
+        let band = *self.pool.stripe(number).band();
+        self.cached.put(common, (&self.geometry, &band), work);
         self.scheduler.note_dirty(dirty_sectors);
     }
 
@@ -109,8 +114,12 @@ impl Stripes {
 
     /// Answered writes that a later one covers need not be written: it takes over their dirty references.
     fn supersede(&mut self, common: &mut Common, number: u32, work: &mut Attachment) {
+        if !self.cached.has_room(self.pool.stripe(number).band(), work) {
+            return;
+        }
         while let Some(older) = self.pool.stripe_mut(number).take_covered(&work.run) {
             reached(Mark::Superseded);
+            self.cached.cover(&older);
             common.counters.cache.superseded_writes += 1;
             common.release_payload(older.piece);
             let Some(epoch) = older.dirty_epoch else { continue };

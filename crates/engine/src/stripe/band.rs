@@ -17,7 +17,7 @@ use std::ops::Range;
 use braid_geometry::{ChunkRow, LogicalSector, MemberSector, StripeGeometry};
 
 use crate::context::PieceKey;
-use crate::ids::RequestId;
+use crate::ids::{CachedWriteId, RequestId};
 use crate::request::Piece;
 use crate::sectors::{BLOCK_SECTORS, Extent};
 
@@ -109,6 +109,10 @@ pub(super) struct Attachment {
     /// The epoch of the dirty reference that it holds ([`super::epochs`]), for its own bytes or for older ones that it
     /// covers; none if it carries nothing that was answered.
     pub(super) dirty_epoch: Option<u64>,
+    /// Where it joined among the writes of its shard ([`super::cached_writes`]).
+    pub(super) order: u64,
+    /// The copy of it that outlives the process, if there is one.
+    pub(super) cached: Option<CachedWriteId>,
 }
 
 impl Attachment {
@@ -121,6 +125,8 @@ impl Attachment {
             is_answered: false,
             lacks_intent: false,
             dirty_epoch: None,
+            order: 0,
+            cached: None,
         }
     }
 }

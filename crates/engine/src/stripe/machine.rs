@@ -5,6 +5,7 @@ use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::band::{Attachment, Band, BandKey, Bands, Want};
 use super::batch::{Action, Around, Content, Effects, Phase, Stripe, decide, facts, waits};
+use super::cached_writes::CachedWrites;
 use super::damage::{Damage, is_synced, sectors_of};
 use super::epochs::DirtyEpochs;
 use super::in_flight::{CopyOut, IoOwner};
@@ -37,6 +38,7 @@ pub(crate) struct Stripes {
     pub(super) pool: Pool,
     pub(super) scheduler: Scheduler,
     pub(super) epochs: DirtyEpochs,
+    pub(super) cached: CachedWrites,
     pub(super) reads: Reconstruct,
     pub(super) damage: Damage,
     pub(super) entire: EntireSlots,
@@ -91,6 +93,7 @@ impl Stripes {
             pool: Pool::new(config.stripes_max),
             scheduler: Scheduler::new(config.tuning),
             epochs: DirtyEpochs::default(),
+            cached: CachedWrites::new(config.cached_blocks_max),
             reads: Reconstruct::new(geometry, unit_sectors, config.stripes_max),
             damage: Damage::default(),
             entire: EntireSlots::of_none(geometry.slots()),
@@ -411,7 +414,9 @@ impl Stripes {
                 }
                 _ => {}
             }
-            let Self { pool, in_flight, damage, epochs, content, geometry, planner, .. } = self;
+            let Self {
+                pool, in_flight, damage, epochs, cached, content, geometry, planner, ..
+            } = self;
             let unit_sectors = self.unit_sectors;
             let stripe = pool.stripe_mut(number);
             stripe.act(
@@ -423,6 +428,7 @@ impl Stripes {
                     in_flight,
                     damage,
                     epochs,
+                    cached,
                     content,
                     geometry,
                     unit_sectors,

@@ -25,6 +25,7 @@
 mod attach;
 mod band;
 mod batch;
+mod cached_writes;
 mod damage;
 mod epochs;
 mod in_flight;

@@ -111,6 +111,7 @@ impl Driver {
         let regions = Regions::new(&geometry, 1);
         let capacity_sectors = geometry.capacity_sectors();
         let cache = CacheConfig {
+            cached_blocks_max: None,
             unit_sectors_max: plan.chunk_sectors.min(UNIT_SECTORS_MAX),
             stripes_max: plan.tuning.stripes,
             tuning: plan.tuning,

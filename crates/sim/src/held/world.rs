@@ -119,6 +119,7 @@ impl World {
         let held = &self.engine.held.requests;
         assert!(held.is_empty(), "the array has stopped, and payloads are held: {held:?}");
         let payloads: Vec<&RequestId> = self.engine.payloads.keys().collect();
+        assert!(self.cache_file.is_empty(), "the array has stopped, and copies are kept");
         assert!(payloads.is_empty(), "the array has stopped, and payloads are left: {payloads:?}");
     }
 }

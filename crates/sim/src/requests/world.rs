@@ -77,7 +77,7 @@ impl World {
         self.note(word, [id.0, start, sectors]);
         let request = Request { id, operation, start: LogicalSector(start), sectors };
         let progress = Progress::default();
-        let mut flight = Flight { request, progress, began, keep: false, call };
+        let mut flight = Flight { request, progress, began, keep: false, call, writes_back: false };
         if operation == Operation::Trim {
             self.model.gives_up((start, sectors), None);
         }
@@ -137,6 +137,11 @@ impl World {
             return self.step_answered(call, what, flight.began, (data, result));
         }
         self.engine.clients.answers.insert(id, result);
+        if flight.writes_back {
+            self.engine.payloads.remove(&id);
+            assert!(result.is_ok() || self.engine.trust.errors_allowed, "{:?}", flight.request);
+            return;
+        }
         self.check_error_allowed(result, &flight.request);
         let range = (start.0, sectors);
         let times = (flight.began, self.clock.step);

@@ -204,7 +204,7 @@ impl Doubt {
         self.model.clone_from(&world.model);
         (self.distort)(&mut self.model);
         let held = &world.engine.held;
-        self.model.lose_process(world.clock.step, &|write| held.is_held(write));
+        self.model.lose_process(world.clock.step, Some(&|write| held.is_held(write)));
         self.killed.clone_from(&self.model);
         self.killed.begin_anew();
         self.model.lose_power(true);

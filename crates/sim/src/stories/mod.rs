@@ -28,6 +28,7 @@ pub const CHAPTERS: &[(&str, fn())] = &[
     ("replays", replays),
     // What chance meets in one of ten thousand worlds.
     ("repair", crate::work_tests::repair::tell),
+    ("answered", tests::tell_of_what_was_answered),
     ("flush", || (0..20).for_each(tests::replaced_while_a_flush_waits)),
     // What only a person asks for, and random worlds have no person: a check, a repair, a member that is to fail or to be
     // replaced; and what they meet too seldom.

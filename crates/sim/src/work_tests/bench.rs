@@ -74,7 +74,12 @@ impl Bench {
         };
         change(&mut view);
         let tuning = Tuning { stripes: 32, mode: CacheMode::WriteThrough, ..Tuning::default() };
-        let cache = CacheConfig { unit_sectors_max: CHUNK, stripes_max: 32, tuning };
+        let cache = CacheConfig {
+            unit_sectors_max: CHUNK,
+            stripes_max: 32,
+            cached_blocks_max: None,
+            tuning,
+        };
         let shard = Shard::new(cache, Arc::new(view));
         let block = bytes(0, u64::from(shard.block_sectors())).len();
         let arena = vec![0x44; shard.arena_blocks() as usize * block];

@@ -93,11 +93,11 @@ impl Round<'_> {
         }
         let manner = Manner::Writing { cache: self.cache };
         let server =
-            Server::spawn(self.braid, self.place.folder(), &self.named(), &manner.options())?;
+            Server::spawn_with(self.braid, self.place.folders(), &self.named(), &manner.options())?;
         let Started::Serving(server) = server.serving()? else {
             anyhow::bail!("the array is refused with its replacement");
         };
-        self.verify(&server, End::Unflushed)?;
+        self.verify(&server, End::Process)?;
         self.ask_to_replace(slot)?;
         wait_for(|| self.ask("status"), f64::INFINITY)?;
         self.verify(&server, End::Process)?;
@@ -137,13 +137,12 @@ impl Round<'_> {
         self.cache = super::CACHES[self.random.usize(..super::CACHES.len())];
         let manner = Manner::Paced { cache: self.cache, pace: PACE };
         let server =
-            Server::spawn(self.braid, self.place.folder(), &self.named(), &manner.options())?;
+            Server::spawn_with(self.braid, self.place.folders(), &self.named(), &manner.options())?;
         let server = match server.serving()? {
             Started::Serving(server) => server,
             Started::Refused(code) => anyhow::bail!("the array is refused with {code}"),
         };
-        // Whatever a kill took that was only in a cache, the one before has pinned.
-        self.verify(&server, End::Unflushed)?;
+        self.verify(&server, End::Process)?;
         if let Kind::Replace(slot) = kind {
             self.ask_to_replace(slot)?;
         }
@@ -196,7 +195,7 @@ impl Round<'_> {
 
     /// Looks at everything, lets the job come to its end, and stops.
     fn verify_and_wait(&mut self, server: Server) -> Result<()> {
-        self.verify(&server, End::Unflushed)?;
+        self.verify(&server, End::Process)?;
         wait_for(|| self.ask("status"), f64::INFINITY)?;
         self.verify(&server, End::Process)?;
         server.stop()?;

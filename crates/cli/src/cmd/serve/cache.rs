@@ -18,7 +18,8 @@ use crate::output::size::{format_size, parse_size};
 #[command(next_help_heading = "Stripe cache (levels 4, 5, 6)")]
 pub(crate) struct CacheArgs {
     /// When a write is answered: `writethrough`, when the members have it, or `writeback`, when it is in the cache (FLUSH and
-    /// FUA mean what they say; a killed process loses what was not flushed) [default: writethrough].
+    /// FUA mean what they say; where the runtime folder is in memory, what was answered outlives a killed server)
+    /// [default: writethrough].
     #[arg(long, value_name = "MODE")]
     cache: Option<String>,
     /// Memory for stripes, such as 64M [default: 64M].
@@ -40,9 +41,15 @@ pub(crate) struct CacheArgs {
 }
 
 impl CacheArgs {
+    /// Whether a person said when writes are answered.
+    pub(super) fn is_asked(&self) -> bool {
+        self.cache.is_some()
+    }
+
     /// The settings that the options make. Clients that outlive the server (a service's, those of a block device, of a file, of a
     /// virtual machine, all that connect again by themselves) would not know that what was answered early was lost with it, and
-    /// be told by the next one that it is durable. So nothing is, unless it is asked for.
+    /// be told by the next one that it is durable. Not every machine has memory that outlives the server ([`super::answered`]), so
+    /// nothing is answered early unless it is asked for.
     pub(super) fn cache(&self) -> Result<Cache, CliError> {
         let mut cache = Cache { mode: CacheMode::WriteThrough, ..Cache::default() };
         for (key, value) in [

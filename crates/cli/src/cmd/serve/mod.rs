@@ -1,6 +1,7 @@
 //! `braid serve`: assemble an array, serve it over NBD, as a file, a block device and a disk of virtual machines, stop cleanly.
 
 mod all_the_same;
+mod answered;
 mod apart;
 pub(crate) mod assemble;
 mod beside;
@@ -66,6 +67,7 @@ use crate::known::{Keeper, Notifier};
 use crate::log::{Log, LogArgs};
 use crate::output::shell::shell_word;
 use crate::raid0_layout::Raid0Layout;
+use answered::Answered;
 use assemble::Ready;
 use beside::Beside;
 pub(crate) use control::consistency;
@@ -355,7 +357,10 @@ fn one(
     let numbers = metrics::Facts::of(&ready, &reporter);
     let block_bytes = ready.array.newest.array.logical_block_bytes;
     let watchers = (&hearing, &telling);
-    let (volume, keeper) = open_kept(ready, &options, watchers, &globals.state_dir)?;
+    // Of one that is rescued nothing is written that was not asked for now.
+    let answers_early = rescued.is_none().then(|| args.cache.is_asked());
+    let (volume, keeper, answered) =
+        open_kept(ready, options.clone(), watchers, (&globals.state_dir, answers_early))?;
     let told = Arc::clone(&reporter);
     let fails = move |path: &Path, error: &std::io::Error| jobs_not_kept(&told, path, error);
     let sampler = Sampler::start(&hearing.board, &volume, fails);
@@ -440,6 +445,7 @@ fn one(
     let serving = Serving {
         volume,
         keeper,
+        answered,
         server,
         doors,
         sampler,
@@ -508,6 +514,7 @@ fn jobs_not_kept(reporter: &Reporter, path: &Path, error: &std::io::Error) {
 struct Serving {
     volume: Arc<Volume>,
     keeper: Keeper,
+    answered: Option<Answered>,
     server: Clients,
     doors: Doors,
     sampler: Sampler,
@@ -525,6 +532,7 @@ impl Serving {
         let Self {
             volume,
             keeper,
+            answered,
             server,
             doors,
             sampler,
@@ -545,6 +553,7 @@ impl Serving {
         }
         if let Ok(stopped) = stopped {
             keeper.end();
+            answered.iter().for_each(Answered::end);
             telling.end();
             reporter.stopped(&volume, stopped, clients.cut, &meter.counts());
         }
@@ -673,13 +682,18 @@ fn start_server(
 /// Starts the array, and has written down how new it is, unless it is only read.
 fn open_kept(
     ready: Ready,
-    options: &Options,
+    mut options: Options,
     (hearing, telling): (&Hearing, &Telling),
-    state_dir: &Path,
-) -> Result<(Arc<Volume>, Keeper), CliError> {
+    (state_dir, answers_early): (&Path, Option<bool>),
+) -> Result<(Arc<Volume>, Keeper, Option<Answered>), CliError> {
     let mut keeper = Keeper::new(state_dir, &ready.array, &ready.members);
     let reporter = &hearing.reporter;
     let started = Started::of(&ready, reporter);
+    let answered = match answers_early {
+        Some(is_asked) => Answered::prepare(&ready, &mut options, is_asked, reporter)?,
+        None => None,
+    };
+    let options = &options;
     let volume = open(ready, options, (hearing, telling), keeper.notifier())?;
     telling.started(&started, &volume);
     if !options.read_only {
@@ -689,7 +703,13 @@ fn open_kept(
             reporter.not_kept(&path, &error);
         }
     }
-    Ok((volume, keeper))
+    let mut answered = answered;
+    if let Some(answered) = &mut answered {
+        answered.write_back(&volume, reporter).inspect_err(|_| {
+            volume.stop();
+        })?;
+    }
+    Ok((volume, keeper, answered))
 }
 
 /// Starts the array; what happens to it is reported as it happens.

@@ -657,6 +657,54 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
+    /// Writes that the server before had answered are on the members now.
+    pub(crate) fn answered_writes_written(&self, sectors: u64) {
+        let facts = json!({ "bytes": sectors * SECTOR_BYTES });
+        let size = format_size(sectors * SECTOR_BYTES);
+        let text = format!(
+            "{size} that the server before had answered and not written are on the members now"
+        );
+        self.aside("answered-writes-written", &facts, &text);
+    }
+
+    /// Writes that the server before had answered are void: the array was written by somebody else since.
+    pub(crate) fn answered_writes_lost(&self, sectors: u64, kept: &Path) {
+        let (size, path) = (sectors * SECTOR_BYTES, kept.display().to_string());
+        if self.json {
+            return self.event("answered-writes-lost", &json!({ "bytes": size, "path": path }));
+        }
+        let text = format!(
+            "{} that a server had answered before it was killed are lost: the array was written elsewhere since. They are kept in {path}",
+            format_size(size)
+        );
+        self.say(Style::Warning, &text);
+    }
+
+    /// Writes that the server before had answered are not in what is read.
+    pub(crate) fn answered_writes_wait(&self, sectors: u64, path: &Path) {
+        let (size, path) = (sectors * SECTOR_BYTES, path.display().to_string());
+        if self.json {
+            return self.event("answered-writes-wait", &json!({ "bytes": size, "path": path }));
+        }
+        let text = format!(
+            "{} that a server had answered before it was killed are not in what is read: they wait in {path} for a start without --read-only",
+            format_size(size)
+        );
+        self.say(Style::Warning, &text);
+    }
+
+    /// What is answered early ends with this process.
+    pub(crate) fn answered_writes_end(&self, path: &Path, why: &str) {
+        let path = path.display().to_string();
+        if self.json {
+            return self.event("answered-writes-end", &json!({ "path": path, "why": why }));
+        }
+        let text = format!(
+            "writes that are answered early are lost if this process is killed: {path} cannot keep them ({why})"
+        );
+        self.say(Style::Warning, &text);
+    }
+
     /// Fewer clients can connect than may.
     pub(crate) fn few_descriptors(&self, room: usize, connections: usize) {
         if self.json {

@@ -119,6 +119,11 @@ impl Array {
         Self { runtime: other.runtime.clone(), ..self }
     }
 
+    /// One whose server has its runtime folder there.
+    pub(crate) fn found_in(self, runtime: &Path) -> Self {
+        Self { runtime: runtime.to_path_buf(), ..self }
+    }
+
     /// Where its server's control socket is.
     pub(crate) fn runtime(&self) -> &Path {
         &self.runtime

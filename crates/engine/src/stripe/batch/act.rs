@@ -8,6 +8,7 @@ use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use rangemap::RangeSet;
 
 use super::super::band::Attachment;
+use super::super::cached_writes::CachedWrites;
 use super::super::damage::Damage;
 use super::super::epochs::DirtyEpochs;
 use super::super::in_flight::{ColumnIo, IoOwner};
@@ -35,6 +36,7 @@ pub(in super::super) struct Effects<'a> {
     pub(in super::super) in_flight: &'a mut Slab<IoOwner>,
     pub(in super::super) damage: &'a mut Damage,
     pub(in super::super) epochs: &'a mut DirtyEpochs,
+    pub(in super::super) cached: &'a mut CachedWrites,
     /// Of the batch that is being looked at; kept for its memory.
     pub(in super::super) content: &'a mut Content,
     pub(in super::super) geometry: &'a StripeGeometry,
@@ -372,6 +374,7 @@ impl Stripe {
                 self.awaited += 1;
             }
             whole.dirty_epoch.into_iter().for_each(|epoch| effects.epochs.split(epoch));
+            effects.cached.split(&whole);
             self.queue[0].run = first;
             self.queue.insert(1, Attachment { run: rest, ..whole });
         }
@@ -450,6 +453,7 @@ impl Stripe {
                 effects.damage.written(band.sectors(effects.geometry, &work.run));
             }
             let common = &mut *effects.common;
+            effects.cached.over(common, &work);
             common.note_cause(work.piece, fault.map_or(Ok(()), Err));
             if work.is_answered {
                 result.err().into_iter().for_each(|fault| common.part_lost(work.piece, fault));

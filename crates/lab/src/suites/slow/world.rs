@@ -110,7 +110,12 @@ impl World {
         };
         array.handle_sit_out(Instant(0), sit_out);
         let tuning = Tuning::default();
-        let cache = CacheConfig { unit_sectors_max: 128, stripes_max: tuning.stripes, tuning };
+        let cache = CacheConfig {
+            unit_sectors_max: 128,
+            stripes_max: tuning.stripes,
+            cached_blocks_max: None,
+            tuning,
+        };
         let clients = READERS + WRITERS;
         let mut world = Self {
             array,

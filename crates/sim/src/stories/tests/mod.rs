@@ -14,6 +14,7 @@ mod scene;
 mod script;
 
 mod ahead;
+mod answered;
 mod beyond;
 mod bitmap;
 mod bitmap_file;
@@ -38,6 +39,8 @@ mod unmade;
 
 #[cfg(braid_hooks)]
 pub(super) use ahead::tell as tell_of_what_is_read;
+#[cfg(braid_hooks)]
+pub(super) use answered::tell as tell_of_what_was_answered;
 #[cfg(braid_hooks)]
 pub(super) use bitmap::tell as tell_of_bitmaps;
 #[cfg(braid_hooks)]

@@ -66,7 +66,12 @@ impl Scene {
             manner: Manner {
                 read_only: false,
                 shards: *random.pick(&[1, 2, 3]),
-                cache: CacheConfig { unit_sectors_max: 128, stripes_max: stripes, tuning },
+                cache: CacheConfig {
+                    unit_sectors_max: 128,
+                    stripes_max: stripes,
+                    cached_blocks_max: None,
+                    tuning,
+                },
                 jobs_paused: true,
                 zero_is_fast: random.chance(50),
                 clean_delay_ms: CLEAN_DELAY_MS,
@@ -101,7 +106,8 @@ impl Scene {
             dirty_sectors_max: *random.pick(&[4, 64, 4000]),
             age_max_ms: *random.pick(&[1, 50, 1000]),
         };
-        self.manner.cache = CacheConfig { unit_sectors_max, stripes_max: stripes, tuning };
+        self.manner.cache =
+            CacheConfig { unit_sectors_max, stripes_max: stripes, cached_blocks_max: None, tuning };
         self
     }
 

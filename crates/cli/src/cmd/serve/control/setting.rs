@@ -8,7 +8,9 @@ use braid_control::model::{SettingValue, Settings};
 use braid_frontend_nbd::{Settings as ClientSettings, Tuner};
 use braid_geometry::Level;
 use braid_ring::Room;
-use braid_runtime::{Cache, GovernorSettings, ReadErrorLimit, Scheduling, SitOut, Volume};
+use braid_runtime::{
+    Cache, CacheMode, GovernorSettings, ReadErrorLimit, Scheduling, SitOut, Volume,
+};
 
 use super::consistency::{self, Consistency, Named};
 use crate::cmd::serve::jobs::{Board, JobsWhen, Schedule};
@@ -204,6 +206,10 @@ impl Wanted {
             kept.map_err(|(path, error)| Refused::NotKept(path, error))?;
         }
         if self.cache != volume.cache() {
+            if self.cache.mode == CacheMode::WriteBack {
+                let reserved = volume.reserve_cache_file();
+                reserved.map_err(|error| Refused::NotKept(crate::running::folder(), error))?;
+            }
             volume.tune(self.cache);
         }
         if self.sit_out != volume.sit_out() {

@@ -1,0 +1,283 @@
+//! Answered writes that outlive the server: the file in the runtime folder that has them, and what the next server does with it.
+//!
+//! ```text
+//!   UUID.answered       of the server that ran last        read, written to the array, and replaced by the next
+//!   UUID.answered.new   of this one, until that is done
+//!   UUID.answered.lost  what could not be written, because somebody else wrote to the array since
+//! ```
+//!
+//! The runtime folder has to be in memory (tmpfs): a file there outlives the process, and a power cut takes it with everything else that
+//! was not flushed. Elsewhere there is none; then writes are answered when the members have them, unless a person asks for
+//! `--cache writeback`.
+
+use std::fs::{File, OpenOptions, rename};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use braid_geometry::{Geometry, SECTOR_BYTES};
+use braid_ring::{Payload, Room};
+use braid_runtime::{
+    Cache, CacheFile, CacheMode, FoundContent, FoundWrite, FoundWrites, Options, Volume,
+    VolumeOperation,
+};
+
+use super::assemble::Ready;
+use super::place::own_folder;
+use super::report::Reporter;
+use crate::error::code::Code;
+use crate::error::{CliError, Risk};
+use crate::output::shell::shell_word;
+
+/// Bytes of answered writes that a file has room for, at most.
+const BYTES_MAX: u64 = 32 << 20;
+/// One part in so many of the memory that is left is taken for it, at most.
+const MEMORY_PART: u64 = 8;
+/// With less it is not worth a file.
+const BYTES_MIN: u64 = 1 << 20;
+
+/// The file of this server, and what the one before left.
+pub(super) struct Answered {
+    path: PathBuf,
+    file: Option<Arc<CacheFile>>,
+    found: Option<(File, FoundWrites)>,
+    /// How writes are to be answered once what was found is on the members.
+    cache: Cache,
+}
+
+impl Answered {
+    /// Looks for what the server before left of an array that is about to be opened, makes a file for this one, and says in `options`
+    /// how the array is to begin. The members are held, so no other server uses the folder's files of this array.
+    ///
+    /// # Errors
+    /// There are answered writes that are neither written nor known to be void, and the array is only to be read, or they cannot be
+    /// read.
+    pub(super) fn prepare(
+        ready: &Ready,
+        options: &mut Options,
+        is_asked: bool,
+        reporter: &Reporter,
+    ) -> Result<Option<Self>, CliError> {
+        let array = &ready.array;
+        if !matches!(array.geometry, Geometry::Stripe(_)) {
+            return Ok(None);
+        }
+        let uuid = array.newest.array.uuid;
+        let name = format!("{}.answered", reporter.uuid().replace(':', ""));
+        let path = match own_folder() {
+            Ok(folder) => folder.join(name),
+            Err(why) => {
+                let path = crate::running::folder().join(name);
+                Self::go_without(options, (is_asked, &path), &why.to_string(), reporter);
+                return Ok(None);
+            }
+        };
+        let newest = &array.newest.state;
+        let found = match find(&path, uuid).map_err(|why| unread(&path, &why))? {
+            Found::Busy => {
+                let why = "a server of another copy of this array has it";
+                Self::go_without(options, (is_asked, &path), why, reporter);
+                return Ok(None);
+            }
+            Found::Nothing => None,
+            Found::Writes(_, found) if !found.stamp.is_of(newest.events, newest.update_time) => {
+                let kept = path.with_extension("answered.lost");
+                let kept = rename(&path, &kept).map_or(path.clone(), |()| kept);
+                reporter.answered_writes_lost(sectors(&found.writes), &kept);
+                None
+            }
+            Found::Writes(_, found) if options.read_only => {
+                reporter.answered_writes_wait(sectors(&found.writes), &path);
+                return Ok(None);
+            }
+            Found::Writes(file, found) => Some((file, found)),
+        };
+        if options.read_only {
+            return Ok(None);
+        }
+        let file = make(&path, (uuid, options.shards), &options.cache);
+        let file = file.and_then(|file| match options.cache.mode {
+            CacheMode::WriteBack => file.reserve().map(|()| file),
+            CacheMode::WriteThrough => Ok(file),
+        });
+        let file = match file {
+            Ok(file) => Some(Arc::new(file)),
+            // Killed while it writes what was found, this one would leave a file that nobody believes.
+            Err(why) if found.is_some() => return Err(not_written(&path, &why.to_string())),
+            Err(why) => {
+                Self::go_without(options, (is_asked, &path), &why.to_string(), reporter);
+                None
+            }
+        };
+        let cache = options.cache;
+        options.cache_file.clone_from(&file);
+        if let (Some((found, writes)), Some(file)) = (&found, &file) {
+            let found =
+                found.try_clone().map_err(|error| not_written(&path, &error.to_string()))?;
+            file.follow(found, &writes.stamp);
+            // Until all of it is written, nothing is answered that a third server would have to know of.
+            options.cache.mode = CacheMode::WriteThrough;
+        }
+        Ok(Some(Self { path, file, found, cache }))
+    }
+
+    /// Nothing that is answered early would outlive this server: so nothing is, unless a person asked for it.
+    fn go_without(
+        options: &mut Options,
+        (is_asked, path): (bool, &Path),
+        why: &str,
+        reporter: &Reporter,
+    ) {
+        if options.cache.mode == CacheMode::WriteBack && !options.read_only {
+            if is_asked {
+                reporter.answered_writes_end(path, why);
+            } else {
+                options.cache.mode = CacheMode::WriteThrough;
+            }
+        }
+    }
+
+    /// Writes what was found to the array, before any client is let in; then this server's file takes the place of the other.
+    ///
+    /// # Errors
+    /// The array does not take it. It is kept, and the next start tries again.
+    pub(super) fn write_back(
+        &mut self,
+        volume: &Arc<Volume>,
+        reporter: &Reporter,
+    ) -> Result<(), CliError> {
+        if let Some((file, found)) = self.found.take() {
+            for write in &found.writes {
+                let result = volume.call(operation(write)).result;
+                result.map_err(|error| not_written(&self.path, &error.to_string()))?;
+            }
+            reporter.answered_writes_written(sectors(&found.writes));
+            drop(file);
+        }
+        if let Some(file) = &self.file {
+            let new = new_path(&self.path);
+            rename(&new, &self.path)
+                .map_err(|error| not_written(&self.path, &error.to_string()))?;
+            file.unfollow();
+        } else {
+            // What was found is on the members, and there is no other file.
+            let _ = std::fs::remove_file(&self.path);
+        }
+        if volume.cache().mode != self.cache.mode {
+            volume.tune(self.cache);
+        }
+        Ok(())
+    }
+
+    /// The array has stopped, and its members have everything.
+    pub(super) fn end(&self) {
+        // Another server finds nothing in it either way.
+        let _ = self.file.as_ref().map(|file| file.end());
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The file of the server before, and what is in it.
+enum Found {
+    /// It has none, or nothing is in it.
+    Nothing,
+    /// It still runs, over other members that say that they are of the same array.
+    Busy,
+    Writes(File, FoundWrites),
+}
+
+fn find(path: &Path, uuid: [u8; 16]) -> Result<Found, String> {
+    let mut options = OpenOptions::new();
+    let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    let file = match options.read(true).write(true).custom_flags(flags).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        file => file.map_err(|error| error.to_string())?,
+    };
+    if !is_ours(&file) {
+        return Ok(Found::Busy);
+    }
+    let found = FoundWrites::read(&file, uuid).map_err(|error| error.to_string())?;
+    Ok(if found.writes.is_empty() { Found::Nothing } else { Found::Writes(file, found) })
+}
+
+/// Whether no other process has the file; it is this process's until it ends.
+fn is_ours(file: &File) -> bool {
+    rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+fn new_path(path: &Path) -> PathBuf {
+    path.with_extension("answered.new")
+}
+
+/// Makes this server's file where memory outlives the process.
+fn make(path: &Path, (uuid, shards): ([u8; 16], u16), cache: &Cache) -> io::Result<CacheFile> {
+    let new = new_path(path);
+    let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true).create(true).mode(0o600).custom_flags(flags);
+    let file = options.open(&new)?;
+    if !is_ours(&file) {
+        return Err(io::Error::other("another server has it"));
+    }
+    let made = (|| {
+        let system = rustix::fs::fstatfs(&file)?;
+        if system.f_type != TMPFS_MAGIC {
+            return Err(io::Error::other("the folder is not in memory (tmpfs)"));
+        }
+        let free = system.f_bavail.saturating_mul(u64::try_from(system.f_bsize).unwrap_or(0));
+        let left = Room::now().least().0.min(free) / MEMORY_PART;
+        let bytes = cache.dirty_bytes_max.min(BYTES_MAX).min(left);
+        if bytes < BYTES_MIN.min(cache.dirty_bytes_max) {
+            return Err(io::Error::other("there is too little memory"));
+        }
+        CacheFile::create(file, uuid, shards, bytes)
+    })();
+    made.inspect_err(|_| _ = std::fs::remove_file(&new))
+}
+
+/// See statfs(2).
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+
+fn operation(write: &FoundWrite) -> VolumeOperation {
+    let offset = write.start.0 * SECTOR_BYTES;
+    match &write.content {
+        FoundContent::Bytes(bytes) => {
+            let mut payload = Payload::zeroed(bytes.len());
+            payload.copy_from_slice(bytes);
+            VolumeOperation::Write { offset, payload, durable: false }
+        }
+        FoundContent::Zeroes(may_punch) => {
+            let length = u64::from(write.sectors) * SECTOR_BYTES;
+            let may_punch = *may_punch;
+            VolumeOperation::WriteZeroes { offset, length, may_punch, fast: false, durable: false }
+        }
+    }
+}
+
+fn sectors(writes: &[FoundWrite]) -> u64 {
+    writes.iter().map(|write| u64::from(write.sectors)).sum()
+}
+
+fn unread(path: &Path, why: &str) -> CliError {
+    let file = shell_word(&path.display().to_string()).into_owned();
+    CliError::new(Code::AnsweredWritesKept, format!("{} cannot be read", path.display()))
+        .because(why)
+        .because("a server that was killed kept writes in it that it had answered")
+        .remedy(Risk::Destroy, "Give up what it had answered and not written", format!("rm {file}"))
+}
+
+fn not_written(path: &Path, why: &str) -> CliError {
+    CliError::new(
+        Code::AnsweredWritesKept,
+        "writes that the server before had answered could not be written to the array",
+    )
+    .because(why)
+    .because(format!("they are kept in {}", path.display()))
+    .remedy(Risk::Look, "See which members are missing, and bring them back", "braid scan")
+    .remedy(
+        Risk::Destroy,
+        "Give up what was answered and not written",
+        format!("rm {}", shell_word(&path.display().to_string())),
+    )
+}

@@ -1,0 +1,115 @@
+//! Writes that were answered before the members had them: killed with their server, and written by the next one.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::kit::{Array, Client, RAID_5, RAID_6, Served, Shape, assert_same, random_bytes};
+
+/// Where Linux keeps files in memory.
+const MEMORY: &str = "/dev/shm";
+/// Nothing is written for its age.
+const LAZY: [&str; 4] = ["--cache", "writeback", "--dirty-age", "3600000"];
+const BLOCK: usize = 4096;
+
+/// An array whose runtime folder is in memory; none where that is not to be had.
+fn array(shape: Shape) -> Option<(Array, TempDir)> {
+    if !Path::new(MEMORY).is_dir() {
+        braid_needs::skip(braid_needs::Need::Other, "there is no /dev/shm");
+        return None;
+    }
+    let memory = tempfile::Builder::new().prefix("braid-e2e-").tempdir_in(MEMORY);
+    let memory = memory.expect("a folder in memory");
+    Some((Array::create(shape).found_in(&memory.path().join("run")), memory))
+}
+
+/// Writes blocks far apart, and some of them twice; what the array holds then.
+fn load(served: &Served, seed: u64) -> Vec<u8> {
+    let mut client = Client::connect(&served.socket, Duration::from_secs(30));
+    let mut content = vec![0; served.length()];
+    for round in 0..2 {
+        for block in (0..60).step_by(1 + round) {
+            let offset = block * 5 * BLOCK + 512 * (block % 3);
+            let bytes =
+                random_bytes(seed + (round * 100 + block) as u64, BLOCK + 512 * (block % 2));
+            client.write(offset as u64, &bytes);
+            content[offset..offset + bytes.len()].copy_from_slice(&bytes);
+        }
+    }
+    content
+}
+
+/// The names of files of answered writes in the runtime folder.
+fn files(memory: &TempDir) -> Vec<String> {
+    let entries = std::fs::read_dir(memory.path().join("run")).expect("the runtime folder");
+    let names = entries.map(|entry| entry.expect("an entry").file_name().display().to_string());
+    names.filter(|name| name.contains(".answered")).collect()
+}
+
+fn outlives(shape: Shape) {
+    let Some((array, memory)) = array(shape) else { return };
+    let served = array.serve_with(&LAZY, &array.present());
+    let content = load(&served, 1);
+    served.kill();
+    let mut served = array.serve();
+    let written = served.wait_for("answered-writes-written");
+    assert!(written["bytes"].as_u64().is_some_and(|bytes| bytes >= 60 * BLOCK as u64), "{written}");
+    assert_same(&served.read_all(&array), &content, "what was answered");
+    served.stop();
+    assert_eq!(files(&memory), [""; 0], "nothing is left of a server that stopped");
+    let served = array.serve();
+    assert!(served.events("answered-writes-written").is_empty());
+    assert_same(&served.read_all(&array), &content, "what was answered, after a stop");
+    served.stop();
+}
+
+/// A server that answered early was killed, and the next one read old bytes and answered a flush well.
+#[test]
+fn what_was_answered_outlives_a_killed_server_raid_5() {
+    outlives(RAID_5);
+}
+
+#[test]
+fn what_was_answered_outlives_a_killed_server_raid_6() {
+    outlives(RAID_6);
+}
+
+/// Another server, which knew nothing of the file, has written to the array: what the file has is older than that.
+#[test]
+fn answered_writes_of_before_somebody_else_wrote_are_lost_by_name() {
+    let Some((array, memory)) = array(RAID_5) else { return };
+    let served = array.serve_with(&LAZY, &array.present());
+    load(&served, 2);
+    served.kill();
+    let elsewhere = array.path("run");
+    let array = array.found_in(&elsewhere);
+    let served = array.serve();
+    let mut client = Client::connect(&served.socket, Duration::from_secs(30));
+    client.write(0, &random_bytes(9, 1 << 20));
+    drop(client);
+    let content = served.read_all(&array);
+    served.stop();
+    let array = array.found_in(&memory.path().join("run"));
+    let mut served = array.serve();
+    let lost = served.wait_for("answered-writes-lost");
+    assert!(lost["path"].as_str().is_some_and(|path| path.ends_with(".answered.lost")), "{lost}");
+    assert_same(&served.read_all(&array), &content, "as the other server left it");
+    served.stop();
+}
+
+/// The server that writes what it found is killed as well, and so is the next.
+#[test]
+fn what_was_answered_outlives_servers_that_are_killed_while_they_write_it() {
+    let Some((array, _memory)) = array(RAID_5) else { return };
+    let served = array.serve_with(&LAZY, &array.present());
+    let content = load(&served, 3);
+    served.kill();
+    for _ in 0..3 {
+        // Killed as soon as it serves, with nothing flushed.
+        array.serve_with(&LAZY, &array.present()).kill();
+    }
+    let served = array.serve();
+    assert_same(&served.read_all(&array), &content, "what was answered");
+    served.stop();
+}

@@ -1,0 +1,86 @@
+//! A part of a file, mapped and shared: what is stored there outlives the process, as long as the file does.
+//!
+//! For files in memory (tmpfs) whose room was set aside beforehand: a page that cannot be had when it is stored to ends the process.
+//! Nothing reads it here; a later process reads the file.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+/// Bytes of a file that this process stores to.
+#[derive(Debug)]
+pub struct FileMemory {
+    map: MmapRaw,
+}
+
+impl FileMemory {
+    /// Maps `length_bytes` of a file from `offset_bytes` on, a multiple of 4096.
+    ///
+    /// # Errors
+    /// There are not so many addresses, or the file cannot be mapped to be written.
+    pub fn of(file: &File, offset_bytes: u64, length_bytes: usize) -> io::Result<Self> {
+        let map = MmapOptions::new().offset(offset_bytes).len(length_bytes).map_raw(file)?;
+        Ok(Self { map })
+    }
+
+    /// Stores bytes.
+    ///
+    /// # Panics
+    /// When they do not lie inside it.
+    #[allow(unsafe_code)]
+    pub fn store(&mut self, offset: usize, bytes: &[u8]) {
+        let end = offset.checked_add(bytes.len());
+        assert!(end.is_some_and(|end| end <= self.map.len()), "bytes lie inside the memory");
+        // SAFETY: the target lies inside the mapping (checked), which is ours to write as long as `self` is borrowed, and which
+        // no reference of this process reaches; `bytes` is elsewhere, for it is borrowed from another owner.
+        unsafe {
+            let target = self.map.as_mut_ptr().add(offset);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
+        }
+    }
+
+    /// Stores a number after everything that was stored before: whoever finds it finds the rest as well.
+    ///
+    /// # Panics
+    /// When it does not lie inside the memory, or not at a multiple of 8.
+    #[allow(unsafe_code)]
+    pub fn publish(&mut self, offset: usize, number: u64) {
+        let is_inside = offset.checked_add(8).is_some_and(|end| end <= self.map.len());
+        assert!(is_inside && offset.is_multiple_of(8), "a number lies inside the memory");
+        // SAFETY: inside the mapping (checked), aligned for 8 bytes (the mapping begins at a page, the offset is a multiple of
+        // 8), and reached by nothing else of this process but by this atomic.
+        let place = unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().add(offset).cast()) };
+        place.store(number, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn what_is_stored_is_in_the_file() {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(3 * 4096).expect("its length");
+        let mut memory = FileMemory::of(&file, 4096, 4096).expect("a mapping");
+        memory.store(100, b"braid");
+        memory.publish(8, 7);
+        drop(memory);
+        let mut bytes = vec![0; 4096];
+        file.read_exact_at(&mut bytes, 4096).expect("the file");
+        assert_eq!((&bytes[100..105], &bytes[8..16]), (&b"braid"[..], &7_u64.to_ne_bytes()[..]));
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes lie inside the memory")]
+    fn bytes_beyond_it_are_refused() {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(4096).expect("its length");
+        FileMemory::of(&file, 0, 4096).expect("a mapping").store(4090, &[0; 7]);
+    }
+}
