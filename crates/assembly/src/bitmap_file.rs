@@ -134,7 +134,8 @@ fn entries_of(log: &PplLog, slot: Slot) -> PplLog {
         let entries = entries.filter(|(_, one)| one.entry.parity_slot == u32::from(slot.0));
         PplRecord { entries: entries.cloned().collect(), ..record.clone() }
     };
-    PplLog { newest: log.newest.as_ref().map(of_slot) }
+    let older = log.older.iter().map(of_slot).collect();
+    PplLog { newest: log.newest.as_ref().map(of_slot), older }
 }
 
 /// Whether the newest superblock says that a log counts which is kept there, or, where an update that was to say clean was cut short, one

@@ -47,8 +47,7 @@ impl AssembledReplay {
     /// Entries that are to be replayed.
     #[must_use]
     pub fn entries(&self) -> usize {
-        let newest = self.logs.iter().filter_map(|(_, log)| log.newest.as_ref());
-        newest.map(|record| record.entries.len()).sum()
+        self.logs.iter().map(|(_, log)| log.entries().count()).sum()
     }
 }
 

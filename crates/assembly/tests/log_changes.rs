@@ -4,7 +4,7 @@ use crate::kit::{array, edit, edit_all, judge};
 use braid_geometry::Level;
 use braid_ondisk::{LogHome, LogPlace, OwnLog, OwnLogPlace, PplLog, PplPlace};
 
-const PLACE: OwnLogPlace = OwnLogPlace { size_sectors: 512 };
+const PLACE: OwnLogPlace = OwnLogPlace::of(512);
 
 fn own_log() -> Option<OwnLog> {
     let log = PplLog::read(&vec![0; PLACE.size_sectors as usize * 512], PLACE, &[0; 16]);

@@ -513,7 +513,7 @@ fn with_ppl() -> Vec<ProbedMember> {
         let entry = LoggedEntry { entry: PplEntry { parity_slot: slot, ..entry }, partial: vec![] };
         let entries = vec![(0, entry)];
         let record = PplRecord { header_sector: 0, end_sector: 8, generation: 9, entries, torn: 0 };
-        member.ppl = Some(Ok(PplLog { newest: Some(record) }));
+        member.ppl = Some(Ok(PplLog { newest: Some(record), older: Vec::new() }));
     }
     members
 }

@@ -20,7 +20,7 @@ use braid_engine::replay::{
 use braid_geometry::{Geometry, Slot, StripeGeometry};
 use braid_member::layer::{Patched, Sectors};
 use braid_member::{Member, MemberError};
-use braid_ondisk::PplRecord;
+use braid_ondisk::PplLog;
 use braid_runtime::OpenMember;
 use serde_json::{Value, json};
 
@@ -174,9 +174,8 @@ impl Devices for OnMembers<'_> {
     }
 
     fn partial(&self, slot: Slot, entry: u32, sectors: Range<u64>) -> &[u8] {
-        let entries = record_of(self.array, slot).map(|record| &record.entries);
-        let mut entries = entries.into_iter().flatten();
-        let logged = entries.find(|(index, _)| *index == entry);
+        let log = log_of(self.array, slot);
+        let logged = log.and_then(|log| log.entries().find(|(index, _)| *index == entry));
         let (_, logged) = logged.expect("its entries were taken from there");
         let byte = |sector: u64| usize::try_from(sector * SECTOR_BYTES).expect("in memory");
         &logged.partial[byte(sectors.start)..byte(sectors.end)]
@@ -206,10 +205,10 @@ impl Devices for OnMembers<'_> {
     }
 }
 
-/// The record of a slot's log.
-fn record_of(array: &AssembledArray, slot: Slot) -> Option<&PplRecord> {
+/// The log of a slot.
+fn log_of(array: &AssembledArray, slot: Slot) -> Option<&PplLog> {
     let mut logs = array.replay.as_ref()?.logs.iter();
-    logs.find(|(of, _)| *of == slot).and_then(|(_, log)| log.newest.as_ref())
+    logs.find(|(of, _)| *of == slot).map(|(_, log)| log)
 }
 
 /// Who is there, and what their logs say.
@@ -221,8 +220,8 @@ fn setup(array: &AssembledArray, geometry: &StripeGeometry, finish: Finish) -> S
     let members = array.slots.iter().map(|slot| slot.as_ref().map(source)).collect();
     let slots = (0..geometry.slots()).map(Slot);
     let log = |slot| {
-        let entries = &record_of(array, slot)?.entries;
-        let entries = entries.iter().map(|(index, logged)| (*index, logged.entry)).collect();
+        let entries = log_of(array, slot)?.entries();
+        let entries = entries.map(|(index, logged)| (index, logged.entry)).collect();
         Some(Log { slot, entries })
     };
     Setup { geometry: *geometry, members, logs: slots.filter_map(log).collect(), finish }

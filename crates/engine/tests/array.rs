@@ -5,11 +5,13 @@ use braid_engine::array::{
     MemberSetup, MetadataArea, MetadataRecord, NewBitmap, Notice, SpareSetup, SuperblockState,
 };
 use braid_engine::cause::{self, Answer, Cause};
-use braid_engine::effect::{FaultKind, MemberFault, Report};
+use braid_engine::effect::{FaultKind, LogTicket, MemberFault, Report};
 use braid_engine::request::{Regions, RequestId, ShardIndex};
 use braid_engine::{BadBlocks, BadLog, Instant};
 use braid_geometry::{Geometry, Level, Shape, default_layout};
-use braid_ondisk::{BitmapSuperblock, Bits, LogPlace, OwnLogPlace, PplPlace};
+use braid_ondisk::{
+    BitmapSuperblock, Bits, LogPlace, LoggedEntry, OwnLogPlace, PplEntry, PplPlace,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -670,7 +672,7 @@ fn told(array: &mut Array, confirms: bool, newest: &mut u64) -> Vec<String> {
 /// Order: what was begun is on the members, superblocks say clean, members have logs, superblocks say so, and then writes go on.
 #[test]
 fn logs_are_made_and_given_up_between_two_writes() {
-    let own = LogPlace::Own(OwnLogPlace { size_sectors: 512 });
+    let own = LogPlace::Own(OwnLogPlace::of(512));
     let ppl = PplPlace { offset_sectors: 8, size_sectors: 512, multiple: false };
     for (place, clean, active, end) in [
         (own, "clean", "active counts", &["wipes log"][..]),
@@ -714,4 +716,75 @@ fn logs_are_made_and_given_up_between_two_writes() {
         let steps = told(&mut array, true, &mut epoch);
         assert_eq!(steps[..2], ["active", "Open"], "and no log");
     }
+}
+
+/// An array that is written, with logs at this place on each member.
+fn logging(place: impl Into<LogPlace>) -> (Array, u64) {
+    let (mut array, mut epoch, place) =
+        (self::array(Level::Raid5, 3, |_| u64::MAX), 0, place.into());
+    let places = (0..3).map(|member| (MemberId(member), place)).collect();
+    array.handle_log_request(NOW, Some(places)).expect("it can have them");
+    array.handle_report(NOW, SHARD, Report::WantWrite);
+    told(&mut array, true, &mut epoch);
+    (array, epoch)
+}
+
+/// A chunk of a row is logged and written; what the array did for that.
+fn logged((array, epoch): &mut (Array, u64), row: u64, column: u64) -> Vec<String> {
+    let parity_slot = u32::try_from(2 - row % 3).expect("one of three");
+    let data_sector = row * 16 + column * 8;
+    let (parity_bytes, data_bytes) = (4096, 4096);
+    let entry = PplEntry { data_sector, parity_bytes, data_bytes, parity_slot, checksum: 0 };
+    let ticket = LogTicket(0);
+    let entries = vec![LoggedEntry { entry, partial: vec![0; 4096] }];
+    array.handle_report(NOW, SHARD, Report::WantLog { ticket, entries });
+    let told = told(array, true, epoch);
+    array.handle_report(NOW, SHARD, Report::LogOver { ticket });
+    told
+}
+
+#[test]
+fn members_are_flushed_once_a_lap_of_the_log() {
+    // Half of the ring has room for 16 records of a header and a chunk; for 15 where the lap goes round the end of the ring.
+    let mut array = logging(OwnLogPlace::of(512));
+    let mut flushed = Vec::new();
+    for record in 0..80 {
+        match &logged(&mut array, 3 * (record % 40), 0)[..] {
+            [log] => assert_eq!(log, "log"),
+            both => {
+                assert_eq!(both, ["flush", "log"], "record {record}");
+                flushed.push(record);
+            }
+        }
+    }
+    assert_eq!(flushed, [16, 31, 46, 62, 77]);
+    // Logs of others have room of their own, and then have all of it again.
+    assert_eq!(logged(&mut array, 1, 0), ["log"]);
+}
+
+#[test]
+fn a_log_of_one_record_is_written_over_after_a_flush() {
+    let small = OwnLogPlace::of(24);
+    let ppl = PplPlace { offset_sectors: 8, size_sectors: 512, multiple: true };
+    let of_one = OwnLogPlace { size_sectors: 512, is_many: false };
+    for place in [LogPlace::Own(small), ppl.into()] {
+        let mut array = logging(place);
+        assert_eq!(logged(&mut array, 0, 0), ["log"], "{place:?}");
+        assert_eq!(logged(&mut array, 1, 0), ["log"], "{place:?}: another member's log");
+        assert_eq!(logged(&mut array, 3, 0), ["flush", "log"], "{place:?}");
+        assert_eq!(logged(&mut array, 4, 0), ["log"], "{place:?}");
+    }
+    // What an older version made is made anew before it is used.
+    let mut array = logging(of_one);
+    assert_eq!(logged(&mut array, 0, 0), ["log"]);
+    assert_eq!(logged(&mut array, 3, 0), ["log"]);
+}
+
+#[test]
+fn rows_are_logged_with_other_columns_after_a_flush() {
+    let mut array = logging(OwnLogPlace::of(512));
+    assert_eq!(logged(&mut array, 0, 0), ["log"]);
+    assert_eq!(logged(&mut array, 0, 0), ["log"], "the same again");
+    assert_eq!(logged(&mut array, 0, 1), ["flush", "log"]);
+    assert_eq!(logged(&mut array, 3, 0), ["log"], "another row");
 }

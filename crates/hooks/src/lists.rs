@@ -531,6 +531,14 @@ named! {
         LogNotMade = "log-not-made",
         /// PPL, array: records do not count generations.
         LogGenerationStays = "log-generation-stays",
+        /// Own log, array: records are written over those that count, when there is no room for both.
+        LogLapOverwritten = "log-lap-overwritten",
+        /// Own log, array: rows are logged anew with other columns before what was written of them is flushed.
+        LogRowsUnflushed = "log-rows-unflushed",
+        /// Own log: of the records that count the newest is replayed alone.
+        LogOlderForgotten = "log-older-forgotten",
+        /// Own log: records of earlier laps are replayed as well.
+        LogOlderLapReplayed = "log-older-lap-replayed",
         /// PPL: partial parity that was cut short is believed.
         PplChecksumIgnored = "ppl-checksum-ignored",
         /// PPL: the oldest record is believed.
@@ -699,6 +707,12 @@ named! {
         LogTakesSeveral = "log-takes-several",
         /// PPL: a record has no room for all that is wanted.
         LogIsFull = "log-is-full",
+        /// Own log: a record counts beside those before it.
+        LogCountsBeside = "log-counts-beside",
+        /// Own log: a record begins at the start of the ring again, and older ones count beside it.
+        LogGoesRound = "log-goes-round",
+        /// Own log: rows are to be logged with other columns than what was written of them since the last flush.
+        LogRowsMeet = "log-rows-meet",
         /// PPL: a member that comes gets an empty log.
         LogIsMade = "log-is-made",
         /// Stripe, compute: it is to be logged.

@@ -121,6 +121,7 @@ fn kept(policy: Policy, superblock: &mut Superblock) -> Vec<(u64, Vec<u8>)> {
         place,
         sector: 0,
         generation: Some(1),
+        before: 0,
         entries: Vec::new(),
         is_whole: true,
         is_end: false,

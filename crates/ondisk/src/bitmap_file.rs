@@ -104,7 +104,7 @@ impl BitmapFile {
     ) -> Option<BitmapSuperblock> {
         let made =
             if asked_bytes.is_some() { AREA_BYTES_MAX / SECTOR_BYTES } else { BITMAP_SECTORS_MIN };
-        let log = OwnLogPlace { size_sectors: u32::try_from(RING_SECTORS_MAX).ok()? };
+        let log = OwnLogPlace::of(u32::try_from(RING_SECTORS_MAX).ok()?);
         let found = size_bytes.map(|bytes| match bytes < BITMAP_FILE_BYTES_MIN {
             true => Self::room_for_bitmap(bytes, None),
             false => Self::room_for_bitmap(bytes, Some(log)),
@@ -129,7 +129,7 @@ impl BitmapFile {
         let ring = (size_bytes / SECTOR_BYTES).checked_sub(taken)?.min(RING_SECTORS_MAX);
         let ring = ring - ring % PPL_HEADER_SECTORS;
         let size_sectors = u32::try_from(ring).ok()?;
-        (ring > PPL_HEADER_SECTORS).then_some(OwnLogPlace { size_sectors })
+        (ring > PPL_HEADER_SECTORS).then_some(OwnLogPlace::of(size_sectors))
     }
 
     /// Sectors that a bitmap may take in a file of so many bytes, with a log behind it or without one.
@@ -176,7 +176,7 @@ mod tests {
         let area = bitmap.area(&uuid, bits, None);
         file[..area.len()].copy_from_slice(&area);
         if let Some(size_sectors) = ring {
-            let head = OwnLogHead { place: OwnLogPlace { size_sectors } }.to_bytes(&uuid);
+            let head = OwnLogHead { place: OwnLogPlace::of(size_sectors) }.to_bytes(&uuid);
             let at = file.len() - head.len();
             file[at..].copy_from_slice(&head);
         }
@@ -205,13 +205,13 @@ mod tests {
         assert_eq!(found.uuid, superblock.uuid_as_stored());
         assert_eq!(found.bitmap.unwrap().bits, some_bits());
         let log = found.own_log.unwrap();
-        assert_eq!(log.place, Ok(OwnLogPlace { size_sectors: 2048 }));
+        assert_eq!(log.place, Ok(OwnLogPlace::of(2048)));
         assert_eq!(log.log, Err(PplLogError::Void));
         // As the driver writes it.
         let stand_in = superblock.for_bitmap_file(BITMAP_FILE_BYTES_MIN);
         assert_eq!(stand_in.bitmap_offset_bytes(), Some(0));
         assert!(stand_in.is_of_bitmap_file() && !superblock.is_of_bitmap_file());
-        let start = stand_in.log_start_bytes(OwnLogPlace { size_sectors: 2048 }.into());
+        let start = stand_in.log_start_bytes(OwnLogPlace::of(2048).into());
         assert_eq!(start, Some(BITMAP_FILE_BYTES_MIN - 4096 - (1 << 20)));
         // As mdadm makes one: no longer than its bits.
         let short = read(&made[..258]).unwrap();
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_log_that_would_lie_in_the_bitmap_is_none() {
         let found = read(&file(264 * 512, &some_bits(), Some(248))).unwrap();
-        assert_eq!(found.own_log.unwrap().place, Ok(OwnLogPlace { size_sectors: 248 }));
+        assert_eq!(found.own_log.unwrap().place, Ok(OwnLogPlace::of(248)));
         let found = read(&file(264 * 512, &some_bits(), Some(256))).unwrap();
         let size_sectors = 256;
         assert_eq!(found.own_log.unwrap().place, Err(OwnLogHeadError::Size { size_sectors }));

@@ -39,6 +39,16 @@ impl PplPlace {
 pub struct OwnLogPlace {
     /// Sectors of the ring; whole blocks of 4 KiB. The head is behind it.
     pub size_sectors: u32,
+    /// Several records of it may count. In logs of older versions the newest counts alone, until they are made anew.
+    pub is_many: bool,
+}
+
+impl OwnLogPlace {
+    /// A ring of so many sectors, as they are made.
+    #[must_use]
+    pub const fn of(size_sectors: u32) -> Self {
+        Self { size_sectors, is_many: true }
+    }
 }
 
 /// Where a member keeps a log of partial parity, of one kind or the other.
@@ -70,6 +80,21 @@ impl LogPlace {
             Self::Ppl(place) => Some(*place),
             Self::Own(_) => None,
         }
+    }
+
+    /// The same place in the form in which logs are made.
+    #[must_use]
+    pub fn made_anew(self) -> Self {
+        match self {
+            Self::Ppl(_) => self,
+            Self::Own(place) => Self::Own(OwnLogPlace::of(place.size_sectors)),
+        }
+    }
+
+    /// Whether several records of it may count.
+    #[must_use]
+    pub fn is_many(&self) -> bool {
+        matches!(self, Self::Own(place) if place.is_many)
     }
 
     /// Sectors that records may use.

@@ -1,9 +1,11 @@
 //! The parity log that braid keeps of its own, for levels 4, 5 and 6: where it is, and when it counts.
 //!
 //! md has a log of partial parity for RAID-5 alone ([`crate::ppl`]), and none beside a bitmap. This one is in space that md leaves
-//! free, so md takes the array as it would without it. Its records are those of a PPL ([`crate::ppl_log`]), with two
+//! free, so md takes the array as it would without it. Its records are those of a PPL ([`crate::ppl_log`]), with three
 //! differences: on RAID-6 an entry is about P or about Q, by the slot that it names, and partial parity of Q is the sum of what is kept,
 //! each multiplied as Q has it; and records are signed with the array's UUID and a word of ours, so that md finds none of its own there.
+//! And several of them count: all since members were flushed last ([`crate::ppl_log`]). Heads of format 1 are of logs in which the newest
+//! counts alone.
 //!
 //! ```text
 //!   0   superblock, bitmap, bad-block log   ...   | records, a ring               | head |  data
@@ -48,7 +50,9 @@ pub const OWN_LOG_HEAD_SECTORS: u64 = OWN_LOG_HEAD_BYTES as u64 / SECTOR_BYTES;
 /// Sectors of a ring where there is room for so many: 1 MiB, as of md's logs.
 pub(crate) const RING_SECTORS_MAX: u64 = 2048;
 /// The layout described here.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// The one before: of its records the newest counts alone.
+const FORMAT_OF_ONE: u32 = 1;
 const MAGIC: [u8; 8] = *b"braidlog";
 /// What the array's UUID is mixed with.
 const WORD: [u8; 16] = *b"braid parity log";
@@ -126,7 +130,7 @@ impl Superblock {
         let ring = room.checked_sub(OWN_LOG_HEAD_SECTORS)?.min(RING_SECTORS_MAX);
         let ring = ring - ring % PPL_HEADER_SECTORS;
         let size_sectors = u32::try_from(ring).ok()?;
-        (ring > PPL_HEADER_SECTORS).then_some(OwnLogPlace { size_sectors })
+        (ring > PPL_HEADER_SECTORS).then_some(OwnLogPlace::of(size_sectors))
     }
 
     /// What is there of our own log; `read` gives so many bytes from one on. None if there is no head of this array.
@@ -208,7 +212,7 @@ pub enum OwnLogHeadError {
         computed: u32,
     },
     /// Another layout than any known here.
-    #[error("its format is {format}, and only {FORMAT} is known")]
+    #[error("its format is {format}, and only {FORMAT_OF_ONE} and {FORMAT} are known")]
     FormatUnknown {
         /// As stored.
         format: u32,
@@ -227,7 +231,8 @@ impl OwnLogHead {
     pub fn to_bytes(self, array_uuid: &[u8; 16]) -> Vec<u8> {
         let mut raw = Raw::new_zeroed();
         raw.magic = MAGIC;
-        raw.format = FORMAT.into();
+        let format = if self.place.is_many { FORMAT } else { FORMAT_OF_ONE };
+        raw.format = format.into();
         raw.array_uuid = *array_uuid;
         raw.size_sectors = self.place.size_sectors.into();
         raw.checksum = crc_of_parts(&[raw.as_bytes()]).into();
@@ -249,13 +254,15 @@ impl OwnLogHead {
             return Err(OwnLogHeadError::Checksum { stored, computed });
         }
         let (format, size_sectors) = (raw.format.get(), raw.size_sectors.get());
-        if format != FORMAT {
-            return Err(OwnLogHeadError::FormatUnknown { format });
-        }
+        let is_many = match format {
+            FORMAT => true,
+            FORMAT_OF_ONE => false,
+            _ => return Err(OwnLogHeadError::FormatUnknown { format }),
+        };
         let sectors = u64::from(size_sectors);
         let is_ring = (PPL_HEADER_SECTORS + 1..=RING_SECTORS_MAX).contains(&sectors)
             && sectors.is_multiple_of(PPL_HEADER_SECTORS);
-        let place = OwnLogPlace { size_sectors };
+        let place = OwnLogPlace { size_sectors, is_many };
         if is_ring { Ok(Self { place }) } else { Err(OwnLogHeadError::Size { size_sectors }) }
     }
 }
@@ -270,9 +277,13 @@ mod tests {
 
     #[test]
     fn a_head_is_read_and_nothing_else_is() {
-        let head = OwnLogHead { place: OwnLogPlace { size_sectors: 2048 } };
+        let head = OwnLogHead { place: OwnLogPlace::of(2048) };
         let bytes = head.to_bytes(&UUID);
         assert_eq!(OwnLogHead::read(&bytes, &UUID), Some(Ok(head)));
+        // Those of which an older version makes something are told apart from those that it refuses.
+        let of_one = OwnLogHead { place: OwnLogPlace { size_sectors: 2048, is_many: false } };
+        assert_eq!(OwnLogHead::read(&of_one.to_bytes(&UUID), &UUID), Some(Ok(of_one)));
+        assert_eq!((bytes[8], of_one.to_bytes(&UUID)[8]), (2, 1), "formats");
         assert_eq!(OwnLogHead::read(&bytes, b"another array...."[..16].try_into().unwrap()), None);
         assert_eq!(OwnLogHead::read(&[0; 4096], &UUID), None);
         assert_eq!(OwnLogHead::read(&bytes[..4000], &UUID), None);
@@ -284,7 +295,7 @@ mod tests {
             assert!(matches!(read, Some(Err(OwnLogHeadError::Checksum { .. }))), "bit {bit}");
         }
         for size_sectors in [0, 8, 12, 2056, u32::MAX] {
-            let bytes = OwnLogHead { place: OwnLogPlace { size_sectors } }.to_bytes(&UUID);
+            let bytes = OwnLogHead { place: OwnLogPlace::of(size_sectors) }.to_bytes(&UUID);
             let read = OwnLogHead::read(&bytes, &UUID);
             assert_eq!(read, Some(Err(OwnLogHeadError::Size { size_sectors })));
         }

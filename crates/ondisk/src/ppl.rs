@@ -93,6 +93,8 @@ pub struct PplEntry {
 pub struct PplHeader {
     /// Grows with every header written.
     pub generation: u64,
+    /// Records before this one that count beside it; zero in md's logs, where the newest counts alone.
+    pub before: u32,
     /// The entries.
     pub entries: Vec<PplEntry>,
 }
@@ -107,6 +109,7 @@ impl PplHeader {
         let mut raw = Raw::new_zeroed();
         raw.reserved = [0xff; 512];
         raw.signature = crc_of_parts(&[array_uuid]).into();
+        raw.padding = self.before.into();
         raw.generation = self.generation.into();
         let count = u32::try_from(self.entries.len()).expect("a header has few entries");
         assert!(count <= PPL_ENTRIES_MAX, "{count} entries do not fit a header");
@@ -189,7 +192,8 @@ impl<'a> UnvalidatedPplHeader<'a> {
             .zip(used)
             .map(|(index, entry)| entry_of(index, entry))
             .collect::<Result<_, _>>()?;
-        Ok(PplHeader { generation: raw.generation.get(), entries })
+        let (generation, before) = (raw.generation.get(), raw.padding.get());
+        Ok(PplHeader { generation, before, entries })
     }
 }
 
@@ -248,7 +252,10 @@ mod tests {
             parity_slot: 2,
             checksum: 0,
         };
-        assert_eq!(validate(&bytes), Ok(PplHeader { generation: 9, entries: vec![entry] }));
+        assert_eq!(
+            validate(&bytes),
+            Ok(PplHeader { generation: 9, before: 0, entries: vec![entry] })
+        );
     }
 
     #[test]
@@ -292,8 +299,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(generation in any::<u64>(), entries in entries()) {
-            let header = PplHeader { generation, entries };
+        fn what_is_written_is_read(generation in any::<u64>(), before in any::<u32>(), entries in entries()) {
+            let header = PplHeader { generation, before, entries };
             let bytes = header.to_bytes(&UUID);
             prop_assert_eq!(&bytes[..512], &[0xff; 512][..]);
             prop_assert_eq!(validate(&bytes), Ok(header));

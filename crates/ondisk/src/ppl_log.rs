@@ -11,8 +11,9 @@
 //!   | header 7 | partial parities | header 8 | ... | header 4 | ...     newest: 8; the next one is written behind it
 //! ```
 //!
-//! The writer begins no record before everything that the one before protects is written. So only the newest counts, and one
-//! that was cut short protects nothing yet:
+//! md begins no record before everything that the one before protects is written. So only the newest counts, and one
+//! that was cut short protects nothing yet. Of our own log the newest says how many before it count beside it ([`PplLog::older`]): they
+//! were durable before, and are there, whole, or the log is not believed. Of one that was cut short:
 //!
 //! - *Torn partial parity*: the entry is left out, and counted ([`PplRecord::torn`]).
 //! - *Torn header*: the record before it counts, which does no harm; or there is none ([`PplLog::newest`]).
@@ -24,7 +25,10 @@
 //! - What is written is read, wherever in the area it is [check: a_record_is_read_wherever_it_is].
 //! - Cut off anywhere, the newest record is there without what was cut, or the one before counts
 //!   [check: a_record_cut_short_is_left_out].
+//! - Records that the newest does without say nothing, and of those that count none is missing
+//!   [check: records_of_a_lap_count_and_those_of_the_lap_before_do_not, a_record_that_counts_and_is_not_whole_is_an_error].
 
+use std::iter::repeat;
 use std::ops::Range;
 
 use braid_hooks::{Bug, planted, spoiled};
@@ -34,7 +38,9 @@ use crate::Superblock;
 use crate::checksum::crc_of_parts;
 use crate::limits::SECTOR_BYTES;
 use crate::log_place::LogPlace;
-use crate::ppl::{PPL_HEADER_BYTES, PplEntry, PplHeader, PplPlace, UnvalidatedPplHeader};
+use crate::ppl::{
+    PPL_ENTRIES_MAX, PPL_HEADER_BYTES, PplEntry, PplHeader, PplPlace, UnvalidatedPplHeader,
+};
 
 use crate::log_place::PPL_HEADER_SECTORS;
 
@@ -84,13 +90,27 @@ impl PplRecord {
     /// With more entries than fit a header, or partial parity that is not as long as its entry says.
     #[must_use]
     pub fn bytes_of(generation: u64, entries: &[LoggedEntry], array_uuid: &[u8; 16]) -> Vec<u8> {
+        Self::bytes_beside(0, generation, entries, array_uuid)
+    }
+
+    /// The same of one beside which so many before it count, of our own log.
+    ///
+    /// # Panics
+    /// As [`Self::bytes_of`].
+    #[must_use]
+    pub fn bytes_beside(
+        before: u32,
+        generation: u64,
+        entries: &[LoggedEntry],
+        array_uuid: &[u8; 16],
+    ) -> Vec<u8> {
         let is_as_long =
             |one: &LoggedEntry| one.partial.len() as u64 == one.entry.parity_bytes.into();
         assert!(entries.iter().all(is_as_long), "an entry says how long its partial parity is");
         let sealed = entries
             .iter()
             .map(|one| PplEntry { checksum: crc_of_parts(&[&one.partial]), ..one.entry });
-        let header = PplHeader { generation, entries: sealed.collect() };
+        let header = PplHeader { generation, before, entries: sealed.collect() };
         let mut bytes = header.to_bytes(array_uuid);
         entries.iter().for_each(|one| bytes.extend_from_slice(&one.partial));
         bytes
@@ -102,6 +122,8 @@ impl PplRecord {
 pub struct PplLog {
     /// The newest record; `None` if there is no header: one was being written over the only one.
     pub newest: Option<PplRecord>,
+    /// Those before it that count beside it, from the oldest on. None in md's logs.
+    pub older: Vec<PplRecord>,
 }
 
 /// Why nothing can be said of a log.
@@ -125,6 +147,12 @@ pub enum PplLogError {
     /// The device did not give its bytes.
     #[error("its sectors cannot be read")]
     Unreadable,
+    /// A record that counts beside the newest was overwritten, or has rotted.
+    #[error("record {generation}, which counts, is not whole")]
+    Broken {
+        /// Of that record.
+        generation: u64,
+    },
     /// It lies outside the device, or is too small for a header.
     #[error("{present_bytes} bytes of it are on the device, {needed_bytes} are needed")]
     CutOff {
@@ -203,6 +231,30 @@ impl Area<'_> {
         self.part(range).is_some_and(|part| crc_of_parts(&[part]) == entry.checksum)
     }
 
+    /// The records that count beside the newest, from the oldest on. They were durable before it was begun, and are not written over before a
+    /// newer one is durable that does without them: so each is whole.
+    fn beside(&self, newest: &Found, headers: &[Found]) -> Result<Vec<PplRecord>, PplLogError> {
+        let PplHeader { generation, before, .. } = newest.header;
+        let before = spoiled(Bug::LogOlderForgotten, before, 0);
+        let first = generation.saturating_sub(u64::from(before));
+        let is_beside = |one: &&Found| (first..generation).contains(&one.header.generation);
+        let mut found: Vec<&Found> = headers.iter().filter(is_beside).collect();
+        found.sort_by_key(|one| one.header.generation);
+        let mut records = Vec::new();
+        for (generation, found) in
+            (first..generation).zip(found.iter().map(Some).chain(repeat(None)))
+        {
+            let record = found.filter(|one| one.header.generation == generation);
+            let record = record.map(|one| self.record(one)).filter(|record| record.torn == 0);
+            records.push(record.ok_or(PplLogError::Broken { generation })?);
+        }
+        if planted(Bug::LogOlderLapReplayed) {
+            let is_over = |one: &&Found| one.header.generation < first;
+            records.extend(headers.iter().filter(is_over).map(|one| self.record(one)));
+        }
+        Ok(records)
+    }
+
     /// The entries of a record that are whole.
     fn record(&self, found: &Found) -> PplRecord {
         let (mut entries, mut torn) = (Vec::new(), 0);
@@ -246,7 +298,22 @@ impl PplLog {
         if planted(Bug::PplOldestBelieved) {
             newest = headers.iter().min_by_key(|one| one.header.generation);
         }
-        Ok(Self { newest: newest.map(|found| area.record(found)) })
+        let Some(newest) = newest else { return Ok(Self { newest: None, older: Vec::new() }) };
+        let older = match place {
+            LogPlace::Own(_) => area.beside(newest, &headers)?,
+            LogPlace::Ppl(_) => Vec::new(),
+        };
+        Ok(Self { newest: Some(area.record(newest)), older })
+    }
+
+    /// All entries that count, from the oldest on, numbered: of md's logs by their place in the header.
+    pub fn entries(&self) -> impl Iterator<Item = (u32, &LoggedEntry)> {
+        let mut first = 0;
+        self.older.iter().chain(&self.newest).flat_map(move |record| {
+            let from = first;
+            first += PPL_ENTRIES_MAX;
+            record.entries.iter().map(move |(index, one)| (from + index, one))
+        })
     }
 }
 
@@ -295,6 +362,63 @@ mod tests {
         assert_eq!(newest(&area, place(2048)), (0, 9, 1, 0));
     }
 
+    /// Puts a record of our own log, beside which so many count.
+    fn put_beside(area: &mut [u8], sector: u64, (before, generation): (u32, u64), byte: u8) -> u64 {
+        let bytes = PplRecord::bytes_beside(before, generation, &[entry(0, byte)], &UUID);
+        let start = sector as usize * 512;
+        area[start..start + bytes.len()].copy_from_slice(&bytes);
+        sector + bytes.len() as u64 / 512
+    }
+
+    fn generations(area: &[u8]) -> Result<Vec<u64>, PplLogError> {
+        let log = PplLog::read(area, crate::OwnLogPlace::of(1024), &UUID)?;
+        let numbers: Vec<u32> = log.entries().map(|(number, _)| number).collect();
+        assert!(numbers.is_sorted_by(|one, other| one < other), "each entry has its own number");
+        Ok(log.older.iter().chain(&log.newest).map(|record| record.generation).collect())
+    }
+
+    #[test]
+    fn records_of_a_lap_count_and_those_of_the_lap_before_do_not() {
+        let mut area = vec![0; 1024 * 512];
+        let mut at = put_beside(&mut area, 0, (0, 1), 1);
+        for (generation, before) in [(2, 0), (3, 1), (4, 2)] {
+            at = put_beside(&mut area, at, (before, generation), generation as u8);
+        }
+        assert_eq!(generations(&area), Ok(vec![2, 3, 4]));
+        // One that is cut short counts no more than its header, and takes nothing away.
+        let whole = area.clone();
+        put_beside(&mut area, at, (3, 5), 5);
+        area[(at as usize + 8) * 512] ^= 1;
+        let log = PplLog::read(&area, crate::OwnLogPlace::of(1024), &UUID).unwrap();
+        assert_eq!((log.newest.map(|newest| newest.torn), log.older.len()), (Some(1), 3));
+        area[at as usize * 512 + 600] ^= 1;
+        assert_eq!(generations(&area), Ok(vec![2, 3, 4]));
+        // The first of the next lap counts alone.
+        area = whole;
+        put_beside(&mut area, at, (0, 5), 5);
+        assert_eq!(generations(&area), Ok(vec![5]));
+    }
+
+    #[test]
+    fn a_record_that_counts_and_is_not_whole_is_an_error() {
+        let mut area = vec![0; 1024 * 512];
+        let mut at = 0;
+        for (generation, before) in [(7, 0), (8, 1), (9, 2)] {
+            at = put_beside(&mut area, at, (before, generation), 1);
+        }
+        for (byte, generation) in [(600, 7), (9 * 512, 7), (16 * 512 + 600, 8), (24 * 512, 8)] {
+            let mut area = area.clone();
+            area[byte] ^= 1;
+            assert_eq!(generations(&area), Err(PplLogError::Broken { generation }), "byte {byte}");
+        }
+        // No number that a header claims takes long.
+        put_beside(&mut area, at, (u32::MAX, u64::MAX), 1);
+        assert!(generations(&area).is_err());
+        // md's log has no such records.
+        let log = PplLog::read(&area, place(1024), &UUID).unwrap();
+        assert_eq!(log.older, []);
+    }
+
     #[test]
     fn a_header_that_ends_with_the_area_is_found() {
         for end in [0, 8] {
@@ -334,14 +458,18 @@ mod tests {
         assert_eq!(newest(&area, place(2048)), (16, 8, 1, 0));
         // Where there is one record only, none is left.
         let small = place(264);
-        assert_eq!(PplLog::read(&area, small, &UUID), Ok(PplLog { newest: None }));
+        assert_eq!(
+            PplLog::read(&area, small, &UUID),
+            Ok(PplLog { newest: None, older: Vec::new() })
+        );
     }
 
     #[test]
     fn what_looks_like_a_header_in_partial_parity_is_none() {
         let mut area = vec![0; 2048 * 512];
         let mut forged = entry(0, 0);
-        forged.partial = PplHeader { generation: u64::MAX, entries: vec![] }.to_bytes(&UUID);
+        forged.partial =
+            PplHeader { generation: u64::MAX, before: 0, entries: vec![] }.to_bytes(&UUID);
         let at = put(&mut area, 0, 7, &[entry(0, 1), forged]);
         assert_eq!(newest(&area, place(2048)), (0, 7, 2, 0));
         put(&mut area, at, 8, &[entry(0, 1)]);
@@ -366,7 +494,7 @@ mod tests {
         let mut area = vec![0; 264 * 512];
         put(&mut area, 0, 7, &[entry(0, 1)]);
         let log = PplLog::read(&area, place(264), b"uuid-of-another-");
-        assert_eq!(log, Ok(PplLog { newest: None }));
+        assert_eq!(log, Ok(PplLog { newest: None, older: Vec::new() }));
     }
 
     #[test]

@@ -92,7 +92,7 @@ proptest! {
         file.resize(sectors * 512, 0);
         disturb(&mut file, &noise);
         if let Some(at) = file.len().checked_sub(4096) {
-            let head = OwnLogHead { place: OwnLogPlace { size_sectors: ring } };
+            let head = OwnLogHead { place: OwnLogPlace::of(ring) };
             file[at..].copy_from_slice(&head.to_bytes(&uuid));
         }
         let read = |start: u64, length: u64| -> Result<Vec<u8>, ()> {

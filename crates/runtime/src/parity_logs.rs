@@ -166,6 +166,6 @@ fn with_sectors(place: LogPlace, sectors: u32) -> LogPlace {
             let size_sectors = u16::try_from(sectors).expect("no more than it has itself");
             LogPlace::Ppl(PplPlace { size_sectors, ..place })
         }
-        LogPlace::Own(_) => LogPlace::Own(OwnLogPlace { size_sectors: sectors }),
+        LogPlace::Own(_) => LogPlace::Own(OwnLogPlace::of(sectors)),
     }
 }

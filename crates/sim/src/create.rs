@@ -64,6 +64,8 @@ pub(crate) struct Design {
     pub(crate) log_is_ring: bool,
     /// The log is our own, and not md's.
     pub(crate) log_is_own: bool,
+    /// Several records of it count.
+    pub(crate) log_is_many: bool,
     /// Blocks of the ring of its write journal, which is on the last disk; 0 without one.
     pub(crate) journal_blocks: u64,
     /// Its bitmap, and our own log if it has one, are in a bitmap file, which is the last disk here and no member.
@@ -149,7 +151,12 @@ impl Design {
         let more = *random.pick(&[0, 8, 24, 64]);
         let (log_sectors, log_is_ring) = (8 + band + more, random.chance(60));
         if self.level != Level::Raid5 || random.chance(50) {
-            let own = Self { log_sectors: log_sectors + 8, log_is_own: true, ..self };
+            // Of a ring with room for several records they count beside each other, unless an older version made it.
+            let parities = if self.bitmap_in_file { 2 } else { 1 };
+            let roomy = 4 * (8 + parities * band) + more;
+            let log_sectors = if band <= 32 && random.chance(65) { roomy } else { log_sectors + 8 };
+            let log_is_many = random.chance(85);
+            let own = Self { log_sectors, log_is_many, log_is_own: true, ..self };
             let has_room = own.own_log(&own.plain_superblock(0)).is_some();
             return if has_room { own } else { self };
         }
@@ -181,14 +188,16 @@ impl Design {
     pub(crate) fn own_log(&self, superblock: &Superblock) -> Option<OwnLogPlace> {
         if self.bitmap_in_file {
             let size_sectors = u32::from(self.log_sectors);
-            return self.log_is_own.then_some(OwnLogPlace { size_sectors });
+            let is_many = self.log_is_many;
+            return self.log_is_own.then_some(OwnLogPlace { size_sectors, is_many });
         }
         let bitmap = self.bitmap(self.resync_sectors());
         let bitmap_sectors = bitmap.map_or(0, |(head, ..)| head.area_sectors());
         let size_sectors = u32::from(self.log_sectors);
         let place = superblock.own_log_place(bitmap_sectors)?;
         let fits = place.size_sectors >= size_sectors;
-        (self.log_is_own && fits).then_some(OwnLogPlace { size_sectors })
+        let is_many = self.log_is_many;
+        (self.log_is_own && fits).then_some(OwnLogPlace { size_sectors, is_many })
     }
 
     /// Where a disk with this superblock has its log, if it has one.
@@ -205,6 +214,7 @@ impl Design {
             place,
             sector: 0,
             generation,
+            before: 0,
             entries,
             is_whole: true,
             is_end: false,
@@ -482,6 +492,7 @@ pub(crate) fn designs(rows: u64, chunk_sectors: u32, version: Version) -> Vec<De
         log_sectors: 0,
         log_is_ring: false,
         log_is_own: false,
+        log_is_many: true,
         journal_blocks: 0,
         bitmap_in_file: false,
         extra_sectors: [0; 3],
@@ -523,6 +534,7 @@ pub(crate) fn smallest() -> Design {
         log_sectors: 0,
         log_is_ring: false,
         log_is_own: false,
+        log_is_many: true,
         journal_blocks: 0,
         bitmap_in_file: false,
         extra_sectors: [0; 3],

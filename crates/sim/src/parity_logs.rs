@@ -17,7 +17,7 @@ use braid_engine::array::{MemberId, ParityLogRecord, parity_log_for};
 use braid_engine::cause::{Asked, Cause};
 use braid_engine::replay::{Devices, Finish, Log, Replay, Setup, run};
 use braid_geometry::{ChunkRow, Geometry, LogicalSector, Slot, StripeGeometry};
-use braid_ondisk::PplRecord;
+use braid_ondisk::PplLog;
 use braid_parity::kernel;
 
 use crate::chances::Purpose;
@@ -37,8 +37,8 @@ impl Devices for OnDisks<'_> {
     }
 
     fn partial(&self, slot: Slot, entry: u32, sectors: Range<u64>) -> &[u8] {
-        let record = record_of(self.0.assembled, slot).expect("its entries are from there");
-        let mut entries = record.entries.iter();
+        let log = log_of(self.0.assembled, slot).expect("its entries are from there");
+        let mut entries = log.entries();
         let (_, logged) = entries.find(|(index, _)| *index == entry).expect("it is there");
         &logged.partial[sectors.start as usize * SECTOR..sectors.end as usize * SECTOR]
     }
@@ -62,17 +62,17 @@ impl Devices for OnDisks<'_> {
     }
 }
 
-fn record_of(assembled: &AssembledArray, slot: Slot) -> Option<&PplRecord> {
+fn log_of(assembled: &AssembledArray, slot: Slot) -> Option<&PplLog> {
     let mut logs = assembled.replay.as_ref()?.logs.iter();
-    logs.find(|(of, _)| *of == slot).and_then(|(_, log)| log.newest.as_ref())
+    logs.find(|(of, _)| *of == slot).map(|(_, log)| log)
 }
 
 fn setup(assembled: &AssembledArray) -> Option<Setup> {
     let Geometry::Stripe(geometry) = &assembled.geometry else { return None };
     let members = members(assembled);
     let log = |slot| {
-        let entries = &record_of(assembled, slot)?.entries;
-        let entries = entries.iter().map(|(index, logged)| (*index, logged.entry)).collect();
+        let entries = log_of(assembled, slot)?.entries();
+        let entries = entries.map(|(index, logged)| (index, logged.entry)).collect();
         Some(Log { slot, entries })
     };
     let logs = (0..geometry.slots()).map(Slot).filter_map(log).collect();

@@ -802,6 +802,9 @@ impl Array {
         if planted(Bug::BitsClearedUnflushed) && purpose == FlushPurpose::Bits {
             has_written = false;
         }
+        if planted(Bug::LogReusedUnflushed) && purpose == FlushPurpose::Logs {
+            has_written = false;
+        }
         if planted(Bug::JournalFreedUnflushed) && purpose == FlushPurpose::Logs {
             has_written = false;
         }

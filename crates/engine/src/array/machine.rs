@@ -218,7 +218,11 @@ impl Array {
         let intent = intent.map(|one| Intent::new(BitmapId::default(), one, setup.resync_offset));
         let bitmap_change = BitmapChange::new(setup.names_bitmap);
         let log_counts = setup.log_counts;
-        let parity_logs = setup.parity_logs.map(|logs| ParityLogs::new(logs, log_counts));
+        let is_in_file = setup.bitmap_file.is_some();
+        let geometry = &setup.geometry;
+        let parity_logs = setup.parity_logs;
+        let parity_logs =
+            parity_logs.map(|logs| ParityLogs::new(geometry, is_in_file, logs, log_counts));
         let slots = setup.slots.into_iter().map(|member| member.map(view_of));
         let spares = setup.spares.iter().map(|spare| spare.id).collect();
         let mut roster = Roster::new(slots.collect(), device_numbers, spares);
@@ -727,7 +731,9 @@ impl Array {
                     return self.log_change.is_over();
                 }
                 let log = |(member, place)| (member, ParityLogSetup { place, newest: None });
-                self.parity_logs = Some(ParityLogs::new(places.into_iter().map(log), false));
+                let is_in_file = self.bitmap_file.is_some();
+                let logs = places.into_iter().map(log);
+                self.parity_logs = Some(ParityLogs::new(&self.geometry, is_in_file, logs, false));
             }
             LogWish::Journal(setup) => {
                 self.roster.has_journal(setup.member, setup.device_number);

@@ -12,6 +12,8 @@ pub struct ParityLogRecord {
     pub sector: u64,
     /// Higher than any in the area; none makes the area hold no record at all.
     pub generation: Option<u64>,
+    /// Records before it that count beside it; none in md's logs.
+    pub before: u32,
     /// What it is about.
     pub entries: Vec<LoggedEntry>,
     /// What the area holds is of no use, and may look like records: all of it is written.
@@ -32,7 +34,8 @@ pub fn parity_log_for(superblock: &Superblock, record: &ParityLogRecord) -> (u64
     if record.is_end {
         return (start + place.used_bytes(), vec![0; superblock.log_tail(place).len()]);
     }
-    let record_of = |generation| PplRecord::bytes_of(generation, &record.entries, &key);
+    let record_of =
+        |generation| PplRecord::bytes_beside(record.before, generation, &record.entries, &key);
     let mut bytes = record.generation.map(record_of).unwrap_or_default();
     if record.is_whole {
         bytes.resize(usize::try_from(place.used_bytes()).expect("a log is small"), 0);

@@ -9,6 +9,7 @@ use std::ops::Range;
 use braid_geometry::{MemberSector, Role, RowMap, Slot, StripeGeometry};
 use braid_hooks::{Bug, planted, spoiled};
 use braid_ondisk::PplEntry;
+use rangemap::RangeSet;
 
 use super::decide::{Count, Decision, Facts, Phase, decide};
 use super::plan::{Column, EntryError, Part, parts};
@@ -53,7 +54,7 @@ impl Member {
 pub struct Log {
     /// Whose log it is.
     pub slot: Slot,
-    /// Entries that are whole, by their place in the header.
+    /// Entries that are whole, by their numbers, from the oldest record on: of rows that several name the last one counts.
     pub entries: Vec<(u32, PplEntry)>,
 }
 
@@ -274,18 +275,23 @@ impl Replay {
         let Setup { geometry, members, logs, finish } = setup;
         assert_eq!(members.len(), usize::from(geometry.slots()), "one for each slot");
         let is_degraded = members.iter().any(Option::is_none);
-        let (mut steps, mut of_p) = (VecDeque::new(), Vec::new());
+        let (mut steps, mut of_p, mut all) = (VecDeque::new(), Vec::new(), Vec::new());
         let mut report = Report::default();
         for log in logs {
             assert!(members[log.slot.index()].is_some(), "a log is on its member");
+            let mut found = Vec::new();
             for (index, entry) in &log.entries {
                 let failed = |cause| ReplayError::Entry { slot: log.slot, index: *index, cause };
-                let found = parts(&geometry, log.slot, (*index, entry)).map_err(failed)?;
+                found.extend(parts(&geometry, log.slot, (*index, entry)).map_err(failed)?);
                 report.entries += 1;
-                steps.extend(found.iter().flat_map(|part| steps_of(part, &members)));
-                of_p.extend(found.into_iter().filter(|part| !part.is_q));
             }
+            all.extend(newest_of_rows(&found));
         }
+        of_p.extend(all.iter().filter(|part| !part.is_q).cloned());
+        // Of some rows that Q was written with P may have a newer record, by itself: it was never durable on both.
+        let borders = of_p.iter().flat_map(|part| [part.sectors.start, part.sectors.end]);
+        let borders: BTreeSet<u64> = borders.collect();
+        steps.extend(all.iter().flat_map(|part| steps_of(part, &members, &borders)));
         if planted(Bug::ReplaySkippedDegraded) && is_degraded {
             steps.clear();
         }
@@ -571,10 +577,25 @@ impl Replay {
     }
 }
 
+/// What the parts of a log say of each row at last; they are in order of their records.
+fn newest_of_rows(parts: &[Part]) -> Vec<Part> {
+    let mut said = RangeSet::new();
+    let mut newest = Vec::new();
+    for part in parts.iter().rev() {
+        let start = part.sectors.start;
+        let gaps = said.gaps(&part.sectors);
+        newest.extend(gaps.map(|gap: Range<u64>| part.some(gap.start - start..gap.end - start)));
+        said.insert(part.sectors.clone());
+    }
+    newest.reverse();
+    newest
+}
+
 /// A part in steps, without those whose parity is not there.
-fn steps_of(part: &Part, members: &[Option<Member>]) -> Vec<Part> {
+fn steps_of(part: &Part, members: &[Option<Member>], of_p: &BTreeSet<u64>) -> Vec<Part> {
     let Range { start, end } = part.sectors;
     let mut borders: BTreeSet<u64> = members.iter().flatten().flat_map(Member::borders).collect();
+    borders.extend(of_p.range(start..end).filter(|_| part.is_q));
     borders.retain(|border| (start..end).contains(border));
     let count = (end - start).div_ceil(STEP_SECTORS);
     borders.extend((0..count).map(|step| start + step * STEP_SECTORS));
@@ -606,4 +627,80 @@ pub(super) fn add(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
     let whole =
         touched.fold(range, |whole, one| whole.start.min(one.start)..whole.end.max(one.end));
     ranges.insert(at, whole);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_geometry::{Geometry, Level, Shape, default_layout};
+
+    use crate::stripe::tests::geometry;
+
+    /// Sectors of a column of the first row of chunks; chunks have 64 sectors.
+    fn entry((column, offset): (u64, u64), sectors: u32, parity_slot: u32) -> PplEntry {
+        let bytes = sectors * 512;
+        let data_sector = column * 64 + offset;
+        PplEntry { data_sector, parity_bytes: bytes, data_bytes: bytes, parity_slot, checksum: 0 }
+    }
+
+    fn raid6() -> StripeGeometry {
+        let shape = Shape {
+            level: Level::Raid6,
+            layout: default_layout(Level::Raid6),
+            chunk_sectors: 64,
+            slots: 6,
+            member_sectors: vec![256; 6],
+        };
+        match Geometry::new(&shape) {
+            Ok(Geometry::Stripe(geometry)) => geometry,
+            other => unreachable!("a plain shape: {other:?}"),
+        }
+    }
+
+    /// Partial parities that are taken, with those of P for Q, where all that is asked for goes well.
+    fn taken(geometry: StripeGeometry, logs: Vec<Log>, missing: &[usize]) -> Vec<String> {
+        let member = |slot: usize| {
+            let recovered_sectors = u64::MAX;
+            (!missing.contains(&slot)).then_some(Member { recovered_sectors, bad_sectors: vec![] })
+        };
+        let members = (0..usize::from(geometry.slots())).map(member).collect();
+        let finish = Finish::Flushed;
+        let mut replay = Replay::new(Setup { geometry, members, logs, finish }).expect("sound");
+        let mut taken = Vec::new();
+        while let Some(effect) = replay.poll() {
+            if let Effect::Compute { partial, parity, q, .. } = &effect {
+                let of_p = q.as_ref().and_then(|q| q.solved.as_ref()?.partial.clone());
+                taken.push(format!("{parity}: {partial:?} {of_p:?}"));
+            }
+            replay.handle(Event { slot: effect.slot(), is_done: true });
+        }
+        assert!(replay.end().expect("it ends").is_ok());
+        taken
+    }
+
+    #[test]
+    fn of_rows_that_two_records_name_the_newer_one_counts() {
+        // Parity is in slot 4. Column 0 of rows 0 to 16, then column 1 of rows 8 to 16.
+        let entries = vec![(0, entry((0, 0), 16, 4)), (148, entry((1, 8), 8, 4))];
+        let logs = vec![Log { slot: Slot(4), entries }];
+        let expected = ["4: Some((0, 0..8)) None", "4: Some((148, 0..8)) None"];
+        assert_eq!(taken(geometry(5, 64, 4), logs, &[3]), expected);
+    }
+
+    #[test]
+    fn a_newer_record_that_only_p_has_leaves_q_its_own() {
+        // P is in slot 5, Q in slot 0, data from slot 1 on. P alone has a second record of some of the rows: power was cut before Q had it.
+        let of_p = vec![(0, entry((0, 0), 16, 5)), (148, entry((0, 4), 4, 5))];
+        let of_q = vec![(0, entry((0, 0), 16, 0))];
+        let log = |slot, entries| Log { slot: Slot(slot), entries };
+        let logs = vec![log(0, of_q), log(5, of_p)];
+        // What was being written is not there, and one that was kept: Q is made of what both partial parities say.
+        let all = taken(raid6(), logs, &[1, 4]);
+        let expected = [
+            "0: Some((0, 0..4)) Some((0, 0..4))",
+            "0: Some((0, 4..8)) Some((148, 0..4))",
+            "0: Some((0, 8..16)) Some((0, 8..16))",
+        ];
+        assert_eq!(all, expected);
+    }
 }

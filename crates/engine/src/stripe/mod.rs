@@ -46,7 +46,7 @@ pub(crate) use machine::Stripes;
 pub use scheduler::Bypass;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use braid_geometry::{Geometry, Level, LogicalSector, Shape, StripeGeometry};
 
     use crate::request::{Operation, Piece, RequestId};
@@ -63,7 +63,7 @@ mod tests {
     }
 
     /// RAID-5 in md's usual layout.
-    pub(super) fn geometry(slots: u16, chunk_sectors: u32, rows: u64) -> StripeGeometry {
+    pub(crate) fn geometry(slots: u16, chunk_sectors: u32, rows: u64) -> StripeGeometry {
         let shape = Shape {
             level: Level::Raid5,
             layout: braid_geometry::default_layout(Level::Raid5),

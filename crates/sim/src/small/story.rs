@@ -41,6 +41,7 @@ pub(super) fn designs() -> Vec<Design> {
         log_sectors: 0,
         log_is_ring: false,
         log_is_own: false,
+        log_is_many: true,
         journal_blocks: 0,
         bitmap_in_file: false,
         extra_sectors: [0; 3],

@@ -310,9 +310,16 @@ fn kept_for_a_crash(plan: &Plan, superblock: &Superblock) -> Vec<Snippet> {
     let log = plan.consistency.log_place(superblock).map(|place| {
         // A log that holds a record is believed to name all that may not fit. Until parity is right it holds none.
         let generation = (plan.sync != Sync::Pending).then_some(1);
-        let (sector, entries) = (0, Vec::new());
-        let record =
-            ParityLogRecord { place, sector, generation, entries, is_whole: true, is_end: false };
+        let (sector, before, entries) = (0, 0, Vec::new());
+        let record = ParityLogRecord {
+            place,
+            sector,
+            generation,
+            before,
+            entries,
+            is_whole: true,
+            is_end: false,
+        };
         let (offset, bytes) = parity_log_for(superblock, &record);
         Snippet { offset, bytes }
     });

@@ -702,7 +702,7 @@ fn own_logs(
             "right before its data, after what else it keeps",
         ));
     }
-    Ok(Consistency::Log(OwnLogPlace { size_sectors }, bitmap))
+    Ok(Consistency::Log(OwnLogPlace::of(size_sectors), bitmap))
 }
 
 /// Has the superblocks name a lockless bitmap.

@@ -124,14 +124,19 @@ fn optional(superblock: &Superblock) -> Vec<Line> {
 fn parity_log_words(log: &Result<PplLog, PplLogError>) -> String {
     match log {
         Err(error) => format!("cannot be used: {error}"),
-        Ok(PplLog { newest: None }) => "no record".to_string(),
-        Ok(PplLog { newest: Some(record) }) => {
-            let (generation, count) = (record.generation, record.entries.len());
+        Ok(PplLog { newest: None, .. }) => "no record".to_string(),
+        Ok(log @ PplLog { newest: Some(record), older }) => {
+            let (generation, count) = (record.generation, log.entries().count());
             let torn = match record.torn {
                 0 => String::new(),
                 torn => format!(", {torn} cut short"),
             };
-            format!("record {generation}, {count} entries{torn}")
+            match older.first() {
+                None => format!("record {generation}, {count} entries{torn}"),
+                Some(first) => {
+                    format!("records {} to {generation}, {count} entries{torn}", first.generation)
+                }
+            }
         }
     }
 }

@@ -199,7 +199,7 @@ fn member_json(look: &Look, judged: Result<&MemberVerdict, &CliError>) -> Value 
     let parity_log = |log: &Result<PplLog, PplLogError>| match log {
         Ok(log) => json!({
             "generation": log.newest.as_ref().map(|record| record.generation),
-            "entries": log.newest.as_ref().map_or(0, |record| record.entries.len()),
+            "entries": log.entries().count(),
             "torn_entries": log.newest.as_ref().map_or(0, |record| record.torn),
         }),
         Err(error) => json!({ "error": error.to_string() }),

@@ -1,16 +1,18 @@
 //! What is done about partial parity logs next: a pure table from facts to one action.
 //!
-//! | stage    | asked for | loss unrecorded | action | what ends a Wait                       |
-//! |----------|-----------|-----------------|--------|----------------------------------------|
-//! | Writing  |           |                 | Wait   | the members                            |
-//! | Written  |           | no              | Grant  |                                        |
-//! | Written  |           | yes             | Wait   | superblocks                            |
-//! | Live     |           |                 | Wait   | the shards                             |
-//! | Over     | yes       |                 | Flush  |                                        |
-//! | Flushing |           |                 | Wait   | the members                            |
-//! | Rest     | yes       | no              | Write  |                                        |
-//! | Rest     | yes       | yes             | Wait   | superblocks                            |
-//! | any else | no        |                 | Wait   | a shard                                |
+//! | stage    | asked for | has room | loss unrecorded | action | what ends a Wait                       |
+//! |----------|-----------|----------|-----------------|--------|----------------------------------------|
+//! | Writing  |           |          |                 | Wait   | the members                            |
+//! | Written  |           |          | no              | Grant  |                                        |
+//! | Written  |           |          | yes             | Wait   | superblocks                            |
+//! | Flushing |           |          |                 | Wait   | the members                            |
+//! | Over     | yes       | no       |                 | Flush  |                                        |
+//! | Live     | yes       | no       |                 | Wait   | the shards                             |
+//! | any else | yes       | yes      | no              | Write  |                                        |
+//! | any else | yes       | yes      | yes             | Wait   | superblocks                            |
+//! | any else | no        |          |                 | Wait   | a shard                                |
+//!
+//! *Has room*: what was asked for first may be logged before a flush. At Rest everything has.
 //!
 //! Logs of members that come are made empty, in any stage but Writing, when superblocks wait for that.
 //! The first row that fits is taken. [check: the_table_is_total]
@@ -20,7 +22,7 @@ use braid_hooks::{Bug, spoiled};
 /// How far the records are that were begun last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Stage {
-    /// Nothing of what they are about is anywhere but on the members.
+    /// Nothing that was logged is anywhere but on the members.
     Rest,
     /// Members are writing them.
     Writing,
@@ -40,6 +42,8 @@ pub(in super::super) struct Facts {
     pub(super) stage: Stage,
     /// Shards want something logged.
     pub(super) is_wanted: bool,
+    /// The first of them may be, before a flush.
+    pub(super) has_room: bool,
     /// Superblocks wait for the empty log of a member that comes, and none is being written.
     pub(super) lacks_blank: bool,
     /// A member is out, and no superblock says so.
@@ -68,8 +72,13 @@ pub(in super::super) fn decide(facts: &Facts) -> Action {
     match *facts {
         Facts { lacks_blank: true, .. } => Action::Blank,
         Facts { stage: Stage::Written, .. } if !has_unrecorded => Action::Grant,
-        Facts { stage: Stage::Over, is_wanted: true, .. } => Action::Flush,
-        Facts { stage: Stage::Rest, is_wanted: true, .. } if !has_unrecorded => Action::Write,
+        Facts { stage: Stage::Over, is_wanted: true, has_room: false, .. } => Action::Flush,
+        Facts {
+            stage: Stage::Rest | Stage::Live | Stage::Over,
+            is_wanted: true,
+            has_room: true,
+            ..
+        } if !has_unrecorded => Action::Write,
         _ => Action::Wait,
     }
 }
@@ -82,21 +91,25 @@ mod tests {
     fn the_table_is_total() {
         use Stage::{Flushing, Live, Over, Rest, Writing, Written};
         for stage in [Rest, Writing, Written, Live, Over, Flushing] {
-            for bits in 0_u32..1 << 3 {
+            for bits in 0_u32..1 << 4 {
                 let bit = |n: u32| bits >> n & 1 == 1;
                 let (is_wanted, lacks_blank) = (bit(0), bit(1));
                 let has_unrecorded = bit(2);
-                let facts = Facts { stage, is_wanted, lacks_blank, has_unrecorded };
+                let has_room = is_wanted && (bit(3) || stage == Rest);
+                let facts = Facts { stage, is_wanted, has_room, lacks_blank, has_unrecorded };
                 match decide(&facts) {
                     Action::Blank => assert!(lacks_blank),
                     Action::Write => {
-                        assert!(stage == Rest && is_wanted, "all is flushed: {facts:?}");
+                        assert!(is_wanted && has_room, "what counts stays: {facts:?}");
+                        assert!(matches!(stage, Rest | Live | Over), "one round: {facts:?}");
                         assert!(!has_unrecorded, "I4: and who was not is known: {facts:?}");
                     }
                     Action::Grant => {
                         assert!(stage == Written && !has_unrecorded, "I4: {facts:?}");
                     }
-                    Action::Flush => assert!(stage == Over && is_wanted, "{facts:?}"),
+                    Action::Flush => {
+                        assert!(stage == Over && is_wanted && !has_room, "{facts:?}");
+                    }
                     Action::Wait => {
                         // Members, shards or superblocks; or nobody waits.
                         let is_ended = matches!(stage, Writing | Live | Flushing) || has_unrecorded;

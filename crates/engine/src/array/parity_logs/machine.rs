@@ -3,17 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use braid_geometry::Slot;
+use braid_geometry::{Geometry, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use braid_ondisk::{
-    LogPlace, LoggedEntry, OwnLogPlace, PPL_ENTRIES_MAX, PPL_HEADER_SECTORS, PplPlace,
+    LogPlace, LoggedEntry, OwnLogPlace, PPL_ENTRIES_MAX, PPL_HEADER_SECTORS, PplEntry, PplPlace,
 };
 
 use super::decide::{Facts, Stage};
+use super::rows::LoggedRows;
 use crate::array::parity_log_record::ParityLogRecord;
 use crate::array::setup::ParityLogSetup;
 use crate::effect::LogTicket;
 use crate::ids::{MemberId, ShardIndex};
+
+/// Sectors of the largest stripe unit.
+const BAND_SECTORS_MAX: u64 = 128;
 
 /// Who wants something logged, by shard and its own name.
 type Ticket = (ShardIndex, LogTicket);
@@ -40,25 +44,65 @@ struct Log {
     /// Where the next one begins, if it fits there.
     next_sector: u64,
     holds: Holds,
+    /// Records since members were flushed last: they count beside the next one.
+    since: u32,
+    /// Sectors of the ring that these take, with what is left free before its start.
+    taken: u64,
 }
 
 impl Log {
     fn new(setup: ParityLogSetup) -> Self {
         let ParityLogSetup { place, newest } = setup;
-        let (generation, next_sector) = newest.unwrap_or((0, 0));
+        let (generation, mut next_sector) = newest.unwrap_or((0, 0));
+        if place.ppl().is_none() {
+            next_sector = next_sector.next_multiple_of(PPL_HEADER_SECTORS);
+        }
         let holds = if newest.is_some() { Holds::Records } else { Holds::Unknown };
-        Self { place, generation, next_sector, holds }
+        Self { place, generation, next_sector, holds, since: 0, taken: 0 }
+    }
+
+    /// What records may take from one flush to the next, if several may count. So those of one lap and of the one before it have room beside
+    /// each other: those before count until the first of the next is durable. `largest` is what one band makes, and has room behind any other at the start of a lap.
+    fn lap_sectors(&self, largest: u64) -> Option<u64> {
+        let half = self.place.used_sectors() / 2;
+        (self.place.is_many() && half >= 2 * largest).then_some(half)
+    }
+
+    /// Where a record of so many sectors would be, and what it takes of the ring.
+    fn next_place(&self, sectors: u64) -> (u64, u64) {
+        let used = self.place.used_sectors();
+        let next = if self.place.is_ring() { self.next_sector } else { 0 };
+        // Linux 6.1 does not see a header that ends with the area, and follows records without a gap.
+        if next + sectors >= used || !next.is_multiple_of(PPL_HEADER_SECTORS) {
+            return (0, used.saturating_sub(next) + sectors);
+        }
+        (next, sectors)
+    }
+
+    /// Whether a record of so many sectors may be written before a flush.
+    fn has_room(&self, sectors: u64, largest: u64) -> bool {
+        let fits = sectors <= self.place.used_sectors();
+        let Some(lap) = self.lap_sectors(largest) else { return fits && self.since == 0 };
+        let lap = spoiled(Bug::LogLapOverwritten, lap, u64::MAX);
+        let (_, taken) = self.next_place(sectors.next_multiple_of(PPL_HEADER_SECTORS));
+        fits && self.taken + taken <= lap
     }
 
     /// The next record; its place is taken.
     fn record(&mut self, entries: Vec<LoggedEntry>) -> Arc<ParityLogRecord> {
-        let (sectors, used) = (sectors_of(&entries), self.place.used_sectors());
-        assert!(sectors <= used, "what is logged together fits");
-        let mut sector = if self.place.is_ring() { self.next_sector } else { 0 };
-        // Linux 6.1 does not see a header that ends with the area, and follows records without a gap.
-        if sector + sectors >= used || !sector.is_multiple_of(PPL_HEADER_SECTORS) {
-            sector = 0;
+        let mut sectors = sectors_of(&entries);
+        assert!(sectors <= self.place.used_sectors(), "what is logged together fits");
+        if self.place.ppl().is_none() {
+            // Of blocks that are written anyway; nobody follows our own without a gap.
+            sectors = sectors.next_multiple_of(PPL_HEADER_SECTORS);
         }
+        let (sector, taken) = self.next_place(sectors);
+        let before = self.since;
+        if before > 0 {
+            reached(if sector == 0 { Mark::LogGoesRound } else { Mark::LogCountsBeside });
+        }
+        self.since += 1;
+        self.taken += taken;
         let generation = self.generation + 1;
         let generation = spoiled(Bug::LogGenerationStays, generation, 1);
         (self.generation, self.next_sector) = (generation, sector + sectors);
@@ -67,6 +111,7 @@ impl Log {
             place: self.place,
             sector,
             generation,
+            before,
             entries,
             is_whole: false,
             is_end: false,
@@ -84,6 +129,8 @@ fn sectors_of(entries: &[LoggedEntry]) -> u64 {
 #[derive(Debug)]
 struct Wanted {
     ticket: Ticket,
+    /// Those that tell what is written: of all, those of one parity are enough.
+    rows: Vec<PplEntry>,
     of_members: BTreeMap<MemberId, Vec<LoggedEntry>>,
 }
 
@@ -102,6 +149,9 @@ pub(in super::super) enum News {
 /// The partial parity logs of one array.
 #[derive(Debug)]
 pub(in super::super) struct ParityLogs {
+    geometry: StripeGeometry,
+    /// Sectors of the largest record that one band makes.
+    largest: u64,
     logs: BTreeMap<MemberId, Log>,
     /// Shards have everything logged.
     is_on: bool,
@@ -110,8 +160,12 @@ pub(in super::super) struct ParityLogs {
     stage: Stage,
     /// In order of arrival.
     wanted: Vec<Wanted>,
-    /// What the newest records are about, and is not over.
+    /// What is being written to records, or waits to be granted.
+    round: BTreeSet<Ticket>,
+    /// What was granted, and is not over.
     live: BTreeSet<Ticket>,
+    /// What was logged since members were flushed last.
+    rows: LoggedRows,
     /// Members that are writing a record.
     out: BTreeSet<MemberId>,
     /// Members that are writing an empty log, or none, and which.
@@ -119,17 +173,30 @@ pub(in super::super) struct ParityLogs {
 }
 
 impl ParityLogs {
+    /// `is_in_file` says that one log is that of all members.
     pub(in super::super) fn new(
+        geometry: &Geometry,
+        is_in_file: bool,
         setup: impl IntoIterator<Item = (MemberId, ParityLogSetup)>,
         counts: bool,
     ) -> Self {
+        let Geometry::Stripe(geometry) = geometry else {
+            unreachable!("levels with parity have logs")
+        };
+        let unit = u64::from(geometry.chunk_sectors()).min(BAND_SECTORS_MAX);
+        let parities = if is_in_file { u64::from(geometry.parity_slots()) } else { 1 };
+        let largest = PPL_HEADER_SECTORS + parities * unit;
         Self {
+            geometry: *geometry,
+            largest: largest.next_multiple_of(PPL_HEADER_SECTORS),
             logs: setup.into_iter().map(|(member, log)| (member, Log::new(log))).collect(),
             is_on: false,
             counts,
             stage: Stage::Rest,
             wanted: Vec::new(),
+            round: BTreeSet::new(),
             live: BTreeSet::new(),
+            rows: LoggedRows::default(),
             out: BTreeSet::new(),
             blanks: BTreeMap::new(),
         }
@@ -170,8 +237,9 @@ impl ParityLogs {
         let due: Vec<MemberId> = self.with_head(members).collect();
         let record = |member: &MemberId| {
             let (place, sector, entries) = (self.logs[member].place, 0, Vec::new());
-            let (generation, is_whole, is_end) = (None, false, true);
-            let record = ParityLogRecord { place, sector, generation, entries, is_whole, is_end };
+            let (generation, before, is_whole, is_end) = (None, 0, false, true);
+            let record =
+                ParityLogRecord { place, sector, generation, before, entries, is_whole, is_end };
             (*member, Arc::new(record))
         };
         let records = due.iter().map(record).collect();
@@ -186,15 +254,32 @@ impl ParityLogs {
 
     /// The logs at a glance. `lacks` says that superblocks wait for the logs of members.
     pub(in super::super) fn facts(&self, lacks: bool, has_unrecorded: bool) -> Facts {
-        let stage = self.stage;
-        let reused = if stage == Stage::Over { Stage::Rest } else { stage };
-        let stage = spoiled(Bug::LogReusedUnflushed, stage, reused);
         Facts {
-            stage,
+            stage: self.stage,
             is_wanted: !self.wanted.is_empty(),
+            has_room: self.wanted.first().is_some_and(|first| self.has_room(first)),
             lacks_blank: lacks && self.blanks.is_empty(),
             has_unrecorded,
         }
+    }
+
+    /// Whether the first that waits may be logged before a flush, whoever is in.
+    fn has_room(&self, Wanted { rows, of_members, .. }: &Wanted) -> bool {
+        let has_room = |(member, entries): (&MemberId, &Vec<LoggedEntry>)| {
+            let log = &self.logs[member];
+            log.holds != Holds::Records || log.has_room(sectors_of(entries), self.largest)
+        };
+        self.may_follow(rows) && of_members.iter().all(has_room)
+    }
+
+    /// Whether these rows may be logged before a flush.
+    fn may_follow(&self, rows: &[PplEntry]) -> bool {
+        let may_follow = rows.iter().all(|entry| self.rows.may_follow(&self.geometry, entry));
+        let may_follow = spoiled(Bug::LogRowsUnflushed, may_follow, true);
+        if !may_follow {
+            reached(Mark::LogRowsMeet);
+        }
+        may_follow
     }
 
     /// Whether anything is being written to members.
@@ -267,12 +352,14 @@ impl ParityLogs {
                 of_members.entry(member).or_default().push(entry.clone());
             }
         }
-        self.wanted.push(Wanted { ticket, of_members });
+        let rows = entries.iter().map(|one| one.entry).collect();
+        self.wanted.push(Wanted { ticket, rows, of_members });
     }
 
     /// What a shard wanted is on the members, or will never be.
     pub(in super::super) fn is_over(&mut self, ticket: Ticket) {
         self.wanted.retain(|wanted| wanted.ticket != ticket);
+        self.round.remove(&ticket);
         self.live.remove(&ticket);
         if self.stage == Stage::Live && self.live.is_empty() {
             self.stage = Stage::Over;
@@ -291,15 +378,16 @@ impl ParityLogs {
         for member in members {
             let log = self.logs.get_mut(&member).expect("it comes with room for a log");
             if log.holds != wanted {
-                (log.generation, log.next_sector, log.holds) =
-                    (1, PPL_HEADER_SECTORS, Holds::Unknown);
+                let place = log.place.made_anew();
+                *log = Log::new(ParityLogSetup { place, newest: None });
+                (log.generation, log.next_sector) = (1, PPL_HEADER_SECTORS);
                 let generation = (wanted == Holds::Records).then_some(log.generation);
                 let (sector, entries) = (0, Vec::new());
-                let place = log.place;
                 let record = ParityLogRecord {
                     place,
                     sector,
                     generation,
+                    before: 0,
                     entries,
                     is_whole: true,
                     is_end: false,
@@ -316,14 +404,11 @@ impl ParityLogs {
         &mut self,
         is_in: impl Fn(MemberId) -> bool,
     ) -> Vec<(MemberId, Arc<ParityLogRecord>)> {
-        let is_flushed = self.stage == Stage::Rest;
-        let is_flushed = spoiled(Bug::LogReusedUnflushed, is_flushed, true);
-        assert!(is_flushed, "what the records before are about is flushed");
-        assert!(self.live.is_empty() && self.out.is_empty(), "one round at a time");
+        assert!(self.round.is_empty() && self.out.is_empty(), "one round at a time");
         let mut records: BTreeMap<MemberId, Vec<LoggedEntry>> = BTreeMap::new();
         let mut full = BTreeSet::new();
         let mut later = Vec::new();
-        for Wanted { ticket, mut of_members } in std::mem::take(&mut self.wanted) {
+        for Wanted { ticket, rows, mut of_members } in std::mem::take(&mut self.wanted) {
             // One that comes just now is not written by shards yet.
             let is_ready = |one: &MemberId| is_in(*one) && self.logs[one].holds == Holds::Records;
             of_members.retain(|member, _| is_ready(member));
@@ -331,22 +416,23 @@ impl ParityLogs {
                 let logged = records.get(member).map(Vec::as_slice).unwrap_or_default();
                 let sectors = sectors_of(logged) + sectors_of(entries) - PPL_HEADER_SECTORS;
                 let count_max = usize::try_from(PPL_ENTRIES_MAX).expect("a header has few");
-                let fits = sectors <= self.logs[member].place.used_sectors();
+                let fits = self.logs[member].has_room(sectors, self.largest);
                 fits && logged.len() + entries.len() <= count_max && !full.contains(member)
             };
-            if !of_members.iter().all(has_room) {
+            if !self.may_follow(&rows) || !of_members.iter().all(has_room) {
                 reached(Mark::LogIsFull);
                 full.extend(of_members.keys().copied());
-                later.push(Wanted { ticket, of_members });
+                later.push(Wanted { ticket, rows, of_members });
                 continue;
             }
             for (member, entries) in of_members {
                 records.entry(member).or_default().extend(entries);
             }
-            self.live.insert(ticket);
+            rows.iter().for_each(|entry| self.rows.add(&self.geometry, entry));
+            self.round.insert(ticket);
         }
-        assert!(!self.live.is_empty(), "what is wanted alone has room");
-        if self.live.len() > 1 {
+        assert!(!self.round.is_empty(), "what is wanted alone has room");
+        if self.round.len() > 1 {
             reached(Mark::LogTakesSeveral);
         }
         self.wanted = later;
@@ -384,15 +470,15 @@ impl ParityLogs {
     /// Records are durable, and who did not take them is out: shards may write.
     pub(in super::super) fn grant(&mut self) -> Vec<Ticket> {
         assert_eq!(self.stage, Stage::Written, "I3: what is written is logged before");
+        let granted: Vec<Ticket> = std::mem::take(&mut self.round).into_iter().collect();
+        self.live.extend(granted.iter().copied());
         self.stage = if self.live.is_empty() { Stage::Over } else { Stage::Live };
-        self.live.iter().copied().collect()
+        granted
     }
 
     /// Everybody who waits for a record, or has one that is not over: of logs that are dropped.
     pub(in super::super) fn waiting(&self) -> impl Iterator<Item = Ticket> {
-        let is_granted = !matches!(self.stage, Stage::Writing | Stage::Written);
-        let written = self.live.iter().copied().filter(move |_| !is_granted);
-        written.chain(self.wanted.iter().map(|wanted| wanted.ticket))
+        self.round.iter().copied().chain(self.wanted.iter().map(|wanted| wanted.ticket))
     }
 
     pub(in super::super) fn flush_begins(&mut self) {
@@ -403,13 +489,21 @@ impl ParityLogs {
     /// Everything is on the members, flushed, as the array turns clean.
     pub(in super::super) fn all_is_flushed(&mut self) {
         if self.stage == Stage::Over {
-            self.stage = Stage::Rest;
+            self.begin_lap();
+        }
+    }
+
+    fn begin_lap(&mut self) {
+        self.stage = Stage::Rest;
+        self.rows.are_flushed();
+        for log in self.logs.values_mut() {
+            (log.since, log.taken) = (0, 0);
         }
     }
 
     /// Members are flushed: what was logged is not needed any more.
     pub(in super::super) fn is_flushed(&mut self) {
         assert_eq!(self.stage, Stage::Flushing, "members were being flushed");
-        self.stage = Stage::Rest;
+        self.begin_lap();
     }
 }

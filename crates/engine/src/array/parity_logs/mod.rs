@@ -3,15 +3,18 @@
 //! A crash in the middle of a write can leave parity that does not fit its data, and whoever is missing then cannot be made from it: the
 //! write hole. So before a band is written, the member that has its parity gets a record of what is being written and of the sum of the
 //! rest, the partial parity; [`crate::replay`] has the algebra. On RAID-6 the members
-//! with P and with Q get one each. The format is md's (`braid_ondisk::ppl_log`), also of our own (`braid_ondisk::own_log`): of a member's
-//! log only the newest record counts. So a new one is not begun before everything that the one before is about is on the
-//! members, flushed. What is asked for meanwhile, by all shards, goes together:
+//! with P and with Q get one each. The format is md's (`braid_ondisk::ppl_log`), also of our own (`braid_ondisk::own_log`). Of our own
+//! all records count that were written since members were flushed, so that they are flushed once for many: when a log has no room for
+//! one more, which is after half a ring, or rows are logged that were logged with other columns ([`rows`]). Of md's, and of ours in
+//! small rings, only the newest of each member counts, so a second one of the same member waits for a flush. What is asked for while
+//! records are written, by all shards, goes together:
 //!
 //! ```text
 //!             asked for             durable on every member           all of it over            flushed
 //!   Rest ──────────────▶ Writing ───────────────────────────▶ Live ──────────────────▶ Over ──────────────▶ Rest
-//!                                  shards write their bands                            │ nothing is asked for:
-//!                                                                                      └ it stays so, and costs no flush
+//!                           ▲      shards write their bands    │                        │ nothing is asked for:
+//!                           └──────────────────────────────────┴────────────────────────┤ it stays so, and costs no flush
+//!                              asked for, and there is room                             └ there is no room: flush
 //! ```
 //!
 //! A record that stays behind does no harm: whatever is written after it in its rows needs a newer one of the same member first.
@@ -24,12 +27,15 @@
 //! # Invariants
 //! - I3: no band is written before its entries are durable, and the loss of a member that did not take them
 //!   [check: the_table_is_total, a_member_that_is_withheld_loses_nothing_that_was_kept].
-//! - No record is written over one whose bands are not flushed, or while the loss of a member that failed the flush is in no
-//!   superblock [check: the_table_is_total].
+//! - No record is written over one that counts, and none stops counting before its bands are flushed
+//!   [check: members_are_flushed_once_a_lap_of_the_log, a_log_of_one_record_is_written_over_after_a_flush].
+//! - None is written while the loss of a member that failed the flush is in no superblock [check: the_table_is_total].
+//! - What partial parity stands for is flushed [check: rows_are_logged_with_other_columns_after_a_flush].
 //! - A member that comes has an empty log before any superblock says that it is in [check: a_member_that_comes_has_an_empty_log].
 
 mod decide;
 mod machine;
+mod rows;
 
 pub(super) use decide::{Action as LogAction, decide as decide_log};
 pub(super) use machine::{News, ParityLogs};

@@ -23,7 +23,8 @@ fn designs() -> Vec<Design> {
     let in_file = |(number, design): (usize, Design)| {
         let version = versions[number % versions.len()];
         let bitmap = Design { bitmap_in_file: true, bit_sectors: 8, version, ..design };
-        let log_sectors = 40 + bitmap.chunk_sectors.min(128).next_multiple_of(8) as u16;
+        let band = bitmap.chunk_sectors.min(128).next_multiple_of(8) as u16;
+        let log_sectors = if number % 2 == 0 { 40 + band } else { 4 * (8 + 2 * band) };
         let log = Design { log_sectors, log_is_own: true, ..bitmap };
         let has_parity = matches!(design.level, Level::Raid4 | Level::Raid5 | Level::Raid6);
         [Some(bitmap), has_parity.then_some(log)].into_iter().flatten()

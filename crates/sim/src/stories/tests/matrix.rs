@@ -52,7 +52,8 @@ fn designs(level: Level, policy: Policy) -> Vec<Design> {
             Policy::Bitmap => Design { bit_sectors: 8, ..design },
             Policy::Llbitmap => Design { bit_sectors: 8, lockless: Some(60), ..design },
             Policy::Ppl => Design { log_sectors, log_is_ring: true, ..design },
-            Policy::Log => Design { log_sectors, log_is_own: true, ..design },
+            // A lap of a few records.
+            Policy::Log => Design { log_sectors: 4 * log_sectors, log_is_own: true, ..design },
             Policy::Journal => Design { journal_blocks: design.journal_blocks_min(), ..design },
         }
     };
