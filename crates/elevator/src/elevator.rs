@@ -155,15 +155,16 @@ impl Elevator {
     /// a kind that has been held for [`Settings::hold_max_ns`].
     pub fn poll_dispatch(&mut self, now_ns: u64, allowed: Allowed) -> Option<Dispatch> {
         if let Some(node) = self.straight.pop_front() {
+            // Others of its kind are held all the same, for as long as before.
             return Some(self.send(node));
         }
         let allowed = self.lift(now_ns, allowed);
         if let Some(node) = self.take_aged(now_ns, allowed) {
             self.counters.aged += 1;
-            return Some(self.send(node));
+            return Some(self.let_go(node));
         }
         let node = Class::ALL.into_iter().find_map(|class| self.take(class, now_ns, allowed))?;
-        Some(self.send(node))
+        Some(self.let_go(node))
     }
 
     /// The entries of a dispatch that is out, in the order of sectors.
@@ -198,12 +199,17 @@ impl Elevator {
         Allowed { reads, writes }
     }
 
+    /// Sends one that was let go: its kind is not held any more, or begins to be held anew.
+    fn let_go(&mut self, node: Node) -> Dispatch {
+        self.held_since_ns[self.direction_of(node) as usize] = None;
+        self.send(node)
+    }
+
     fn send(&mut self, node: Node) -> Dispatch {
         let group = self.nodes.get(node);
         let operation = group.entry.operation;
         let (start, sectors, parts) = (group.entry.start, group.sectors, group.parts);
         self.waiting[operation.direction() as usize] -= parts as usize;
-        self.held_since_ns[operation.direction() as usize] = None;
         self.out.take(operation.direction());
         self.counters.dispatched += 1;
         Dispatch { tag: Tag(node), operation, start, sectors, parts }

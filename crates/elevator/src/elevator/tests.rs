@@ -150,6 +150,19 @@ fn without_a_policy_nothing_is_ordered_merged_or_held() {
     assert_eq!(starts(&mut elevator, 0), [500, 100, 108, 300]);
 }
 
+/// An elevator was turned off, and each write that came from then on, and went at once, began the time anew of one that was held.
+#[test]
+fn what_goes_at_once_leaves_the_held_their_time() {
+    let mut elevator = Elevator::new(wide());
+    let reads = Allowed { reads: true, writes: false };
+    elevator.handle_insert(0, entry(0, WRITE, 500), Place::Sorted);
+    assert_eq!(elevator.poll_dispatch(MS, reads), None);
+    elevator.set(Settings::straight());
+    elevator.handle_insert(300 * MS, entry(1, WRITE, 900), Place::Sorted);
+    assert_eq!(elevator.poll_dispatch(300 * MS, reads).expect("at once").start, 900);
+    assert_eq!(elevator.poll_dispatch(402 * MS, reads).expect("held for long").start, 500);
+}
+
 #[test]
 fn the_policy_can_change_while_entries_wait() {
     let mut elevator = Elevator::new(wide());
