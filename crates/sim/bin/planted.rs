@@ -248,7 +248,11 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     assert!((0..10).all(holds_without), "nothing is planted yet");
     if hunt.is_control {
         let holds = holds_without(1) && catch_unwind(told).is_ok();
-        let failed = || Err("the stories fail with nothing planted".to_owned());
+        let failed = || {
+            let noticed = NOTICED.lock().expect("no thread panics while holding it").take();
+            let (file, words) = noticed.unwrap_or_default();
+            Err(format!("the stories fail with nothing planted: {file}: {words}"))
+        };
         return if holds { Ok(()) } else { failed() };
     }
     let began = Instant::now();

@@ -430,48 +430,37 @@ impl World {
         let was_whole = end == End::Stop && self.engine.has_written && !self.standing().is_dirty;
         let is_told = !(0..self.disks.len()).any(|disk| self.is_superblock_tainted(disk));
         let must_be_clean = was_whole && is_told && !self.engine.trust.errors_allowed;
-        let array = match self.open(&presented, must_be_clean) {
-            Ok(array) => array,
-            Err(refusal) => {
-                let machines = &self.engine.machines;
-                // A shard hears late that they were given up; no write begins before.
-                let had_logs = machines.array.parity_logs().is_some();
-                let was_logged = had_logs && machines.shards[0].view.keeps_parity_logs;
-                let is_own = self.metadata.design.log_is_own;
-                let is_in_doubt = matches!(refusal, Refusal::DirtyAndDegraded(_));
-                let lacks_log =
-                    matches!(refusal, Refusal::PplNotReplayed { .. }) || is_own && is_in_doubt;
-                // What was accepted is asked again until superblocks have said clean once.
-                let was_logged = was_logged && !self.has_accepted;
-                assert!(!(lacks_log && was_logged), "what was logged is there: {refusal:?}");
-                self.note("refused", [presented.len() as u64, 0, 0]);
-                self.tally.count(match refusal {
-                    Refusal::DirtyAndDegraded(_) => "refused-write-hole",
-                    Refusal::PplNotReplayed { .. } => "refused-without-a-log",
-                    Refusal::RolesContradict { .. } => "refused-contradictory",
-                    Refusal::NoMembers { .. } => "refused-all-torn",
-                    Refusal::JournalMissing { .. } => "refused-without-its-journal",
-                    _ => "refused-too-few",
-                });
-                let mut all: Vec<usize> = (0..self.disks.len()).collect();
-                self.chances.openings.shuffle(&mut all);
-                let accepted = self.may_accept(&refusal);
-                let accepting = accepted.map(|_| self.open_accepting(&presented, false, accepted));
-                if let Some(Ok(array)) = accepting {
-                    self.tally.count("risk-accepted");
-                    array
-                } else if presented.len() == all.len() {
-                    return false;
-                } else {
-                    let Ok(array) = self.open(&all, must_be_clean) else { return false };
-                    array
-                }
+        if let Err(refusal) = self.open(&presented, must_be_clean) {
+            let machines = &self.engine.machines;
+            // A shard hears late that they were given up; no write begins before.
+            let had_logs = machines.array.parity_logs().is_some();
+            let was_logged = had_logs && machines.shards[0].view.keeps_parity_logs;
+            let is_own = self.metadata.design.log_is_own;
+            let is_in_doubt = matches!(refusal, Refusal::DirtyAndDegraded(_));
+            let lacks_log =
+                matches!(refusal, Refusal::PplNotReplayed { .. }) || is_own && is_in_doubt;
+            // What was accepted is asked again until superblocks have said clean once.
+            let was_logged = was_logged && !self.has_accepted;
+            assert!(!(lacks_log && was_logged), "what was logged is there: {refusal:?}");
+            self.note("refused", [presented.len() as u64, 0, 0]);
+            self.tally.count(match refusal {
+                Refusal::DirtyAndDegraded(_) => "refused-write-hole",
+                Refusal::PplNotReplayed { .. } => "refused-without-a-log",
+                Refusal::RolesContradict { .. } => "refused-contradictory",
+                Refusal::NoMembers { .. } => "refused-all-torn",
+                Refusal::JournalMissing { .. } => "refused-without-its-journal",
+                _ => "refused-too-few",
+            });
+            let mut all: Vec<usize> = (0..self.disks.len()).collect();
+            self.chances.openings.shuffle(&mut all);
+            let accepted = self.may_accept(&refusal);
+            if accepted.is_some() && self.open_accepting(&presented, false, accepted).is_ok() {
+                self.tally.count("risk-accepted");
+            } else if presented.len() == all.len() || self.open(&all, must_be_clean).is_err() {
+                return false;
             }
-        };
-        self.visit(Doing::Reopen);
-        if !self.write_back_found(&array) {
-            return self.recover(End::Kill);
         }
+        self.visit(Doing::Reopen);
         let content = self.read_all();
         let standing = self.standing();
         let is_whole = !standing.is_dirty && standing.occupants.iter().all(Option::is_some);

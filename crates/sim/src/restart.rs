@@ -95,7 +95,10 @@ impl World {
             if is_replayed {
                 self.accept_risk(&assembled);
             }
-            if is_replayed && self.enter(&decision, &assembled, ignores_logs) {
+            if is_replayed
+                && self.enter(&decision, &assembled, ignores_logs)
+                && self.write_back_found(&assembled)
+            {
                 return Ok(assembled);
             }
         }

@@ -113,3 +113,21 @@ fn what_was_answered_outlives_servers_that_are_killed_while_they_write_it() {
     assert_same(&served.read_all(&array), &content, "what was answered");
     served.stop();
 }
+
+/// A file that says nothing that can be believed is not passed over: clients were told that what it has is written.
+#[test]
+fn answered_writes_that_cannot_be_read_keep_the_array_from_being_served() {
+    let Some((array, memory)) = array(RAID_5) else { return };
+    let served = array.serve_with(&LAZY, &array.present());
+    load(&served, 4);
+    served.kill();
+    let [name] = &files(&memory)[..] else { panic!("{:?}", files(&memory)) };
+    let path = memory.path().join("run").join(name);
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("the file");
+    std::os::unix::fs::FileExt::write_all_at(&file, b"garbage!", 0).expect("the file");
+    let refusal = array.serve_refused(&[], &array.present());
+    refusal.is("B122", 12);
+    array.follow(&refusal.json, "Give up what was answered and not written");
+    assert!(!path.exists());
+    array.serve().stop();
+}

@@ -124,7 +124,7 @@ impl World {
 
     /// The array has been started: writes to it what an earlier process left. False if it was killed meanwhile.
     pub(crate) fn write_back_found(&mut self, array: &AssembledArray) -> bool {
-        if let Some(stale) = self.cache_file.stale.take_if(|_| self.cache_file.found.is_none()) {
+        if let (Some(stale), None) = (&self.cache_file.stale, &self.cache_file.found) {
             let newest = &array.newest.state;
             let is_of = stale.stamp.is_of(newest.events, newest.update_time);
             assert!(!is_of || !stale.is_outdated, "a file of before others wrote is believed");

@@ -264,7 +264,7 @@ fn unread(path: &Path, why: &str) -> CliError {
     CliError::new(Code::AnsweredWritesKept, format!("{} cannot be read", path.display()))
         .because(why)
         .because("a server that was killed kept writes in it that it had answered")
-        .remedy(Risk::Destroy, "Give up what it had answered and not written", format!("rm {file}"))
+        .remedy(Risk::Destroy, "Give up what was answered and not written", format!("rm {file}"))
 }
 
 fn not_written(path: &Path, why: &str) -> CliError {
@@ -274,7 +274,7 @@ fn not_written(path: &Path, why: &str) -> CliError {
     )
     .because(why)
     .because(format!("they are kept in {}", path.display()))
-    .remedy(Risk::Look, "See which members are missing, and bring them back", "braid scan")
+    .remedy(Risk::Look, "See which arrays there are", "braid scan")
     .remedy(
         Risk::Destroy,
         "Give up what was answered and not written",

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::Shape;
-use super::process::{Background, Ran, run};
+use super::process::{Background, Ran};
 use super::served::Served;
 
 /// Small, so that every request of some length touches several members and stripes.
@@ -192,7 +192,7 @@ impl Array {
         // The same for a person: the code, the cause and a remedy on standard error.
         let mut line = self.command_line(words, members);
         line.remove(0);
-        let text = run(env!("CARGO_BIN_EXE_braid"), line);
+        let text = self.run_braid(line);
         assert_eq!(text.status.code(), Some(refusal.exit), "{text:?}");
         let first = format!("error[{}]:", refusal.code);
         assert!(text.stderr.contains(&first), "{text:?}");

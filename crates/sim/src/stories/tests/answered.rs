@@ -6,7 +6,7 @@ use braid_geometry::Level;
 
 use super::for_seeds;
 use super::scene::{Scene, design};
-use super::script::{Script, WRITE};
+use super::script::Script;
 
 /// RAID-5 of four, chunks of 8 sectors: 24 sectors of data to a row. Nothing is written for its age.
 fn opened(seed: u64) -> Script {
@@ -28,12 +28,7 @@ fn next(mut story: Script) {
     let world = &mut story.world;
     world.crash(false);
     let all: Vec<usize> = (0..world.disks.len()).collect();
-    loop {
-        let array = world.open(&all, false).expect("nobody but the process is gone");
-        if world.write_back_found(&array) {
-            break;
-        }
-    }
+    world.open(&all, false).expect("nobody but the process is gone");
     assert!(world.read_all().is_some(), "all of it can be read");
 }
 
@@ -69,11 +64,10 @@ fn found_after_others_wrote(seed: u64) {
     world.leave_cache_file_behind();
     let all: Vec<usize> = (0..world.disks.len()).collect();
     for _ in 0..2 {
-        let array = world.open(&all, false).expect("nobody but the process is gone");
-        assert!(world.write_back_found(&array), "nothing is written that could be cut off");
-        world.issue(WRITE, 0, 8);
+        world.open(&all, false).expect("nobody but the process is gone");
+        world.issue(Operation::Write { durable: true }, 0, 8);
         world.settle();
-        world.crash(true);
+        world.crash(false);
     }
 }
 
