@@ -413,6 +413,7 @@ fn number32(bytes: &[u8], offset: usize) -> u32 {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
 
