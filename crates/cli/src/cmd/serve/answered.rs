@@ -19,14 +19,15 @@ use std::sync::Arc;
 use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_ring::{Payload, Room};
 use braid_runtime::{
-    Cache, CacheFile, CacheMode, FoundContent, FoundWrite, FoundWrites, Options, Volume,
-    VolumeOperation,
+    Cache, CacheFile, CacheFileError, CacheMode, FoundContent, FoundWrite, FoundWrites, Options,
+    Volume, VolumeOperation,
 };
 
 use super::assemble::Ready;
 use super::place::own_folder;
 use super::report::Reporter;
 use crate::error::code::Code;
+use crate::error::system::{is_shortage_of, system};
 use crate::error::{CliError, Risk};
 use crate::output::shell::shell_word;
 
@@ -187,17 +188,17 @@ enum Found {
     Writes(File, FoundWrites),
 }
 
-fn find(path: &Path, uuid: [u8; 16]) -> Result<Found, String> {
+fn find(path: &Path, uuid: [u8; 16]) -> Result<Found, CacheFileError> {
     let mut options = OpenOptions::new();
     let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
     let file = match options.read(true).write(true).custom_flags(flags).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
-        file => file.map_err(|error| error.to_string())?,
+        file => file?,
     };
     if !is_ours(&file) {
         return Ok(Found::Busy);
     }
-    let found = FoundWrites::read(&file, uuid).map_err(|error| error.to_string())?;
+    let found = FoundWrites::read(&file, uuid)?;
     Ok(if found.writes.is_empty() { Found::Nothing } else { Found::Writes(file, found) })
 }
 
@@ -259,10 +260,15 @@ fn sectors(writes: &[FoundWrite]) -> u64 {
     writes.iter().map(|write| u64::from(write.sectors)).sum()
 }
 
-fn unread(path: &Path, why: &str) -> CliError {
+fn unread(path: &Path, why: &CacheFileError) -> CliError {
+    if let CacheFileError::Io(error) = why
+        && is_shortage_of(error)
+    {
+        return system("answered writes of the server before cannot be looked for", error);
+    }
     let file = shell_word(&path.display().to_string()).into_owned();
     CliError::new(Code::AnsweredWritesKept, format!("{} cannot be read", path.display()))
-        .because(why)
+        .because(why.to_string())
         .because("a server that was killed kept writes in it that it had answered")
         .remedy(Risk::Destroy, "Give up what was answered and not written", format!("rm {file}"))
 }
