@@ -34,9 +34,11 @@ fuzz_target!(|input: &[u8]| {
     }
     let size_sectors = u16::try_from(bytes.len() / 512).unwrap_or(u16::MAX);
     let place = PplPlace { offset_sectors: 8, size_sectors, multiple: head[16] & 2 != 0 };
-    if let Ok(PplLog { newest: Some(record) }) = PplLog::read(&bytes, place, uuid) {
-        let partial: usize = record.entries.iter().map(|(_, one)| one.partial.len()).sum();
-        assert!(record.header_sector * 512 + 4096 + partial as u64 <= bytes.len() as u64);
+    if let Ok(PplLog { newest, older }) = PplLog::read(&bytes, place, uuid) {
+        for record in newest.iter().chain(&older) {
+            let partial: usize = record.entries.iter().map(|(_, one)| one.partial.len()).sum();
+            assert!(record.header_sector * 512 + 4096 + partial as u64 <= bytes.len() as u64);
+        }
     }
     let Some(found) = UnvalidatedPplHeader::recognise(&bytes, uuid) else { return };
     if let Ok(header) = found.validate() {

@@ -20,16 +20,14 @@ pub(crate) fn any(random: &mut Random, cut: &Cut) -> CacheConfig {
     CacheConfig {
         unit_sectors_max: *random.pick(&[2, 4, 8, 8, 128]),
         stripes_max: if cut.one_stripe { 1 } else { stripes_max },
-        cached_blocks_max: *random.pick(&[
-            None,
-            Some(0),
-            Some(2),
-            Some(16),
-            Some(1 << 16),
-            Some(1 << 16),
-        ]),
+        cached_blocks_max: None,
         tuning: tuning(stripes_max, random, cut),
     }
+}
+
+/// How many blocks of answered writes outlive the process, by shard; none where nothing does.
+pub(crate) fn file_blocks(random: &mut Random) -> Option<u32> {
+    *random.pick(&[None, Some(0), Some(2), Some(16), Some(1 << 16), Some(1 << 16)])
 }
 
 fn tuning(stripes_max: u32, random: &mut Random, cut: &Cut) -> Tuning {

@@ -203,6 +203,9 @@ impl World {
     ) -> bool {
         let Ok(ready) = self.make_ready(decision, assembled) else { return false };
         let mut manner = manner(&mut self.chances.openings, &self.chances.cut);
+        // By a stream of its own: it changes nothing where nothing is answered early.
+        let mut random = self.chances.of(Purpose::Cache, 5);
+        manner.cache.cached_blocks_max = crate::cache::file_blocks(&mut random);
         manner.jobs_paused |= !self.may_have_jobs;
         // Nor may one that came, and had no slot yet when power was cut, take another than its own.
         let came = |index: &usize| !self.is_spare(decision.presented[*index]);
