@@ -92,9 +92,10 @@ impl Program {
         output(&mut set).map(drop).context("braid set")
     }
 
-    /// `braid undo` of what was done last to arrays beside these images.
+    /// `braid undo` of what was done last to arrays beside these images, to which nobody wrote since: a linear array does not say so.
     pub(super) fn undo(&self, images: &[PathBuf]) -> Result<()> {
-        output(self.command(images).arg("undo")).map(drop).context("braid undo")
+        let undo = output(self.command(images).args(["undo", "--nobody-wrote"]));
+        undo.map(drop).context("braid undo")
     }
 
     /// Serves the array while `qemu-io` does what a file tells it to, and is killed in the middle of that.
