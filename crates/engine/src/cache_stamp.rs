@@ -1,6 +1,6 @@
 //! Which time of an array a file of answered writes belongs to: by the superblocks that its process wrote last.
 //!
-//! Whoever serves an array writes superblocks before data, with a count of events and a time of their own. So a file may be
+//! Every server of an array, md too, writes superblocks before data, with a new count of events and its own time. So a file may be
 //! written back only where the newest superblock is one of the last two that its own process wrote, or was about to.
 
 use braid_hooks::{Bug, spoiled};

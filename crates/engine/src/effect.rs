@@ -182,6 +182,22 @@ pub struct CachedRun {
     pub content: CachedContent,
 }
 
+/// Sectors of a block of the file that copies go into.
+pub const CACHED_BLOCK_SECTORS: u32 = crate::sectors::BLOCK_SECTORS;
+
+/// Blocks that a copy of so many sectors takes. Zeroes have no bytes, and take one however many they are.
+pub(crate) const fn cached_blocks(sectors: u32, has_bytes: bool) -> u32 {
+    if has_bytes { sectors.div_ceil(CACHED_BLOCK_SECTORS) } else { 1 }
+}
+
+impl CachedRun {
+    /// Blocks that its copy takes.
+    #[must_use]
+    pub const fn blocks(&self) -> u32 {
+        cached_blocks(self.sectors, matches!(self.content, CachedContent::Payload { .. }))
+    }
+}
+
 /// What a cached write writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CachedContent {

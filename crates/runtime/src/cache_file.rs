@@ -25,7 +25,10 @@ use std::os::unix::fs::FileExt;
 use braid_engine::CacheStamp;
 use braid_engine::buffer::Buffer;
 use braid_engine::computation::Span;
-use braid_engine::effect::{CacheRecord, CachedContent, CachedRun, CachedWriteId};
+use braid_engine::effect::{
+    CACHED_BLOCK_SECTORS, CacheRecord, CachedContent, CachedRun, CachedWriteId,
+};
+use braid_engine::request::ShardIndex;
 use braid_geometry::{LogicalSector, SECTOR_BYTES};
 use braid_ondisk::Timestamp;
 use braid_ring::FileMemory;
@@ -41,9 +44,10 @@ const STAMPS: (usize, usize) = (512, 256);
 const STAMP_BYTES: usize = 72;
 const RECORD_BYTES: usize = 64;
 const BLOCK_BYTES: usize = 4096;
-const BLOCK_SECTORS: u32 = 8;
 /// Blocks of a shard are a multiple of this: its records fill whole pages.
 const BLOCKS_UNIT: u32 = 64;
+/// Blocks of a stripe unit, which most writes take at most.
+const UNIT_BLOCKS: usize = 16;
 /// More of either is in no file of ours.
 const SHARDS_MAX: u32 = 1 << 12;
 const BLOCKS_MAX: u32 = 1 << 24;
@@ -53,7 +57,7 @@ const BYTES: u32 = 1;
 const ZEROES: u32 = 2;
 const ZEROES_PUNCHED: u32 = 3;
 
-/// Why what a file says is not believed.
+/// Why a file is not believed.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheFileError {
     /// It cannot be read or written.
@@ -91,12 +95,12 @@ struct Stamped {
 
 /// One shard's part.
 #[derive(Debug)]
-struct ShardFile {
+pub(crate) struct ShardFile {
     memory: FileMemory,
     blocks: u32,
     free: Vec<u32>,
     /// Blocks of each write, by name.
-    of_writes: Vec<SmallVec<[u32; 4]>>,
+    of_writes: Vec<SmallVec<[u32; UNIT_BLOCKS]>>,
 }
 
 impl CacheFile {
@@ -140,23 +144,19 @@ impl CacheFile {
         Ok(rustix::fs::fallocate(&self.file, flags, 0, length)?)
     }
 
-    /// Gives the memory back: nothing is in the file any more.
-    ///
-    /// # Errors
-    /// It cannot be made shorter.
-    pub fn end(&self) -> io::Result<()> {
-        self.file.set_len(0)
-    }
-
     /// Blocks of 4 KiB of each shard.
     pub(crate) fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// Bytes of answered writes that it has room for.
+    /// Whether the members have everything.
     #[must_use]
-    pub fn size_bytes(&self) -> u64 {
-        u64::from(self.blocks) * BLOCK_BYTES as u64 * self.shards.len() as u64
+    pub fn is_empty(&self) -> bool {
+        let is_empty = |shard: &Mutex<ShardFile>| {
+            let shard = shard.lock().expect("storing does not panic");
+            shard.free.len() == shard.blocks as usize
+        };
+        self.shards.iter().all(is_empty)
     }
 
     /// What the process before left in its file is being written to the array: superblocks are noted there as well until
@@ -193,57 +193,72 @@ impl CacheFile {
         self.stamped.lock().expect("noting does not panic")
     }
 
-    /// Carries out what a shard said of its copies.
-    pub(crate) fn carry_out(&self, shard: usize, record: CacheRecord, memory: &ShardMemory) {
-        let mut shard = self.shards[shard].lock().expect("storing does not panic");
-        match record {
-            CacheRecord::Put(run) => shard.put(&run, memory),
-            CacheRecord::Erase(id) => shard.erase(id),
-        }
+    /// A shard's part, for who owns the shard.
+    pub(crate) fn part_of(&self, shard: ShardIndex) -> MutexGuard<'_, ShardFile> {
+        self.shards[usize::from(shard.0)].lock().expect("storing does not panic")
     }
 }
 
 impl ShardFile {
+    /// Carries out what the shard said of its copies.
+    pub(crate) fn carry_out(&mut self, record: CacheRecord, memory: &ShardMemory) {
+        match record {
+            CacheRecord::Put(run) => self.put(&run, memory),
+            CacheRecord::Erase(id) => self.erase(id),
+        }
+    }
+
     fn put(&mut self, run: &CachedRun, memory: &ShardMemory) {
         let name = run.id.0 as usize;
         if self.of_writes.len() <= name {
             self.of_writes.resize_with(name + 1, SmallVec::new);
         }
+        let Self { memory: file, free, of_writes, blocks: count } = self;
+        let of_write = &mut of_writes[name];
+        let first = of_write.len();
+        of_write.extend((0..run.blocks()).map(|_| free.pop().expect("the engine counts blocks")));
+        let blocks = &of_write[first..];
         let (kind, step) = match run.content {
-            CachedContent::Payload { .. } => (BYTES, BLOCK_SECTORS),
+            CachedContent::Payload { request, offset_sectors } => {
+                let buffer = Buffer::Payload { request, offset_sectors };
+                let span = Span { buffer, length_bytes: sectors_bytes(run.sectors) };
+                let records = *count as usize * RECORD_BYTES;
+                memory.read(span, |bytes| {
+                    for (block, bytes) in blocks.iter().zip(bytes.chunks(BLOCK_BYTES)) {
+                        file.store(records + *block as usize * BLOCK_BYTES, bytes);
+                    }
+                });
+                (BYTES, CACHED_BLOCK_SECTORS)
+            }
             CachedContent::Zeroes { may_punch: false } => (ZEROES, run.sectors),
             CachedContent::Zeroes { may_punch: true } => (ZEROES_PUNCHED, run.sectors),
         };
-        let mut done = 0;
-        while done < run.sectors {
+        for (block, done) in blocks.iter().zip((0..run.sectors).step_by(step as usize)) {
             let sectors = step.min(run.sectors - done);
-            let block = self.free.pop().expect("the engine counts blocks");
-            self.of_writes[name].push(block);
-            if let CachedContent::Payload { request, offset_sectors } = run.content {
-                let buffer = Buffer::Payload { request, offset_sectors: offset_sectors + done };
-                let length_bytes = sectors_bytes(sectors);
-                let place = self.blocks as usize * RECORD_BYTES + block as usize * BLOCK_BYTES;
-                let file = &mut self.memory;
-                memory.read(Span { buffer, length_bytes }, |bytes| file.store(place, bytes));
-            }
-            self.record(block, (run.order, run.start.0 + u64::from(done)), (sectors, kind));
-            done += sectors;
+            let start = run.start.0 + u64::from(done);
+            record(file, *block, (run.order, start), (sectors, kind));
         }
-    }
-
-    fn record(&mut self, block: u32, (order, start): (u64, u64), (sectors, kind): (u32, u32)) {
-        let place = block as usize * RECORD_BYTES;
-        let fields = record_fields(start, sectors, kind);
-        self.memory.store(place + 8, &fields);
-        self.memory.publish(place, order);
     }
 
     fn erase(&mut self, CachedWriteId(name): CachedWriteId) {
-        for block in std::mem::take(&mut self.of_writes[name as usize]) {
-            self.memory.publish(block as usize * RECORD_BYTES, 0);
-            self.free.push(block);
+        let Self { memory: file, free, of_writes, .. } = self;
+        for block in of_writes[name as usize].drain(..) {
+            file.publish(block as usize * RECORD_BYTES, 0);
+            free.push(block);
         }
     }
+}
+
+/// Says what is in a block, once its bytes are there.
+fn record(
+    file: &mut FileMemory,
+    block: u32,
+    (order, start): (u64, u64),
+    (sectors, kind): (u32, u32),
+) {
+    let place = block as usize * RECORD_BYTES;
+    file.store(place + 8, &record_fields(start, sectors, kind));
+    file.publish(place, order);
 }
 
 /// What follows the order in a record: the sectors, what they are, and a checksum of that.
@@ -365,7 +380,7 @@ fn of_shard(file: &File, base: u64, blocks: u32) -> Result<Vec<FoundWrite>, Cach
             (number64(record, 8), number32(record, 16), number32(record, 20));
         let is_whole = record[8..28] == record_fields(start, sectors, kind)
             && sectors > 0
-            && (kind != BYTES || sectors <= BLOCK_SECTORS);
+            && (kind != BYTES || sectors <= CACHED_BLOCK_SECTORS);
         if !is_whole {
             return Err(CacheFileError::Damaged("a record"));
         }
@@ -433,7 +448,7 @@ mod tests {
             let mut shard = made.shards[1].lock().expect("alone");
             let block = shard.free.pop().expect("room");
             shard.of_writes.push(SmallVec::from_slice(&[block]));
-            shard.record(block, (order, start), (16, ZEROES));
+            record(&mut shard.memory, block, (order, start), (16, ZEROES));
         }
         (made, reader)
     }
@@ -448,7 +463,12 @@ mod tests {
         made.shards[1].lock().expect("alone").erase(CachedWriteId(0));
         let found = FoundWrites::read(&reader, UUID).expect("whole");
         assert_eq!(found.writes.len(), 1);
-        made.end().expect("shorter");
+        assert!(!made.is_empty());
+        made.shards[1].lock().expect("alone").erase(CachedWriteId(1));
+        assert!(
+            made.is_empty() && FoundWrites::read(&reader, UUID).expect("whole").writes.is_empty()
+        );
+        reader.set_len(0).expect("shorter");
         assert_eq!(FoundWrites::read(&reader, UUID).expect("nothing"), FoundWrites::default());
     }
 

@@ -155,10 +155,13 @@ impl Core {
             member_ios.push((io, shard.purpose_of(&io)));
         }
         // Under ownership, and before replies leave: so the file has what was answered, and nothing that an answer undid.
+        let mut part = None;
         while let Some(record) = shard.poll_cache_record() {
             let file = self.cache_file.as_ref().expect("only where there is one");
-            file.carry_out(usize::from(index.0), record, &self.shard(index).memory);
+            let part = part.get_or_insert_with(|| file.part_of(index));
+            part.carry_out(record, &self.shard(index).memory);
         }
+        drop(part);
         while let Some(reply) = shard.poll_reply() {
             replies.push(reply);
         }

@@ -21,21 +21,12 @@ use braid_assembly::AssembledArray;
 use braid_engine::CacheStamp;
 use braid_engine::effect::CachedRun;
 
-/// Sectors of a block of the file.
-const BLOCK_SECTORS: u32 = 8;
-
 /// A copy of a run of an answered write.
 #[derive(Clone, Debug)]
 struct Copy {
     run: CachedRun,
     /// None of zeroes.
     data: Option<Vec<u8>>,
-}
-
-impl Copy {
-    fn blocks(&self) -> u32 {
-        if self.data.is_some() { self.run.sectors.div_ceil(BLOCK_SECTORS) } else { 1 }
-    }
 }
 
 /// What a process finds that an earlier one left.
@@ -45,7 +36,7 @@ struct Found {
     stamp: CacheStamp,
     /// Names in the model of the answered writes that only it has.
     writes: Vec<u64>,
-    /// Somebody wrote to the array since.
+    /// Another server wrote to the array since.
     is_outdated: bool,
 }
 
@@ -56,7 +47,7 @@ pub(crate) struct CacheFile {
     copies: BTreeMap<(usize, u32), Vec<Copy>>,
     stamp: CacheStamp,
     found: Option<Found>,
-    /// One that was left where somebody else went on without it.
+    /// One that was left where another server went on without it.
     stale: Option<Found>,
 }
 

@@ -75,9 +75,9 @@ fn what_was_answered_outlives_a_killed_server_raid_6() {
     outlives(RAID_6);
 }
 
-/// Another server, which knew nothing of the file, has written to the array: what the file has is older than that.
+/// Another server, which knew nothing of the file, has written to the array: the file is older than that.
 #[test]
-fn answered_writes_of_before_somebody_else_wrote_are_lost_by_name() {
+fn answered_writes_of_before_another_server_wrote_are_lost_by_name() {
     let Some((array, memory)) = array(RAID_5) else { return };
     let served = array.serve_with(&LAZY, &array.present());
     load(&served, 2);
@@ -98,15 +98,14 @@ fn answered_writes_of_before_somebody_else_wrote_are_lost_by_name() {
     served.stop();
 }
 
-/// The server that writes what it found is killed as well, and so is the next.
+/// The next server is killed as soon as it serves, with nothing flushed, and so is the one after it.
 #[test]
-fn what_was_answered_outlives_servers_that_are_killed_while_they_write_it() {
+fn what_was_answered_outlives_one_killed_server_after_the_other() {
     let Some((array, _memory)) = array(RAID_5) else { return };
     let served = array.serve_with(&LAZY, &array.present());
     let content = load(&served, 3);
     served.kill();
     for _ in 0..3 {
-        // Killed as soon as it serves, with nothing flushed.
         array.serve_with(&LAZY, &array.present()).kill();
     }
     let served = array.serve();

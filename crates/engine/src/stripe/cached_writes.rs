@@ -21,9 +21,8 @@ use braid_hooks::{Bug, planted, spoiled};
 
 use super::band::{Attachment, Band, Run, Want};
 use crate::context::Common;
-use crate::effect::{CacheRecord, CachedContent, CachedRun};
+use crate::effect::{CacheRecord, CachedContent, CachedRun, cached_blocks};
 use crate::ids::CachedWriteId;
-use crate::sectors::BLOCK_SECTORS;
 
 /// One write of which there is a copy.
 #[derive(Clone, Copy, Debug, Default)]
@@ -149,12 +148,9 @@ impl CachedWrites {
     }
 }
 
-/// Blocks of the file that a copy takes: zeroes have no bytes, and take one for each run.
+/// Blocks of the file that a copy of a write takes: each of its runs has blocks of its own.
 fn blocks_of(band: &Band, run: &Run, want: Want) -> u32 {
+    let has_bytes = matches!(want, Want::Write { .. });
     let segments = band.columns(run).filter_map(|index| band.segment(run, index));
-    let blocks = segments.map(|segment| match want {
-        Want::Write { .. } => segment.sectors.div_ceil(BLOCK_SECTORS),
-        Want::Zero { .. } => 1,
-    });
-    blocks.sum()
+    segments.map(|segment| cached_blocks(segment.sectors, has_bytes)).sum()
 }

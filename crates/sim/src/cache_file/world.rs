@@ -13,7 +13,7 @@ use crate::memory::Payload;
 use crate::open::Message;
 use crate::world::World;
 
-/// Ends of processes, of a hundred, after which somebody else serves the array before the file is found.
+/// Ends of processes, of a hundred, after which another server has the array before the file is found.
 const ELSEWHERE_PERCENT: u64 = 5;
 /// Times that a file is found, of a hundred, that the process is killed before all of it is written.
 const CUT_OFF_PERCENT: u64 = 20;
@@ -50,7 +50,8 @@ impl World {
                 }
             }
             let of_shard = self.cache_file.copies.range((shard, 0)..=(shard, u32::MAX));
-            let blocks: u32 = of_shard.flat_map(|(_, copies)| copies).map(Copy::blocks).sum();
+            let copies = of_shard.flat_map(|(_, copies)| copies);
+            let blocks: u32 = copies.map(|copy| copy.run.blocks()).sum();
             let blocks_max = self.engine.machines.shards[shard].cache.cached_blocks_max;
             assert!(blocks_max.is_some_and(|most| blocks <= most), "{blocks} of {blocks_max:?}");
         }
@@ -104,7 +105,7 @@ impl World {
         }
     }
 
-    /// Somebody else goes on with the array, and knows nothing of what was found.
+    /// Another server goes on with the array, and knows nothing of what was found.
     pub(crate) fn leave_cache_file_behind(&mut self) {
         if let Some(found) = self.cache_file.found.take() {
             self.tally.count("cache-file-left-behind");

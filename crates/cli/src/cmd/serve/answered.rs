@@ -3,7 +3,7 @@
 //! ```text
 //!   UUID.answered       of the server that ran last        read, written to the array, and replaced by the next
 //!   UUID.answered.new   of this one, until that is done
-//!   UUID.answered.lost  what could not be written, because somebody else wrote to the array since
+//!   UUID.answered.lost  of a killed server; another one wrote to the array since
 //! ```
 //!
 //! The runtime folder has to be in memory (tmpfs): a file there outlives the process, and a power cut takes it with everything else that
@@ -41,7 +41,8 @@ const BYTES_MIN: u64 = 1 << 20;
 /// The file of this server, and what the one before left.
 pub(super) struct Answered {
     path: PathBuf,
-    file: Option<Arc<CacheFile>>,
+    /// This server's file, and where it lies: under the name of a new one, until the members have what was found.
+    file: Option<(Arc<CacheFile>, PathBuf)>,
     found: Option<(File, FoundWrites)>,
     /// How writes are to be answered once what was found is on the members.
     cache: Cache,
@@ -52,12 +53,10 @@ impl Answered {
     /// how the array is to begin. The members are held, so no other server uses the folder's files of this array.
     ///
     /// # Errors
-    /// There are answered writes that are neither written nor known to be void, and the array is only to be read, or they cannot be
-    /// read.
+    /// The file of the server before cannot be read, or no other can be made while its writes are written.
     pub(super) fn prepare(
         ready: &Ready,
         options: &mut Options,
-        is_asked: bool,
         reporter: &Reporter,
     ) -> Result<Option<Self>, CliError> {
         let array = &ready.array;
@@ -70,7 +69,7 @@ impl Answered {
             Ok(folder) => folder.join(name),
             Err(why) => {
                 let path = crate::running::folder().join(name);
-                Self::go_without(options, (is_asked, &path), &why.to_string(), reporter);
+                go_without(options, &path, &why.to_string(), reporter);
                 return Ok(None);
             }
         };
@@ -78,18 +77,18 @@ impl Answered {
         let found = match find(&path, uuid).map_err(|why| unread(&path, &why))? {
             Found::Busy => {
                 let why = "a server of another copy of this array has it";
-                Self::go_without(options, (is_asked, &path), why, reporter);
+                go_without(options, &path, why, reporter);
                 return Ok(None);
             }
             Found::Nothing => None,
             Found::Writes(_, found) if !found.stamp.is_of(newest.events, newest.update_time) => {
                 let kept = path.with_extension("answered.lost");
                 let kept = rename(&path, &kept).map_or(path.clone(), |()| kept);
-                reporter.answered_writes_lost(sectors(&found.writes), &kept);
+                reporter.answered_writes_lost(bytes(&found.writes), &kept);
                 None
             }
             Found::Writes(_, found) if options.read_only => {
-                reporter.answered_writes_wait(sectors(&found.writes), &path);
+                reporter.answered_writes_wait(bytes(&found.writes), &path);
                 return Ok(None);
             }
             Found::Writes(file, found) => Some((file, found)),
@@ -103,17 +102,17 @@ impl Answered {
             CacheMode::WriteThrough => Ok(file),
         });
         let file = match file {
-            Ok(file) => Some(Arc::new(file)),
-            // Killed while it writes what was found, this one would leave a file that nobody believes.
+            Ok(file) => Some((Arc::new(file), new_path(&path))),
+            // If this server is killed while it writes them, the next one finds other superblocks than the old file names.
             Err(why) if found.is_some() => return Err(not_written(&path, &why.to_string())),
             Err(why) => {
-                Self::go_without(options, (is_asked, &path), &why.to_string(), reporter);
+                go_without(options, &path, &why.to_string(), reporter);
                 None
             }
         };
         let cache = options.cache;
-        options.cache_file.clone_from(&file);
-        if let (Some((found, writes)), Some(file)) = (&found, &file) {
+        options.cache_file = file.as_ref().map(|(file, _)| Arc::clone(file));
+        if let (Some((found, writes)), Some((file, _))) = (&found, &file) {
             let found =
                 found.try_clone().map_err(|error| not_written(&path, &error.to_string()))?;
             file.follow(found, &writes.stamp);
@@ -121,22 +120,6 @@ impl Answered {
             options.cache.mode = CacheMode::WriteThrough;
         }
         Ok(Some(Self { path, file, found, cache }))
-    }
-
-    /// Nothing that is answered early would outlive this server: so nothing is, unless a person asked for it.
-    fn go_without(
-        options: &mut Options,
-        (is_asked, path): (bool, &Path),
-        why: &str,
-        reporter: &Reporter,
-    ) {
-        if options.cache.mode == CacheMode::WriteBack && !options.read_only {
-            if is_asked {
-                reporter.answered_writes_end(path, why);
-            } else {
-                options.cache.mode = CacheMode::WriteThrough;
-            }
-        }
     }
 
     /// Writes what was found to the array, before any client is let in; then this server's file takes the place of the other.
@@ -153,29 +136,38 @@ impl Answered {
                 let result = volume.call(operation(write)).result;
                 result.map_err(|error| not_written(&self.path, &error.to_string()))?;
             }
-            reporter.answered_writes_written(sectors(&found.writes));
+            reporter.answered_writes_written(bytes(&found.writes));
             drop(file);
         }
-        if let Some(file) = &self.file {
-            let new = new_path(&self.path);
-            rename(&new, &self.path)
-                .map_err(|error| not_written(&self.path, &error.to_string()))?;
+        if let Some((file, place)) = &mut self.file {
+            let renamed = rename(&*place, &self.path);
+            renamed.map_err(|error| not_written(&self.path, &error.to_string()))?;
+            place.clone_from(&self.path);
             file.unfollow();
-        } else {
-            // What was found is on the members, and there is no other file.
-            let _ = std::fs::remove_file(&self.path);
         }
         if volume.cache().mode != self.cache.mode {
             volume.tune(self.cache);
         }
         Ok(())
     }
+}
 
-    /// The array has stopped, and its members have everything.
-    pub(super) fn end(&self) {
-        // Another server finds nothing in it either way.
-        let _ = self.file.as_ref().map(|file| file.end());
-        let _ = std::fs::remove_file(&self.path);
+impl Drop for Answered {
+    /// The memory is given back, unless the members lack something: then the next server needs it.
+    fn drop(&mut self) {
+        if let Some((file, place)) = &self.file
+            && file.is_empty()
+        {
+            // An empty file that stays is one in which the next server finds nothing.
+            let _ = std::fs::remove_file(place);
+        }
+    }
+}
+
+/// Writes that are answered early, as a person asked for, will not outlive this server.
+fn go_without(options: &Options, path: &Path, why: &str, reporter: &Reporter) {
+    if options.cache.mode == CacheMode::WriteBack && !options.read_only {
+        reporter.answered_writes_end(path, why);
     }
 }
 
@@ -189,9 +181,7 @@ enum Found {
 }
 
 fn find(path: &Path, uuid: [u8; 16]) -> Result<Found, CacheFileError> {
-    let mut options = OpenOptions::new();
-    let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-    let file = match options.read(true).write(true).custom_flags(flags).open(path) {
+    let file = match no_link().open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         file => file?,
     };
@@ -200,6 +190,14 @@ fn find(path: &Path, uuid: [u8; 16]) -> Result<Found, CacheFileError> {
     }
     let found = FoundWrites::read(&file, uuid)?;
     Ok(if found.writes.is_empty() { Found::Nothing } else { Found::Writes(file, found) })
+}
+
+/// To read and write a file, and not what a link leads to.
+fn no_link() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    options.read(true).write(true).custom_flags(flags);
+    options
 }
 
 /// Whether no other process has the file; it is this process's until it ends.
@@ -214,10 +212,7 @@ fn new_path(path: &Path) -> PathBuf {
 /// Makes this server's file where memory outlives the process.
 fn make(path: &Path, (uuid, shards): ([u8; 16], u16), cache: &Cache) -> io::Result<CacheFile> {
     let new = new_path(path);
-    let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-    let mut options = OpenOptions::new();
-    let options = options.read(true).write(true).create(true).mode(0o600).custom_flags(flags);
-    let file = options.open(&new)?;
+    let file = no_link().create(true).mode(0o600).open(&new)?;
     if !is_ours(&file) {
         return Err(io::Error::other("another server has it"));
     }
@@ -256,8 +251,8 @@ fn operation(write: &FoundWrite) -> VolumeOperation {
     }
 }
 
-fn sectors(writes: &[FoundWrite]) -> u64 {
-    writes.iter().map(|write| u64::from(write.sectors)).sum()
+fn bytes(writes: &[FoundWrite]) -> u64 {
+    writes.iter().map(|write| u64::from(write.sectors) * SECTOR_BYTES).sum()
 }
 
 fn unread(path: &Path, why: &CacheFileError) -> CliError {
@@ -266,24 +261,26 @@ fn unread(path: &Path, why: &CacheFileError) -> CliError {
     {
         return system("answered writes of the server before cannot be looked for", error);
     }
-    let file = shell_word(&path.display().to_string()).into_owned();
-    CliError::new(Code::AnsweredWritesKept, format!("{} cannot be read", path.display()))
+    kept(path, format!("{} cannot be read", path.display()))
         .because(why.to_string())
         .because("a server that was killed kept writes in it that it had answered")
-        .remedy(Risk::Destroy, "Give up what was answered and not written", format!("rm {file}"))
 }
 
 fn not_written(path: &Path, why: &str) -> CliError {
-    CliError::new(
-        Code::AnsweredWritesKept,
-        "writes that the server before had answered could not be written to the array",
+    let what = "writes that the server before had answered could not be written to the array";
+    kept(path, what).because(why).because(format!("they are kept in {}", path.display())).remedy(
+        Risk::Look,
+        "See which arrays there are",
+        "braid scan",
     )
-    .because(why)
-    .because(format!("they are kept in {}", path.display()))
-    .remedy(Risk::Look, "See which arrays there are", "braid scan")
-    .remedy(
+}
+
+/// Answered writes are only in this file.
+fn kept(path: &Path, what: impl Into<String>) -> CliError {
+    let remove = format!("rm {}", shell_word(&path.display().to_string()));
+    CliError::new(Code::AnsweredWritesKept, what).remedy(
         Risk::Destroy,
         "Give up what was answered and not written",
-        format!("rm {}", shell_word(&path.display().to_string())),
+        remove,
     )
 }

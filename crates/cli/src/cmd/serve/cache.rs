@@ -41,11 +41,6 @@ pub(crate) struct CacheArgs {
 }
 
 impl CacheArgs {
-    /// Whether a person said when writes are answered.
-    pub(super) fn is_asked(&self) -> bool {
-        self.cache.is_some()
-    }
-
     /// The settings that the options make. Clients that outlive the server (a service's, those of a block device, of a file, of a
     /// virtual machine, all that connect again by themselves) would not know that what was answered early was lost with it, and
     /// be told by the next one that it is durable. Not every machine has memory that outlives the server ([`super::answered`]), so

@@ -358,9 +358,9 @@ fn one(
     let block_bytes = ready.array.newest.array.logical_block_bytes;
     let watchers = (&hearing, &telling);
     // Of one that is rescued nothing is written that was not asked for now.
-    let answers_early = rescued.is_none().then(|| args.cache.is_asked());
+    let keeps_answered = rescued.is_none();
     let (volume, keeper, answered) =
-        open_kept(ready, options.clone(), watchers, (&globals.state_dir, answers_early))?;
+        open_kept(ready, options.clone(), watchers, (&globals.state_dir, keeps_answered))?;
     let told = Arc::clone(&reporter);
     let fails = move |path: &Path, error: &std::io::Error| jobs_not_kept(&told, path, error);
     let sampler = Sampler::start(&hearing.board, &volume, fails);
@@ -553,7 +553,7 @@ impl Serving {
         }
         if let Ok(stopped) = stopped {
             keeper.end();
-            answered.iter().for_each(Answered::end);
+            drop(answered);
             telling.end();
             reporter.stopped(&volume, stopped, clients.cut, &meter.counts());
         }
@@ -684,14 +684,14 @@ fn open_kept(
     ready: Ready,
     mut options: Options,
     (hearing, telling): (&Hearing, &Telling),
-    (state_dir, answers_early): (&Path, Option<bool>),
+    (state_dir, keeps_answered): (&Path, bool),
 ) -> Result<(Arc<Volume>, Keeper, Option<Answered>), CliError> {
     let mut keeper = Keeper::new(state_dir, &ready.array, &ready.members);
     let reporter = &hearing.reporter;
     let started = Started::of(&ready, reporter);
-    let answered = match answers_early {
-        Some(is_asked) => Answered::prepare(&ready, &mut options, is_asked, reporter)?,
-        None => None,
+    let mut answered = match keeps_answered {
+        true => Answered::prepare(&ready, &mut options, reporter)?,
+        false => None,
     };
     let options = &options;
     let volume = open(ready, options, (hearing, telling), keeper.notifier())?;
@@ -703,7 +703,6 @@ fn open_kept(
             reporter.not_kept(&path, &error);
         }
     }
-    let mut answered = answered;
     if let Some(answered) = &mut answered {
         answered.write_back(&volume, reporter).inspect_err(|_| {
             volume.stop();

@@ -657,52 +657,40 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    /// Writes that the server before had answered are on the members now.
-    pub(crate) fn answered_writes_written(&self, sectors: u64) {
-        let facts = json!({ "bytes": sectors * SECTOR_BYTES });
-        let size = format_size(sectors * SECTOR_BYTES);
+    /// The members have the writes now that a killed server had answered.
+    pub(crate) fn answered_writes_written(&self, bytes: u64) {
+        let size = format_size(bytes);
         let text = format!(
             "{size} that the server before had answered and not written are on the members now"
         );
-        self.aside("answered-writes-written", &facts, &text);
+        self.aside("answered-writes-written", &json!({ "bytes": bytes }), &text);
     }
 
-    /// Writes that the server before had answered are void: the array was written by somebody else since.
-    pub(crate) fn answered_writes_lost(&self, sectors: u64, kept: &Path) {
-        let (size, path) = (sectors * SECTOR_BYTES, kept.display().to_string());
-        if self.json {
-            return self.event("answered-writes-lost", &json!({ "bytes": size, "path": path }));
-        }
+    /// Another server wrote to the array since: the writes that a killed one had answered are lost.
+    pub(crate) fn answered_writes_lost(&self, bytes: u64, kept: &Path) {
+        let (size, path) = (format_size(bytes), kept.display().to_string());
         let text = format!(
-            "{} that a server had answered before it was killed are lost: the array was written elsewhere since. They are kept in {path}",
-            format_size(size)
+            "{size} that a server had answered before it was killed are lost: the array was written elsewhere since. They are kept in {path}"
         );
-        self.say(Style::Warning, &text);
+        self.aside("answered-writes-lost", &json!({ "bytes": bytes, "path": path }), &text);
     }
 
-    /// Writes that the server before had answered are not in what is read.
-    pub(crate) fn answered_writes_wait(&self, sectors: u64, path: &Path) {
-        let (size, path) = (sectors * SECTOR_BYTES, path.display().to_string());
-        if self.json {
-            return self.event("answered-writes-wait", &json!({ "bytes": size, "path": path }));
-        }
+    /// An array that is only read lacks the writes that a killed server had answered.
+    pub(crate) fn answered_writes_wait(&self, bytes: u64, path: &Path) {
+        let (size, path) = (format_size(bytes), path.display().to_string());
         let text = format!(
-            "{} that a server had answered before it was killed are not in what is read: they wait in {path} for a start without --read-only",
-            format_size(size)
+            "{size} that a server had answered before it was killed are not in what is read: they wait in {path} for a start without --read-only"
         );
-        self.say(Style::Warning, &text);
+        self.aside("answered-writes-wait", &json!({ "bytes": bytes, "path": path }), &text);
     }
 
-    /// What is answered early ends with this process.
+    /// Answered writes that the members lack end with this process.
     pub(crate) fn answered_writes_end(&self, path: &Path, why: &str) {
         let path = path.display().to_string();
-        if self.json {
-            return self.event("answered-writes-end", &json!({ "path": path, "why": why }));
-        }
         let text = format!(
             "writes that are answered early are lost if this process is killed: {path} cannot keep them ({why})"
         );
-        self.say(Style::Warning, &text);
+        self.aside("answered-writes-end", &json!({ "path": path, "why": why }), &text);
     }
 
     /// Fewer clients can connect than may.

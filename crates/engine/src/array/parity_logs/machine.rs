@@ -93,7 +93,7 @@ impl Log {
         let mut sectors = sectors_of(&entries);
         assert!(sectors <= self.place.used_sectors(), "what is logged together fits");
         if self.place.ppl().is_none() {
-            // Of blocks that are written anyway; nobody follows our own without a gap.
+            // Members write whole blocks anyway, and md, which wants records without a gap, never reads our own.
             sectors = sectors.next_multiple_of(PPL_HEADER_SECTORS);
         }
         let (sector, taken) = self.next_place(sectors);
@@ -263,7 +263,7 @@ impl ParityLogs {
         }
     }
 
-    /// Whether the first that waits may be logged before a flush, whoever is in.
+    /// Whether the first band that waits may be logged before a flush, with any members.
     fn has_room(&self, Wanted { rows, of_members, .. }: &Wanted) -> bool {
         let has_room = |(member, entries): (&MemberId, &Vec<LoggedEntry>)| {
             let log = &self.logs[member];
