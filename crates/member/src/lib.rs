@@ -52,6 +52,7 @@ pub use direct::DirectError;
 pub use error::{FileKind, Holder, MemberError, OpenError, is_shortage};
 pub use file::FileMember;
 pub use identity::{DeviceNumber, Identity, IdentityKey, MemberKind};
+pub use lock::lock_exclusively;
 pub use memory::MemoryMember;
 pub use open::{adopt, create_file, key_at, open, open_for_another};
 pub use raw::{Deed, Raw};

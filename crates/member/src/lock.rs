@@ -49,6 +49,16 @@ pub(crate) fn take_patiently(
     Ok(Some(Holder::Lock { process_id: own, command: None }))
 }
 
+/// Takes the lock of a file that only one process may have, for as long as the file is open. `Ok(false)`: another process has it.
+///
+/// A child between fork and exec still holds the locks of its parent, so this waits up to [`LOCK_WAIT_MS`].
+///
+/// # Errors
+/// The file system has no locks, or no memory for one.
+pub fn lock_exclusively(file: &File) -> Result<bool, Errno> {
+    take(file, Sharing::Exclusive, LOCK_WAIT_MS)
+}
+
 /// Takes the lock, trying again for so long. `Ok(false)`: another process has it.
 fn take(file: &File, sharing: Sharing, wait_ms: u64) -> Result<bool, Errno> {
     let operation = match sharing {

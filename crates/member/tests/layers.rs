@@ -264,6 +264,21 @@ fn a_long_log_of_an_overlay_is_written_anew() {
     assert!(length() < 8192, "{}", length());
 }
 
+/// A child between fork and exec holds the locks of its parent: an overlay that was just closed was refused as in use.
+#[test]
+fn an_overlay_that_is_held_for_a_moment_longer_is_opened() {
+    let (folder, _, member) = overlaid();
+    drop(made(&member, folder.path()));
+    let held = std::fs::File::open(folder.path().join("m.map")).expect("a map");
+    held.lock().expect("it is free");
+    let child = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        drop(held);
+    });
+    Overlay::open(member, folder.path(), "m", 7).expect("it was held for a moment");
+    child.join().expect("it ends");
+}
+
 /// A map that was cut, one flipped bit, blocks that were zeroed: each was read, and committed, as if a client had written it.
 #[test]
 fn an_overlay_that_was_changed_in_any_byte_is_refused() {

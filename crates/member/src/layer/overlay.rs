@@ -32,10 +32,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 
 use crc32c::{crc32c, crc32c_append};
 use rangemap::RangeSet;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::{Identity, Member, MemberError, check_bounds};
+use crate::{Identity, Member, MemberError, check_bounds, lock_exclusively};
 
 /// Bytes that are kept together: what file systems and disks write at once.
 pub const BLOCK_BYTES: u64 = 4096;
@@ -429,10 +429,8 @@ impl<M: Member> Overlay<M> {
     pub fn open(inner: M, folder: &Path, name: &str, mark: u64) -> Result<Self, OverlayError> {
         let (map_path, data_path) = files(folder, name);
         let (file, data) = (open_file(&map_path)?, open_file(&data_path)?);
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(OverlayError::Busy { path: map_path }),
-            Err(error) => return Err(system(&map_path)(error.into())),
+        if !lock_exclusively(&file).map_err(|error| system(&map_path)(error.into()))? {
+            return Err(OverlayError::Busy { path: map_path });
         }
         // Another process may just have written a log anew.
         let is_it =
@@ -502,8 +500,9 @@ impl<M: Member> Overlay<M> {
             .mode(0o600)
             .open(&new)
             .map_err(system(&new))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|error| system(&new)(error.into()))?;
+        if !lock_exclusively(&file).map_err(|error| system(&new)(error.into()))? {
+            return Err(OverlayError::Busy { path: new });
+        }
         let write = || {
             file.write_all_at(&log, LOG_START)?;
             file.write_all_at(&head.to_bytes(), 0)?;

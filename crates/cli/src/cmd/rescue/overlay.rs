@@ -12,11 +12,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use braid_member::Member;
 pub(super) use braid_member::layer::overlay::BLOCK_BYTES;
 use braid_member::layer::{Overlay, OverlayError};
+use braid_member::{Member, lock_exclusively};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
-use rustix::io::Errno;
 use serde_json::json;
 
 use super::args::Args;
@@ -386,7 +385,7 @@ pub(super) fn remove_committed(folder: &Path) -> Result<(), CliError> {
 pub(super) fn remove(folder: &Path) -> Result<(), CliError> {
     for name in names(folder)? {
         let Some(file) = open_map(&folder.join(format!("{name}.map"))) else { continue };
-        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        if lock_exclusively(&file) == Ok(false) {
             return Err(busy(folder));
         }
     }

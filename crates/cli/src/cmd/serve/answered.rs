@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use braid_geometry::{Geometry, SECTOR_BYTES};
+use braid_member::lock_exclusively;
 use braid_ring::{Payload, Room};
 use braid_runtime::{
     Cache, CacheFile, CacheFileError, CacheMode, FoundContent, FoundWrite, FoundWrites, Options,
@@ -202,7 +203,7 @@ fn no_link() -> OpenOptions {
 
 /// Whether no other process has the file; it is this process's until it ends.
 fn is_ours(file: &File) -> bool {
-    rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+    lock_exclusively(file) == Ok(true)
 }
 
 fn new_path(path: &Path) -> PathBuf {
