@@ -28,7 +28,7 @@ const SMALL: &str = "--tellings-max 1 --failures-max 1 --states-max 1";
 
 /// Crash-and-recover cycles with rare choices, in which every mark must be reached and every legal
 /// state be visited.
-const SHAKEN_CYCLES: u64 = 60_000;
+const SHAKEN_CYCLES: u64 = 80_000;
 /// Shares of the planted bugs. Some bugs take a hundred times as long as others, so there are many more shares than cores.
 const PLANTERS: usize = 24;
 /// Processes at a time; what they find does not depend on it.

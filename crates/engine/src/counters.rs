@@ -37,9 +37,9 @@ counters! {
     struct CacheCounters {
         /// Columns that a write found in the cache instead of reading them.
         cached_columns,
-        /// Pieces' parts that waited for a free stripe.
+        /// Stripes that might have begun and waited for memory.
         stripe_waits,
-        /// Stripes handed from a finished batch straight to the head of the line.
+        /// Times that memory was handed from a finished batch straight to the head of the line.
         stripe_hand_overs,
         /// Parts of writes answered before the members had them.
         early_answers,

@@ -374,7 +374,7 @@ impl Shard {
         }
     }
 
-    /// Pieces that wait for a stripe.
+    /// Stripes that may begin, and wait for memory.
     #[must_use]
     pub fn waiting(&self) -> usize {
         match &self.family {

@@ -17,7 +17,8 @@ pub enum CacheMode {
 /// Settings of one shard's stripe cache (levels 4, 5, 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Stripes; at least 1, at most what the shard was made for.
+    /// Stripes that are written at a time, or whose blocks are remembered; at least 1, at most what the shard was made for.
+    /// Those that wait are not counted.
     pub stripes: u32,
     /// When writes are answered.
     pub mode: CacheMode,

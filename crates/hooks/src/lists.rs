@@ -119,7 +119,7 @@ named! {
         WindowEndsEarly = "window-ends-early",
         /// Stripe: reconstruct-write does without a column that is lost.
         RcwForgetsLost = "rcw-forgets-lost",
-        /// Stripe: when a stripe is handed on, the last in the line is forgotten.
+        /// Stripe: one to which memory is handed does not hear of it.
         QueueLost = "queue-lost",
         /// Cache: what is delayed when the gate closes stays delayed.
         DirtyAtClosing = "dirty-at-closing",
@@ -131,6 +131,8 @@ named! {
         AgeIgnored = "age-ignored",
         /// Cache: a stripe's content is believed to be of the band that gets it next.
         OldBandBelieved = "old-band-believed",
+        /// Cache: a stripe that waits, and whose memory another has taken, believes what was in it.
+        TakenMemoryBelieved = "taken-memory-believed",
         /// Cache: a later write is queued ahead of the earlier ones.
         OlderLaidOver = "older-laid-over",
         /// Cache: a write with FUA is answered early.
@@ -207,7 +209,7 @@ named! {
         PayloadReleasedEarly = "payload-released-early",
         /// Cache: a payload that was kept is never given back.
         PayloadNeverReleased = "payload-never-released",
-        /// Cache: when the cache is made smaller, the last in the line is forgotten.
+        /// Cache: when the cache is tuned, the first in the line is forgotten.
         ShrinkLosesWaiting = "shrink-loses-waiting",
         /// Cache: the first member that was written is not told of before a flush.
         FlushSetForgets = "flush-set-forgets",
@@ -739,7 +741,7 @@ named! {
         HeldIsOld = "held-is-old",
         /// Cache: a stripe that was put off has filled up.
         FilledGoesOn = "filled-goes-on",
-        /// Cache: a delayed stripe goes on because stripes or memory are short.
+        /// Cache: a delayed stripe goes on because much is dirty.
         UrgedByNeed = "urged-by-need",
         /// Cache: a delayed stripe goes on because it is old.
         UrgedByAge = "urged-by-age",
@@ -755,8 +757,12 @@ named! {
         WriteLost = "write-lost",
         /// Cache: a read of what was answered and lost fails.
         LostIsNotRead = "lost-is-not-read",
-        /// Cache: a stripe goes out of use.
-        StripeRetired = "stripe-retired",
+        /// Cache: memory goes out of use.
+        MemoryGivenUp = "memory-given-up",
+        /// Cache: a stripe's batch gets the memory that another's left.
+        MemoryTaken = "memory-taken",
+        /// Cache: a stripe that waits loses what its blocks held.
+        WaitingLosesMemory = "waiting-loses-memory",
         /// Cache: a read is served from what the members do not have yet.
         ReadsDirt = "reads-dirt",
         /// Stripe, ready: a batch begins.
@@ -807,10 +813,12 @@ named! {
         ParityInconsistent = "parity-inconsistent",
         /// Stripe: a member missed a write.
         MissesWrite = "misses-write",
-        /// Stripe: a piece waits for a free stripe.
-        WaitsForStripe = "waits-for-stripe",
-        /// Stripe: a stripe goes from a finished band to a waiting one.
-        HandsStripeOver = "hands-stripe-over",
+        /// Stripe: it may begin, and waits for memory.
+        WaitsForMemory = "waits-for-memory",
+        /// Stripe: memory goes from a batch that is over to a stripe that waits.
+        HandsMemoryOver = "hands-memory-over",
+        /// Stripe: it has memory, and may not begin any more.
+        HandedOverInVain = "handed-over-in-vain",
         /// Mirror: a copy could not be read.
         CopyFails = "copy-fails",
         /// Mirror: where copies may differ, a read that failed is made again in halves.

@@ -51,7 +51,8 @@ static ALLOCATOR: Counting = Counting;
 
 const WRITE: Operation = Operation::Write { durable: false };
 const WINDOW: u64 = 10_000;
-const WINDOWS: usize = 12;
+/// In write-back it takes some 200,000 writes until the queue of each stripe is as long as it gets.
+const WINDOWS: usize = 80;
 /// Where the memory of computations goes on growing for longer than the windows last: fewer calls than one for so many requests.
 const SELDOM: u64 = 1000;
 

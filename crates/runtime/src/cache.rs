@@ -36,7 +36,7 @@ fn room_of(addresses: Option<u64>) -> u64 {
 pub struct Cache {
     /// When a write is answered.
     pub mode: CacheMode,
-    /// Bytes of memory for stripes: what bounds how many are in work, and how much is remembered.
+    /// Bytes of memory for stripes: what bounds how many are written at a time, and how much is remembered.
     pub memory_bytes: u64,
     /// Bytes of a stripe unit, a power of two from 512 to 65536; the chunk, if that is smaller. Only
     /// heard at the start.

@@ -4,7 +4,7 @@
 //! demand: what waits at which member, how far behind the flusher is, and whether a client waits for the flusher.
 //!
 //! ```text
-//!   shards ──dirty sectors, writers without a stripe──┐
+//!   shards ──dirty sectors, stripes without memory────┐
 //!   volume ──flushes and forced writes under way──────┤
 //!   dispatchers ──what waits, at each member──────────┴─▶ Multiplexer ─▶ Turn, until when
 //! ```
@@ -97,7 +97,7 @@ impl Turns {
         self.dirty_sectors_max.store(sectors, Ordering::Relaxed);
     }
 
-    /// What a shard has answered early, and how many pieces wait for a stripe there.
+    /// What a shard has answered early, and how many stripes wait for memory there.
     pub(crate) fn note(&self, shard: ShardIndex, dirty_sectors: u64, waiting: usize) {
         let behind = &self.behind[usize::from(shard.0)];
         behind.dirty_sectors.store(dirty_sectors, Ordering::Relaxed);

@@ -90,7 +90,7 @@ const TOLD: &[(Bug, &str)] = &[
     (Bug::NamedIsLeft, "named"),
     (Bug::NamedReadInParts, "named"),
     (Bug::OldFileBelieved, "bitmap-files"),
-    (Bug::OldParityBelieved, "parity-logs"),
+    (Bug::OldParityBelieved, "losses"),
     (Bug::OneExtentRead, "replacements"),
     (Bug::OthersStayNamed, "named"),
     (Bug::PartLossUnreported, "losses"),

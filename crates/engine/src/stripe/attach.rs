@@ -1,42 +1,35 @@
-//! How a write gets to the stripe of its band: it joins it, takes an idle one, or stands in line; and what is settled on
-//! the way there: whether it is answered early, and which older writes it makes superfluous.
-//!
-//! Flush, resizing and quiescing need nothing more: a flush asks for what is attached and no more; a smaller cache retires
-//! stripes when they become idle instead of handing them on; a closing gate lets the line run dry.
+//! How a write gets to the stripe of its band; and what is settled on the way there: whether it is answered early, and which
+//! older writes it makes superfluous.
 
 use braid_geometry::{ChunkRow, Slot};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::band::{Attachment, Band};
+use super::batch::Stripe;
 use super::machine::Stripes;
 use crate::array::Gate;
 use crate::context::Common;
+use crate::sectors::BLOCK_SECTORS;
 
 impl Stripes {
-    /// Gives a piece's work to its band's stripe; it stands in line when there is none for it.
+    /// Gives a piece's work to its band's stripe.
     pub(super) fn attach(&mut self, common: &mut Common, band: Band, work: Attachment) {
         common.add_part(work.piece);
         common.counters.cache.lookups += 1;
-        let found = self.pool.find(band.key);
-        let is_first = self.scheduler.line_length() == 0;
-        if let Some(number) = found
-            && (is_first || !self.pool.stripe(number).has_served())
-        {
-            self.join(common, number, work);
-        } else if is_first && let Some(number) = self.pool.first_idle() {
-            self.assign(number, band);
-            self.join(common, number, work);
-        } else {
-            reached(Mark::WaitsForStripe);
-            common.counters.cache.stripe_waits += 1;
-            self.scheduler.stand_in_line(band, work);
-        }
+        let number = match self.pool.find(band.key) {
+            Some(number) => number,
+            None => self.assign(band),
+        };
+        self.join(common, number, work);
     }
 
-    fn assign(&mut self, number: u32, band: Band) {
+    fn assign(&mut self, band: Band) -> u32 {
         let row = band.row;
         let row = spoiled(Bug::NextRowsMap, row, ChunkRow(row.0.wrapping_add(1)));
-        self.pool.assign(number, band, self.geometry.row_map(row));
+        let (geometry, map) = (&self.geometry, self.geometry.row_map(row));
+        let number = self.pool.assign(band, map, || Stripe::new(geometry));
+        self.scheduler.grow(self.pool.numbers().len());
+        number
     }
 
     /// Work joins the stripe of its band.
@@ -50,12 +43,15 @@ impl Stripes {
         self.lacking_intent += u32::from(work.lacks_intent);
         self.answer_early(common, number, &mut work);
         self.pool.stripe_mut(number).join(work);
+        if work.lacks_intent {
+            self.await_view(number);
+        }
         self.scheduler.look_at(number);
     }
 
     /// Answers a write now, if it may be.
     fn answer_early(&mut self, common: &mut Common, number: u32, work: &mut Attachment) {
-        let dirty_sectors = common.kept_sectors_with(work.piece);
+        let dirty_sectors = common.kept_sectors_with(work.piece).max(self.least_dirty());
         let is_durable = work.want.is_durable();
         let is_durable = spoiled(Bug::FuaAnsweredEarly, is_durable, false);
         // What the journal does not have is lost with its device, though every member is there.
@@ -78,19 +74,27 @@ impl Stripes {
         }
         let band = *self.pool.stripe(number).band();
         self.cached.put(common, (&self.geometry, &band), work);
-        self.scheduler.note_dirty(dirty_sectors);
+    }
+
+    /// A stripe counts as a block at least, however little its writes keep.
+    fn least_dirty(&self) -> u64 {
+        u64::from(self.pool.in_use()) * u64::from(BLOCK_SECTORS.min(self.unit_sectors))
+    }
+
+    /// Delayed stripes go on their way, if much is dirty or they are old. True if any did.
+    pub(super) fn send_off(&mut self, common: &Common) -> bool {
+        let dirty_sectors = common.pieces.kept_sectors().max(self.least_dirty());
+        self.scheduler.send_off(dirty_sectors, common.now)
     }
 
     /// Superblocks say by now that regions may be written: what waited for that may be answered.
-    pub(super) fn grant_intent(&mut self, common: &mut Common) {
-        for number in self.pool.numbers() {
-            let has_intent = |piece| common.has_intent(piece);
-            for mut work in self.pool.stripe_mut(number).grant_intent(has_intent) {
-                self.lacking_intent -= 1;
-                self.answer_early(common, number, &mut work);
-                if work.is_answered {
-                    self.pool.stripe_mut(number).note_answered(&work);
-                }
+    pub(super) fn grant_intent(&mut self, common: &mut Common, number: u32) {
+        let has_intent = |piece| common.has_intent(piece);
+        for mut work in self.pool.stripe_mut(number).grant_intent(has_intent) {
+            self.lacking_intent -= 1;
+            self.answer_early(common, number, &mut work);
+            if work.is_answered {
+                self.pool.stripe_mut(number).note_answered(&work);
             }
         }
     }
@@ -140,28 +144,26 @@ impl Stripes {
         }
     }
 
-    /// A stripe has no work left: it is idle, handed on, or retired.
-    pub(super) fn put_back(&mut self, common: &mut Common, number: u32) {
+    /// A stripe has no work left.
+    pub(super) fn put_back(&mut self, number: u32) {
         self.scheduler.leave(number);
-        if !self.pool.put_back(number) {
-            self.scheduler.note_retired();
-        }
+        let is_worth_keeping = self.pool.stripe(number).is_worth_keeping();
+        self.pool.put_back(number, is_worth_keeping);
+    }
+
+    /// A stripe's batch is over, or did not begin: its memory goes to the head of the line, if there is one.
+    pub(super) fn let_go(&mut self, common: &mut Common, number: u32) {
+        self.pool.let_go(number);
         self.serve_line(common);
     }
 
-    /// Hands idle stripes to the work that stands in line.
+    /// Hands memory that no batch has to the stripes that stand in line.
     pub(super) fn serve_line(&mut self, common: &mut Common) {
-        while let Some(band) = self.scheduler.head_of_line() {
-            // A band that got a stripe meanwhile, or whose stripe is idle, takes its work along.
-            let own = self.pool.find(band);
-            let Some(number) = own.or(self.pool.first_idle()) else { return };
-            let (band, work) = self.scheduler.leave_line().expect("just seen");
-            if own.is_none() {
-                reached(Mark::HandsStripeOver);
-                common.counters.cache.stripe_hand_overs += 1;
-                self.assign(number, band);
-            }
-            self.join(common, number, work);
+        while let Some(number) = self.scheduler.head_of_line()
+            && self.pool.has_memory(number)
+        {
+            self.pool.hold(number);
+            self.scheduler.leave_line(&mut common.counters.cache);
         }
     }
 }

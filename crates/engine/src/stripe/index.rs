@@ -92,9 +92,17 @@ impl Index {
         Self { lines, shift, occupied: 0, extra_probes: 0 }
     }
 
-    /// An empty one for so many stripes, which goes on counting.
-    pub(super) fn successor(&self, stripes: usize) -> Self {
-        Self { extra_probes: self.extra_probes, ..Self::new(stripes) }
+    /// It is for so many stripes at most from now on. One that is too small is made anew, at least twice as large.
+    pub(super) fn grow(&mut self, stripes: usize) {
+        if 2 * stripes <= PLACES * self.lines.len() {
+            return;
+        }
+        let larger = Self { extra_probes: self.extra_probes, ..Self::new(stripes) };
+        for line in std::mem::replace(self, larger).lines {
+            let used = line.used();
+            let entries = line.bands.into_iter().zip(line.stripes).take(used);
+            entries.for_each(|(band, stripe)| self.insert(band, stripe));
+        }
     }
 
     /// The stripe of this band will be asked for soon, behind other work.

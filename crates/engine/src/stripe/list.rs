@@ -46,6 +46,15 @@ impl List {
         (self.first != NONE).then_some(self.first)
     }
 
+    /// All in it, in order.
+    pub(super) fn iter(self, links: &Links) -> impl Iterator<Item = u32> {
+        let after = |number: &u32| {
+            let Link { after, .. } = links.0[*number as usize];
+            (after != NONE).then_some(after)
+        };
+        std::iter::successors(self.first(), after)
+    }
+
     pub(super) fn push_back(&mut self, links: &mut Links, number: u32) {
         assert!(self.first != number && self.last != number, "a number is in a list once");
         *links.link(number) = Link { before: self.last, after: NONE };
@@ -54,17 +63,6 @@ impl List {
             last => links.link(last).after = number,
         }
         self.last = number;
-    }
-
-    /// Ahead of all others.
-    pub(super) fn push_front(&mut self, links: &mut Links, number: u32) {
-        assert!(self.first != number && self.last != number, "a number is in a list once");
-        *links.link(number) = Link { before: NONE, after: self.first };
-        match self.first {
-            NONE => self.last = number,
-            first => links.link(first).before = number,
-        }
-        self.first = number;
     }
 
     /// Takes out a number that is in this list.
@@ -118,17 +116,13 @@ mod tests {
                     lists[list].remove(&mut links, number);
                     deques[list].retain(|other| *other != number);
                 }
-                None if state >> 52 & 1 == 0 => {
+                None => {
                     lists[choice].push_back(&mut links, number);
                     deques[choice].push_back(number);
                 }
-                None => {
-                    lists[choice].push_front(&mut links, number);
-                    deques[choice].push_front(number);
-                }
             }
             for list in 0..2 {
-                assert_eq!(lists[list].first(), deques[list].front().copied());
+                assert!(lists[list].iter(&links).eq(deques[list].iter().copied()));
             }
         }
     }

@@ -46,8 +46,8 @@ pub(crate) struct Stripes {
     pub(super) is_whole: bool,
     /// Writes that joined their stripe without intent since all had it.
     pub(super) lacking_intent: u32,
-    /// Stripes whose answer waits for superblocks.
-    pub(super) awaiting_record: u32,
+    /// Stripes that may wait for superblocks, with their answer or because work of theirs lacks its intent.
+    awaiting_view: Vec<u32>,
     /// The view of which it was said last that writes are held up ([`Report::HeldUp`]).
     held_up_in: Option<u64>,
     pub(super) in_flight: Slab<IoOwner>,
@@ -99,7 +99,7 @@ impl Stripes {
             entire: EntireSlots::of_none(geometry.slots()),
             is_whole: false,
             lacking_intent: 0,
-            awaiting_record: 0,
+            awaiting_view: Vec::new(),
             held_up_in: None,
             in_flight: Slab::default(),
             copies: Slab::default(),
@@ -113,7 +113,7 @@ impl Stripes {
 
     pub(crate) fn arena_blocks(&self) -> u32 {
         let slots = u32::from(self.geometry.slots());
-        (self.pool.stripes_max() + PLACES) * slots + slots
+        (self.pool.frames_max() + PLACES) * slots + slots
     }
 
     pub(crate) fn unit_sectors(&self) -> u32 {
@@ -208,8 +208,8 @@ impl Stripes {
         computation: Computation,
     ) {
         match u32::try_from(computation.id.0) {
-            Ok(number) if number < self.pool.stripes_max() => {
-                assert!(self.pool.is_in_use(number), "only a stripe that has work computes");
+            Ok(frame) if frame < self.pool.frames_max() => {
+                let number = self.pool.holder(frame).expect("only a batch computes");
                 self.pool.stripe_mut(number).computation_done(&computation.partial);
                 self.scheduler.look_at(number);
             }
@@ -226,9 +226,11 @@ impl Stripes {
 
     /// What a stripe asked for is in the log.
     pub(crate) fn handle_logged(&mut self, common: &mut Common, ticket: LogTicket) {
-        let LogTicket(number) = ticket;
+        let LogTicket(frame) = ticket;
         // The array may have broken meanwhile, and the batch have been refused.
-        if self.pool.is_in_use(number) && self.pool.stripe(number).awaits_log() {
+        if let Some(number) = self.pool.holder(frame)
+            && self.pool.stripe(number).awaits_log()
+        {
             self.pool.stripe_mut(number).is_logged();
             self.scheduler.look_at(number);
         }
@@ -239,16 +241,15 @@ impl Stripes {
     pub(crate) fn handle_view(&mut self, common: &mut Common, geometry: &StripeGeometry) {
         assert_eq!(self.geometry, *geometry, "blocks and bands are laid out for this one");
         self.note_view(&common.view);
-        if self.awaiting_record > 0 || self.lacking_intent > 0 {
-            for number in self.pool.numbers() {
-                let stripe = self.pool.stripe(number);
-                if stripe.phase() == Phase::AwaitRecord || !stripe.has_intent() {
-                    self.scheduler.look_at(number);
-                }
+        let mut awaiting = std::mem::take(&mut self.awaiting_view);
+        awaiting.sort_unstable();
+        awaiting.dedup();
+        for number in awaiting {
+            if common.view.gate == Gate::Open {
+                self.grant_intent(common, number);
             }
-        }
-        if common.view.gate == Gate::Open && self.lacking_intent > 0 {
-            self.grant_intent(common);
+            self.scheduler.look_at(number);
+            self.await_view(number);
         }
         let is_logged = common.view.keeps_parity_logs || common.view.keeps_journal;
         if common.view.gate == Gate::Broken && is_logged {
@@ -289,7 +290,7 @@ impl Stripes {
 
     /// The first block of those for probes, one for each slot.
     pub(super) fn probe_blocks(&self) -> u32 {
-        (self.pool.stripes_max() + PLACES) * u32::from(self.geometry.slots())
+        (self.pool.frames_max() + PLACES) * u32::from(self.geometry.slots())
     }
 
     /// Reads a little, to see how long it takes.
@@ -327,13 +328,22 @@ impl Stripes {
         self.damage.has_lost()
     }
 
-    /// Pieces that found no stripe and wait for one.
+    /// Stripes that wait for memory.
     pub(crate) fn waiting(&self) -> usize {
         self.scheduler.line_length()
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.scheduler.poll_timeout()
+    }
+
+    /// Notes that a stripe waits for superblocks, if it does.
+    pub(super) fn await_view(&mut self, number: u32) {
+        let stripe = self.pool.stripe(number);
+        let waits = stripe.phase() == Phase::AwaitRecord || stripe.lacks_intent();
+        if waits && self.awaiting_view.last() != Some(&number) {
+            self.awaiting_view.push(number);
+        }
     }
 
     pub(crate) fn handle_tuning(&mut self, common: &mut Common, tuning: Tuning) {
@@ -343,13 +353,13 @@ impl Stripes {
         self.settle(common);
     }
 
-    pub(super) fn resize(&mut self, stripes: u32) {
-        let (geometry, unit_sectors) = (&self.geometry, self.unit_sectors);
-        if planted(Bug::ShrinkLosesWaiting) && stripes < self.pool.numbers().end {
-            self.scheduler.leave_line();
+    fn resize(&mut self, frames: u32) {
+        if planted(Bug::ShrinkLosesWaiting)
+            && let Some(number) = self.scheduler.head_of_line()
+        {
+            self.scheduler.leave(number);
         }
-        self.pool.resize(stripes, || Stripe::new(geometry, unit_sectors));
-        self.scheduler.grow(self.pool.numbers().len());
+        self.pool.resize(frames);
     }
 
     /// Lets every stripe, and every read that needs the other members, go on that can.
@@ -361,6 +371,7 @@ impl Stripes {
             common.counters.cache.extra_probes = self.pool.extra_probes();
             if !self.serve_reads(common)
                 && !self.scheduler.promote_first(&mut common.counters.cache)
+                && !self.send_off(common)
             {
                 return self.tell_if_held_up(common);
             }
@@ -397,23 +408,31 @@ impl Stripes {
             let facts = facts(stripe, &self.around(common, number), &mut planner);
             self.planner = Some(planner);
             let stripe = self.pool.stripe(number);
-            let has_started = stripe.has_served();
-            let was_awaiting = stripe.phase() == Phase::AwaitRecord;
+            let (has_started, band) = (stripe.has_served(), stripe.band().key);
             let action = decide(&facts);
+            let is_between = stripe.phase() == Phase::Ready && action != Action::Begin;
+            if is_between && self.pool.frame(number).is_some() {
+                reached(Mark::HandedOverInVain);
+                self.let_go(common, number);
+            }
             match action {
                 Action::Wait => return,
-                Action::Release => return self.put_back(common, number),
+                Action::Release => return self.put_back(number),
+                Action::StandInLine => {
+                    return self.scheduler.stand_in_line(number, &mut common.counters.cache);
+                }
                 Action::TakeBand => {
-                    let key = stripe.band().key;
-                    self.reads.give_way(key);
+                    self.reads.give_way(band);
                     continue;
                 }
                 Action::PutOff(admission) => {
-                    let counters = &mut common.counters.cache;
-                    return self.scheduler.put_off((number, admission), common.now, counters);
+                    let (place, counters) = ((band, common.now), &mut common.counters.cache);
+                    return self.scheduler.put_off((number, admission), place, counters);
                 }
+                Action::Begin => self.pool.hold(number),
                 _ => {}
             }
+            let frame = self.pool.frame(number).expect("a batch has memory");
             let Self {
                 pool, in_flight, damage, epochs, cached, content, geometry, planner, ..
             } = self;
@@ -424,6 +443,7 @@ impl Stripes {
                 planner.as_deref().and_then(Planner::planned),
                 &mut Effects {
                     number,
+                    frame,
                     common: &mut *common,
                     in_flight,
                     damage,
@@ -444,8 +464,11 @@ impl Stripes {
                 }
                 _ => {}
             }
-            self.awaiting_record += u32::from(stripe.phase() == Phase::AwaitRecord);
-            self.awaiting_record -= u32::from(was_awaiting);
+            match action {
+                Action::AwaitRecord => self.await_view(number),
+                Action::Finish | Action::Refuse => self.let_go(common, number),
+                _ => {}
+            }
         }
     }
 
@@ -475,6 +498,7 @@ impl Stripes {
             is_consistent: !self.damage.is_inconsistent(band.key),
             admission: if is_between { admission() } else { Admission::Now },
             intent: stripe.has_intent(),
+            memory: is_between && self.pool.has_memory(number),
             read,
             read_idly: read && self.reads.gives_way(band.key),
         }

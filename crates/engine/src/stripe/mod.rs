@@ -8,9 +8,9 @@
 //! Each owner has its fields to itself; [`machine`] hands events to them, and what one says to the next:
 //!
 //! ```text
-//!                          ┌─ pool        which stripe a band has, which are free
+//!                          ┌─ pool        which stripe a band has, which have memory
 //!   piece ──▶ attach ──────┼─ epochs      what was answered and is not on the members
-//!                 │        └─ scheduler   who begins when; the line for those without a stripe
+//!                 │        └─ scheduler   who begins when; the line for those without memory
 //!                 ▼             │ next_ready
 //!              stripe ◀─ step ──┘         facts ─▶ decide ─▶ act, of one stripe's batch ([`mod@batch`])
 //!                 │

@@ -30,8 +30,10 @@ use crate::slab::Slab;
 
 /// What a batch acts on beside its stripe.
 pub(in super::super) struct Effects<'a> {
-    /// The stripe's number, which names its blocks and its computations.
+    /// The stripe's number.
     pub(in super::super) number: u32,
+    /// The frame that its batch has, which names its blocks, its computations, and what it has logged.
+    pub(in super::super) frame: u32,
     pub(in super::super) common: &'a mut Common,
     pub(in super::super) in_flight: &'a mut Slab<IoOwner>,
     pub(in super::super) damage: &'a mut Damage,
@@ -45,7 +47,7 @@ pub(in super::super) struct Effects<'a> {
 
 impl Effects<'_> {
     fn blocks_of(&self, stripe: &Stripe) -> Blocks {
-        Blocks::of(self.number, self.geometry.slots(), stripe.shift_sectors())
+        Blocks::of(self.frame, self.geometry.slots(), stripe.shift_sectors())
     }
 
     /// A dirty reference is given back.
@@ -65,7 +67,11 @@ impl Stripe {
         effects: &mut Effects<'_>,
     ) {
         match action {
-            Action::Wait | Action::Release | Action::PutOff(_) | Action::TakeBand => {
+            Action::Wait
+            | Action::Release
+            | Action::PutOff(_)
+            | Action::StandInLine
+            | Action::TakeBand => {
                 unreachable!("the batch does not change")
             }
             Action::Begin => {
@@ -168,8 +174,7 @@ impl Stripe {
         count(effects.common, self, way);
         effects.content.find(self);
         let blocks = effects.blocks_of(self);
-        let computation =
-            effects.common.blank_computation(ComputationId(u64::from(effects.number)));
+        let computation = effects.common.blank_computation(ComputationId(u64::from(effects.frame)));
         let log = self.to_be_logged(effects, way.method);
         let journal = effects.common.view.keeps_journal.then_some(effects.geometry);
         let computation =
@@ -211,7 +216,7 @@ impl Stripe {
     fn log(&mut self, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Compute && self.outstanding == 0, "partial parity is made");
         self.logged = Logged::Asked;
-        let ticket = LogTicket(effects.number);
+        let ticket = LogTicket(effects.frame);
         if effects.common.view.keeps_journal {
             let rows = std::mem::take(&mut self.rows);
             effects.common.report(Report::WantJournal { ticket, rows });
@@ -432,7 +437,7 @@ impl Stripe {
         self.entries.clear();
         self.rows.clear();
         if matches!(std::mem::take(&mut self.logged), Logged::Asked | Logged::Durable) {
-            effects.common.report(Report::LogOver { ticket: LogTicket(effects.number) });
+            effects.common.report(Report::LogOver { ticket: LogTicket(effects.frame) });
         }
     }
 

@@ -231,7 +231,7 @@ mod tests {
     fn batch(random: &mut impl FnMut(u64) -> u64) -> (Stripe, Vec<Vec<Option<Written>>>) {
         const UNIT: u32 = 64;
         let geometry = geometry(4, UNIT, 4);
-        let mut stripe = Stripe::new(&geometry, UNIT);
+        let mut stripe = Stripe::new(&geometry);
         let mut wanted = vec![vec![None; UNIT as usize]; 3];
         let blocks = random(2) * 7 + 1;
         for request in 0..=random(8) {

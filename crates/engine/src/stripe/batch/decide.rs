@@ -5,9 +5,9 @@
 //! | any         | yes         |            |      |        |        | Wait        | the request, computation or copy that ends |
 //! | Ready       | no          | (no work)  |      |        |        | Release     |                                    |
 //! | Ready       | no          | (no intent)|      |        | no     | Wait        | a view with the gate open          |
-//! | Ready       | no          | (no intent)|      |        | yes    | Begin       |                                    |
 //! | Ready       | no          | (not yet)  |      |        |        | PutOff      |                                    |
 //! | Ready       | no          | (admitted) | yes  |        |        | Wait        | the reads that wait have begun     |
+//! | Ready       | no          | (no memory)| no   |        |        | StandInLine |                                    |
 //! | Ready       | no          | (admitted) | no   |        |        | Begin       |                                    |
 //! | Fill        | no          | (no intent)|      |        |        | Refuse      |                                    |
 //! | Fill        | no          | Reads      |      |        |        | Read        |                                    |
@@ -27,8 +27,9 @@
 //! | AwaitRecord | no          |            |      | yes    | yes    | Refuse      |                                    |
 //!
 //! An empty cell means that it does not matter; the first line wins. *Intent*: superblocks say that the region of what is
-//! queued first may be written (I3). *read*: between batches, reads of the band wait to begin, or it is being repaired; later, the
-//! band is being read ([`mod@super::super::reconstruct`]), *idly* if only by background work that gives way. When a stripe may begin is the scheduler's to say: `admission`.
+//! queued first may be written (I3); an array that is broken gives none, and what has none is refused. *read*: between batches, reads of the band wait to begin, or it is being repaired; later, the
+//! band is being read ([`mod@super::super::reconstruct`]), *idly* if only by background work that gives way. When a stripe may begin is the scheduler's to say: `admission`. *memory*: the stripe has a frame for its blocks, or one can be had
+//! ([`super::super::pool`]).
 //! [check: the_table_is_total]
 
 use braid_hooks::{Mark, reached};
@@ -58,6 +59,8 @@ pub(in super::super) struct Facts {
     pub(super) read_idly: bool,
     /// Superblocks say that the region of what is queued first may be written: members may be (I3).
     pub(in super::super) intent: bool,
+    /// Only meaningful in [`Phase::Ready`]: there is memory for a batch.
+    pub(super) memory: bool,
     /// A member that missed this batch's write is still in the view.
     pub(super) missed: bool,
     /// Only meaningful in [`Phase::Compute`]: how far the batch is on its way into the partial parity log.
@@ -75,6 +78,8 @@ pub(in super::super) enum Action {
     Release,
     /// It may not begin yet.
     PutOff(Admission),
+    /// Wait until there is memory for its blocks.
+    StandInLine,
     /// Take the next batch.
     Begin,
     /// Read what is lacking.
@@ -115,17 +120,20 @@ pub(in super::super) fn decide(facts: &Facts) -> Action {
         Facts { phase: Phase::Ready, intent: false, broken: false, .. } => {
             (Mark::WriteWaitsForIntent, Action::Wait)
         }
-        Facts { phase: Phase::Ready, intent: false, .. } => (Mark::StripeBegins, Action::Begin),
-        Facts { phase: Phase::Fill, intent: false, .. } => (Mark::GatedRefused, Action::Refuse),
-        Facts { phase: Phase::Ready, admission: Admission::Now, read: true, .. } => {
+        Facts {
+            phase: Phase::Ready,
+            intent: true,
+            admission: admission @ (Admission::WhenFilled | Admission::AfterFullWrites),
+            ..
+        } => (Mark::StripePutOff, Action::PutOff(*admission)),
+        Facts { phase: Phase::Ready, intent: true, read: true, .. } => {
             (Mark::StripeLetsReadsIn, Action::Wait)
         }
-        Facts { phase: Phase::Ready, admission: Admission::Now, .. } => {
-            (Mark::StripeBegins, Action::Begin)
+        Facts { phase: Phase::Ready, memory: false, .. } => {
+            (Mark::WaitsForMemory, Action::StandInLine)
         }
-        Facts { phase: Phase::Ready, admission, .. } => {
-            (Mark::StripePutOff, Action::PutOff(*admission))
-        }
+        Facts { phase: Phase::Ready, .. } => (Mark::StripeBegins, Action::Begin),
+        Facts { phase: Phase::Fill, intent: false, .. } => (Mark::GatedRefused, Action::Refuse),
         Facts { phase: Phase::Fill, need, .. } => match need {
             Need::Reads => (Mark::StripeReads, Action::Read),
             Need::Nothing => (Mark::StripeComputes, Action::Compute),
@@ -172,7 +180,7 @@ mod tests {
         let mut all = Vec::new();
         for phase in [Phase::Ready, Phase::Fill, Phase::Compute, Phase::Write, Phase::AwaitRecord] {
             for need in [Need::Nothing, Need::Reads, Need::Less, Need::Impossible] {
-                for bits in 0..2048 {
+                for bits in 0..4096 {
                     let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
                     let admission = match (bit(4), bit(5)) {
                         (false, _) => Admission::Now,
@@ -189,6 +197,7 @@ mod tests {
                         read: bit(6),
                         intent: bit(7),
                         read_idly: bit(8),
+                        memory: bit(11),
                         admission,
                         logged: match (bit(9), bit(10)) {
                             (false, false) => Logged::Needless,
@@ -224,6 +233,9 @@ mod tests {
                 };
                 assert!(ended, "something will wake it: {facts:?}");
             }
+            if action == Action::Begin {
+                assert!(facts.memory, "a batch has blocks: {facts:?}");
+            }
             if action == Action::Write {
                 assert!(!facts.read, "nothing is written to a band that is being read: {facts:?}");
                 let is_logged = matches!(facts.logged, Logged::Needless | Logged::Durable);
@@ -240,7 +252,8 @@ mod tests {
             }
             let allowed: &[Action] = match facts.phase {
                 Phase::Ready => {
-                    &[Action::Release, Action::Begin, Action::Wait, Action::PutOff(facts.admission)]
+                    let put_off = Action::PutOff(facts.admission);
+                    &[Action::Release, Action::Begin, Action::Wait, put_off, Action::StandInLine]
                 }
                 Phase::Fill => &[Action::Read, Action::Compute, Action::Narrow, Action::Refuse],
                 Phase::Compute => {

@@ -27,6 +27,8 @@ pub(in super::super) struct Around<'a> {
     pub(in super::super) admission: Admission,
     /// See [`Facts::intent`].
     pub(in super::super) intent: bool,
+    /// See [`Facts::memory`].
+    pub(in super::super) memory: bool,
     /// See [`Facts::read`].
     pub(in super::super) read: bool,
     /// See [`Facts::read_idly`].
@@ -61,6 +63,7 @@ pub(in super::super) fn facts(
         outstanding: stripe.is_outstanding(),
         need,
         intent: around.intent,
+        memory: around.memory,
         missed,
         // Also where the log was lost meanwhile: then the array says so at once, or as soon as superblocks do.
         logged: stripe.logged,

@@ -24,8 +24,8 @@
 //!
 //! Where members keep partial parity logs, what is computed is logged before it is written ([`log`]).
 //!
-//! What a batch has read or made stays in the stripe's blocks and is used again, until another band
-//! gets the stripe: each column says which sectors of its block hold what its member holds, or would
+//! What a batch has read or made stays in the stripe's blocks and is used again, until another stripe
+//! gets their memory: each column says which sectors of its block hold what its member holds, or would
 //! hold if it could be read (`Column::valid`). From the moment that a batch computes, that is what members will hold
 //! when it has written; if it cannot, nothing of it is believed.
 

@@ -127,7 +127,7 @@ pub(super) struct Filled {
 /// One stripe of the pool.
 #[derive(Debug)]
 pub(in super::super) struct Stripe {
-    /// None until it has had one.
+    /// None while it is blank.
     pub(super) band: Option<Band>,
     pub(super) map: RowMap,
     pub(super) phase: Phase,
@@ -163,9 +163,7 @@ pub(in super::super) struct Stripe {
 /// What other rooms ask of a stripe.
 impl Stripe {
     /// A stripe that has no band yet.
-    pub(in super::super) fn new(geometry: &StripeGeometry, unit_sectors: u32) -> Self {
-        // A write for every block: more are seldom, and each stripe would grow by itself, late.
-        let blocks = unit_sectors.div_ceil(BLOCK_SECTORS) * u32::from(geometry.data_slots());
+    pub(in super::super) fn new(geometry: &StripeGeometry) -> Self {
         Self {
             band: None,
             map: geometry.row_map(ChunkRow(0)),
@@ -174,7 +172,7 @@ impl Stripe {
             batch: None,
             filled: None,
             shift_sectors: 0,
-            queue: VecDeque::with_capacity(usize::try_from(blocks).expect("a unit is small")),
+            queue: VecDeque::new(),
             has_served: false,
             is_worth_keeping: false,
             awaited: 0,
@@ -203,23 +201,22 @@ impl Stripe {
         self.columns.iter_mut().for_each(|column| column.valid = SectorSet::EMPTY);
     }
 
-    /// Gives it to a band. The band that it had, if it had one.
-    pub(in super::super) fn assign(&mut self, band: Band, map: RowMap) -> Option<BandKey> {
-        assert!(self.queue.is_empty() && self.batch.is_none(), "an idle stripe has no work");
+    /// Gives it to a band.
+    pub(in super::super) fn assign(&mut self, band: Band, map: RowMap) {
+        assert!(self.queue.is_empty() && self.batch.is_none(), "a blank stripe has no work");
         assert!(self.outstanding == 0 && self.copies == 0, "nothing of the old band is under way");
+        self.map = map;
+        self.band = Some(band);
         if planted(Bug::OldBandBelieved) {
-            self.map = map;
-            return self.band.replace(band).map(|old| old.key);
+            return;
         }
         self.columns.fill(Column::EMPTY);
-        self.map = map;
-        self.band.replace(band).map(|old| old.key)
     }
 
-    /// Takes its band from it, if it has one.
-    pub(in super::super) fn retire(&mut self) -> Option<BandKey> {
-        assert!(self.queue.is_empty() && self.batch.is_none(), "a retired stripe has no work");
-        self.band.take().map(|old| old.key)
+    /// Takes its band from it.
+    pub(in super::super) fn leave_band(&mut self) -> BandKey {
+        assert!(self.queue.is_empty() && self.batch.is_none(), "a band with work has its stripe");
+        self.band.take().expect("it has one").key
     }
 
     /// Its work is done: for what comes next it is as if it had served no batch.
@@ -230,10 +227,6 @@ impl Stripe {
         );
         assert!(self.outstanding == 0 && self.awaited == 0, "nor is any under way, or waited for");
         self.has_served = false;
-    }
-
-    pub(in super::super) fn band_if_any(&self) -> Option<&Band> {
-        self.band.as_ref()
     }
 
     pub(in super::super) fn band(&self) -> &Band {
@@ -298,6 +291,11 @@ impl Stripe {
     /// that all lack it.
     pub(in super::super) fn has_intent(&self) -> bool {
         self.queue.front().is_none_or(|first| !first.lacks_intent)
+    }
+
+    /// Whether any of what is queued lacks its intent.
+    pub(in super::super) fn lacks_intent(&self) -> bool {
+        self.queue.iter().any(|work| work.lacks_intent)
     }
 
     /// Superblocks say by now that the region may be written of what lacked its intent; gives that.

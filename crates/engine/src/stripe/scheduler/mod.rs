@@ -1,12 +1,12 @@
-//! Which stripe begins when: those that are ready, that wait to fill up, and that let full-width writes pass; and work that
-//! waits for a stripe.
+//! Which stripe begins when: those that are ready, that wait to fill up, that let full-width writes pass, and that wait for
+//! memory.
 //!
 //! ```text
 //!             full, or a client waits and no full-width write is ahead
 //!   work ──▶ ready ─────────────────────────────────────────────────────────────▶ begins
 //!              │ ▲ full                                                             ▲
-//!     partial  │ │ urged: old, flush, cache short of stripes or full of dirt,       │
-//!              ▼ │        a client waits                                            │
+//!     partial  │ │ urged: old, flush, much is dirty, a client waits              │
+//!              ▼ │                                                                  │
 //!           delayed ─────────────────────────────▶ held ─── no writer ahead, passed ─┘
 //!                     full-width writes ahead                often enough, or old
 //! ```
@@ -18,36 +18,47 @@
 //!
 //! # The line
 //!
-//! Work whose band has no stripe, while none is idle, stands in one line for each shard, first come, first served. A
-//! stripe that becomes idle while work stands there is *handed* to the head of the line: no other work can take it on the
-//! way. That is why md's rule, to let waiters in only when a quarter of the stripes are free, is not needed: it keeps a
-//! crowd that was woken from thrashing over one free stripe (livelock), and here there is no crowd. What the rule also
-//! does, keeping a few streams from occupying all stripes at once, is done by the line itself: while work waits, a stripe
-//! that has served a batch takes no more work than it has, so its band stands in line like any other
-//! [check: busy_band_does_not_starve_others]. A piece waits at most for those ahead of it, each of which needs one batch
-//! of one stripe.
+//! A batch needs memory for its stripe's blocks ([`super::pool`]). Stripes that may begin while there is none stand in one line for each
+//! shard, first come, first served, and take work meanwhile. Memory that a batch leaves is *handed* to the head of the
+//! line: no other can take it on the way. That is why md's rule, to let waiters in only when a quarter of the
+//! stripes are free, is not needed: it keeps a crowd that was woken from thrashing over one free stripe (livelock), and here
+//! there is no crowd. What the rule also does, keeping a few streams from occupying all stripes at once, is done by the line
+//! itself: a stripe whose batch is over has no memory while others wait for it, so it stands in line again
+//! [check: busy_band_does_not_starve_others].
+//!
+//! # Sent off
+//!
+//! What is delayed costs no memory but the payloads of its writes. When more of these are dirty than half of what may be, so many
+//! stripes are kept on their way as members have use for ([`UNDER_WAY`]), in the order in which they lie: one sweep over all
+//! that is delayed after the other. So is what is old. What a flush wants goes in that order too, all at once.
 //!
 //! This room knows stripes by their number. It does not know what they hold, nor members, nor how a batch is written.
 //!
 //! # Invariants
-//! - A stripe is urged when it has been delayed for as long as the age limit, and promoted when it has been held for twice
+//! - A stripe is sent off when it has been delayed for as long as the age limit, and promoted when it has been held for twice
 //!   that: [`Scheduler::poll_timeout`] asks for the moment [check: a_partial_stripe_is_written_when_it_is_old].
-//! - While work waits for a stripe, nothing is delayed [check: a_full_cache_delays_nothing].
+//! - What is much keeps members busy: with more dirty than half of what may be, nothing is delayed while fewer stripes are under way
+//!   than members have use for [check: what_is_short_goes_in_order_and_keeps_members_busy].
 
 mod priority;
 
 pub use priority::Bypass;
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
-use super::band::{Attachment, Band, BandKey};
+use super::band::BandKey;
 use super::list::{Links, List};
 use crate::Instant;
 use crate::array::Gate;
 use crate::counters::CacheCounters;
 use crate::tuning::{CacheMode, Tuning};
+
+/// Stripes of a shard that are kept on their way while much is dirty: about as many requests at each member as disks and
+/// solid-state drives serve best, and no more, for a client's read comes behind them.
+const UNDER_WAY: u32 = 32;
 
 /// When a stripe that has work is to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +97,8 @@ enum Place {
     Free,
     Delayed,
     Held,
+    /// The line.
+    InLine,
 }
 
 /// How one stripe stands.
@@ -100,6 +113,8 @@ struct Standing {
     is_promoted: bool,
     /// When it was put into its list.
     since: Option<Instant>,
+    /// Where it lies.
+    band: u64,
     /// Of the batch that it writes.
     width: Option<Width>,
 }
@@ -111,6 +126,7 @@ impl Standing {
         is_urged: false,
         is_promoted: false,
         since: None,
+        band: 0,
         width: None,
     };
 }
@@ -140,12 +156,17 @@ pub(super) struct Scheduler {
     links: Links,
     delayed: List,
     held: List,
+    /// Stripes that may begin when there is memory.
+    line: List,
+    line_length: usize,
+    /// Delayed stripes in the order in which they lie, the next one last; some may have gone meanwhile.
+    sweep: Vec<u32>,
+    /// The first that is delayed is old.
+    is_late: bool,
     /// Stripes to be looked at, first come, first served.
     ready: VecDeque<u32>,
     bypass: Bypass,
     writers: Writers,
-    /// Work that found no stripe, first come, first served.
-    line: VecDeque<(Band, Attachment)>,
 }
 
 impl Scheduler {
@@ -156,10 +177,13 @@ impl Scheduler {
             links: Links::default(),
             delayed: List::EMPTY,
             held: List::EMPTY,
+            line: List::EMPTY,
+            line_length: 0,
+            sweep: Vec::new(),
+            is_late: false,
             ready: VecDeque::new(),
             bypass: Bypass::new(tuning.bypass_threshold),
             writers: Writers::default(),
-            line: VecDeque::new(),
         }
     }
 
@@ -186,10 +210,44 @@ impl Scheduler {
         self.tuning.mode == CacheMode::WriteBack && !is_too_much
     }
 
-    /// So much is dirty. Beyond half of what may be, each write that comes sends an older one on its way.
-    pub(super) fn note_dirty(&mut self, dirty_sectors: u64) {
-        if dirty_sectors > u64::from(self.tuning.dirty_sectors_max) / 2 {
-            self.urge_first();
+    /// So much is dirty. If that is more than half of what may be, or what is delayed is old, stripes are sent on their way; true
+    /// if any was.
+    pub(super) fn send_off(&mut self, dirty_sectors: u64, now: Instant) -> bool {
+        let is_much = dirty_sectors > u64::from(self.tuning.dirty_sectors_max) / 2;
+        self.is_late &= self.delayed.first().is_some_and(|number| self.is_older(number, 1, now));
+        // Those that wait anyway begin first.
+        let is_full = self.held.first().is_some() || self.line.first().is_some();
+        if is_full || !is_much && !self.is_late {
+            return false;
+        }
+        let is_due = |scheduler: &Self, number| is_much || scheduler.is_older(number, 1, now);
+        let under_way = self.writers.full + self.writers.part;
+        let mut has_any = false;
+        for _ in under_way..UNDER_WAY {
+            let Some(number) = self.next_of_sweep(is_due) else { break };
+            reached(if is_much { Mark::UrgedByNeed } else { Mark::UrgedByAge });
+            self.urge(number);
+            has_any = true;
+        }
+        has_any
+    }
+
+    /// The delayed stripe that lies next. The first of those that are delayed, for which `is_due` holds, make the next sweep.
+    fn next_of_sweep(&mut self, is_due: impl Fn(&Self, u32) -> bool) -> Option<u32> {
+        loop {
+            while let Some(number) = self.sweep.pop() {
+                if self.standings[number as usize].place == Place::Delayed {
+                    return Some(number);
+                }
+            }
+            let mut sweep = std::mem::take(&mut self.sweep);
+            let delayed = self.delayed.iter(&self.links);
+            sweep.extend(delayed.take_while(|number| is_due(self, *number)));
+            sweep.sort_unstable_by_key(|number| Reverse(self.standings[*number as usize].band));
+            self.sweep = sweep;
+            if self.sweep.is_empty() {
+                return None;
+            }
         }
     }
 
@@ -217,7 +275,6 @@ impl Scheduler {
         }
         let is_urged = standing.is_urged
             || work.is_awaited()
-            || !self.line.is_empty()
             || self.tuning.mode == CacheMode::WriteThrough
             || gate != Gate::Open
             || work.is_flushed();
@@ -234,7 +291,7 @@ impl Scheduler {
     pub(super) fn put_off(
         &mut self,
         (number, admission): (u32, Admission),
-        now: Instant,
+        (band, now): (BandKey, Instant),
         counters: &mut CacheCounters,
     ) {
         let place = match admission {
@@ -246,14 +303,10 @@ impl Scheduler {
             return;
         }
         self.leave(number);
-        let may_fill_up = self.line.is_empty() && !self.standings[number as usize].is_urged;
-        assert!(
-            place == Place::Held || may_fill_up,
-            "nothing is delayed that was urged, or while work waits for a stripe"
-        );
         let standing = self.standing_mut(number);
+        assert!(place == Place::Held || !standing.is_urged, "nothing is delayed that was urged");
         assert!(standing.width.is_none(), "a stripe that has begun is not put off");
-        (standing.place, standing.since) = (place, Some(now));
+        (standing.place, standing.since, standing.band) = (place, Some(now), band.0);
         if place == Place::Delayed {
             reached(Mark::StripeDelayed);
             counters.delays += 1;
@@ -272,6 +325,10 @@ impl Scheduler {
             Place::Free => return,
             Place::Delayed => &mut self.delayed,
             Place::Held => &mut self.held,
+            Place::InLine => {
+                self.line_length -= 1;
+                &mut self.line
+            }
         };
         list.remove(&mut self.links, number);
         self.standing_mut(number).place = Place::Free;
@@ -284,7 +341,8 @@ impl Scheduler {
         has_started: bool,
         counters: &mut CacheCounters,
     ) {
-        let was_put_off = self.standings[number as usize].place != Place::Free;
+        let place = self.standings[number as usize].place;
+        let was_put_off = matches!(place, Place::Delayed | Place::Held);
         self.leave(number);
         let standing = self.standing_mut(number);
         assert!(standing.width.is_none(), "one batch at a time");
@@ -323,56 +381,53 @@ impl Scheduler {
         true
     }
 
-    /// Work that found no stripe: it stands in line, and an old stripe is sent on its way for it.
-    pub(super) fn stand_in_line(&mut self, band: Band, work: Attachment) {
-        self.line.push_back((band, work));
-        self.urge_first();
+    /// The stripe may begin as soon as there is memory for it.
+    pub(super) fn stand_in_line(&mut self, number: u32, counters: &mut CacheCounters) {
+        if self.standing_mut(number).place == Place::InLine {
+            return;
+        }
+        self.leave(number);
+        self.standing_mut(number).place = Place::InLine;
+        counters.stripe_waits += 1;
+        self.line.push_back(&mut self.links, number);
+        self.line_length += 1;
     }
 
-    /// Pieces' parts in the line.
+    /// Stripes in the line.
     pub(super) fn line_length(&self) -> usize {
-        self.line.len()
+        self.line_length
     }
 
-    /// The band that is next in line.
-    pub(super) fn head_of_line(&self) -> Option<BandKey> {
-        self.line.front().map(|(band, _)| band.key)
+    /// The stripe that is next in line.
+    pub(super) fn head_of_line(&self) -> Option<u32> {
+        self.line.first()
     }
 
-    /// The work that is next in line.
-    pub(super) fn leave_line(&mut self) -> Option<(Band, Attachment)> {
-        let first = self.line.pop_front();
+    /// There is memory for the head of the line.
+    pub(super) fn leave_line(&mut self, counters: &mut CacheCounters) {
+        let number = self.line.first().expect("a stripe waits for memory");
+        reached(Mark::HandsMemoryOver);
+        counters.stripe_hand_overs += 1;
+        self.leave(number);
         if planted(Bug::QueueLost) {
-            self.line.pop_back();
+            return;
         }
-        first
-    }
-
-    /// A stripe that became idle was retired, and is handed to no work.
-    pub(super) fn note_retired(&mut self) {
-        if !self.line.is_empty() {
-            self.urge_first();
-        }
+        self.look_at(number);
     }
 
     /// No stripe is waited for to fill up any more.
     pub(super) fn urge_all(&mut self) {
-        while let Some(number) = self.delayed.first() {
+        while let Some(number) = self.next_of_sweep(|_, _| true) {
             self.urge(number);
         }
     }
 
-    /// Those that are old are not waited for any more.
+    /// Those that are old are not waited for any more: what is delayed is sent off as others end.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if planted(Bug::AgeIgnored) {
             return;
         }
-        while let Some(number) = self.delayed.first()
-            && self.is_older(number, 1, now)
-        {
-            reached(Mark::UrgedByAge);
-            self.urge(number);
-        }
+        self.is_late |= self.delayed.first().is_some_and(|number| self.is_older(number, 1, now));
         while let Some(number) = self.held.first()
             && self.is_older(number, 2, now)
         {
@@ -387,19 +442,13 @@ impl Scheduler {
             let since = self.standings[list.first()? as usize].since?;
             Some(self.old_at(since, ages))
         };
-        due(&self.delayed, 1).into_iter().chain(due(&self.held, 2)).min()
+        // What is late needs no other moment: it goes when others end.
+        let delayed = if self.is_late { None } else { due(&self.delayed, 1) };
+        delayed.into_iter().chain(due(&self.held, 2)).min()
     }
 
     fn standing_mut(&mut self, number: u32) -> &mut Standing {
         &mut self.standings[number as usize]
-    }
-
-    /// The stripe that has been waited for the longest is not any more.
-    fn urge_first(&mut self) {
-        if let Some(number) = self.delayed.first() {
-            reached(Mark::UrgedByNeed);
-            self.urge(number);
-        }
     }
 
     /// A stripe is not waited for to fill up any more.

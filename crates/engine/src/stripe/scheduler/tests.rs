@@ -48,7 +48,8 @@ fn look(scheduler: &mut Scheduler, number: u32, work: Known, now: Instant) -> bo
             true
         }
         later => {
-            scheduler.put_off((number, later), now, counters);
+            let band = BandKey(100 - u64::from(number));
+            scheduler.put_off((number, later), (band, now), counters);
             false
         }
     }
@@ -62,6 +63,7 @@ fn what_was_answered_waits_to_fill_up_until_it_is_old() {
     scheduler.handle_timeout(at(104));
     assert_eq!(scheduler.next_ready(), None);
     scheduler.handle_timeout(at(105));
+    assert!(scheduler.send_off(0, at(105)));
     assert_eq!(scheduler.next_ready(), Some(1));
     assert!(look(&mut scheduler, 1, PART, at(105)));
     assert_eq!(scheduler.poll_timeout(), None);
@@ -125,16 +127,64 @@ fn a_stripe_is_looked_at_once_for_many_reasons() {
     assert_eq!(scheduler.next_ready(), Some(4), "and again when there is a new one");
 }
 
+/// All that are ready begin; their numbers.
+fn begin_all(scheduler: &mut Scheduler, now: Instant) -> Vec<u32> {
+    let mut begun = Vec::new();
+    while let Some(number) = scheduler.next_ready() {
+        assert!(look(scheduler, number, PART, now), "what was sent off begins");
+        begun.push(number);
+    }
+    begun
+}
+
+/// Random small writes left members with one stripe each that was written for each that came, and took them as they came.
 #[test]
-fn beyond_half_of_what_may_be_dirty_each_write_sends_one_on_its_way() {
+fn what_is_short_goes_in_order_and_keeps_members_busy() {
     let mut scheduler = scheduler();
     let max = u64::from(Tuning::default().dirty_sectors_max);
     assert!(scheduler.answers_early(max) && !scheduler.answers_early(max + 1));
-    for number in 0..3 {
+    scheduler.grow(100);
+    for number in (0..100).map(|n| n * 37 % 100) {
         assert!(!look(&mut scheduler, number, PART, at(0)));
     }
-    scheduler.note_dirty(max / 2);
-    assert_eq!(scheduler.next_ready(), None);
-    scheduler.note_dirty(max / 2 + 1);
-    assert_eq!((scheduler.next_ready(), scheduler.next_ready()), (Some(0), None), "the oldest");
+    assert!(!scheduler.send_off(max / 2, at(0)));
+    assert!(scheduler.send_off(max / 2 + 1, at(0)));
+    let begun = begin_all(&mut scheduler, at(0));
+    assert!(begun.into_iter().eq((68..100).rev()), "the lowest bands, as many as members bear");
+    assert!(!scheduler.send_off(max, at(0)), "that many are under way");
+    (90..100).for_each(|number| scheduler.set_width(number, None));
+    assert!(scheduler.send_off(max, at(0)));
+    assert!(begin_all(&mut scheduler, at(0)).into_iter().eq((58..68).rev()), "and on from there");
+}
+
+/// What is old goes as members have room for it, and asks for no moment meanwhile.
+#[test]
+fn what_is_old_goes_as_others_end() {
+    let mut scheduler = scheduler();
+    scheduler.grow(100);
+    (0..40).for_each(|number| assert!(!look(&mut scheduler, number, PART, at(0))));
+    (40..50).for_each(|number| assert!(!look(&mut scheduler, number, PART, at(50))));
+    scheduler.handle_timeout(at(100));
+    assert!(scheduler.send_off(0, at(100)));
+    assert_eq!(begin_all(&mut scheduler, at(100)).len(), 32);
+    assert_eq!((scheduler.send_off(0, at(100)), scheduler.poll_timeout()), (false, None));
+    (8..40).for_each(|number| scheduler.set_width(number, None));
+    assert!(scheduler.send_off(0, at(101)));
+    assert!(begin_all(&mut scheduler, at(101)).into_iter().eq((0..8).rev()), "no younger one");
+    (0..8).for_each(|number| scheduler.set_width(number, None));
+    assert_eq!((scheduler.send_off(0, at(102)), scheduler.poll_timeout()), (false, Some(at(150))));
+}
+
+#[test]
+fn a_stripe_stands_in_line_once_and_goes_first_come_first_served() {
+    let mut scheduler = scheduler();
+    let counters = &mut CacheCounters::default();
+    for number in [3, 1, 3, 2] {
+        scheduler.stand_in_line(number, counters);
+    }
+    scheduler.leave(1);
+    assert_eq!((scheduler.head_of_line(), scheduler.line_length()), (Some(3), 2));
+    (0..2).for_each(|_| scheduler.leave_line(counters));
+    assert_eq!((scheduler.next_ready(), scheduler.next_ready()), (Some(3), Some(2)));
+    assert_eq!((counters.stripe_waits, counters.stripe_hand_overs), (3, 2));
 }

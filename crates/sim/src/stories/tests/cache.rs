@@ -79,14 +79,19 @@ fn a_stripe_that_fills_up_reads_nothing() {
     });
 }
 
+/// Memory for two stripes was full of two small writes, and each further one waited until one of them was written.
 #[test]
-fn a_full_cache_delays_nothing() {
+fn small_writes_far_apart_wait_for_no_memory() {
     for_seeds(4, |seed| {
         let mut story = opened(&scene(seed).with_stripes(2));
+        let before = story.counters();
         for row in 1..20 {
             assert!(story.try_write(row * 24, 4), "row {row}");
         }
-        assert!(story.counters().cache.stripe_waits > 0);
+        let after = story.counters();
+        assert_eq!((after.member_writes, after.cache.stripe_waits), (before.member_writes, 0));
+        assert_eq!(story.flush_alone(), Ok(()));
+        assert!(story.counters().cache.stripe_waits > 0, "two are written at a time");
         story.ends_well();
     });
 }
@@ -95,7 +100,8 @@ fn a_full_cache_delays_nothing() {
 fn beyond_the_dirty_limit_writes_are_answered_when_they_are_written() {
     for_seeds(4, |seed| {
         let mut scene = scene(seed);
-        scene.manner.cache.tuning.dirty_sectors_max = 8;
+        // A stripe counts as 4 KiB at least.
+        scene.manner.cache.tuning.dirty_sectors_max = 16;
         let mut story = opened(&scene);
         story.hold_io();
         assert!(story.try_write(24, 4));
