@@ -21,17 +21,22 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    /// Whether one more may go out. With nothing out, one always may: no setting stops a member.
+    /// Whether one more may go out. With nothing out, one always may: no setting stops a member. Nor does what the other direction
+    /// had out before the depth became less keep those waiting that have tags of their own.
     pub(crate) fn allows(self, depth: Depth, direction: Direction) -> bool {
         let Self { reads, writes } = self;
         if reads + writes == 0 {
             return true;
         }
-        let (own, kept_for_others) = match direction {
-            Direction::Read => (reads, depth.kept_for_writes),
-            Direction::Write => (writes, depth.kept_for_reads),
+        let Depth { total, kept_for_reads, kept_for_writes } = depth;
+        let (own, kept, kept_for_others) = match direction {
+            Direction::Read => (reads, kept_for_reads, kept_for_writes),
+            Direction::Write => (writes, kept_for_writes, kept_for_reads),
         };
-        reads + writes < depth.total && own < depth.total.saturating_sub(kept_for_others).max(1)
+        let at_most = |kept: u32| total.saturating_sub(kept).max(1);
+        let has_others_too_many = reads + writes - own > at_most(kept);
+        let is_free = reads + writes < total || has_others_too_many && own < kept;
+        is_free && own < at_most(kept_for_others)
     }
 
     pub(crate) fn take(&mut self, direction: Direction) {
@@ -53,6 +58,19 @@ impl Out {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A client's read came behind all that write-back had out while nothing was read.
+    #[test]
+    fn what_was_out_before_the_depth_became_less_blocks_nobody() {
+        let depth = Depth { total: 8, kept_for_reads: 2, kept_for_writes: 2 };
+        let mut out = Out { reads: 0, writes: 24 };
+        assert!(!out.allows(depth, Direction::Write));
+        for _ in 0..2 {
+            assert!(out.allows(depth, Direction::Read));
+            out.take(Direction::Read);
+        }
+        assert!(!out.allows(depth, Direction::Read), "no more than are kept for reads");
+    }
 
     #[test]
     fn neither_direction_can_block_the_other() {

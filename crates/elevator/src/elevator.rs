@@ -53,6 +53,8 @@ pub struct Elevator {
     waiting: [usize; 2],
     /// Since when something waits that was not allowed to go, by [`Direction`].
     held_since_ns: [Option<u64>; 2],
+    /// When something waited or was out last, by [`Direction`].
+    busy_ns: [Option<u64>; 2],
     counters: Counters,
 }
 
@@ -70,6 +72,7 @@ impl Elevator {
             out: Out::default(),
             waiting: [0; 2],
             held_since_ns: [None; 2],
+            busy_ns: [None; 2],
             counters: Counters::default(),
         }
     }
@@ -158,6 +161,7 @@ impl Elevator {
             // Others of its kind are held all the same, for as long as before.
             return Some(self.send(node));
         }
+        self.note_busy(now_ns);
         let allowed = self.lift(now_ns, allowed);
         if let Some(node) = self.take_aged(now_ns, allowed) {
             self.counters.aged += 1;
@@ -215,8 +219,31 @@ impl Elevator {
         Dispatch { tag: Tag(node), operation, start, sectors, parts }
     }
 
+    /// Which directions have something to do.
+    fn note_busy(&mut self, now_ns: u64) {
+        let out = [self.out.reads, self.out.writes];
+        for ((busy_ns, waiting), out) in self.busy_ns.iter_mut().zip(self.waiting).zip(out) {
+            if waiting > 0 || out > 0 {
+                *busy_ns = Some(now_ns);
+            }
+        }
+    }
+
+    /// Whether a tag is free. Only at a dispatch, which has noted who is busy.
+    fn has_tag(&self, direction: Direction) -> bool {
+        let [own_ns, other_ns] = match direction {
+            Direction::Read => self.busy_ns,
+            Direction::Write => [self.busy_ns[1], self.busy_ns[0]],
+        };
+        let is_shared = other_ns.is_some_and(|other_ns| {
+            own_ns.is_none_or(|now_ns| now_ns < other_ns.saturating_add(self.settings.hold_max_ns))
+        });
+        let Settings { depth, depth_alone, .. } = self.settings;
+        self.out.allows(if is_shared { depth } else { depth_alone }, direction)
+    }
+
     fn may_go(&self, direction: Direction, allowed: Allowed) -> bool {
-        allowed.has(direction) && self.out.allows(self.settings.depth, direction)
+        allowed.has(direction) && self.has_tag(direction)
     }
 
     /// The oldest entry of all that may go, if it has aged. Only by age, so that none that has aged is passed again.
@@ -309,7 +336,7 @@ impl Elevator {
             return None;
         };
         let oldest = self.classes[class.index()].queue(direction).oldest()?;
-        if self.is_expired(oldest, now_ns) || !self.out.allows(self.settings.depth, direction) {
+        if self.is_expired(oldest, now_ns) || !self.has_tag(direction) {
             return None;
         }
         let [reads, writes] = &mut self.classes[class.index()].queues;

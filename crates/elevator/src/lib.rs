@@ -30,6 +30,7 @@
 //!
 //! A dispatch holds a tag until it is done. Some tags are kept for reads and some for writes ([`Depth`]), so that neither
 //! can fill the member's queue and block the other.
+//! Where one of them has had nothing for [`Settings::hold_max_ns`], the other may have as many as [`Settings::depth_alone`] says.
 //!
 //! # Who is held
 //!

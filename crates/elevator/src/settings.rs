@@ -4,6 +4,9 @@ use crate::depth::Depth;
 
 const MS: u64 = 1_000_000;
 
+/// As deep as a disk sorts by itself.
+const WIDE: Depth = Depth { total: 32, kept_for_reads: 8, kept_for_writes: 8 };
+
 /// How entries are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
@@ -39,6 +42,9 @@ pub struct Settings {
     pub merge_parts_max: u32,
     /// How many dispatches may be out.
     pub depth: Depth,
+    /// How many of one direction may be while the other has had nothing for [`Settings::hold_max_ns`]: nobody is kept waiting by
+    /// what is out.
+    pub depth_alone: Depth,
     /// What is held goes where the arm comes by all the same, and what is given away begins where the arm is, as the
     /// crate's header says.
     pub takes_along: bool,
@@ -56,7 +62,8 @@ impl Default for Settings {
             writes_starved: 2,
             merge_sectors_max: 2048,
             merge_parts_max: 64,
-            depth: Depth { total: 32, kept_for_reads: 8, kept_for_writes: 8 },
+            depth: WIDE,
+            depth_alone: WIDE,
             takes_along: false,
         }
     }
@@ -74,6 +81,12 @@ impl Settings {
             takes_along: true,
             ..Self::default()
         }
+    }
+
+    /// The same with this depth, whatever the other direction does.
+    #[must_use]
+    pub fn with_depth(self, depth: Depth) -> Self {
+        Self { depth, depth_alone: depth, ..self }
     }
 
     /// For a member that does not seek: nothing is ordered.

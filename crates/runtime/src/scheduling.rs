@@ -98,6 +98,7 @@ impl Scheduling {
             writes_starved: writes_starved.unwrap_or(best.writes_starved),
             batch: batch.unwrap_or(best.batch),
             depth: depth.map_or(best.depth, kept),
+            depth_alone: depth.map_or(best.depth_alone, kept),
             hold_max_ns,
             ..best
         }

@@ -92,14 +92,16 @@ impl Elevators {
         self.patience.multiplexer_set(settings);
         for (member, elevator) in self.each.iter_mut().enumerate() {
             let policy = *random.pick(&[Policy::Deadline, Policy::Deadline, Policy::None]);
-            let depth = Depth {
+            let mut any_depth = || Depth {
                 total: *random.pick(&[1, 2, 4, 32]),
                 kept_for_reads: *random.pick(&[0, 1, 8]),
                 kept_for_writes: *random.pick(&[0, 1, 8]),
             };
+            let (depth, depth_alone) = (any_depth(), any_depth());
             elevator.set(Settings {
                 policy,
                 depth,
+                depth_alone,
                 read_expiry_ns: *random.pick(&[5_000, 500_000_000]),
                 write_expiry_ns: *random.pick(&[20_000, 5_000_000_000]),
                 aging_ns: *random.pick(&[50_000, 10_000_000_000]),

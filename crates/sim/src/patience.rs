@@ -13,8 +13,8 @@
 //! - What is urgent gets more than the least share.
 
 use braid_elevator::{
-    Allowed, Class, Demand, Elevator, Entry, Multiplexer, MultiplexerSettings, Operation, Settings,
-    Turn,
+    Allowed, Class, Demand, Depth, Elevator, Entry, Multiplexer, MultiplexerSettings, Operation,
+    Settings, Turn,
 };
 
 /// A side is held for so many periods at most, besides the time by which the multiplexer was asked too late: one and a half,
@@ -75,11 +75,14 @@ impl Waiting {
 
 /// Whether a tag is free for a read, or for a write, with so many reads and writes out.
 fn has_tag(settings: &Settings, (reads, writes): (u32, u32), is_read: bool) -> bool {
-    let depth = settings.depth;
-    let (own, kept) =
-        if is_read { (reads, depth.kept_for_writes) } else { (writes, depth.kept_for_reads) };
-    let own_max = depth.total.saturating_sub(kept).max(1);
-    reads + writes == 0 || reads + writes < depth.total && own < own_max
+    let allows = |depth: Depth| {
+        let (own, kept) =
+            if is_read { (reads, depth.kept_for_writes) } else { (writes, depth.kept_for_reads) };
+        let own_max = depth.total.saturating_sub(kept).max(1);
+        reads + writes == 0 || reads + writes < depth.total && own < own_max
+    };
+    // Which of both counts depends on what was here before.
+    allows(settings.depth) && allows(settings.depth_alone)
 }
 
 /// The largest batch, how often writes may be passed over, and how long who is held.

@@ -274,8 +274,7 @@ fn request(item: u32) -> Request {
 
 /// One at a time.
 fn narrow() -> Settings {
-    let depth = Depth { total: 1, kept_for_reads: 0, kept_for_writes: 0 };
-    Settings { depth, ..Settings::default() }
+    Settings::default().with_depth(Depth { total: 1, kept_for_reads: 0, kept_for_writes: 0 })
 }
 
 /// Two threads insert at a member that does one thing at a time, and at once.

@@ -54,7 +54,7 @@ fn everything_at_once() {
     sample("dispatcher: insertions, completions, a switch and a turn", SCHEDULES, false, || {
         const ITEMS: u32 = 6;
         let depth = Depth { total: 2, kept_for_reads: 0, kept_for_writes: 0 };
-        let settings = Settings { depth, ..Settings::default() };
+        let settings = Settings::default().with_depth(depth);
         let scheduler = Arc::new(Scheduler::with_lists(settings, 2));
         let (out, ended) = shuttle::sync::mpsc::channel();
         let (seen, reads) = (Mutex::default(), shuttle::sync::atomic::AtomicBool::new(false));

@@ -72,10 +72,7 @@ impl Slow {
 }
 
 fn depth(total: u32) -> Settings {
-    Settings {
-        depth: Depth { total, kept_for_reads: 0, kept_for_writes: 0 },
-        ..Settings::default()
-    }
+    Settings::default().with_depth(Depth { total, kept_for_reads: 0, kept_for_writes: 0 })
 }
 
 #[test]

@@ -15,10 +15,7 @@ fn entry(id: u64, operation: Operation, start: u64) -> Entry {
 }
 
 fn wide() -> Settings {
-    Settings {
-        depth: Depth { total: 1000, kept_for_reads: 1, kept_for_writes: 1 },
-        ..Settings::default()
-    }
+    Settings::default().with_depth(Depth { total: 1000, kept_for_reads: 1, kept_for_writes: 1 })
 }
 
 fn starts(elevator: &mut Elevator, now_ns: u64) -> Vec<u64> {
@@ -140,10 +137,8 @@ fn classes_go_in_order_and_what_has_aged_goes_first() {
 
 #[test]
 fn without_a_policy_nothing_is_ordered_merged_or_held() {
-    let mut elevator = Elevator::new(Settings {
-        depth: Depth { total: 1, kept_for_reads: 0, kept_for_writes: 0 },
-        ..Settings::straight()
-    });
+    let narrow = Depth { total: 1, kept_for_reads: 0, kept_for_writes: 0 };
+    let mut elevator = Elevator::new(Settings::straight().with_depth(narrow));
     for (id, start) in [500, 100, 108, 300].into_iter().enumerate() {
         elevator.handle_insert(0, entry(id as u64, WRITE, start), Place::Sorted);
     }
@@ -267,10 +262,8 @@ fn nothing_is_taken_along_past_one_that_has_expired() {
 /// A stream of reads that always continues upwards, in a class above: what else waits is served within its time.
 #[test]
 fn none_is_passed_over_for_ever() {
-    let settings = Settings {
-        depth: Depth { total: 4, kept_for_reads: 1, kept_for_writes: 1 },
-        ..Settings::default()
-    };
+    let depth = Depth { total: 4, kept_for_reads: 1, kept_for_writes: 1 };
+    let settings = Settings::default().with_depth(depth);
     let mut elevator = Elevator::new(settings);
     let victims = [
         Entry { class: Class::Idle, ..entry(1, WRITE, 5) },
@@ -435,7 +428,8 @@ proptest! {
     #[test]
     fn tags_are_never_exceeded(total in 1..12_u32, kept in (0..6_u32, 0..6_u32), directions in proptest::collection::vec(any::<bool>(), 1..60)) {
         let depth = Depth { total, kept_for_reads: kept.0, kept_for_writes: kept.1 };
-        let mut elevator = Elevator::new(Settings { depth, merge_sectors_max: 0, ..Settings::default() });
+        let settings = Settings { merge_sectors_max: 0, ..Settings::default().with_depth(depth) };
+        let mut elevator = Elevator::new(settings);
         for (id, is_read) in directions.iter().enumerate() {
             let operation = if *is_read { Operation::Read } else { WRITE };
             elevator.handle_insert(0, entry(id as u64, operation, id as u64), Place::Sorted);
@@ -447,6 +441,31 @@ proptest! {
         prop_assert!(reads <= total.saturating_sub(kept.1).max(1) && writes <= total.saturating_sub(kept.0).max(1));
         prop_assert!(!out.is_empty());
     }
+}
+
+/// Write-back by itself had six requests out at each member, a quarter of what writes without it had.
+#[test]
+fn who_is_alone_has_the_member_to_itself() {
+    let mut elevator = Elevator::new(Settings { merge_sectors_max: 0, ..Settings::multiplexed() });
+    let mut id = 0;
+    let mut fill = |elevator: &mut Elevator, now_ns: u64| {
+        while elevator.waiting().1 < 30 {
+            id += 1;
+            elevator.handle_insert(now_ns, entry(id, WRITE, id * 100), Place::Sorted);
+        }
+        let went = std::iter::from_fn(|| elevator.poll_dispatch(now_ns, Allowed::ALL));
+        went.collect::<Vec<_>>()
+    };
+    let mut out = fill(&mut elevator, 0);
+    assert_eq!(out.len(), 24, "nobody reads");
+    elevator.handle_insert(1, entry(1 << 40, Operation::Read, 5), Place::Sorted);
+    let read = elevator.poll_dispatch(1, Allowed::ALL).expect("a tag is kept for it");
+    assert_eq!(read.operation, Operation::Read);
+    out.drain(..20).for_each(|write| elevator.handle_done(write.tag));
+    elevator.handle_done(read.tag);
+    assert_eq!(fill(&mut elevator, 2).len(), 2, "the reader may come again: six writes are out");
+    let hold_max_ns = elevator.settings().hold_max_ns;
+    assert_eq!(fill(&mut elevator, 1 + hold_max_ns).len(), 18, "it did not");
 }
 
 #[test]

@@ -31,7 +31,8 @@ const SERVICE: Duration = Duration::from_micros(20);
 /// Two at a time, so that a hundred requests wait to be ordered.
 fn settings_of_both() -> braid_elevator::Settings {
     let depth = Depth { total: 2, kept_for_reads: 0, kept_for_writes: 0 };
-    braid_elevator::Settings { policy: Policy::Deadline, depth, ..Default::default() }
+    let settings = braid_elevator::Settings { policy: Policy::Deadline, ..Default::default() };
+    settings.with_depth(depth)
 }
 
 pub(super) fn case(settings: &Settings, report: &mut Report) {
