@@ -7,7 +7,7 @@ use crate::descriptor::Descriptor;
 use crate::direct::DirectError;
 use crate::raw::Raw;
 use crate::zeroing::ZeroWay;
-use crate::{Identity, Member, MemberError};
+use crate::{AnsweredBy, Identity, Member, MemberError};
 
 /// A regular file, locked for as long as this lives.
 #[derive(Debug)]
@@ -85,6 +85,10 @@ impl Member for FileMember {
 
     fn raw(&self) -> Option<Raw> {
         Some(Raw(Arc::clone(&self.descriptor)))
+    }
+
+    fn is_memory(&self) -> bool {
+        self.identity().answered_by == AnsweredBy::Memory
     }
 
     fn go_direct(&self) -> Result<(), DirectError> {

@@ -40,6 +40,18 @@ pub enum MemberKind {
     Memory,
 }
 
+/// Who answers what is asked of a member: how long the kernel may keep the thread that asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AnsweredBy {
+    /// Memory: this process's, or files that a file system keeps nowhere else (tmpfs, ramfs; memfd). No disk is waited for.
+    Memory,
+    /// A block device, below a file system of the kernel's own or by itself.
+    Device,
+    /// A process or a machine outside the kernel, or that is not known (FUSE, the network): the kernel may keep the
+    /// thread until it answers, even one that asked not to be kept.
+    Outside,
+}
+
 /// Equal exactly when two members are one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IdentityKey {
@@ -78,9 +90,8 @@ pub struct Identity {
     /// Requests that the block layer has room for, of the device or of that below the file's file system; more of them
     /// wait in the kernel, and keep the thread that asks. Unknown for memory and where sysfs does not say.
     pub queue_requests: Option<u32>,
-    /// Whether a process or a machine outside the kernel answers for the file system, or that is not known (FUSE, the
-    /// network): the kernel may keep the thread that asks until then, even one that asked not to be kept.
-    pub is_answered_outside: bool,
+    /// Who answers what is asked of it.
+    pub answered_by: AnsweredBy,
     /// The block device, or the device below the file's file system; none for memory.
     pub device: Option<DeviceNumber>,
     /// Inode of the file; none for block devices and memory.
@@ -100,7 +111,7 @@ impl Identity {
             physical_block_bytes: 4096,
             rotational: None,
             queue_requests: None,
-            is_answered_outside: false,
+            answered_by: AnsweredBy::Memory,
             device: None,
             inode: None,
             key: IdentityKey::Memory { number: NEXT.fetch_add(1, Ordering::Relaxed) },

@@ -51,7 +51,7 @@ pub use block::BlockMember;
 pub use direct::DirectError;
 pub use error::{FileKind, Holder, MemberError, OpenError, is_shortage};
 pub use file::FileMember;
-pub use identity::{DeviceNumber, Identity, IdentityKey, MemberKind};
+pub use identity::{AnsweredBy, DeviceNumber, Identity, IdentityKey, MemberKind};
 pub use lock::lock_exclusively;
 pub use memory::MemoryMember;
 pub use open::{adopt, create_file, key_at, open, open_for_another};
@@ -166,7 +166,7 @@ pub trait Member: Send + Sync {
         None
     }
 
-    /// Whether no call ever waits for a device.
+    /// Whether no call ever waits for a device: this process's memory, and files that are kept in memory only.
     fn is_memory(&self) -> bool {
         false
     }

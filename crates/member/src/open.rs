@@ -35,7 +35,7 @@ use crate::limits::{
     LOCK_RETRY_MS, LOCK_WAIT_DEAD_MS, LOCK_WAIT_MS, MEMBER_BYTES_MIN, SECTOR_BYTES,
 };
 use crate::lock::{self, Sharing};
-use crate::{DeviceNumber, Identity, IdentityKey, Member, MemberKind};
+use crate::{AnsweredBy, DeviceNumber, Identity, IdentityKey, Member, MemberKind};
 
 /// Opens an existing regular file or block device.
 ///
@@ -280,7 +280,7 @@ fn wrap(
         physical_block_bytes: rustix::fs::ioctl_blkpbszget(&file).map_err(system("BLKPBSZGET"))?,
         rotational: queue.rotational,
         queue_requests: queue.requests,
-        is_answered_outside: false,
+        answered_by: AnsweredBy::Device,
         device: Some(device),
         inode: None,
         key: IdentityKey::BlockDevice { device },
@@ -310,7 +310,11 @@ fn wrap_file(
         physical_block_bytes: u32::try_from(metadata.blksize()).unwrap_or(4096).max(512),
         rotational: queue.rotational,
         queue_requests: queue.requests,
-        is_answered_outside: !is_one_of(&LOCAL_FILE_SYSTEMS),
+        answered_by: match () {
+            () if is_one_of(&FILE_SYSTEMS_IN_MEMORY) => AnsweredBy::Memory,
+            () if is_one_of(&LOCAL_FILE_SYSTEMS) => AnsweredBy::Device,
+            () => AnsweredBy::Outside,
+        },
         device: Some(device),
         inode: Some(metadata.ino()),
         key: IdentityKey::File { device, inode: metadata.ino() },
@@ -325,18 +329,13 @@ const PUNCHING_FILE_SYSTEMS: [u64; 7] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
 
 /// The same of file systems that answer by themselves, and heed one that asks not to be kept, or are given to a thread of
-/// the kernel's in the first place: ext4, XFS, btrfs, tmpfs, ramfs, f2fs, bcachefs, overlayfs (which has what is below it
+/// the kernel's in the first place: ext4, XFS, btrfs, f2fs, bcachefs, overlayfs (which has what is below it
 /// asked in the same way). Not ZFS, which io_uring took for one of them up to Linux 6.2.
-const LOCAL_FILE_SYSTEMS: [u64; 8] = [
-    0xef53,
-    0x5846_5342,
-    0x9123_683e,
-    0x0102_1994,
-    0x8584_58f6,
-    0xf2f5_2010,
-    0xca45_1a4e,
-    0x794c_7630,
-];
+const LOCAL_FILE_SYSTEMS: [u64; 6] =
+    [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x794c_7630];
+
+/// The same of file systems that have no disk: tmpfs (which memfd is of) and ramfs.
+const FILE_SYSTEMS_IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
 fn check_size(path: &Path, size_bytes: u64) -> Result<(), OpenError> {
     if size_bytes >= MEMBER_BYTES_MIN {

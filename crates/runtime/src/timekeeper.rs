@@ -64,9 +64,8 @@ impl Core {
 
     /// Whether nothing is under way at any member, and none is to be watched for how it answers.
     fn are_members_idle(&self) -> bool {
-        let is_well = |member: &Arc<MemberHandle>| {
-            member.is_memory() || (member.is_idle() && !member.admission.is_suspect())
-        };
+        let is_well =
+            |member: &Arc<MemberHandle>| member.is_idle() && !member.admission.is_suspect();
         self.members.load().iter().all(is_well)
     }
 
@@ -92,8 +91,8 @@ impl Core {
             return false;
         }
         let members = self.members.load();
-        let mut on_disks = members.iter().filter(|member| !member.is_memory()).peekable();
-        if on_disks.peek().is_none() {
+        let mut findable = members.iter().filter(|member| member.has_place()).peekable();
+        if findable.peek().is_none() {
             return true;
         }
         let sentinel = self.end.sentinel.get().or_else(|| self.start_hearing().ok());
@@ -101,7 +100,7 @@ impl Core {
         let is_heard = |sentinel: &Sentinel, member: &MemberHandle| {
             sentinel.watch(member.path()).is_ok() || member.device.has_vanished()
         };
-        sentinel.is_some_and(|sentinel| on_disks.all(|member| is_heard(sentinel, member)))
+        sentinel.is_some_and(|sentinel| findable.all(|member| is_heard(sentinel, member)))
     }
 
     /// Starts to hear of members. One looks at a time, so none else starts meanwhile.

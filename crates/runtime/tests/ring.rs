@@ -1,5 +1,6 @@
 //! A volume on files: by rings and by threads, through the page cache and past it.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,18 @@ fn can_go_direct() -> bool {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("probe");
     braid_member::create_file(&path, 1 << 20).expect("a file").go_direct().is_ok()
+}
+
+/// Where files are kept in memory, if there is such a place; otherwise this test does not run.
+fn memory_folder() -> Option<&'static Path> {
+    let folder = Path::new("/dev/shm");
+    let is_memory =
+        |folder| Files::new_in(folder, Level::Raid1, 2, 0, crate::kit::MEMBER_BYTES).is_memory();
+    if folder.is_dir() && is_memory(folder) {
+        return Some(folder);
+    }
+    braid_needs::skip(braid_needs::Need::Other, "no tmpfs at /dev/shm");
+    None
 }
 
 /// Threads write, zero, trim and read back their own areas; answers what all of it should be now.
@@ -109,10 +122,52 @@ fn what_was_written_is_read_after_a_clean_restart_whichever_way() {
     }
 }
 
+/// Each request on a tmpfs that a ring is given goes to a thread of the kernel's, which takes four times as long as the copy.
+#[test]
+fn what_is_asked_of_files_in_memory_goes_to_no_ring() {
+    let Some(folder) = memory_folder() else { return };
+    let workers = Arc::new(Workers::start(&Settings::default()).expect("io_uring"));
+    let array = Files::new_in(folder, Level::Raid5, 4, 128, crate::kit::MEMBER_BYTES);
+    let options =
+        Options { io: Io::Ring, workers: Some(Arc::clone(&workers)), ..Options::default() };
+    let before = workers.counters();
+    let volume = array.open(&options, |_| {});
+    for place in 0..100_u64 {
+        let offset = place * 100_000;
+        write(&volume, offset, &[place.to_le_bytes()[0]; 9000], place % 10 == 0);
+        assert_eq!(read(&volume, offset, 9000), [place.to_le_bytes()[0]; 9000]);
+    }
+    volume.call(VolumeOperation::Flush).result.expect("flushed");
+    assert!(volume.stop().clean);
+    let entries = workers.counters().entries - before.entries;
+    assert!(entries < 10, "{entries} for 100 writes, superblocks and flushes");
+}
+
+/// Reads, writes, vectors, zeroes, flushes and superblocks by the thread that asks.
+#[test]
+fn what_was_written_to_files_in_memory_is_read_after_a_clean_restart() {
+    let Some(folder) = memory_folder() else { return };
+    for (level, slots, chunk_sectors) in [(Level::Raid5, 4, 128), (Level::Raid1, 2, 0)] {
+        let array = Files::new_in(folder, level, slots, chunk_sectors, crate::kit::MEMBER_BYTES);
+        for (seed, options) in (1..).zip(ways()) {
+            let volume = array.open(&options, |_| {});
+            let model = churn(&volume, seed, || {});
+            assert!(volume.stop().clean, "{level:?} {options:?}");
+            drop(volume);
+            let volume = array.open(&ways()[0], |_| {});
+            assert!(read(&volume, 0, model.len()) == model, "{level:?} {options:?}");
+        }
+    }
+}
+
 #[test]
 fn a_file_cut_short_under_load_costs_nobody_anything_whichever_way() {
-    for options in ways() {
-        let array = Files::new(Level::Raid5, 4, 128, crate::kit::MEMBER_BYTES);
+    let places = std::iter::once(std::env::temp_dir());
+    let places: Vec<PathBuf> = places.chain(memory_folder().map(PathBuf::from)).collect();
+    for (folder, options) in
+        places.iter().flat_map(|folder| ways().into_iter().map(move |way| (folder, way)))
+    {
+        let array = Files::new_in(folder, Level::Raid5, 4, 128, crate::kit::MEMBER_BYTES);
         let (sender, notices) = mpsc::channel();
         let volume = array.open(&options, move |notice| {
             let _ = sender.send(notice);

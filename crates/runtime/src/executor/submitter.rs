@@ -90,8 +90,8 @@ impl<'a> Submitter<'a> {
         if !matches!(operation, Operation::Look) {
             self.core.note_asked();
         }
-        if member.is_memory() {
-            return self.perform(operation);
+        if admission.is_here() {
+            return self.perform_here(operation);
         }
         let Some(drivers) = &self.core.workers else { return member.leave_to_threads(operation) };
         match operation {
@@ -145,6 +145,19 @@ impl<'a> Submitter<'a> {
         }
     }
 
+    /// Carries an operation on memory out on this thread, and ends it.
+    fn perform_here(&self, operation: Operation) {
+        // A look is no request: that it ends says nothing of those.
+        let is_request = !matches!(operation, Operation::Look);
+        if is_request {
+            self.member.admission.begin_here();
+        }
+        self.perform(operation);
+        if is_request {
+            self.member.admission.leave();
+        }
+    }
+
     /// Carries an operation out on this thread, and ends it.
     pub(crate) fn perform(&self, operation: Operation) {
         let result = threads::perform(self.core, self.member, &operation);
@@ -155,12 +168,10 @@ impl<'a> Submitter<'a> {
     pub(crate) fn complete(&self, operation: Operation, result: Result<(), MemberError>) {
         let (id, crew) = (self.member.id(), &self.member.crew);
         match operation {
-            Operation::Io(flight) => match result {
-                Err(_) if flight.parts().len() > 1 && !flight.is_forced() => {
-                    self.member.leave_to_threads(Operation::Apart(flight));
-                }
-                result => self.land(flight, result),
-            },
+            Operation::Io(flight) => {
+                let ticket = self.land(flight, result);
+                self.member.scheduler.done(self, ticket);
+            }
             Operation::Apart(flight) => self.land_first(flight, result),
             Operation::Flush => {
                 self.member.scheduler.flush_ends(self);
@@ -210,10 +221,14 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// The whole of a flight has ended.
-    fn land(&self, flight: Flight, result: Result<(), MemberError>) {
+    /// The whole of a flight has ended, and its ticket is to be given back; or it is tried again, part by part.
+    fn land(&self, flight: Flight, result: Result<(), MemberError>) -> Option<Ticket> {
+        if result.is_err() && flight.parts().len() > 1 && !flight.is_forced() {
+            self.member.leave_to_threads(Operation::Apart(flight));
+            return None;
+        }
         flight.parts().iter().for_each(|part| self.answer_part(part, result));
-        self.give_back(flight);
+        self.ticket_of(flight)
     }
 
     /// Its first part has. The rest goes behind what waits for the member's threads, since a bad sector takes seconds, and a
@@ -224,17 +239,18 @@ impl<'a> Submitter<'a> {
         let is_last = parts.is_empty();
         self.answer_part(&first, result);
         if is_last {
-            return self.give_back(flight);
+            let ticket = self.ticket_of(flight);
+            return self.member.scheduler.done(self, ticket);
         }
         self.member.leave_to_threads(Operation::Apart(flight));
     }
 
-    /// All of it has been answered.
-    fn give_back(&self, flight: Flight) {
+    /// What is left of one when all of it has been answered.
+    fn ticket_of(&self, flight: Flight) -> Option<Ticket> {
         if let Parts::Many(parts) = flight.parts {
             self.member.part_lists.keep(parts);
         }
-        self.member.scheduler.done(self, flight.ticket);
+        flight.ticket
     }
 
     /// Several that lie side by side, past the scheduler.
@@ -248,15 +264,17 @@ impl<'a> Submitter<'a> {
         ticket: Option<Ticket>,
         items: impl Iterator<Item = Item>,
     ) -> Option<Ticket> {
-        if self.member.is_memory() {
-            for part in items {
-                let result = threads::transfer(self.core, self.member, &part);
-                self.answer_part(&part, result);
-            }
-            return ticket;
+        let flight = Flight::new(ticket, items, &self.member.part_lists);
+        let admission = &self.member.admission;
+        if !admission.is_here() {
+            self.submit(Operation::Io(flight));
+            return None;
         }
-        self.submit(Operation::Io(Flight::new(ticket, items, &self.member.part_lists)));
-        None
+        self.core.note_asked();
+        admission.begin_here();
+        let result = threads::fly(self.core, self.member, &flight);
+        admission.leave();
+        self.land(flight, result)
     }
 }
 

@@ -24,8 +24,8 @@ pub(super) fn perform(
 ) -> Result<(), MemberError> {
     let device = &member.device;
     match operation {
-        Operation::Io(flight) if flight.parts().len() > 1 => vector(core, member, flight),
-        Operation::Io(flight) | Operation::Apart(flight) => transfer(core, member, flight.first()),
+        Operation::Io(flight) => fly(core, member, flight),
+        Operation::Apart(flight) => transfer(core, member, flight.first()),
         Operation::Flush => device.flush(),
         Operation::Metadata { area, bytes, offset_bytes } => {
             // What the log does not name any more was written, and is to stay so.
@@ -39,12 +39,16 @@ pub(super) fn perform(
     }
 }
 
+/// All of a flight.
+pub(super) fn fly(core: &Core, member: &MemberHandle, flight: &Flight) -> Result<(), MemberError> {
+    match flight.parts() {
+        [part] => transfer(core, member, part),
+        _ => vector(core, member, flight),
+    }
+}
+
 /// One part by itself.
-pub(super) fn transfer(
-    core: &Core,
-    member: &MemberHandle,
-    (shard, io): &Item,
-) -> Result<(), MemberError> {
+fn transfer(core: &Core, member: &MemberHandle, (shard, io): &Item) -> Result<(), MemberError> {
     let (memory, device) = (&core.shard(*shard).memory, &member.device);
     let (offset_bytes, length_bytes) = member.range(io);
     match io.operation {

@@ -15,7 +15,7 @@ use braid_engine::array::{
 };
 use braid_engine::effect::MemberIo;
 use braid_geometry::{MemberSector, SECTOR_BYTES};
-use braid_member::{Member, MemberKind, Raw};
+use braid_member::{AnsweredBy, Member, MemberKind, Raw};
 use braid_ondisk::{JournalPiece, JournalRecord, Superblock, Timestamp};
 use braid_ring::Handler;
 use slab::Slab;
@@ -78,9 +78,14 @@ impl MemberHandle {
         threads_max: usize,
     ) -> Self {
         let identity = device.identity();
+        let answered_by = match identity.answered_by {
+            // A layer may do with it as it likes.
+            AnsweredBy::Memory if !is_memory(&*device) => AnsweredBy::Device,
+            answered_by => answered_by,
+        };
         Self {
             id,
-            admission: RingAdmission::new(identity.queue_requests, identity.is_answered_outside),
+            admission: RingAdmission::new(identity.queue_requests, answered_by),
             scheduler: Scheduler::new(Settings::straight()),
             queued: AtomicU64::new(0),
             out: Mutex::default(),
@@ -190,9 +195,9 @@ impl MemberHandle {
         self.raw.as_ref()
     }
 
-    /// Whether carrying something out never waits.
-    pub(crate) fn is_memory(&self) -> bool {
-        is_memory(&*self.device)
+    /// Whether it has a place where a program may find it, and where it may vanish from.
+    pub(crate) fn has_place(&self) -> bool {
+        self.device.identity().kind != MemberKind::Memory
     }
 
     /// Where on the device an operation's bytes are, and how many.

@@ -7,13 +7,18 @@
 //!
 //! ```text
 //!                 ┌─ suspect ───────────────────────────────────▶ the member's threads
-//!   a request ────┼─ rings have `room` of it already ─▶ in line ─┐
+//!   a request ────┼─ the member is memory ──────────────────────▶ the thread that asks, at once
+//!                 ├─ rings have `room` of it already ─▶ in line ─┐
 //!                 └─ else ──────────────────────────────────────┴▶ a ring
 //!
 //!   suspect:  OUTSIDE  the file system asks another process or machine (FUSE, the network), or that is not known: for good
 //!             SITS_OUT the array reads around it, while it does; files only
 //!             STUCK    nothing of it has ended from one look to the next, until it has been well for a while
 //! ```
+//!
+//! Memory (this process's, tmpfs, ramfs, memfd) has no disk that could hang, and a ring would give each request on such a file
+//! to a thread of the kernel's, which takes longer than the copy. It may be slow all the same (memory is short, or what was
+//! swapped out comes from a disk that hangs), so its requests are counted as others are, and a second worker is not kept by what keeps the first.
 //!
 //! `room` is half of what the block layer has room for, so that rings never wait there: a request may be split, and
 //! superblocks, flushes and other programs want room as well. More would wait there, with a thread of ours; here it waits
@@ -25,6 +30,8 @@
 //! - Rings have `room` requests at most [check: no_more_is_out_than_there_is_room_for].
 
 use std::collections::VecDeque;
+
+use braid_member::AnsweredBy;
 
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -68,6 +75,7 @@ const ENDED: u64 = 1 << 32;
 #[repr(align(128))]
 pub(crate) struct RingAdmission<W> {
     room: u32,
+    is_memory: bool,
     /// Requests that rings have, and above them those that have ended, on rings or by threads, as far as 32 bits go: one
     /// change for each end.
     requests: AtomicU64,
@@ -83,10 +91,12 @@ pub(crate) struct RingAdmission<W> {
 
 impl<W> RingAdmission<W> {
     /// Of a member whose device has room for so many requests, if that is known.
-    pub(crate) fn new(device_requests: Option<u32>, is_outside: bool) -> Self {
+    pub(crate) fn new(device_requests: Option<u32>, answered_by: AnsweredBy) -> Self {
         let room = device_requests.map_or(ROOM_UNKNOWN, |requests| (requests / 2).max(1));
+        let is_outside = answered_by == AnsweredBy::Outside;
         Self {
             room,
+            is_memory: answered_by == AnsweredBy::Memory,
             requests: AtomicU64::new(0),
             aside: AtomicU32::new(0),
             reasons: AtomicU8::new(if is_outside { OUTSIDE } else { 0 }),
@@ -99,6 +109,16 @@ impl<W> RingAdmission<W> {
     /// Whether nothing of the member is for rings.
     pub(crate) fn is_suspect(&self) -> bool {
         self.reasons.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether the thread that asks is to carry it out itself ([`Self::begin_here`]).
+    pub(crate) fn is_here(&self) -> bool {
+        self.is_memory && !self.is_suspect()
+    }
+
+    /// A request begins on the thread that asks; [`Self::leave`] when it has ended.
+    pub(crate) fn begin_here(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Where the next request is to go.
@@ -223,7 +243,7 @@ mod tests {
 
     #[test]
     fn no_more_is_out_than_there_is_room_for() {
-        let admission: RingAdmission<u32> = RingAdmission::new(Some(5), false);
+        let admission: RingAdmission<u32> = RingAdmission::new(Some(5), AnsweredBy::Device);
         assert_eq!(
             [admission.route(), admission.route(), admission.route()],
             [Route::Ring, Route::Ring, Route::Line]
@@ -237,7 +257,7 @@ mod tests {
         admission.forgo();
         assert_eq!(admission.next(), Some((8, Route::Ring)));
         assert!(!admission.has_kept());
-        let one: RingAdmission<u32> = RingAdmission::new(Some(1), false);
+        let one: RingAdmission<u32> = RingAdmission::new(Some(1), AnsweredBy::Device);
         assert_eq!(
             [one.route(), one.route()],
             [Route::Ring, Route::Line],
@@ -247,7 +267,7 @@ mod tests {
 
     #[test]
     fn what_is_in_line_for_a_member_that_hangs_goes_to_its_threads() {
-        let admission: RingAdmission<u32> = RingAdmission::new(Some(2), false);
+        let admission: RingAdmission<u32> = RingAdmission::new(Some(2), AnsweredBy::Device);
         assert_eq!((admission.route(), admission.route()), (Route::Ring, Route::Line));
         admission.keep(7);
         admission.look();
@@ -267,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_busy_member_is_not_stuck_and_an_idle_one_is_not_either() {
-        let admission: RingAdmission<u32> = RingAdmission::new(None, false);
+        let admission: RingAdmission<u32> = RingAdmission::new(None, AnsweredBy::Device);
         (0..9).for_each(|_| admission.look());
         assert!(!admission.is_suspect(), "it has nothing to do");
         assert_eq!(admission.route(), Route::Ring);
@@ -288,9 +308,25 @@ mod tests {
         assert!(!admission.is_busy(), "what never began is not waited for");
     }
 
+    /// Its pages were swapped out, to a disk that hangs: each worker that asked next would have been kept as the first was.
+    #[test]
+    fn memory_that_keeps_one_worker_keeps_no_second() {
+        let admission: RingAdmission<u32> = RingAdmission::new(None, AnsweredBy::Memory);
+        assert!(admission.is_here() && !admission.is_busy());
+        admission.begin_here();
+        admission.look();
+        assert!(admission.is_here(), "it may have begun just now");
+        admission.look();
+        assert!(!admission.is_here() && admission.route() == Route::Threads);
+        admission.leave();
+        assert!(!admission.is_busy());
+        (0..CALM_LOOKS).for_each(|_| admission.look());
+        assert!(admission.is_here(), "it has been well for a while");
+    }
+
     #[test]
     fn what_is_answered_outside_is_never_for_rings() {
-        let admission: RingAdmission<u32> = RingAdmission::new(Some(128), true);
+        let admission: RingAdmission<u32> = RingAdmission::new(Some(128), AnsweredBy::Outside);
         (0..9).for_each(|_| admission.look());
         assert_eq!(admission.route(), Route::Threads);
         admission.set_sits_out(true);

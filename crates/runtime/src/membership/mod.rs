@@ -46,7 +46,7 @@ impl Core {
         completions::connect(self, &member);
         let is_on_ring =
             self.workers.is_some() && member.raw().is_some() && !member.admission.is_suspect();
-        if !is_on_ring && !member.is_memory() {
+        if !is_on_ring && !member.admission.is_here() {
             member.crew.man_all().inspect_err(|_| {
                 member.crew.stop();
                 member.crew.join();

@@ -9,6 +9,7 @@ use braid_engine::Instant;
 use braid_engine::array::{MemberId, Notice};
 use braid_engine::cause::Cause;
 use braid_engine::request::{ShardIndex, Way};
+use braid_member::AnsweredBy;
 use braid_sync::models::{explore, sample};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
@@ -163,7 +164,7 @@ fn wait_for_room() {
         }
     };
     let model = move || {
-        let admission = Arc::new(RingAdmission::new(Some(2), false));
+        let admission = Arc::new(RingAdmission::new(Some(2), AnsweredBy::Device));
         let done = Arc::new(AtomicUsize::new(0));
         let others: Vec<_> = [10, 100]
             .map(|request| {

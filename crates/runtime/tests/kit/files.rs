@@ -45,6 +45,12 @@ impl Files {
         self.folder.path().join(format!("m{slot}"))
     }
 
+    /// Whether they are kept in memory.
+    #[allow(dead_code)] // not every test asks
+    pub(crate) fn is_memory(&self) -> bool {
+        open(&self.path(0), Access::Examine).expect("a member").is_memory()
+    }
+
     /// Opens the array with `options`.
     pub(crate) fn open(
         &self,

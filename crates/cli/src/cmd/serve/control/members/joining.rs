@@ -591,6 +591,7 @@ fn past_the_page_cache(
     let went = match asked.membership.direct {
         Direct::Off => return Ok(()),
         Direct::Auto if !is_block => return Ok(()),
+        Direct::On if device.is_memory() => return Ok(()),
         Direct::Auto | Direct::On => device.go_direct(),
     };
     match (went, asked.membership.direct) {
