@@ -18,8 +18,8 @@ pub(crate) use newer::kernel as newer_kernel;
 /// Clients (one of them libnbd's, from Python, and one the kernel's), the kernel with md and what boots it (QEMU, and GRUB from an array), QEMU's storage daemon, LVM and its pools, file systems, what cuts their power and what lives in them, the language of two tests' helpers, a client of HTTP, what mounts
 /// for users (fusermount3), ISA-L to compare parity with, the compiler of libFuzzer, what runs alerts (promtool),
 /// a browser for the page, what judges units (systemd-analyze) and packages, a root to install one in, who uses a file (fuser), what a program asks of the
-/// kernel (strace), what copies disks that fail (ddrescue), and what writes tables of partitions over them (sfdisk).
-const NEEDED: [&str; 35] = [
+/// kernel (strace), what counts instructions (valgrind), what copies disks that fail (ddrescue), and what writes tables of partitions over them (sfdisk).
+const NEEDED: [&str; 36] = [
     "qemu-system-x86",
     "qemu-system-common",
     "grub-pc-bin",
@@ -53,6 +53,7 @@ const NEEDED: [&str; 35] = [
     "debootstrap",
     "psmisc",
     "strace",
+    "valgrind",
     "gddrescue",
     "fdisk",
 ];

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use braid_lab::benchmarks;
 use braid_lab::frame::{Machine, Report, Settings, Suite, json, plot, table};
-use braid_lab::suites::SUITES;
+use braid_lab::suites::{SUITES, ledger};
 use clap::{Parser, Subcommand};
 
 /// Every mechanism beside the state before it, on the same work, in one run.
@@ -49,6 +49,12 @@ struct Args {
 enum Other {
     /// Make one page of what runs wrote with --json, and the same as Markdown.
     Report(benchmarks::Args),
+    /// Do the work of these cases of the suite "ledger", for callgrind to count.
+    #[command(hide = true)]
+    LedgerLoad {
+        /// Which cases.
+        cases: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -61,6 +67,7 @@ fn main() -> ExitCode {
     }
     let done = match &args.other {
         Some(Other::Report(args)) => benchmarks::run(args),
+        Some(Other::LedgerLoad { cases }) => ledger::work(cases),
         None => run(&args),
     };
     match done {

@@ -23,18 +23,10 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// So many bytes, taken from `bytes` one after the other. All of them are touched.
+    /// So many bytes of one value. All of them are touched.
     ///
     /// # Panics
-    /// When there are not so many, or no memory for them.
-    pub(crate) fn new(length: usize, bytes: impl Iterator<Item = u8>) -> Self {
-        let mut pages = Self::zeroes(length);
-        let mut bytes = bytes.fuse();
-        pages.iter_mut().for_each(|byte| *byte = bytes.next().expect("as many as are asked for"));
-        pages
-    }
-
-    /// So many bytes of one value.
+    /// When there is no memory for them.
     pub(crate) fn filled(length: usize, byte: u8) -> Self {
         let mut pages = Self::zeroes(length);
         pages.fill(byte);
@@ -78,9 +70,9 @@ mod tests {
     #[test]
     fn the_first_byte_is_at_a_page() {
         for length in [0, 1, 5000, 1 << 20, 3 << 20] {
-            let pages = Pages::new(length, (0..=255).cycle());
+            let pages = Pages::filled(length, 7);
             assert!(pages.as_ptr().addr().is_multiple_of(PAGE_BYTES));
-            assert!(pages.iter().copied().eq((0..=255).cycle().take(length)));
+            assert!(pages.iter().copied().eq(std::iter::repeat_n(7, length)));
         }
     }
 }

@@ -32,7 +32,9 @@ impl Bytes {
     ) -> Self {
         let payloads_start = blocks * block_bytes;
         let length = payloads_start + payloads * payload_bytes;
-        let memory = Pages::new(length, (0..251).cycle().map(|byte| byte ^ 0x5a));
+        let mut memory = Pages::filled(length, 0);
+        let pattern: Vec<u8> = (0..251).cycle().map(|byte| byte ^ 0x5a).take(251 * 16).collect();
+        memory.chunks_mut(pattern.len()).for_each(|run| run.copy_from_slice(&pattern[..run.len()]));
         Self { memory, block_bytes, payloads_start, payload_bytes }
     }
 

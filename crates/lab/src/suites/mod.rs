@@ -7,6 +7,7 @@ mod doors;
 mod elevator;
 mod growth;
 mod hand_over;
+pub mod ledger;
 mod lookup;
 mod multiplexer;
 mod nbd;
@@ -37,6 +38,7 @@ pub const SUITES: &[Suite] = &[
     slow::SUITE,
     read::SUITE,
     write::SUITE,
+    ledger::SUITE,
     rebuild::SUITE,
     policies::SUITE,
     cost::SUITE,

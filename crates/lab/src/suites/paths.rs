@@ -28,10 +28,10 @@ const METRICS: [Metric; 3] = [
 
 /// The slots, the chunk and the full stripe of the peers' figures.
 const SLOTS: u16 = 4;
-const CHUNK_SECTORS: u32 = 128;
+pub(super) const CHUNK_SECTORS: u32 = 128;
 pub(super) const ROW_SECTORS: u32 = 3 * CHUNK_SECTORS;
 /// The engine's own settings, as they are without being asked for.
-const TUNING: Tuning = Tuning {
+pub(super) const TUNING: Tuning = Tuning {
     stripes: 256,
     mode: CacheMode::WriteBack,
     bypass_threshold: 1,

@@ -1,0 +1,196 @@
+//! Suite `ledger`: the instructions that one request costs the engine, counted by valgrind's callgrind.
+//!
+//! ```text
+//!   braid-lab ledger ──▶ valgrind: braid-lab ledger-load ──▶ a cell: warm up, [`counts`], [`ends_part`]; the next cell
+//!        ▲                                                                             │
+//!        └── instructions of all requests of the cell ◀── a part of callgrind's output ┘
+//! ```
+//!
+//! The engine over members that are nothing, with the driver and the parity of the lab ([`crate::driver`]): one thread, no system call but the
+//! clock's, and that is not read either. So a figure depends on the source and the compiler, and not on what else the machine
+//! does nor on which processor it has: valgrind has one of its own. A case takes two seconds; `--small` counts one.
+//!
+//! `tests/ledger.rs` holds each figure of a program for development below a ceiling; here are those of one for release.
+
+use std::path::Path;
+use std::process::Command;
+
+use braid_engine::request::Operation;
+use braid_engine::{CacheMode, Tuning};
+use braid_parity::kernel_named;
+
+use super::paths::{BLOCK_SECTORS, CHUNK_SECTORS, ROW_SECTORS, TUNING};
+use crate::driver::{Driver, Kind, Load, Pattern, Places, Plan};
+use crate::frame::{Case, Figure, Metric, Report, Series, Settings, Suite, Target};
+
+pub(super) const SUITE: Suite = Suite {
+    name: "ledger",
+    about: "instructions of a request in the engine, counted; the same on every machine",
+    run,
+};
+
+const METRIC: Metric = Metric::less("instructions", "instructions");
+const WRITE: Operation = Operation::Write { durable: false };
+/// As many as a client with a deep queue has out.
+const DEPTH: usize = 32;
+/// What valgrind's processor has.
+const KERNEL: &str = "avx2";
+/// Requests before those that count: pools are filled, tables have grown.
+const WARM_UP: u64 = 1000;
+/// Requests that count.
+const REQUESTS: u64 = 1000;
+/// Bytes of each member: as the suites `read` and `write` have them.
+const MEMBER_SECTORS: u64 = 128 << 11;
+
+/// One kind of request.
+struct Cell {
+    name: &'static str,
+    slots: u16,
+    missing: Option<u16>,
+    mode: CacheMode,
+    operation: Operation,
+    sectors: u32,
+    /// Instructions at most, in a program for release.
+    ceiling: f64,
+}
+
+const READ: Cell = Cell {
+    name: "4 KiB read",
+    slots: 4,
+    missing: None,
+    mode: CacheMode::WriteThrough,
+    operation: Operation::Read,
+    sectors: BLOCK_SECTORS,
+    ceiling: 1_835.0,
+};
+const SMALL: Cell = Cell { name: "4 KiB write, rcw", operation: WRITE, ceiling: 19_250.0, ..READ };
+
+const CELLS: [Cell; 6] = [
+    READ,
+    Cell { name: "degraded 4 KiB read", missing: Some(1), ceiling: 6_060.0, ..READ },
+    SMALL,
+    // What is not written would be four blocks to read.
+    Cell { name: "4 KiB write, rmw", slots: 6, ceiling: 20_510.0, ..SMALL },
+    Cell {
+        name: "4 KiB write, write-back",
+        mode: CacheMode::WriteBack,
+        ceiling: 19_020.0,
+        ..SMALL
+    },
+    Cell { name: "192 KiB full-stripe write", sectors: ROW_SECTORS, ceiling: 35_040.0, ..SMALL },
+];
+
+fn run(settings: &Settings) -> Report {
+    let mut report = Report::default();
+    let mut wanted: Vec<&Cell> = CELLS.iter().filter(|cell| settings.wants(cell.name)).collect();
+    if settings.small {
+        wanted.truncate(1);
+    }
+    if wanted.is_empty() {
+        return report;
+    }
+    let lab = std::env::current_exe().map_err(|error| error.to_string());
+    match lab.and_then(|lab| count(&lab, &wanted)) {
+        Ok(counted) => {
+            let cases = wanted.iter().zip(counted).map(|(cell, count)| cell.case(count));
+            cases.for_each(|case| report.add(Some(case)));
+            report.note(format!(
+                "{REQUESTS} requests each after {WARM_UP} that do not count, {DEPTH} at once, over members that are nothing; RAID-5 of 4 members \
+                 (rmw: 6), chunk 64 KiB; parity by {KERNEL}, driver included; instructions by callgrind"
+            ));
+        }
+        Err(why) => report.note(format!("ledger: skipped, {why}")),
+    }
+    report
+}
+
+impl Cell {
+    fn case(&self, instructions: f64) -> Case {
+        let series = vec![Series { variant: "braid", values: vec![instructions] }];
+        let figures = vec![Figure { metric: METRIC, series }];
+        let ceiling =
+            Target::value(METRIC.name, "braid", self.ceiling, "no commit is to cost more");
+        Case { name: self.name.to_owned(), figures, targets: vec![ceiling] }
+    }
+
+    fn work(&self) -> Result<(), String> {
+        let kernel = kernel_named(KERNEL).ok_or(format!("no parity by {KERNEL} here"))?;
+        let tuning = Tuning { mode: self.mode, ..TUNING };
+        let plan = Plan {
+            kind: Kind::Null,
+            slots: self.slots,
+            chunk_sectors: CHUNK_SECTORS,
+            member_sectors: MEMBER_SECTORS,
+            missing: self.missing,
+            tuning,
+            payloads: DEPTH + (tuning.dirty_sectors_max / self.sectors) as usize,
+            payload_sectors: self.sectors,
+        };
+        let pattern =
+            if self.sectors == BLOCK_SECTORS { Pattern::Random } else { Pattern::Sequential };
+        let mut load = Load {
+            operation: self.operation,
+            sectors: self.sectors,
+            pattern,
+            depth: DEPTH,
+            requests: WARM_UP,
+        };
+        let mut driver = Driver::new(plan).counting(kernel);
+        let mut places = Places::new(&load, driver.capacity_sectors(), 1);
+        load.run(&mut driver, &mut places);
+        driver.settle();
+        load.requests = REQUESTS;
+        counts(&load, &mut driver, &mut places);
+        ends_part();
+        Ok(())
+    }
+}
+
+/// What is counted, by this name.
+#[inline(never)]
+fn counts(load: &Load, driver: &mut Driver, places: &mut Places) {
+    load.run(driver, places);
+    driver.settle();
+}
+
+/// Where a part of callgrind's output ends.
+#[inline(never)]
+fn ends_part() {
+    std::hint::black_box(());
+}
+
+/// The work of the cells of these names, one after the other, to be counted from outside.
+///
+/// # Errors
+/// The processor is not the one that is counted on.
+pub fn work(cases: &[String]) -> Result<(), String> {
+    let wanted = |cell: &&Cell| cases.iter().any(|case| case == cell.name);
+    CELLS.iter().filter(wanted).try_for_each(Cell::work)
+}
+
+/// The instructions of a request of each of these cells, as `lab` does them.
+fn count(lab: &Path, cells: &[&Cell]) -> Result<Vec<f64>, String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let out = folder.path().join("out");
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=callgrind", "--collect-atstart=no"]);
+    valgrind.args(["--toggle-collect=*suites*ledger*counts*", "--dump-before=*ends_part*"]);
+    valgrind.arg(format!("--callgrind-out-file={}", out.display())).arg(lab);
+    valgrind.arg("ledger-load").args(cells.iter().map(|cell| cell.name));
+    let output = valgrind.output().map_err(|error| format!("valgrind: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("valgrind: {}: {}", output.status, said.trim_end()));
+    }
+    (1..=cells.len()).map(|part| total(&out.with_extension(part.to_string()))).collect()
+}
+
+/// What a part of callgrind's output comes to, for a request.
+fn total(part: &Path) -> Result<f64, String> {
+    let text =
+        std::fs::read_to_string(part).map_err(|error| format!("{}: {error}", part.display()))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("totals: "));
+    let total = line.and_then(|total| total.trim().parse::<u32>().ok());
+    let total = total.ok_or(format!("no count in {}", part.display()))?;
+    Ok(f64::from(total) / f64::from(u32::try_from(REQUESTS).expect("few")))
+}
