@@ -27,6 +27,25 @@ pub(crate) fn folder() -> Result<PathBuf> {
     set.map_or_else(|| tidy::repository_root().map(|root| root.join("target")), Ok)
 }
 
+/// What a program is built for, if not for development.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// To be used here.
+    Release,
+    /// To be packaged.
+    Dist,
+}
+
+impl Profile {
+    /// Cargo's word for it, and for the folder.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Dist => "dist",
+        }
+    }
+}
+
 /// A program of the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
@@ -60,7 +79,12 @@ impl Program {
 
     /// Where it is, for release (quick if it is built already).
     pub(crate) fn release(self) -> Result<PathBuf> {
-        self.build(&["build", "--release", "--bin", self.name()])
+        self.built(Profile::Release)
+    }
+
+    /// The same by one of the profiles for those who use it.
+    pub(crate) fn built(self, profile: Profile) -> Result<PathBuf> {
+        self.build(&["build", "--profile", profile.name(), "--bin", self.name()])
     }
 
     fn build(self, words: &[&str]) -> Result<PathBuf> {

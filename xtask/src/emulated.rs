@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::build::Program;
+use crate::build::{Profile, Program};
 use crate::dist::target::{Library, Processor};
 
 /// The crates that compute, and ask the system for nothing.
@@ -59,7 +59,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if !options.arrays_only {
         tests(other)?;
     }
-    let programs = [(own, Program::Braid.release()?), (other, other.release(Library::Glibc)?)];
+    let programs =
+        [(own, Program::Braid.release()?), (other, other.built(Library::Glibc, Profile::Release)?)];
     let folder = tempfile::tempdir()?;
     for (level, count, lost) in ARRAYS {
         let one = Array { programs: &programs, folder: &folder.path().join(level), count };

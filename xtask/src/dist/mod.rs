@@ -28,7 +28,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::build::Program;
+use crate::build::{Profile, Program};
 use crate::tidy;
 use target::{Library, Processor};
 
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // It says its words itself: what is built for another processor could not.
     let speaker = match &args.braid {
         Some(braid) => fs::canonicalize(braid).with_context(|| braid.display().to_string())?,
-        None => Program::Braid.release()?,
+        None => Program::Braid.built(Profile::Dist)?,
     };
     let version = version(&speaker)?;
     let own = Processor::own()?;
@@ -92,9 +92,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for processor in processors {
         let linked = match &args.braid {
             Some(_) => speaker.clone(),
-            None => processor.release(Library::Glibc)?,
+            None => processor.built(Library::Glibc, Profile::Dist)?,
         };
-        let stage = staged(&root, (&speaker, &linked), &out, processor)?;
+        let debug = |library: &str| {
+            let file = format!("braid-{version}-{}-{library}.debug", processor.of_debian());
+            args.braid.is_none().then(|| out.join(file))
+        };
+        let stage = staged(&root, (&speaker, &linked), (&out, debug("glibc")), processor)?;
         let package = deb::package(&root, &stage, (&out, &version), processor)?;
         println!("{}", package.display());
         deb::judged(&package)?;
@@ -105,8 +109,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             guest::used(&package, &out)?;
         }
         if args.braid.is_none() {
-            let braid = processor.release(Library::Static)?;
-            let stage = staged(&root, (&speaker, &braid), &out, processor)?;
+            let braid = processor.built(Library::Static, Profile::Dist)?;
+            let stage = staged(&root, (&speaker, &braid), (&out, debug("static")), processor)?;
             packed(&stage, (&out, &version), processor)?;
         }
     }
@@ -138,11 +142,12 @@ fn version(braid: &Path) -> Result<String> {
     Ok(version)
 }
 
-/// Puts everything where it is installed, in a folder: a program, and what the other one says of both.
+/// Puts everything where it is installed, in a folder: a program, and what the other one says of both. What it has for debuggers goes
+/// into a file beside, if there is to be one.
 fn staged(
     root: &Path,
     (speaker, braid): (&Path, &Path),
-    out: &Path,
+    (out, debug): (&Path, Option<PathBuf>),
     processor: Processor,
 ) -> Result<PathBuf> {
     let stage = out.join("stage");
@@ -151,8 +156,7 @@ fn staged(
     }
     let program = stage.join("usr/bin/braid");
     copied(braid, &program, 0o755)?;
-    let strip = format!("{}strip", processor.tools()?);
-    done(Command::new(strip).arg("--strip-unneeded").arg(&program))?;
+    stripped(&program, debug.as_deref(), &processor.tools()?)?;
     for (from, to) in FILES {
         copied(&root.join(from), &stage.join(to), 0o644)?;
     }
@@ -177,6 +181,22 @@ fn staged(
     done(Command::new("gzip").args(["-9n"]).args(pages).arg(changes))?;
     opened(&stage)?;
     Ok(stage)
+}
+
+/// Takes out of a program what it does not run by. The file that has it is named in the program, and found beside it.
+fn stripped(program: &Path, debug: Option<&Path>, tools: &str) -> Result<()> {
+    let objcopy = format!("{tools}objcopy");
+    if let Some(debug) = debug {
+        fs::create_dir_all(debug.parent().expect("it lies in a folder"))?;
+        done(Command::new(&objcopy).arg("--only-keep-debug").args([program, debug]))?;
+    }
+    done(Command::new(format!("{tools}strip")).arg("--strip-unneeded").arg(program))?;
+    if let Some(debug) = debug {
+        let link = format!("--add-gnu-debuglink={}", debug.display());
+        done(Command::new(objcopy).arg(link).arg(program))?;
+        println!("{}", debug.display());
+    }
+    Ok(())
 }
 
 /// Everything may be read by everybody, whatever the umask of whoever packages it is.
@@ -219,4 +239,27 @@ fn said(command: &mut Command) -> Result<String> {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "{command:?}: {}\n{errors}", output.status);
     Ok(String::from_utf8(output.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stripped_names_the_file_that_has_it() {
+        braid_needs::needs!("g++", "objdump");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("one.cc"), "int main() { return 0; }").expect("a source");
+        let mut compiler = Command::new("g++");
+        done(compiler.args(["-g", "-o"]).args([path("one"), path("one.cc")])).expect("a program");
+        stripped(&path("one"), Some(&path("one.debug")), "").expect("it can be stripped");
+        let sections = |name: &str| {
+            said(Command::new("objdump").arg("--section-headers").arg(path(name))).expect("words")
+        };
+        let (program, debug) = (sections("one"), sections("one.debug"));
+        assert!(program.contains(".gnu_debuglink") && !program.contains(".debug_line"));
+        assert!(debug.contains(".debug_line"));
+        done(&mut Command::new(path("one"))).expect("it runs still");
+    }
 }

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::build::{self, Program};
+use crate::build::{self, Profile, Program};
 use crate::tidy;
 
 /// A processor.
@@ -110,16 +110,16 @@ impl Processor {
         Ok(command)
     }
 
-    /// braid for it, for release.
-    pub(crate) fn release(self, library: Library) -> Result<PathBuf> {
+    /// braid for it.
+    pub(crate) fn built(self, library: Library, profile: Profile) -> Result<PathBuf> {
         if self == Self::own()? && library == Library::Glibc {
-            return Program::Braid.release();
+            return Program::Braid.built(profile);
         }
-        let words = ["build", "--quiet", "--release", "--package", "braid", "--bin", "braid"];
-        let mut command = self.cargo(&words, library)?;
+        let mut command = self.cargo(&["build", "--quiet", "--package", "braid"], library)?;
+        command.args(["--bin", "braid", "--profile", profile.name()]);
         let status = command.status().context("cargo")?;
         ensure!(status.success(), "{command:?}: {status}");
-        let folder = build::folder()?.join(self.triple(library)).join("release");
+        let folder = build::folder()?.join(self.triple(library)).join(profile.name());
         Ok(folder.join("braid"))
     }
 }
