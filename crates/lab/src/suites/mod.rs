@@ -21,6 +21,7 @@ mod rebuild;
 mod seeds;
 mod share;
 mod slow;
+mod small_writes;
 mod wait;
 mod write;
 
@@ -41,6 +42,7 @@ pub const SUITES: &[Suite] = &[
     ledger::SUITE,
     rebuild::SUITE,
     policies::SUITE,
+    small_writes::SUITE,
     cost::SUITE,
     growth::SUITE,
     hand_over::SUITE,

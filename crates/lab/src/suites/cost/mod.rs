@@ -239,7 +239,7 @@ impl Fixed {
         } else {
             (BEGIN, Duration::from_secs(2), Length::Warm(3))
         };
-        let job = Job { rw: self.rw, block_kib: BLOCK_KIB, depth: DEPTH, rate: Some(self.rate) };
+        let job = Job { rate: Some(self.rate), ..Job::full(self.rw, BLOCK_KIB, DEPTH) };
         let (counted, took, reached) = std::thread::scope(|scope| {
             let loading = scope.spawn(|| job.run(&To::Export(server.uri()), length));
             std::thread::sleep(begin);

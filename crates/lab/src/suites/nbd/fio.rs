@@ -13,6 +13,20 @@ pub(in crate::suites) struct Job {
     pub(in crate::suites) depth: u32,
     /// Requests a second, if not as many as can be.
     pub(in crate::suites) rate: Option<u32>,
+    /// The share of reads, where `rw` has both.
+    pub(in crate::suites) reads_percent: u32,
+    pub(in crate::suites) durability: Durability,
+}
+
+/// When fio takes a write to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::suites) enum Durability {
+    /// When it was answered.
+    Answered,
+    /// It was written with `RWF_DSYNC`: files only.
+    Durable,
+    /// A flush after each write was answered.
+    Flushed,
 }
 
 /// For how long.
@@ -44,6 +58,7 @@ pub(in crate::suites) enum Target {
 /// What was reached.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::suites) struct Reached {
+    pub(in crate::suites) requests: f64,
     pub(in crate::suites) requests_per_second: f64,
     pub(in crate::suites) gigabytes_per_second: f64,
 }
@@ -61,10 +76,11 @@ pub(in crate::suites) fn missing() -> Option<String> {
 impl Job {
     /// As many requests as can be.
     pub(in crate::suites) const fn full(rw: &'static str, block_kib: u32, depth: u32) -> Self {
-        Self { rw, block_kib, depth, rate: None }
+        let durability = Durability::Answered;
+        Self { rw, block_kib, depth, rate: None, reads_percent: 50, durability }
     }
 
-    /// Runs it; what all of its jobs reached together.
+    /// Runs it; what all of its jobs reached together. Of reads and writes, the writes count.
     pub(in crate::suites) fn run(
         &self,
         target: &Target,
@@ -82,6 +98,16 @@ impl Job {
             }
             Length::Mebibytes(size) => {
                 fio.arg(format!("--io_size={size}M"));
+            }
+        }
+        fio.arg(format!("--rwmixread={}", self.reads_percent));
+        match self.durability {
+            Durability::Answered => {}
+            Durability::Durable => {
+                fio.arg("--sync=dsync");
+            }
+            Durability::Flushed => {
+                fio.arg("--fsync=1");
             }
         }
         if let Some(rate) = self.rate {
@@ -114,6 +140,7 @@ impl Job {
             jobs.filter_map(|job| job[side][key].as_f64()).sum()
         };
         Ok(Reached {
+            requests: sum("total_ios"),
             requests_per_second: sum("iops"),
             gigabytes_per_second: sum("bw_bytes") / 1e9,
         })

@@ -25,7 +25,7 @@ const METRICS: [Metric; 2] = [Metric::more(RATE, "1/s"), Metric::more(BYTES, "GB
 /// Members of the RAID-5.
 const MEMBERS: usize = 4;
 /// Bytes of a member that hold superblocks and what is reserved behind them, at most.
-const SKIP_BYTES: u64 = 8 << 20;
+pub(super) const SKIP_BYTES: u64 = 8 << 20;
 /// Requests of full stripes: four rows.
 const ROWS_KIB: u32 = 4 * 192;
 
