@@ -8,7 +8,7 @@ use braid_engine::open::{
     Joined, Levelled, Manner, Opening, OpeningError, can_miss, levelling, opening,
 };
 use braid_engine::{CacheConfig, Instant, Shard};
-use braid_member::{DirectError, Member, MemberError, MemberKind};
+use braid_member::{DirectError, Member, MemberError};
 use braid_ondisk::{JOURNAL_META_BYTES, Superblock};
 use braid_ring::RingError;
 
@@ -105,7 +105,7 @@ impl Volume {
         let cache = Cache { unit_bytes: options.cache.unit_bytes.max(unit_min), ..options.cache };
         let options = &Options { cache, ..options.clone() };
         let not_recorded = bring_level(assembled, &mut members, options)?;
-        let through_page_cache = go_direct(open_devices(&members), options.direct)?;
+        let through_page_cache = go_direct(open_devices(&members), (options.direct, options.read_only))?;
         let device = |slot: &Occupant| members.get(slot.member)?.as_ref().map(|open| &open.device);
         let mut devices = assembled.occupants().filter_map(device);
         let zero_is_fast = devices.all(|device| device.can_zero_fast());
@@ -276,18 +276,11 @@ fn open_devices(members: &[Option<OpenMember>]) -> impl Iterator<Item = (usize, 
 /// Takes members past the page cache, as far as that is wanted; those that cannot, although they may, and why.
 fn go_direct<'a>(
     devices: impl Iterator<Item = (usize, &'a dyn Member)>,
-    direct: Direct,
+    (direct, read_only): (Direct, bool),
 ) -> Result<Vec<(usize, DirectError)>, OpenError> {
     let mut left = Vec::new();
     for (index, device) in devices {
-        let is_block = device.identity().kind == MemberKind::BlockDevice;
-        let refused = match direct {
-            Direct::Off => continue,
-            Direct::Auto if !is_block => continue,
-            Direct::On if device.is_memory() => continue,
-            Direct::Auto | Direct::On => device.go_direct(),
-        };
-        match (refused, direct) {
+        match (direct.apply(device, read_only), direct) {
             (Err(source), Direct::On) => return Err(OpenError::Direct { index, source }),
             (Err(source), _) => left.push((index, source)),
             (Ok(()), _) => {}
@@ -346,7 +339,7 @@ fn begin(core: &Arc<Core>, joining: Vec<Joining>) -> std::io::Result<()> {
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
-    use braid_member::{Identity, MemoryMember};
+    use braid_member::{Identity, MemberKind, MemoryMember};
 
     /// Something that calls itself a block device and has no direct I/O.
     struct Stubborn(MemoryMember, Identity);
@@ -380,11 +373,14 @@ mod tests {
         let memory = MemoryMember::new(1 << 20);
         let identity = Identity { kind: MemberKind::BlockDevice, ..memory.identity().clone() };
         let device = Stubborn(memory, identity);
-        let go = |direct| go_direct([(1, &device as &dyn Member)].into_iter(), direct);
+        let go = |direct| go_direct([(1, &device as &dyn Member)].into_iter(), (direct, false));
         assert_eq!(go(Direct::Off).expect("none"), []);
         let left = go(Direct::Auto).expect("it may");
         assert_eq!(left, [(1, DirectError::NotADevice)]);
         let refused = go(Direct::On).expect_err("it must");
         assert!(matches!(refused, OpenError::Direct { index: 1, .. }));
+        let identity = Identity { kind: MemberKind::File, ..device.1.clone() };
+        let file = Stubborn(MemoryMember::new(1 << 20), identity);
+        assert_eq!(Direct::Auto.apply(&file, false), Ok(()), "a file may be used through the page cache");
     }
 }

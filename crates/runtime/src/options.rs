@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use braid_engine::{ReadErrorLimit, SitOut};
+use braid_member::{DirectError, Member, MemberKind};
 use braid_pace::GovernorSettings;
 use braid_ring::Workers;
 
@@ -25,14 +26,36 @@ pub enum Io {
 /// Whether members are used past the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direct {
-    /// Block devices, where they allow it ([`crate::Volume::through_page_cache`] says which do not). Not files: which way is
-    /// better for them is for a person to say (docs/clients.md, with figures).
+    /// Where they allow it: block devices ([`crate::Volume::through_page_cache`] says which do not), and files of an array that is
+    /// written. Files that are only read stay in the page cache (docs/clients.md has figures).
     #[default]
     Auto,
     /// All members, or the array does not start. Members in memory have no page cache.
     On,
     /// None.
     Off,
+}
+
+impl Direct {
+    /// Takes a member past the page cache, if it is to be.
+    ///
+    /// # Errors
+    /// It is to be, and cannot; a file only if every member has to be.
+    pub fn apply(self, device: &dyn Member, read_only: bool) -> Result<(), DirectError> {
+        let is_block = device.identity().kind == MemberKind::BlockDevice;
+        match self {
+            Self::Off => Ok(()),
+            Self::Auto if !is_block => {
+                if !read_only {
+                    // Through the page cache, then.
+                    let _refused = device.go_direct();
+                }
+                Ok(())
+            }
+            Self::On if device.is_memory() => Ok(()),
+            Self::Auto | Self::On => device.go_direct(),
+        }
+    }
 }
 
 /// Settings of a [`crate::Volume`].
@@ -89,6 +112,26 @@ impl Default for Options {
             direct: Direct::Auto,
             hand_over_bytes: 64 << 10,
             workers: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_member::create_file;
+
+    use super::*;
+
+    /// Small writes through the page cache went to a thread of the kernel each, unless a person knew of `--direct on`.
+    #[test]
+    fn a_file_that_is_written_goes_past_the_page_cache_by_itself_and_one_that_is_read_does_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = |name: &str| create_file(&folder.path().join(name), 1 << 20).expect("a file");
+        let can = file("a").go_direct().is_ok();
+        for (name, read_only, is_direct) in [("b", true, false), ("c", false, can)] {
+            let file = file(name);
+            Direct::Auto.apply(&file, read_only).expect("either way will do");
+            assert_eq!(file.is_direct(), is_direct);
         }
     }
 }

@@ -113,6 +113,10 @@ fn plain(text: &str) -> String {
             if ["B", "KiB", "MiB", "GiB"].contains(&unit) {
                 return word.replace(unit, "B");
             }
+            // As the disk turns that the page was made on, or not.
+            if word == "deadline" {
+                return "none".to_owned();
+            }
             let digits = word.trim_matches(['(', ')', ',', ':']);
             let is_uuid = digits.len() == 35 && digits.matches(':').count() == 3;
             if is_uuid {

@@ -163,8 +163,8 @@ pub(crate) struct Args {
     /// where a client is seen to have several under way. Or `never`.
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = io::hand_over_bytes)]
     hand_over: u64,
-    /// Whether members are used past the page cache of the system; `auto` does with block devices that
-    /// allow it.
+    /// Whether members are used past the page cache of the system; `auto` does where they allow it,
+    /// but not with files of an array that is only read.
     #[arg(long, value_enum, default_value_t = Direct::Auto, value_name = "WHEN")]
     direct: Direct,
     #[command(flatten)]

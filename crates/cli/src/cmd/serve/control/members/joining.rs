@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use braid_control::model::{MemberChanged, MemberEffect, MemberRequest, MembersWanted};
 use braid_geometry::Slot;
-use braid_member::{Access, IdentityKey, Member, MemberKind, OpenError, Reach};
+use braid_member::{Access, IdentityKey, Member, OpenError, Reach};
 use braid_ondisk::{Role, Snippet, Superblock};
 use braid_runtime::{AddError, Direct, Newcomer, Wish};
 use uuid::Uuid;
@@ -587,14 +587,8 @@ fn past_the_page_cache(
     label: &str,
 ) -> Result<(), CliError> {
     let device = existing.device.as_ref();
-    let is_block = device.identity().kind == MemberKind::BlockDevice;
-    let went = match asked.membership.direct {
-        Direct::Off => return Ok(()),
-        Direct::Auto if !is_block => return Ok(()),
-        Direct::On if device.is_memory() => return Ok(()),
-        Direct::Auto | Direct::On => device.go_direct(),
-    };
-    match (went, asked.membership.direct) {
+    let direct = asked.membership.direct;
+    match (direct.apply(device, false), direct) {
         (Err(error), Direct::On) => {
             let what = format!("{label} cannot be used past the page cache, as `--direct on` asks");
             Err(CliError::new(Code::System, what).about(label).caused_by(&error))
