@@ -105,7 +105,8 @@ impl Volume {
         let cache = Cache { unit_bytes: options.cache.unit_bytes.max(unit_min), ..options.cache };
         let options = &Options { cache, ..options.clone() };
         let not_recorded = bring_level(assembled, &mut members, options)?;
-        let through_page_cache = go_direct(open_devices(&members), (options.direct, options.read_only))?;
+        let through_page_cache =
+            go_direct(open_devices(&members), (options.direct, options.read_only))?;
         let device = |slot: &Occupant| members.get(slot.member)?.as_ref().map(|open| &open.device);
         let mut devices = assembled.occupants().filter_map(device);
         let zero_is_fast = devices.all(|device| device.can_zero_fast());
@@ -381,6 +382,10 @@ mod tests {
         assert!(matches!(refused, OpenError::Direct { index: 1, .. }));
         let identity = Identity { kind: MemberKind::File, ..device.1.clone() };
         let file = Stubborn(MemoryMember::new(1 << 20), identity);
-        assert_eq!(Direct::Auto.apply(&file, false), Ok(()), "a file may be used through the page cache");
+        assert_eq!(
+            Direct::Auto.apply(&file, false),
+            Ok(()),
+            "a file may be used through the page cache"
+        );
     }
 }

@@ -64,6 +64,8 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const CACHE: &str = "cache";
 /// Boots at a time, unless said otherwise.
 const BOOTS_DEFAULT: usize = 2;
+/// Days until every array and every part had its turn in `cargo xtask test`.
+const SHARES: u8 = 4;
 
 /// What the command line asks for.
 #[derive(Debug, clap::Args)]
@@ -71,9 +73,9 @@ pub(crate) struct Options {
     /// Only arrays whose name has this in it
     #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
     only: String,
-    /// Only every third array and every third part, from the first, the second or the third on
-    #[arg(long, value_name = "0|1|2", value_parser = clap::value_parser!(u8).range(0..3))]
-    third: Option<u8>,
+    /// Only every fourth array and every fourth part, from this one on
+    #[arg(long, value_name = "0|1|2|3", value_parser = clap::value_parser!(u8).range(0..i64::from(SHARES)))]
+    share: Option<u8>,
     /// Boots at a time
     #[arg(long, value_name = "N", default_value_t = BOOTS_DEFAULT)]
     boots: usize,
@@ -81,10 +83,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PATH")]
     folder: Option<PathBuf>,
     /// Write-intent bitmaps, and logs that come and go, alone, without the arrays
-    #[arg(long, conflicts_with_all = ["only", "third", "proofs", "list"])]
+    #[arg(long, conflicts_with_all = ["only", "share", "proofs", "list"])]
     bitmaps: bool,
     /// The crash matrix of md beside braid alone, with so many crashes of each policy on each level
-    #[arg(long, value_name = "COUNT", conflicts_with_all = ["only", "third", "proofs", "list", "bitmaps"])]
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["only", "share", "proofs", "list", "bitmaps"])]
     matrix: Option<usize>,
     /// The judge's own trial in full, which takes minutes more
     #[arg(long)]
@@ -104,12 +106,12 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// For `cargo xtask test`: a third of the arrays and of the parts today, another one tomorrow. All of them take ten minutes more.
+    /// For `cargo xtask test`: a quarter of the arrays and of the parts today, another one tomorrow. All of them take ten minutes more.
     fn today() -> Self {
         let days = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs() / 86_400);
         Self {
             only: String::new(),
-            third: u8::try_from(days % 3).ok(),
+            share: u8::try_from(days % u64::from(SHARES)).ok(),
             boots: BOOTS_DEFAULT,
             folder: None,
             bitmaps: false,
@@ -129,10 +131,10 @@ impl Options {
     }
 }
 
-/// Every third of them, from the first, the second or the third on; all without a word.
-fn third_of<T>(all: Vec<T>, third: Option<u8>) -> Vec<T> {
-    let numbered = all.into_iter().zip((0..3).cycle());
-    let due = numbered.filter(|(_, number)| third.is_none_or(|third| third == *number));
+/// Every fourth of them, from the one of this number on; all if there is none.
+fn share_of<T>(all: Vec<T>, share: Option<u8>) -> Vec<T> {
+    let numbered = all.into_iter().zip((0..SHARES).cycle());
+    let due = numbered.filter(|(_, number)| share.is_none_or(|share| share == *number));
     due.map(|(one, _)| one).collect()
 }
 
@@ -140,12 +142,12 @@ fn third_of<T>(all: Vec<T>, third: Option<u8>) -> Vec<T> {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut specs = matrix::arrays();
     specs.retain(|spec| spec.name.contains(&options.only));
-    if let Some(third) = options.third {
+    if let Some(share) = options.share {
         println!(
-            "every third array and part, from number {third} on; without --third it is all of them"
+            "every fourth array and part, from number {share} on; without --share it is all of them"
         );
     }
-    specs = third_of(specs, options.third);
+    specs = share_of(specs, options.share);
     if options.list {
         for spec in &specs {
             let note = if spec.can_be_created() { "" } else { "  (not by mdadm --create alone)" };
@@ -192,7 +194,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let severe = if options.proofs { Level::ALL.as_slice() } else { &[Level::Raid5] };
     told("damaged ones do not", proof::severe(&bench, &made, severe)?);
-    let line = braid::run(&bench, &made, (begun, options.third))?;
+    let line = braid::run(&bench, &made, (begun, options.share))?;
     println!("{:6.1} s  {line}", begun.elapsed().as_secs_f64());
     Ok(())
 }

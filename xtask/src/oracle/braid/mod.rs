@@ -51,9 +51,9 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::share_of;
 use super::spec::{ArraySpec, Level};
 use super::suite::{Bench, Given, Made, Verdict};
-use super::third_of;
 use crate::each::each;
 use program::Program;
 use tally::Tally;
@@ -66,7 +66,7 @@ struct Part {
     run: fn(&Bench, &Program, &Tally) -> Result<()>,
 }
 
-/// The longest first, so that the last ones end together; every third one is one third.
+/// The longest first, so that the last ones end together; every fourth one is one share.
 const PARTS: &[Part] = &[
     Part { name: "journaling", counts: &journaling::COUNTS, run: journaling::run },
     Part { name: "through", counts: &through::COUNTS, run: through::run },
@@ -104,7 +104,7 @@ struct Turn {
 pub(crate) fn run(
     bench: &Bench,
     made: &[Made],
-    (begun, third): (Instant, Option<u8>),
+    (begun, share): (Instant, Option<u8>),
 ) -> Result<String> {
     let program = Program::build()?;
     let tally = Tally::default();
@@ -135,7 +135,7 @@ pub(crate) fn run(
     told(&tally.line(&["logical blocks cleared for md"]));
     places::compare(bench, &tally)?;
     told(&tally.line(&["placements on large members"]));
-    let parts = third_of(PARTS.to_vec(), third);
+    let parts = share_of(PARTS.to_vec(), share);
     run_parts(bench, &program, &parts, (begun, &tally))?;
     tally.close()
 }
