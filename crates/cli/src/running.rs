@@ -23,6 +23,12 @@ use crate::error::{CliError, Risk};
 use crate::output::shell::shell_word;
 use crate::regular::read_text;
 
+/// The PID namespace of the host, whose number is fixed (`PROC_PID_INIT_INO`, linux/proc_ns.h): every container has another.
+const FIRST_PROCESSES: &str = "pid:[4026531836]";
+
+/// Docker and Podman put these into containers, also into those that share the PID namespace of the host.
+const CONTAINERS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
+
 /// How a control socket's name ends.
 const SUFFIX: &str = "control";
 
@@ -35,12 +41,14 @@ const NOTE_BYTES_MAX: u64 = 64 << 10;
 /// How long a server may take to say what it serves.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 
+fn chosen_folder() -> Option<PathBuf> {
+    let folder = PathBuf::from(std::env::var_os("BRAID_RUNTIME_DIR")?);
+    folder.is_absolute().then_some(folder)
+}
+
 /// `$BRAID_RUNTIME_DIR`; else `/run/braid` for root, a folder of the XDG runtime folder for others.
 pub(crate) fn folder() -> PathBuf {
-    let absolute = |name: &str| {
-        std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute())
-    };
-    if let Some(folder) = absolute("BRAID_RUNTIME_DIR") {
+    if let Some(folder) = chosen_folder() {
         return folder;
     }
     if rustix::process::geteuid().is_root() {
@@ -53,6 +61,19 @@ pub(crate) fn folder() -> PathBuf {
     std::env::var_os("XDG_RUNTIME_DIR")
         .map(PathBuf::from)
         .map_or_else(fallback, |folder| folder.join("braid"))
+}
+
+/// Whether files in the folder outlive this process whatever ends it, but for a power cut: not in a container, which may end
+/// with its process, nor in the folder of a user's session.
+pub(crate) fn outlives_server() -> bool {
+    let is_of_host = || !CONTAINERS.iter().any(|sign| Path::new(sign).exists());
+    // Who chooses a folder knows where it is.
+    let is_of_system = match chosen_folder() {
+        Some(folder) => !folder.starts_with("/run/user"),
+        None => rustix::process::geteuid().is_root() && is_of_host(),
+    };
+    let namespace = std::fs::read_link("/proc/self/ns/pid");
+    is_of_system && namespace.is_ok_and(|it| it == Path::new(FIRST_PROCESSES))
 }
 
 /// The control socket by this name in the runtime folder.

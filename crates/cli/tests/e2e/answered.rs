@@ -75,6 +75,27 @@ fn what_was_answered_outlives_a_killed_server_raid_6() {
     outlives(RAID_6);
 }
 
+/// By default a killed server lost nothing, and small writes waited for the members. Now they do so only where they would be lost.
+#[test]
+fn writes_are_answered_early_by_default_where_they_outlive_the_server() {
+    let Some((array, _memory)) = array(RAID_5) else { return };
+    let served = array.serve_with(&["--dirty-age", "3600000"], &array.present());
+    let content = load(&served, 3);
+    served.kill();
+    // A container's memory may end with the server.
+    let waits = array.default_cache() == "writethrough";
+    let served = array.serve();
+    assert_eq!(served.events("answered-writes-written").is_empty(), waits);
+    assert_same(&served.read_all(&array), &content, "what was answered");
+    served.stop();
+    // Beside a disk nobody asked for what would be lost, and nobody is warned of it.
+    let elsewhere = array.path("run");
+    let array = array.found_in(&elsewhere);
+    let served = array.serve();
+    assert!(served.events("answered-writes-end").is_empty());
+    served.stop();
+}
+
 /// Another server, which knew nothing of the file, has written to the array: the file is older than that.
 #[test]
 fn answered_writes_of_before_another_server_wrote_are_lost_by_name() {

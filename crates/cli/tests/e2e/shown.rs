@@ -146,7 +146,8 @@ fn without_a_terminal_it_is_refused_and_looks_once() {
         assert!(refused.stderr.contains(command), "{refused:?}");
     }
     let text = said(&array, &["top", "tank", "--once"]).stdout;
-    for part in ["tank  RAID-5", "requests/s", "writethrough", "job      none", "slot  member"] {
+    let cache = array.default_cache();
+    for part in ["tank  RAID-5", "requests/s", cache, "job      none", "slot  member"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     // What clients write between the looks is seen, at the array and at its members.

@@ -57,7 +57,7 @@ fn a_cache_is_tuned_under_load_and_every_block_is_right() {
         status["arrays"][0].take()
     };
     let first = tuned(&[]);
-    assert_eq!(first["settings"]["cache"], "writethrough");
+    assert_eq!(first["settings"]["cache"], array.default_cache());
     assert_eq!(first["settings"]["stripe-unit"], 4096);
     assert_eq!(status()["dirty_bytes"], 0);
     for round in 0..12 {

@@ -31,6 +31,7 @@ use crate::error::code::Code;
 use crate::error::system::{is_shortage_of, system};
 use crate::error::{CliError, Risk};
 use crate::output::shell::shell_word;
+use crate::running;
 
 /// Bytes of answered writes that a file has room for, at most.
 const BYTES_MAX: u64 = 32 << 20;
@@ -53,13 +54,18 @@ impl Answered {
     /// Looks for what the server before left of an array that is about to be opened, makes a file for this one, and says in `options`
     /// how the array is to begin. The members are held, so no other server uses the folder's files of this array.
     ///
+    /// Unless a person `names_mode`, writes are answered early only where nothing but a power cut takes the file away.
+    ///
     /// # Errors
     /// The file of the server before cannot be read, or no other can be made while its writes are written.
     pub(super) fn prepare(
         ready: &Ready,
-        options: &mut Options,
+        (options, names_mode): (&mut Options, bool),
         reporter: &Reporter,
     ) -> Result<Option<Self>, CliError> {
+        if !names_mode && !running::outlives_server() {
+            options.cache.mode = CacheMode::WriteThrough;
+        }
         let array = &ready.array;
         if !matches!(array.geometry, Geometry::Stripe(_)) {
             return Ok(None);
@@ -69,8 +75,8 @@ impl Answered {
         let path = match own_folder() {
             Ok(folder) => folder.join(name),
             Err(why) => {
-                let path = crate::running::folder().join(name);
-                go_without(options, &path, &why.to_string(), reporter);
+                let path = running::folder().join(name);
+                go_without((&mut *options, names_mode), &path, &why.to_string(), reporter);
                 return Ok(None);
             }
         };
@@ -78,7 +84,7 @@ impl Answered {
         let found = match find(&path, uuid).map_err(|why| unread(&path, &why))? {
             Found::Busy => {
                 let why = "a server of another copy of this array has it";
-                go_without(options, &path, why, reporter);
+                go_without((options, names_mode), &path, why, reporter);
                 return Ok(None);
             }
             Found::Nothing => None,
@@ -107,7 +113,7 @@ impl Answered {
             // If this server is killed while it writes them, the next one finds other superblocks than the old file names.
             Err(why) if found.is_some() => return Err(not_written(&path, &why.to_string())),
             Err(why) => {
-                go_without(options, &path, &why.to_string(), reporter);
+                go_without((&mut *options, names_mode), &path, &why.to_string(), reporter);
                 None
             }
         };
@@ -165,9 +171,16 @@ impl Drop for Answered {
     }
 }
 
-/// Writes that are answered early, as a person asked for, will not outlive this server.
-fn go_without(options: &Options, path: &Path, why: &str, reporter: &Reporter) {
-    if options.cache.mode == CacheMode::WriteBack && !options.read_only {
+/// Writes that are answered early would not outlive this server: none is, unless a person asked for it.
+fn go_without(
+    (options, names_mode): (&mut Options, bool),
+    path: &Path,
+    why: &str,
+    reporter: &Reporter,
+) {
+    if !names_mode {
+        options.cache.mode = CacheMode::WriteThrough;
+    } else if options.cache.mode == CacheMode::WriteBack && !options.read_only {
         reporter.answered_writes_end(path, why);
     }
 }

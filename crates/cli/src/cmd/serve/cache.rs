@@ -19,7 +19,7 @@ use crate::output::size::{format_size, parse_size};
 pub(crate) struct CacheArgs {
     /// When a write is answered: `writethrough`, when the members have it, or `writeback`, when it is in the cache (FLUSH and
     /// FUA mean what they say; where the runtime folder is in memory, what was answered outlives a killed server)
-    /// [default: writethrough].
+    /// [default: writeback where it outlives the server, else writethrough].
     #[arg(long, value_name = "MODE")]
     cache: Option<String>,
     /// Memory for stripes, such as 64M [default: 64M].
@@ -41,12 +41,16 @@ pub(crate) struct CacheArgs {
 }
 
 impl CacheArgs {
-    /// The settings that the options make. Clients that outlive the server (a service's, those of a block device, of a file, of a
-    /// virtual machine, all that connect again by themselves) would not know that what was answered early was lost with it, and
-    /// be told by the next one that it is durable. Not every machine has memory that outlives the server ([`super::answered`]), so
-    /// nothing is answered early unless it is asked for.
+    /// Whether it was said when writes are answered. Else that depends on what outlives the server ([`super::answered`]): clients
+    /// that connect again by themselves would not know that what was answered early was lost, and be told by the next server that
+    /// it is durable.
+    pub(super) fn names_mode(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    /// The settings that the options make.
     pub(super) fn cache(&self) -> Result<Cache, CliError> {
-        let mut cache = Cache { mode: CacheMode::WriteThrough, ..Cache::default() };
+        let mut cache = Cache::default();
         for (key, value) in [
             ("cache", &self.cache),
             ("cache-size", &self.cache_size),

@@ -53,7 +53,7 @@ use braid_frontend_nbd::{
     BindError, Export, Listener, NoticeListener, Server, Settings, StartError, limits,
 };
 use braid_ring::{Room, Workers, few_heaps, set_payload_memory};
-use braid_runtime::{Notice, Options, Stopped, Volume};
+use braid_runtime::{CacheMode, Notice, Options, Stopped, Volume};
 use braid_telling::Voice;
 use braid_telling::metrics::Source;
 use braid_telling::sockets::Inherited;
@@ -359,8 +359,12 @@ fn one(
     let watchers = (&hearing, &telling);
     // Of one that is rescued nothing is written that was not asked for now.
     let keeps_answered = rescued.is_none();
-    let (volume, keeper, answered) =
-        open_kept(ready, options.clone(), watchers, (&globals.state_dir, keeps_answered))?;
+    let (volume, keeper, answered) = open_kept(
+        ready,
+        options.clone(),
+        watchers,
+        (&globals.state_dir, args.cache.names_mode(), keeps_answered),
+    )?;
     let told = Arc::clone(&reporter);
     let fails = move |path: &Path, error: &std::io::Error| jobs_not_kept(&told, path, error);
     let sampler = Sampler::start(&hearing.board, &volume, fails);
@@ -684,15 +688,18 @@ fn open_kept(
     ready: Ready,
     mut options: Options,
     (hearing, telling): (&Hearing, &Telling),
-    (state_dir, keeps_answered): (&Path, bool),
+    (state_dir, names_mode, keeps_answered): (&Path, bool, bool),
 ) -> Result<(Arc<Volume>, Keeper, Option<Answered>), CliError> {
     let mut keeper = Keeper::new(state_dir, &ready.array, &ready.members);
     let reporter = &hearing.reporter;
     let started = Started::of(&ready, reporter);
     let mut answered = match keeps_answered {
-        true => Answered::prepare(&ready, &mut options, reporter)?,
+        true => Answered::prepare(&ready, (&mut options, names_mode), reporter)?,
         false => None,
     };
+    if answered.is_none() && !names_mode {
+        options.cache.mode = CacheMode::WriteThrough;
+    }
     let options = &options;
     let volume = open(ready, options, (hearing, telling), keeper.notifier())?;
     telling.started(&started, &volume);

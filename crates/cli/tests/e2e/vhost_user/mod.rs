@@ -86,7 +86,7 @@ fn a_server_that_is_killed_is_followed_by_one_that_knows_what_was_asked() {
     needs!("nbdcopy");
     let array = Array::create(RAID_5);
     let mut served = serve(&array, &[]);
-    assert_eq!(status(&array)["settings"]["cache"], "writethrough");
+    assert_eq!(status(&array)["settings"]["cache"], array.default_cache());
     let mut machine = Machine::new();
     machine.plug(&socket(&array));
     let mut bytes = random_bytes(5, served.length());
