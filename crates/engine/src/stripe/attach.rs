@@ -84,7 +84,7 @@ impl Stripes {
     /// Delayed stripes go on their way, if much is dirty or they are old. True if any did.
     pub(super) fn send_off(&mut self, common: &Common) -> bool {
         let dirty_sectors = common.pieces.kept_sectors().max(self.least_dirty());
-        self.scheduler.send_off(dirty_sectors, common.now)
+        self.scheduler.send_off((dirty_sectors, self.cached.is_half_full()), common.now)
     }
 
     /// Superblocks say by now that regions may be written: what waited for that may be answered.
@@ -146,7 +146,7 @@ impl Stripes {
 
     /// A stripe has no work left.
     pub(super) fn put_back(&mut self, number: u32) {
-        self.scheduler.leave(number);
+        self.scheduler.rest(number);
         let is_worth_keeping = self.pool.stripe(number).is_worth_keeping();
         self.pool.put_back(number, is_worth_keeping);
     }

@@ -68,6 +68,11 @@ impl CachedWrites {
         self.blocks + blocks <= blocks_max
     }
 
+    /// Whether copies take more than half of the room: the next writes may find none.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.blocks_max.is_some_and(|blocks_max| self.blocks > blocks_max / 2)
+    }
+
     /// A write of which there may be a copy is covered by the one that joins, which is put before this one is erased.
     pub(super) fn cover(&mut self, older: &Attachment) {
         self.covered.extend(older.cached);

@@ -20,6 +20,8 @@ use crate::ids::MemberId;
 use crate::sectors::{BLOCK_SECTORS, Extent, SectorSet};
 use braid_ondisk::{JournalRow, LoggedEntry};
 
+/// Pieces of work that a stripe keeps room for when it leaves its band.
+const QUEUE_KEPT: usize = 16;
 /// Work behind the batch that is looked through for what a later write has covered.
 const SUPERSEDED_LOOKS_MAX: usize = 32;
 
@@ -216,6 +218,10 @@ impl Stripe {
     /// Takes its band from it.
     pub(in super::super) fn leave_band(&mut self) -> BandKey {
         assert!(self.queue.is_empty() && self.batch.is_none(), "a band with work has its stripe");
+        // One that was long once is not to be kept for good: there are as many stripes as there ever were bands with work.
+        if self.queue.capacity() > QUEUE_KEPT {
+            self.queue.shrink_to(QUEUE_KEPT);
+        }
         self.band.take().expect("it has one").key
     }
 

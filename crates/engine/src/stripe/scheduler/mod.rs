@@ -59,6 +59,8 @@ use crate::tuning::{CacheMode, Tuning};
 /// Stripes of a shard that are kept on their way while much is dirty: about as many requests at each member as disks and
 /// solid-state drives serve best, and no more, for a client's read comes behind them.
 const UNDER_WAY: u32 = 32;
+/// Of these, so many are what was sent off, however many others are under way or wait: what was answered gets to the members under any load.
+const SENT_OFF: u32 = 8;
 
 /// When a stripe that has work is to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +113,8 @@ struct Standing {
     is_urged: bool,
     /// Nor does it let full-width writes pass.
     is_promoted: bool,
+    /// It was sent off, and its batch is not over.
+    is_sent_off: bool,
     /// When it was put into its list.
     since: Option<Instant>,
     /// Where it lies.
@@ -125,6 +129,7 @@ impl Standing {
         is_ready: false,
         is_urged: false,
         is_promoted: false,
+        is_sent_off: false,
         since: None,
         band: 0,
         width: None,
@@ -163,6 +168,8 @@ pub(super) struct Scheduler {
     sweep: Vec<u32>,
     /// The first that is delayed is old.
     is_late: bool,
+    /// Stripes that were sent off and whose batch is not over.
+    sent_off: u32,
     /// Stripes to be looked at, first come, first served.
     ready: VecDeque<u32>,
     bypass: Bypass,
@@ -181,6 +188,7 @@ impl Scheduler {
             line_length: 0,
             sweep: Vec::new(),
             is_late: false,
+            sent_off: 0,
             ready: VecDeque::new(),
             bypass: Bypass::new(tuning.bypass_threshold),
             writers: Writers::default(),
@@ -210,26 +218,36 @@ impl Scheduler {
         self.tuning.mode == CacheMode::WriteBack && !is_too_much
     }
 
-    /// So much is dirty. If that is more than half of what may be, or what is delayed is old, stripes are sent on their way; true
-    /// if any was.
-    pub(super) fn send_off(&mut self, dirty_sectors: u64, now: Instant) -> bool {
-        let is_much = dirty_sectors > u64::from(self.tuning.dirty_sectors_max) / 2;
+    /// So much is dirty, and `is_short`: the file of answered writes is half full. If either is much, or what is delayed is old,
+    /// stripes are sent on their way; true if any was.
+    pub(super) fn send_off(
+        &mut self,
+        (dirty_sectors, is_short): (u64, bool),
+        now: Instant,
+    ) -> bool {
+        let is_much = is_short || dirty_sectors > u64::from(self.tuning.dirty_sectors_max) / 2;
         self.is_late &= self.delayed.first().is_some_and(|number| self.is_older(number, 1, now));
-        // Those that wait anyway begin first.
-        let is_full = self.held.first().is_some() || self.line.first().is_some();
-        if is_full || !is_much && !self.is_late {
+        if !is_much && !self.is_late {
             return false;
         }
+        // Those that wait anyway begin first, and leave them their share.
+        let is_full = self.held.first().is_some() || self.line.first().is_some();
+        let others = if is_full { UNDER_WAY } else { self.writers.full + self.writers.part };
+        let has_room = |scheduler: &Self, sent: u32| {
+            others + sent < UNDER_WAY || scheduler.sent_off < SENT_OFF
+        };
         let is_due = |scheduler: &Self, number| is_much || scheduler.is_older(number, 1, now);
-        let under_way = self.writers.full + self.writers.part;
-        let mut has_any = false;
-        for _ in under_way..UNDER_WAY {
-            let Some(number) = self.next_of_sweep(is_due) else { break };
+        let mut sent = 0;
+        while has_room(self, sent)
+            && let Some(number) = self.next_of_sweep(is_due)
+        {
             reached(if is_much { Mark::UrgedByNeed } else { Mark::UrgedByAge });
             self.urge(number);
-            has_any = true;
+            self.standing_mut(number).is_sent_off = true;
+            self.sent_off += 1;
+            sent += 1;
         }
-        has_any
+        sent > 0
     }
 
     /// The delayed stripe that lies next. The first of those that are delayed, for which `is_due` holds, make the next sweep.
@@ -346,7 +364,8 @@ impl Scheduler {
         self.leave(number);
         let standing = self.standing_mut(number);
         assert!(standing.width.is_none(), "one batch at a time");
-        *standing = Standing { is_ready: standing.is_ready, ..Standing::NEW };
+        let Standing { is_ready, is_sent_off, .. } = *standing;
+        *standing = Standing { is_ready, is_sent_off, ..Standing::NEW };
         self.set_width(number, Some(width));
         if width == Width::Full {
             if was_put_off {
@@ -364,6 +383,22 @@ impl Scheduler {
         let old = std::mem::replace(&mut self.standing_mut(number).width, width);
         old.into_iter().for_each(|width| *self.writers.count_mut(width) -= 1);
         width.into_iter().for_each(|width| *self.writers.count_mut(width) += 1);
+        if width.is_none() {
+            self.has_arrived(number);
+        }
+    }
+
+    /// The stripe has no work any more.
+    pub(super) fn rest(&mut self, number: u32) {
+        self.leave(number);
+        self.has_arrived(number);
+    }
+
+    /// If the stripe was sent off, its writes are on the members.
+    fn has_arrived(&mut self, number: u32) {
+        if std::mem::take(&mut self.standing_mut(number).is_sent_off) {
+            self.sent_off -= 1;
+        }
     }
 
     /// Lets the first held stripe go on, if it may. False if none does.

@@ -63,7 +63,7 @@ fn what_was_answered_waits_to_fill_up_until_it_is_old() {
     scheduler.handle_timeout(at(104));
     assert_eq!(scheduler.next_ready(), None);
     scheduler.handle_timeout(at(105));
-    assert!(scheduler.send_off(0, at(105)));
+    assert!(scheduler.send_off((0, false), at(105)));
     assert_eq!(scheduler.next_ready(), Some(1));
     assert!(look(&mut scheduler, 1, PART, at(105)));
     assert_eq!(scheduler.poll_timeout(), None);
@@ -147,13 +147,13 @@ fn what_is_short_goes_in_order_and_keeps_members_busy() {
     for number in (0..100).map(|n| n * 37 % 100) {
         assert!(!look(&mut scheduler, number, PART, at(0)));
     }
-    assert!(!scheduler.send_off(max / 2, at(0)));
-    assert!(scheduler.send_off(max / 2 + 1, at(0)));
+    assert!(!scheduler.send_off((max / 2, false), at(0)));
+    assert!(scheduler.send_off((max / 2 + 1, false), at(0)));
     let begun = begin_all(&mut scheduler, at(0));
     assert!(begun.into_iter().eq((68..100).rev()), "the lowest bands, as many as members bear");
-    assert!(!scheduler.send_off(max, at(0)), "that many are under way");
+    assert!(!scheduler.send_off((max, false), at(0)), "that many are under way");
     (90..100).for_each(|number| scheduler.set_width(number, None));
-    assert!(scheduler.send_off(max, at(0)));
+    assert!(scheduler.send_off((max, false), at(0)));
     assert!(begin_all(&mut scheduler, at(0)).into_iter().eq((58..68).rev()), "and on from there");
 }
 
@@ -165,14 +165,38 @@ fn what_is_old_goes_as_others_end() {
     (0..40).for_each(|number| assert!(!look(&mut scheduler, number, PART, at(0))));
     (40..50).for_each(|number| assert!(!look(&mut scheduler, number, PART, at(50))));
     scheduler.handle_timeout(at(100));
-    assert!(scheduler.send_off(0, at(100)));
+    assert!(scheduler.send_off((0, false), at(100)));
     assert_eq!(begin_all(&mut scheduler, at(100)).len(), 32);
-    assert_eq!((scheduler.send_off(0, at(100)), scheduler.poll_timeout()), (false, None));
+    assert_eq!((scheduler.send_off((0, false), at(100)), scheduler.poll_timeout()), (false, None));
     (8..40).for_each(|number| scheduler.set_width(number, None));
-    assert!(scheduler.send_off(0, at(101)));
+    assert!(scheduler.send_off((0, false), at(101)));
     assert!(begin_all(&mut scheduler, at(101)).into_iter().eq((0..8).rev()), "no younger one");
     (0..8).for_each(|number| scheduler.set_width(number, None));
-    assert_eq!((scheduler.send_off(0, at(102)), scheduler.poll_timeout()), (false, Some(at(150))));
+    assert_eq!(
+        (scheduler.send_off((0, false), at(102)), scheduler.poll_timeout()),
+        (false, Some(at(150)))
+    );
+}
+
+/// As many batches of clients that wait as members have use for are always under way: what was answered stayed in memory for as long.
+#[test]
+fn what_was_answered_gets_to_the_members_under_any_load() {
+    let mut scheduler = scheduler();
+    scheduler.grow(100);
+    (0..20).for_each(|number| assert!(!look(&mut scheduler, number, PART, at(0))));
+    (40..80).for_each(|number| assert!(look(&mut scheduler, number, AWAITED, at(50))));
+    scheduler.handle_timeout(at(100));
+    for left in [12, 4, 0] {
+        assert!(scheduler.send_off((0, false), at(100)));
+        let begun: Vec<u32> = begin_all(&mut scheduler, at(100)).into_iter().collect();
+        assert!(!scheduler.send_off((0, false), at(100)), "they have their share");
+        begun.iter().for_each(|number| scheduler.set_width(*number, None));
+        assert_eq!(scheduler.delayed.iter(&scheduler.links).count(), left);
+    }
+    // Nor do those keep it there that stand in line for memory, or are held.
+    assert!(!look(&mut scheduler, 1, PART, at(100)));
+    scheduler.stand_in_line(90, &mut CacheCounters::default());
+    assert!(scheduler.send_off((0, true), at(100)), "the file of answered writes is half full");
 }
 
 #[test]

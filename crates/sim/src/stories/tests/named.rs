@@ -416,5 +416,5 @@ pub(in super::super) fn tell() {
     (0..4).for_each(in_one_row);
     (0..20).for_each(stuck);
     (0..6).for_each(filled);
-    (0..80).chain(1160..1200).for_each(torn);
+    (0..80).chain(1340..1348).for_each(torn);
 }
