@@ -102,6 +102,17 @@ fn step(volume: &Volume, start: u64, model: &mut [u8], random: &mut Random) {
     }
 }
 
+fn is_read_after_a_clean_restart(array: &Files, level: Level) {
+    for (seed, options) in (1..).zip(ways()) {
+        let volume = array.open(&options, |_| {});
+        let model = churn(&volume, seed, || {});
+        assert!(volume.stop().clean, "{level:?} {options:?}");
+        drop(volume);
+        let volume = array.open(&ways()[0], |_| {});
+        assert!(read(&volume, 0, model.len()) == model, "{level:?} {options:?}");
+    }
+}
+
 #[test]
 fn what_was_written_is_read_after_a_clean_restart_whichever_way() {
     for (level, slots) in [(Level::Raid5, 4), (Level::Raid1, 2), (Level::Raid0, 3)] {
@@ -111,14 +122,7 @@ fn what_was_written_is_read_after_a_clean_restart_whichever_way() {
             if level == Level::Raid1 { 0 } else { 128 },
             crate::kit::MEMBER_BYTES,
         );
-        for (seed, options) in (1..).zip(ways()) {
-            let volume = array.open(&options, |_| {});
-            let model = churn(&volume, seed, || {});
-            assert!(volume.stop().clean, "{level:?} {options:?}");
-            drop(volume);
-            let volume = array.open(&ways()[0], |_| {});
-            assert!(read(&volume, 0, model.len()) == model, "{level:?} {options:?}");
-        }
+        is_read_after_a_clean_restart(&array, level);
     }
 }
 
@@ -149,14 +153,7 @@ fn what_was_written_to_files_in_memory_is_read_after_a_clean_restart() {
     let Some(folder) = memory_folder() else { return };
     for (level, slots, chunk_sectors) in [(Level::Raid5, 4, 128), (Level::Raid1, 2, 0)] {
         let array = Files::new_in(folder, level, slots, chunk_sectors, crate::kit::MEMBER_BYTES);
-        for (seed, options) in (1..).zip(ways()) {
-            let volume = array.open(&options, |_| {});
-            let model = churn(&volume, seed, || {});
-            assert!(volume.stop().clean, "{level:?} {options:?}");
-            drop(volume);
-            let volume = array.open(&ways()[0], |_| {});
-            assert!(read(&volume, 0, model.len()) == model, "{level:?} {options:?}");
-        }
+        is_read_after_a_clean_restart(&array, level);
     }
 }
 

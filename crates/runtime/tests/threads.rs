@@ -84,7 +84,7 @@ fn an_array_on_rings_has_no_threads_of_its_own() {
                 let options = Options { io: Io::Threads, threads_per_member: 2, ..options };
                 let volume = array.open(&options, |_| {});
                 use_it(&volume);
-                // Nobody waits for memory.
+                // Members in memory are asked by the thread of the client.
                 let threads = if array.is_memory() { 0 } else { usize::from(slots) * 2 };
                 wait_for((threads, 1));
                 assert!(volume.stop().clean);

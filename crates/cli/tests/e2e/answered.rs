@@ -88,7 +88,7 @@ fn writes_are_answered_early_by_default_where_they_outlive_the_server() {
     assert_eq!(served.events("answered-writes-written").is_empty(), waits);
     assert_same(&served.read_all(&array), &content, "what was answered");
     served.stop();
-    // Beside a disk nobody asked for what would be lost, and nobody is warned of it.
+    // With the runtime folder on a disk the server answers late, so it has nothing to warn of.
     let elsewhere = array.path("run");
     let array = array.found_in(&elsewhere);
     let served = array.serve();

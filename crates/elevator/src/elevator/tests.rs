@@ -457,7 +457,7 @@ fn who_is_alone_has_the_member_to_itself() {
         went.collect::<Vec<_>>()
     };
     let mut out = fill(&mut elevator, 0);
-    assert_eq!(out.len(), 24, "nobody reads");
+    assert_eq!(out.len(), 24, "there are no reads");
     elevator.handle_insert(1, entry(1 << 40, Operation::Read, 5), Place::Sorted);
     let read = elevator.poll_dispatch(1, Allowed::ALL).expect("a tag is kept for it");
     assert_eq!(read.operation, Operation::Read);
