@@ -2,7 +2,8 @@
 
 use braid_engine::array::{
     Array, ArrayEffect, ArraySetup, ArrayView, BitmapSetup, Gate, LogRefusal, MemberId,
-    MemberSetup, MetadataArea, MetadataRecord, NewBitmap, Notice, SpareSetup, SuperblockState,
+    MemberSetup, MetadataArea, MetadataRecord, NewBitmap, Notice, ParityLogSetup, SpareSetup,
+    SuperblockState,
 };
 use braid_engine::cause::{self, Answer, Cause};
 use braid_engine::effect::{FaultKind, LogTicket, MemberFault, Report};
@@ -787,4 +788,28 @@ fn rows_are_logged_with_other_columns_after_a_flush() {
     assert_eq!(logged(&mut array, 0, 0), ["log"], "the same again");
     assert_eq!(logged(&mut array, 0, 1), ["flush", "log"]);
     assert_eq!(logged(&mut array, 3, 0), ["log"], "another row");
+}
+
+/// A member that could not be read in the replay leaves the array to be resynced. Emptied in part, a log would end with an older record,
+/// which the next start would replay; and it would believe that all agrees.
+#[test]
+fn a_log_that_counts_is_not_emptied() {
+    let place = LogPlace::Own(OwnLogPlace::of(512));
+    let logs = (0..3).map(|member| {
+        let newest = (member == 2).then_some((4, 64));
+        (MemberId(member), ParityLogSetup { place, newest })
+    });
+    let doubtful = ArraySetup {
+        parity_logs: Some(logs.collect()),
+        log_counts: true,
+        is_unclean: true,
+        resync_offset: 0,
+        ..setup(Level::Raid5, 3, |_| u64::MAX)
+    };
+    let (mut array, mut epoch) = (Array::new(doubtful), 0);
+    array.handle_report(NOW, SHARD, Report::WantWrite);
+    let steps = told(&mut array, true, &mut epoch);
+    let writes: Vec<&str> =
+        steps.iter().map(String::as_str).filter(|step| !step.starts_with("Closed")).collect();
+    assert_eq!(writes[..2], ["active", "Open"], "superblocks say first that no log counts");
 }

@@ -213,6 +213,8 @@ named! {
         ShrinkLosesWaiting = "shrink-loses-waiting",
         /// Cache: the first member that was written is not told of before a flush.
         FlushSetForgets = "flush-set-forgets",
+        /// Cache: a member is not flushed after a write that was no durable one.
+        WriteCountsAsDurable = "write-counts-as-durable",
         /// Cache: a write whose part was lost before its answer is answered well.
         PartLossUnreported = "part-loss-unreported",
         /// Cache: a later write takes the place of one that it covers in part.
@@ -745,6 +747,10 @@ named! {
         UrgedByNeed = "urged-by-need",
         /// Cache: a delayed stripe goes on because it is old.
         UrgedByAge = "urged-by-age",
+        /// Cache: a flush that found few writes has them written durably.
+        WrittenDurably = "written-durably",
+        /// Cache: a stripe begins since a flush is likely to come soon.
+        FlushExpected = "flush-expected",
         /// Cache: a write is answered before the members have it.
         AnsweredEarly = "answered-early",
         /// Cache: a later write takes an answered one's place.

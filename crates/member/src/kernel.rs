@@ -56,6 +56,11 @@ pub(crate) enum LockOwner {
     Other { process_id: Option<u32> },
 }
 
+/// Drivers of disks that a hypervisor makes: KVM's and Xen's.
+const VIRTUAL_DRIVERS: [&str; 2] = ["virtio_blk", "vbd"];
+/// Vendors of SCSI disks that a hypervisor makes.
+const VIRTUAL_VENDORS: [&str; 5] = ["QEMU", "VMware", "Msft", "VBOX", "Google"];
+
 /// What sysfs says about a device's request queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Queue {
@@ -237,14 +242,15 @@ impl Kernel {
     /// The queue below a block device; a partition has its whole disk's.
     pub(crate) fn queue_of(&self, device: DeviceNumber) -> Queue {
         let Some(folder) = self.device_folder(device) else { return Queue::default() };
-        let own = folder.join("queue");
-        let queue = match (own.is_dir(), folder.parent()) {
-            (false, Some(disk)) => disk.join("queue"),
-            _ => own,
+        let disk = match (folder.join("queue").is_dir(), folder.parent()) {
+            (false, Some(disk)) => disk,
+            _ => &folder,
         };
+        let queue = disk.join("queue");
         let number = |name: &str| number_in(&queue.join(name));
+        let is_rotational = number("rotational").map(|value| value != 0);
         Queue {
-            rotational: number("rotational").map(|value| value != 0),
+            rotational: is_rotational.filter(|turns| !turns || !is_virtual(disk)),
             zeroes_fast: number("write_zeroes_max_bytes").is_some_and(|bytes| bytes > 0),
             requests: number("nr_requests").and_then(|count| u32::try_from(count).ok()),
         }
@@ -359,6 +365,27 @@ fn block_number(path: &Path) -> Option<DeviceNumber> {
 fn is_one_of(used: IdentityKey, key: IdentityKey, related: &[Named]) -> bool {
     used == key
         || related.iter().any(|device| used == IdentityKey::BlockDevice { device: device.number })
+}
+
+/// Whether a hypervisor makes the disk, or all the disks that it lies on. Linux calls such a disk rotational whatever is behind it, unless
+/// the hypervisor denies that.
+fn is_virtual(disk: &Path) -> bool {
+    let below: Vec<PathBuf> = entries(&disk.join("slaves"))
+        .iter()
+        .filter_map(|name| fs::canonicalize(disk.join("slaves").join(name)).ok())
+        .map(|below| match below.join("partition").is_file() {
+            true => below.parent().map(Path::to_path_buf).unwrap_or(below),
+            false => below,
+        })
+        .collect();
+    if !below.is_empty() {
+        return below.iter().all(|below| is_virtual(below));
+    }
+    let driver = fs::read_link(disk.join("device/driver")).ok();
+    let driver = driver.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
+    let vendor = fs::read_to_string(disk.join("device/vendor")).unwrap_or_default();
+    driver.is_some_and(|driver| VIRTUAL_DRIVERS.contains(&driver))
+        || VIRTUAL_VENDORS.contains(&vendor.trim())
 }
 
 fn number_in(file: &Path) -> Option<u64> {

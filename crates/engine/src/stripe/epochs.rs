@@ -5,7 +5,14 @@
 //! an older one is left. References that are taken meanwhile belong to the new epoch, so that a flush ends however busy
 //! the clients are. When a later write takes an older one's place, it takes over its reference, with the older epoch.
 //!
-//! [check: a_flush_ends_with_the_last_older_reference]
+//! A client that flushes after each write, as a database does, waits for two things in a row: the write, then the members'
+//! flush. So a flush that finds few references has them written durably (FUA), and the members need no flush for them. The
+//! writes that come after such a flush begin at once: another flush is likely to be on its way.
+//!
+//! [check: a_flush_ends_with_the_last_older_reference, few_writes_before_a_flush_are_written_durably]
+
+/// A flush has so few references of a shard written durably; more are cheaper with one flush of each member.
+const FEW: u64 = 2;
 
 /// The dirty references of one shard.
 #[derive(Debug, Default)]
@@ -18,6 +25,12 @@ pub(super) struct DirtyEpochs {
     current: u64,
     /// The round of writing back that was asked for and is not over.
     round: Option<u64>,
+    /// How many references the newest round found.
+    found: u64,
+    /// How many were taken in this epoch.
+    taken: u64,
+    /// The last epoch in which any were taken ended with few.
+    was_short: bool,
 }
 
 impl DirtyEpochs {
@@ -29,6 +42,7 @@ impl DirtyEpochs {
     /// Takes a reference; gives its epoch.
     pub(super) fn acquire(&mut self) -> u64 {
         self.current += 1;
+        self.taken += 1;
         self.epoch
     }
 
@@ -57,7 +71,12 @@ impl DirtyEpochs {
     pub(super) fn begin_round(&mut self, round: u64) -> Option<u64> {
         assert!(self.round.is_none(), "one round at a time");
         self.older += std::mem::take(&mut self.current);
+        self.found = self.older;
         self.epoch += 1;
+        if self.taken > 0 {
+            self.was_short = self.taken <= FEW;
+        }
+        self.taken = 0;
         self.round = Some(round);
         self.round.take_if(|_| self.older == 0)
     }
@@ -70,6 +89,16 @@ impl DirtyEpochs {
     /// Whether the round waits for references of this epoch.
     pub(super) fn is_flushed(&self, epoch: u64) -> bool {
         self.round.is_some() && epoch < self.epoch
+    }
+
+    /// Whether what has a reference of this epoch is written durably: the round waits for it, and for little else.
+    pub(super) fn is_written_durably(&self, epoch: u64) -> bool {
+        self.is_flushed(epoch) && self.found <= FEW
+    }
+
+    /// Whether a flush is likely to come soon, as one came after every few writes.
+    pub(super) fn expects_flush(&self) -> bool {
+        self.was_short && self.taken <= FEW
     }
 
     fn count_mut(&mut self, epoch: u64) -> &mut u64 {
@@ -96,5 +125,23 @@ mod tests {
         assert_eq!(epochs.release(b), None, "its other half is left");
         assert_eq!(epochs.release(b), Some(2));
         assert!(!epochs.is_any());
+    }
+
+    #[test]
+    fn few_writes_before_a_flush_are_written_durably() {
+        let mut epochs = DirtyEpochs::default();
+        let one = epochs.acquire();
+        assert!(!epochs.is_written_durably(one) && !epochs.expects_flush(), "no flush has come");
+        assert_eq!(epochs.begin_round(1), None);
+        assert!(epochs.is_written_durably(one) && epochs.expects_flush());
+        let later = epochs.acquire();
+        assert!(!epochs.is_written_durably(later), "the round does not wait for it");
+        assert_eq!(epochs.release(one), Some(1));
+        let more: Vec<u64> = (0..FEW).map(|_| epochs.acquire()).collect();
+        assert!(!epochs.expects_flush(), "these are more than few");
+        assert_eq!(epochs.begin_round(2), None);
+        assert!(!more.iter().any(|epoch| epochs.is_written_durably(*epoch)));
+        [later].iter().chain(&more[1..]).for_each(|epoch| assert_eq!(epochs.release(*epoch), None));
+        assert!(!epochs.is_written_durably(more[0]), "as many as it found count, not as are left");
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct ColumnIo {
     pub(super) extent: Extent,
     /// It writes again what could not be read.
     pub(super) is_repair: bool,
+    /// It is a write that lasts as soon as it is done: no flush is to follow.
+    pub(super) durable: bool,
 }
 
 /// A read past the stripes: part of a piece, inside one chunk.

@@ -76,7 +76,10 @@ impl QueuedWork for Queued<'_> {
 
     fn is_flushed(&self) -> bool {
         let mut epochs = self.stripe.dirty_epochs();
-        self.epochs.has_round() && epochs.any(|epoch| self.epochs.is_flushed(epoch))
+        match self.epochs.expects_flush() {
+            true => epochs.next().inspect(|_| reached(Mark::FlushExpected)).is_some(),
+            false => self.epochs.has_round() && epochs.any(|epoch| self.epochs.is_flushed(epoch)),
+        }
     }
 }
 

@@ -143,6 +143,38 @@ fn a_partition_has_the_queue_of_its_disk() {
     assert_eq!([queue(200), queue(201), queue(210)], [disk, disk, Queue::default()]);
 }
 
+#[test]
+fn a_virtual_disk_that_calls_itself_rotational_is_not_believed() {
+    let world = World::new();
+    let turns = |number: (u32, u32)| {
+        let (major, minor) = number;
+        world.kernel.queue_of(DeviceNumber { major, minor }).rotational
+    };
+    for (disk, number) in
+        [("vdb", "254:16"), ("vdc", "254:32"), ("sdz", "8:220"), ("dm-9", "253:9")]
+    {
+        world.device(&format!("devices/{disk}"), number);
+        let value = if disk == "vdc" { "0\n" } else { "1\n" };
+        world.write(&format!("sys/devices/{disk}/queue/rotational"), value);
+    }
+    let sys = world.folder.path().join("sys");
+    for disk in ["vdb", "vdc"] {
+        fs::create_dir_all(sys.join(format!("devices/{disk}/device"))).expect("create_dir_all");
+        let driver = sys.join(format!("devices/{disk}/device/driver"));
+        symlink("../../bus/virtio/drivers/virtio_blk", driver).expect("symlink");
+    }
+    world.write("sys/devices/sdz/device/vendor", "QEMU    \n");
+    world.write("sys/devices/sdx/device/vendor", "SEAGATE \n");
+    assert_eq!([turns((254, 16)), turns((8, 220))], [None; 2], "Linux says so of every such disk");
+    assert_eq!([turns((254, 32)), turns((8, 200))], [Some(false), Some(true)]);
+    let slaves = sys.join("devices/dm-9/slaves");
+    fs::create_dir_all(&slaves).expect("create_dir_all");
+    symlink(sys.join("devices/vdb"), slaves.join("vdb")).expect("symlink");
+    assert_eq!(turns((253, 9)), None, "it lies on a virtual disk alone");
+    symlink(sys.join("devices/sdx/sdx1"), slaves.join("sdx1")).expect("symlink");
+    assert_eq!(turns((253, 9)), Some(true), "it lies on a real disk, too");
+}
+
 /// dm-3 over the partition and over a loop device over the file `image`.
 fn stacked() -> World {
     let world = World::new();

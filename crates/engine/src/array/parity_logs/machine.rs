@@ -301,6 +301,8 @@ impl ParityLogs {
     fn wanted_by(&self, news: News) -> Option<Holds> {
         match news {
             News::Drained { in_sync: true } => Some(Holds::Records),
+            // Cut short, emptying a log leaves an older record as its newest. Superblocks say first that it counts no more.
+            News::Drained { in_sync: false } if self.counts => None,
             News::Drained { in_sync: false } => Some(Holds::Nothing),
             News::Other => self.is_on.then_some(Holds::Records),
         }
@@ -333,6 +335,10 @@ impl ParityLogs {
     pub(in super::super) fn is_said(&mut self, news: News) {
         if let News::Drained { in_sync } = news {
             assert!(in_sync || !self.is_on, "I7: what was in sync stays so");
+            if self.counts && !in_sync {
+                // Its records are of no use from now on, and are not to be taken for any that are.
+                self.logs.values_mut().for_each(|log| log.holds = Holds::Unknown);
+            }
             self.is_on = in_sync;
             self.counts = in_sync;
         }

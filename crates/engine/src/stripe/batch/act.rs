@@ -140,7 +140,9 @@ impl Stripe {
         };
         let column = self.column(slot);
         assert!(column.out == 0 || column.state == state, "a column is read or written, not both");
-        let io = ColumnIo { number: effects.number, slot, extent, is_repair };
+        let durable = matches!(operation, MemberOperation::Write { durable: true, .. });
+        let durable = spoiled(Bug::WriteCountsAsDurable, durable, operation.is_write());
+        let io = ColumnIo { number: effects.number, slot, extent, is_repair, durable };
         let id = IoId(effects.in_flight.insert(IoOwner::Column(io)));
         effects.common.submit((id, slot), self.range(extent), operation);
         self.outstanding += 1;
@@ -243,7 +245,15 @@ impl Stripe {
         assert!(is_counted, "I5: no shard confirms a closed gate while a batch is written");
         self.phase = Phase::Write;
         let window = self.window();
+        let is_flushed_by_it = {
+            let mut epochs = self.attachments().filter_map(|work| work.dirty_epoch);
+            epochs.any(|epoch| effects.epochs.is_written_durably(epoch))
+        };
+        if is_flushed_by_it {
+            reached(Mark::WrittenDurably);
+        }
         let durable = self.attachments().any(|attachment| attachment.want.is_durable());
+        let durable = durable || is_flushed_by_it;
         let durable = spoiled(Bug::StripeIgnoresFua, durable, false);
         let mut content = std::mem::take(effects.content);
         content.find(self);
@@ -494,7 +504,7 @@ impl Stripe {
         io: ColumnIo,
         result: Result<(), MemberFault>,
     ) {
-        let ColumnIo { slot, extent, is_repair, .. } = io;
+        let ColumnIo { slot, extent, is_repair, durable, .. } = io;
         assert!(self.outstanding > 0 && self.batch.is_some(), "the request was of a batch");
         self.outstanding -= 1;
         self.faults.extend(result.err());
@@ -509,7 +519,8 @@ impl Stripe {
         if column.out == 0 {
             column.state = ColumnState::Still;
         }
-        if state == ColumnState::Writing {
+        let needs_no_flush = durable && result.is_ok();
+        if state == ColumnState::Writing && !needs_no_flush {
             common.note_written(slot);
         }
         match (state, result) {

@@ -88,7 +88,7 @@ pub(super) trait QueuedWork {
     fn is_full(&self) -> bool;
     /// A client waits for a part of it.
     fn is_awaited(&self) -> bool;
-    /// A flush waits for a part of it.
+    /// A flush waits for a part of it, or is likely to soon.
     fn is_flushed(&self) -> bool;
 }
 

@@ -186,25 +186,43 @@ fn what_is_in_the_cache_is_not_read_again() {
     });
 }
 
+/// A flush, alone; how many members were flushed for it.
+fn flushed(story: &mut Script) -> usize {
+    story.hold(|event| matches!(event, Event::Flush { .. }));
+    let flush = story.flush();
+    story.run_without_time();
+    let members = story.held().len();
+    story.release();
+    story.run_without_time();
+    assert!(story.went_well(&[flush]));
+    members
+}
+
 /// Members that nothing was written to since their last flush are left in peace.
 #[test]
 fn a_flush_reaches_only_members_that_were_written() {
     for_seeds(4, |seed| {
-        let mut story = opened(&scene(seed));
-        let flushed = |story: &mut Script| {
-            story.hold(|event| matches!(event, Event::Flush { .. }));
-            let flush = story.flush();
-            story.run_without_time();
-            let members = story.held().len();
-            story.release();
-            story.run_without_time();
-            assert!(story.went_well(&[flush]));
-            members
-        };
+        let mut story = opened(&scene(seed).write_through());
         flushed(&mut story);
         assert!(story.try_write(24, 1));
         assert_eq!(flushed(&mut story), 2, "data and parity");
         assert_eq!(flushed(&mut story), 0, "nothing was written");
+    });
+}
+
+/// A client that flushes after each write waits for a read, a durable write, and nothing else.
+#[test]
+fn a_flush_after_one_write_flushes_no_member() {
+    for_seeds(4, |seed| {
+        let mut story = opened(&scene(seed));
+        flushed(&mut story);
+        assert!(story.try_write(24, 1));
+        assert_eq!(flushed(&mut story), 0, "it was written durably");
+        assert!([24, 48, 72].into_iter().all(|start| story.try_write(start, 1)));
+        assert!(flushed(&mut story) >= 2, "of many writes members are flushed once");
+        assert!(story.try_write(24, 1));
+        assert_eq!(flushed(&mut story), 0, "the next one is alone again");
+        assert!(story.loses_power(), "and nothing that was flushed is lost");
     });
 }
 
