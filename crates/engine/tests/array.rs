@@ -8,6 +8,7 @@ use braid_engine::array::{
 use braid_engine::cause::{self, Answer, Cause};
 use braid_engine::effect::{FaultKind, LogTicket, MemberFault, Report};
 use braid_engine::request::{Regions, RequestId, ShardIndex};
+use braid_engine::work::Outcome;
 use braid_engine::{BadBlocks, BadLog, Instant};
 use braid_geometry::{Geometry, Level, Shape, default_layout};
 use braid_ondisk::{
@@ -812,4 +813,61 @@ fn a_log_that_counts_is_not_emptied() {
     let writes: Vec<&str> =
         steps.iter().map(String::as_str).filter(|step| !step.starts_with("Closed")).collect();
     assert_eq!(writes[..2], ["active", "Open"], "superblocks say first that no log counts");
+}
+
+/// A resync ends while superblocks are written that say active, and that no log counts: they say what was so when they were begun.
+#[test]
+fn a_resync_that_ends_while_the_array_turns_active_turns_no_log_on() {
+    let place = LogPlace::Own(OwnLogPlace::of(512));
+    let logs = (0..3).map(|member| (MemberId(member), ParityLogSetup { place, newest: None }));
+    let mut array = Array::new(ArraySetup {
+        parity_logs: Some(logs.collect()),
+        resync_offset: 0,
+        jobs_paused: false,
+        ..setup(Level::Raid5, 3, |_| u64::MAX)
+    });
+    let (mut flushes, mut superblocks) = (Vec::new(), Vec::new());
+    let (mut counts, mut logs_everything) = (false, false);
+    let mut run = |array: &mut Array, flushes: &mut Vec<MemberId>, superblocks: &mut Vec<_>| {
+        while let Some(effect) = array.poll_effect() {
+            match effect {
+                ArrayEffect::Work { work, .. } => {
+                    let outcome = Outcome::Done { written: 0 };
+                    array.handle_report(NOW, SHARD, Report::WorkDone { id: work.id, outcome });
+                }
+                ArrayEffect::Flush { member } => flushes.push(member),
+                ArrayEffect::WriteMetadata {
+                    member,
+                    record: MetadataRecord::Superblock(state),
+                } => superblocks.push((member, state)),
+                ArrayEffect::WriteMetadata { member, .. } => {
+                    array.handle_metadata_written(NOW, (member, MetadataArea::ParityLog), Ok(()));
+                }
+                ArrayEffect::Publish(view) => {
+                    logs_everything = view.keeps_parity_logs;
+                    let epoch = view.epoch;
+                    array.handle_report(NOW, SHARD, Report::ViewInForce { epoch });
+                }
+                _ => {}
+            }
+        }
+        logs_everything
+    };
+    run(&mut array, &mut flushes, &mut superblocks);
+    assert_eq!(flushes.len(), 3, "the resync is over but for its flush");
+    array.handle_report(NOW, SHARD, Report::WantWrite);
+    run(&mut array, &mut flushes, &mut superblocks);
+    assert!(!superblocks.is_empty(), "the array turns active");
+    for member in std::mem::take(&mut flushes) {
+        array.handle_flushed(NOW, member, Ok(()));
+    }
+    // Superblocks are written one after the other, and nothing else happens.
+    for _ in 0..8 {
+        for (member, state) in std::mem::take(&mut superblocks) {
+            counts = state.log_counts.is_some();
+            array.handle_metadata_written(NOW, (member, MetadataArea::Superblock), Ok(()));
+        }
+        let is_logged = run(&mut array, &mut flushes, &mut superblocks);
+        assert!(counts || !is_logged, "no shard counts on a log of which superblocks say nothing");
+    }
 }

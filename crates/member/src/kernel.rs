@@ -58,8 +58,8 @@ pub(crate) enum LockOwner {
 
 /// Drivers of disks that a hypervisor makes: KVM's and Xen's.
 const VIRTUAL_DRIVERS: [&str; 2] = ["virtio_blk", "vbd"];
-/// Vendors of SCSI disks that a hypervisor makes.
-const VIRTUAL_VENDORS: [&str; 5] = ["QEMU", "VMware", "Msft", "VBOX", "Google"];
+/// How vendors, or models, of SCSI and ATA disks begin that a hypervisor makes.
+const VIRTUAL_MAKES: [&str; 5] = ["QEMU", "VMware", "Msft", "VBOX", "Google"];
 
 /// What sysfs says about a device's request queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -383,9 +383,12 @@ fn is_virtual(disk: &Path) -> bool {
     }
     let driver = fs::read_link(disk.join("device/driver")).ok();
     let driver = driver.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
-    let vendor = fs::read_to_string(disk.join("device/vendor")).unwrap_or_default();
+    let is_make = |name: &&str| {
+        let make = fs::read_to_string(disk.join("device").join(name)).unwrap_or_default();
+        VIRTUAL_MAKES.iter().any(|one| make.starts_with(one))
+    };
     driver.is_some_and(|driver| VIRTUAL_DRIVERS.contains(&driver))
-        || VIRTUAL_VENDORS.contains(&vendor.trim())
+        || ["vendor", "model"].iter().any(is_make)
 }
 
 fn number_in(file: &Path) -> Option<u64> {

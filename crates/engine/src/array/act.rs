@@ -277,7 +277,8 @@ impl Array {
         let clean = becomes == Activity::Clean;
         let degraded = self.missing_count() > 0 || self.roster.recovering().next().is_some();
         let in_sync = self.condition.resync_offset == u64::MAX;
-        if let News::Drained { .. } = self.news_of(becomes)
+        let news = self.news_of(becomes);
+        if let News::Drained { .. } = news
             && let Some(journal) = &mut self.journal
         {
             journal.begin_anew();
@@ -298,7 +299,7 @@ impl Array {
             roles: self.roster.device_roles().into(),
             recovered: self.roster.unfinished().collect(),
             bad_blocks: self.bad_logs.written().collect(),
-            log_counts: (!clean && self.will_log_count(becomes)).then(|| self.log_home()),
+            log_counts: (!clean && self.will_log_count(news)).then(|| self.log_home()),
             has_bitmap: self.bitmap_change.names(),
             ppls: self.ppls_to_name(),
             journal: self.journal_to_tell(),
@@ -330,6 +331,7 @@ impl Array {
             last,
             state,
             becomes,
+            news,
             again,
             changes,
             newcomers,
@@ -358,8 +360,7 @@ impl Array {
     }
 
     /// Whether our own log names all that may be in doubt from an update on.
-    fn will_log_count(&self, becomes: Activity) -> bool {
-        let news = self.news_of(becomes);
+    fn will_log_count(&self, news: News) -> bool {
         let is_kept = !self.log_change.is_leaving();
         let is_kept = spoiled(Bug::LostFileCounts, is_kept, true);
         is_kept && self.parity_logs.as_ref().is_some_and(|logs| logs.will_count(news))
@@ -466,9 +467,8 @@ impl Array {
         let update = self.update.take().expect("superblocks were being written");
         assert!(update.missing.is_empty(), "every superblock that was asked for has ended");
         if update.has_begun {
-            let news = self.news_of(update.becomes);
             if let Some(logs) = &mut self.parity_logs {
-                logs.is_said(news);
+                logs.is_said(update.news);
             }
             if let (Some(journal), Some(said)) = (&mut self.journal, update.state.journal) {
                 journal.is_said(said.tail_sectors);

@@ -157,9 +157,7 @@ impl Array {
         if let Some(journal) = &self.journal {
             return !update.has_begun && journal.lacks();
         }
-        let lacks = |logs: &ParityLogs| {
-            logs.lacks(self.intent_targets().into_iter(), self.news_of(update.becomes))
-        };
+        let lacks = |logs: &ParityLogs| logs.lacks(self.intent_targets().into_iter(), update.news);
         let is_waited_for = !update.has_begun && !self.log_change.is_leaving();
         let is_made = self.log_change.is_made();
         let is_waited_for = spoiled(Bug::LogNamedUnmade, is_waited_for, is_waited_for && !is_made);

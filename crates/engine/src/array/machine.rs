@@ -16,7 +16,7 @@ use super::intent::Intent;
 use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
 use super::journal::{Journal, JournalLook};
 use super::log_change::{LogChange, LogWish};
-use super::parity_logs::ParityLogs;
+use super::parity_logs::{News, ParityLogs};
 use super::read_errors::Errors;
 use super::refusals::{BitmapRefusal, LogRefusal, MemberRefusal};
 use super::returns::held_of;
@@ -98,6 +98,8 @@ pub(super) struct Update {
     pub(super) later: BTreeSet<MemberId>,
     pub(super) state: Arc<SuperblockState>,
     pub(super) becomes: Activity,
+    /// What it is about, as far as parity logs go, whatever changes while it is written.
+    pub(super) news: News,
     /// What it says was said before, with one event less.
     pub(super) again: bool,
     /// [`Condition::changes`] when it was made.

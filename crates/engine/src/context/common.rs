@@ -215,6 +215,11 @@ impl Common {
         self.written[usize::from(slot.0)] = true;
     }
 
+    /// Whether a member of any slot is to be flushed.
+    pub(crate) fn owes_flush(&self) -> bool {
+        self.written.contains(&true)
+    }
+
     /// What was asked for in this round is on the members: says on which, and that it is.
     pub(crate) fn written_back(&mut self, round: u64) {
         for slot in (0..self.view.slots.len()).filter_map(|slot| u16::try_from(slot).ok()) {

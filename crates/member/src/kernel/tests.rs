@@ -163,7 +163,8 @@ fn a_virtual_disk_that_calls_itself_rotational_is_not_believed() {
         let driver = sys.join(format!("devices/{disk}/device/driver"));
         symlink("../../bus/virtio/drivers/virtio_blk", driver).expect("symlink");
     }
-    world.write("sys/devices/sdz/device/vendor", "QEMU    \n");
+    world.write("sys/devices/sdz/device/vendor", "ATA     \n");
+    world.write("sys/devices/sdz/device/model", "QEMU HARDDISK   \n");
     world.write("sys/devices/sdx/device/vendor", "SEAGATE \n");
     assert_eq!([turns((254, 16)), turns((8, 220))], [None; 2], "Linux says so of every such disk");
     assert_eq!([turns((254, 32)), turns((8, 200))], [Some(false), Some(true)]);

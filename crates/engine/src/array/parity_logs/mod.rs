@@ -32,7 +32,8 @@
 //!   [check: members_are_flushed_once_a_lap_of_the_log, a_log_of_one_record_is_written_over_after_a_flush].
 //! - None is written while the loss of a member that failed the flush is in no superblock [check: the_table_is_total].
 //! - What partial parity stands for is flushed [check: rows_are_logged_with_other_columns_after_a_flush].
-//! - A member that comes has an empty log before any superblock says that it is in [check: a_member_that_comes_has_an_empty_log].
+//! - A member that comes has an empty log before any superblock says that it is in, unless that superblock says that no log counts
+//!   [check: a_member_that_comes_has_an_empty_log].
 //! - A log is emptied only when no superblock says that it counts [check: a_log_that_counts_is_not_emptied].
 
 mod decide;

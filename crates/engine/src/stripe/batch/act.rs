@@ -7,7 +7,7 @@ use braid_geometry::{LogicalSector, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use rangemap::RangeSet;
 
-use super::super::band::Attachment;
+use super::super::band::{Attachment, Want};
 use super::super::cached_writes::CachedWrites;
 use super::super::damage::Damage;
 use super::super::epochs::DirtyEpochs;
@@ -245,15 +245,8 @@ impl Stripe {
         assert!(is_counted, "I5: no shard confirms a closed gate while a batch is written");
         self.phase = Phase::Write;
         let window = self.window();
-        let is_flushed_by_it = {
-            let mut epochs = self.attachments().filter_map(|work| work.dirty_epoch);
-            epochs.any(|epoch| effects.epochs.is_written_durably(epoch))
-        };
-        if is_flushed_by_it {
-            reached(Mark::WrittenDurably);
-        }
         let durable = self.attachments().any(|attachment| attachment.want.is_durable());
-        let durable = durable || is_flushed_by_it;
+        let durable = durable || self.flushes_itself(effects);
         let durable = spoiled(Bug::StripeIgnoresFua, durable, false);
         let mut content = std::mem::take(effects.content);
         content.find(self);
@@ -275,6 +268,19 @@ impl Stripe {
         for slot in [Some(map.p_slot()), map.q_slot()].into_iter().flatten() {
             self.write_parity(slot, window, durable, effects);
         }
+    }
+
+    /// Whether the batch is written durably since a flush waits for it and for little else, so that no member is flushed after it.
+    fn flushes_itself(&self, effects: &Effects<'_>) -> bool {
+        let mut epochs = self.attachments().filter_map(|work| work.dirty_epoch);
+        let is_flushed = epochs.any(|epoch| effects.epochs.is_written_durably(epoch));
+        // Zeroes take a flush of their own each, and where a flush is due anyway it is good for all.
+        let has_zeroes = || self.attachments().any(|work| matches!(work.want, Want::Zero { .. }));
+        let pays = is_flushed && !effects.common.owes_flush() && !has_zeroes();
+        if pays {
+            reached(Mark::WrittenDurably);
+        }
+        pays
     }
 
     fn write_parity(
@@ -356,6 +362,8 @@ impl Stripe {
             }
             for extent in set.extents() {
                 let buffer = blocks.at(from, extent.offset);
+                // A durable write that fails costs the member. A repair that fails is to cost nothing.
+                let durable = durable && !is_repair;
                 let operation = MemberOperation::Write { buffer, durable };
                 self.submit_io((slot, extent, is_repair), operation, effects);
             }
