@@ -351,6 +351,14 @@ impl BadLogs {
         self.gather(geometry);
     }
 
+    /// Whether these sectors of a disk are of its log.
+    pub(crate) fn is_in(&self, disk: usize, sectors: &Range<u64>) -> bool {
+        self.logs.iter().filter(|log| log.disk == disk).any(|log| {
+            let end = log.start + u64::from(log.place.size_sectors);
+            sectors.start < end && log.start < sectors.end
+        })
+    }
+
     /// A disk is another one now.
     pub(crate) fn forget(&mut self, disk: usize, geometry: &Geometry) {
         self.logs.retain(|log| log.disk != disk);

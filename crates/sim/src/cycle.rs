@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 use braid_assembly::Refusal;
 use braid_engine::Instant;
-use braid_engine::array::{MemberView, Notice};
+use braid_engine::array::{Gate, MemberView, Notice};
 use braid_engine::request::RequestId;
 use braid_geometry::{Family, Geometry, Slot};
 use braid_ondisk::{Role, SuperblockUpdate};
@@ -434,7 +434,9 @@ impl World {
             let machines = &self.engine.machines;
             // A shard hears late that they were given up; no write begins before.
             let had_logs = machines.array.parity_logs().is_some();
-            let was_logged = had_logs && machines.shards[0].view.keeps_parity_logs;
+            // One that broke may have lost a log as it lost a member.
+            let view = &machines.shards[0].view;
+            let was_logged = had_logs && view.keeps_parity_logs && view.gate != Gate::Broken;
             let is_own = self.metadata.design.log_is_own;
             let is_in_doubt = matches!(refusal, Refusal::DirtyAndDegraded(_));
             let lacks_log =

@@ -133,8 +133,12 @@ impl World {
         let is_able = !one.ills.gone && !one.ills.writes_fail;
         let hits =
             |to: u64| to < self.taint.superblock.end && self.taint.superblock.start < to + sectors;
-        // Only who may lie about superblocks may write over one.
-        let is_allowed = !matches!(fate, Fate::Astray(to) if !about_superblock && hits(to));
+        // Only who may lie about superblocks may write over one. No disk lies about its bad-block log.
+        let is_logged = |to: u64| self.bad_logs.is_in(disk, &(to..to + sectors));
+        let is_allowed = match fate {
+            Fate::Astray(to) => (about_superblock || !hits(to)) && !is_logged(to),
+            Fate::Lands | Fate::Lost => true,
+        };
         if fate != Fate::Lands
             && is_able
             && is_allowed

@@ -485,6 +485,7 @@ impl Stripes {
             self.scheduler.admission(number, &work, common.view.gate)
         };
         let is_between = stripe.phase() == Phase::Ready && stripe.has_work();
+        let is_filled = stripe.phase() == Phase::Fill;
         let read = match stripe.phase() {
             Phase::Ready => {
                 self.reads.has_waiting(band.key) || self.reads.keeps_batches_out(band.key)
@@ -496,9 +497,9 @@ impl Stripes {
             view: &common.view,
             entire: &self.entire,
             clocks: &common.clocks,
-            parity_agrees: self.damage.parity_solves(&common.view, band),
-            is_synced: is_synced(&common.view, band),
-            is_consistent: !self.damage.is_inconsistent(band.key),
+            parity_agrees: is_filled && self.damage.parity_solves(&common.view, band),
+            is_synced: is_filled && is_synced(&common.view, band),
+            is_consistent: is_filled && !self.damage.is_inconsistent(band.key),
             admission: if is_between { admission() } else { Admission::Now },
             intent: stripe.has_intent(),
             memory: is_between && self.pool.has_memory(number),

@@ -174,7 +174,7 @@ impl Stripe {
         assert!(self.phase == Phase::Fill && self.outstanding == 0, "all that is needed is read");
         self.phase = Phase::Compute;
         count(effects.common, self, way);
-        effects.content.find(self);
+        effects.content.find_of(effects.number, self);
         let blocks = effects.blocks_of(self);
         let computation = effects.common.blank_computation(ComputationId(u64::from(effects.frame)));
         let log = self.to_be_logged(effects, way.method);
@@ -249,7 +249,7 @@ impl Stripe {
         let durable = durable || self.flushes_itself(effects);
         let durable = spoiled(Bug::StripeIgnoresFua, durable, false);
         let mut content = std::mem::take(effects.content);
-        content.find(self);
+        content.find_again(effects.number, self);
         if planted(Bug::AnsweredUnwritten) {
             self.answer_batch(Ok(()), effects);
         }

@@ -12,8 +12,7 @@
 //! column's block, which is then written as one. Copying less than a block costs less than a request, so writes of
 //! whole blocks are never copied, and writes of single sectors do not become a request each.
 //!
-//! Parts are found when they are needed, from the queue; nothing is kept from one step of a batch to the next but the
-//! memory of the list.
+//! Parts are found from the queue when a batch computes, and once more when it writes, if another stripe's were found between.
 //!
 //! - Parts cover what is touched, once, and each sector is the newest writer's [check: the_newest_write_counts].
 //! - Parity is made in slices in which each column is in one place [check: a_slice_is_in_one_place_in_every_column].
@@ -64,6 +63,8 @@ impl Part {
 /// that it may touch.
 #[derive(Debug, Default)]
 pub(in super::super) struct Content {
+    /// The stripe that it is of, as long as its batch has not been written.
+    of: Option<u32>,
     /// The first column that it is about, and how many there are in all.
     first: u16,
     data_slots: u16,
@@ -78,6 +79,19 @@ pub(in super::super) struct Content {
 }
 
 impl Content {
+    /// Finds the parts of the batch that `stripe`, of this number, begins to compute.
+    pub(super) fn find_of(&mut self, number: u32, stripe: &Stripe) {
+        self.find(stripe);
+        self.of = Some(number);
+    }
+
+    /// The same when it is written: they are here still, or are found again.
+    pub(super) fn find_again(&mut self, number: u32, stripe: &Stripe) {
+        if self.of.take() != Some(number) {
+            self.find(stripe);
+        }
+    }
+
     /// Finds the parts of the batch that `stripe` works on. What was here before is forgotten.
     pub(super) fn find(&mut self, stripe: &Stripe) {
         self.parts.clear();
