@@ -42,8 +42,8 @@ pub struct Settings {
     pub merge_parts_max: u32,
     /// How many dispatches may be out.
     pub depth: Depth,
-    /// How many of one direction may be while the other has had nothing for [`Settings::hold_max_ns`]: no request of the other
-    /// waits for them.
+    /// How many of one direction may be while the other has had nothing for
+    /// [`Settings::hold_max_ns`]: no request of the other waits for them.
     pub depth_alone: Depth,
     /// What is held goes where the arm comes by all the same, and what is given away begins where the arm is, as the
     /// crate's header says.

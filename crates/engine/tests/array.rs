@@ -791,8 +791,9 @@ fn rows_are_logged_with_other_columns_after_a_flush() {
     assert_eq!(logged(&mut array, 3, 0), ["log"], "another row");
 }
 
-/// A member that could not be read in the replay leaves the array to be resynced. Emptied in part, a log would end with an older record,
-/// which the next start would replay; and it would believe that all agrees.
+/// A member that could not be read in the replay leaves the array to be resynced. A log that is
+/// emptied in part ends with an older record: the next start would replay it, and believe that
+/// parity agrees everywhere.
 #[test]
 fn a_log_that_counts_is_not_emptied() {
     let place = LogPlace::Own(OwnLogPlace::of(512));
@@ -815,7 +816,8 @@ fn a_log_that_counts_is_not_emptied() {
     assert_eq!(writes[..2], ["active", "Open"], "superblocks say first that no log counts");
 }
 
-/// A resync ends while superblocks are written that say active, and that no log counts: they say what was so when they were begun.
+/// A resync ends while superblocks are written that say active, and that no log counts. They say
+/// what was so when they were begun.
 #[test]
 fn a_resync_that_ends_while_the_array_turns_active_turns_no_log_on() {
     let place = LogPlace::Own(OwnLogPlace::of(512));

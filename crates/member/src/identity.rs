@@ -85,7 +85,8 @@ pub struct Identity {
     pub logical_block_bytes: u32,
     /// Unit it writes without reading first, in bytes; a file system's block for files.
     pub physical_block_bytes: u32,
-    /// Whether the device turns; unknown for memory, where sysfs does not say, and where a hypervisor's disk says that it does.
+    /// Whether the device turns. Unknown for memory, where sysfs does not say, and where a
+    /// hypervisor's disk says that it does.
     pub rotational: Option<bool>,
     /// Requests that the block layer has room for, of the device or of that below the file's file system; more of them
     /// wait in the kernel, and keep the thread that asks. Unknown for memory and where sysfs does not say.

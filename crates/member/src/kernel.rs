@@ -242,10 +242,7 @@ impl Kernel {
     /// The queue below a block device; a partition has its whole disk's.
     pub(crate) fn queue_of(&self, device: DeviceNumber) -> Queue {
         let Some(folder) = self.device_folder(device) else { return Queue::default() };
-        let disk = match (folder.join("queue").is_dir(), folder.parent()) {
-            (false, Some(disk)) => disk,
-            _ => &folder,
-        };
+        let disk = disk_of(&folder);
         let queue = disk.join("queue");
         let number = |name: &str| number_in(&queue.join(name));
         let is_rotational = number("rotational").map(|value| value != 0);
@@ -274,8 +271,9 @@ impl Kernel {
             .collect();
         partitions.sort();
         related.append(&mut partitions);
-        if folder.join("partition").is_file() {
-            related.extend(folder.parent().and_then(named));
+        let disk = disk_of(&folder);
+        if disk != folder {
+            related.extend(named(disk));
         }
         related
     }
@@ -367,19 +365,22 @@ fn is_one_of(used: IdentityKey, key: IdentityKey, related: &[Named]) -> bool {
         || related.iter().any(|device| used == IdentityKey::BlockDevice { device: device.number })
 }
 
-/// Whether a hypervisor makes the disk, or all the disks that it lies on. Linux calls such a disk rotational whatever is behind it, unless
-/// the hypervisor denies that.
+/// The folder of the whole disk that a device is, or is a partition of.
+fn disk_of(device: &Path) -> &Path {
+    let is_partition = device.join("partition").is_file();
+    device.parent().filter(|_| is_partition).unwrap_or(device)
+}
+
+/// Whether a hypervisor makes the disk, or all the disks that it lies on. Linux calls such a disk
+/// rotational whatever is behind it, unless the hypervisor denies that.
 fn is_virtual(disk: &Path) -> bool {
-    let below: Vec<PathBuf> = entries(&disk.join("slaves"))
+    let slaves = disk.join("slaves");
+    let below: Vec<PathBuf> = entries(&slaves)
         .iter()
-        .filter_map(|name| fs::canonicalize(disk.join("slaves").join(name)).ok())
-        .map(|below| match below.join("partition").is_file() {
-            true => below.parent().map(Path::to_path_buf).unwrap_or(below),
-            false => below,
-        })
+        .filter_map(|name| fs::canonicalize(slaves.join(name)).ok())
         .collect();
     if !below.is_empty() {
-        return below.iter().all(|below| is_virtual(below));
+        return below.iter().all(|device| is_virtual(disk_of(device)));
     }
     let driver = fs::read_link(disk.join("device/driver")).ok();
     let driver = driver.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());

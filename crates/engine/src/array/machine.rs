@@ -98,7 +98,7 @@ pub(super) struct Update {
     pub(super) later: BTreeSet<MemberId>,
     pub(super) state: Arc<SuperblockState>,
     pub(super) becomes: Activity,
-    /// What it is about, as far as parity logs go, whatever changes while it is written.
+    /// What it tells parity logs, whatever changes while it is written.
     pub(super) news: News,
     /// What it says was said before, with one event less.
     pub(super) again: bool,

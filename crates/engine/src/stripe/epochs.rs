@@ -5,13 +5,16 @@
 //! an older one is left. References that are taken meanwhile belong to the new epoch, so that a flush ends however busy
 //! the clients are. When a later write takes an older one's place, it takes over its reference, with the older epoch.
 //!
-//! A client that flushes after each write, as a database does, waits for two things in a row: the write, then the members'
-//! flush. So a flush that finds few references has them written durably (FUA), and the members need no flush for them. The
-//! writes that come after such a flush begin at once: another flush is likely to be on its way.
+//! A client that flushes after each write, as a database does, waits for two things in a row: the
+//! write, then the members' flush. So a flush that finds few references has them written durably
+//! (FUA), and the members need no flush for them. The writes that come after such a flush begin at
+//! once: another flush is likely to be on its way.
 //!
-//! [check: a_flush_ends_with_the_last_older_reference, few_writes_before_a_flush_are_written_durably]
+//! [check: a_flush_ends_with_the_last_older_reference]
+//! [check: few_writes_before_a_flush_are_written_durably]
 
-/// A flush has so few references of a shard written durably; more are cheaper with one flush of each member.
+/// References of a shard that a flush has written durably; more are cheaper with one flush of each
+/// member.
 const FEW: u64 = 2;
 
 /// The dirty references of one shard.
@@ -91,7 +94,8 @@ impl DirtyEpochs {
         self.round.is_some() && epoch < self.epoch
     }
 
-    /// Whether what has a reference of this epoch is written durably: the round waits for it, and for little else.
+    /// Whether a write with a reference of this epoch is durable: the round waits for it, and for
+    /// little else.
     pub(super) fn is_written_durably(&self, epoch: u64) -> bool {
         self.is_flushed(epoch) && self.found <= FEW
     }

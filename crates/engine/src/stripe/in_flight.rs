@@ -27,7 +27,7 @@ pub(super) struct ColumnIo {
     pub(super) extent: Extent,
     /// It writes again what could not be read.
     pub(super) is_repair: bool,
-    /// It is a write that lasts as soon as it is done: no flush is to follow.
+    /// It is a durable write: no flush of the member is to follow.
     pub(super) durable: bool,
 }
 

@@ -92,8 +92,8 @@ impl Program {
         output(&mut set).map(drop).context("braid set")
     }
 
-    /// `braid undo` of the last command on arrays beside these images. A linear array cannot tell whether a client wrote since, so
-    /// the command is told that none did.
+    /// `braid undo` of the last command on arrays beside these images. A linear array cannot tell
+    /// whether a client wrote since, so the command is told that none did.
     pub(super) fn undo(&self, images: &[PathBuf]) -> Result<()> {
         let undo = output(self.command(images).args(["undo", "--nobody-wrote"]));
         undo.map(drop).context("braid undo")

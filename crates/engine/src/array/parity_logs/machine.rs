@@ -301,7 +301,8 @@ impl ParityLogs {
     fn wanted_by(&self, news: News) -> Option<Holds> {
         match news {
             News::Drained { in_sync: true } => Some(Holds::Records),
-            // Cut short, emptying a log leaves an older record as its newest. Superblocks say first that it counts no more.
+            // A log that is emptied in part ends with an older record. Superblocks say first that
+            // it counts no more.
             News::Drained { in_sync: false } if self.counts => None,
             News::Drained { in_sync: false } => Some(Holds::Nothing),
             News::Other => self.is_on.then_some(Holds::Records),

@@ -22,8 +22,9 @@
 //! # When they are kept
 //! An array whose logs can be read is believed to agree but for what they name. So as long as all or some of it is to be resynced, logs
 //! hold no record at all, and shards log nothing. They are made when the array turns active or clean and agrees everywhere: then no write is
-//! under way that is not logged. Of our own log superblocks say from then on, until they say clean, that it counts. Where a replay could not
-//! read all that it needed, superblocks take that back before a log is emptied.
+//! under way that is not logged. From then on, until they say clean, superblocks say of our own log
+//! that it counts. Where a replay could not read all that it needed, superblocks take that back
+//! before a log is emptied.
 //!
 //! # Invariants
 //! - I3: no band is written before its entries are durable, and the loss of a member that did not take them
@@ -32,9 +33,10 @@
 //!   [check: members_are_flushed_once_a_lap_of_the_log, a_log_of_one_record_is_written_over_after_a_flush].
 //! - None is written while the loss of a member that failed the flush is in no superblock [check: the_table_is_total].
 //! - What partial parity stands for is flushed [check: rows_are_logged_with_other_columns_after_a_flush].
-//! - A member that comes has an empty log before any superblock says that it is in, unless that superblock says that no log counts
-//!   [check: a_member_that_comes_has_an_empty_log].
-//! - A log is emptied only when no superblock says that it counts [check: a_log_that_counts_is_not_emptied].
+//! - A member that comes has an empty log before any superblock says that it is in, unless that
+//!   superblock says that no log counts [check: a_member_that_comes_has_an_empty_log].
+//! - A log is emptied only when no superblock says that it counts
+//!   [check: a_log_that_counts_is_not_emptied].
 
 mod decide;
 mod machine;

@@ -270,11 +270,13 @@ impl Stripe {
         }
     }
 
-    /// Whether the batch is written durably since a flush waits for it and for little else, so that no member is flushed after it.
+    /// Whether the batch is written durably: a flush waits for it and for little else, and no
+    /// member is flushed after it.
     fn flushes_itself(&self, effects: &Effects<'_>) -> bool {
         let mut epochs = self.attachments().filter_map(|work| work.dirty_epoch);
         let is_flushed = epochs.any(|epoch| effects.epochs.is_written_durably(epoch));
-        // Zeroes take a flush of their own each, and where a flush is due anyway it is good for all.
+        // A durable zeroing flushes its member each time. A flush that is due anyway is good for
+        // all.
         let has_zeroes = || self.attachments().any(|work| matches!(work.want, Want::Zero { .. }));
         let pays = is_flushed && !effects.common.owes_flush() && !has_zeroes();
         if pays {
@@ -362,7 +364,7 @@ impl Stripe {
             }
             for extent in set.extents() {
                 let buffer = blocks.at(from, extent.offset);
-                // A durable write that fails costs the member. A repair that fails is to cost nothing.
+                // A durable write that fails costs the member; a repair that fails costs nothing.
                 let durable = durable && !is_repair;
                 let operation = MemberOperation::Write { buffer, durable };
                 self.submit_io((slot, extent, is_repair), operation, effects);

@@ -12,7 +12,8 @@
 //! column's block, which is then written as one. Copying less than a block costs less than a request, so writes of
 //! whole blocks are never copied, and writes of single sectors do not become a request each.
 //!
-//! Parts are found from the queue when a batch computes, and once more when it writes, if another stripe's were found between.
+//! Parts are found from the queue when a batch computes. They are found once more when it writes,
+//! if another stripe's were found between.
 //!
 //! - Parts cover what is touched, once, and each sector is the newest writer's [check: the_newest_write_counts].
 //! - Parity is made in slices in which each column is in one place [check: a_slice_is_in_one_place_in_every_column].

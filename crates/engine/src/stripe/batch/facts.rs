@@ -11,7 +11,8 @@ use super::stripe::{Column, Filled, Phase, Stripe};
 use crate::array::{ArrayView, Gate};
 use crate::context::Clocks;
 
-/// What is known beside the stripe itself. What plans are made from is asked in [`Phase::Fill`] alone.
+/// What is known beside the stripe itself. In other phases than [`Phase::Fill`] the facts that
+/// plans are made from are false: no plan is made there.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Around<'a> {
     pub(in super::super) view: &'a ArrayView,

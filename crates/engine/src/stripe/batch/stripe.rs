@@ -218,7 +218,7 @@ impl Stripe {
     /// Takes its band from it.
     pub(in super::super) fn leave_band(&mut self) -> BandKey {
         assert!(self.queue.is_empty() && self.batch.is_none(), "a band with work has its stripe");
-        // One that was long once is not to be kept for good: there are as many stripes as there ever were bands with work.
+        // Stripes are never given back, so the memory of a long queue is.
         if self.queue.capacity() > QUEUE_KEPT {
             self.queue.shrink_to(QUEUE_KEPT);
         }

@@ -59,7 +59,8 @@ use crate::tuning::{CacheMode, Tuning};
 /// Stripes of a shard that are kept on their way while much is dirty: about as many requests at each member as disks and
 /// solid-state drives serve best, and no more, for a client's read comes behind them.
 const UNDER_WAY: u32 = 32;
-/// Of these, so many are what was sent off, however many others are under way or wait: what was answered gets to the members under any load.
+/// Of these, so many are stripes that were sent off, however many others are under way or wait:
+/// answered writes get to the members under any load.
 const SENT_OFF: u32 = 8;
 
 /// When a stripe that has work is to begin.
@@ -218,8 +219,8 @@ impl Scheduler {
         self.tuning.mode == CacheMode::WriteBack && !is_too_much
     }
 
-    /// So much is dirty, and `is_short`: the file of answered writes is half full. If either is much, or what is delayed is old,
-    /// stripes are sent on their way; true if any was.
+    /// Sends delayed stripes on their way; true if any was. They go if much is dirty, if the file
+    /// of answered writes is half full (`is_short`), or if they are old.
     pub(super) fn send_off(
         &mut self,
         (dirty_sectors, is_short): (u64, bool),

@@ -178,7 +178,8 @@ fn what_is_old_goes_as_others_end() {
     );
 }
 
-/// As many batches of clients that wait as members have use for are always under way: what was answered stayed in memory for as long.
+/// As many batches as members have use for are always under way, and clients wait for all of them.
+/// Answered writes stayed in memory for as long.
 #[test]
 fn what_was_answered_gets_to_the_members_under_any_load() {
     let mut scheduler = scheduler();
