@@ -327,12 +327,13 @@ impl BadLogs {
     /// The array is to be started: what was written to a log, and may be there or not, is there or not.
     fn look(&mut self, disks: &[Disk], geometry: &Geometry) {
         for log in self.logs.iter_mut().filter(|log| log.is_rewritten && !log.is_damaged) {
+            let on_disk = bytes(log.start, u64::from(log.place.size_sectors));
+            log.bytes = disks[log.disk].seen[on_disk].to_vec();
             let probed = open::probe_disk(&disks[log.disk], log.disk);
+            // A torn superblock does not say what its log means.
             let Some(superblock) = probed.probe.newest() else { continue };
             let is_told = superblock.state.features.contains(Features::BAD_BLOCKS);
             let data_offset = superblock.device.data_offset_sectors;
-            let on_disk = bytes(log.start, u64::from(log.place.size_sectors));
-            let on_disk = disks[log.disk].seen[on_disk].to_vec();
             log.ranges.clear();
             if is_told {
                 // A write that failed may lie in the disk's cache, and a power cut takes it back, sector by sector.
@@ -346,7 +347,6 @@ impl BadLogs {
                 assert!(has.is_empty(), "the bad-block log of disk {} made up {has:?}", log.disk);
                 log.ranges = ranges_of(&says);
             }
-            log.bytes = on_disk;
         }
         self.gather(geometry);
     }
@@ -520,6 +520,20 @@ mod tests {
         let mut world = world(&smallest(), &[(2, 5..6)], true);
         let log = world.bad_logs.logs[0].clone();
         world.disks[2].put(log.start, &[0xFF; SECTOR], true);
+        world.check_bad_logs();
+    }
+
+    /// Shaken seed 4001151: a write to a log had failed, power was cut, and the superblock was torn.
+    #[test]
+    fn a_log_that_was_being_written_may_change_where_its_superblock_is_torn() {
+        let mut world = world(&smallest(), &[(2, 5..6)], true);
+        let superblock = world.superblock_on(2).unwrap();
+        let log = &mut world.bad_logs.logs[0];
+        log.is_rewritten = true;
+        world.disks[2].put(log.start, &[0xFF; SECTOR], true);
+        let at = superblock.offset_bytes() / SECTOR as u64;
+        world.disks[2].put(at, &[0xFF; SECTOR], true);
+        world.look_at_bad_logs();
         world.check_bad_logs();
     }
 
