@@ -36,6 +36,9 @@ use round::{Counts, Plan, Round, SHAPES, Shape};
 /// Rounds unless something else is said.
 const ROUNDS_DEFAULT: u64 = 30;
 
+/// Between two lines about what was found so far.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5 * 60);
+
 /// What the command line asks for.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
@@ -142,13 +145,19 @@ pub(crate) fn run(options: &Options) -> Result<String> {
         println!("SKIPPED: fio is not installed, and takes no part");
     }
     let loop_begun = Instant::now();
-    let mut counts = Counts::default();
+    let (mut counts, mut told) = (Counts::default(), loop_begun);
     for index in 0..options.rounds() {
         let limit = options.seconds.map(Duration::from_secs);
         if limit.is_some_and(|limit| loop_begun.elapsed() >= limit) {
             break;
         }
         one(&braid, options, (index, &kinds), &mut counts)?;
+        // A run that is ended by hand is worth what it has found so far.
+        if told.elapsed() >= REPORT_INTERVAL {
+            told = Instant::now();
+            println!("so far, the next round is seed {}:", options.seed.wrapping_add(index + 1));
+            report(&counts, begun.elapsed());
+        }
     }
     report(&counts, begun.elapsed());
     Ok(left_out)
