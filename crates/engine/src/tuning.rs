@@ -31,6 +31,9 @@ pub struct Tuning {
     /// Milliseconds that a partial stripe is waited for to fill up (write-back), and, twice that,
     /// that any stripe stands back behind full-width writes.
     pub age_max_ms: u64,
+    /// Whether a write begins at once where a flush came after every few writes before it. For members that do not seek: an arm
+    /// that goes to each write by itself takes longer than the flush waits less.
+    pub expects_flushes: bool,
 }
 
 /// Largest stripe unit, in sectors: 64 KiB. A set of its sectors is one 128-bit word.
@@ -75,6 +78,7 @@ impl Default for Tuning {
             bypass_threshold: 1,
             dirty_sectors_max: 32 << 10,
             age_max_ms: 500,
+            expects_flushes: false,
         }
     }
 }

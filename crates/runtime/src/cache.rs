@@ -81,6 +81,8 @@ impl Cache {
     pub(crate) fn tuning(&self, geometry: &Geometry, shards: u16) -> Tuning {
         let dirty = self.dirty_bytes_max / SECTOR_BYTES / u64::from(shards);
         Tuning {
+            // Until it is known whether members seek ([`crate::elevators`]).
+            expects_flushes: false,
             stripes: self.stripes(geometry, shards),
             mode: self.mode,
             bypass_threshold: self.bypass_threshold,

@@ -9,7 +9,7 @@ use braid_dispatch::Combiner;
 use braid_engine::Instant;
 use braid_engine::array::{Array, ArrayView};
 use braid_engine::request::{Regions, ShardIndex};
-use braid_engine::{Shard, SitOut};
+use braid_engine::{Shard, SitOut, Tuning};
 use braid_member::Sentinel;
 use braid_parity::Kernel;
 
@@ -18,7 +18,7 @@ use crate::arena::ShardMemory;
 use crate::cache_file::CacheFile;
 use crate::client_request::ClientRequest;
 use crate::clock::Clock;
-use crate::events::{ArrayEvent, ShardEvent};
+use crate::events::{ArrayEvent, Machine, ShardEvent};
 use crate::hand_over::HandOver;
 use crate::log;
 use crate::looks::Looks;
@@ -87,6 +87,8 @@ pub(crate) struct Core {
     pub(crate) cache_file: Option<Arc<CacheFile>>,
     /// Held while a person changes who is a member: one at a time.
     pub(crate) membership: Mutex<()>,
+    /// How shards work, as they heard it last.
+    pub(crate) tuning: Mutex<Tuning>,
     /// When members sit out, as a person has set it.
     pub(crate) sit_out: Mutex<SitOut>,
     /// Workers, where io_uring is used.
@@ -161,6 +163,21 @@ impl Drop for AbortOnPanic {
 impl Core {
     pub(crate) fn shard(&self, index: ShardIndex) -> &ShardCell {
         &self.shards[usize::from(index.0)]
+    }
+
+    /// Changes how shards work, if it does: they have heard of it, in the order of changes, and are to be driven.
+    pub(crate) fn tune(&self, change: impl FnOnce(&mut Tuning)) -> Vec<Machine> {
+        let mut tuning = self.tuning.lock().expect("setting does not panic");
+        let before = *tuning;
+        change(&mut tuning);
+        if *tuning == before {
+            return Vec::new();
+        }
+        let told = (0u16..).map(ShardIndex).zip(&self.shards).map(|(index, cell)| {
+            cell.combiner.push(ShardEvent::Tuning(*tuning));
+            Machine::Shard(index)
+        });
+        told.collect()
     }
 
     /// Something is asked of a member.

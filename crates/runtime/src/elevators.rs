@@ -24,7 +24,8 @@ impl Core {
         let sorting = chosen.sorting(each, turns.is_on);
         turns.is_on &= !sorting.is_empty();
         self.turns.set(turns);
-        let mut heard = Vec::new();
+        // A write that begins before its flush comes is a way of the arm by itself.
+        let mut heard = self.tune(|tuning| tuning.expects_flushes = sorting.is_empty());
         for member in members.iter() {
             let submitter = Submitter::new(self, member);
             member

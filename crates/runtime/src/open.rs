@@ -156,6 +156,7 @@ impl Volume {
             turns,
             pacing: Pacing::new(options.job_pace),
             scheduling: Mutex::default(),
+            tuning: Mutex::new(config.tuning),
             sit_out: Mutex::new(options.sit_out),
             watch: Watch::start(watch)?,
             end: End::default(),

@@ -9,7 +9,7 @@ use braid_engine::array::{
     Array, ArrayView, BitmapLook, JobProgress, JobRequest, JournalLook, MemberId, ReadErrors,
 };
 use braid_engine::request::{self, Allowed, ByteOperation, ByteRequest, Denial, ShardIndex};
-use braid_engine::{Counters, ReadErrorLimit, Shard, SitOut};
+use braid_engine::{Counters, ReadErrorLimit, Shard, SitOut, Tuning};
 use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::DirectError;
 use braid_pace::{GovernorSettings, Look};
@@ -19,7 +19,7 @@ use crate::cache::Cache;
 use crate::client::{Done, Outcome, Receiver, VolumeError, VolumeOperation};
 use crate::client_request::{Asker, Client, Completion};
 use crate::core::{AbortOnPanic, Core};
-use crate::events::{ArrayEvent, Machine, ShardEvent};
+use crate::events::{ArrayEvent, Machine};
 use crate::executor::submitter::Submitter;
 use crate::log;
 use crate::members::handle::MemberHandle;
@@ -169,10 +169,10 @@ impl Volume {
         core.turns.set_cache(set.answers_early(&self.geometry), set.dirty_sectors_max());
         log::tuned("cache", &*set);
         let tuning = set.tuning(&self.geometry, shards);
-        for (index, cell) in (0u16..).map(ShardIndex).zip(&core.shards) {
-            cell.combiner.push(ShardEvent::Tuning(tuning));
-            core.drive(Machine::Shard(index));
-        }
+        let told = core.tune(|told| {
+            *told = Tuning { expects_flushes: told.expects_flushes, ..tuning };
+        });
+        told.into_iter().for_each(|machine| core.drive(machine));
         // Whether there is a flusher decides what the multiplexer is if it was not set.
         core.schedule_again();
     }

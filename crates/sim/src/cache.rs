@@ -39,6 +39,7 @@ fn tuning(stripes_max: u32, random: &mut Random, cut: &Cut) -> Tuning {
         bypass_threshold: *random.pick(&[0, 1, 1, 2, 5]),
         dirty_sectors_max: *random.pick(&[0, 8, 24, 64, 32 << 10]),
         age_max_ms: *random.pick(&[0, 1, 20, 150, 500, 10_000]),
+        expects_flushes: !stripes.is_multiple_of(4),
     }
 }
 

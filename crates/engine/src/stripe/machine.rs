@@ -76,10 +76,13 @@ impl QueuedWork for Queued<'_> {
 
     fn is_flushed(&self) -> bool {
         let mut epochs = self.stripe.dirty_epochs();
-        match self.epochs.expects_flush() {
-            true => epochs.next().inspect(|_| reached(Mark::FlushExpected)).is_some(),
-            false => self.epochs.has_round() && epochs.any(|epoch| self.epochs.is_flushed(epoch)),
-        }
+        self.epochs.has_round() && epochs.any(|epoch| self.epochs.is_flushed(epoch))
+    }
+
+    fn expects_flush(&self) -> bool {
+        let mut epochs = self.stripe.dirty_epochs();
+        self.epochs.expects_flush()
+            && epochs.next().inspect(|_| reached(Mark::FlushExpected)).is_some()
     }
 }
 

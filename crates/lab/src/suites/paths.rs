@@ -37,6 +37,7 @@ pub(super) const TUNING: Tuning = Tuning {
     bypass_threshold: 1,
     dirty_sectors_max: 32 << 10,
     age_max_ms: 500,
+    expects_flushes: true,
 };
 pub(super) const BLOCK_SECTORS: u32 = 8;
 

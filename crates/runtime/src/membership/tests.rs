@@ -12,7 +12,9 @@ use braid_geometry::Level;
 use braid_member::{Access, Member, create_file, open};
 
 use crate::members::handle::Place;
-use crate::{Io, Notice, OpenMember, Options, Payload, Volume, VolumeOperation};
+use crate::{
+    Cache, Elevator, Io, Notice, OpenMember, Options, Payload, Scheduling, Volume, VolumeOperation,
+};
 
 #[allow(dead_code, unreachable_pub, reason = "the kit of the tests outside, arrays in memory too")]
 #[path = "../../tests/kit/mod.rs"]
@@ -139,6 +141,24 @@ fn a_member_of_a_new_name_is_looked_after_like_the_others() {
         assert!(read(&volume, 0, 100_000) == vec![7; 100_000]);
         assert!(volume.stop().clean);
     }
+}
+
+/// Begun before its flush, each write was a way of the arm by itself: of 3.0 times the writes of a free-for-all 2.7 were left.
+#[test]
+fn writes_begin_before_their_flush_only_where_no_member_has_an_elevator() {
+    let files = Files::new(Level::Raid5, 4, 128);
+    let with = |elevator| Scheduling { elevator, ..Scheduling::default() };
+    let scheduling = with(Elevator::None);
+    let volume = files.open(4, &Options { scheduling, ..Options::default() }, |_| {});
+    let begins = || volume.core().tuning.lock().expect("nobody panics").expects_flushes;
+    assert!(begins());
+    volume.schedule(with(Elevator::Deadline));
+    assert!(!begins());
+    volume.tune(Cache { age_max_ms: 7, ..volume.cache() });
+    assert!(!begins(), "the cache's settings are something else");
+    volume.schedule(with(Elevator::None));
+    assert!(begins());
+    assert!(volume.stop().clean);
 }
 
 /// What is out when a member is taken out still ends; what comes after is answered as gone, and the array goes on without.

@@ -89,8 +89,10 @@ pub(super) trait QueuedWork {
     fn is_full(&self) -> bool;
     /// A client waits for a part of it.
     fn is_awaited(&self) -> bool;
-    /// A flush waits for a part of it, or is likely to soon.
+    /// A flush waits for a part of it.
     fn is_flushed(&self) -> bool;
+    /// A flush is likely to wait for a part of it soon.
+    fn expects_flush(&self) -> bool;
 }
 
 /// The list that a stripe is in.
@@ -296,7 +298,8 @@ impl Scheduler {
             || work.is_awaited()
             || self.tuning.mode == CacheMode::WriteThrough
             || gate != Gate::Open
-            || work.is_flushed();
+            || work.is_flushed()
+            || (self.tuning.expects_flushes && work.expects_flush());
         if !is_urged {
             Admission::WhenFilled
         } else if self.writers.full == 0 && self.held.first().is_none() {

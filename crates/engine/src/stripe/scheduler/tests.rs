@@ -8,6 +8,7 @@ struct Known {
     full: bool,
     awaited: bool,
     flushed: bool,
+    expected: bool,
 }
 
 impl QueuedWork for Known {
@@ -22,9 +23,13 @@ impl QueuedWork for Known {
     fn is_flushed(&self) -> bool {
         self.flushed
     }
+
+    fn expects_flush(&self) -> bool {
+        self.expected
+    }
 }
 
-const PART: Known = Known { full: false, awaited: false, flushed: false };
+const PART: Known = Known { full: false, awaited: false, flushed: false, expected: false };
 const AWAITED: Known = Known { awaited: true, ..PART };
 const FULL: Known = Known { full: true, ..PART };
 
@@ -75,6 +80,11 @@ fn what_is_awaited_or_flushed_or_full_begins_at_once() {
     for work in [AWAITED, FULL, flushed] {
         assert!(look(&mut scheduler(), 1, work, at(0)), "{work:?}");
     }
+    let expected = Known { expected: true, ..PART };
+    assert!(!look(&mut scheduler(), 1, expected, at(0)), "an arm would go to each by itself");
+    let mut still = scheduler();
+    still.set_tuning(Tuning { expects_flushes: true, ..Tuning::default() });
+    assert!(look(&mut still, 1, expected, at(0)), "members that do not seek lose nothing by it");
     let mut through = scheduler();
     through.set_tuning(Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() });
     assert!(look(&mut through, 1, PART, at(0)));

@@ -210,6 +210,7 @@ impl Running {
                 bypass_threshold: 1,
                 dirty_sectors_max,
                 age_max_ms: 500,
+                expects_flushes: true,
             },
             payloads: load.depth + (dirty_sectors_max / load.sectors) as usize,
             payload_sectors: load.sectors,
