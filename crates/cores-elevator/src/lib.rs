@@ -6,8 +6,8 @@
 
 use braid_cores::{Content, Cost, own_line, own_state, work};
 pub use braid_elevator::{
-    Allowed, Busy, Class, Counters, Depth, Dispatch, Entry, EntryId, Operation, Place, Policy,
-    Settings, Tag, Turn,
+    Allowed, Busy, Class, Counters, Depth, Dispatch, Entry, EntryId, Operation, Parts, Place,
+    Policy, Settings, Tag, Turn,
 };
 
 /// See the crate.
@@ -77,6 +77,22 @@ impl Elevator {
         let dispatch = self.0.poll_dispatch(now_ns, allowed)?;
         self.come(self.0.parts(dispatch.tag).next().map(|entry| entry.id));
         Some(dispatch)
+    }
+
+    /// The same while both kinds may go, at most `count_max` times.
+    pub fn poll_run(
+        &mut self,
+        now_ns: u64,
+        count_max: usize,
+        mut send: impl FnMut(Dispatch, Parts<'_>),
+    ) {
+        for _ in 0..count_max {
+            if self.waiting() == (0, 0) {
+                return;
+            }
+            let Some(dispatch) = self.poll_dispatch(now_ns, Allowed::ALL) else { return };
+            send(dispatch, self.0.parts(dispatch.tag));
+        }
     }
 
     /// A dispatch is done.

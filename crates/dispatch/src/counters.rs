@@ -17,6 +17,8 @@ pub struct Counters {
     pub drained_sizes: [u64; DRAINED_SIZES],
     /// Batches of dispatches that were handed to the device.
     pub dispatched_batches: u64,
+    /// How often a thread became dispatcher and found something to do.
+    pub ownerships: u64,
     /// How often a thread found another dispatching and went on.
     pub owner_misses: u64,
     /// Entries that wait now, of reads.

@@ -121,8 +121,8 @@ enum Event<T> {
     Done(Ticket),
     /// A flush has ended that began then.
     Flushed(u64),
-    /// With its number: lists keep only each thread's order.
-    Set(u64, Settings),
+    /// With its number: lists keep only each thread's order. Boxed, since each insertion is as long as the longest event.
+    Set(u64, Box<Settings>),
     Poll,
 }
 
@@ -293,7 +293,7 @@ impl<T> Scheduler<T> {
     /// `none` goes as soon as tags allow, held or not.
     pub fn set(&self, device: &impl Device<T>, settings: Settings) {
         let number = self.sets.fetch_add(1, Ordering::Relaxed) + 1;
-        let event = Event::Set(number, settings);
+        let event = Event::Set(number, Box::new(settings));
         if flaw::has(Flaw::SwitchSilent) {
             self.combiner.push(event);
         } else {
@@ -427,6 +427,7 @@ impl<T> Dispatcher<T> {
         batch: &mut Batch<T>,
     ) {
         let now_ns = device.now_ns();
+        self.counters.ownerships += 1;
         for ticket in batch.ended.drain(..) {
             self.done(device, now_ns, &ticket);
         }
@@ -437,7 +438,7 @@ impl<T> Dispatcher<T> {
                 Event::Insert(request, item) => self.insert(now_ns, request, item),
                 Event::Done(ticket) => self.done(device, now_ns, &ticket),
                 Event::Flushed(since_ns) => self.flushed(device, now_ns, since_ns),
-                Event::Set(number, settings) => self.set(number, settings),
+                Event::Set(number, settings) => self.set(number, *settings),
                 Event::Poll => {}
             }
         }
@@ -452,10 +453,14 @@ impl<T> Dispatcher<T> {
         let turn = (!is_straight).then(|| device.turn(now_ns, self.state()));
         // Where nobody is held there is nothing to ask.
         let turn = turn.filter(|turn| !(turn.reads && turn.writes));
-        while batch.vectors.len() < BATCH_MAX
-            && self.elevator.waiting() != (0, 0)
-            && self.choose(now_ns, self.allowed(turn), batch)
-        {}
+        if turn.is_none() {
+            self.choose_run(now_ns, batch);
+        } else {
+            while batch.vectors.len() < BATCH_MAX
+                && self.elevator.waiting() != (0, 0)
+                && self.choose(now_ns, self.allowed(turn), batch)
+            {}
+        }
         batch.is_full = batch.vectors.len() == BATCH_MAX;
         self.counters.dispatched_batches += u64::from(!batch.vectors.is_empty());
         let (state, allowed) = (self.state(), self.allowed(turn));
@@ -519,17 +524,38 @@ impl<T> Dispatcher<T> {
     /// Adds the next to a batch, if one may go.
     fn choose(&mut self, now_ns: u64, allowed: Allowed, batch: &mut Batch<T>) -> bool {
         let Some(dispatch) = self.elevator.poll_dispatch(now_ns, allowed) else { return false };
-        let Dispatch { tag, operation, start, sectors, parts } = dispatch;
-        for entry in self.elevator.parts(tag) {
-            let index = usize::try_from(entry.id.0).expect("an index of ours");
-            batch.parts.push(self.items[index].take().expect("an entry goes out once"));
-            self.free.push(index);
-        }
+        let Self { elevator, items, free, .. } = self;
+        add(batch, (items, free), (dispatch, now_ns), elevator.parts(dispatch.tag));
         self.busy.handle_sent(now_ns);
-        let ticket = Some(Ticket { tag, sent_ns: now_ns, operation });
-        batch.vectors.push(Vector { operation, start, sectors, parts, ticket });
         true
     }
+
+    /// Fills a batch, where nobody is held.
+    fn choose_run(&mut self, now_ns: u64, batch: &mut Batch<T>) {
+        let Self { elevator, items, free, busy, .. } = self;
+        let count_max = BATCH_MAX - batch.vectors.len();
+        elevator.poll_run(now_ns, count_max, |dispatch, parts| {
+            add(batch, (items, free), (dispatch, now_ns), parts);
+            busy.handle_sent(now_ns);
+        });
+    }
+}
+
+/// Adds a dispatch to a batch, with the items of its entries.
+fn add<'a, T>(
+    batch: &mut Batch<T>,
+    (items, free): (&mut [Option<T>], &mut Vec<usize>),
+    (dispatch, sent_ns): (Dispatch, u64),
+    entries: impl Iterator<Item = &'a Entry>,
+) {
+    let Dispatch { tag, operation, start, sectors, parts } = dispatch;
+    for entry in entries {
+        let index = usize::try_from(entry.id.0).expect("an index of ours");
+        batch.parts.push(items[index].take().expect("an entry goes out once"));
+        free.push(index);
+    }
+    let ticket = Some(Ticket { tag, sent_ns, operation });
+    batch.vectors.push(Vector { operation, start, sectors, parts, ticket });
 }
 
 #[cfg(test)]

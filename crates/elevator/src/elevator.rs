@@ -7,7 +7,7 @@ use braid_hooks::{Bug, planted, spoiled};
 use crate::counters::Counters;
 use crate::depth::Out;
 use crate::entry::{Allowed, Class, Direction, Dispatch, Entry, Place, Tag};
-use crate::nodes::{Node, Nodes};
+use crate::nodes::{Node, Nodes, Parts};
 use crate::queue::Queue;
 use crate::settings::{Policy, Settings};
 
@@ -172,8 +172,59 @@ impl Elevator {
     }
 
     /// The entries of a dispatch that is out, in the order of sectors.
-    pub fn parts(&self, tag: Tag) -> impl Iterator<Item = &Entry> {
+    pub fn parts(&self, tag: Tag) -> Parts<'_> {
         self.nodes.parts(tag.0)
+    }
+
+    /// Sends at most `count_max` dispatches while both kinds may go: those that [`Self::poll_dispatch`] would choose one after the
+    /// other [check: a_run_is_what_one_after_the_other_would_be]. Where only one kind waits, that is looked at once.
+    pub fn poll_run(
+        &mut self,
+        now_ns: u64,
+        count_max: usize,
+        mut send: impl FnMut(Dispatch, Parts<'_>),
+    ) {
+        let mut left = count_max;
+        while left > 0 && self.waiting != [0; 2] {
+            let Some((class, direction)) = self.only_kind(now_ns) else {
+                let Some(dispatch) = self.poll_dispatch(now_ns, Allowed::ALL) else { return };
+                send(dispatch, self.nodes.parts(dispatch.tag.0));
+                left -= 1;
+                continue;
+            };
+            self.note_busy(now_ns);
+            self.lift(now_ns, Allowed::ALL);
+            while left > 0 && self.waiting[direction as usize] > 0 {
+                let Some(node) = self.take_sorted(class, now_ns, Allowed::ALL) else { return };
+                let dispatch = self.let_go(node);
+                send(dispatch, self.nodes.parts(node));
+                left -= 1;
+            }
+        }
+    }
+
+    /// The class and direction of all that waits, if it is of one kind, and none of it goes before the others of its kind: by age, or
+    /// because the arm comes by.
+    fn only_kind(&self, now_ns: u64) -> Option<(Class, Direction)> {
+        let mut only = None;
+        for class in Class::ALL {
+            let waiting = &self.classes[class.index()];
+            if !waiting.head.is_empty() {
+                return None;
+            }
+            for direction in Direction::BOTH {
+                if let Some(oldest) = waiting.queue(direction).oldest()
+                    && only.replace((class, direction, oldest)).is_some()
+                {
+                    return None;
+                }
+            }
+        }
+        let (class, direction, oldest) = only?;
+        let due = now_ns.checked_sub(self.settings.aging_ns);
+        let has_aged = due.is_some_and(|due| self.nodes.get(oldest).came_ns <= due);
+        let comes_by = self.is_at_writes && direction == Direction::Read;
+        (self.straight.is_empty() && !has_aged && !comes_by).then_some((class, direction))
     }
 
     /// A dispatch is done; its tag is free, and its name means nothing any more.
@@ -293,6 +344,11 @@ impl Elevator {
         if let Some(node) = self.take_along(class, now_ns, allowed) {
             return Some(node);
         }
+        self.take_sorted(class, now_ns, allowed)
+    }
+
+    /// The next of one class in the order of its sweeps.
+    fn take_sorted(&mut self, class: Class, now_ns: u64, allowed: Allowed) -> Option<Node> {
         if let Some(node) = self.continue_batch(class, allowed) {
             return Some(node);
         }
@@ -349,24 +405,26 @@ impl Elevator {
         Some(node)
     }
 
+    /// The next of the running batch, if it is of this class.
     fn continue_batch(&mut self, class: Class, allowed: Allowed) -> Option<Node> {
-        let goes_on = |batch: &Batch| batch.class == class && batch.sent < self.settings.batch;
-        let batch = self.batch.filter(goes_on)?;
-        if !self.may_go(batch.direction, allowed) {
+        let Batch { direction, sent, .. } = self.batch.filter(|batch| batch.class == class)?;
+        if sent >= self.settings.batch || !self.may_go(direction, allowed) {
             return None;
         }
-        let node = self.classes[class.index()].queue(batch.direction).next_up()?;
-        self.batch = Some(Batch { sent: batch.sent + 1, ..batch });
-        self.remove(class, batch.direction, node);
+        let queue = &mut self.classes[class.index()].queues[direction as usize];
+        let node = queue.take_next_up(&mut self.nodes)?;
+        self.is_at_writes = direction == Direction::Write;
+        self.batch = Some(Batch { class, direction, sent: sent + 1 });
         Some(node)
     }
 
     /// Reads, unless writes have been passed over often enough; what no tag allows does not count.
     fn choose_direction(&mut self, class: Class, allowed: Allowed) -> Option<Direction> {
-        let [reads, writes] = Direction::BOTH.map(|direction| {
-            !self.classes[class.index()].queue(direction).is_empty()
-                && self.may_go(direction, allowed)
-        });
+        let may_go = |direction| {
+            let queue = self.classes[class.index()].queue(direction);
+            !queue.is_empty() && self.may_go(direction, allowed)
+        };
+        let (reads, writes) = (may_go(Direction::Read), may_go(Direction::Write));
         let waiting = &mut self.classes[class.index()];
         match (reads, writes) {
             (false, false) => None,

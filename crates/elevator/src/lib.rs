@@ -80,4 +80,5 @@ pub use depth::Depth;
 pub use elevator::Elevator;
 pub use entry::{Allowed, Class, Dispatch, Entry, EntryId, Operation, Place, Tag};
 pub use multiplexer::{Demand, Multiplexer, MultiplexerSettings, Slice, Turn};
+pub use nodes::Parts;
 pub use settings::{Policy, Settings};

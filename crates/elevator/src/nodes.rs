@@ -92,9 +92,8 @@ impl Nodes {
     }
 
     /// The entries of a group, by sector.
-    pub(crate) fn parts(&self, first: Node) -> impl Iterator<Item = &Entry> {
-        let next = |node: &Node| self.get(*node).next_part;
-        std::iter::successors(Some(first), next).map(|node| &self.get(node).entry)
+    pub(crate) fn parts(&self, first: Node) -> Parts<'_> {
+        Parts { nodes: self, next: Some(first) }
     }
 
     /// The group's places may be used again.
@@ -109,5 +108,23 @@ impl Nodes {
     /// Entries that are queued or out.
     pub(crate) fn len(&self) -> usize {
         self.all.len() - self.free.len()
+    }
+}
+
+/// The entries of a dispatch, in the order of sectors.
+#[derive(Clone, Debug)]
+pub struct Parts<'a> {
+    nodes: &'a Nodes,
+    next: Option<Node>,
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = &'a Entry;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a Entry> {
+        let part = self.nodes.get(self.next?);
+        self.next = part.next_part;
+        Some(&part.entry)
     }
 }

@@ -103,6 +103,18 @@ impl Queue {
         self.unlink(nodes, node);
     }
 
+    /// Takes the next group upwards from where this direction stopped, to be dispatched.
+    pub(crate) fn take_next_up(&mut self, nodes: &mut Nodes) -> Option<Node> {
+        let index = self.sorted.partition_point(|(start, _)| *start < self.position);
+        if index == self.sorted.len() {
+            return None;
+        }
+        let (_, node) = self.sorted.remove(index);
+        self.unlink(nodes, node);
+        self.position = nodes.get(node).end();
+        Some(node)
+    }
+
     fn push_youngest(&mut self, nodes: &mut Nodes, node: Node) {
         nodes.get_mut(node).older = self.youngest;
         nodes.get_mut(node).younger = None;

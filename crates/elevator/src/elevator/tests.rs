@@ -351,6 +351,17 @@ impl Driver {
         true
     }
 
+    /// Takes a run of them.
+    fn poll_run(&mut self, count_max: usize) {
+        let Self { elevator, now_ns, queued, out, .. } = self;
+        elevator.poll_run(*now_ns, count_max, |dispatch, parts| {
+            for part in parts {
+                assert_eq!(queued.remove(&part.id), Some(*part), "it was queued");
+            }
+            out.push(dispatch);
+        });
+    }
+
     fn insert(&mut self, operation: u8, class: u8, (start, sectors): (u16, u8), head: bool) {
         let durable = Operation::Write { durable: true };
         let entry = Entry {
@@ -423,6 +434,33 @@ proptest! {
         let mut driver = Driver { elevator, now_ns: 0, next: 0, queued, out };
         acts.iter().for_each(|act| driver.act(act));
         driver.finish();
+    }
+
+    #[test]
+    fn a_run_is_what_one_after_the_other_would_be(acts in acts(), takes_along in any::<bool>(), count_max in 1..9_usize) {
+        let settings = Settings { aging_ns: 1 << 33, takes_along, ..Settings::default() };
+        let driver = || Driver {
+            elevator: Elevator::new(settings),
+            now_ns: 0,
+            next: 0,
+            queued: BTreeMap::new(),
+            out: Vec::new(),
+        };
+        let (mut one_by_one, mut in_runs) = (driver(), driver());
+        for act in &acts {
+            if let Act::Poll(true, true) = act {
+                let before = one_by_one.out.len();
+                while one_by_one.out.len() < before + count_max && one_by_one.poll(Allowed::ALL) {}
+                in_runs.poll_run(count_max);
+            } else {
+                one_by_one.act(act);
+                in_runs.act(act);
+            }
+            prop_assert_eq!(&one_by_one.out, &in_runs.out);
+            prop_assert_eq!(&one_by_one.queued, &in_runs.queued);
+        }
+        one_by_one.finish();
+        in_runs.finish();
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Shipped {
     /// Attempts to own it, those that failed, and nanoseconds waited: none, since nobody waits.
     pub(super) fn contention(&self) -> [u64; 3] {
         let counters = self.counters();
-        [counters.owner_misses + counters.drained_batches, counters.owner_misses, 0]
+        [counters.owner_misses + counters.ownerships, counters.owner_misses, 0]
     }
 }
 
