@@ -39,6 +39,9 @@ struct Args {
     /// Run only cases whose names contain this.
     #[arg(long = "case", value_name = "TEXT")]
     only: Option<String>,
+    /// Tell and draw only metrics whose names contain this, and no curves; may be given several times.
+    #[arg(long = "metric", value_name = "TEXT")]
+    metrics: Vec<String>,
     /// Repeat one contender's turn of one case ("CASE/VARIANT") until killed, for a profiler.
     #[arg(long, value_name = "CASE/VARIANT")]
     profile: Option<String>,
@@ -110,7 +113,10 @@ fn run(args: &Args) -> Result<(), String> {
     let mut reports: Vec<(&str, Report)> = Vec::new();
     for suite in suites {
         println!("\n=== {}: {}\n", suite.name, suite.about);
-        let report = (suite.run)(&settings);
+        let mut report = (suite.run)(&settings);
+        if !args.metrics.is_empty() {
+            report.keep_metrics(&args.metrics);
+        }
         print!("{}", table::text(&report, &settings));
         if let Some(folder) = &args.svg {
             write(&folder.join(format!("{}.svg", suite.name)), &plot::svg(suite.name, &report))?;

@@ -240,6 +240,17 @@ pub struct Report {
 }
 
 impl Report {
+    /// Leaves only the metrics whose names contain one of these, and no curves.
+    pub fn keep_metrics(&mut self, texts: &[String]) {
+        let is_kept = |name: &str| texts.iter().any(|text| name.contains(text));
+        for case in &mut self.cases {
+            case.figures.retain(|figure| is_kept(figure.metric.name));
+            case.targets.retain(|target| is_kept(target.metric));
+        }
+        self.cases.retain(|case| !case.figures.is_empty());
+        self.curves.clear();
+    }
+
     /// Adds a case, if it was run.
     pub fn add(&mut self, case: Option<Case>) {
         self.cases.extend(case);

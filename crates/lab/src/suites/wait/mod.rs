@@ -1,21 +1,26 @@
 //! Suite `wait`: many writers, few stripes. Who waits for a stripe, and who is woken when one is free.
 //!
-//! *before* and *seed* are models ([`model`]); *braid* is the shipped runtime ([`volume`]). Files of 4 MiB, each made
-//! durable, on a RAID-5 of four memory members, chunk and stripe unit 4 KiB, 256 stripes.
+//! *before* and *seed* are models ([`model`]); *braid* is the shipped runtime ([`volume`]). In the cases of *the rule alone* all
+//! three are models over the same engine, and differ in the rule of waiting ([`stripes`]) and in nothing else. Files of 4 MiB, each
+//! made durable, on a RAID-5 of four memory members, chunk and stripe unit 4 KiB, 256 stripes.
 
+mod below;
 mod model;
+mod stripes;
 mod volume;
 mod work;
 
 use std::cell::RefCell;
 
 use crate::frame::{Contender, Metric, Report, Settings, Suite, Target, race};
-use model::{Discipline, Model};
+use below::{Bare, Below, Engine};
+use model::Model;
+use stripes::Rule;
 use volume::Braid;
 use work::{ROWS_PER_FILE, Took};
 
 pub(super) const SUITE: Suite =
-    Suite { name: "wait", about: "64, 8 and 1 writers wait for 256 stripes", run };
+    Suite { name: "wait", about: "256, 64, 8 and 1 writers wait for 256 stripes", run };
 
 const FILES: &str = "files";
 const SYSTEM: &str = "system time";
@@ -29,42 +34,45 @@ const METRICS: [Metric; 6] = [
 ];
 
 /// Writers, files of each, and files of each in a small run.
-const CASES: [(u64, u64, u64, &str); 3] =
-    [(64, 2, 0, "64 writers"), (8, 8, 1, "8 writers"), (1, 32, 2, "1 writer")];
+const CASES: [(u64, u64, u64); 4] = [(256, 1, 0), (64, 2, 0), (8, 8, 1), (1, 32, 2)];
 
 fn run(settings: &Settings) -> Report {
     let mut report = Report::default();
-    for (writers, files, small, name) in CASES {
+    for (writers, files, small) in CASES {
         let files = if settings.small { small } else { files };
-        if files == 0 || !settings.wants(name) {
-            continue;
+        let plural = if writers == 1 { "" } else { "s" };
+        for (is_rule_alone, what) in [(false, ""), (true, ", the rule alone")] {
+            let name = format!("{writers} writer{plural}{what}");
+            if files == 0 || !settings.wants(&name) {
+                continue;
+            }
+            if is_rule_alone {
+                rule_alone(settings, &mut report, (writers, files), &name);
+            } else {
+                shipped(settings, &mut report, (writers, files), &name);
+            }
         }
-        case(settings, &mut report, (writers, files), name);
     }
-    report.note("a wake-up of a waiter: before and seed, a writer's return from waiting for a stripe; braid, a stripe handed over");
+    report.note("a wake-up of a waiter: a writer's return from waiting for a stripe; braid beside models, a stripe handed over");
+    report.note("the rule alone: all three have the same engine below the models' queue, and braid's rule is the only thing of the runtime's");
     report
 }
 
-fn case(settings: &Settings, report: &mut Report, (writers, files): (u64, u64), name: &str) {
+/// Models over bare copies, and the runtime that ships.
+fn shipped(settings: &Settings, report: &mut Report, (writers, files): (u64, u64), name: &str) {
     let rows = writers * ROWS_PER_FILE;
-    let before = Model::new(Discipline::WakeAll, rows);
-    let seed = Model::new(Discipline::WakeOnePerHash, rows);
+    let before = Model::new(Rule::WakeAll, Bare::new(rows));
+    let seed = Model::new(Rule::WakeOnePerHash, Bare::new(rows));
     let braid = Braid::new(writers);
     let counters = RefCell::new(report);
     let hand_overs = || braid.volume().counters().cache.stripe_hand_overs;
-    let turn = |one: &dyn Fn() -> Took, woken: &dyn Fn() -> u64| {
-        let already = woken();
-        values(one(), woken() - already)
-    };
     let contenders = vec![
-        Contender::new("before", || {
-            turn(&|| work::write(&before, writers, files), &|| before.wake_ups())
-        }),
-        Contender::new("seed", || {
-            turn(&|| work::write(&seed, writers, files), &|| seed.wake_ups())
-        }),
+        contender("before", &before, (writers, files)),
+        contender("seed", &seed, (writers, files)),
         Contender::new("braid", || {
-            let values = turn(&|| work::write(&braid, writers, files), &hand_overs);
+            let already = hand_overs();
+            let took = work::write(&braid, writers, files);
+            let values = values(took, hand_overs() - already);
             counters.borrow_mut().engine(format!("{name}, braid"), &braid.volume().counters());
             values
         }),
@@ -72,12 +80,37 @@ fn case(settings: &Settings, report: &mut Report, (writers, files): (u64, u64), 
     let found = race(settings, name, &METRICS, contenders);
     let targets: &[Target] = match writers {
         64 => &[
-            Target::ratio(FILES, "braid", "before", 3.6),
+            Target::ratio(FILES, "braid", "before", 3.7),
             Target::ratio(SYSTEM, "braid", "before", 0.03),
         ],
         _ => &[Target::ratio(FILES, "braid", "before", 1.0)],
     };
     counters.into_inner().add(found.map(|case| case.with(targets.iter().cloned())));
+}
+
+/// The same engine behind each rule.
+fn rule_alone(settings: &Settings, report: &mut Report, (writers, files): (u64, u64), name: &str) {
+    let model = |rule| Model::new(rule, Engine::new(writers));
+    let [before, seed, braid] = [Rule::WakeAll, Rule::WakeOnePerHash, Rule::HandOver].map(model);
+    let contenders = vec![
+        contender("before", &before, (writers, files)),
+        contender("seed", &seed, (writers, files)),
+        contender("braid", &braid, (writers, files)),
+    ];
+    let found = race(settings, name, &METRICS, contenders);
+    report.add(found.map(|case| case.with([Target::ratio(FILES, "braid", "before", 1.0)])));
+}
+
+fn contender<'a, B: Below + Send + 'static>(
+    variant: &'static str,
+    model: &'a Model<B>,
+    (writers, files): (u64, u64),
+) -> Contender<'a> {
+    Contender::new(variant, move || {
+        let already = model.wake_ups();
+        let took = work::write(model, writers, files);
+        values(took, model.wake_ups() - already)
+    })
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]

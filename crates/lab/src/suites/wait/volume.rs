@@ -1,7 +1,7 @@
 //! The shipped runtime under the same work: `Volume::call` from every writer's own thread.
 
 use braid_geometry::Level;
-use braid_runtime::{Cache, Options, Payload, Volume, VolumeOperation};
+use braid_runtime::{Cache, CacheMode, Options, Payload, Volume, VolumeOperation};
 
 use super::work::{BLOCK_BYTES, DATA, FILE_BYTES, Files, STRIPES};
 use crate::array::{self, Plan, Policy};
@@ -16,29 +16,34 @@ pub(super) struct Braid {
 
 impl Braid {
     pub(super) fn new(files: u64) -> Self {
-        let rows = files * FILE_BYTES / (DATA * BLOCK_BYTES) as u64;
-        let slots = u16::try_from(DATA + 1).expect("few");
-        let plan = Plan {
-            level: Level::Raid5,
-            slots,
-            chunk_sectors: u32::try_from(BLOCK_BYTES / 512).expect("few"),
-            // Room for the superblock and what is reserved behind it.
-            member_bytes: rows * BLOCK_BYTES as u64 + (64 << 20),
-            policy: Policy::Resync,
-        };
-        let shards = 4;
-        let stripe_bytes = BLOCK_BYTES * usize::from(slots);
-        let options = Options {
-            shards,
-            cache: Cache { memory_bytes: (STRIPES * stripe_bytes) as u64, ..Cache::default() },
-            ..Options::default()
-        };
-        Self { volume: array::open(plan, &options, |member| member) }
+        Self { volume: open(files, CacheMode::WriteBack) }
     }
 
     pub(super) fn volume(&self) -> &Volume {
         &self.volume
     }
+}
+
+/// An array with room for so many files.
+pub(super) fn open(files: u64, mode: CacheMode) -> Volume {
+    let rows = files * FILE_BYTES / (DATA * BLOCK_BYTES) as u64;
+    let slots = u16::try_from(DATA + 1).expect("few");
+    let plan = Plan {
+        level: Level::Raid5,
+        slots,
+        chunk_sectors: u32::try_from(BLOCK_BYTES / 512).expect("few"),
+        // Room for the superblock and what is reserved behind it.
+        member_bytes: rows * BLOCK_BYTES as u64 + (64 << 20),
+        policy: Policy::Resync,
+    };
+    let shards = 4;
+    let stripe_bytes = BLOCK_BYTES * usize::from(slots);
+    let options = Options {
+        shards,
+        cache: Cache { memory_bytes: (STRIPES * stripe_bytes) as u64, mode, ..Cache::default() },
+        ..Options::default()
+    };
+    array::open(plan, &options, |member| member)
 }
 
 impl Files for Braid {

@@ -1,0 +1,149 @@
+//! Free stripes and the writers that wait for one, by each rule of waiting.
+//!
+//! | Rule | a freed stripe | a writer that is woken |
+//! |---|---|---|
+//! | wake all | goes to the free list | tries again, against all others |
+//! | wake one by hash | goes to the list of its hash value | tries again, against those that have just come |
+//! | hand over | is the first waiter's | has it |
+//!
+//! With the first two, once a writer found none free, all wait until less than three quarters are taken, as md did.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use super::work::STRIPES;
+
+/// Hash values, each with its own queue.
+const HASHES: usize = 8;
+
+/// Which of the writers that wait is woken when stripes are freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// All, from one queue, when a batch is freed.
+    WakeAll,
+    /// One for each stripe that is freed, from the queue of its hash value.
+    WakeOnePerHash,
+    /// The first of the queue of its hash value, which owns the stripe from then on.
+    HandOver,
+}
+
+/// All stripes of a cache.
+pub(super) struct Stripes {
+    rule: Rule,
+    pools: Vec<Pool>,
+    wake_ups: AtomicU64,
+}
+
+/// The stripes of one hash value, or all.
+struct Pool {
+    free: Mutex<Free>,
+    freed: Condvar,
+    capacity: usize,
+}
+
+struct Free {
+    stripes: Vec<usize>,
+    /// A writer found none free; until less than three quarters are taken, none takes one.
+    is_blocked: bool,
+    /// Writers that are handed a stripe, in the order in which they came.
+    waiters: VecDeque<Arc<Waiter>>,
+}
+
+/// A writer that is handed a stripe.
+#[derive(Default)]
+struct Waiter {
+    stripe: Mutex<Option<usize>>,
+    given: Condvar,
+}
+
+impl Stripes {
+    pub(super) fn new(rule: Rule) -> Self {
+        let pools = if rule == Rule::WakeAll { 1 } else { HASHES };
+        let pool = |hash: usize| {
+            let stripes: Vec<usize> = (hash..STRIPES).step_by(pools).collect();
+            let capacity = stripes.len();
+            let free = Free { stripes, is_blocked: false, waiters: VecDeque::new() };
+            Pool { free: Mutex::new(free), freed: Condvar::new(), capacity }
+        };
+        Self { rule, pools: (0..pools).map(pool).collect(), wake_ups: AtomicU64::new(0) }
+    }
+
+    /// How often a writer that waited for a stripe was woken, so far.
+    pub(super) fn wake_ups(&self) -> u64 {
+        self.wake_ups.load(Ordering::Relaxed)
+    }
+
+    fn pool(&self, stripe_or_row: u64) -> &Pool {
+        let pools = self.pools.len() as u64;
+        &self.pools[usize::try_from(stripe_or_row % pools).expect("few pools")]
+    }
+
+    /// A free stripe for a row; waits for one.
+    pub(super) fn take(&self, row: u64) -> usize {
+        let pool = self.pool(row);
+        let mut free = pool.free.lock().expect("no holder panics");
+        if self.rule == Rule::HandOver {
+            // One in the list means that none waits.
+            if let Some(stripe) = free.stripes.pop() {
+                return stripe;
+            }
+            let waiter = Arc::new(Waiter::default());
+            free.waiters.push_back(Arc::clone(&waiter));
+            drop(free);
+            return waiter.wait(&self.wake_ups);
+        }
+        let may_take = |free: &Free| {
+            let taken = pool.capacity - free.stripes.len();
+            !free.stripes.is_empty() && (!free.is_blocked || taken < pool.capacity * 3 / 4)
+        };
+        while !may_take(&free) {
+            free.is_blocked = true;
+            free = pool.freed.wait(free).expect("no holder panics");
+            self.wake_ups.fetch_add(1, Ordering::Relaxed);
+        }
+        free.is_blocked = false;
+        free.stripes.pop().expect("there is one")
+    }
+
+    /// Gives a batch of stripes back.
+    pub(super) fn free(&self, stripes: impl Iterator<Item = usize>) {
+        if self.rule == Rule::WakeAll {
+            let pool = &self.pools[0];
+            pool.free.lock().expect("no holder panics").stripes.extend(stripes);
+            return pool.freed.notify_all();
+        }
+        for stripe in stripes {
+            let pool = self.pool(stripe as u64);
+            let mut free = pool.free.lock().expect("no holder panics");
+            if let Some(waiter) = free.waiters.pop_front() {
+                drop(free);
+                waiter.give(stripe);
+                continue;
+            }
+            free.stripes.push(stripe);
+            drop(free);
+            if self.rule == Rule::WakeOnePerHash {
+                pool.freed.notify_one();
+            }
+        }
+    }
+}
+
+impl Waiter {
+    fn wait(&self, wake_ups: &AtomicU64) -> usize {
+        let mut stripe = self.stripe.lock().expect("no holder panics");
+        loop {
+            if let Some(stripe) = stripe.take() {
+                return stripe;
+            }
+            stripe = self.given.wait(stripe).expect("no holder panics");
+            wake_ups.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn give(&self, stripe: usize) {
+        *self.stripe.lock().expect("no holder panics") = Some(stripe);
+        self.given.notify_one();
+    }
+}
