@@ -328,10 +328,15 @@ impl BadLogs {
     fn look(&mut self, disks: &[Disk], geometry: &Geometry) {
         for log in self.logs.iter_mut().filter(|log| log.is_rewritten && !log.is_damaged) {
             let on_disk = bytes(log.start, u64::from(log.place.size_sectors));
-            log.bytes = disks[log.disk].seen[on_disk].to_vec();
+            let on_disk = disks[log.disk].seen[on_disk].to_vec();
             let probed = open::probe_disk(&disks[log.disk], log.disk);
-            // A torn superblock does not say what its log means.
-            let Some(superblock) = probed.probe.newest() else { continue };
+            let Some(superblock) = probed.probe.newest() else {
+                // A torn superblock does not say what its log means. Only a write that did not end well may have changed it.
+                if log.other.is_some() {
+                    log.bytes = on_disk;
+                }
+                continue;
+            };
             let is_told = superblock.state.features.contains(Features::BAD_BLOCKS);
             let data_offset = superblock.device.data_offset_sectors;
             log.ranges.clear();
@@ -347,6 +352,7 @@ impl BadLogs {
                 assert!(has.is_empty(), "the bad-block log of disk {} made up {has:?}", log.disk);
                 log.ranges = ranges_of(&says);
             }
+            log.bytes = on_disk;
         }
         self.gather(geometry);
     }
@@ -526,10 +532,21 @@ mod tests {
     /// Shaken seed 4001151: a write to a log had failed, power was cut, and the superblock was torn.
     #[test]
     fn a_log_that_was_being_written_may_change_where_its_superblock_is_torn() {
+        changed_beside_a_torn_superblock(Some(BadBlocks::default()));
+    }
+
+    #[test]
+    #[should_panic(expected = "the bad-block log of disk 2 was changed")]
+    fn a_log_whose_writes_ended_well_may_not_change_beside_a_torn_superblock() {
+        changed_beside_a_torn_superblock(None);
+    }
+
+    /// The last write to a log was to say this and did not end well, if there was one.
+    fn changed_beside_a_torn_superblock(other: Option<BadBlocks>) {
         let mut world = world(&smallest(), &[(2, 5..6)], true);
         let superblock = world.superblock_on(2).unwrap();
         let log = &mut world.bad_logs.logs[0];
-        log.is_rewritten = true;
+        (log.is_rewritten, log.other) = (true, other);
         world.disks[2].put(log.start, &[0xFF; SECTOR], true);
         let at = superblock.offset_bytes() / SECTOR as u64;
         world.disks[2].put(at, &[0xFF; SECTOR], true);

@@ -105,7 +105,7 @@ impl Scene {
             bypass_threshold: *random.pick(&[0, 1, 3]),
             dirty_sectors_max: *random.pick(&[4, 64, 4000]),
             age_max_ms: *random.pick(&[1, 50, 1000]),
-            expects_flushes: true,
+            expects_flushes: !self.seed.is_multiple_of(3),
         };
         self.manner.cache =
             CacheConfig { unit_sectors_max, stripes_max: stripes, cached_blocks_max: None, tuning };
