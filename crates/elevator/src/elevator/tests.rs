@@ -450,7 +450,10 @@ proptest! {
         for act in &acts {
             if let Act::Poll(true, true) = act {
                 let before = one_by_one.out.len();
-                while one_by_one.out.len() < before + count_max && one_by_one.poll(Allowed::ALL) {}
+                while one_by_one.out.len() < before + count_max
+                    && one_by_one.elevator.waiting() != (0, 0)
+                    && one_by_one.poll(Allowed::ALL)
+                {}
                 in_runs.poll_run(count_max);
             } else {
                 one_by_one.act(act);
@@ -458,6 +461,7 @@ proptest! {
             }
             prop_assert_eq!(&one_by_one.out, &in_runs.out);
             prop_assert_eq!(&one_by_one.queued, &in_runs.queued);
+            prop_assert_eq!(one_by_one.elevator.counters(), in_runs.elevator.counters());
         }
         one_by_one.finish();
         in_runs.finish();
