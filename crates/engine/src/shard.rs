@@ -364,6 +364,15 @@ impl Shard {
         self.common.kept_sectors()
     }
 
+    /// How its stripe cache works (levels 4, 5, 6).
+    #[must_use]
+    pub fn tuning(&self) -> Option<Tuning> {
+        match &self.family {
+            Machine::Stripe(stripes) => Some(stripes.tuning()),
+            Machine::Direct(_) | Machine::Mirror(_) => None,
+        }
+    }
+
     /// Whether sectors that were answered were lost, and have not been written again since.
     #[must_use]
     pub fn has_lost(&self) -> bool {

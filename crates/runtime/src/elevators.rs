@@ -24,8 +24,11 @@ impl Core {
         let sorting = chosen.sorting(each, turns.is_on);
         turns.is_on &= !sorting.is_empty();
         self.turns.set(turns);
-        // A write that begins before its flush comes is a way of the arm by itself.
-        let mut heard = self.tune(|tuning| tuning.expects_flushes = sorting.is_empty());
+        // A write that begins before its flush comes is a way of the arm by itself, if an arm has a slot.
+        let seated = members.iter().filter(|member| member.slot().is_some());
+        let seated = seated.map(|member| (member.slot(), member.turns()));
+        let seeks = !chosen.sorting(seated, turns.is_on).is_empty();
+        let mut heard = self.tune(|tuning| tuning.expects_flushes = !seeks);
         for member in members.iter() {
             let submitter = Submitter::new(self, member);
             member

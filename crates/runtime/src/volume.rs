@@ -348,7 +348,7 @@ impl Volume {
         !self.look_at_shards(|shard| shard.dirty_sectors() > 0 || shard.has_lost()).any(|one| one)
     }
 
-    fn look_at_shards<R>(&self, look: impl Fn(&Shard) -> R) -> impl Iterator<Item = R> {
+    pub(crate) fn look_at_shards<R>(&self, look: impl Fn(&Shard) -> R) -> impl Iterator<Item = R> {
         let core = &self.core;
         (0u16..).map(ShardIndex).zip(&core.shards).map(move |(index, cell)| {
             cell.combiner.inspect(&look, || core.drive(Machine::Shard(index)))

@@ -7,8 +7,9 @@
 //!
 //! A client that flushes after each write, as a database does, waits for two things in a row: the
 //! write, then the members' flush. So a flush that finds few references has them written durably
-//! (FUA), and the members need no flush for them. The writes that come after such a flush begin at
-//! once: another flush is likely to be on its way.
+//! (FUA), and the members need no flush for them. Where members do not seek
+//! ([`crate::Tuning::expects_flushes`]), writes that come after such a flush begin at once: another
+//! flush is likely to be on its way.
 //!
 //! [check: a_flush_ends_with_the_last_older_reference]
 //! [check: few_writes_before_a_flush_are_written_durably]

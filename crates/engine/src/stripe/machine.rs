@@ -352,6 +352,10 @@ impl Stripes {
         }
     }
 
+    pub(crate) fn tuning(&self) -> Tuning {
+        self.scheduler.tuning()
+    }
+
     pub(crate) fn handle_tuning(&mut self, common: &mut Common, tuning: Tuning) {
         self.scheduler.set_tuning(tuning);
         self.resize(tuning.stripes);

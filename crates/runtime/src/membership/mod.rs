@@ -98,6 +98,8 @@ impl Core {
         self.members.remove(id);
         let last = Arc::into_inner(member);
         assert!(last.is_some(), "all who had the member had it from the table");
+        // What its device is decides for the others, too.
+        self.schedule_again();
     }
 
     /// Has rings know no member any more, so that closing their devices gives up their locks.

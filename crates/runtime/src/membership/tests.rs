@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use braid_assembly::{ProbedMember, assemble};
+use braid_engine::Shard;
 use braid_engine::array::MemberId;
 use braid_geometry::Level;
 use braid_member::{Access, Member, create_file, open};
@@ -150,14 +151,26 @@ fn writes_begin_before_their_flush_only_where_no_member_has_an_elevator() {
     let with = |elevator| Scheduling { elevator, ..Scheduling::default() };
     let scheduling = with(Elevator::None);
     let volume = files.open(4, &Options { scheduling, ..Options::default() }, |_| {});
-    let begins = || volume.core().tuning.lock().expect("nobody panics").expects_flushes;
-    assert!(begins());
+    // As shards have heard it: a worker may be about to tell them.
+    let comes_to = |expects: bool, age_max_ms: u64| {
+        let is_so = |shard: &Shard| {
+            let tuning = shard.tuning().expect("it has a cache");
+            (tuning.expects_flushes, tuning.age_max_ms) == (expects, age_max_ms)
+        };
+        let until = std::time::Instant::now() + LONG;
+        while !volume.look_at_shards(is_so).all(|is_so| is_so) {
+            assert!(std::time::Instant::now() < until, "shards do not come to {expects}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let age_max_ms = volume.cache().age_max_ms;
+    comes_to(true, age_max_ms);
     volume.schedule(with(Elevator::Deadline));
-    assert!(!begins());
+    comes_to(false, age_max_ms);
     volume.tune(Cache { age_max_ms: 7, ..volume.cache() });
-    assert!(!begins(), "the cache's settings are something else");
+    comes_to(false, 7);
     volume.schedule(with(Elevator::None));
-    assert!(begins());
+    comes_to(true, 7);
     assert!(volume.stop().clean);
 }
 

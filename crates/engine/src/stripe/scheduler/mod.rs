@@ -206,6 +206,10 @@ impl Scheduler {
         }
     }
 
+    pub(super) fn tuning(&self) -> Tuning {
+        self.tuning
+    }
+
     pub(super) fn set_tuning(&mut self, tuning: Tuning) {
         self.tuning = tuning;
         self.bypass.set_threshold(tuning.bypass_threshold);
