@@ -54,7 +54,7 @@ fn run(settings: &Settings) -> Report {
         }
     }
     report.note("a wake-up of a waiter: a writer's return from waiting for a stripe; braid beside models, a stripe handed over");
-    report.note("the rule alone: all three have the same engine below the models' queue, and braid's rule is the only thing of the runtime's");
+    report.note("the rule alone: all three have the shipped runtime below the models' queue, and the third hands stripes over as the runtime does");
     report
 }
 
