@@ -5,9 +5,9 @@
 //!   -> oracle, crash-loop, lab, package, guests, filesystems (three at a time) -> demo -> summary
 //! ```
 //!
-//! Those that wait run beside each other, each as a process of its own, whose output is shown when it has
-//! ended. Cheap steps come first. The first step that fails ends the run with its name; a step that
-//! cannot run on this machine says so and stands in the summary as skipped.
+//! Those that wait run beside each other, each as a process of its own, whose output is shown when
+//! it has ended. Cheap steps come first. The first step that fails ends the run with its name; a
+//! step that cannot run on this machine says so and stands in the summary as skipped.
 //!
 //! Invariants:
 //! - the summary of a failed run names the failing step and nothing after it
@@ -35,7 +35,8 @@ const BUDGET: Duration = Duration::from_secs(30 * 60);
 const WAITING_PER_CORE: usize = 2;
 /// What stands before a step's line of the summary, when it ends.
 const SAID: &str = "== ";
-/// Steps that run at a time, of those that wait: each keeps about 0.8 of a core busy, and the oracle 1.6.
+/// Steps that run at a time, of those that wait: each keeps about 0.8 of a core busy, and the
+/// oracle 1.6.
 const STEPS_AT_A_TIME: usize = 3;
 /// Programs of tests that run at a time.
 const PROGRAMS_AT_A_TIME: usize = 2;

@@ -121,7 +121,8 @@ enum Event<T> {
     Done(Ticket),
     /// A flush has ended that began then.
     Flushed(u64),
-    /// With its number: lists keep only each thread's order. Boxed, since each insertion is as long as the longest event.
+    /// With its number: lists keep only each thread's order. Boxed, since each insertion is as long
+    /// as the longest event.
     Set(u64, Box<Settings>),
     Poll,
 }
@@ -524,19 +525,19 @@ impl<T> Dispatcher<T> {
     /// Adds the next to a batch, if one may go.
     fn choose(&mut self, now_ns: u64, allowed: Allowed, batch: &mut Batch<T>) -> bool {
         let Some(dispatch) = self.elevator.poll_dispatch(now_ns, allowed) else { return false };
-        let Self { elevator, items, free, .. } = self;
+        let Self { elevator, items, free, busy, .. } = self;
+        busy.handle_sent(now_ns);
         add(batch, (items, free), (dispatch, now_ns), elevator.parts(dispatch.tag));
-        self.busy.handle_sent(now_ns);
         true
     }
 
-    /// Fills a batch, where nobody is held.
+    /// The dispatcher fills a batch while the multiplexer holds neither reads nor writes.
     fn choose_run(&mut self, now_ns: u64, batch: &mut Batch<T>) {
         let Self { elevator, items, free, busy, .. } = self;
         let count_max = BATCH_MAX - batch.vectors.len();
         elevator.poll_run(now_ns, count_max, |dispatch, parts| {
-            add(batch, (items, free), (dispatch, now_ns), parts);
             busy.handle_sent(now_ns);
+            add(batch, (items, free), (dispatch, now_ns), parts);
         });
     }
 }

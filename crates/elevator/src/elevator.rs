@@ -176,8 +176,10 @@ impl Elevator {
         self.nodes.parts(tag.0)
     }
 
-    /// Sends at most `count_max` dispatches while anything waits and both kinds may go: those that [`Self::poll_dispatch`] would choose
-    /// one after the other [check: a_run_is_what_one_after_the_other_would_be]. Where only one kind waits, that is looked at once.
+    /// Sends at most `count_max` dispatches while anything waits and both kinds may go: those that
+    /// [`Self::poll_dispatch`] would choose one after the other [check:
+    /// a_run_is_what_one_after_the_other_would_be]. Where only one kind waits, that is looked at
+    /// once.
     pub fn poll_run(
         &mut self,
         now_ns: u64,
@@ -203,8 +205,8 @@ impl Elevator {
         }
     }
 
-    /// The class and direction of all that waits, if it is of one kind, and none of it goes before the others of its kind: by age, or
-    /// because the arm comes by.
+    /// The class and direction of all that waits, if it is of one kind, and none of it goes before
+    /// the others of its kind: by age, or because the arm comes by.
     fn only_kind(&self, now_ns: u64) -> Option<(Class, Direction)> {
         let mut only = None;
         for class in Class::ALL {

@@ -35,8 +35,12 @@ impl Queue {
 
     /// The next group upwards from a sector, and where it begins.
     pub(crate) fn next_from(&self, sector: u64) -> Option<(u64, Node)> {
-        let index = self.sorted.partition_point(|(start, _)| *start < sector);
-        self.sorted.get(index).copied()
+        self.sorted.get(self.index_from(sector)).copied()
+    }
+
+    /// Where the first group at a sector or above it is sorted.
+    fn index_from(&self, sector: u64) -> usize {
+        self.sorted.partition_point(|(start, _)| *start < sector)
     }
 
     /// Where this direction stopped.
@@ -97,7 +101,7 @@ impl Queue {
     /// The same while the sweep of this direction stands where it is.
     pub(crate) fn remove_by_the_way(&mut self, nodes: &mut Nodes, node: Node) {
         let start = nodes.get(node).entry.start;
-        let from = self.sorted.partition_point(|(other, _)| *other < start);
+        let from = self.index_from(start);
         let index = self.sorted[from..].iter().position(|(_, other)| *other == node);
         self.sorted.remove(from + index.expect("a queued group is where it is sorted"));
         self.unlink(nodes, node);
@@ -105,7 +109,7 @@ impl Queue {
 
     /// Takes the next group upwards from where this direction stopped, to be dispatched.
     pub(crate) fn take_next_up(&mut self, nodes: &mut Nodes) -> Option<Node> {
-        let index = self.sorted.partition_point(|(start, _)| *start < self.position);
+        let index = self.index_from(self.position);
         if index == self.sorted.len() {
             return None;
         }

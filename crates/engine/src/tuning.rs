@@ -31,8 +31,9 @@ pub struct Tuning {
     /// Milliseconds that a partial stripe is waited for to fill up (write-back), and, twice that,
     /// that any stripe stands back behind full-width writes.
     pub age_max_ms: u64,
-    /// Whether a write begins at once where a flush came after every few writes before it. For members that do not seek: an arm
-    /// that goes to each write by itself takes longer than the flush waits less.
+    /// Whether a write begins at once where a flush came after every few writes before it. For
+    /// members that do not seek: an arm that goes to each write by itself takes longer than the
+    /// flush waits less.
     pub expects_flushes: bool,
 }
 

@@ -165,7 +165,8 @@ impl Core {
         &self.shards[usize::from(index.0)]
     }
 
-    /// Changes how shards work, if it does: they have heard of it, in the order of changes, and are to be driven.
+    /// Changes how shards work, if it does: they have heard of it, in the order of changes, and are
+    /// to be driven.
     pub(crate) fn tune(&self, change: impl FnOnce(&mut Tuning)) -> Vec<Machine> {
         let mut tuning = self.tuning.lock().expect("setting does not panic");
         let before = *tuning;

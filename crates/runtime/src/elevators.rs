@@ -2,6 +2,7 @@
 //!
 //! Where it stands: above the loop, which is to drive what the members' schedulers then let go.
 
+use braid_dispatch::Policy;
 use braid_engine::array::MemberId;
 
 use crate::core::{AbortOnPanic, Core};
@@ -24,10 +25,12 @@ impl Core {
         let sorting = chosen.sorting(each, turns.is_on);
         turns.is_on &= !sorting.is_empty();
         self.turns.set(turns);
-        // A write that begins before its flush comes is a way of the arm by itself, if an arm has a slot.
-        let seated = members.iter().filter(|member| member.slot().is_some());
-        let seated = seated.map(|member| (member.slot(), member.turns()));
-        let seeks = !chosen.sorting(seated, turns.is_on).is_empty();
+        // A write that begins before its flush comes is a way of the arm by itself. Spares,
+        // journals and bitmap files have no slot, and no such write goes to them.
+        let seeks = members.iter().filter(|member| member.slot().is_some()).any(|member| {
+            let settings = chosen.settings_of(member.slot(), member.turns(), turns.is_on);
+            settings.policy == Policy::Deadline
+        });
         let mut heard = self.tune(|tuning| tuning.expects_flushes = !seeks);
         for member in members.iter() {
             let submitter = Submitter::new(self, member);

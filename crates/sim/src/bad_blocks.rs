@@ -331,7 +331,8 @@ impl BadLogs {
             let on_disk = disks[log.disk].seen[on_disk].to_vec();
             let probed = open::probe_disk(&disks[log.disk], log.disk);
             let Some(superblock) = probed.probe.newest() else {
-                // A torn superblock does not say what its log means. Only a write that did not end well may have changed it.
+                // A torn superblock does not say what its log means. Only a write that did not end
+                // well may have changed it.
                 if log.other.is_some() {
                     log.bytes = on_disk;
                 }
@@ -529,7 +530,8 @@ mod tests {
         world.check_bad_logs();
     }
 
-    /// Shaken seed 4001151: a write to a log had failed, power was cut, and the superblock was torn.
+    /// Shaken seed 4001151: a write to a log had failed, power was cut, and the superblock was
+    /// torn.
     #[test]
     fn a_log_that_was_being_written_may_change_where_its_superblock_is_torn() {
         changed_beside_a_torn_superblock(Some(BadBlocks::default()));

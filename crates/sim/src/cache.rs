@@ -42,7 +42,8 @@ fn tuning(stripes_max: u32, random: &mut Random, cut: &Cut) -> Tuning {
         bypass_threshold,
         dirty_sectors_max,
         age_max_ms,
-        // Of what was drawn, so that no seed draws anything else: in a third of all cases members seek.
+        // Of what was drawn, so that no seed draws anything else: in a third of all cases members
+        // seek.
         expects_flushes: !(u64::from(stripes) ^ age_max_ms).is_multiple_of(3),
     }
 }

@@ -391,8 +391,8 @@ impl World {
         }
     }
 
-    /// A levelled superblock counts more than its disk's bitmap until the first update: if that disk is alone then, all of it is
-    /// resynced.
+    /// A levelled superblock counts more than its disk's bitmap until the first update: if that
+    /// disk is alone then, all of it is resynced.
     fn levels_past_bits(&mut self, disk: usize) {
         self.keeps_bits.remove(&disk);
     }
@@ -467,8 +467,8 @@ mod tests {
     use crate::cut::Cut;
     use crate::trace::Trace;
 
-    /// Shaken seed 3025555: power was cut while a member was levelled, all of its superblock had come, and the bits of the
-    /// one member that was there next time were to be believed.
+    /// Shaken seed 3025555: power was cut while a member was levelled, all of its superblock had
+    /// come, and the bits of the one member that was there next time were to be believed.
     #[test]
     fn a_levelling_write_that_is_cut_short_leaves_bits_behind_if_it_has_come() {
         let mut times = [0; 2];

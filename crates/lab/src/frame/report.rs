@@ -307,3 +307,24 @@ pub enum Marks {
     /// Each by itself.
     Dots,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_metrics_that_are_asked_for_are_left() {
+        let figure = |name| Figure { metric: Metric::more(name, "1/s"), series: Vec::new() };
+        let case = |name: &str, metrics: &[&'static str]| Case {
+            name: name.to_owned(),
+            figures: metrics.iter().map(|name| figure(name)).collect(),
+            targets: metrics.iter().map(|name| Target::value(name, "braid", 1.0, "")).collect(),
+        };
+        let cases = vec![case("both", &["files read", "system time"]), case("none", &["seeks"])];
+        let mut report = Report { cases, ..Report::default() };
+        report.keep_metrics(&["files".to_owned()]);
+        let [left] = &report.cases[..] else { panic!("a case without figures says nothing") };
+        assert_eq!((left.name.as_str(), left.figures.len(), left.targets.len()), ("both", 1, 1));
+        assert_eq!(left.targets[0].metric, "files read");
+    }
+}

@@ -144,7 +144,8 @@ fn a_member_of_a_new_name_is_looked_after_like_the_others() {
     }
 }
 
-/// Begun before its flush, each write was a way of the arm by itself: of 3.0 times the writes of a free-for-all 2.7 were left.
+/// Begun before its flush, each write was a way of the arm by itself: of 3.0 times the writes of a
+/// free-for-all 2.7 were left.
 #[test]
 fn writes_begin_before_their_flush_only_where_no_member_has_an_elevator() {
     let files = Files::new(Level::Raid5, 4, 128);

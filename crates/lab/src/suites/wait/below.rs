@@ -28,8 +28,8 @@ impl Blocks {
     }
 }
 
-/// Copies and sums with the engine's kernel, without an engine, into the same kind of members. Kinder to the rule
-/// than md was: no lookup, no state machine.
+/// Copies and sums with the engine's kernel, without an engine, into the same kind of members.
+/// Kinder to the rule than md was: no lookup, no state machine.
 pub(super) struct Bare(Vec<MemoryMember>);
 
 impl Bare {
@@ -66,7 +66,8 @@ impl Below for Bare {
     }
 }
 
-/// The engine, which is asked for one row at a time, answers when members have it, and so never waits for a stripe itself.
+/// The engine, which is asked for one row at a time, answers when members have it, and so never
+/// waits for a stripe itself.
 pub(super) struct Engine(Volume);
 
 impl Engine {

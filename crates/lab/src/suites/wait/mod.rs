@@ -1,8 +1,9 @@
 //! Suite `wait`: many writers, few stripes. Who waits for a stripe, and who is woken when one is free.
 //!
-//! *before* and *seed* are models ([`model`]); *braid* is the shipped runtime ([`volume`]). In the cases of *the rule alone* all
-//! three are models over the same engine, and differ in the rule of waiting ([`stripes`]) and in nothing else. Files of 4 MiB, each
-//! made durable, on a RAID-5 of four memory members, chunk and stripe unit 4 KiB, 256 stripes.
+//! *before* and *seed* are models ([`model`]); *braid* is the shipped runtime ([`volume`]). In the
+//! cases of *the rule alone* all three are models over the same engine, and differ in the rule of
+//! waiting ([`stripes`]). Files of 4 MiB, each made durable, on a RAID-5 of four memory members,
+//! chunk and stripe unit 4 KiB, 256 stripes.
 
 mod below;
 mod model;

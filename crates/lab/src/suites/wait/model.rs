@@ -1,11 +1,13 @@
-//! Stripe caches with a rule of waiting: *before*, *seed* and *hand over*, over nothing but copies or over the engine.
+//! Stripe caches with a rule of waiting: *before*, *seed* and *hand over*, over nothing but copies
+//! or over the engine.
 //!
 //! ```text
 //!   writers ──take a stripe, or wait──▶ handle queue ──▶ the daemon: write what is below, free ──▶ wake
 //! ```
 //!
-//! All are like md at the time but for the rule: a writer asks for one stripe after the other and goes on as soon as
-//! it has one; one daemon does all the work on stripes, up to eight in a go, and gives them back together.
+//! All are like md at the time but for the rule: a writer asks for one stripe after the other and
+//! goes on as soon as it has one; one daemon does all the work on stripes, up to eight in a go, and
+//! gives them back together.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
