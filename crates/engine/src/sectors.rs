@@ -35,6 +35,12 @@ impl Extent {
     pub(crate) fn set(self) -> SectorSet {
         SectorSet::run(self.offset, self.sectors)
     }
+
+    /// Its first sector, and the one behind it if a stripe unit can have that.
+    pub(crate) fn edges(self) -> SectorSet {
+        let after = 1_u128.checked_shl(self.end()).unwrap_or(0);
+        SectorSet(1 << self.offset | after)
+    }
 }
 
 /// A set of the sectors of a stripe unit, which has at most 128.
@@ -46,9 +52,8 @@ impl SectorSet {
 
     pub(crate) fn run(offset: u32, sectors: u32) -> Self {
         assert!(sectors <= 128 && offset + sectors <= 128, "a stripe unit has 128 sectors at most");
-        let ones = if sectors == 128 { u128::MAX } else { (1 << sectors) - 1 };
         // An empty run may stand at the very end.
-        Self(if sectors == 0 { 0 } else { ones << offset })
+        Self(if sectors == 0 { 0 } else { u128::MAX >> (128 - sectors) << offset })
     }
 
     /// Whether it has none.

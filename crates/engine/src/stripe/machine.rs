@@ -408,6 +408,7 @@ impl Stripes {
     }
 
     /// Lets a stripe go on until it waits for an event, stands in a list, or is idle.
+    #[inline(never)] // Most calls of `settle` find no stripe to go on, and need no room for this.
     pub(super) fn step(&mut self, common: &mut Common, number: u32) {
         while self.pool.is_in_use(number) {
             let stripe = self.pool.stripe(number);

@@ -79,7 +79,7 @@ pub(super) struct StripeFacts {
 
 impl StripeFacts {
     /// Of nothing yet.
-    fn blank() -> Self {
+    pub(super) fn blank() -> Self {
         Self {
             window: SectorSet::EMPTY,
             data: Few::new(),
@@ -245,7 +245,23 @@ impl Plan {
     }
 }
 
-/// Where plans of batches are worked out: memory that is used again, since to move a plan takes longer than to make it.
+/// What work asks members for by a plan: once all of it has come, and if nothing else has changed, the work goes on this way.
+#[derive(Debug)]
+pub(super) struct Filled {
+    pub(super) way: Way,
+    /// Of the view that it was planned under.
+    pub(super) epoch: u64,
+}
+
+impl Filled {
+    /// Whether all that the plan was made from is as it was, as far as the view and parity go: then a new plan would read
+    /// nothing [check: a_plan_whose_reads_are_in_reads_nothing].
+    pub(super) fn holds(&self, epoch: u64, parity_agrees: impl FnOnce() -> bool) -> bool {
+        self.epoch == epoch && (!self.way.believes_parity() || parity_agrees())
+    }
+}
+
+/// Where plans are worked out: memory that is used again, since to move a plan takes longer than to make it.
 #[derive(Debug)]
 pub(super) struct Planner {
     facts: StripeFacts,
@@ -271,6 +287,22 @@ impl Planner {
         self.facts.data.clear();
         tell(&mut self.facts);
         self.chosen = choose(&self.facts, &mut self.rcw, &mut self.rmw);
+        self.planned()
+    }
+
+    /// A plan by another rule than the cheapest, which makes no parity.
+    pub(super) fn plan_by(
+        &mut self,
+        tell: impl FnOnce(&mut StripeFacts),
+        rule: impl FnOnce(&StripeFacts) -> Option<Plan>,
+    ) -> Option<&Plan> {
+        self.facts.data.clear();
+        tell(&mut self.facts);
+        self.chosen = rule(&self.facts).map(|plan| {
+            assert!(plan.way.method == Method::NoParity, "only a batch makes parity");
+            self.rcw = plan;
+            Method::NoParity
+        });
         self.planned()
     }
 
@@ -311,6 +343,10 @@ fn choose(facts: &StripeFacts, rcw: &mut Plan, rmw: &mut Plan) -> Option<Method>
         kept
     });
     rcw.way.method = Method::Rcw;
+    // Nothing is cheaper than to read nothing.
+    if has_rcw && rcw.cost() == 0 && facts.preferred != Some(Method::Rmw) {
+        return Some(Method::Rcw);
+    }
     match (has_rcw, modify(facts, rmw)) {
         (true, true) => {
             let cheaper = if rmw.cost() < rcw.cost() { Method::Rmw } else { Method::Rcw };

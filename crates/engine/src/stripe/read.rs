@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use braid_geometry::{LogicalSector, MemberSector, Slot, StripeGeometry};
+use braid_geometry::{LogicalSector, MemberSector, Slot, StripeAddress, StripeGeometry};
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes, spoiled};
 use smallvec::SmallVec;
 
@@ -36,7 +36,7 @@ impl Stripes {
             if looks {
                 self.read_over_dirt(common, key, piece, (range, address.data_index));
             } else {
-                self.read_past_stripes(common, key, piece, range);
+                self.read_in_chunk(common, key, &part_of(piece, range), &address);
             }
             from += sectors;
         }
@@ -51,13 +51,24 @@ impl Stripes {
         range: (u32, u32),
     ) {
         let piece = part_of(piece, range);
+        let address = self.geometry.locate(piece.start);
+        self.read_in_chunk(common, key, &piece, &address);
+    }
+
+    /// The same of a piece that lies inside one chunk, at `address`.
+    fn read_in_chunk(
+        &mut self,
+        common: &mut Common,
+        key: PieceKey,
+        piece: &Piece,
+        address: &StripeAddress,
+    ) {
         let sectors = piece.sectors;
-        if self.damage.is_lost([sectors_of(&piece)].into_iter()) {
+        if self.damage.is_lost([sectors_of(piece)].into_iter()) {
             reached(Mark::LostIsNotRead);
             common.add_part(key);
             return common.part_done(key, Err(Fault::Lost));
         }
-        let address = self.geometry.locate(piece.start);
         let slot = self.geometry.row_map(address.row).data_slot(address.data_index);
         let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
         let start = MemberSector(start);
@@ -70,9 +81,9 @@ impl Stripes {
         }
         let around = common.clocks.sits_out(slot) && self.may_go_around(common, start, sectors);
         if !is_readable || around || sometimes(Point::ThroughStripe) {
-            return self.reconstruct(common, (key, &piece), false);
+            return self.reconstruct(common, (key, piece), false);
         }
-        self.read_direct(common, DirectRead { key, piece, slot, insists: false }, start);
+        self.read_direct(common, DirectRead { key, piece: *piece, slot, insists: false }, start);
     }
 
     /// Reads from the member into the payload.
@@ -131,10 +142,13 @@ impl Stripes {
     }
 
     /// Lets reads that need the other members begin, and takes what they have come to. True if there was any.
+    #[inline]
     pub(super) fn serve_reads(&mut self, common: &mut Common) -> bool {
-        if self.reads.is_quiet() {
-            return false;
-        }
+        !self.reads.is_quiet() && self.serve_those_that_can(common)
+    }
+
+    #[inline(never)]
+    fn serve_those_that_can(&mut self, common: &mut Common) -> bool {
         let mut has_gone_on = self.with_reads(common, |reads, around| reads.serve(around));
         while let Some(outcome) = self.reads.poll() {
             has_gone_on = true;

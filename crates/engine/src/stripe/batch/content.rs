@@ -118,10 +118,7 @@ impl Content {
                 let set = if part.is_gathered { &mut gathered } else { &mut straight };
                 *set = set.union(part.extent.set());
                 if !part.is_gathered {
-                    let edges = [part.extent.offset, part.extent.end()];
-                    let edges = edges.into_iter().filter(|place| *place < 128);
-                    let edges = edges.map(|offset| Extent { offset, sectors: 1 });
-                    cuts = cuts.union(edges.collect());
+                    cuts = cuts.union(part.extent.edges());
                 }
             }
             if gathers {

@@ -7,7 +7,7 @@ use super::super::known::{EntireSlots, Known};
 use super::super::plan::{Need, Plan, Planner, StripeFacts};
 use super::super::scheduler::Admission;
 use super::decide::Facts;
-use super::stripe::{Column, Filled, Phase, Stripe};
+use super::stripe::{Column, Phase, Stripe};
 use crate::array::{ArrayView, Gate};
 use crate::context::Clocks;
 
@@ -72,13 +72,10 @@ pub(in super::super) fn facts(
     }
 }
 
-/// Whether all that was planned to be read was, and nothing has changed that the plan was made from: then a new one would find
-/// nothing to read [check: a_plan_whose_reads_are_in_reads_nothing].
+/// Whether all that was planned to be read was, and the plan still holds.
 fn is_filled(stripe: &Stripe, around: &Around<'_>) -> bool {
-    stripe.filled.as_ref().is_some_and(|Filled { way, epoch }| {
-        let is_believed = around.parity_agrees || !way.believes_parity();
-        *epoch == around.view.epoch && is_believed
-    })
+    let epoch = around.view.epoch;
+    stripe.filled.as_ref().is_some_and(|filled| filled.holds(epoch, || around.parity_agrees))
 }
 
 fn make_plan<'a>(

@@ -9,7 +9,7 @@ use braid_geometry::{ChunkRow, MemberSector, RowMap, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes, spoiled};
 
 use super::super::band::{Attachment, Band, BandKey, Run, Segment};
-use super::super::plan::{Method, Way};
+use super::super::plan::{Filled, Method};
 use super::super::scheduler::Width;
 use super::log::{Logged, can_be_said};
 use crate::array::ArrayView;
@@ -116,14 +116,6 @@ pub(super) struct Batch {
     pub(super) window: SectorSet,
     /// The way to make parity that is taken if there are two; only the simulator has a wish.
     pub(super) preferred: Option<Method>,
-}
-
-/// What a batch reads, by a plan: if all of it comes, and nothing else becomes otherwise, it goes on as planned.
-#[derive(Debug)]
-pub(super) struct Filled {
-    pub(super) way: Way,
-    /// Of the view that it was planned under.
-    pub(super) epoch: u64,
 }
 
 /// One stripe of the pool.

@@ -11,7 +11,8 @@ use super::super::damage::is_synced;
 use super::super::in_flight::{IoOwner, ReadIo, ReadIoKind};
 use super::super::known::Known;
 use super::super::plan::{
-    Need, Plan, StripeFacts, plan, plan_columns, plan_rest, plan_resync, plan_whole,
+    Filled, Need, Plan, Planner, StripeFacts, Way, plan, plan_columns, plan_rest, plan_resync,
+    plan_whole,
 };
 use super::super::solve::{Blocks, by_exponent, solve, solve_in_place};
 use super::check::Parity;
@@ -58,7 +59,7 @@ impl Read {
                 self.window = SectorSet::run(offset, work.sectors).common(whole);
             }
         }
-        self.work = WorkState::default();
+        (self.filled, self.work) = (None, WorkState::default());
         self.origin = Some(origin);
         self.phase = Phase::Fill;
     }
@@ -152,18 +153,16 @@ impl Read {
     }
 
     fn known<'a>(&'a self, around: &'a Around<'_>, slot: Slot) -> Known<'a> {
-        let (view, band, window) = (&*around.common.view, self.band(), self.window);
+        let (view, band) = (&*around.common.view, self.band());
         let Column { touched, valid, unreadable, .. } = *self.column(slot);
-        let (is_entire, is_synced) = (around.entire.has(slot), is_synced(view, band));
-        let is_consistent = !around.damage.is_inconsistent(band.key);
         Known {
             view,
-            is_entire,
-            is_synced,
-            is_consistent,
+            is_entire: around.entire.has(slot),
+            is_synced: is_synced(view, band),
+            is_consistent: !around.damage.is_inconsistent(band.key),
             band,
             slot,
-            window,
+            window: self.window,
             touched,
             valid,
             unreadable,
@@ -177,20 +176,27 @@ impl Read {
     }
 
     /// What is known of the stripe without the columns that are left out.
-    fn stripe_facts(&self, around: &Around<'_>, is_left_out: impl Fn(Slot) -> bool) -> StripeFacts {
-        let facts_of = |slot: Slot| self.known(around, slot).facts(is_left_out(slot));
-        let data = (0..self.map.data_slots()).map(|index| self.map.data_slot(index));
-        StripeFacts {
-            window: self.window,
-            data: data.map(facts_of).collect(),
-            p: facts_of(self.map.p_slot()),
-            q: self.map.q_slot().map(facts_of),
-            is_write: false,
-            preferred: None,
-            is_journaled: false,
-            parity_agrees: around.damage.parity_solves(&around.common.view, self.band()),
-            is_synced: is_synced(&around.common.view, self.band()),
-        }
+    fn tell(
+        &self,
+        facts: &mut StripeFacts,
+        around: &Around<'_>,
+        is_left_out: impl Fn(Slot) -> bool,
+    ) {
+        let map = &self.map;
+        let band_facts = self.known(around, map.p_slot());
+        let facts_of = |slot: Slot| {
+            let Column { touched, valid, unreadable, .. } = *self.column(slot);
+            let is_entire = around.entire.has(slot);
+            let known = Known { is_entire, slot, touched, valid, unreadable, ..band_facts };
+            known.facts(is_left_out(slot))
+        };
+        facts.window = self.window;
+        facts.data.extend((0..map.data_slots()).map(|index| facts_of(map.data_slot(index))));
+        facts.p = facts_of(map.p_slot());
+        facts.q = map.q_slot().map(facts_of);
+        facts.is_write = false;
+        facts.parity_agrees = around.damage.parity_solves(band_facts.view, self.band());
+        facts.is_synced = band_facts.is_synced;
     }
 
     /// What it lacks it may lack in different places, so that a part of it can be had.
@@ -199,14 +205,16 @@ impl Read {
         self.slots().any(is_local) && self.client().run.cut(self.band()).is_some()
     }
 
+    /// The read at a glance, for the decision table. For one that is being filled the planner has the plan, unless it goes
+    /// on as was planned.
     fn facts(
         &self,
         around: &Around<'_>,
+        planner: &mut Planner,
         (to_repair, is_behind): (bool, bool),
-    ) -> (Facts, Option<Plan>) {
-        let outstanding = self.outstanding > 0;
+    ) -> Facts {
         let mut facts = Facts {
-            outstanding,
+            outstanding: self.outstanding > 0,
             wanted: self.origin.is_some(),
             phase: self.phase,
             need: Need::Nothing,
@@ -214,38 +222,53 @@ impl Read {
             rest: self.rest(is_behind),
             is_final: true,
         };
-        if outstanding || self.phase != Phase::Fill {
-            return (facts, None);
+        planner.clear();
+        let Some(origin) = self.origin else { return facts };
+        if facts.outstanding || self.phase != Phase::Fill || self.is_filled(around) {
+            return facts;
         }
-        let plan = match self.origin {
-            None => return (facts, None),
-            Some(Origin::Client(want)) => self.plan(around, &want),
-            Some(Origin::Background(work)) => {
-                let sits_out = |slot: Slot| self.is_gone_around(around, slot);
-                let facts = self.stripe_facts(around, |slot| work.task.fills() && sits_out(slot));
-                match work.task {
-                    Task::Compare | Task::Repair | Task::Retry => {
-                        let can_solve = !self.work.check.is_again() && self.is_whole(around);
-                        let rest = || can_solve.then(|| plan_rest(&facts)).flatten();
-                        plan_whole(&facts, true).or_else(rest)
-                    }
-                    Task::Resync => plan_resync(&facts),
-                    Task::Recover => plan(&facts),
-                    Task::Replace => self.plan_copy(&facts).or_else(|| plan(&facts)),
-                }
-            }
+        let plan = match origin {
+            Origin::Client(want) => self.plan(around, &want, planner),
+            Origin::Background(work) => self.plan_work(around, &work, planner),
         };
-        facts.need = match (&plan, self.origin) {
+        facts.need = match (plan, origin) {
             (Some(plan), _) if plan.reads() > 0 => Need::Reads,
             (Some(_), _) => Need::Nothing,
-            (None, Some(Origin::Client(_))) if self.is_divisible(around) => Need::Less,
+            (None, Origin::Client(_)) if self.is_divisible(around) => Need::Less,
             (None, _) => Need::Impossible,
         };
-        if let (None, Some(Origin::Client(want))) = (&plan, self.origin) {
-            let is_left_out = |slot: Slot| self.is_left_out(around, slot);
-            facts.is_final = want.insists || !self.slots().any(is_left_out);
+        if let (Need::Less | Need::Impossible, Origin::Client(want)) = (facts.need, origin) {
+            facts.is_final = want.insists || !self.slots().any(self.is_left_out(around));
         }
-        (facts, plan)
+        facts
+    }
+
+    /// Whether all that was planned to be read was, and the plan still holds.
+    fn is_filled(&self, around: &Around<'_>) -> bool {
+        let view = &around.common.view;
+        let agrees = || around.damage.parity_solves(view, self.band());
+        self.filled.as_ref().is_some_and(|filled| filled.holds(view.epoch, agrees))
+    }
+
+    /// How background work goes on, if it can.
+    fn plan_work<'a>(
+        &self,
+        around: &Around<'_>,
+        work: &Work,
+        planner: &'a mut Planner,
+    ) -> Option<&'a Plan> {
+        let sits_out = |slot: Slot| work.task.fills() && self.is_gone_around(around, slot);
+        let tell = |facts: &mut StripeFacts| self.tell(facts, around, sits_out);
+        planner.plan_by(tell, |facts| match work.task {
+            Task::Compare | Task::Repair | Task::Retry => {
+                let can_solve = !self.work.check.is_again() && self.is_whole(around);
+                let rest = || can_solve.then(|| plan_rest(facts)).flatten();
+                plan_whole(facts, true).or_else(rest)
+            }
+            Task::Resync => plan_resync(facts),
+            Task::Recover => plan(facts),
+            Task::Replace => self.plan_copy(facts).or_else(|| plan(facts)),
+        })
     }
 
     /// Brings the columns that are to be copied into memory, if they can be read.
@@ -255,7 +278,8 @@ impl Read {
 
     /// Slots of which what is wanted can be copied as it is.
     fn copied(&self, around: &Around<'_>) -> SmallVec<[Slot; 2]> {
-        let facts = self.stripe_facts(around, |slot| self.is_gone_around(around, slot));
+        let mut facts = StripeFacts::blank();
+        self.tell(&mut facts, around, |slot| self.is_gone_around(around, slot));
         let can_be = |slot: &Slot| plan_columns(&facts, &self.map, |one| one == *slot).is_some();
         self.work.targets.iter().map(|(slot, _)| *slot).filter(can_be).collect()
     }
@@ -284,17 +308,25 @@ impl Read {
         self.slots().all(|slot| view.member(slot).is_some_and(holds_it))
     }
 
-    /// Whether a client's read does without a column, if it can: its member sits out, or is being written.
-    fn is_left_out(&self, around: &Around<'_>, slot: Slot) -> bool {
-        around.common.clocks.sits_out(slot) || around.is_changing(self.band(), slot)
+    /// By slot, whether a client's read does without a column, if it can: its member sits out, or is being written.
+    fn is_left_out(&self, around: &Around<'_>) -> impl Fn(Slot) -> bool {
+        let is_changing = around.is_changing(self.band());
+        move |slot| around.common.clocks.sits_out(slot) || is_changing(slot)
     }
 
     /// How a client's read goes on, if it can.
-    fn plan(&self, around: &Around<'_>, want: &Want) -> Option<Plan> {
-        let is_changing = |slot: Slot| around.is_changing(self.band(), slot);
-        plan(&self.stripe_facts(around, |slot| self.is_left_out(around, slot))).or_else(|| {
-            want.insists.then(|| plan(&self.stripe_facts(around, is_changing))).flatten()
-        })
+    fn plan<'a>(
+        &self,
+        around: &Around<'_>,
+        want: &Want,
+        planner: &'a mut Planner,
+    ) -> Option<&'a Plan> {
+        planner.plan(|facts| self.tell(facts, around, self.is_left_out(around)));
+        if planner.planned().is_none() && want.insists {
+            let is_changing = around.is_changing(self.band());
+            planner.plan(|facts| self.tell(facts, around, is_changing));
+        }
+        planner.planned()
     }
 
     /// The place in the client's payload of what is solved for, where a column that cannot be read is all that is wanted: it
@@ -318,10 +350,10 @@ impl Reconstruct {
             Origin::Client(_) => Mark::ReadReconstructs,
             Origin::Background(_) => Mark::WorkBegins,
         });
-        let view = std::sync::Arc::clone(&around.common.view);
+        let view = &around.common.view;
         let to_fill: Option<SmallVec<[Slot; 2]>> = match origin {
             Origin::Background(Work { task: Task::Recover, .. }) => {
-                Some(lacking(&view, &band).collect())
+                Some(lacking(view, &band).collect())
             }
             Origin::Background(Work { task: Task::Replace, .. }) => {
                 Some(view.slots_with_replacement().collect())
@@ -354,31 +386,42 @@ impl Reconstruct {
 
     /// Lets a read go on until it waits for an event, or is over.
     fn step(&mut self, around: &mut Around<'_>, place: u32) {
-        loop {
-            let read = &self.reads[place as usize];
-            if waits(read.outstanding > 0).is_some() {
-                return;
-            }
-            let repair = self.to_repair(around, place);
-            let is_behind = !read.work.targets.is_empty() && self.is_behind(around, place);
-            let (facts, plan) = read.facts(around, (!repair.is_empty(), is_behind));
-            match decide(&facts) {
-                Action::Wait => return,
-                Action::Release => return self.release(place),
-                Action::Read => self.submit_reads(around, place, &plan.expect("a need has a plan")),
-                Action::Compute => self.compute(around, place, &plan.expect("nothing lacks")),
-                Action::Divide => self.divide(around, place),
-                Action::Insist => self.insist(place),
-                Action::Remake => self.remake(around, place),
-                Action::Mend => self.mend(around, place),
-                Action::GiveWay => self.give_way_to_batch(place),
-                Action::ReadAgain => self.read_again(place),
-                Action::Write => self.write(around, place),
-                Action::Answer => self.answer(around, place),
-                Action::Repair => self.repair(around, place, &repair),
-                Action::Refuse => self.refuse(around, place),
-            }
+        if waits(self.reads[place as usize].outstanding > 0).is_some() {
+            return;
         }
+        let mut planner = self.planner.take().expect("one read is looked at at a time");
+        while self.go_on(around, place, &mut planner) {}
+        self.planner = Some(planner);
+    }
+
+    /// Does the next thing. False when the read waits for an event, or is over.
+    fn go_on(&mut self, around: &mut Around<'_>, place: u32, planner: &mut Planner) -> bool {
+        let repair = self.to_repair(around, place);
+        let read = &self.reads[place as usize];
+        let is_behind = !read.work.targets.is_empty() && self.is_behind(around, place);
+        let facts = read.facts(around, planner, (!repair.is_empty(), is_behind));
+        match decide(&facts) {
+            Action::Wait => return false,
+            Action::Release => {
+                self.release(place);
+                return false;
+            }
+            Action::Read => {
+                self.submit_reads(around, place, planner.planned().expect("a need has a plan"));
+            }
+            Action::Compute => self.compute(around, place, planner),
+            Action::Divide => self.divide(around, place),
+            Action::Insist => self.insist(place),
+            Action::Remake => self.remake(around, place),
+            Action::Mend => self.mend(around, place),
+            Action::GiveWay => self.give_way_to_batch(place),
+            Action::ReadAgain => self.read_again(place),
+            Action::Write => self.write(around, place),
+            Action::Answer => self.answer(around, place),
+            Action::Repair => self.repair(around, place, &repair),
+            Action::Refuse => self.refuse(around, place),
+        }
+        true
     }
 
     fn blocks(&self, place: u32) -> Blocks {
@@ -403,8 +446,11 @@ impl Reconstruct {
     }
 
     fn submit_reads(&mut self, around: &mut Around<'_>, place: u32, plan: &Plan) {
-        let (map, blocks) = (self.reads[place as usize].map, self.blocks(place));
-        assert!(self.reads[place as usize].owns_band, "its band is not written meanwhile");
+        let blocks = self.blocks(place);
+        let read = &mut self.reads[place as usize];
+        assert!(read.owns_band, "its band is not written meanwhile");
+        let map = read.map;
+        read.filled = Some(Filled { way: plan.way.clone(), epoch: around.common.view.epoch });
         for (slot, set) in plan.columns(&map) {
             for extent in set.extents() {
                 let buffer = blocks.at(slot, extent.offset);
@@ -414,21 +460,26 @@ impl Reconstruct {
         }
     }
 
-    fn compute(&mut self, around: &mut Around<'_>, place: u32, plan: &Plan) {
+    /// Goes on as was planned when it was to be read, or else by the plan that was made now, for which all is there.
+    fn compute(&mut self, around: &mut Around<'_>, place: u32, planner: &Planner) {
         let number = self.first + place;
         let read = &mut self.reads[place as usize];
         assert!(read.phase == Phase::Fill && read.outstanding == 0, "all that is needed is read");
         read.phase = Phase::Compute;
+        let filled = read.filled.take();
+        let planned = planner.planned().map(|plan| &plan.way);
+        let way = planned.or(filled.as_ref().map(|filled| &filled.way));
+        let way = way.expect("there is a way, or it could not go on");
         let mut computation = around.common.blank_computation(ComputationId(u64::from(number)));
         match read.origin.expect("it is wanted") {
-            Origin::Client(want) => self.make(around, place, (&want, plan), &mut computation),
+            Origin::Client(want) => self.make(around, place, (&want, way), &mut computation),
             Origin::Background(work) => match work.task {
                 Task::Compare | Task::Repair | Task::Retry => {
-                    self.check(place, plan, &mut computation);
+                    self.check(place, way, &mut computation);
                 }
-                Task::Resync => self.compare(place, plan, &mut computation),
+                Task::Resync => self.compare(place, way, &mut computation),
                 Task::Recover | Task::Replace => {
-                    self.recover(around, place, plan, &mut computation);
+                    self.recover(around, place, way, &mut computation);
                 }
             },
         }
@@ -440,12 +491,12 @@ impl Reconstruct {
     }
 
     /// Solves for what could not be read; then compares, and has P and Q name the column that is wrong.
-    fn check(&mut self, place: u32, plan: &Plan, computation: &mut Computation) {
+    fn check(&mut self, place: u32, way: &Way, computation: &mut Computation) {
         let blocks = self.blocks(place);
         let read = &mut self.reads[place as usize];
         let (map, sectors) = (read.map, self.unit_sectors);
-        read.note_erased(plan);
-        solve_in_place(computation, (&map, blocks), &plan.way);
+        read.note_erased(way);
+        solve_in_place(computation, (&map, blocks), way);
         let among = read.to_locate();
         // Where parity could not be read it says nothing, and is not asked.
         let (p, q) = (blocks.at(map.p_slot(), 0), map.q_slot().map(|slot| blocks.at(slot, 0)));
@@ -540,12 +591,12 @@ impl Reconstruct {
     }
 
     /// Solves for what is missing; then adds every data column to P, and its multiple to Q: what is not zero then differs.
-    fn compare(&mut self, place: u32, plan: &Plan, computation: &mut Computation) {
+    fn compare(&mut self, place: u32, way: &Way, computation: &mut Computation) {
         let blocks = self.blocks(place);
         let read = &mut self.reads[place as usize];
         let map = read.map;
         let whole = read.window;
-        solve_in_place(computation, (&map, blocks), &plan.way);
+        solve_in_place(computation, (&map, blocks), way);
         // Parity that could not be read is left out.
         let at = |slot: Slot| read.column(slot).valid.contains(whole).then(|| blocks.at(slot, 0));
         let (p, q) = (at(map.p_slot()), map.q_slot().and_then(at));
@@ -572,7 +623,7 @@ impl Reconstruct {
         &mut self,
         around: &mut Around<'_>,
         place: u32,
-        plan: &Plan,
+        way: &Way,
         computation: &mut Computation,
     ) {
         let blocks = self.blocks(place);
@@ -581,12 +632,12 @@ impl Reconstruct {
         // What is to be copied may have been read as it is.
         let is_made = |slot: &Slot| read.is_target(*slot) && !read.is_read(*slot);
         let (p, q) = (Some(map.p_slot()).filter(is_made), map.q_slot().filter(is_made));
-        let makes = p.is_some() || q.is_some() || !plan.way.solutions.is_empty();
+        let makes = p.is_some() || q.is_some() || !way.solutions.is_empty();
         around.common.counters.reconstructions += u64::from(makes);
         if makes && read.origin.is_some_and(|origin| origin.copies()) {
             reached(Mark::CopyIsMade);
         }
-        solve_in_place(computation, (&map, blocks), &plan.way);
+        solve_in_place(computation, (&map, blocks), way);
         make_parity(computation, (&map, blocks), (p, q), self.unit_sectors);
     }
 
@@ -656,22 +707,22 @@ impl Reconstruct {
         &mut self,
         around: &mut Around<'_>,
         place: u32,
-        (want, plan): (&Want, &Plan),
+        (want, way): (&Want, &Way),
         computation: &mut Computation,
     ) {
         let blocks = self.blocks(place);
         let read = &mut self.reads[place as usize];
-        around.common.counters.reconstructions += u64::from(!plan.way.solutions.is_empty());
+        around.common.counters.reconstructions += u64::from(!way.solutions.is_empty());
         let map = read.map;
-        solve(computation, (&map, blocks), &plan.way, |index, offset| {
-            match read.straight(index, plan.way.solved(index)) {
+        solve(computation, (&map, blocks), way, |index, offset| {
+            match read.straight(index, way.solved(index)) {
                 Some((payload, from)) => payload.plus(offset - from),
                 None => blocks.at(map.data_slot(index), offset),
             }
         });
         for index in 0..map.data_slots() {
             let slot = map.data_slot(index);
-            let solved = plan.way.solved(index);
+            let solved = way.solved(index);
             if !solved.is_empty() && read.straight(index, solved).is_some() {
                 continue;
             }
@@ -800,7 +851,9 @@ impl Reconstruct {
     /// What of a read that has been answered can be written again, by slot: what could not be read and was solved for.
     fn to_repair(&self, around: &Around<'_>, place: u32) -> SmallVec<[(Slot, SectorSet); 2]> {
         let read = &self.reads[place as usize];
-        if read.origin.is_some() || read.phase != Phase::Compute || !read.owns_band {
+        let is_over = read.origin.is_none() && read.phase == Phase::Compute && read.owns_band;
+        let repaired = |slot: Slot| read.column(slot).unreadable.common(read.column(slot).valid);
+        if !is_over || !read.slots().any(|slot| !repaired(slot).is_empty()) {
             return SmallVec::new();
         }
         let band = read.band();
@@ -814,17 +867,13 @@ impl Reconstruct {
         if is_written || !around.common.may_repair() || self.reads.iter().any(is_repairing) {
             return SmallVec::new();
         }
-        let repaired = |slot: Slot| {
-            let column = read.column(slot);
-            (slot, column.unreadable.common(column.valid))
-        };
         let may_help = |(slot, set): &(Slot, SectorSet)| {
             let member = around.common.view.member(*slot);
             // A member that came since, and is to be recovered, is not the one that could not be read.
             let holds_it = member.is_some_and(|one| holds(one, band));
             !set.is_empty() && holds_it && !around.common.clocks.sits_out(*slot)
         };
-        read.slots().map(repaired).filter(may_help).collect()
+        read.slots().map(|slot| (slot, repaired(slot))).filter(may_help).collect()
     }
 
     fn repair(&mut self, around: &mut Around<'_>, place: u32, repair: &[(Slot, SectorSet)]) {
@@ -868,6 +917,11 @@ impl Reconstruct {
         read.outstanding -= 1;
         if let (Some(Origin::Client(want)), Err(_)) = (read.origin, result) {
             around.common.note_cause(want.piece, result);
+        }
+        let is_as_planned = result.is_ok();
+        let is_as_planned = spoiled(Bug::FailedReadFilled, is_as_planned, true);
+        if !is_as_planned {
+            read.filled = None;
         }
         let column = read.column_mut(slot);
         column.out -= 1;

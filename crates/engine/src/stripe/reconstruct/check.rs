@@ -24,7 +24,7 @@ use braid_geometry::{RowMap, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use braid_parity::Column as Named;
 
-use super::super::plan::{Plan, Recovery};
+use super::super::plan::{Recovery, Way};
 use super::checked::{Check, Rot};
 use super::machine::Read;
 use crate::array::ArrayView;
@@ -44,11 +44,11 @@ pub(super) struct Parity {
 
 impl Read {
     /// All that can be read is in the blocks: what is lacking is made by this plan.
-    pub(super) fn note_erased(&mut self, plan: &Plan) {
+    pub(super) fn note_erased(&mut self, way: &Way) {
         let lacks = self.columns.iter().map(|column| self.window.without(column.valid));
         let erased = lacks.fold(SectorSet::EMPTY, SectorSet::union);
         let uses = |is_used: fn(&Recovery) -> bool| {
-            plan.way.solutions.iter().any(|one| is_used(&one.recovery))
+            way.solutions.iter().any(|one| is_used(&one.recovery))
         };
         let speaks = |slot: Slot, is_used: bool| {
             !is_used && self.columns[usize::from(slot.0)].valid.contains(erased)

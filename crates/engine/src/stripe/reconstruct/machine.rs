@@ -11,6 +11,7 @@ use super::super::batch::{ColumnState, Phase as BatchPhase, Stripe};
 use super::super::damage::Damage;
 use super::super::in_flight::IoOwner;
 use super::super::known::EntireSlots;
+use super::super::plan::{Filled, Planner};
 use super::super::pool::Pool;
 use super::checked::Check;
 use super::decide::Phase;
@@ -146,6 +147,8 @@ pub(super) struct Read {
     pub(super) shift_sectors: u32,
     /// Member requests and computations that are out.
     pub(super) outstanding: u32,
+    /// How it goes on when what it reads is there; none if it is to be planned anew.
+    pub(super) filled: Option<Filled>,
     pub(super) work: WorkState,
 }
 
@@ -183,9 +186,10 @@ impl Around<'_> {
         self.pool.batch_of(band.key)
     }
 
-    /// Whether what the members hold of a column is not what it is to be: its batch writes it, or it missed that.
-    pub(super) fn is_changing(&self, band: &Band, slot: Slot) -> bool {
-        self.batch_of(band).is_some_and(|stripe| stripe.is_changing(slot))
+    /// By slot, whether what the members hold of a column is not what it is to be: its batch writes it, or it missed that.
+    pub(super) fn is_changing(&self, band: &Band) -> impl Fn(Slot) -> bool {
+        let stripe = self.batch_of(band);
+        move |slot| stripe.is_some_and(|stripe| stripe.is_changing(slot))
     }
 }
 
@@ -207,6 +211,8 @@ pub(in super::super) struct Reconstruct {
     /// Reads that their band's batch keeps out.
     pub(super) kept_out: VecDeque<(Band, Origin, Waits)>,
     pub(super) outcomes: VecDeque<Outcome>,
+    /// None while a read is being planned.
+    pub(super) planner: Option<Box<Planner>>,
 }
 
 impl Reconstruct {
@@ -224,6 +230,7 @@ impl Reconstruct {
             window: SectorSet::EMPTY,
             shift_sectors: 0,
             outstanding: 0,
+            filled: None,
             work: WorkState::default(),
         };
         Self {
@@ -237,6 +244,7 @@ impl Reconstruct {
             asked: VecDeque::new(),
             kept_out: VecDeque::new(),
             outcomes: VecDeque::new(),
+            planner: Some(Box::new(Planner::blank())),
         }
     }
 

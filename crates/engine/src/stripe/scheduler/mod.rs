@@ -227,7 +227,16 @@ impl Scheduler {
 
     /// Sends delayed stripes on their way; true if any was. They go if much is dirty, if the file
     /// of answered writes is half full (`is_short`), or if they are old.
-    pub(super) fn send_off(
+    #[inline]
+    pub(super) fn send_off(&mut self, dirty: (u64, bool), now: Instant) -> bool {
+        if self.delayed.first().is_none() && self.sweep.is_empty() {
+            self.is_late = false;
+            return false;
+        }
+        self.send_delayed_off(dirty, now)
+    }
+
+    fn send_delayed_off(
         &mut self,
         (dirty_sectors, is_short): (u64, bool),
         now: Instant,
