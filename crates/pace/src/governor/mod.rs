@@ -15,7 +15,7 @@
 //!                                               │
 //!    floor  (Bucket) ── at least ──▶ ┌──────────▼─────────┐
 //!    ceiling (Bucket) ─ at most ───▶ │ poll: so many bytes │ ──▶ begins, ends ──▶ Flight: what is in flight
-//!                                    │ may begin, ask at t │
+//!    Piece ── so much at a time ───▶ │ may begin, ask at t │                     Piece: how long one takes
 //!                                    └─────────────────────┘
 //! ```
 //!
@@ -55,8 +55,9 @@
 //!
 //! # The floor and the ceiling
 //!
-//! Buckets of bytes begun. The floor goes before clients: what it is owed may begin in any phase, one window at a time, and
-//! a quarter of what is owed at a time when that is more; in their class, since an elevator may keep what is idle for as long
+//! Buckets of bytes begun. The floor goes before clients, or an array that always has some would never be whole. What it is
+//! owed may begin in any phase: one piece at a time (`piece.rs`), so that it costs clients no more than it must, and a quarter of
+//! what is owed where that has been too little for a second; in their class, since an elevator may keep what is idle for as long
 //! as clients have anything waiting. A probe is let finish first. The ceiling goes before the floor. A ceiling of
 //! nothing is a pause.
 //!
@@ -67,7 +68,7 @@
 //! - The floor is given, whatever clients feel `[check: the_floor_is_always_given]`.
 //! - The ceiling is never exceeded by more than what is saved up in 50 ms and a window `[check: the_ceiling_is_never_exceeded]`.
 //! - After a change of target or load it settles, and stays `[check: it_settles_after_each_of_a_hundred_changes]`. Of a hundred
-//!   changes 85 and more settle in half a minute (flash) or two and a half (a disk that turns, with an elevator). Without an
+//!   changes 75 and more settle in half a minute (flash), 85 in two and a half (a disk that turns, with an elevator). Without an
 //!   elevator such a disk has too few requests to tell sooner: the allowance wanders for many minutes, and p99 was more than a fifth
 //!   over the target after 13 of the hundred.
 //! - A pause is not made up for `[check: a_pause_is_not_made_up_for]`.
@@ -78,6 +79,7 @@
 mod baseline;
 mod bucket;
 mod flight;
+mod piece;
 mod pulse;
 mod share;
 
@@ -85,6 +87,7 @@ use crate::latencies::Latencies;
 use baseline::Baseline;
 use bucket::Bucket;
 use flight::Flight;
+use piece::Piece;
 use pulse::Pulse;
 use share::Share;
 
@@ -206,7 +209,7 @@ pub enum Class {
 /// What the job may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// So many bytes may begin now in class idle: whole windows, of which the job's last may be short.
+    /// So many bytes may begin now in class idle: whole pieces of a window, of which the job's last may be short.
     pub idle_bytes: u64,
     /// So many may begin besides in class best effort, since they are owed by the floor.
     pub owed_bytes: u64,
@@ -266,7 +269,9 @@ pub struct Governor {
     now_ns: u64,
     /// In both classes.
     flight: Flight,
-    /// Of it, in class best effort.
+    /// How much begins at a time beside clients.
+    piece: Piece,
+    /// Of what is in flight, in class best effort.
     owed_in_flight_bytes: u64,
     floor: Bucket,
     ceiling: Bucket,
@@ -301,6 +306,7 @@ impl Governor {
             settings,
             now_ns,
             flight: Flight::default(),
+            piece: Piece::default(),
             owed_in_flight_bytes: 0,
             floor: Bucket::new(settings.floor_bytes_per_second, settings.floor_depth_bytes()),
             ceiling: Bucket::new(settings.ceiling_bytes_per_second, settings.ceiling_depth_bytes()),
@@ -390,6 +396,7 @@ impl Governor {
     /// The job has begun so many bytes.
     pub fn handle_begun(&mut self, now_ns: u64, class: Class, bytes: u64) {
         self.advance(now_ns);
+        self.piece.begin(self.now_ns, bytes, self.flight.bytes());
         self.flight.begin(bytes);
         if class == Class::BestEffort {
             self.owed_in_flight_bytes = self.owed_in_flight_bytes.saturating_add(bytes);
@@ -410,6 +417,10 @@ impl Governor {
         }
         if self.flight.bytes() == 0 {
             self.quiet_since_ns = self.quiet_since_ns.or(Some(self.now_ns));
+            if self.phase() == Phase::Shared {
+                self.piece.end(self.now_ns, self.piece_bytes());
+                self.fit_piece();
+            }
         }
     }
 
@@ -417,21 +428,21 @@ impl Governor {
     pub fn poll(&mut self, now_ns: u64) -> Allowance {
         self.advance(now_ns);
         self.turn_probe();
-        let window = self.settings.window_bytes();
-        let whole = |bytes: u64| bytes - bytes % window;
+        let piece = self.piece_bytes();
+        let whole = |bytes: u64| bytes - bytes % piece;
         let allowance = self.allowance_bytes();
         let owed_bytes = whole(self.owed_bytes().min(self.ceiling.bytes()));
         let room_bytes = match self.phase() {
             Phase::Probe => 0,
-            Phase::Idle | Phase::Shared => self.flight.room(allowance, window),
+            Phase::Idle | Phase::Shared => self.flight.room(allowance, piece),
         };
         let most = self.settings.most_bytes().saturating_sub(self.flight.bytes());
         let room_bytes = room_bytes.min(most).saturating_sub(owed_bytes);
         let idle_bytes = whole(room_bytes.min(self.ceiling.bytes() - owed_bytes));
         let waits = [
             self.flight.wait_ns(allowance),
-            self.floor.wait_ns(window),
-            self.ceiling.wait_ns(window),
+            self.floor.wait_ns(piece),
+            self.ceiling.wait_ns(piece),
         ];
         // What may not begin now, for whichever reason, may at the next of these times, or not before something ends.
         let wait_ns = waits.into_iter().flatten().filter(|wait_ns| *wait_ns > 0).min();
@@ -488,6 +499,26 @@ impl Governor {
         self.share.allowance_bytes().saturating_mul(times).min(most)
     }
 
+    /// Without clients a window, and beside them so much of it that none is held up for too long.
+    fn piece_bytes(&self) -> u64 {
+        let window = self.settings.window_bytes();
+        match self.phase() {
+            Phase::Idle => window,
+            Phase::Shared | Phase::Probe => self.piece.bytes(window, WINDOW_MIN_BYTES),
+        }
+    }
+
+    /// A request may be held up for as long as the target leaves beside what the slowest take without the job.
+    fn fit_piece(&mut self) {
+        if let (Some(target_ns), Some(alone_ns)) = (self.target_ns(), self.baseline.p99_ns()) {
+            let is_smallest = self.piece_bytes() <= WINDOW_MIN_BYTES;
+            if self.piece.fit(target_ns.saturating_sub(alone_ns), is_smallest) {
+                // What larger ones did to clients says little of these.
+                self.share.forgive();
+            }
+        }
+    }
+
     fn target_ns(&self) -> Option<u64> {
         let factor = u128::from(self.settings.latency_factor_permille.max(1000));
         let target_ns = u128::from(self.baseline.p99_ns()?) * factor / 1000;
@@ -535,19 +566,22 @@ impl Governor {
         }
     }
 
-    /// What the floor demands to begin now. Without clients class idle is as good.
+    /// What the floor demands to begin now: a piece at a time, or more where that has been too little for a second. Without clients
+    /// class idle is as good.
     fn owed_bytes(&self) -> u64 {
-        let window = self.settings.window_bytes();
+        let piece = self.piece_bytes();
         let owed = self.floor.bytes();
         let may_wait = match self.phase() {
             Phase::Idle => true,
             Phase::Shared => false,
             Phase::Probe => !self.floor.is_full(),
         };
-        if owed < window || may_wait {
+        if owed < piece || may_wait {
             return 0;
         }
-        let at_a_time = (owed / 4).clamp(window, self.settings.most_bytes());
+        let is_late = owed >= self.settings.floor_depth_bytes() / 2;
+        let at_a_time = if is_late { owed / 4 } else { piece };
+        let at_a_time = at_a_time.clamp(piece, self.settings.most_bytes());
         at_a_time.saturating_sub(self.owed_in_flight_bytes)
     }
 }

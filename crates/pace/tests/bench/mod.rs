@@ -56,7 +56,8 @@ pub(crate) struct Disk {
     pub(crate) is_idle_class: bool,
     /// A client's request: at least so long, and as much again by chance.
     pub(crate) client_ns: (u64, u64),
-    /// A window of 1 MiB of the job.
+    /// What anything of the job takes, however short, and a window of 1 MiB in all.
+    pub(crate) seek_ns: u64,
     pub(crate) window_ns: u64,
 }
 
@@ -65,6 +66,7 @@ pub(crate) const TURNING: Disk = Disk {
     channels: 1,
     is_idle_class: true,
     client_ns: (4 * MS, 8 * MS),
+    seek_ns: 4 * MS,
     window_ns: 9 * MS,
 };
 pub(crate) const TURNING_FIFO: Disk =
@@ -74,6 +76,7 @@ pub(crate) const FLASH: Disk = Disk {
     channels: 8,
     is_idle_class: false,
     client_ns: (60 * US, 80 * US),
+    seek_ns: 40 * US,
     window_ns: 2 * MS,
 };
 pub(crate) const MEMORY: Disk = Disk {
@@ -81,6 +84,7 @@ pub(crate) const MEMORY: Disk = Disk {
     channels: 2,
     is_idle_class: false,
     client_ns: (4 * US, 6 * US),
+    seek_ns: 2 * US,
     window_ns: 150 * US,
 };
 
@@ -90,7 +94,18 @@ pub(crate) const OLD_FLASH: Disk = Disk {
     channels: 4,
     is_idle_class: false,
     client_ns: (300 * US, 900 * US),
+    seek_ns: 200 * US,
     window_ns: 8 * MS,
+};
+
+/// One that takes a millisecond for each request, and 50 MB in a second; a window is sixteen requests.
+pub(crate) const SMALL: Disk = Disk {
+    name: "small",
+    channels: 1,
+    is_idle_class: false,
+    client_ns: (1080 * US, 10 * US),
+    seek_ns: 0,
+    window_ns: 37 * MS,
 };
 
 /// What clients do.
@@ -107,7 +122,7 @@ pub(crate) enum Load {
 enum Event {
     Arrival { epoch: u64 },
     ClientDone { began_ns: u64, epoch: u64, is_closed: bool },
-    WindowDone(bool),
+    WindowDone { bytes: u64, is_owed: bool },
     Slice,
     Ask,
 }
@@ -115,7 +130,7 @@ enum Event {
 #[derive(Clone, Copy)]
 enum Waiting {
     Client { began_ns: u64, epoch: u64, is_closed: bool },
-    Window { is_owed: bool },
+    Window { bytes: u64, is_owed: bool },
 }
 
 pub(crate) struct Bench {
@@ -124,9 +139,9 @@ pub(crate) struct Bench {
     pub(crate) now_ns: u64,
     /// When a client's request ended, and how long it took.
     pub(crate) latencies: Vec<(u64, u64)>,
-    /// When a window of the job began, and when one ended.
-    pub(crate) begun: Vec<u64>,
-    pub(crate) ended: Vec<u64>,
+    /// When something of the job began, and when it ended; and its bytes.
+    pub(crate) begun: Vec<(u64, u64)>,
+    pub(crate) ended: Vec<(u64, u64)>,
     /// (Time, allowance), ten times a second.
     pub(crate) allowances: Vec<(u64, u64)>,
     /// Nanoseconds that were probes, in slices.
@@ -210,8 +225,9 @@ impl Bench {
 
     /// Bytes that the job did for each second since.
     pub(crate) fn rate_since(&self, from_ns: u64) -> f64 {
-        let windows = self.ended.len() - self.ended.partition_point(|at_ns| *at_ns < from_ns);
-        windows as f64 * MIB as f64 / ((self.now_ns - from_ns) as f64 / SECOND as f64)
+        let since = self.ended.partition_point(|(at_ns, _)| *at_ns < from_ns);
+        let bytes: u64 = self.ended[since..].iter().map(|(_, bytes)| bytes).sum();
+        bytes as f64 / ((self.now_ns - from_ns) as f64 / SECOND as f64)
     }
 
     /// What the job gets where there is nothing else.
@@ -243,10 +259,10 @@ impl Bench {
                 }
                 self.serve();
             }
-            Event::WindowDone(is_owed) => {
+            Event::WindowDone { bytes, is_owed } => {
                 self.busy -= 1;
-                self.ended.push(self.now_ns);
-                self.governor.handle_done(self.now_ns, class(is_owed), MIB);
+                self.ended.push((self.now_ns, bytes));
+                self.governor.handle_done(self.now_ns, class(is_owed), bytes);
                 self.serve();
                 self.ask();
             }
@@ -295,16 +311,17 @@ impl Bench {
         let allowance = self.governor.poll(self.now_ns);
         assert!(allowance.ask_at_ns > self.now_ns);
         let lots = [(allowance.owed_bytes, true), (allowance.idle_bytes, false)];
-        for (bytes, is_owed) in lots {
-            assert_eq!(bytes % MIB, 0);
-            for _ in 0..bytes / MIB {
-                self.governor.handle_begun(self.now_ns, class(is_owed), MIB);
-                self.begun.push(self.now_ns);
+        for (mut left, is_owed) in lots {
+            while left > 0 {
+                let bytes = left.min(MIB);
+                left -= bytes;
+                self.governor.handle_begun(self.now_ns, class(is_owed), bytes);
+                self.begun.push((self.now_ns, bytes));
                 self.order += 1;
                 // What is owed stands in line with clients.
                 let is_in_line = is_owed && self.disk.is_idle_class;
                 let queue = if is_in_line { &mut self.clients } else { &mut self.windows };
-                queue.push_back((self.order, Waiting::Window { is_owed }));
+                queue.push_back((self.order, Waiting::Window { bytes, is_owed }));
             }
         }
         self.serve();
@@ -331,8 +348,10 @@ impl Bench {
                     let done = Event::ClientDone { began_ns, epoch, is_closed };
                     self.push(self.now_ns + service_ns, done);
                 }
-                Waiting::Window { is_owed } => {
-                    self.push(self.now_ns + self.disk.window_ns, Event::WindowDone(is_owed));
+                Waiting::Window { bytes, is_owed } => {
+                    let Disk { seek_ns, window_ns, .. } = self.disk;
+                    let service_ns = seek_ns + (window_ns - seek_ns) * bytes / MIB;
+                    self.push(self.now_ns + service_ns, Event::WindowDone { bytes, is_owed });
                 }
             }
         }

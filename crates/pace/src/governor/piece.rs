@@ -1,0 +1,139 @@
+//! How much of the job begins at a time beside clients: a window, or less where a window would hold requests up for too long.
+//!
+//! Where it stands: under the governor, which tells it when the job has something in flight, and how much longer a request may
+//! take beside the job than without it.
+//!
+//! A request that comes while the members work on a window waits until that is done. On a disk that turns a window is one way of
+//! the arm and 5 ms; on a small disk that takes a millisecond for each request it is 37 ms, where clients' requests take 2.
+//! There no allowance helps: the rest between windows becomes longer, the windows stay as they are. So the
+//! window is divided until one piece takes no longer than a request may be held up.
+//!
+//! ```text
+//!   took longer than that           divide: half as much at a time
+//!   twice as long would still do    double: twice as much takes at most twice as long
+//! ```
+//!
+//! Counted is how long a piece took that was alone in flight, the least of late: what waited in an elevator behind clients
+//! has held nobody up. Pieces are not smaller than they must be, since each costs a disk that turns a way of its arm.
+//!
+//! Invariants
+//! - A piece takes no longer than a request may be held up, if the smallest does not `[check: a_piece_fits_or_is_the_smallest]`.
+//! - What is only slow behind clients now and then is not divided `[check: a_wait_behind_clients_is_no_reason]`.
+
+/// Pieces that were seen before a division or a doubling; and before a division where each took more than twice what it may.
+const SEEN_MIN: u32 = 12;
+const SEEN_MIN_FAR: u32 = 3;
+/// The least of late rises by this part with each piece that took longer.
+const RISE: u64 = 16;
+/// Pieces are whole blocks.
+const BLOCK_BYTES: u64 = 4096;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Piece {
+    /// The window is halved so many times.
+    halvings: u32,
+    /// When the one that is alone in flight began, and how large it is.
+    alone: Option<(u64, u64)>,
+    /// How long one of this size takes, the least of late; and how many were seen.
+    took_ns: u64,
+    seen: u32,
+}
+
+impl Piece {
+    /// Bytes, of a window of so many; no fewer than `least_bytes`.
+    pub(super) fn bytes(&self, window_bytes: u64, least_bytes: u64) -> u64 {
+        let part = window_bytes.checked_shr(self.halvings).unwrap_or(0);
+        (part - part % BLOCK_BYTES).clamp(least_bytes.min(window_bytes), window_bytes)
+    }
+
+    /// So much began, beside so much that was in flight.
+    pub(super) fn begin(&mut self, now_ns: u64, bytes: u64, in_flight_bytes: u64) {
+        self.alone = (in_flight_bytes == 0).then_some((now_ns, bytes));
+    }
+
+    /// Nothing is in flight any more; `piece_bytes` is the size of a piece.
+    pub(super) fn end(&mut self, now_ns: u64, piece_bytes: u64) {
+        let Some((began_ns, bytes)) = self.alone.take() else { return };
+        if bytes != piece_bytes {
+            return;
+        }
+        let took_ns = now_ns.saturating_sub(began_ns);
+        let risen_ns = self.took_ns.saturating_add(self.took_ns / RISE);
+        self.took_ns = if self.seen == 0 { took_ns } else { took_ns.min(risen_ns) };
+        self.seen = self.seen.saturating_add(1);
+    }
+
+    /// A request may take so much longer beside the job. Whether pieces are smaller from now on.
+    pub(super) fn fit(&mut self, slack_ns: u64, is_smallest: bool) -> bool {
+        let is_far = self.took_ns / 2 > slack_ns;
+        if self.seen < if is_far { SEEN_MIN_FAR } else { SEEN_MIN } {
+            return false;
+        }
+        let divides = self.took_ns > slack_ns && !is_smallest;
+        let doubles = self.took_ns <= slack_ns / 2 && self.halvings > 0;
+        if divides || doubles {
+            self.halvings = if divides { self.halvings + 1 } else { self.halvings - 1 };
+            (self.alone, self.seen) = (None, 0);
+        }
+        divides
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: u64 = 1 << 20;
+    const LEAST: u64 = 64 << 10;
+    const MS: u64 = 1_000_000;
+
+    /// Runs pieces one after the other that take `takes_ns` of their bytes; gives the size at the end.
+    fn run(piece: &mut Piece, slack_ns: u64, takes_ns: impl Fn(u64, u64) -> u64) -> u64 {
+        let mut now_ns = 0;
+        for number in 0..1000 {
+            let bytes = piece.bytes(WINDOW, LEAST);
+            piece.begin(now_ns, bytes, 0);
+            now_ns += takes_ns(number, bytes);
+            piece.end(now_ns, bytes);
+            piece.fit(slack_ns, bytes == LEAST);
+        }
+        piece.bytes(WINDOW, LEAST)
+    }
+
+    #[test]
+    fn a_piece_fits_or_is_the_smallest() {
+        for seek_ns in [0, MS / 10, 4 * MS] {
+            let takes = |_, bytes: u64| seek_ns + bytes * 20;
+            let mut piece = Piece::default();
+            // It finds its size again, whichever it had.
+            for slack_ms in [100, 1, 9, 3, 40, 15, 2, 6] {
+                let slack_ns = slack_ms * MS;
+                let bytes = run(&mut piece, slack_ns, takes);
+                assert!(takes(0, bytes) <= slack_ns || bytes == LEAST, "{bytes} in {slack_ms} ms");
+                let is_large = bytes == WINDOW || 4 * takes(0, bytes) > slack_ns;
+                assert!(is_large, "{bytes} though {slack_ms} ms are allowed, {seek_ns} each");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wait_behind_clients_is_no_reason() {
+        let takes = |number: u64, bytes: u64| 4 * MS + bytes * 5 + number % 4 * 30 * MS;
+        assert_eq!(run(&mut Piece::default(), 20 * MS, takes), WINDOW);
+    }
+
+    #[test]
+    fn what_is_not_alone_or_not_whole_tells_nothing() {
+        let mut piece = Piece::default();
+        for _ in 0..100 {
+            piece.begin(0, WINDOW, 0);
+            piece.begin(0, WINDOW, WINDOW);
+            piece.end(900 * MS, WINDOW);
+            piece.begin(0, WINDOW / 2, 0);
+            piece.end(900 * MS, WINDOW);
+            piece.fit(MS, false);
+        }
+        assert_eq!(piece.bytes(WINDOW, LEAST), WINDOW);
+        assert_eq!(piece.bytes(1000, LEAST), 1000, "a window may be smaller than the least");
+    }
+}
