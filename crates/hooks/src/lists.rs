@@ -97,6 +97,8 @@ named! {
         ShiftKeepsBlocks = "shift-keeps-blocks",
         /// Stripe: a batch goes on as planned although something it was to read could not be read.
         FailedReadFilled = "failed-read-filled",
+        /// Reconstruct: the same of a read that needs the others, or of background work.
+        FailedReadMade = "failed-read-made",
         /// Stripe: a write is answered before its members are written.
         AnsweredUnwritten = "answered-unwritten",
         /// Stripe: durable writes are written as any other.

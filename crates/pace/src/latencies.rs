@@ -140,10 +140,7 @@ mod tests {
             let mut latencies = Latencies::default();
             latencies.record(ns);
             assert_eq!(latencies.quantile_ns(990), Some(start_ns(bucket + 1)));
-            assert_eq!(
-                (latencies.beyond(ns + ns / 8 + 64), latencies.beyond(ns)),
-                (0, 1)
-            );
+            assert_eq!((latencies.beyond(ns + ns / 8 + 64), latencies.beyond(ns)), (0, 1));
             ns += ns / 7 + 1;
         }
         assert_eq!(
@@ -161,7 +158,10 @@ mod tests {
         for (permille, us) in [(0, 1_u64), (500, 500), (990, 990), (1000, 1000), (9999, 1000)] {
             let found = latencies.quantile_ns(permille).unwrap();
             // They do not lie quite evenly.
-            assert!(found >= (us - 1) * 1000 && found <= us * 1000 * 17 / 16 + 64, "{permille}: {found}");
+            assert!(
+                found >= (us - 1) * 1000 && found <= us * 1000 * 17 / 16 + 64,
+                "{permille}: {found}"
+            );
         }
         let above = latencies.beyond(900_000);
         assert!((100..=160).contains(&above), "{above}");

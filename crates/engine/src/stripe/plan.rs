@@ -631,7 +631,7 @@ mod tests {
         assert!(counts.iter().all(|count| *count > 1000), "all methods occur: {counts:?}");
     }
 
-    /// What a batch that goes on as planned relies on: the plan of what is known then is the same, and reads nothing. Where the
+    /// What work that goes on as planned relies on: the plan of what is known then is the same, and reads nothing. Where the
     /// other way has come to cost nothing either, it may be that.
     #[test]
     fn a_plan_whose_reads_are_in_reads_nothing() {
@@ -651,6 +651,33 @@ mod tests {
             counts[usize::from(is_same)] += u32::from(first.reads() > 0);
         }
         assert!(counts[1] > 1000, "most stay the same: {counts:?}");
+    }
+
+    /// The same of background work's plans.
+    #[test]
+    fn a_plan_of_background_work_whose_reads_are_in_reads_nothing() {
+        let rules: [fn(&StripeFacts) -> Option<Plan>; 4] = [
+            |facts| plan_whole(facts, true),
+            |facts| plan_whole(facts, false),
+            plan_rest,
+            plan_resync,
+        ];
+        let mut counts = [0u32; 4];
+        for facts in all_of_one_sector().chain(some_of_more()).filter(|facts| !facts.is_write) {
+            for (rule, count) in rules.iter().zip(&mut counts) {
+                let Some(first) = rule(&facts) else { continue };
+                let mut filled = facts.clone();
+                for (column, read) in filled.data.iter_mut().zip(&first.data) {
+                    column.loaded = column.loaded.union(*read);
+                }
+                filled.p.loaded = filled.p.loaded.union(first.p);
+                filled.q.iter_mut().for_each(|q| q.loaded = q.loaded.union(first.q));
+                let second = rule(&filled).expect("nothing has become less");
+                assert_eq!((second.reads(), &second.way), (0, &first.way), "{facts:?} {first:?}");
+                *count += u32::from(first.reads() > 0);
+            }
+        }
+        assert!(counts.iter().all(|count| *count > 1000), "all occur: {counts:?}");
     }
 
     /// A journal gets blocks whole, and all parity of them.

@@ -240,7 +240,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Leaves only the metrics whose names contain one of these, and no curves.
+    /// Leaves only the metrics and curves whose names contain one of these.
     pub fn keep_metrics(&mut self, texts: &[String]) {
         let is_kept = |name: &str| texts.iter().any(|text| name.contains(text));
         for case in &mut self.cases {
@@ -248,7 +248,7 @@ impl Report {
             case.targets.retain(|target| is_kept(target.metric));
         }
         self.cases.retain(|case| !case.figures.is_empty());
-        self.curves.clear();
+        self.curves.retain(|curves| is_kept(&curves.title));
     }
 
     /// Adds a case, if it was run.
@@ -321,8 +321,20 @@ mod tests {
             targets: metrics.iter().map(|name| Target::value(name, "braid", 1.0, "")).collect(),
         };
         let cases = vec![case("both", &["files read", "system time"]), case("none", &["seeks"])];
-        let mut report = Report { cases, ..Report::default() };
+        let curves = ["files by seeks", "writes"].map(|title| Curves {
+            title: title.to_owned(),
+            x: "",
+            y: "",
+            ticks: &[],
+            lines: Vec::new(),
+            marks: Marks::Dots,
+        });
+        let mut report = Report { cases, curves: curves.into(), ..Report::default() };
         report.keep_metrics(&["files".to_owned()]);
+        assert_eq!(
+            report.curves.iter().map(|one| &one.title[..]).collect::<Vec<_>>(),
+            ["files by seeks"]
+        );
         let [left] = &report.cases[..] else { panic!("a case without figures says nothing") };
         assert_eq!((left.name.as_str(), left.figures.len(), left.targets.len()), ("both", 1, 1));
         assert_eq!(left.targets[0].metric, "files read");

@@ -1,4 +1,4 @@
-//! What is in flight, held on average at an allowance that need not be whole windows.
+//! What is in flight, held on average at an allowance that need not be whole pieces of a window.
 //!
 //! Where it stands: under the governor, which says the allowance. Nothing else is measured of the members: how long a
 //! window takes, and hence how many go through in a second, is theirs.
@@ -56,14 +56,14 @@ impl Flight {
         std::mem::take(&mut self.used)
     }
 
-    /// How many bytes may begin: whole windows.
-    pub(super) fn room(&self, allowance_bytes: u64, window_bytes: u64) -> u64 {
+    /// How many bytes may begin: whole pieces.
+    pub(super) fn room(&self, allowance_bytes: u64, piece_bytes: u64) -> u64 {
         if self.credit < 0 {
             return 0;
         }
-        let most = allowance_bytes.div_ceil(window_bytes).saturating_mul(window_bytes);
+        let most = allowance_bytes.div_ceil(piece_bytes).saturating_mul(piece_bytes);
         let room = most.saturating_sub(self.bytes);
-        room - room % window_bytes
+        room - room % piece_bytes
     }
 
     /// Nanoseconds until rest is over; none if it does not end before something in flight does.

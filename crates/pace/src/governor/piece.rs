@@ -9,24 +9,30 @@
 //! window is divided until one piece takes no longer than a request may be held up.
 //!
 //! ```text
-//!   took longer than that           divide: half as much at a time
-//!   twice as long would still do    double: twice as much takes at most twice as long
+//!   took longer than that                      divide: half as much at a time
+//!   a half took nearly as long as the whole    back: it is not the size that takes long
+//!   two and more would still do                double: twice as much takes at most twice as long
 //! ```
 //!
 //! Counted is how long a piece took that was alone in flight, the least of late: what waited in an elevator behind clients
-//! has held nobody up. Pieces are not smaller than they must be, since each costs a disk that turns a way of its arm.
+//! has held nobody up. Pieces are not smaller than they must be, since each costs a disk that turns a way of its arm. Where so much
+//! may be in flight that no piece is alone any more, pieces grow as long as clients are within the target.
 //!
 //! Invariants
-//! - A piece takes no longer than a request may be held up, if the smallest does not `[check: a_piece_fits_or_is_the_smallest]`.
-//! - What is only slow behind clients now and then is not divided `[check: a_wait_behind_clients_is_no_reason]`.
+//! - A piece takes no longer than a request may be held up, or is the smallest, if the members take less for less
+//!   `[check: a_piece_fits_or_is_the_smallest]`.
+//! - What is slow behind clients, now and then or always, is not divided for long `[check: a_wait_behind_clients_is_no_reason]`.
+//! - A piece grows where several may be in flight `[check: what_is_never_alone_grows]`.
 
-/// Pieces that were seen before a division or a doubling; and before a division where each took more than twice what it may.
+/// Pieces that were seen before a division or a doubling; and before a division where each took more than four times what it may.
 const SEEN_MIN: u32 = 12;
 const SEEN_MIN_FAR: u32 = 3;
+const FAR: u64 = 4;
 /// The least of late rises by this part with each piece that took longer.
 const RISE: u64 = 16;
-/// Pieces are whole blocks.
-const BLOCK_BYTES: u64 = 4096;
+/// After so many slices in a row in which four pieces and more could be in flight, they are doubled.
+const ROOMY_SLICES: u32 = 50;
+const ROOMY_PIECES: u64 = 4;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Piece {
@@ -37,13 +43,22 @@ pub(super) struct Piece {
     /// How long one of this size takes, the least of late; and how many were seen.
     took_ns: u64,
     seen: u32,
+    /// How long one of twice the size took, if that is what it was before.
+    before_ns: Option<u64>,
+    /// Pieces that were halved so many times and took so long were divided in vain.
+    in_vain: Option<(u32, u64)>,
+    /// Slices in a row in which several could be in flight.
+    roomy: u32,
 }
 
 impl Piece {
-    /// Bytes, of a window of so many; no fewer than `least_bytes`.
+    /// Bytes, of a window of so many: as many times `least_bytes` as that has, or the window.
     pub(super) fn bytes(&self, window_bytes: u64, least_bytes: u64) -> u64 {
+        if self.halvings == 0 || window_bytes <= least_bytes {
+            return window_bytes;
+        }
         let part = window_bytes.checked_shr(self.halvings).unwrap_or(0);
-        (part - part % BLOCK_BYTES).clamp(least_bytes.min(window_bytes), window_bytes)
+        (part - part % least_bytes).max(least_bytes)
     }
 
     /// So much began, beside so much that was in flight.
@@ -54,29 +69,64 @@ impl Piece {
     /// Nothing is in flight any more; `piece_bytes` is the size of a piece.
     pub(super) fn end(&mut self, now_ns: u64, piece_bytes: u64) {
         let Some((began_ns, bytes)) = self.alone.take() else { return };
-        if bytes != piece_bytes {
+        // A clock that stood still says nothing.
+        let took_ns = now_ns.saturating_sub(began_ns);
+        if bytes != piece_bytes || took_ns == 0 {
             return;
         }
-        let took_ns = now_ns.saturating_sub(began_ns);
-        let risen_ns = self.took_ns.saturating_add(self.took_ns / RISE);
+        let risen_ns = self.took_ns.saturating_add(self.took_ns / RISE + 1);
         self.took_ns = if self.seen == 0 { took_ns } else { took_ns.min(risen_ns) };
         self.seen = self.seen.saturating_add(1);
     }
 
-    /// A request may take so much longer beside the job. Whether pieces are smaller from now on.
+    /// A request may take so much longer beside the job. Whether pieces are smaller from now on that were far too large.
     pub(super) fn fit(&mut self, slack_ns: u64, is_smallest: bool) -> bool {
-        let is_far = self.took_ns / 2 > slack_ns;
+        let is_far = self.took_ns / FAR > slack_ns;
         if self.seen < if is_far { SEEN_MIN_FAR } else { SEEN_MIN } {
             return false;
         }
-        let divides = self.took_ns > slack_ns && !is_smallest;
-        let doubles = self.took_ns <= slack_ns / 2 && self.halvings > 0;
-        if divides || doubles {
-            self.halvings = if divides { self.halvings + 1 } else { self.halvings - 1 };
-            (self.alone, self.seen) = (None, 0);
+        let is_known = self.seen >= SEEN_MIN;
+        let before_ns = self.before_ns.take().filter(|_| is_known && self.took_ns > slack_ns);
+        if let Some(before_ns) = before_ns.filter(|one| is_most_of(self.took_ns, *one)) {
+            self.in_vain = Some((self.halvings - 1, before_ns));
+            self.resize(self.halvings - 1);
+            return false;
         }
-        divides
+        let is_same =
+            |(halvings, took_ns)| halvings == self.halvings && is_most_of(self.took_ns, took_ns);
+        let may_divide = !self.in_vain.is_some_and(is_same);
+        if self.took_ns > slack_ns && !is_smallest && may_divide {
+            self.before_ns = Some(self.took_ns);
+            self.resize(self.halvings + 1);
+            return is_far;
+        }
+        // A little more than twice, or it would swing between two sizes.
+        if self.took_ns <= slack_ns * 3 / 8 && self.halvings > 0 {
+            self.resize(self.halvings - 1);
+        }
+        false
     }
+
+    /// A slice in which so much could be in flight, and clients were within the target or not.
+    pub(super) fn slice(&mut self, allowance_bytes: u64, piece_bytes: u64, is_within: bool) {
+        let is_roomy = is_within && allowance_bytes >= piece_bytes.saturating_mul(ROOMY_PIECES);
+        self.roomy = if is_roomy { self.roomy + 1 } else { 0 };
+        if self.roomy == ROOMY_SLICES && self.halvings > 0 {
+            self.before_ns = None;
+            self.resize(self.halvings - 1);
+        }
+        self.roomy %= ROOMY_SLICES;
+    }
+
+    fn resize(&mut self, halvings: u32) {
+        self.halvings = halvings;
+        (self.alone, self.seen, self.roomy) = (None, 0, 0);
+    }
+}
+
+/// Whether a time is more than seven eighths of another.
+fn is_most_of(time_ns: u64, other_ns: u64) -> bool {
+    time_ns > other_ns - other_ns / 8
 }
 
 #[cfg(test)]
@@ -109,8 +159,10 @@ mod tests {
             for slack_ms in [100, 1, 9, 3, 40, 15, 2, 6] {
                 let slack_ns = slack_ms * MS;
                 let bytes = run(&mut piece, slack_ns, takes);
-                assert!(takes(0, bytes) <= slack_ns || bytes == LEAST, "{bytes} in {slack_ms} ms");
-                let is_large = bytes == WINDOW || 4 * takes(0, bytes) > slack_ns;
+                let in_vain = 8 * takes(0, bytes / 2) > 7 * takes(0, bytes);
+                let fits = takes(0, bytes) <= slack_ns || bytes == LEAST || in_vain;
+                assert!(fits, "{bytes} in {slack_ms} ms, {seek_ns} each");
+                let is_large = bytes == WINDOW || 6 * takes(0, bytes) > slack_ns;
                 assert!(is_large, "{bytes} though {slack_ms} ms are allowed, {seek_ns} each");
             }
         }
@@ -120,6 +172,29 @@ mod tests {
     fn a_wait_behind_clients_is_no_reason() {
         let takes = |number: u64, bytes: u64| 4 * MS + bytes * 5 + number % 4 * 30 * MS;
         assert_eq!(run(&mut Piece::default(), 20 * MS, takes), WINDOW);
+        // Each waits, whatever its size.
+        let takes = |_, bytes: u64| 60 * MS + bytes * 5;
+        assert_eq!(run(&mut Piece::default(), 20 * MS, takes), WINDOW);
+    }
+
+    #[test]
+    fn what_is_never_alone_grows() {
+        let mut piece = Piece::default();
+        assert_eq!(run(&mut piece, MS, |_, bytes| bytes * 20), LEAST);
+        (0..1000).for_each(|_| piece.slice(16 * WINDOW, piece.bytes(WINDOW, LEAST), false));
+        assert_eq!(piece.bytes(WINDOW, LEAST), LEAST, "clients are not within the target");
+        (0..1000).for_each(|_| piece.slice(2 * WINDOW, piece.bytes(WINDOW, LEAST), true));
+        assert_eq!(piece.bytes(WINDOW, LEAST), WINDOW);
+    }
+
+    #[test]
+    fn a_clock_that_stands_still_says_nothing() {
+        let mut piece = Piece::default();
+        for _ in 0..100 {
+            piece.begin(5, WINDOW, 0);
+            piece.end(5, WINDOW);
+        }
+        assert!(run(&mut piece, MS, |_, bytes| bytes * 20) == LEAST);
     }
 
     #[test]

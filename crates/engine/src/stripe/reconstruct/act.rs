@@ -386,11 +386,10 @@ impl Reconstruct {
 
     /// Lets a read go on until it waits for an event, or is over.
     fn step(&mut self, around: &mut Around<'_>, place: u32) {
-        if waits(self.reads[place as usize].outstanding > 0).is_some() {
-            return;
-        }
         let mut planner = self.planner.take().expect("one read is looked at at a time");
-        while self.go_on(around, place, &mut planner) {}
+        while waits(self.reads[place as usize].outstanding > 0).is_none()
+            && self.go_on(around, place, &mut planner)
+        {}
         self.planner = Some(planner);
     }
 
@@ -919,7 +918,7 @@ impl Reconstruct {
             around.common.note_cause(want.piece, result);
         }
         let is_as_planned = result.is_ok();
-        let is_as_planned = spoiled(Bug::FailedReadFilled, is_as_planned, true);
+        let is_as_planned = spoiled(Bug::FailedReadMade, is_as_planned, true);
         if !is_as_planned {
             read.filled = None;
         }

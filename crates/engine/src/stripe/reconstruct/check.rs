@@ -47,9 +47,8 @@ impl Read {
     pub(super) fn note_erased(&mut self, way: &Way) {
         let lacks = self.columns.iter().map(|column| self.window.without(column.valid));
         let erased = lacks.fold(SectorSet::EMPTY, SectorSet::union);
-        let uses = |is_used: fn(&Recovery) -> bool| {
-            way.solutions.iter().any(|one| is_used(&one.recovery))
-        };
+        let uses =
+            |is_used: fn(&Recovery) -> bool| way.solutions.iter().any(|one| is_used(&one.recovery));
         let speaks = |slot: Slot, is_used: bool| {
             !is_used && self.columns[usize::from(slot.0)].valid.contains(erased)
         };

@@ -236,11 +236,7 @@ impl Scheduler {
         self.send_delayed_off(dirty, now)
     }
 
-    fn send_delayed_off(
-        &mut self,
-        (dirty_sectors, is_short): (u64, bool),
-        now: Instant,
-    ) -> bool {
+    fn send_delayed_off(&mut self, (dirty_sectors, is_short): (u64, bool), now: Instant) -> bool {
         let is_much = is_short || dirty_sectors > u64::from(self.tuning.dirty_sectors_max) / 2;
         self.is_late &= self.delayed.first().is_some_and(|number| self.is_older(number, 1, now));
         if !is_much && !self.is_late {

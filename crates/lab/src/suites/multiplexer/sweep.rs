@@ -239,8 +239,8 @@ fn plots(places: &[Place]) -> Vec<Curves> {
             each(|point| (100.0 * point.kept, point.allowed)),
         ),
         dots(
-            "writes by what the flusher has anyway; bound: what the arms allow with 80 % of the reads",
-            "% of the arms' time that is the flusher's in the free-for-all",
+            "writes by what the flusher has anyway; bound: with 80 % of the reads",
+            "% of the arms' time",
             "times its writes",
             by_parts,
         ),
