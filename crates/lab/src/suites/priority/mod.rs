@@ -1,9 +1,10 @@
 //! Suite `priority`: which stripe next, when some are whole and some must read first.
 //!
-//! *before* and *seed* are models ([`md`]), *braid* is the engine ([`engine`]); all three ask the same modelled disks
-//! ([`crate::disk`]) in virtual time, for the same clients. Every run is the same, so there is one.
+//! *before* and *seed* are models ([`md`]), *braid* is the engine ([`engine`]), and *knows all* is what the arms allow
+//! ([`clairvoyant`]); all ask the same modelled disks ([`crate::disk`]) in virtual time, for the same clients. Every run is the same, so there is one.
 
 mod backend;
+mod clairvoyant;
 mod engine;
 mod md;
 mod members;
@@ -18,6 +19,7 @@ use braid_geometry::{Geometry, Level, Shape, StripeGeometry, default_layout};
 use crate::disk::DiskPlan;
 use crate::frame::{Contender, Metric, Report, Settings, Suite, Target, race};
 use backend::Backend;
+use clairvoyant::Clairvoyant;
 use engine::Braid;
 use md::{Md, Policy};
 use members::Before;
@@ -48,8 +50,12 @@ const WINDOW_SECTORS: u64 = 16 << 10;
 /// What it takes to make 4 KiB: about 400 MB/s.
 const THINK_NS: u64 = 10_000;
 
-/// Variants whose disks have something before them: by it, and by the variant without it.
-const BEFORE_DISKS: [(&str, &str, Before); 3] = [
+/// The array that knows what will be written.
+const KNOWS_ALL: &str = "knows all";
+
+/// Variants whose disks have something before them: by it, and by the variant without it. And what the arms allow.
+const BEFORE_DISKS: [(&str, &str, Before); 4] = [
+    (KNOWS_ALL, KNOWS_ALL, Before::Nothing),
     ("before sorted", "before", Before::Elevators),
     ("braid sorted", "braid", Before::Elevators),
     ("braid turns", "braid", Before::Multiplexer),
@@ -252,6 +258,7 @@ impl Work {
             Contender::new(name, move || match what {
                 "before" => go(name, before, &mut md(Policy::Dump)),
                 "seed" => go(name, before, &mut md(hold)),
+                KNOWS_ALL => go(name, before, &mut Clairvoyant::new(stripe, &self.phases)),
                 _ => go(name, before, &mut Braid::new(geometry, self.tuning)),
             })
         };

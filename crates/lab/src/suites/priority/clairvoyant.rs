@@ -1,0 +1,314 @@
+//! What the arms allow: an array that knows everything that will be asked, and writes it when that costs least.
+//!
+//! ```text
+//!   all that clients read in a phase has been read
+//!     ──▶ all blocks that rows must read which are not written whole   ─┐
+//!         ──▶ all blocks that are written, and parity                  ─┤──▶ each disk, in one sweep each
+//!   a client writes ──▶ answered at once        a client reads ──▶ its disk
+//! ```
+//!
+//! No order of stripes reads less: a row of which one or two blocks of three are written reads two or one, once, whichever clients write
+//! them, and when. Each disk goes over its reads and its writes once, from one end to the other, and leaves no reader's file
+//! for a write. An array that learns of a write only when a client asks for it does no better where arms are busy, but for what one sweep
+//! for both would save. Where few clients read, arms are idle meanwhile, and this is no bound.
+
+use std::collections::{BTreeMap, HashMap};
+
+use braid_geometry::{ChunkRow, LogicalSector, Slot, StripeGeometry};
+
+use super::backend::{Backend, ClientRequest, Effects};
+use super::world::{Client, Stream};
+use crate::disk::{DiskRequest, Whose};
+
+/// The sectors of a block, of which parity is made.
+const BLOCK_SECTORS: u64 = 8;
+/// A disk takes requests of half a mebibyte.
+const RUN_SECTORS_MAX: u64 = 1024;
+
+/// A run of one disk's sectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Run {
+    slot: u16,
+    sector: u64,
+    sectors: u64,
+    is_parity: bool,
+}
+
+/// All that a phase does for writes.
+#[derive(Debug, Default)]
+struct Plan {
+    /// Requests of clients that read.
+    reads: u64,
+    pre_reads: Vec<Run>,
+    /// To be written when all is read.
+    writes: Vec<Run>,
+}
+
+/// Whose a disk's request is.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    PreRead,
+    Write,
+    Read(u64),
+}
+
+/// See the module.
+pub(super) struct Clairvoyant {
+    geometry: StripeGeometry,
+    plans: Vec<Plan>,
+    /// Of `plans`, the one of the phase that runs.
+    phase: usize,
+    has_begun: bool,
+    is_flushed: bool,
+    pre_reads_out: usize,
+    /// Reads of clients that are still to be answered in the phase.
+    reads_left: u64,
+    owners: HashMap<u64, Owner>,
+    /// Parts of clients' reads that are out.
+    reads: HashMap<u64, usize>,
+    next_id: u64,
+    effects: Effects,
+    pre_read_sectors: u64,
+    writes: u64,
+}
+
+impl Clairvoyant {
+    /// One that knows these phases.
+    pub(super) fn new(geometry: StripeGeometry, phases: &[Vec<Stream>]) -> Self {
+        Self {
+            geometry,
+            plans: phases.iter().map(|streams| Plan::of(&geometry, streams)).collect(),
+            phase: 0,
+            has_begun: false,
+            is_flushed: false,
+            pre_reads_out: 0,
+            reads_left: 0,
+            owners: HashMap::new(),
+            reads: HashMap::new(),
+            next_id: 0,
+            effects: Effects::default(),
+            pre_read_sectors: 0,
+            writes: 0,
+        }
+    }
+
+    fn begin(&mut self) {
+        self.phase += usize::from(self.is_flushed);
+        (self.has_begun, self.is_flushed) = (true, false);
+        self.reads_left = self.plans[self.phase].reads;
+        self.pre_read();
+    }
+
+    /// As soon as clients have read all that they will.
+    fn pre_read(&mut self) {
+        if self.reads_left > 0 {
+            return;
+        }
+        let plan = &mut self.plans[self.phase];
+        let pre_reads = std::mem::take(&mut plan.pre_reads);
+        self.pre_reads_out = pre_reads.len();
+        self.pre_read_sectors += pre_reads.iter().map(|run| run.sectors).sum::<u64>();
+        for run in pre_reads {
+            self.ask(run, Owner::PreRead);
+        }
+        self.write();
+    }
+
+    /// As soon as all is in.
+    fn write(&mut self) {
+        if self.pre_reads_out == 0 {
+            let writes = std::mem::take(&mut self.plans[self.phase].writes);
+            self.writes += writes.len() as u64;
+            writes.into_iter().for_each(|run| self.ask(run, Owner::Write));
+        }
+    }
+
+    fn ask(&mut self, run: Run, owner: Owner) {
+        let Run { slot, sector, sectors, is_parity } = run;
+        let id = self.next_id;
+        self.next_id += 1;
+        self.owners.insert(id, owner);
+        let (is_write, whose) = match owner {
+            Owner::PreRead => (false, Whose::PreRead),
+            Owner::Write if is_parity => (true, Whose::Parity),
+            Owner::Write => (true, Whose::Data),
+            Owner::Read(_) => (false, Whose::Reader),
+        };
+        let request = DiskRequest { id, sector, sectors, is_write };
+        self.effects.disks.push((usize::from(slot), request, whose));
+    }
+}
+
+impl Plan {
+    fn of(geometry: &StripeGeometry, streams: &[Stream]) -> Self {
+        let rows = written(geometry, streams);
+        let all = geometry.data_slots();
+        let (mut pre_reads, mut writes) = (Vec::new(), Vec::new());
+        for ((row, offset), touched) in rows {
+            let map = geometry.row_map(row);
+            let at = |slot: Slot, is_parity| Run {
+                slot: slot.0,
+                sector: geometry.row_start(row).0 + offset,
+                sectors: BLOCK_SECTORS,
+                is_parity,
+            };
+            let is_touched = |index: &u16| touched & (1 << index) != 0;
+            let data = |index: u16| at(map.data_slot(index), false);
+            let (new, old): (Vec<u16>, Vec<u16>) = (0..all).partition(is_touched);
+            let parity = at(map.p_slot(), true);
+            writes.extend(new.iter().copied().map(data).chain([parity]));
+            // The others, or what is written and parity: the fewer.
+            if old.len() <= new.len() + 1 {
+                pre_reads.extend(old.into_iter().map(data));
+            } else {
+                pre_reads.extend(new.into_iter().map(data).chain([parity]));
+            }
+        }
+        let (pre_reads, writes) = (joined(pre_reads), joined(writes));
+        let reads = streams.iter().filter(|stream| !stream.is_write);
+        let reads = reads.map(|stream| stream.requests).sum();
+        Self { reads, pre_reads, writes }
+    }
+}
+
+/// Blocks of rows, and which data columns of each are written: a bit for each.
+fn written(geometry: &StripeGeometry, streams: &[Stream]) -> BTreeMap<(ChunkRow, u64), u64> {
+    let mut rows = BTreeMap::new();
+    for (seed, stream) in (1..).zip(streams).filter(|(_, stream)| stream.is_write) {
+        let mut client = Client::new(seed, stream);
+        for id in 0..stream.requests {
+            let ClientRequest { start, sectors, .. } = client.ask(id, 0);
+            let blocks = start / BLOCK_SECTORS..(start + u64::from(sectors)) / BLOCK_SECTORS;
+            for block in blocks {
+                let sector = block * BLOCK_SECTORS;
+                let address = geometry.locate(LogicalSector(sector));
+                let place = (address.row, u64::from(address.offset_sectors));
+                *rows.entry(place).or_default() |= 1_u64 << address.data_index;
+            }
+        }
+    }
+    rows
+}
+
+/// The same sectors in the order of each disk, in as few runs as there can be.
+fn joined(mut runs: Vec<Run>) -> Vec<Run> {
+    runs.sort_unstable();
+    let mut joined: Vec<Run> = Vec::new();
+    for run in runs {
+        match joined.last_mut() {
+            Some(last)
+                if (last.slot, last.sector + last.sectors) == (run.slot, run.sector)
+                    && last.is_parity == run.is_parity
+                    && last.sectors < RUN_SECTORS_MAX =>
+            {
+                last.sectors += run.sectors;
+            }
+            _ => joined.push(run),
+        }
+    }
+    joined
+}
+
+impl Backend for Clairvoyant {
+    fn request(&mut self, _: u64, request: ClientRequest) {
+        if !self.has_begun {
+            self.begin();
+        }
+        let ClientRequest { id, start, sectors, is_write } = request;
+        if is_write {
+            return self.effects.answers.push(id);
+        }
+        let chunk = u64::from(self.geometry.chunk_sectors());
+        let (mut at, end) = (start, start + u64::from(sectors));
+        let mut parts = 0;
+        while at < end {
+            let to = ((at / chunk + 1) * chunk).min(end);
+            let address = self.geometry.locate(LogicalSector(at));
+            let slot = self.geometry.row_map(address.row).data_slot(address.data_index).0;
+            let sector = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
+            let run = Run { slot, sector, sectors: to - at, is_parity: false };
+            self.ask(run, Owner::Read(id));
+            (at, parts) = (to, parts + 1);
+        }
+        self.reads.insert(id, parts);
+    }
+
+    fn disk_done(&mut self, _: u64, id: u64) {
+        match self.owners.remove(&id).expect("it was asked") {
+            Owner::Write => {}
+            Owner::PreRead => {
+                self.pre_reads_out -= 1;
+                self.write();
+            }
+            Owner::Read(client) => {
+                let parts = self.reads.get_mut(&client).expect("it is under way");
+                *parts -= 1;
+                if *parts == 0 {
+                    self.reads.remove(&client);
+                    self.effects.answers.push(client);
+                    self.reads_left -= 1;
+                    self.pre_read();
+                }
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, _: u64) {}
+
+    fn timeout(&self) -> Option<u64> {
+        None
+    }
+
+    fn flush(&mut self, _: u64) {
+        (self.has_begun, self.is_flushed) = (false, true);
+    }
+
+    fn take(&mut self) -> Effects {
+        std::mem::take(&mut self.effects)
+    }
+
+    fn backlog_permille(&self) -> u32 {
+        0
+    }
+
+    fn is_idle(&self) -> bool {
+        self.is_flushed && self.owners.is_empty() && self.reads_left == 0
+    }
+
+    fn pre_read_sectors(&self) -> u64 {
+        self.pre_read_sectors
+    }
+
+    fn counters(&self) -> String {
+        format!("pre-read sectors: {}, runs written: {}", self.pre_read_sectors, self.writes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{geometry, mix, tiobench};
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_written_once_and_read_for_no_more_than_once() {
+        let (geometry, stripe) = geometry();
+        let phases = tiobench(geometry.capacity_sectors(), 4 << 20);
+        for streams in phases.into_iter().chain([mix(geometry.capacity_sectors(), 4 << 20)]) {
+            let rows = written(&stripe, &streams);
+            let plan = Plan::of(&stripe, &streams);
+            let sectors = |runs: &[Run]| runs.iter().map(|run| run.sectors).sum::<u64>();
+            let touched = |bits: &u64| u64::from(bits.count_ones());
+            let blocks: u64 = rows.values().map(|bits| touched(bits) + 1).sum();
+            assert_eq!(sectors(&plan.writes), blocks * BLOCK_SECTORS);
+            // Of three data columns: one written reads two, two read one, three read none.
+            let needed: u64 = rows.values().map(|bits| 3 - touched(bits)).sum();
+            assert_eq!(sectors(&plan.pre_reads), needed * BLOCK_SECTORS);
+            for runs in [&plan.writes, &plan.pre_reads] {
+                let ends = |run: &Run| (run.slot, run.sector + run.sectors);
+                let apart =
+                    runs.windows(2).all(|two| ends(&two[0]) <= (two[1].slot, two[1].sector));
+                assert!(apart, "in the order of each disk, and none twice");
+            }
+        }
+    }
+}
