@@ -113,8 +113,11 @@ impl Place {
         run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(self.members()))
     }
 
-    /// Power was cut: what was in memory is gone.
+    /// Power was cut: what was in memory is gone. A server that was killed before it made its folder has kept nothing.
     pub(super) fn forget_answered(&self) -> Result<()> {
+        if !self.run.exists() {
+            return Ok(());
+        }
         for entry in std::fs::read_dir(&self.run)? {
             std::fs::remove_file(entry?.path())?;
         }
