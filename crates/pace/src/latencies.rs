@@ -78,8 +78,8 @@ impl Latencies {
         self.total
     }
 
-    /// The nanoseconds that so many thousandths of the requests did not exceed, as if those of a bucket lay evenly in it; none
-    /// without requests.
+    /// The nanoseconds that so many thousandths of the requests did not exceed, as if those of a
+    /// bucket lay evenly in it; none without requests.
     #[must_use]
     pub fn quantile_ns(&self, permille: u32) -> Option<u64> {
         let rank = (u128::from(self.total) * u128::from(permille.min(1000))).div_ceil(1000).max(1);

@@ -113,7 +113,8 @@ impl Place {
         run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(self.members()))
     }
 
-    /// Power was cut: what was in memory is gone. A server that was killed before it made its folder has kept nothing.
+    /// Power was cut: what was in memory is gone. The server of an array without parity keeps
+    /// nothing there, and makes no folder for it.
     pub(super) fn forget_answered(&self) -> Result<()> {
         if !self.run.exists() {
             return Ok(());

@@ -245,7 +245,8 @@ impl Plan {
     }
 }
 
-/// What work asks members for by a plan: once all of it has come, and if nothing else has changed, the work goes on this way.
+/// What work asks members for by a plan: once all of it has come, and if nothing else has changed,
+/// the work goes on this way.
 #[derive(Debug)]
 pub(super) struct Filled {
     pub(super) way: Way,
@@ -254,14 +255,15 @@ pub(super) struct Filled {
 }
 
 impl Filled {
-    /// Whether all that the plan was made from is as it was, as far as the view and parity go: then a new plan would read
-    /// nothing [check: a_plan_whose_reads_are_in_reads_nothing].
+    /// Whether all that the plan was made from is as it was, as far as the view and parity go: then
+    /// a new plan would read nothing [check: a_plan_whose_reads_are_in_reads_nothing].
     pub(super) fn holds(&self, epoch: u64, parity_agrees: impl FnOnce() -> bool) -> bool {
         self.epoch == epoch && (!self.way.believes_parity() || parity_agrees())
     }
 }
 
-/// Where plans are worked out: memory that is used again, since to move a plan takes longer than to make it.
+/// Where plans are worked out: memory that is used again, since to move a plan takes longer than to
+/// make it.
 #[derive(Debug)]
 pub(super) struct Planner {
     facts: StripeFacts,
@@ -601,6 +603,17 @@ mod tests {
         known
     }
 
+    /// The same stripe when what a plan reads is in.
+    fn read_in(facts: &StripeFacts, plan: &Plan) -> StripeFacts {
+        let mut filled = facts.clone();
+        for (column, read) in filled.data.iter_mut().zip(&plan.data) {
+            column.loaded = column.loaded.union(*read);
+        }
+        filled.p.loaded = filled.p.loaded.union(plan.p);
+        filled.q.iter_mut().for_each(|q| q.loaded = q.loaded.union(plan.q));
+        filled
+    }
+
     #[test]
     fn every_plan_loads_enough() {
         let mut counts = [0u32; 3];
@@ -631,20 +644,14 @@ mod tests {
         assert!(counts.iter().all(|count| *count > 1000), "all methods occur: {counts:?}");
     }
 
-    /// What work that goes on as planned relies on: the plan of what is known then is the same, and reads nothing. Where the
-    /// other way has come to cost nothing either, it may be that.
+    /// What work that goes on as planned relies on: the plan of what is known then is the same, and
+    /// reads nothing. Where the other way has come to cost nothing either, it may be that.
     #[test]
     fn a_plan_whose_reads_are_in_reads_nothing() {
         let mut counts = [0u32; 2];
         for facts in all_of_one_sector().chain(some_of_more()) {
             let Some(first) = plan(&facts) else { continue };
-            let mut filled = facts.clone();
-            for (column, read) in filled.data.iter_mut().zip(&first.data) {
-                column.loaded = column.loaded.union(*read);
-            }
-            filled.p.loaded = filled.p.loaded.union(first.p);
-            filled.q.iter_mut().for_each(|q| q.loaded = q.loaded.union(first.q));
-            let second = plan(&filled).expect("nothing has become less");
+            let second = plan(&read_in(&facts, &first)).expect("nothing has become less");
             assert_eq!(second.reads(), 0, "{facts:?} {first:?}");
             let is_same = second.way == first.way;
             assert!(is_same || first.way.method == Method::Rmw, "{first:?} {second:?}");
@@ -666,13 +673,7 @@ mod tests {
         for facts in all_of_one_sector().chain(some_of_more()).filter(|facts| !facts.is_write) {
             for (rule, count) in rules.iter().zip(&mut counts) {
                 let Some(first) = rule(&facts) else { continue };
-                let mut filled = facts.clone();
-                for (column, read) in filled.data.iter_mut().zip(&first.data) {
-                    column.loaded = column.loaded.union(*read);
-                }
-                filled.p.loaded = filled.p.loaded.union(first.p);
-                filled.q.iter_mut().for_each(|q| q.loaded = q.loaded.union(first.q));
-                let second = rule(&filled).expect("nothing has become less");
+                let second = rule(&read_in(&facts, &first)).expect("nothing has become less");
                 assert_eq!((second.reads(), &second.way), (0, &first.way), "{facts:?} {first:?}");
                 *count += u32::from(first.reads() > 0);
             }

@@ -58,8 +58,11 @@ pub fn svg(suite: &str, report: &Report) -> String {
 }
 
 fn legend(out: &mut String, variants: &[&str]) {
-    let mut x = LEFT;
-    for variant in variants {
+    #[allow(clippy::cast_precision_loss, reason = "a short word")]
+    let widths = variants.iter().map(|variant| 36.0 + 7.6 * variant.len() as f64);
+    // Many names begin further to the left, and end where the plot does.
+    let mut x = LEFT.min(WIDTH - widths.clone().sum::<f64>());
+    for (variant, width) in variants.iter().zip(widths) {
         let fill = colour(variant, variants);
         let _never_fails = writeln!(
             out,
@@ -68,9 +71,7 @@ fn legend(out: &mut String, variants: &[&str]) {
             x + 18.0,
             escape(variant)
         );
-        #[allow(clippy::cast_precision_loss, reason = "a short word")]
-        let length = variant.len() as f64;
-        x += 36.0 + 7.6 * length;
+        x += width;
     }
 }
 

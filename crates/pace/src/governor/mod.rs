@@ -33,13 +33,15 @@
 //!
 //! # What p99 is without the job
 //!
-//! Requests that meet the job cannot say. So the job stops for a moment: until what it had in flight is done and what
-//! waited behind it has been served, and then for as long as it takes to see a hundred requests, but no longer than 400 ms.
-//! The next probe comes no sooner than twenty times as long after, so probes cost the job about 5 % of the time in which
-//! there are clients, and nothing of the time in which there are none. Four times as long after is enough while little is
-//! known, and now and then when clients seem to have changed (`pulse.rs`). Where the allowance
-//! is so small that the job rests between pieces, these rests tell the same for nothing. What is learned is forgotten
-//! when clients begin to do something else (`baseline.rs`). Before anything is known, the job has one window in flight.
+//! Requests that meet the job cannot say. So the job stops for a moment: until what it had in
+//! flight is done and what waited behind it has been served, and then for as long as it takes to
+//! see a hundred requests, but no longer than 400 ms. The next probe comes no sooner than twenty
+//! times as long after, so probes cost the job about 5 % of the time in which there are clients,
+//! and nothing of the time in which there are none. Four times as long after is enough while little
+//! is known, and now and then when clients seem to have changed (`pulse.rs`). Where the allowance
+//! is so small that the job rests between pieces, these rests tell the same for nothing. What is
+//! learned is forgotten when clients begin to do something else (`baseline.rs`). Before anything is
+//! known, the job has one window in flight.
 //!
 //! "Has been served" must not be taken for granted after some time. Where clients leave a member a quarter of its time, a queue takes four
 //! times as long to go as it was long; what is left of it would count as the clients' own, the target would grow, with it
@@ -55,11 +57,12 @@
 //!
 //! # The floor and the ceiling
 //!
-//! Buckets of bytes begun. The floor goes before clients, or an array that always has some would never be whole. What it is
-//! owed may begin in any phase: one piece at a time (`piece.rs`), so that it costs clients no more than it must, and more the
-//! longer that has been too little; in their class, since an elevator may keep what is idle for as long
-//! as clients have anything waiting. A probe is let finish first. The ceiling goes before the floor. A ceiling of
-//! nothing is a pause.
+//! Buckets of bytes begun. The floor goes before clients, or an array that always has some would
+//! never be whole. What it is owed may begin in any phase: one piece at a time (`piece.rs`), so
+//! that it costs clients no more than it must, and more the longer that has been too little; in
+//! their class, since an elevator may keep what is idle for as long as clients have anything
+//! waiting. A probe is let finish first. The ceiling goes before the floor. A ceiling of nothing is
+//! a pause.
 //!
 //! Invariants, each with its check in `tests/governor.rs`, on disks in virtual time
 //! - Without clients the job gets at least 95 % of what the members give `[check: idle_time_is_used_whole]`.
@@ -67,10 +70,11 @@
 //!   (Within two fifths on a disk that turns, without an elevator, three quarters of whose time are clients'.)
 //! - The floor is given, whatever clients feel `[check: the_floor_is_always_given]`.
 //! - The ceiling is never exceeded by more than what is saved up in 50 ms and a window `[check: the_ceiling_is_never_exceeded]`.
-//! - After a change of target or load it settles, and stays `[check: it_settles_after_each_of_a_hundred_changes]`. Of a hundred
-//!   changes 75 and more settle in half a minute (flash), 85 in two and a half (a disk that turns, with an elevator). Without an
-//!   elevator such a disk has too few requests to tell sooner: the allowance wanders for many minutes, and p99 was more than a fifth
-//!   over the target after 7 of the hundred.
+//! - After a change of target or load it settles, and stays `[check:
+//!   it_settles_after_each_of_a_hundred_changes]`. Of a hundred changes 75 and more settle in half
+//!   a minute (flash), 85 in two and a half (a disk that turns, with an elevator). Without an
+//!   elevator such a disk has too few requests to tell sooner: the allowance wanders for many
+//!   minutes, and p99 was more than a fifth over the target after 7 of the hundred.
 //! - A pause is not made up for `[check: a_pause_is_not_made_up_for]`.
 //! - Clocks that jump, numbers that make no sense: always an answer, and a later time to ask again `[check: odd_inputs_do_no_harm]`.
 //!
@@ -140,7 +144,8 @@ pub struct GovernorSettings {
     pub floor_bytes_per_second: u64,
     /// The job gets so much at most; 0 is a pause.
     pub ceiling_bytes_per_second: u64,
-    /// What the job begins at a time where no client is, and at most beside clients; at least 64 KiB.
+    /// What the job begins at a time where no client is, and at most beside clients; at least 64
+    /// KiB.
     pub window_bytes: u64,
     /// What the job has in flight at most.
     pub in_flight_max_bytes: u64,
@@ -209,9 +214,11 @@ pub enum Class {
 /// What the job may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// So many bytes may begin now in class idle: whole pieces of a window, of which the job's last may be short.
+    /// So many bytes may begin now in class idle: whole pieces of a window, of which the job's last
+    /// may be short.
     pub idle_bytes: u64,
-    /// So many may begin besides in class best effort, since they are owed by the floor: whole pieces, too.
+    /// So many may begin besides in class best effort, since they are owed by the floor: whole
+    /// pieces, too.
     pub owed_bytes: u64,
     /// The nanosecond at which to ask again at the latest. Also to be asked when some of the job is done.
     pub ask_at_ns: u64,
@@ -515,7 +522,8 @@ impl Governor {
         }
     }
 
-    /// A request may be held up for as long as the target leaves beside what the slowest take without the job.
+    /// A request may be held up for as long as the target leaves beside what the slowest take
+    /// without the job.
     fn fit_piece(&mut self) {
         if let (Some(target_ns), Some(alone_ns)) = (self.target_ns(), self.baseline.p99_ns()) {
             let is_smallest = self.piece_bytes() <= WINDOW_MIN_BYTES;
@@ -573,8 +581,8 @@ impl Governor {
         }
     }
 
-    /// What the floor demands to begin now: a piece at a time, and more the longer that has been too little. Without clients
-    /// class idle is as good.
+    /// What the floor demands to begin now: a piece at a time, and more the longer that has been
+    /// too little. Without clients class idle is as good.
     fn owed_bytes(&self) -> u64 {
         let piece = self.piece_bytes();
         let owed = self.floor.bytes();

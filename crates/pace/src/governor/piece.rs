@@ -1,12 +1,14 @@
-//! How much of the job begins at a time beside clients: a window, or less where a window would hold requests up for too long.
+//! How much of the job begins at a time beside clients: a window, or less where a window would hold
+//! requests up for too long.
 //!
-//! Where it stands: under the governor, which tells it when the job has something in flight, and how much longer a request may
-//! take beside the job than without it.
+//! Where it stands: under the governor, which tells it when the job has something in flight, and
+//! how much longer a request may take beside the job than without it.
 //!
-//! A request that comes while the members work on a window waits until that is done. On a disk that turns a window is one way of
-//! the arm and 5 ms; on a small disk that takes a millisecond for each request it is 37 ms, where clients' requests take 2.
-//! There no allowance helps: the rest between windows becomes longer, the windows stay as they are. So the
-//! window is divided until one piece takes no longer than a request may be held up.
+//! A request that comes while the members work on a window waits until that is done. On a disk that
+//! turns a window is one way of the arm and 5 ms; on a small disk that takes a millisecond for each
+//! request it is 37 ms, where clients' requests take 2. There no allowance helps: the rest between
+//! windows becomes longer, the windows stay as they are. So the window is divided until one piece
+//! takes no longer than a request may be held up.
 //!
 //! ```text
 //!   took longer than that                      divide: half as much at a time
@@ -14,23 +16,27 @@
 //!   two and more would still do                double: twice as much takes at most twice as long
 //! ```
 //!
-//! Counted is how long a piece took that was alone in flight, the least of late: what waited in an elevator behind clients
-//! has held nobody up. Pieces are not smaller than they must be, since each costs a disk that turns a way of its arm. Where so much
-//! may be in flight that no piece is alone any more, pieces grow as long as clients are within the target.
+//! Counted is how long a piece took that was alone in flight, the least of late: what waited in an
+//! elevator behind clients delays no client. Pieces are as large as they may be, since each piece
+//! costs a turning disk a seek. With a large allowance several pieces are always in flight, and
+//! none is alone. Then pieces grow as long as clients stay within the target.
 //!
 //! Invariants
-//! - A piece takes no longer than a request may be held up, or is the smallest, if the members take less for less
-//!   `[check: a_piece_fits_or_is_the_smallest]`.
-//! - What is slow behind clients, now and then or always, is not divided for long `[check: a_wait_behind_clients_is_no_reason]`.
+//! - A piece takes no longer than a request may be held up, or is the smallest, if the members take
+//!   less for less `[check: a_piece_fits_or_is_the_smallest]`.
+//! - What is slow behind clients, now and then or always, is not divided for long `[check:
+//!   a_wait_behind_clients_is_no_reason]`.
 //! - A piece grows where several may be in flight `[check: what_is_never_alone_grows]`.
 
-/// Pieces that were seen before a division or a doubling; and before a division where each took more than four times what it may.
+/// Pieces that were seen before a division or a doubling; and before a division where each took
+/// more than four times what it may.
 const SEEN_MIN: u32 = 12;
 const SEEN_MIN_FAR: u32 = 3;
 const FAR: u64 = 4;
 /// The least of late rises by this part with each piece that took longer.
 const RISE: u64 = 16;
-/// After so many slices in a row in which four pieces and more could be in flight, they are doubled.
+/// After so many slices in a row in which four pieces and more could be in flight, they are
+/// doubled.
 const ROOMY_SLICES: u32 = 50;
 const ROOMY_PIECES: u64 = 4;
 
@@ -79,7 +85,8 @@ impl Piece {
         self.seen = self.seen.saturating_add(1);
     }
 
-    /// A request may take so much longer beside the job. Whether pieces are smaller from now on that were far too large.
+    /// A request may take so much longer beside the job. Whether pieces are smaller from now on
+    /// that were far too large.
     pub(super) fn fit(&mut self, slack_ns: u64, is_smallest: bool) -> bool {
         let is_far = self.took_ns / FAR > slack_ns;
         if self.seen < if is_far { SEEN_MIN_FAR } else { SEEN_MIN } {
@@ -137,7 +144,8 @@ mod tests {
     const LEAST: u64 = 64 << 10;
     const MS: u64 = 1_000_000;
 
-    /// Runs pieces one after the other that take `takes_ns` of their bytes; gives the size at the end.
+    /// Runs pieces one after the other that take `takes_ns` of their bytes; gives the size at the
+    /// end.
     fn run(piece: &mut Piece, slack_ns: u64, takes_ns: impl Fn(u64, u64) -> u64) -> u64 {
         let mut now_ns = 0;
         for number in 0..1000 {

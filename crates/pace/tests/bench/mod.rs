@@ -98,7 +98,8 @@ pub(crate) const OLD_FLASH: Disk = Disk {
     window_ns: 8 * MS,
 };
 
-/// One that takes a millisecond for each request, and 50 MB in a second; a window is sixteen requests.
+/// One that takes a millisecond for each request, and 50 MB in a second; a window is sixteen
+/// requests.
 pub(crate) const SMALL: Disk = Disk {
     name: "small",
     channels: 1,

@@ -19,8 +19,9 @@
 //! whatever column, with the gaps that are too small to be worth a request ([`crate::sectors`]); every read,
 //! every parity byte and every write of the batch stays inside it.
 //!
-//! How a batch goes on when its reads are in, the plan says that asked for them ([`Filled`](super::plan::Filled)). It is planned anew when one
-//! of them failed, when a view came, or when parity that it believes is not to be believed any more.
+//! How a batch goes on when its reads are in, the plan says that asked for them
+//! ([`Filled`](super::plan::Filled)). It is planned anew when one of them failed, when a view came,
+//! or when parity that it believes is not to be believed any more.
 //!
 //! Where members keep partial parity logs, what is computed is logged before it is written ([`log`]).
 //!

@@ -7,16 +7,12 @@ use smallvec::SmallVec;
 
 use super::super::band::Band;
 use super::super::batch::Phase as BatchPhase;
-use super::super::damage::is_synced;
 use super::super::in_flight::{IoOwner, ReadIo, ReadIoKind};
-use super::super::known::Known;
-use super::super::plan::{
-    Filled, Need, Plan, Planner, StripeFacts, Way, plan, plan_columns, plan_rest, plan_resync,
-    plan_whole,
-};
+use super::super::plan::{Filled, Plan, Planner, Way};
 use super::super::solve::{Blocks, by_exponent, solve, solve_in_place};
 use super::check::Parity;
-use super::decide::{Action, Facts, Phase, Rest, decide, waits};
+use super::decide::{Action, Phase, decide, waits};
+use super::facts::holds;
 use super::machine::{Around, Column, Origin, Outcome, Read, Reconstruct, Waits, Want, WorkState};
 use crate::array::{ArrayView, MemberView};
 use crate::buffer::Buffer;
@@ -33,11 +29,11 @@ const P: u16 = 0;
 const Q: u16 = 1;
 
 impl Read {
-    fn band(&self) -> &Band {
+    pub(super) fn band(&self) -> &Band {
         self.band.as_ref().expect("a read has a band")
     }
 
-    fn column(&self, slot: Slot) -> &Column {
+    pub(super) fn column(&self, slot: Slot) -> &Column {
         &self.columns[usize::from(slot.0)]
     }
 
@@ -45,7 +41,7 @@ impl Read {
         &mut self.columns[usize::from(slot.0)]
     }
 
-    fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
         (0..u16::try_from(self.columns.len()).expect("slots are numbered by u16")).map(Slot)
     }
 
@@ -127,206 +123,18 @@ impl Read {
         }
     }
 
-    /// What is still to be done before background work is answered.
-    fn rest(&self, is_behind: bool) -> Rest {
-        let Some(Origin::Background(work)) = self.origin else { return Rest::Nothing };
-        match work.task {
-            _ if work.task.checks() && self.phase == Phase::Write => {
-                let is_looked_at = self.work.check.is_again();
-                let is_looked_at = spoiled(Bug::RepairUnverified, is_looked_at, true);
-                let is_open = self.work.check.has_unverified() && !is_looked_at;
-                if is_open { Rest::Look } else { Rest::Nothing }
-            }
-            _ if self.work.targets.is_empty() => Rest::Nothing,
-            Task::Compare | Task::Repair | Task::Retry if self.work.is_remade => Rest::Writes,
-            Task::Compare | Task::Repair | Task::Retry if is_behind => Rest::Behind,
-            Task::Compare | Task::Repair | Task::Retry => Rest::Columns,
-            Task::Resync if !self.work.is_remade => Rest::Parity,
-            Task::Replace if is_behind => Rest::Behind,
-            Task::Resync | Task::Recover | Task::Replace => Rest::Writes,
-        }
-    }
-
     /// The client's part that it is for.
-    fn client(&self) -> Want {
+    pub(super) fn client(&self) -> Want {
         self.origin.and_then(|origin| origin.client()).expect("a client wants it")
     }
 
-    fn known<'a>(&'a self, around: &'a Around<'_>, slot: Slot) -> Known<'a> {
-        let (view, band) = (&*around.common.view, self.band());
-        let Column { touched, valid, unreadable, .. } = *self.column(slot);
-        Known {
-            view,
-            is_entire: around.entire.has(slot),
-            is_synced: is_synced(view, band),
-            is_consistent: !around.damage.is_inconsistent(band.key),
-            band,
-            slot,
-            window: self.window,
-            touched,
-            valid,
-            unreadable,
-            tries_named: self.tries_named(),
-        }
-    }
-
-    /// Whether it reads what bad-block logs name.
-    fn tries_named(&self) -> bool {
-        matches!(self.origin, Some(Origin::Background(Work { task: Task::Retry, .. })))
-    }
-
-    /// What is known of the stripe without the columns that are left out.
-    fn tell(
-        &self,
-        facts: &mut StripeFacts,
-        around: &Around<'_>,
-        is_left_out: impl Fn(Slot) -> bool,
-    ) {
-        let map = &self.map;
-        let band_facts = self.known(around, map.p_slot());
-        let facts_of = |slot: Slot| {
-            let Column { touched, valid, unreadable, .. } = *self.column(slot);
-            let is_entire = around.entire.has(slot);
-            let known = Known { is_entire, slot, touched, valid, unreadable, ..band_facts };
-            known.facts(is_left_out(slot))
-        };
-        facts.window = self.window;
-        facts.data.extend((0..map.data_slots()).map(|index| facts_of(map.data_slot(index))));
-        facts.p = facts_of(map.p_slot());
-        facts.q = map.q_slot().map(facts_of);
-        facts.is_write = false;
-        facts.parity_agrees = around.damage.parity_solves(band_facts.view, self.band());
-        facts.is_synced = band_facts.is_synced;
-    }
-
-    /// What it lacks it may lack in different places, so that a part of it can be had.
-    fn is_divisible(&self, around: &Around<'_>) -> bool {
-        let is_local = |slot: Slot| self.known(around, slot).lacks_some();
-        self.slots().any(is_local) && self.client().run.cut(self.band()).is_some()
-    }
-
-    /// The read at a glance, for the decision table. For one that is being filled the planner has the plan, unless it goes
-    /// on as was planned.
-    fn facts(
-        &self,
-        around: &Around<'_>,
-        planner: &mut Planner,
-        (to_repair, is_behind): (bool, bool),
-    ) -> Facts {
-        let mut facts = Facts {
-            outstanding: self.outstanding > 0,
-            wanted: self.origin.is_some(),
-            phase: self.phase,
-            need: Need::Nothing,
-            to_repair,
-            rest: self.rest(is_behind),
-            is_final: true,
-        };
-        planner.clear();
-        let Some(origin) = self.origin else { return facts };
-        if facts.outstanding || self.phase != Phase::Fill || self.is_filled(around) {
-            return facts;
-        }
-        let plan = match origin {
-            Origin::Client(want) => self.plan(around, &want, planner),
-            Origin::Background(work) => self.plan_work(around, &work, planner),
-        };
-        facts.need = match (plan, origin) {
-            (Some(plan), _) if plan.reads() > 0 => Need::Reads,
-            (Some(_), _) => Need::Nothing,
-            (None, Origin::Client(_)) if self.is_divisible(around) => Need::Less,
-            (None, _) => Need::Impossible,
-        };
-        if let (Need::Less | Need::Impossible, Origin::Client(want)) = (facts.need, origin) {
-            facts.is_final = want.insists || !self.slots().any(self.is_left_out(around));
-        }
-        facts
-    }
-
-    /// Whether all that was planned to be read was, and the plan still holds.
-    fn is_filled(&self, around: &Around<'_>) -> bool {
-        let view = &around.common.view;
-        let agrees = || around.damage.parity_solves(view, self.band());
-        self.filled.as_ref().is_some_and(|filled| filled.holds(view.epoch, agrees))
-    }
-
-    /// How background work goes on, if it can.
-    fn plan_work<'a>(
-        &self,
-        around: &Around<'_>,
-        work: &Work,
-        planner: &'a mut Planner,
-    ) -> Option<&'a Plan> {
-        let sits_out = |slot: Slot| work.task.fills() && self.is_gone_around(around, slot);
-        let tell = |facts: &mut StripeFacts| self.tell(facts, around, sits_out);
-        planner.plan_by(tell, |facts| match work.task {
-            Task::Compare | Task::Repair | Task::Retry => {
-                let can_solve = !self.work.check.is_again() && self.is_whole(around);
-                let rest = || can_solve.then(|| plan_rest(facts)).flatten();
-                plan_whole(facts, true).or_else(rest)
-            }
-            Task::Resync => plan_resync(facts),
-            Task::Recover => plan(facts),
-            Task::Replace => self.plan_copy(facts).or_else(|| plan(facts)),
-        })
-    }
-
-    /// Brings the columns that are to be copied into memory, if they can be read.
-    fn plan_copy(&self, facts: &StripeFacts) -> Option<Plan> {
-        plan_columns(facts, &self.map, |slot| self.is_target(slot))
-    }
-
-    /// Slots of which what is wanted can be copied as it is.
-    fn copied(&self, around: &Around<'_>) -> SmallVec<[Slot; 2]> {
-        let mut facts = StripeFacts::blank();
-        self.tell(&mut facts, around, |slot| self.is_gone_around(around, slot));
-        let can_be = |slot: &Slot| plan_columns(&facts, &self.map, |one| one == *slot).is_some();
-        self.work.targets.iter().map(|(slot, _)| *slot).filter(can_be).collect()
-    }
-
-    /// Whether background work that fills a member does without a column because its member sits out. Not where nobody wrote: there
-    /// it holds other bytes than parity makes of it, and whoever takes its place is to hold the same.
-    fn is_gone_around(&self, around: &Around<'_>, slot: Slot) -> bool {
-        let may_be = is_synced(&around.common.view, self.band());
-        let may_be = spoiled(Bug::UnsyncedGoneAround, may_be, true);
-        may_be && around.common.clocks.sits_out(slot)
-    }
-
-    fn is_target(&self, slot: Slot) -> bool {
+    pub(super) fn is_target(&self, slot: Slot) -> bool {
         self.work.targets.iter().any(|(target, _)| *target == slot)
     }
 
     /// Whether all of a column that it is about is in its block.
     fn is_read(&self, slot: Slot) -> bool {
         self.column(slot).valid.contains(self.window)
-    }
-
-    /// Whether each member is there, and holds the band as far as it can be read.
-    fn is_whole(&self, around: &Around<'_>) -> bool {
-        let (view, band) = (&around.common.view, self.band());
-        let holds_it = |member: &MemberView| holds(member, band);
-        self.slots().all(|slot| view.member(slot).is_some_and(holds_it))
-    }
-
-    /// By slot, whether a client's read does without a column, if it can: its member sits out, or is being written.
-    fn is_left_out(&self, around: &Around<'_>) -> impl Fn(Slot) -> bool {
-        let is_changing = around.is_changing(self.band());
-        move |slot| around.common.clocks.sits_out(slot) || is_changing(slot)
-    }
-
-    /// How a client's read goes on, if it can.
-    fn plan<'a>(
-        &self,
-        around: &Around<'_>,
-        want: &Want,
-        planner: &'a mut Planner,
-    ) -> Option<&'a Plan> {
-        planner.plan(|facts| self.tell(facts, around, self.is_left_out(around)));
-        if planner.planned().is_none() && want.insists {
-            let is_changing = around.is_changing(self.band());
-            planner.plan(|facts| self.tell(facts, around, is_changing));
-        }
-        planner.planned()
     }
 
     /// The place in the client's payload of what is solved for, where a column that cannot be read is all that is wanted: it
@@ -459,7 +267,8 @@ impl Reconstruct {
         }
     }
 
-    /// Goes on as was planned when it was to be read, or else by the plan that was made now, for which all is there.
+    /// Goes on as was planned when it was to be read, or else by the plan that was made now, for
+    /// which all is there.
     fn compute(&mut self, around: &mut Around<'_>, place: u32, planner: &Planner) {
         let number = self.first + place;
         let read = &mut self.reads[place as usize];
@@ -1031,11 +840,6 @@ impl Reconstruct {
         read.note_found((&around.common.view, parity), (found, located));
         self.step(around, place);
     }
-}
-
-/// Whether a member holds all of the band, as far as it can be read.
-fn holds(member: &MemberView, band: &Band) -> bool {
-    member.holds(band.start, band.end().0 - band.start.0)
 }
 
 /// Slots whose member is not recovered up to the end of the band. What it holds ahead, a later job makes once more.

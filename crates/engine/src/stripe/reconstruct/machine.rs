@@ -186,7 +186,8 @@ impl Around<'_> {
         self.pool.batch_of(band.key)
     }
 
-    /// By slot, whether what the members hold of a column is not what it is to be: its batch writes it, or it missed that.
+    /// By slot, whether what the members hold of a column is not what it is to be: its batch writes
+    /// it, or it missed that.
     pub(super) fn is_changing(&self, band: &Band) -> impl Fn(Slot) -> bool {
         let stripe = self.batch_of(band);
         move |slot| stripe.is_some_and(|stripe| stripe.is_changing(slot))

@@ -64,6 +64,7 @@ mod act;
 mod check;
 mod checked;
 mod decide;
+mod facts;
 mod machine;
 
 pub(super) use machine::{Around, Outcome, PLACES, Reconstruct, Want};

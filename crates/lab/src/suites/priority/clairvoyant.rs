@@ -1,4 +1,5 @@
-//! What the arms allow: an array that knows everything that will be asked, and writes it when that costs least.
+//! What the arms allow: an array that knows everything that will be asked, and writes it when that
+//! costs least.
 //!
 //! ```text
 //!   all that clients read in a phase has been read
@@ -7,21 +8,23 @@
 //!   a client writes ──▶ answered at once        a client reads ──▶ its disk
 //! ```
 //!
-//! No order of stripes reads less: a row of which one or two blocks of three are written reads two or one, once, whichever clients write
-//! them, and when. Each disk goes over its reads and its writes once, from one end to the other, and leaves no reader's file
-//! for a write. An array that learns of a write only when a client asks for it does no better where arms are busy, but for what one sweep
-//! for both would save. Where few clients read, arms are idle meanwhile, and this is no bound.
+//! No order of stripes reads less: a row of which one or two blocks of three are written reads two
+//! or one, once, whichever clients write them, and when. Each disk goes over its reads and its
+//! writes once, from one end to the other, and leaves no reader's file for a write. An array that
+//! learns of a write only when a client asks for it does no better where arms are busy, but for
+//! what one sweep for both would save. Where few clients read, arms are idle meanwhile, and this is
+//! no bound.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use braid_geometry::{ChunkRow, LogicalSector, Slot, StripeGeometry};
 
 use super::backend::{Backend, ClientRequest, Effects};
+use super::md::BLOCK_SECTORS;
+use super::traffic::Traffic;
 use super::world::{Client, Stream};
-use crate::disk::{DiskRequest, Whose};
+use crate::disk::Whose;
 
-/// The sectors of a block, of which parity is made.
-const BLOCK_SECTORS: u64 = 8;
 /// A disk takes requests of half a mebibyte.
 const RUN_SECTORS_MAX: u64 = 1024;
 
@@ -34,13 +37,13 @@ struct Run {
     is_parity: bool,
 }
 
-/// All that a phase does for writes.
+/// All that a phase does for writes, and what is left of it.
 #[derive(Debug, Default)]
 struct Plan {
     /// Requests of clients that read.
     reads: u64,
     pre_reads: Vec<Run>,
-    /// To be written when all is read.
+    /// Runs that the array writes when all pre-reads are in.
     writes: Vec<Run>,
 }
 
@@ -55,87 +58,50 @@ enum Owner {
 /// See the module.
 pub(super) struct Clairvoyant {
     geometry: StripeGeometry,
-    plans: Vec<Plan>,
-    /// Of `plans`, the one of the phase that runs.
-    phase: usize,
-    has_begun: bool,
+    /// Of phases that have not begun.
+    plans: std::vec::IntoIter<Plan>,
+    /// Of the phase that runs.
+    plan: Plan,
+    /// Clients ask for no more in the phase. The next request begins another.
     is_flushed: bool,
     pre_reads_out: usize,
-    /// Reads of clients that are still to be answered in the phase.
-    reads_left: u64,
-    owners: HashMap<u64, Owner>,
-    /// Parts of clients' reads that are out.
-    reads: HashMap<u64, usize>,
-    next_id: u64,
-    effects: Effects,
-    pre_read_sectors: u64,
+    traffic: Traffic<Owner>,
     writes: u64,
 }
 
 impl Clairvoyant {
     /// One that knows these phases.
     pub(super) fn new(geometry: StripeGeometry, phases: &[Vec<Stream>]) -> Self {
+        let plans: Vec<Plan> = phases.iter().map(|streams| Plan::of(&geometry, streams)).collect();
         Self {
             geometry,
-            plans: phases.iter().map(|streams| Plan::of(&geometry, streams)).collect(),
-            phase: 0,
-            has_begun: false,
-            is_flushed: false,
+            plans: plans.into_iter(),
+            plan: Plan::default(),
+            is_flushed: true,
             pre_reads_out: 0,
-            reads_left: 0,
-            owners: HashMap::new(),
-            reads: HashMap::new(),
-            next_id: 0,
-            effects: Effects::default(),
-            pre_read_sectors: 0,
+            traffic: Traffic::new(),
             writes: 0,
         }
     }
 
-    fn begin(&mut self) {
-        self.phase += usize::from(self.is_flushed);
-        (self.has_begun, self.is_flushed) = (true, false);
-        self.reads_left = self.plans[self.phase].reads;
-        self.pre_read();
-    }
-
-    /// As soon as clients have read all that they will.
-    fn pre_read(&mut self) {
-        if self.reads_left > 0 {
+    /// What may go now of the phase: reads for writes when clients have read all that they will,
+    /// and writes when those are in.
+    fn go_on(&mut self) {
+        if self.plan.reads > 0 {
             return;
         }
-        let plan = &mut self.plans[self.phase];
-        let pre_reads = std::mem::take(&mut plan.pre_reads);
-        self.pre_reads_out = pre_reads.len();
-        self.pre_read_sectors += pre_reads.iter().map(|run| run.sectors).sum::<u64>();
-        for run in pre_reads {
-            self.ask(run, Owner::PreRead);
+        for run in std::mem::take(&mut self.plan.pre_reads) {
+            self.pre_reads_out += 1;
+            self.traffic.ask(Owner::PreRead, run.slot, (run.sector, run.sectors), Whose::PreRead);
         }
-        self.write();
-    }
-
-    /// As soon as all is in.
-    fn write(&mut self) {
-        if self.pre_reads_out == 0 {
-            let writes = std::mem::take(&mut self.plans[self.phase].writes);
-            self.writes += writes.len() as u64;
-            writes.into_iter().for_each(|run| self.ask(run, Owner::Write));
+        if self.pre_reads_out > 0 {
+            return;
         }
-    }
-
-    fn ask(&mut self, run: Run, owner: Owner) {
-        let Run { slot, sector, sectors, is_parity } = run;
-        let id = self.next_id;
-        self.next_id += 1;
-        self.owners.insert(id, owner);
-        let (is_write, whose) = match owner {
-            Owner::PreRead => (false, Whose::PreRead),
-            Owner::Write if is_parity => (true, Whose::Parity),
-            Owner::Write => (true, Whose::Data),
-            Owner::Read(_) => (false, Whose::Reader),
-        };
-        let request = DiskRequest { id, sector, sectors, is_write };
-        self.effects.disks.push((usize::from(slot), request, whose));
+        for run in std::mem::take(&mut self.plan.writes) {
+            self.writes += 1;
+            let whose = if run.is_parity { Whose::Parity } else { Whose::Data };
+            self.traffic.ask(Owner::Write, run.slot, (run.sector, run.sectors), whose);
+        }
     }
 }
 
@@ -211,46 +177,24 @@ fn joined(mut runs: Vec<Run>) -> Vec<Run> {
 
 impl Backend for Clairvoyant {
     fn request(&mut self, _: u64, request: ClientRequest) {
-        if !self.has_begun {
-            self.begin();
+        if std::mem::take(&mut self.is_flushed) {
+            self.plan = self.plans.next().expect("each phase is known");
+            self.go_on();
         }
-        let ClientRequest { id, start, sectors, is_write } = request;
-        if is_write {
-            return self.effects.answers.push(id);
+        if request.is_write {
+            self.traffic.answer(request.id);
+        } else {
+            self.traffic.read(&self.geometry, request, Owner::Read);
         }
-        let chunk = u64::from(self.geometry.chunk_sectors());
-        let (mut at, end) = (start, start + u64::from(sectors));
-        let mut parts = 0;
-        while at < end {
-            let to = ((at / chunk + 1) * chunk).min(end);
-            let address = self.geometry.locate(LogicalSector(at));
-            let slot = self.geometry.row_map(address.row).data_slot(address.data_index).0;
-            let sector = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
-            let run = Run { slot, sector, sectors: to - at, is_parity: false };
-            self.ask(run, Owner::Read(id));
-            (at, parts) = (to, parts + 1);
-        }
-        self.reads.insert(id, parts);
     }
 
     fn disk_done(&mut self, _: u64, id: u64) {
-        match self.owners.remove(&id).expect("it was asked") {
+        match self.traffic.disk_done(id) {
             Owner::Write => {}
-            Owner::PreRead => {
-                self.pre_reads_out -= 1;
-                self.write();
-            }
-            Owner::Read(client) => {
-                let parts = self.reads.get_mut(&client).expect("it is under way");
-                *parts -= 1;
-                if *parts == 0 {
-                    self.reads.remove(&client);
-                    self.effects.answers.push(client);
-                    self.reads_left -= 1;
-                    self.pre_read();
-                }
-            }
+            Owner::PreRead => self.pre_reads_out -= 1,
+            Owner::Read(client) => self.plan.reads -= u64::from(self.traffic.part_done(client)),
         }
+        self.go_on();
     }
 
     fn handle_timeout(&mut self, _: u64) {}
@@ -260,11 +204,11 @@ impl Backend for Clairvoyant {
     }
 
     fn flush(&mut self, _: u64) {
-        (self.has_begun, self.is_flushed) = (false, true);
+        self.is_flushed = true;
     }
 
     fn take(&mut self) -> Effects {
-        std::mem::take(&mut self.effects)
+        self.traffic.take()
     }
 
     fn backlog_permille(&self) -> u32 {
@@ -272,15 +216,15 @@ impl Backend for Clairvoyant {
     }
 
     fn is_idle(&self) -> bool {
-        self.is_flushed && self.owners.is_empty() && self.reads_left == 0
+        self.is_flushed && self.traffic.is_quiet()
     }
 
     fn pre_read_sectors(&self) -> u64 {
-        self.pre_read_sectors
+        self.traffic.pre_read_sectors
     }
 
     fn counters(&self) -> String {
-        format!("pre-read sectors: {}, runs written: {}", self.pre_read_sectors, self.writes)
+        format!("runs written: {}", self.writes)
     }
 }
 

@@ -20,7 +20,8 @@ use std::collections::{BTreeMap, VecDeque};
 use braid_geometry::{ChunkRow, LogicalSector, MemberSector, Role, Slot, StripeGeometry};
 
 use super::backend::{Backend, ClientRequest, Effects};
-use crate::disk::{DiskRequest, Whose};
+use super::traffic::Traffic;
+use crate::disk::Whose;
 
 /// Sectors of a stripe's block.
 pub(super) const BLOCK_SECTORS: u64 = 8;
@@ -87,23 +88,12 @@ pub(super) struct Md {
     full_writes: u32,
     bypass_count: u64,
     last_hold: Option<usize>,
-    traffic: Traffic,
-}
-
-/// What is on its way, in and out.
-#[derive(Debug, Default)]
-struct Traffic {
     /// Requests whose blocks are not all attached: id, next sector, sectors left.
     waiting: VecDeque<(u64, u64, u64)>,
-    /// Blocks of each write that are not written.
-    blocks: BTreeMap<u64, u64>,
-    owners: BTreeMap<u64, Owner>,
-    next_id: u64,
-    effects: Effects,
-    pre_read_sectors: u64,
     full: u64,
     partial: u64,
     dumps: u64,
+    traffic: Traffic<Owner>,
 }
 
 impl Md {
@@ -134,7 +124,11 @@ impl Md {
             full_writes: 0,
             bypass_count: 0,
             last_hold: None,
-            traffic: Traffic::default(),
+            waiting: VecDeque::new(),
+            full: 0,
+            partial: 0,
+            dumps: 0,
+            traffic: Traffic::new(),
         }
     }
 
@@ -144,11 +138,11 @@ impl Md {
 
     /// Attaches what waits, as far as there are stripes.
     fn attach(&mut self) {
-        while let Some((id, sector, left)) = self.traffic.waiting.pop_front() {
+        while let Some((id, sector, left)) = self.waiting.pop_front() {
             let address = self.geometry.locate(LogicalSector(sector));
             let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
             let Some(stripe) = self.stripe_of(start / BLOCK_SECTORS) else {
-                return self.traffic.waiting.push_front((id, sector, left));
+                return self.waiting.push_front((id, sector, left));
             };
             let column = 1 << address.data_index;
             let one = &mut self.stripes[stripe];
@@ -156,7 +150,7 @@ impl Md {
             one.waiters.push(id);
             self.list(stripe);
             if left > BLOCK_SECTORS {
-                self.traffic.waiting.push_front((id, sector + BLOCK_SECTORS, left - BLOCK_SECTORS));
+                self.waiting.push_front((id, sector + BLOCK_SECTORS, left - BLOCK_SECTORS));
             }
         }
     }
@@ -217,7 +211,7 @@ impl Md {
         if self.delayed.is_empty() || self.pre_reading > 0 {
             return false;
         }
-        self.traffic.dumps += 1;
+        self.dumps += 1;
         for stripe in self.delayed.drain(..) {
             self.stripes[stripe].may_read = true;
             match self.policy {
@@ -255,7 +249,7 @@ impl Md {
         let all = self.all_data();
         let one = &self.stripes[stripe];
         if one.wanted == all {
-            self.traffic.full += 1;
+            self.full += 1;
             self.write(stripe);
         } else if !one.may_read {
             self.delayed.push_back(stripe);
@@ -282,14 +276,13 @@ impl Md {
         let [reconstruct, modify] = ways;
         let reads =
             if modify.count_ones() < reconstruct.count_ones() { modify } else { reconstruct };
-        self.traffic.partial += 1;
+        self.partial += 1;
         if reads == 0 {
             return self.write(stripe);
         }
         self.pre_reading += 1;
         self.stripes[stripe].phase = Phase::Reading;
         for slot in (0..self.geometry.slots()).filter(|slot| reads >> slot & 1 == 1) {
-            self.traffic.pre_read_sectors += BLOCK_SECTORS;
             self.ask(stripe, slot, false);
         }
     }
@@ -347,7 +340,7 @@ impl Md {
         self.full_writes -= u32::from(one.written == all);
         one.phase = Phase::Ready;
         for writer in std::mem::take(&mut one.writers) {
-            self.traffic.block_done(writer);
+            self.traffic.part_done(writer);
         }
         if one.wanted == 0 {
             self.idle.push_back(stripe);
@@ -355,59 +348,25 @@ impl Md {
             self.list(stripe);
         }
     }
-
-    /// Reads go to the disks as they are.
-    fn read(&mut self, request: ClientRequest) {
-        let end = request.start + u64::from(request.sectors);
-        let mut sector = request.start;
-        while sector < end {
-            let address = self.geometry.locate(LogicalSector(sector));
-            let offset = u64::from(address.offset_sectors);
-            let sectors = (u64::from(self.geometry.chunk_sectors()) - offset).min(end - sector);
-            let slot = self.geometry.row_map(address.row).data_slot(address.data_index).0;
-            let start = self.geometry.row_start(address.row).0 + offset;
-            *self.traffic.blocks.entry(request.id).or_default() += 1;
-            self.traffic.ask(Owner::Read(request.id), slot, (start, sectors), Whose::Reader);
-            sector += sectors;
-        }
-    }
-}
-
-impl Traffic {
-    fn ask(&mut self, owner: Owner, slot: u16, (sector, sectors): (u64, u64), whose: Whose) {
-        let id = self.next_id;
-        self.next_id += 1;
-        self.owners.insert(id, owner);
-        let is_write = matches!(whose, Whose::Data | Whose::Parity);
-        let request = DiskRequest { id, sector, sectors, is_write };
-        self.effects.disks.push((usize::from(slot), request, whose));
-    }
-
-    fn block_done(&mut self, request: u64) {
-        let blocks = self.blocks.get_mut(&request).expect("it is under way");
-        *blocks -= 1;
-        if *blocks == 0 {
-            self.blocks.remove(&request);
-            self.effects.answers.push(request);
-        }
-    }
 }
 
 impl Backend for Md {
     fn request(&mut self, _now: u64, request: ClientRequest) {
         if !request.is_write {
-            return self.read(request);
+            return self.traffic.read(&self.geometry, request, Owner::Read);
         }
         let sectors = u64::from(request.sectors);
         assert!((request.start | sectors).is_multiple_of(BLOCK_SECTORS), "whole blocks");
-        self.traffic.blocks.insert(request.id, sectors / BLOCK_SECTORS);
-        self.traffic.waiting.push_back((request.id, request.start, sectors));
+        self.traffic.begin(request.id, sectors / BLOCK_SECTORS);
+        self.waiting.push_back((request.id, request.start, sectors));
         self.work();
     }
 
     fn disk_done(&mut self, _now: u64, id: u64) {
-        match self.traffic.owners.remove(&id).expect("it was asked for") {
-            Owner::Read(request) => self.traffic.block_done(request),
+        match self.traffic.disk_done(id) {
+            Owner::Read(request) => {
+                self.traffic.part_done(request);
+            }
             Owner::Stripe(stripe, slot) => self.stripe_done(stripe, slot),
         }
         self.work();
@@ -424,7 +383,7 @@ impl Backend for Md {
     fn flush(&mut self, _now: u64) {}
 
     fn take(&mut self) -> Effects {
-        std::mem::take(&mut self.traffic.effects)
+        self.traffic.take()
     }
 
     /// Nothing is answered that is not written.
@@ -433,7 +392,7 @@ impl Backend for Md {
     }
 
     fn is_idle(&self) -> bool {
-        self.traffic.blocks.is_empty()
+        self.traffic.has_answered_all()
     }
 
     fn pre_read_sectors(&self) -> u64 {
@@ -441,7 +400,7 @@ impl Backend for Md {
     }
 
     fn counters(&self) -> String {
-        let Traffic { full, partial, dumps, .. } = self.traffic;
+        let Self { full, partial, dumps, .. } = self;
         format!("full-stripe writes {full}, partial writes {partial}, activations {dumps}")
     }
 }

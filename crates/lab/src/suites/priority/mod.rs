@@ -1,7 +1,8 @@
 //! Suite `priority`: which stripe next, when some are whole and some must read first.
 //!
-//! *before* and *seed* are models ([`md`]), *braid* is the engine ([`engine`]), and *knows all* is what the arms allow
-//! ([`clairvoyant`]); all ask the same modelled disks ([`crate::disk`]) in virtual time, for the same clients. Every run is the same, so there is one.
+//! *before* and *seed* are models ([`md`]), *braid* is the engine ([`engine`]), and *knows all* is
+//! what the arms allow ([`clairvoyant`]); all ask the same modelled disks ([`crate::disk`]) in
+//! virtual time, for the same clients. Every run is the same, so there is one.
 
 mod backend;
 mod clairvoyant;
@@ -9,6 +10,7 @@ mod engine;
 mod md;
 mod members;
 mod throttled;
+mod traffic;
 mod world;
 
 use std::cell::RefCell;
@@ -53,7 +55,8 @@ const THINK_NS: u64 = 10_000;
 /// The array that knows what will be written.
 const KNOWS_ALL: &str = "knows all";
 
-/// Variants whose disks have something before them: by it, and by the variant without it. And what the arms allow.
+/// Variants whose disks have something before them: by it, and by the variant without it. And what
+/// the arms allow.
 const BEFORE_DISKS: [(&str, &str, Before); 4] = [
     (KNOWS_ALL, KNOWS_ALL, Before::Nothing),
     ("before sorted", "before", Before::Elevators),

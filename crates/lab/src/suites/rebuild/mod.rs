@@ -157,7 +157,7 @@ fn run(settings: &Settings) -> Report {
         "clients: on disks of 50 MB/s and 1 ms a request, at the default target, after a warm-up",
     );
     report.note("member: one device of the same kind, written from start to end, 1 MiB a call: by four threads, in memory by one");
-    report.note("files lie on one disk, which gives what is read and what is written; reads come from the page cache where the file system cannot go past it");
+    report.note("files lie on one disk, so reads and writes share its rate; the page cache serves reads where the file system has no direct I/O");
     report.note("bare, in memory: the same copies and the same sums without an engine, by one thread; what braid reads to fill a member passes memory too");
     report
 }
@@ -181,8 +181,8 @@ fn case(settings: &Settings, kind: Kind, shape: Shape) -> Option<crate::frame::C
     case.map(|case| case.with([target(kind, shape)]))
 }
 
-/// Nine tenths: in memory of one thread's copies and sums, on disks of a member's own rate. On files of a member's part of one disk, as if what
-/// is read cost what is written does.
+/// Nine tenths: in memory of one thread's copies and sums, on disks of a member's own rate. On
+/// files of a member's part of one disk, as if what is read cost what is written does.
 fn target(kind: Kind, shape: Shape) -> Target {
     match kind {
         Kind::Memory => Target::ratio(RATE, "braid", "bare", 0.9),
@@ -270,7 +270,8 @@ fn bare(shape: Shape, member_bytes: u64) -> f64 {
         let sources: Vec<&[u8]> = blocks.iter().map(|block| &block[..]).collect();
         match (&sources[..], shape.lost) {
             ([copy], _) => targets[0][at..at + BLOCK].copy_from_slice(copy),
-            // In half of the rows the two are data, in the others one of them is parity, or both are.
+            // In half of the rows the two are data, in the others one of them is parity, or both
+            // are.
             ([data @ .., p, q], 2) => {
                 let known = data.iter().copied().map(Some);
                 let known: Vec<Option<&[u8]>> = [None, None].into_iter().chain(known).collect();

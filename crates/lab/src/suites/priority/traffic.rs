@@ -1,0 +1,104 @@
+//! What a model has on its way: requests to disks, each with its owner, and parts of clients' requests.
+
+use std::collections::BTreeMap;
+
+use braid_geometry::{LogicalSector, StripeGeometry};
+
+use super::backend::{ClientRequest, Effects};
+use crate::disk::{DiskRequest, Whose};
+
+/// Requests to disks by number, with an owner each.
+#[derive(Debug)]
+pub(super) struct Traffic<O> {
+    owners: BTreeMap<u64, O>,
+    /// Of each client's request, parts that are not done.
+    parts: BTreeMap<u64, u64>,
+    next_id: u64,
+    effects: Effects,
+    pub(super) pre_read_sectors: u64,
+}
+
+impl<O> Traffic<O> {
+    pub(super) fn new() -> Self {
+        Self {
+            owners: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            next_id: 0,
+            effects: Effects::default(),
+            pre_read_sectors: 0,
+        }
+    }
+
+    /// Asks a disk for a run: the first sector, and how many.
+    pub(super) fn ask(&mut self, owner: O, slot: u16, run: (u64, u64), whose: Whose) {
+        let ((sector, sectors), id) = (run, self.next_id);
+        self.next_id += 1;
+        self.owners.insert(id, owner);
+        self.pre_read_sectors += if whose == Whose::PreRead { sectors } else { 0 };
+        let is_write = matches!(whose, Whose::Data | Whose::Parity);
+        let request = DiskRequest { id, sector, sectors, is_write };
+        self.effects.disks.push((usize::from(slot), request, whose));
+    }
+
+    /// Asks the disks for what a client reads, a part for each chunk.
+    pub(super) fn read(
+        &mut self,
+        geometry: &StripeGeometry,
+        request: ClientRequest,
+        owner: impl Fn(u64) -> O,
+    ) {
+        let end = request.start + u64::from(request.sectors);
+        let mut sector = request.start;
+        while sector < end {
+            let address = geometry.locate(LogicalSector(sector));
+            let offset = u64::from(address.offset_sectors);
+            let sectors = (u64::from(geometry.chunk_sectors()) - offset).min(end - sector);
+            let slot = geometry.row_map(address.row).data_slot(address.data_index).0;
+            let start = geometry.row_start(address.row).0 + offset;
+            *self.parts.entry(request.id).or_default() += 1;
+            self.ask(owner(request.id), slot, (start, sectors), Whose::Reader);
+            sector += sectors;
+        }
+    }
+
+    /// A client's request has so many parts.
+    pub(super) fn begin(&mut self, request: u64, parts: u64) {
+        self.parts.insert(request, parts);
+    }
+
+    /// A part of a client's request is done; whether it was the last, so that the client is answered.
+    pub(super) fn part_done(&mut self, request: u64) -> bool {
+        let parts = self.parts.get_mut(&request).expect("it is under way");
+        *parts -= 1;
+        let is_last = *parts == 0;
+        if is_last {
+            self.parts.remove(&request);
+            self.answer(request);
+        }
+        is_last
+    }
+
+    pub(super) fn answer(&mut self, request: u64) {
+        self.effects.answers.push(request);
+    }
+
+    /// A disk has done what it was asked; the owner of it.
+    pub(super) fn disk_done(&mut self, id: u64) -> O {
+        self.owners.remove(&id).expect("it was asked for")
+    }
+
+    /// What was asked and answered since the last call.
+    pub(super) fn take(&mut self) -> Effects {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Whether no disk works for it.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.owners.is_empty()
+    }
+
+    /// Whether each client's request is answered.
+    pub(super) fn has_answered_all(&self) -> bool {
+        self.parts.is_empty()
+    }
+}
