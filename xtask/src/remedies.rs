@@ -1,7 +1,7 @@
 //! Which of the commands that refusals offer were run by a test.
 //!
 //! ```text
-//!   crates/cli/src: `.remedy(Risk::…, "label", …)` ──▶ labels ─┐
+//!   crates/{cli,console,discovery,server,rescue}: `.remedy(Risk::…, "label", …)` ──▶ labels ─┐
 //!   crates/cli/tests/e2e/kit/remedies.rs: run, and noted ──────┴─▶ those that nobody has run: an error, unless they are set apart
 //! ```
 //!
@@ -61,7 +61,7 @@ pub(crate) fn end(notes: &Path, is_complete: bool) -> Result<String> {
     let notes = std::fs::read_to_string(notes).with_context(|| notes.display().to_string())?;
     let run: BTreeSet<&str> = notes.lines().collect();
     let mut labels = BTreeSet::new();
-    for (path, text) in files(Path::new("crates/cli/src"))? {
+    for (path, text) in sources()? {
         // What tests make up is printed to nobody.
         if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tests.rs") {
             labels.extend(labels_of(
@@ -83,6 +83,18 @@ pub(crate) fn end(notes: &Path, is_complete: bool) -> Result<String> {
     ensure!(gone.is_empty(), "set apart, and not there any more: {gone:?}");
     let run = labels.len() - apart.len() - left.len();
     Ok(format!("{run} kinds of remedies run, {} set apart", apart.len()))
+}
+
+/// The crates whose errors a person reads.
+const CRATES: [&str; 5] = ["cli", "console", "discovery", "server", "rescue"];
+
+/// Their files.
+fn sources() -> Result<Vec<(PathBuf, String)>> {
+    let mut sources = Vec::new();
+    for name in CRATES {
+        sources.extend(files(&Path::new("crates").join(name).join("src"))?);
+    }
+    Ok(sources)
 }
 
 /// The labels that are written where remedies are made.

@@ -1,39 +1,22 @@
 //! The braid command: parse, run one verb, print what came of it, exit with its number.
 
 #[macro_use]
-mod output;
+extern crate braid_console;
 
-mod bitmap_file;
 mod cmd;
 mod config;
-mod contents;
-mod error;
-mod known;
 mod log;
-mod maps;
-mod own_program;
-mod policy;
-mod private;
-mod probe;
-mod raid0_layout;
-mod refusal;
-mod regular;
-mod replay;
-mod running;
-mod signals;
-mod state;
-mod undo;
-mod wrapped;
 
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
-use cmd::{Cli, Globals, habits};
-use error::code::Code;
-use error::system::system;
-use error::{CliError, Exit, Risk};
+use braid_console::error::code::Code;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::{output, private, signals};
+use cmd::{Cli, habits};
 
 fn main() -> ExitCode {
     // A shell asks what could stand where its user is; it is answered, and that is all.
@@ -43,7 +26,7 @@ fn main() -> ExitCode {
     let json = std::env::args_os().any(|argument| argument == "--json");
     let outcome = match Cli::try_parse() {
         Ok(cli) => {
-            let globals = Globals::new(&cli.options, umask);
+            let globals = cli.options.globals(umask);
             cmd::run(cli.command, &globals)
         }
         Err(error) => usage(&error),

@@ -50,7 +50,7 @@ const FOR_TESTS: [&str; 13] = [
 const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
 const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-telling"];
 
-const ROWS: [Row; 39] = [
+const ROWS: [Row; 43] = [
     // Nothing without the simulator's cfg, hence allowed at the very bottom.
     Row { name: "braid-hooks", workspace: &[], registry: &[] },
     // Nothing but an instruction that has no effect.
@@ -183,6 +183,77 @@ const ROWS: [Row; 39] = [
     Row {
         name: "braid-telling",
         workspace: &["braid-control", "braid-geometry", "braid-runtime"],
+        registry: ANY,
+    },
+    // How braid speaks to a person; knows no array.
+    Row { name: "braid-console", workspace: &["braid-control", "braid-member"], registry: ANY },
+    // What is on devices, and which arrays are served; runs none.
+    Row {
+        name: "braid-discovery",
+        workspace: &[
+            "braid-assembly",
+            "braid-console",
+            "braid-contents",
+            "braid-control",
+            "braid-engine",
+            "braid-geometry",
+            "braid-imaging",
+            "braid-member",
+            "braid-ondisk",
+            "braid-pace",
+            "braid-runtime",
+        ],
+        registry: ANY,
+    },
+    // The service. It reads no command line, and none of the formats that only a rescue reads.
+    Row {
+        name: "braid-server",
+        workspace: &[
+            "braid-assembly",
+            "braid-confine",
+            "braid-console",
+            "braid-contents",
+            "braid-control",
+            "braid-discovery",
+            "braid-engine",
+            "braid-frontend-fuse",
+            "braid-frontend-nbd",
+            "braid-frontend-ublk",
+            "braid-frontend-vhost-user",
+            "braid-geometry",
+            "braid-member",
+            "braid-nbd-proto",
+            "braid-ondisk",
+            "braid-pace",
+            "braid-ring",
+            "braid-runtime",
+            "braid-telling",
+        ],
+        registry: ANY,
+    },
+    // Arrays that do not start. It has the server serve what it has opened.
+    Row {
+        name: "braid-rescue",
+        workspace: &[
+            "braid-assembly",
+            "braid-console",
+            "braid-containers",
+            "braid-contents",
+            "braid-control",
+            "braid-discovery",
+            "braid-engine",
+            "braid-frontend-nbd",
+            "braid-geometry",
+            "braid-imaging",
+            "braid-lvm",
+            "braid-member",
+            "braid-nbd-proto",
+            "braid-ondisk",
+            "braid-ring",
+            "braid-runtime",
+            "braid-server",
+            "braid-solver",
+        ],
         registry: ANY,
     },
     Row { name: "braid", workspace: ANY, registry: ANY },

@@ -10,16 +10,16 @@ use braid_control::model::{
     VERSION,
 };
 
-use super::status::words::{
-    Manner, down_to_a_tenth, found_words, progress_words, run_words, sectors_words,
-};
 use super::watching::{Look, Watched, watch};
 use super::{Globals, jobs};
-use crate::error::code::Code;
-use crate::error::{CliError, Exit, Risk};
-use crate::output::printable::printable;
-use crate::output::size::format_size;
-use crate::running::{self, Running};
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::printable::printable;
+use braid_console::output::size::format_size;
+use braid_discovery::running::{self, Running};
+use braid_discovery::status::words::{
+    Manner, down_to_a_tenth, found_words, progress_words, run_words, sectors_words,
+};
 
 /// Arguments of `braid check`.
 #[derive(Debug, clap::Args)]

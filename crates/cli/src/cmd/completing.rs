@@ -7,7 +7,9 @@ use clap::CommandFactory;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 
 use super::Cli;
-use crate::{config, running};
+use braid_discovery::running;
+
+use crate::config;
 
 /// The command line, with what can be said of values.
 pub(crate) fn command() -> clap::Command {

@@ -27,9 +27,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
 use super::Globals;
-use crate::error::code::Code;
-use crate::error::{CliError, Exit, Risk};
-use crate::output::shell::{option_words, shell_word};
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::shell::{option_words, shell_word};
 
 /// Arguments of `braid create`.
 #[derive(Clone, Debug, clap::Args)]
@@ -183,7 +183,7 @@ impl Args {
 
 fn global_words(globals: &Globals) -> Vec<String> {
     let mut words = Vec::new();
-    if globals.state_dir != super::state_dir() {
+    if globals.state_dir != braid_console::state_dir() {
         words.push(option_words("--state-dir", &globals.state_dir.display().to_string()));
     }
     words.extend(globals.json.then(|| "--json".to_string()));

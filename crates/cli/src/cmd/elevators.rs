@@ -3,10 +3,10 @@
 use braid_control::model::Elevators;
 
 use super::Globals;
-use crate::error::{CliError, Exit};
-use crate::output::printable::printable;
-use crate::output::table::{Align, Table};
-use crate::running::{self, unanswered};
+use braid_console::error::{CliError, Exit};
+use braid_console::output::printable::printable;
+use braid_console::output::table::{Align, Table};
+use braid_discovery::running::{self, unanswered};
 
 /// Arguments of `braid elevators`.
 #[derive(Debug, clap::Args)]

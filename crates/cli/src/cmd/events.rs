@@ -14,15 +14,15 @@ use braid_telling::history::{self, folders};
 use braid_telling::{Event, Moment, Severity};
 
 use super::Globals;
-use crate::error::code::Code;
-use crate::error::system::system;
-use crate::error::{CliError, Exit, Risk};
-use crate::output::colour::Style;
-use crate::output::printable::printable;
-use crate::output::shell::shell_word;
-use crate::output::stdout;
-use crate::output::utc::format_utc;
-use crate::running;
+use braid_console::error::code::Code;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::colour::Style;
+use braid_console::output::printable::printable;
+use braid_console::output::shell::shell_word;
+use braid_console::output::stdout;
+use braid_console::output::utc::format_utc;
+use braid_discovery::running;
 
 /// Between two looks at whether files have something new, and whether another array runs.
 const LOOK: Duration = Duration::from_secs(1);

@@ -22,12 +22,12 @@ use braid_assembly::{Assembly, GivenBitmapFile, Options, ProbedMember, Verdict, 
 use braid_member::{Access, Reach};
 
 use super::Globals;
-use crate::bitmap_file;
-use crate::error::code::Code;
-use crate::error::{CliError, Exit};
-use crate::known;
-use crate::probe::{open_member, probe_member};
-use crate::refusal;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Exit};
+use braid_discovery::bitmap_file;
+use braid_discovery::known;
+use braid_discovery::probe::{open_member, probe_member};
+use braid_discovery::refusal;
 
 /// Arguments of `braid examine`.
 #[derive(Clone, Debug, clap::Args)]

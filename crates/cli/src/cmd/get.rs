@@ -3,11 +3,11 @@
 use braid_control::model::{SettingValue, SettingsAnswer};
 
 use super::Globals;
-use crate::error::code::Code;
-use crate::error::{CliError, Exit, Risk};
-use crate::output::printable::printable;
-use crate::output::size::format_size;
-use crate::running::{self, unanswered};
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::printable::printable;
+use braid_console::output::size::format_size;
+use braid_discovery::running::{self, unanswered};
 
 /// Settings that are shown as sizes.
 const SIZES: [&str; 7] = [

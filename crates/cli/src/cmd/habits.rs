@@ -2,7 +2,7 @@
 //!
 //! A word that is only near to a verb in its letters may mean the opposite (`detail` is near to `fail`), so this table is asked first.
 
-use crate::error::{CliError, Risk};
+use braid_console::error::{CliError, Risk};
 
 /// What a word is called here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
     use crate::cmd::Cli;
-    use crate::error::code::Code;
+    use braid_console::error::code::Code;
 
     fn first(word: &str) -> Option<String> {
         let command = Cli::command();

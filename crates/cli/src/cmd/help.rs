@@ -4,9 +4,9 @@ use clap::CommandFactory;
 use serde_json::json;
 
 use super::{Cli, Globals};
-use crate::error::code::Code;
-use crate::error::render::explain;
-use crate::error::{CliError, Exit, Risk};
+use braid_console::error::code::Code;
+use braid_console::error::render::explain;
+use braid_console::error::{CliError, Exit, Risk};
 
 /// Arguments of `braid help`.
 #[derive(Debug, clap::Args)]

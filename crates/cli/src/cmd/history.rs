@@ -8,11 +8,11 @@ use serde_json::json;
 use super::Globals;
 use super::events::{Called, histories, show};
 use super::undo::unreadable;
-use crate::error::code::Code;
-use crate::error::{CliError, Exit, Risk};
-use crate::output::printable::printable;
-use crate::output::utc::{format_utc, rfc3339_utc};
-use crate::undo::{self, Kept};
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::printable::printable;
+use braid_console::output::utc::{format_utc, rfc3339_utc};
+use braid_discovery::undo::{self, Kept};
 
 /// Arguments of `braid history`.
 #[derive(Debug, clap::Args)]

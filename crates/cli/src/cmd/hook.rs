@@ -9,9 +9,9 @@ use std::os::unix::net::UnixStream;
 use braid_telling::hooks::apart::carry_out;
 
 use super::Globals;
-use super::serve::telling::TellingArgs;
-use crate::error::system::system;
-use crate::error::{CliError, Exit};
+use super::serve::events::TellingArgs;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Exit};
 
 /// Arguments of `braid hook`.
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let umask = rustix::fs::Mode::from_bits_truncate(args.umask);
     let globals = Globals { umask, ..globals.clone() };
-    let mut ways = args.telling.ways(&globals)?;
+    let mut ways = args.telling.config().ways(&globals)?;
     let failed = |error| system("events cannot be delivered", &error);
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
     if let Some((hook, _)) = ways.pop() {

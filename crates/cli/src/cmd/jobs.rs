@@ -5,11 +5,11 @@ use braid_control::model::{
 };
 
 use super::Globals;
-use super::status::words::{Manner, doing_word, is_redundant, progress_words};
-use crate::error::code::Code;
-use crate::error::{CliError, Exit, Risk};
-use crate::output::printable::printable;
-use crate::running::{self, Running, unanswered};
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::printable::printable;
+use braid_discovery::running::{self, Running, unanswered};
+use braid_discovery::status::words::{Manner, doing_word, is_redundant, progress_words};
 
 /// Arguments of `braid pause`.
 #[derive(Debug, clap::Args)]

@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::Globals;
-use super::status::words::{level_word, state_word};
-use crate::error::{CliError, Exit};
-use crate::output::size::format_size;
-use crate::output::table::{Align, Table};
-use crate::running;
+use braid_console::error::{CliError, Exit};
+use braid_console::output::size::format_size;
+use braid_console::output::table::{Align, Table};
+use braid_discovery::running;
+use braid_discovery::status::words::{level_word, state_word};
 
 /// Arguments of `braid list`.
 #[derive(Debug, clap::Args)]
@@ -67,7 +67,7 @@ pub(crate) fn run(Args {}: Args, globals: &Globals) -> Result<Exit, CliError> {
     for silent in &all.silent {
         let name = silent.control.file_stem().unwrap_or_default().to_string_lossy();
         let control = silent.control.display().to_string();
-        let state = super::status::words::silent_word(&silent.error);
+        let state = braid_discovery::status::words::silent_word(&silent.error);
         table.row([&*name, "", "", state, "", &control]);
     }
     out!("{}", table.render(""));

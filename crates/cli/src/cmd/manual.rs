@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::CommandFactory;
 
 use super::{Cli, Globals};
-use crate::error::system::system;
-use crate::error::{CliError, Exit};
-use crate::state::make_folders;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Exit};
+use braid_console::state::make_folders;
 
 /// Arguments of `braid manual`.
 #[derive(Debug, clap::Args)]

@@ -14,13 +14,13 @@ use braid_control::model::{
 use braid_geometry::SECTOR_BYTES;
 
 use super::Globals;
-use super::status::words::can_lose_words;
-use crate::error::code::Code;
-use crate::error::{CliError, Exit, Risk};
-use crate::output::printable::printable;
-use crate::output::shell::shell_word;
-use crate::output::size::format_size;
-use crate::running::{self, Running, unanswered};
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::printable::printable;
+use braid_console::output::shell::shell_word;
+use braid_console::output::size::format_size;
+use braid_discovery::running::{self, Running, unanswered};
+use braid_discovery::status::words::can_lose_words;
 
 /// Arguments of `braid add`.
 #[derive(Debug, clap::Args)]

@@ -14,6 +14,7 @@ mod history;
 mod hook;
 mod image;
 mod jobs;
+pub(crate) mod layout_word;
 mod list;
 mod manual;
 mod members;
@@ -31,11 +32,11 @@ mod watching;
 
 use std::path::PathBuf;
 
+use braid_console::Globals;
+use braid_console::error::{CliError, Exit};
+use braid_console::output::colour::ColourWhen;
 use clap::{Args, Parser, Subcommand};
 use rustix::fs::Mode;
-
-use crate::error::{CliError, Exit};
-use crate::output::colour::{ColourWhen, Paint};
 
 /// Software RAID in user space, compatible with Linux md.
 #[derive(Debug, Parser)]
@@ -56,10 +57,33 @@ pub(crate) struct Options {
     json: bool,
     /// When to use colour.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    color: ColourWhen,
+    color: ColorWhen,
     /// Where saved superblocks go, how new arrays were when they were last served, and what happened to them.
     #[arg(long, global = true, value_name = "FOLDER")]
     state_dir: Option<PathBuf>,
+}
+
+/// The words of `--color`.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum ColorWhen {
+    /// As the environment and the terminal say.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Options {
+    /// What every verb is given.
+    pub(crate) fn globals(self, umask: Mode) -> Globals {
+        let colour = match self.color {
+            ColorWhen::Auto => ColourWhen::Auto,
+            ColorWhen::Always => ColourWhen::Always,
+            ColorWhen::Never => ColourWhen::Never,
+        };
+        Globals::new(self.json, colour, self.state_dir, umask)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -133,61 +157,13 @@ pub(crate) enum Command {
     Help(help::Args),
 }
 
-/// What every verb is given.
-#[derive(Clone, Debug)]
-pub(crate) struct Globals {
-    /// Print JSON on standard output.
-    pub(crate) json: bool,
-    /// For standard output.
-    pub(crate) paint_out: Paint,
-    /// For standard error.
-    pub(crate) paint_err: Paint,
-    /// Where saved superblocks go.
-    pub(crate) state_dir: PathBuf,
-    /// The umask that braid was started with; its own is stricter.
-    pub(crate) umask: Mode,
-}
-
-impl Globals {
-    pub(crate) fn new(options: &Options, umask: Mode) -> Self {
-        Self {
-            json: options.json,
-            paint_out: Paint::for_stream(options.color, &std::io::stdout()),
-            paint_err: Paint::for_stream(options.color, &std::io::stderr()),
-            state_dir: options.state_dir.clone().unwrap_or_else(state_dir),
-            umask,
-        }
-    }
-}
-
-/// `$BRAID_STATE_DIR`; else `/var/lib/braid` for root, the XDG state folder for others.
-pub(crate) fn state_dir() -> PathBuf {
-    if let Some(folder) = std::env::var_os("BRAID_STATE_DIR").filter(|folder| !folder.is_empty()) {
-        return PathBuf::from(folder);
-    }
-    if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/var/lib/braid");
-    }
-    let xdg = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
-    state_dir_of(xdg, std::env::home_dir())
-}
-
-/// The state folder of a user who is not root, by `$XDG_STATE_HOME` and the home, which is `$HOME` or as the system knows it. Where both
-/// are missing it is root's: what is saved has to be found again, and is not left in the folder that one happens to stand in.
-fn state_dir_of(xdg: Option<PathBuf>, home: Option<PathBuf>) -> PathBuf {
-    let absolute = |folder: &PathBuf| folder.is_absolute();
-    let of_home = home.filter(absolute).map(|home| home.join(".local/state"));
-    let folder = xdg.filter(absolute).or(of_home);
-    folder.unwrap_or_else(|| PathBuf::from("/var/lib")).join("braid")
-}
-
 /// Runs one verb.
 pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError> {
     match command {
         Command::Create(args) => create::run(*args, globals),
         Command::Serve(args) => serve::run(*args, globals),
         Command::Examine(args) => examine::run(args, globals),
-        Command::Rescue(args) => rescue::run(&args, globals),
+        Command::Rescue(args) => rescue::run(*args, globals),
         Command::Image(args) => image::run(&args, globals),
         Command::Status(args) => status::run(&args, globals),
         Command::Scan(args) => scan::run(&args, globals),
@@ -215,31 +191,5 @@ pub(crate) fn run(command: Command, globals: &Globals) -> Result<Exit, CliError>
         Command::Hook(args) => hook::run(&args, globals),
         Command::Manual(args) => manual::run(&args, globals),
         Command::Help(args) => help::run(&args, globals),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-
-    #[test]
-    fn without_a_home_nothing_is_kept_in_the_current_folder() {
-        let path = |text: &str| Some(PathBuf::from(text));
-        for (xdg, home, expected) in [
-            (path("/x"), path("/h"), "/x/braid"),
-            (None, path("/h"), "/h/.local/state/braid"),
-            (path("x"), path("/h"), "/h/.local/state/braid"),
-            (None, None, "/var/lib/braid"),
-            (path(""), path(""), "/var/lib/braid"),
-            (None, path("."), "/var/lib/braid"),
-        ] {
-            assert_eq!(
-                state_dir_of(xdg.clone(), home.clone()),
-                Path::new(expected),
-                "{xdg:?} {home:?}"
-            );
-        }
     }
 }

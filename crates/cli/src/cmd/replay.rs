@@ -10,11 +10,11 @@ use braid_member::Access;
 use serde_json::json;
 
 use super::Globals;
-use super::serve::assemble::found;
-use super::serve::choice;
-use crate::error::{CliError, Exit};
-use crate::output::printable::printable;
-use crate::replay::Place;
+use braid_console::error::{CliError, Exit};
+use braid_console::output::printable::printable;
+use braid_discovery::ready::choice;
+use braid_discovery::ready::found;
+use braid_discovery::replay::Place;
 use braid_engine::replay::Finish;
 
 /// Arguments of `braid replay`.
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let name = printable(array.name.rsplit(':').next().unwrap_or_default());
     let replayed = ready.replayed.as_ref();
     if globals.json {
-        let replayed = replayed.map(crate::replay::Replayed::to_json);
+        let replayed = replayed.map(braid_discovery::replay::Replayed::to_json);
         outjson!(&json!({ "array": name, "dry_run": args.dry_run, "replayed": replayed }));
         return Ok(Exit::Done);
     }

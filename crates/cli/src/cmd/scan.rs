@@ -13,15 +13,16 @@ use braid_assembly::Choice;
 use serde_json::json;
 
 use super::Globals;
-use super::serve::{choice, named};
-use crate::config::find::{self, Found};
+use super::serve::named;
 use crate::config::{self, mdadm};
-use crate::error::code::Code;
-use crate::error::{CliError, Exit, Risk};
-use crate::output::printable::printable;
-use crate::output::shell::shell_word;
-use crate::output::size::format_size;
-use crate::regular;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::printable::printable;
+use braid_console::output::shell::shell_word;
+use braid_console::output::size::format_size;
+use braid_console::regular;
+use braid_discovery::devices::{self, Found};
+use braid_discovery::ready::choice;
 
 /// Longest `mdadm.conf` that is read.
 const MDADM_CONF_BYTES_MAX: u64 = 1 << 20;
@@ -71,10 +72,10 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     }
     let lines = mdadm_lines(args.mdadm_conf.as_deref())?;
     let devices = match args.devices.is_empty() {
-        true => find::all_devices(),
-        false => find::matching(&args.devices)?,
+        true => devices::all_devices(),
+        false => devices::matching(&args.devices)?,
     };
-    let arrays = arrays(find::look(&devices), &lines, &files(&folder));
+    let arrays = arrays(devices::look(&devices), &lines, &files(&folder));
     let mut written = BTreeMap::new();
     for array in arrays.iter().filter(|array| args.write && array.has_file.is_none()) {
         let there = config::path_of(&folder, &array.name);
@@ -143,7 +144,7 @@ fn udev(devices: &[String], folder: &Path) -> Result<Exit, CliError> {
     if files.is_empty() {
         return Ok(Exit::Done);
     }
-    let found = devices.iter().find_map(|path| find::look_at(Path::new(path)));
+    let found = devices.iter().find_map(|path| devices::look_at(Path::new(path)));
     if let Some(name) = found.and_then(|found| file_of(&files, &found)) {
         outln!("BRAID_NAME={name}");
     }
@@ -220,7 +221,7 @@ fn arrays(found: Vec<Found>, lines: &[mdadm::ArrayLine], files: &[(String, Choic
             has_file,
             members: members
                 .iter()
-                .map(|one| (find::stable_name(&one.path), one.probed.size_bytes))
+                .map(|one| (devices::stable_name(&one.path), one.probed.size_bytes))
                 .collect(),
             uuid,
         });

@@ -9,11 +9,11 @@ use braid_control::model::{Settings, SettingsAnswer};
 use super::Globals;
 use super::get::{self, value_words};
 use super::members;
-use super::serve::consistency;
-use crate::error::code::Code;
-use crate::error::{CliError, Exit, Risk};
-use crate::output::printable::printable;
-use crate::running::{self, unanswered};
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::printable::printable;
+use braid_discovery::running::{self, unanswered};
+use braid_server::{BITMAP_FILE_KEY, NO_BITMAP_FILE};
 
 /// Arguments of `braid set`.
 #[derive(Debug, clap::Args)]
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             error.remedy(Risk::Look, "What there is to set", "braid set --help")
         })?;
         // The server stands in another folder.
-        let path = (key == consistency::FILE && value != consistency::NO_FILE)
+        let path = (key == BITMAP_FILE_KEY && value != NO_BITMAP_FILE)
             .then(|| std::path::absolute(value).ok())
             .flatten();
         let path = path.map(|path| path.display().to_string());

@@ -1,13 +1,9 @@
 //! `braid status`: how running arrays are, what is wrong, and what to do about it.
 //!
-//! Asks each array once ([`crate::running`]), tells it in words ([`render`]) or as JSON; decides nothing about arrays, but what to
-//! advise ([`advice`], a pure function).
+//! Asks each array once ([`braid_discovery::running`]), tells it in words ([`render`]) or as JSON; decides nothing about arrays, but what to
+//! advise ([`braid_discovery::status::advice`], a pure function).
 
-pub(crate) mod advice;
 pub(crate) mod render;
-#[cfg(test)]
-pub(crate) mod sample;
-pub(crate) mod words;
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -15,9 +11,10 @@ use std::time::Duration;
 use braid_control::model::{State, Status, Unheard, VERSION};
 
 use super::Globals;
-use crate::error::{CliError, Exit};
-use crate::running::{self, All, Running, Silent};
-use words::Manner;
+use braid_console::error::{CliError, Exit};
+use braid_discovery::running::{self, All, Running, Silent};
+use braid_discovery::status::advice::is_well;
+use braid_discovery::status::words::Manner;
 
 /// Arguments of `braid status`.
 #[derive(Debug, clap::Args)]
@@ -66,7 +63,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         if !args.watch {
             return Ok(if args.exit_code { exit_of(&all) } else { Exit::Done });
         }
-        if crate::output::stdout::has_failed() {
+        if braid_console::output::stdout::has_failed() {
             return Ok(Exit::Done);
         }
         std::thread::sleep(Duration::from_secs(args.every));
@@ -74,7 +71,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
 }
 
 fn tell(all: &All, args: &Args, globals: &Globals) {
-    let is_shown = |running: &&Running| !args.problems || !advice::is_well(&running.array);
+    let is_shown = |running: &&Running| !args.problems || !is_well(&running.array);
     let shown: Vec<&Running> = all.running.iter().filter(is_shown).collect();
     if globals.json {
         let status = Status {
@@ -92,7 +89,10 @@ fn tell(all: &All, args: &Args, globals: &Globals) {
     if shown.is_empty() && all.silent.is_empty() {
         let count = all.running.len();
         match all.running.as_slice() {
-            [one] => outln!("{} is healthy", crate::output::printable::printable(&one.array.name)),
+            [one] => outln!(
+                "{} is healthy",
+                braid_console::output::printable::printable(&one.array.name)
+            ),
             _ => outln!("all {count} arrays are healthy"),
         }
         return;

@@ -15,10 +15,10 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::Globals;
-use crate::error::{CliError, Exit};
-use crate::output::printable::printable;
-use crate::output::size::format_size;
-use crate::running::{self, Running, unanswered};
+use braid_console::error::{CliError, Exit};
+use braid_console::output::printable::printable;
+use braid_console::output::size::format_size;
+use braid_discovery::running::{self, Running, unanswered};
 
 /// How long the end of a process is waited for whose array has stopped.
 const LAST_BREATH: Duration = Duration::from_secs(10);

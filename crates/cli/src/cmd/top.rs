@@ -31,13 +31,13 @@ use ratatui::crossterm::event::{self, Event};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::Globals;
-use super::status::words::Manner;
-use crate::error::code::Code;
-use crate::error::system::system;
-use crate::error::{CliError, Exit, Risk};
-use crate::output::shell::shell_word;
-use crate::signals::flag_ending;
 use asker::{Asker, look};
+use braid_console::error::code::Code;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::shell::shell_word;
+use braid_console::signals::flag_ending;
+use braid_discovery::status::words::Manner;
 use view::{Next, View};
 
 /// How long a key, a signal or an answer is not noticed.

@@ -16,18 +16,18 @@ use braid_ondisk::{Snippet, format_uuid, probe};
 use serde_json::json;
 
 use super::Globals;
-use crate::error::code::Code;
-use crate::error::system::system;
-use crate::error::{CliError, Exit, Risk};
-use crate::output::printable::printable;
-use crate::output::shell::shell_word;
-use crate::output::utc::{format_utc, rfc3339_utc};
-use crate::probe::{io_error, open_member};
-use crate::running;
-use crate::undo::found::{self, Found};
-use crate::undo::judge::{Content, Verdict, decide, is_between, is_mute, why};
-use crate::undo::record::{Damage, Device, Record};
-use crate::undo::{self, Deed, Kept, Mark, Overwrite, unfinished, writing};
+use braid_console::error::code::Code;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::printable::printable;
+use braid_console::output::shell::shell_word;
+use braid_console::output::utc::{format_utc, rfc3339_utc};
+use braid_discovery::probe::{io_error, open_member};
+use braid_discovery::running;
+use braid_discovery::undo::found::{self, Found};
+use braid_discovery::undo::judge::{Content, Verdict, decide, is_between, is_mute, why};
+use braid_discovery::undo::record::{Damage, Device, Record};
+use braid_discovery::undo::{self, Deed, Kept, Mark, Overwrite, unfinished, writing};
 
 /// Arguments of `braid undo`.
 #[derive(Debug, clap::Args)]

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use braid_control::model::{Array, Job, JobKind, JobState, SlotState, State};
 
 use super::Globals;
-use super::status::words::{
+use super::watching::{Look, Watched, watch};
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::printable::printable;
+use braid_discovery::running::{self, Running};
+use braid_discovery::status::words::{
     Manner, doing_word, found_words, progress_words, sectors_words, state_word,
 };
-use super::watching::{Look, Watched, watch};
-use crate::error::code::Code;
-use crate::error::{CliError, Exit, Risk};
-use crate::output::printable::printable;
-use crate::running::{self, Running};
 
 /// How often a server is looked for.
 const LOOK: Duration = Duration::from_millis(50);
@@ -288,7 +288,7 @@ mod tests {
     use braid_control::model::{Found, Slot};
 
     use super::*;
-    use crate::cmd::status::sample::{slot, tank};
+    use braid_discovery::status::sample::{slot, tank};
 
     /// A RAID-6 whose slot 3 is so, and a device beside it that waits, to replace the member in slot 1 or for any place.
     fn waited_for(last: SlotState, state: SlotState, replaces: Option<u16>) -> Array {

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use braid_control::model::Array;
 use rustix::termios::tcgetwinsize;
 
-use crate::error::CliError;
-use crate::error::system::system;
-use crate::output::printable::printable;
-use crate::running::{Running, unanswered};
-use crate::signals::flag_ending;
+use braid_console::error::CliError;
+use braid_console::error::system::system;
+use braid_console::output::printable::printable;
+use braid_console::signals::flag_ending;
+use braid_discovery::running::{Running, unanswered};
 
 /// How often the array is asked.
 const ASK_EVERY: Duration = Duration::from_millis(200);

@@ -7,14 +7,14 @@
 //! There is no second list of options: every key below `[doors]` and `[policy]` is a long option of `braid serve`, and its value
 //! goes to that option as it would from a command line. What is at the top says which devices the array is on.
 //!
-//! What it does not do: look for devices ([`find`]), or judge values (clap does, in `serve::named`).
+//! What it does not do: look for devices ([`members`]), or judge values (clap does, in `serve::named`).
 //!
 //! Invariants
 //! - a key that is not known is refused with its line, and with the key that was probably meant
 //!   `[check: an_unknown_key_is_refused_with_its_line_and_a_likely_one]`.
 
-pub(crate) mod find;
 pub(crate) mod mdadm;
+pub(crate) mod members;
 
 use std::fs::Permissions;
 use std::io::ErrorKind;
@@ -26,12 +26,12 @@ use rustix::process::geteuid;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::error::code::Code;
-use crate::error::{CliError, Risk};
-use crate::output::shell::shell_word;
-use crate::private;
-use crate::regular::{self, NotRead};
-use crate::state::write_whole;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::shell::shell_word;
+use braid_console::private;
+use braid_console::regular::{self, NotRead};
+use braid_console::state::write_whole;
 
 /// Longest file that is read: a hundred members by their longest names are a tenth of it.
 const FILE_BYTES_MAX: u64 = 256 << 10;

@@ -28,10 +28,10 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{fmt, registry};
 
-use crate::error::code::Code;
-use crate::error::system::system;
-use crate::error::{CliError, Risk};
-use crate::output::printable::printable;
+use braid_console::error::code::Code;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::printable::printable;
 
 /// Lines on their way: what comes in a burst when a member fails under load, and a megabyte at most.
 const LINES_MAX: usize = 4096;
@@ -73,6 +73,14 @@ pub(crate) struct Log {
 }
 
 impl Log {
+    /// Begins the log that the environment asks for, if it does.
+    ///
+    /// # Errors
+    /// As for [`Self::start`].
+    pub(crate) fn of_environment() -> Result<Option<Self>, CliError> {
+        Self::start(&LogArgs { log: None, log_format: Format::Auto })
+    }
+
     /// Begins the log that is asked for, if one is. To be called once, before threads are started.
     ///
     /// # Errors

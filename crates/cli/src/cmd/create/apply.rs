@@ -22,18 +22,18 @@ use braid_ondisk::{BitmapKind, Bits, LocklessMarks, Snippet, Superblock};
 
 use super::opened::Source;
 use super::plan::{Plan, Seat, Sync};
-use crate::bitmap_file;
-use crate::cmd::Globals;
-use crate::contents::{read_ends, signature_sectors};
-use crate::error::code::Code;
-use crate::error::system::system;
-use crate::error::{CliError, Risk};
-use crate::probe::{io_error, open_error, probe_member};
-use crate::refusal;
-use crate::signals::flag_ending;
-use crate::state::remove_files;
-use crate::undo::unfinished::end;
-use crate::undo::{Deed, Mark, Overwrite, Saved, save, standing};
+use braid_console::Globals;
+use braid_console::error::code::Code;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Risk};
+use braid_console::signals::flag_ending;
+use braid_console::state::remove_files;
+use braid_discovery::bitmap_file;
+use braid_discovery::contents::{read_ends, signature_sectors};
+use braid_discovery::probe::{io_error, open_error, probe_member};
+use braid_discovery::refusal;
+use braid_discovery::undo::unfinished::end;
+use braid_discovery::undo::{Deed, Mark, Overwrite, Saved, save, standing};
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;

@@ -1,16 +1,16 @@
 //! What is on the members already, and whether all of it was named to be destroyed.
 //!
-//! What there may be, and what each answers to, is said in [`crate::contents`].
+//! What there may be, and what each answers to, is said in [`braid_discovery::contents`].
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::Args;
 use super::opened::{Opened, Source};
-use crate::contents::{self, Thing, keys_of};
-use crate::error::code::Code;
-use crate::error::{CliError, Risk};
-use crate::output::shell::shell_word;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::shell::shell_word;
+use braid_discovery::contents::{self, Thing, keys_of};
 
 /// A thing that was named, for the plan: once, with all members that it is on.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,11 +10,11 @@ use braid_member::{Access, IdentityKey, Reach};
 
 use super::Args;
 use super::words::Wanted;
-use crate::contents::Existing;
-use crate::error::code::Code;
-use crate::error::{CliError, Risk};
-use crate::output::shell::shell_word;
-use crate::probe::{open_error, open_member};
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::shell::shell_word;
+use braid_discovery::contents::Existing;
+use braid_discovery::probe::{open_error, open_member};
 
 /// Where a member comes from.
 pub(super) enum Source {

@@ -23,12 +23,12 @@ use super::destroy::Doomed;
 use super::opened::{Opened, Source, open_all};
 use super::words::{self, Wanted};
 use super::{Args, destroy};
-use crate::error::code::Code;
-use crate::error::{CliError, Risk};
-use crate::output::size::{format_size, format_size_exact};
-use crate::output::utc::now_seconds;
-use crate::policy::Policy;
-use crate::probe::open_error;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::size::{format_size, format_size_exact};
+use braid_console::output::utc::now_seconds;
+use braid_discovery::policy::Policy;
+use braid_discovery::probe::open_error;
 
 /// The word for a slot without a member.
 const MISSING: &str = "missing";

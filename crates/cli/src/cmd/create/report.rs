@@ -7,11 +7,11 @@ use super::apply::Made;
 use super::destroy::Doomed;
 use super::opened::Source;
 use super::plan::{Consistency, Plan, Seat, Sync};
-use crate::cmd::Globals;
-use crate::output::colour::Style;
-use crate::output::printable::printable;
-use crate::output::shell::shell_word;
-use crate::output::size::{format_size, format_size_exact};
+use braid_console::Globals;
+use braid_console::output::colour::Style;
+use braid_console::output::printable::printable;
+use braid_console::output::shell::shell_word;
+use braid_console::output::size::{format_size, format_size_exact};
 use braid_ondisk::format_uuid;
 
 /// Bytes in a sector.

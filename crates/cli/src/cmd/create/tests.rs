@@ -9,10 +9,10 @@ use tempfile::TempDir;
 use super::opened::Source;
 use super::plan::{Plan, plan};
 use super::{Args, apply};
-use crate::cmd::Globals;
-use crate::error::CliError;
-use crate::error::code::Code;
-use crate::output::colour::Paint;
+use braid_console::Globals;
+use braid_console::error::CliError;
+use braid_console::error::code::Code;
+use braid_console::output::colour::Paint;
 
 /// What the error says when everything is back.
 const BACK: &str = "old superblocks put back";

@@ -4,11 +4,11 @@ use braid_geometry::{Family, GeometryError, Level, default_layout, layout_name, 
 use braid_ondisk::Version;
 
 use super::Args;
-use crate::error::code::Code;
-use crate::error::{CliError, Risk};
-use crate::output::shell::shell_word;
-use crate::output::size::{SizeError, format_size_exact, parse_size};
-use crate::policy::{BITMAP_CHUNK_WORDS, Policy, bitmap_chunk};
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::shell::shell_word;
+use braid_console::output::size::{SizeError, format_size_exact, parse_size};
+use braid_discovery::policy::{BITMAP_CHUNK_WORDS, Policy, bitmap_chunk};
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;

@@ -21,7 +21,7 @@ use fastrand::Rng;
 
 use super::client::{Client, ClientError};
 use super::process::failed;
-use crate::error::CliError;
+use braid_console::error::CliError;
 
 /// Clients at once.
 pub(super) const CLIENTS: usize = 4;
@@ -229,7 +229,7 @@ mod tests {
             let mut got = expected.clone();
             got[at] ^= 1;
             let error = compare(5000, &expected, &got).expect_err("one bit differs");
-            assert_eq!(error.code(), crate::error::code::Code::VerifyFailed);
+            assert_eq!(error.code(), braid_console::error::code::Code::VerifyFailed);
             assert!(error.to_string().contains(&format!("byte {} of", 5000 + at)), "{error}");
         }
     }

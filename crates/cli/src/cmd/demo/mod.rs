@@ -22,10 +22,10 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::Globals;
-use crate::error::code::Code;
-use crate::error::{CliError, Exit, Risk};
-use crate::output::shell::shell_word;
-use crate::output::size::{SizeError, format_size, parse_size};
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::shell::shell_word;
+use braid_console::output::size::{SizeError, format_size, parse_size};
 use process::{Interrupt, system};
 use story::Story;
 use tell::Teller;

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::error::CliError;
-use crate::error::code::Code;
-use crate::own_program::own_program;
-use crate::signals::flag_ending;
+use braid_console::error::CliError;
+use braid_console::error::code::Code;
+use braid_console::own_program::own_program;
+use braid_console::signals::flag_ending;
 
 /// Longest wait for any event of a child; half a second is the longest that is normal.
 const EVENT_WAIT_MAX: Duration = Duration::from_secs(30);

@@ -21,8 +21,8 @@ use super::image;
 use super::load::{CLIENTS, Load, Region, Tally, client_error, compare};
 use super::process::{Interrupt, Serve, failed, member_error, passed_on, run_to_end};
 use super::tell::{Row, Teller};
-use crate::error::{CliError, Exit};
-use crate::output::size::{format_size, format_size_exact};
+use braid_console::error::{CliError, Exit};
+use braid_console::output::size::{format_size, format_size_exact};
 
 /// Members of the array; two of them may be lost.
 const MEMBERS: usize = 6;

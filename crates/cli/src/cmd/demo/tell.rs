@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::cmd::Globals;
-use crate::output::colour::{Paint, Style};
-use crate::output::printable::printable;
-use crate::output::size::format_size;
-use crate::output::table::{Align, Table};
+use braid_console::Globals;
+use braid_console::output::colour::{Paint, Style};
+use braid_console::output::printable::printable;
+use braid_console::output::size::format_size;
+use braid_console::output::table::{Align, Table};
 
 /// Steps of the demo.
 const STEPS: usize = 8;

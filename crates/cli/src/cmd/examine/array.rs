@@ -4,8 +4,8 @@ use braid_assembly::AssembledArray;
 use braid_ondisk::format_uuid;
 use serde_json::{Value, json};
 
-use crate::output::size::format_size;
-use crate::refusal::tolerance_words;
+use braid_console::output::size::format_size;
+use braid_discovery::refusal::tolerance_words;
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;

@@ -11,9 +11,9 @@ use braid_ondisk::{
 };
 use serde_json::{Value, json};
 
-use crate::cmd::status::words::byte_order_words;
-use crate::output::size::{format_size, format_size_exact};
-use crate::output::utc::format_utc;
+use braid_console::output::size::{format_size, format_size_exact};
+use braid_console::output::utc::format_utc;
+use braid_discovery::status::words::byte_order_words;
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;

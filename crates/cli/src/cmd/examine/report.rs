@@ -5,11 +5,11 @@ use braid_ondisk::{BadBlockLog, Bitmap, LogHome, PplLog, PplLogError, format_uui
 use serde_json::{Value, json};
 
 use super::{Findings, Look, array, facts};
-use crate::error::CliError;
-use crate::output::colour::{Paint, Style};
-use crate::output::printable::printable;
-use crate::output::size::format_size;
-use crate::output::table::{Align, Table};
+use braid_console::error::CliError;
+use braid_console::output::colour::{Paint, Style};
+use braid_console::output::printable::printable;
+use braid_console::output::size::format_size;
+use braid_console::output::table::{Align, Table};
 
 /// All of it: each member, the verdicts, and the array or why there is none.
 pub(super) fn to_text(findings: &Findings, paint: Paint) -> String {

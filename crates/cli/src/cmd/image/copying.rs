@@ -9,11 +9,11 @@ use braid_member::{Member, MemberError, MemberKind};
 use braid_ring::Payload;
 
 use super::progress::Progress;
-use crate::cmd::Globals;
-use crate::error::code::Code;
-use crate::error::{CliError, Risk};
-use crate::maps;
-use crate::probe::io_error;
+use braid_console::Globals;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_discovery::maps;
+use braid_discovery::probe::io_error;
 
 /// How long what was read may be lost again, if everything ends.
 const NOTED_EVERY: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@ use braid_imaging::{Map, PIECE_BYTES, State};
 use braid_member::{Member, MemberError};
 use rustix::fs::{SeekFrom, seek};
 
-use crate::regular;
+use braid_console::regular;
 
 const SECTOR_BYTES: u64 = 512;
 

@@ -29,16 +29,16 @@ use braid_ring::Payload;
 use serde_json::json;
 
 use super::Globals;
-use crate::error::code::Code;
-use crate::error::system::system;
-use crate::error::{CliError, Exit, Risk};
-use crate::maps;
-use crate::output::printable::printable;
-use crate::output::shell::shell_word;
-use crate::output::size::format_size;
-use crate::probe::{io_error, open_error, open_member};
-use crate::regular::open_with;
-use crate::signals;
+use braid_console::error::code::Code;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::printable::printable;
+use braid_console::output::shell::shell_word;
+use braid_console::output::size::format_size;
+use braid_console::regular::open_with;
+use braid_console::signals;
+use braid_discovery::maps;
+use braid_discovery::probe::{io_error, open_error, open_member};
 use copying::{Copying, Ended};
 
 /// Bytes of a sector of a file, and of a disk that does not say.

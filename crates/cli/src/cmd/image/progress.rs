@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use braid_imaging::{Map, Plan, State, Step};
 
-use crate::cmd::Globals;
-use crate::output::size::format_size;
+use braid_console::Globals;
+use braid_console::output::size::format_size;
 
 /// How often it is said.
 const EVERY: Duration = Duration::from_millis(500);

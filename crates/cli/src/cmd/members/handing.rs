@@ -11,8 +11,8 @@ use braid_control::DESCRIPTORS_MAX;
 use braid_control::model::{MemberRequest, MembersWanted};
 use braid_member::IdentityKey;
 
-use crate::error::CliError;
-use crate::probe::open_error;
+use braid_console::error::CliError;
+use braid_discovery::probe::open_error;
 
 /// What goes with a request.
 #[derive(Debug, Default)]

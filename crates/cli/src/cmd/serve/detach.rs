@@ -25,14 +25,14 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::umask;
 
 use super::Args;
-use super::place::own_folder;
-use super::report::served_name;
-use crate::cmd::Globals;
-use crate::config::find;
-use crate::error::system::system;
-use crate::error::{CliError, Exit};
-use crate::output::printable::printable;
-use crate::own_program::own_program;
+use braid_console::Globals;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Exit};
+use braid_console::output::printable::printable;
+use braid_console::own_program::own_program;
+use braid_discovery::devices;
+use braid_discovery::ready::served_name;
+use braid_server::own_folder;
 
 /// How long the server's end is not noticed.
 const LOOK: Duration = Duration::from_millis(50);
@@ -104,7 +104,7 @@ pub(super) fn start(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
                 err!("{said}");
             }
             // Nothing is left to be said or written; what it printed goes out first.
-            crate::output::stdout::flush();
+            braid_console::output::stdout::flush();
             std::process::exit(code)
         }
     }
@@ -138,8 +138,8 @@ fn wait(child: &mut Child, ready: &UnixDatagram) -> std::io::Result<Ended> {
 
 /// The file for what it says, locked, and at its end.
 fn log(args: &Args, folder: &Path) -> std::io::Result<(PathBuf, File)> {
-    let member = args.members.iter().find_map(|path| find::look_at(path));
-    let uuid = member.as_ref().map(find::Found::uuid);
+    let member = args.members.iter().find_map(|path| devices::look_at(path));
+    let uuid = member.as_ref().map(devices::Found::uuid);
     let called = member.zip(uuid.as_ref());
     let called = called.map(|(member, uuid)| served_name(&member.superblock.array.name, uuid));
     let name = args.named.name().map(str::to_owned).or(called);

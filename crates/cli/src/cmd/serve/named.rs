@@ -15,12 +15,13 @@ use std::path::{Path, PathBuf};
 use clap::{CommandFactory, Parser};
 
 use super::Args;
-use crate::cmd::{Cli, Command, Globals};
+use crate::cmd::{Cli, Command};
 use crate::config::{self, Config, Given, Known};
-use crate::error::code::Code;
-use crate::error::{CliError, Risk};
-use crate::output::shell::shell_word;
-use crate::running;
+use braid_console::Globals;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::shell::shell_word;
+use braid_discovery::running;
 
 /// Options that choose a file.
 #[derive(Debug, Clone, clap::Args)]
@@ -62,7 +63,7 @@ pub(super) fn resolved(args: Args, globals: &Globals) -> Result<Args, CliError> 
     let line = with_options(&given, &config, args.array.is_some());
     // What is wrong with the options is found before anything is waited for.
     let mut args = parsed(&line, &config)?;
-    args.members.extend(config::find::members(&config, &globals.state_dir)?);
+    args.members.extend(config::members::members(&config, &globals.state_dir)?);
     Ok(args)
 }
 
@@ -200,7 +201,7 @@ mod tests {
         let config = config(&[("read-only", &[]), ("workers", &["many"])]);
         let line = with_options(&line(&["braid", "serve", "--name", "tank"]), &config, false);
         let error = parsed(&line, &config).expect_err("many is no number");
-        let text = error.to_text(crate::output::colour::Paint::plain());
+        let text = error.to_text(braid_console::output::colour::Paint::plain());
         assert!(text.contains("line 3") && text.contains("--workers"), "{text}");
     }
 

@@ -15,16 +15,16 @@ use braid_ondisk::{Snippet, Superblock};
 use serde_json::json;
 
 use super::super::Globals;
-use crate::contents::read_ends;
-use crate::error::code::Code;
-use crate::error::{CliError, Exit, Risk};
-use crate::output::printable::printable;
-use crate::output::shell::shell_word;
-use crate::output::size::format_size;
-use crate::probe::{io_error, open_member, probe_member};
-use crate::refusal::{self, words};
-use crate::running;
-use crate::undo::{self, Deed, Mark, Overwrite};
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::printable::printable;
+use braid_console::output::shell::shell_word;
+use braid_console::output::size::format_size;
+use braid_discovery::contents::read_ends;
+use braid_discovery::probe::{io_error, open_member, probe_member};
+use braid_discovery::refusal::{self, words};
+use braid_discovery::running;
+use braid_discovery::undo::{self, Deed, Mark, Overwrite};
 
 /// The setting.
 pub(super) const WORD: &str = "kernel-compat";

@@ -4,17 +4,17 @@ use braid_control::model::{
     Array, Bitmap, JobKind, JobResult, JobState, ParityLogs, Slot, SlotState, State,
 };
 
-use super::advice::{advice, clock};
-use super::words::{
+use braid_console::output::colour::{Paint, Style};
+use braid_console::output::printable::printable;
+use braid_console::output::size::{format_size, format_size_exact};
+use braid_console::output::table::{Align, Table};
+use braid_console::output::utc::rfc3339_utc;
+use braid_discovery::running::Silent;
+use braid_discovery::status::advice::{advice, clock};
+use braid_discovery::status::words::{
     Manner, can_lose_words, down_to_a_tenth, found_words, is_redundant, level_word, place_of,
     progress_words, run_words, sectors_words, silent_word, state_word,
 };
-use crate::output::colour::{Paint, Style};
-use crate::output::printable::printable;
-use crate::output::size::{format_size, format_size_exact};
-use crate::output::table::{Align, Table};
-use crate::output::utc::rfc3339_utc;
-use crate::running::Silent;
 
 /// So many runs that the last check found are shown; `--json` has more.
 const RUNS_SHOWN: usize = 5;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use braid_control::model::Elevators;
 
-use crate::error::CliError;
-use crate::running::{self, All, Running};
+use braid_console::error::CliError;
+use braid_discovery::running::{self, All, Running};
 
 /// What is seen of an array.
 #[derive(Clone, Debug)]

@@ -8,15 +8,15 @@ use braid_control::model::{
 };
 
 use super::asker::Seen;
-use crate::cmd::status::advice::advice;
 use crate::cmd::status::render::state_of;
-use crate::cmd::status::words::{
+use braid_console::output::bar::bar;
+use braid_console::output::printable::printable;
+use braid_console::output::size::format_size;
+use braid_console::output::table::{Align, Table};
+use braid_discovery::status::advice::advice;
+use braid_discovery::status::words::{
     Manner, can_lose_words, doing_word, level_word, place_of, progress_words, state_word,
 };
-use crate::output::bar::bar;
-use crate::output::printable::printable;
-use crate::output::size::format_size;
-use crate::output::table::{Align, Table};
 
 /// How a line is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

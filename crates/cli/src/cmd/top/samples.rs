@@ -6,9 +6,9 @@ use braid_control::model::{
 };
 
 use super::asker::Seen;
-use crate::cmd::status::sample::tank;
-use crate::cmd::status::words::Manner;
-use crate::running::Running;
+use braid_discovery::running::Running;
+use braid_discovery::status::sample::tank;
+use braid_discovery::status::words::Manner;
 
 /// 2026-11-22 15:48:00 UTC, without more than ASCII.
 pub(super) const NOW: Manner = Manner { is_unicode: false, utc_seconds: 1_795_362_480 };

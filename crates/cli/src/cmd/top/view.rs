@@ -13,11 +13,11 @@ use ratatui::widgets::{Paragraph, Widget};
 use super::asker::{Look, Seen};
 use super::page::{Frame, Line, Tone, lines};
 use super::rates::between;
-use crate::cmd::status::words::Manner;
-use crate::error::CliError;
-use crate::error::code::Code;
-use crate::output::printable::printable;
-use crate::output::utc::format_utc;
+use braid_console::error::CliError;
+use braid_console::error::code::Code;
+use braid_console::output::printable::printable;
+use braid_console::output::utc::format_utc;
+use braid_discovery::status::words::Manner;
 
 /// What comes of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

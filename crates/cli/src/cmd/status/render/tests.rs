@@ -5,11 +5,11 @@ use braid_control::model::{
     JobState, LastJob, Slot, SlotState, Spread, State,
 };
 
-use super::super::advice::{advice as advised, is_well};
-use super::super::sample::{slot, tank};
-use super::super::words::Manner;
 use super::array as rendered;
-use crate::output::colour::Paint;
+use braid_console::output::colour::Paint;
+use braid_discovery::status::advice::{advice as advised, is_well};
+use braid_discovery::status::sample::{slot, tank};
+use braid_discovery::status::words::Manner;
 
 /// 2026-11-22 15:48:00 UTC.
 const NOW: Manner = Manner { is_unicode: true, utc_seconds: 1_795_362_480 };

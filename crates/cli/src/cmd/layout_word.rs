@@ -1,0 +1,21 @@
+//! `--layout`, as `serve` and `rescue` take it.
+
+use braid_discovery::raid0_layout::Raid0Layout;
+use clap::builder::{EnumValueParser, TypedValueParser};
+
+/// How a RAID-0 of unequal members goes on where its smallest ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum LayoutWord {
+    /// As Linux wrote it before 3.14.
+    Original,
+    /// As Linux has written it since 3.14, unless it was told otherwise.
+    Alternate,
+}
+
+/// What takes its words.
+pub(crate) fn parser() -> impl TypedValueParser<Value = Raid0Layout> {
+    EnumValueParser::<LayoutWord>::new().map(|word| match word {
+        LayoutWord::Original => Raid0Layout::Original,
+        LayoutWord::Alternate => Raid0Layout::Alternate,
+    })
+}

@@ -1,0 +1,168 @@
+//! `braid rescue`: its arguments.
+
+use std::path::PathBuf;
+
+use braid_console::Globals;
+use braid_console::error::{CliError, Exit};
+use braid_discovery::raid0_layout::Raid0Layout;
+use braid_rescue::{NamedMap, NamedSerial, RescueConfig};
+
+use super::layout_word;
+use crate::log::Log;
+
+/// Arguments of `braid rescue`.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Args {
+    /// This array alone, if the members are of several: its name or UUID.
+    #[arg(long, value_name = "NAME")]
+    array: Option<String>,
+    /// Believe these members although they are older, the array gave them up, or their superblocks only nearly stand: as braid names
+    /// them, with commas between. A spare is tried in each free slot, or in this one (SPARE=SLOT).
+    #[arg(long, value_name = "MEMBER,...", value_delimiter = ',')]
+    with: Vec<String>,
+    /// Go on as if these members were not there: what would the others make without them?
+    #[arg(long, value_name = "MEMBER,...", value_delimiter = ',')]
+    without: Vec<String>,
+    /// What a copy of a disk has, as a map of ddrescue's or of `braid image`: what the disk did not give is made of the others, or is
+    /// an I/O error. Without it IMAGE.map is taken, if it is there. May be given more than once.
+    #[arg(long = "map", value_name = "MEMBER=FILE")]
+    maps: Vec<NamedMap>,
+    /// Which disk of a container of Intel's (IMSM) this is, by the serial number that its metadata lists: a copy of a disk has none of its
+    /// own. May be given more than once.
+    #[arg(long = "serial", value_name = "MEMBER=SERIAL")]
+    serials: Vec<NamedSerial>,
+    /// Compute what this copy of a disk lacks from the other members, and write it into the copy and its map. Nothing else is written.
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["serve", "commit", "discard", "solve"])]
+    fill: Option<PathBuf>,
+    /// Find the files behind what cannot be read, with the tools of the file system (debugfs, xfs_db).
+    #[arg(long, conflicts_with_all = ["serve", "commit", "discard", "fill"])]
+    lost: bool,
+    /// Read all of it and compare: whose bytes are wrong, where two parities or three copies know it, and where members only differ.
+    #[arg(long, conflicts_with_all = ["serve", "commit", "discard", "fill", "lost"])]
+    check: bool,
+    /// The backup file that mdadm made for a reshape (`mdadm --grow --backup-file`): what of it is needed is read from there.
+    #[arg(long, value_name = "FILE")]
+    backup_file: Option<PathBuf>,
+    /// With --backup-file: use it although it is older, or newer, than the superblocks.
+    #[arg(long, requires = "backup_file")]
+    accept_older: bool,
+    /// Of an array in the middle of a reshape in place: go by the position that md recorded, and do not ask what stands on the array how
+    /// far it got.
+    #[arg(long)]
+    as_recorded: bool,
+    /// Read in spite of bad-block logs, which may name sectors that are sound. Over an overlay the logs are emptied, and `--commit` writes
+    /// that to the members.
+    #[arg(long)]
+    ignore_bad_blocks: bool,
+    /// Find out how members were put together whose superblocks are lost or wrong, by what stands on them. What is certain is gone
+    /// on with; else all guesses are shown.
+    #[arg(long)]
+    solve: bool,
+    /// How a RAID-0 of unequal members goes on where its smallest ends, if its superblocks do not say it: look what stands on it by each.
+    #[arg(long, value_parser = layout_word::parser(), value_name = "LAYOUT", conflicts_with = "solve")]
+    layout: Option<Raid0Layout>,
+    /// With --solve: go on with this guess, by its number.
+    #[arg(long, value_name = "NUMBER", requires = "solve")]
+    guess: Option<usize>,
+    /// The folder of overlays: what is written while an array is served, and nothing of it on members. Without it in the state folder.
+    #[arg(long, value_name = "FOLDER")]
+    overlay: Option<PathBuf>,
+    /// Serve the array over NBD, and each partition and volume on it as an export of its own; of several arrays, all that can be read.
+    /// What is written goes into the overlay.
+    #[arg(long)]
+    serve: bool,
+    /// Serve it for reading only: no overlay is made, and what may be wrong is an I/O error.
+    #[arg(long, requires = "serve")]
+    read_only: bool,
+    /// Serve it for writing although so many stripes of it, or fewer, may read wrong.
+    #[arg(long, value_name = "COUNT", requires = "serve", conflicts_with = "read_only")]
+    accept_risk: Option<u64>,
+    /// Where to serve, as an NBD URI; may be given more than once.
+    #[arg(long = "nbd", value_name = "URI", requires = "serve")]
+    uris: Vec<String>,
+    /// The array as a file as well, through FUSE.
+    #[arg(long, value_name = "PATH", requires = "serve")]
+    fuse: Option<PathBuf>,
+    /// Run a shell command with $uri set, and $file with --fuse, and stop when it ends.
+    #[arg(long, value_name = "CMD", requires = "serve")]
+    run: Option<String>,
+    /// Write what the overlay holds to the members, and throw the overlay away; what is overwritten is saved first (`braid undo`).
+    #[arg(long, conflicts_with_all = ["serve", "with", "without"])]
+    commit: bool,
+    /// With --commit: say which sectors of which member would be written, and write nothing.
+    #[arg(short = 'n', long, requires = "commit")]
+    dry_run: bool,
+    /// Throw the overlay away: members are as they were.
+    #[arg(long, conflicts_with_all = ["serve", "commit", "with", "without"])]
+    discard: bool,
+    /// Members, or whole disks that have them in partitions, in any order.
+    #[arg(required = true, value_name = "MEMBER")]
+    members: Vec<PathBuf>,
+}
+
+pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
+    let _log = if args.serve { Log::of_environment()? } else { None };
+    braid_rescue::run(&args.config(), globals)
+}
+
+impl Args {
+    /// What the rescue is asked for.
+    fn config(self) -> RescueConfig {
+        let Self {
+            array,
+            with,
+            without,
+            maps,
+            serials,
+            fill,
+            lost,
+            check,
+            backup_file,
+            accept_older,
+            as_recorded,
+            ignore_bad_blocks,
+            solve,
+            layout,
+            guess,
+            overlay,
+            serve,
+            read_only,
+            accept_risk,
+            uris,
+            fuse,
+            run,
+            commit,
+            dry_run,
+            discard,
+            members,
+        } = self;
+        RescueConfig {
+            array,
+            with,
+            without,
+            maps,
+            serials,
+            fill,
+            lost,
+            check,
+            backup_file,
+            accept_older,
+            as_recorded,
+            ignore_bad_blocks,
+            solve,
+            layout,
+            guess,
+            overlay,
+            serve,
+            read_only,
+            accept_risk,
+            uris,
+            fuse,
+            run,
+            commit,
+            dry_run,
+            discard,
+            members,
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The stable codes, as a type.
+//!
+//! `B` and three digits. A code is never given a second meaning and never reused; a code that is
+//! no longer needed leaves a gap. Titles, exit statuses and explanations stand in `catalogue`.
+
+use std::fmt;
+
+/// What went wrong, for scripts and for `braid help CODE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u16)]
+pub enum Code {
+    /// The command line was not understood.
+    Usage = 1,
+    /// Unknown RAID level.
+    UnknownLevel = 2,
+    /// Unknown layout for this level.
+    UnknownLayout = 3,
+    /// A size needs a unit.
+    SizeNeedsUnit = 4,
+    /// Not a usable size.
+    SizeInvalid = 5,
+    /// Not a usable array name.
+    ArrayNameInvalid = 6,
+    /// Unknown metadata version.
+    UnknownMetadata = 7,
+    /// The number of members does not fit the level.
+    MemberCount = 8,
+    /// Not an NBD URI that can be served.
+    UriInvalid = 9,
+    /// The same member was named twice.
+    SameMemberTwice = 11,
+    /// The members already hold data.
+    HoldsData = 12,
+    /// What was named to be destroyed is not there.
+    DestroyNameMismatch = 13,
+    /// There is nothing to be undone.
+    NothingToUndo = 14,
+    /// The record of what was overwritten is damaged.
+    UndoDamaged = 15,
+    /// What was overwritten cannot be put back safely.
+    UndoUnsafe = 16,
+    /// The array's logical block is larger than a sector.
+    LogicalBlockLarge = 17,
+    /// What the array keeps for a crash stays as it is.
+    ConsistencyStays = 18,
+    /// The bitmap is being changed.
+    BitmapBusy = 19,
+    /// No md superblock.
+    NoSuperblock = 20,
+    /// The superblock is damaged: its checksum does not match.
+    SuperblockChecksum = 21,
+    /// The superblock holds impossible values.
+    SuperblockImpossible = 22,
+    /// The array uses a feature that is not supported yet.
+    UnsupportedFeature = 23,
+    /// The array is in the middle of a reshape.
+    Reshaping = 24,
+    /// The array has a write journal.
+    JournalNeeded = 25,
+    /// The array has a partial parity log to replay.
+    PplNeeded = 26,
+    /// The array can only be read.
+    ReadOnlyOnly = 27,
+    /// The file is not this array's bitmap file.
+    BitmapFileUnfit = 28,
+    /// Too few members to run.
+    TooFewMembers = 30,
+    /// Interrupted while writing, and a member is missing.
+    DirtyDegraded = 31,
+    /// A member belongs to another array.
+    ForeignMember = 32,
+    /// The members belong to several arrays.
+    SeveralArrays = 33,
+    /// Two members claim the same slot.
+    SlotClaimedTwice = 34,
+    /// Two halves of the array have run apart.
+    RanApart = 35,
+    /// Members of one array disagree about it.
+    MembersDisagree = 36,
+    /// Damaged superblocks may be newer than the sound ones.
+    NewestDamaged = 37,
+    /// The array is known to have been newer.
+    OlderThanKnown = 38,
+    /// The member is in use.
+    MemberInUse = 40,
+    /// The array cannot do without the member.
+    MemberNeeded = 41,
+    /// The level has no redundancy.
+    NoRedundancy = 42,
+    /// A degraded array cannot be checked.
+    CheckDegraded = 43,
+    /// Jobs are paused.
+    JobsPaused = 44,
+    /// A job could not be finished.
+    JobRefused = 45,
+    /// There is nothing to rebuild onto.
+    NoSpare = 46,
+    /// The job ended before it was over.
+    JobEnded = 47,
+    /// The array is served read-only.
+    ServedReadOnly = 48,
+    /// The array has no such member.
+    NoSuchMember = 49,
+    /// No such member.
+    MemberMissing = 50,
+    /// Not a file and not a block device.
+    MemberKind = 51,
+    /// The member is too small.
+    MemberTooSmall = 52,
+    /// The member is shorter than its superblock says.
+    MemberTruncated = 53,
+    /// Permission denied.
+    MemberPermission = 54,
+    /// A member returned an I/O error.
+    MemberIo = 55,
+    /// A member does not answer.
+    MemberSilent = 56,
+    /// The device is a member already.
+    AlreadyMember = 57,
+    /// The kernel holds the member.
+    MemberBusy = 60,
+    /// Another process has locked the member.
+    MemberLocked = 61,
+    /// The member cannot be locked.
+    MemberUnlockable = 62,
+    /// The address is already in use.
+    SocketBusy = 70,
+    /// The folder of the socket cannot be written.
+    SocketFolder = 71,
+    /// Refusing to listen on a network address.
+    ListenNotLoopback = 72,
+    /// The command given with --run failed.
+    CommandFailed = 73,
+    /// The operating system refused a thread, a process, a folder or a signal.
+    System = 74,
+    /// No array answers there.
+    NotServed = 75,
+    /// The system is short of memory, descriptors or threads.
+    Shortage = 76,
+    /// The server of the array is gone.
+    ServerGone = 77,
+    /// The server of the array does not answer.
+    ServerSilent = 78,
+    /// The control socket is another user's.
+    ControlDenied = 79,
+    /// The state folder cannot be written.
+    StateFolder = 80,
+    /// The array has lost more members than it tolerates.
+    ArrayFailed = 81,
+    /// What was read back differs from what was written.
+    VerifyFailed = 82,
+    /// Several arrays that are served have this name.
+    SeveralServed = 83,
+    /// Nothing is kept of such an array.
+    NoHistory = 84,
+    /// Events cannot be told there.
+    HookInvalid = 85,
+    /// What was waited for did not come in time.
+    WaitedInVain = 86,
+    /// There is no terminal.
+    NoTerminal = 87,
+    /// A check runs that does not do what is asked for: a repair, or a try of bad blocks.
+    CheckRuns = 88,
+    /// The member cannot be replaced now.
+    NotReplaced = 89,
+    /// Interrupted.
+    Interrupted = 90,
+    /// The array cannot be this file.
+    FileUnfit = 91,
+    /// Something is mounted on the file.
+    FileTaken = 92,
+    /// There is no FUSE for this user.
+    NoFuse = 93,
+    /// There are no certificates for TLS, or they cannot be used.
+    Certificates = 94,
+    /// Nothing says how the array is served.
+    ConfigMissing = 95,
+    /// The file that says how the array is served cannot be used.
+    ConfigUnfit = 96,
+    /// The server cannot be confined.
+    NotConfined = 97,
+    /// The server opens no files by itself.
+    FilesClosed = 98,
+    /// The block device is there already.
+    DeviceTaken = 99,
+    /// There is no ublk for this user.
+    NoUblk = 100,
+    /// The overlay does not fit these members.
+    OverlayUnfit = 101,
+    /// The overlay is in use.
+    OverlayBusy = 102,
+    /// There is no overlay.
+    OverlayMissing = 103,
+    /// The overlay changes too much to be taken back.
+    CommitTooLarge = 104,
+    /// How members were put together is not known.
+    NotSolved = 105,
+    /// The map of a copy cannot be used.
+    MapUnfit = 106,
+    /// A disk cannot be copied there.
+    ImageUnfit = 107,
+    /// The backup file is not of this reshape.
+    BackupUnfit = 108,
+    /// The array's metadata is not md's.
+    MetadataForeign = 109,
+    /// A web page of another site asked.
+    AskedFromElsewhere = 118,
+    /// Others may write the file that says how the array is served.
+    ConfigOfOthers = 119,
+    /// A command stopped in the middle of writing these members.
+    Unfinished = 120,
+    /// What was written over a member is not to be had.
+    OverlayDamaged = 121,
+    /// Answered writes of the server before cannot be read or written.
+    AnsweredWritesKept = 122,
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "B{:03}", *self as u16)
+    }
+}

@@ -1,0 +1,62 @@
+//! The exit statuses of the command: what a script sees.
+
+/// The exit statuses of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exit {
+    /// Done.
+    Done,
+    /// Failed.
+    Failed,
+    /// The command line was not understood.
+    Usage,
+    /// Finished, but something needs attention.
+    Attention,
+    /// No such array, or no array at all.
+    NoSuchArray,
+    /// Busy, or locked by another process.
+    Busy,
+    /// Refused by a safety check; nothing was written.
+    Refused,
+    /// More is missing than the level tolerates.
+    BeyondTolerance,
+    /// `status --exit-code`: degraded.
+    Degraded,
+    /// `status --exit-code`: it takes no more writes.
+    Broken,
+    /// `status --exit-code`: it cannot be told.
+    Unknown,
+    /// Stopped by a signal before the work was done.
+    Interrupted,
+}
+
+impl Exit {
+    /// Every status, in order, with its meaning: the table that `braid help exit` prints. `status --exit-code` has its own
+    /// three beside 0, which are those of `mdadm --detail --test`.
+    pub const TABLE: [(Self, &'static str); 9] = [
+        (Self::Done, "done"),
+        (Self::Failed, "failed"),
+        (Self::Usage, "the command line was not understood"),
+        (Self::Attention, "finished, but something needs attention"),
+        (Self::NoSuchArray, "no such array"),
+        (Self::Busy, "busy or locked"),
+        (Self::Refused, "refused by a safety check; nothing was written"),
+        (Self::BeyondTolerance, "more members are missing than the level tolerates"),
+        (Self::Interrupted, "interrupted"),
+    ];
+
+    /// The number a shell sees.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed | Self::Degraded => 1,
+            Self::Usage | Self::Broken => 2,
+            Self::Attention => 3,
+            Self::Unknown => 4,
+            Self::NoSuchArray => 10,
+            Self::Busy => 11,
+            Self::Refused => 12,
+            Self::BeyondTolerance => 13,
+            Self::Interrupted => 130,
+        }
+    }
+}

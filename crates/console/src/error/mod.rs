@@ -1,0 +1,143 @@
+//! Errors as a person meets them: what happened, why, and what to do.
+//!
+//! Stands at the very end of every command: the crates below return typed errors, the command
+//! turns each into one [`CliError`], and `main` prints it and exits with its code. Decides nothing
+//! about arrays.
+//!
+//! ```text
+//! error[B060]: /dev/sdb is busy          what happened
+//!   opened by the kernel as md127        why
+//!   Stop it:  mdadm --stop /dev/md127    what to do, safest first
+//! ```
+//!
+//! Codes are stable and texts are not: a script tests the code or the exit status.
+//!
+//! Invariants:
+//! - every code is unique, has a title and an explanation, and says what to do
+//!   `[check: every_code_is_unique_and_has_text]`;
+//! - a dangerous remedy is never printed first `[check: a_dangerous_remedy_never_comes_first]`;
+//! - names from disks cannot steer the terminal `[check: names_are_made_printable]`.
+
+pub mod catalogue;
+pub mod code;
+mod exit;
+pub mod render;
+pub mod system;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use code::Code;
+pub use exit::Exit;
+
+/// What a remedy may do to data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Risk {
+    /// Writes nothing.
+    Look,
+    /// Writes metadata, or data where it belongs; can be undone or loses nothing.
+    Change,
+    /// May lose data.
+    Destroy,
+}
+
+/// One way out, with the person's own names in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remedy {
+    /// What it achieves, in a few words.
+    pub label: String,
+    /// The whole command, ready to copy; empty where no command helps.
+    pub command: String,
+    /// What it may do to data.
+    pub risk: Risk,
+}
+
+/// One error, ready for a person or a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CliError {
+    code: Code,
+    subject: Option<String>,
+    what: String,
+    why: Vec<String>,
+    remedies: Vec<Remedy>,
+}
+
+impl CliError {
+    /// An error that so far only says what happened: one sentence, no full stop.
+    pub fn new(code: Code, what: impl Into<String>) -> Self {
+        let what = what.into();
+        Self { code, subject: None, what, why: Vec::new(), remedies: Vec::new() }
+    }
+
+    /// What it is about: the path of a member, or the name of an array.
+    #[must_use]
+    pub fn about(mut self, subject: impl Into<String>) -> Self {
+        self.subject = Some(subject.into());
+        self
+    }
+
+    /// Adds one line of cause; a newline in a name within it does not make it two.
+    #[must_use]
+    pub fn because(mut self, line: impl Into<String>) -> Self {
+        self.why.push(line.into());
+        self
+    }
+
+    /// Adds the chain of causes of a typed error, one line each.
+    #[must_use]
+    pub fn caused_by(mut self, error: &dyn std::error::Error) -> Self {
+        let mut next = Some(error);
+        while let Some(cause) = next {
+            self = self.because(cause.to_string());
+            next = cause.source();
+        }
+        self
+    }
+
+    /// Adds a way out; it stands behind all that are no more dangerous. Names within the command
+    /// go through `output::shell::shell_word`.
+    #[must_use]
+    pub fn remedy(
+        mut self,
+        risk: Risk,
+        label: impl Into<String>,
+        command: impl Into<String>,
+    ) -> Self {
+        let at = self.remedies.partition_point(|other| other.risk <= risk);
+        let remedy = Remedy { label: label.into(), command: command.into(), risk };
+        self.remedies.insert(at, remedy);
+        self
+    }
+
+    /// Its stable code.
+    pub const fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The status to exit with.
+    pub const fn exit(&self) -> Exit {
+        self.code.exit()
+    }
+
+    /// The ways out, safest first; never empty and never dangerous at the front.
+    pub fn remedies(&self) -> Vec<Remedy> {
+        let mut remedies = self.remedies.clone();
+        if remedies.first().is_none_or(|first| first.risk == Risk::Destroy) {
+            let command = format!("braid help {}", self.code);
+            remedies.insert(
+                0,
+                Remedy { label: "Read about it".to_string(), command, risk: Risk::Look },
+            );
+        }
+        remedies
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.code, self.what)
+    }
+}
+
+impl std::error::Error for CliError {}

@@ -1,0 +1,83 @@
+//! What every verb and the service are given: how to print, and where the state folder is.
+
+use std::path::PathBuf;
+
+use rustix::fs::Mode;
+
+use crate::output::colour::{ColourWhen, Paint};
+
+/// What every verb is given.
+#[derive(Clone, Debug)]
+pub struct Globals {
+    /// Print JSON on standard output.
+    pub json: bool,
+    /// For standard output.
+    pub paint_out: Paint,
+    /// For standard error.
+    pub paint_err: Paint,
+    /// Where saved superblocks go.
+    pub state_dir: PathBuf,
+    /// The umask that braid was started with; its own is stricter.
+    pub umask: Mode,
+}
+
+impl Globals {
+    /// With JSON or words, coloured like this, for a process that was started with this umask.
+    #[must_use]
+    pub fn new(json: bool, colour: ColourWhen, state_folder: Option<PathBuf>, umask: Mode) -> Self {
+        Self {
+            json,
+            paint_out: Paint::for_stream(colour, &std::io::stdout()),
+            paint_err: Paint::for_stream(colour, &std::io::stderr()),
+            state_dir: state_folder.unwrap_or_else(state_dir),
+            umask,
+        }
+    }
+}
+
+/// `$BRAID_STATE_DIR`; else `/var/lib/braid` for root, the XDG state folder for others.
+pub fn state_dir() -> PathBuf {
+    if let Some(folder) = std::env::var_os("BRAID_STATE_DIR").filter(|folder| !folder.is_empty()) {
+        return PathBuf::from(folder);
+    }
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/var/lib/braid");
+    }
+    let xdg = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+    state_dir_of(xdg, std::env::home_dir())
+}
+
+/// The state folder of a user who is not root, by `$XDG_STATE_HOME` and the home, which is `$HOME` or as the system knows it. Where both
+/// are missing it is root's: what is saved has to be found again, and is not left in the folder that one happens to stand in.
+fn state_dir_of(xdg: Option<PathBuf>, home: Option<PathBuf>) -> PathBuf {
+    let absolute = |folder: &PathBuf| folder.is_absolute();
+    let of_home = home.filter(absolute).map(|home| home.join(".local/state"));
+    let folder = xdg.filter(absolute).or(of_home);
+    folder.unwrap_or_else(|| PathBuf::from("/var/lib")).join("braid")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn without_a_home_nothing_is_kept_in_the_current_folder() {
+        let path = |text: &str| Some(PathBuf::from(text));
+        for (xdg, home, expected) in [
+            (path("/x"), path("/h"), "/x/braid"),
+            (None, path("/h"), "/h/.local/state/braid"),
+            (path("x"), path("/h"), "/h/.local/state/braid"),
+            (None, None, "/var/lib/braid"),
+            (path(""), path(""), "/var/lib/braid"),
+            (None, path("."), "/var/lib/braid"),
+        ] {
+            assert_eq!(
+                state_dir_of(xdg.clone(), home.clone()),
+                Path::new(expected),
+                "{xdg:?} {home:?}"
+            );
+        }
+    }
+}

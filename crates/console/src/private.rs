@@ -1,0 +1,150 @@
+//! What braid makes is for its user alone, whatever the umask says.
+//!
+//! The process's umask is set once, at the start: so files, folders and sockets of every crate come out private, also those
+//! that another program makes tomorrow. A umask that takes the user's own rights away is not heard either. The command behind
+//! `--run` is the user's own, and has the umask that braid was started with.
+//!
+//! What it does not do: ask who may replace a thing, which is a matter of the folder it lies in ([`check_above`]).
+//!
+//! The other way round, what braid reads and then does has to be of somebody who may have it done ([`check_file`]).
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::Mode;
+use rustix::process::geteuid;
+
+/// Makes everything that is made from now on private. What the umask was.
+pub fn umask() -> Mode {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO)
+}
+
+/// Another user's folder, or one that others may enter, is no place for our socket: they could put
+/// their own in its stead and read and write everything in between. Why it is none, if so.
+pub fn check_own(folder: &Path) -> Result<(), String> {
+    let metadata = std::fs::symlink_metadata(folder).map_err(|error| error.to_string())?;
+    match &metadata {
+        metadata if !metadata.is_dir() => Err("it is not a folder".to_owned()),
+        metadata if metadata.uid() != geteuid().as_raw() => {
+            Err("it belongs to another user".to_owned())
+        }
+        metadata if metadata.mode() & 0o077 != 0 => Err("others may enter it".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether no other user can move a folder away and put another in its place: every folder above belongs to the user or to
+/// root, and where others may write, only owners may rename. Why not, if not.
+pub fn check_above(folder: &Path) -> Result<(), String> {
+    let folder = std::fs::canonicalize(folder).map_err(|error| error.to_string())?;
+    folder.ancestors().skip(1).try_for_each(check_entries)
+}
+
+/// Whether no other user can write a file, or put another in its place. Why not, if not.
+pub fn check_file(path: &Path) -> Result<(), String> {
+    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    match metadata.uid() {
+        user if !is_trusted(user) => return Err(format!("it belongs to user {user}")),
+        _ if metadata.mode() & 0o022 != 0 => {
+            return Err(format!("others may write it (mode {:03o})", metadata.mode() & 0o777));
+        }
+        _ => {}
+    }
+    check_above(path)?;
+    // It may be a link, whose own place counts as well.
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let folder = std::fs::canonicalize(folder).map_err(|error| error.to_string())?;
+    folder.ancestors().try_for_each(check_entries)
+}
+
+/// Whether no other user can rename what is in a folder.
+fn check_entries(folder: &Path) -> Result<(), String> {
+    let metadata = std::fs::metadata(folder).map_err(|error| error.to_string())?;
+    let is_shared = metadata.mode() & 0o022 != 0 && metadata.mode() & 0o1000 == 0;
+    if !is_trusted(metadata.uid()) || is_shared {
+        return Err(format!("other users may rename what is in {}", folder.display()));
+    }
+    Ok(())
+}
+
+/// Whether a file of this user may be believed: our own, or root's.
+fn is_trusted(user: u32) -> bool {
+    [0, geteuid().as_raw()].contains(&user) || is_unmapped(user)
+}
+
+/// Whether the number stands for an owner whom this user namespace has no number for: in a sandbox, the root outside.
+fn is_unmapped(user: u32) -> bool {
+    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let has_all = text("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"]);
+    !has_all && text("/proc/sys/kernel/overflowuid").trim().parse() == Ok(user)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_others_may_write_or_replace_is_known() {
+        let place = tempfile::tempdir().unwrap();
+        let (folder, file) = (place.path().join("etc"), place.path().join("etc/tank.toml"));
+        let link = place.path().join("link.toml");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        for (folder_mode, file_mode, is_safe) in [
+            (0o755, 0o644, true),
+            (0o700, 0o600, true),
+            (0o755, 0o664, false),
+            (0o755, 0o646, false),
+            (0o775, 0o644, false),
+            (0o757, 0o644, false),
+        ] {
+            mode(&folder, folder_mode);
+            mode(&file, file_mode);
+            for path in [&file, &link] {
+                assert_eq!(check_file(path).is_ok(), is_safe, "{folder_mode:o} {file_mode:o}");
+            }
+        }
+        mode(&folder, 0o755);
+        mode(&file, 0o644);
+        mode(place.path(), 0o777);
+        assert!(check_file(&link).is_err(), "another link may be put in its place");
+        mode(place.path(), 0o700);
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&file, Some(65_534), None).unwrap();
+            assert_eq!(check_file(&file).unwrap_err(), "it belongs to user 65534");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_others_can_enter_or_move_is_known() {
+        let place = tempfile::tempdir().unwrap();
+        let (above, folder) = (place.path().join("above"), place.path().join("above/own"));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        for (above_mode, own_mode, is_own, is_safe) in [
+            (0o755, 0o700, true, true),
+            (0o1777, 0o700, true, true),
+            (0o777, 0o700, true, false),
+            (0o775, 0o700, true, false),
+            (0o700, 0o710, false, true),
+            (0o700, 0o777, false, true),
+        ] {
+            mode(&folder, own_mode);
+            mode(&above, above_mode);
+            assert_eq!(check_own(&folder).is_ok(), is_own, "{above_mode:o} {own_mode:o}");
+            assert_eq!(check_above(&folder).is_ok(), is_safe, "{above_mode:o} {own_mode:o}");
+        }
+        assert!(check_own(&folder.join("nothing")).is_err());
+        std::fs::write(above.join("file"), "").unwrap();
+        assert!(check_own(&above.join("file")).is_err());
+    }
+}

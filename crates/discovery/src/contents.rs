@@ -1,0 +1,239 @@
+//! What is on a device already, and what it answers to when it is named to be destroyed.
+//!
+//! A thing answers to its own name: an array's name (with or without `host:`), a file system's
+//! label; without one to its kind (`ext4`, `gpt`, ...), a nameless array to its UUID. Everything
+//! answers to its UUID, too, or without one to `KIND@MEMBER`; a name that several different things
+//! have is refused, and these are given instead. Bytes that are not recognised are a thing, `data`.
+//!
+//! Wiping takes away signatures until nothing is recognised, first in memory
+//! ([`signature_sectors`]), so that what will be written is known before anything is.
+//!
+//! What it does not do: say no (`create`, and a server that is to take a device in), or write.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use braid_member::Member;
+use braid_ondisk::{
+    Foreign, ForeignKind, Probe, Role, Snippet, Superblock, format_uuid, probe, probe_ranges,
+};
+
+use crate::probe::io_error;
+use braid_console::error::CliError;
+
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+/// Sectors of an md superblock of any version.
+const SUPERBLOCK_SECTORS: u64 = 8;
+/// Signatures on one member; ZFS alone leaves 128.
+const SIGNATURES_MAX: u32 = 1024;
+
+/// One recognised thing on one member.
+#[derive(Debug, Clone)]
+pub struct Thing {
+    /// The member.
+    pub label: String,
+    /// What it answers to, the one to be suggested first; the last is its own alone.
+    pub names: Vec<String>,
+    /// What stands there, in words.
+    pub words: String,
+    /// Its UUID, if it has one.
+    pub uuid: Option<String>,
+    /// What it is; with the UUID, what tells it from others.
+    pub kind: &'static str,
+    /// It is a sound member of this array.
+    pub array: Option<[u8; 16]>,
+    /// Where a stranger's signature is; md's go wherever they are.
+    pub foreign_sector: Option<u64>,
+}
+
+impl Thing {
+    /// By which contents are the same: the words and the UUID.
+    pub fn key(&self) -> (&'static str, Option<&str>) {
+        (self.kind, self.uuid.as_deref())
+    }
+
+    /// The name by which a person may confirm that it is meant.
+    pub fn own_name(&self) -> &str {
+        self.names.last().expect("every thing has a name")
+    }
+
+    /// Whether a person means it by this name.
+    pub fn answers(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known == name)
+    }
+
+    /// All of it in a line.
+    pub fn line(&self) -> String {
+        match &self.uuid {
+            Some(uuid) => format!("{}  {} ({uuid})", self.label, self.words),
+            None => format!("{}  {}", self.label, self.words),
+        }
+    }
+}
+
+/// A member that is there.
+pub struct Existing {
+    /// The device, open.
+    pub device: Box<dyn Member>,
+    /// Its first and last bytes as they are now.
+    pub snippets: Vec<Snippet>,
+    /// Superblocks on it.
+    pub probe: Probe,
+}
+
+impl Existing {
+    /// Looks at a device that is open.
+    ///
+    /// # Errors
+    /// It could not be read.
+    pub fn look(device: Box<dyn Member>, label: &str) -> Result<Self, CliError> {
+        let snippets = read_ends(device.as_ref(), label)?;
+        let probe = probe(device.size_bytes(), &snippets);
+        Ok(Self { device, snippets, probe })
+    }
+
+    /// Whether its first and last bytes are all zero.
+    pub fn is_zero(&self) -> bool {
+        self.snippets.iter().all(|snippet| snippet.bytes.iter().all(|byte| *byte == 0))
+    }
+}
+
+/// The first and last bytes: everything that is recognised is within them.
+pub fn read_ends(device: &dyn Member, label: &str) -> Result<Vec<Snippet>, CliError> {
+    let mut snippets = Vec::new();
+    for range in probe_ranges(device.size_bytes()) {
+        let length = usize::try_from(range.end - range.start).expect("under 400 KiB");
+        let mut bytes = vec![0; length];
+        device
+            .read_at(&mut bytes, range.start)
+            .map_err(|error| io_error(label, "reading", &error))?;
+        snippets.push(Snippet { offset: range.start, bytes });
+    }
+    Ok(snippets)
+}
+
+/// The different things that answer to a name.
+pub fn keys_of<'a>(name: &str, things: &'a [Thing]) -> BTreeSet<(&'static str, Option<&'a str>)> {
+    things.iter().filter(|thing| thing.answers(name)).map(Thing::key).collect()
+}
+
+/// All that is on a device that a person calls `label`.
+pub fn things(label: &str, existing: &Existing) -> Vec<Thing> {
+    if existing.probe.is_blank() {
+        let words = "data of a kind that braid does not know".to_string();
+        let unknown = nameless_thing(label, "data", vec!["data".to_string()], words);
+        return if existing.is_zero() { Vec::new() } else { vec![unknown] };
+    }
+    let superblocks = existing.probe.superblocks.iter().map(|found| match found {
+        Ok(superblock) => array_thing(label, superblock),
+        Err(error) => {
+            let words = format!("md, damaged: {error}");
+            nameless_thing(label, "md", vec!["md".to_string()], words)
+        }
+    });
+    superblocks.chain(existing.probe.foreign.iter().map(|it| foreign_thing(label, it))).collect()
+}
+
+/// A thing without a UUID.
+fn nameless_thing(label: &str, kind: &'static str, mut names: Vec<String>, words: String) -> Thing {
+    names.push(format!("{kind}@{label}"));
+    let label = label.to_string();
+    Thing { label, names, words, uuid: None, kind, array: None, foreign_sector: None }
+}
+
+fn foreign_thing(label: &str, foreign: &Foreign) -> Thing {
+    let kind = foreign.kind.name();
+    let (mut names, words) = match &foreign.label {
+        Some(label) => (vec![label.clone()], format!("{kind} \"{label}\"")),
+        None => (kind_names(foreign.kind), kind.to_string()),
+    };
+    let foreign_sector = Some(foreign.offset / SECTOR_BYTES);
+    let Some(uuid) = &foreign.uuid else {
+        return Thing { foreign_sector, ..nameless_thing(label, kind, names, words) };
+    };
+    names.push(uuid.clone());
+    let (label, uuid) = (label.to_string(), Some(uuid.clone()));
+    Thing { label, names, words, uuid, kind, array: None, foreign_sector }
+}
+
+fn array_thing(label: &str, superblock: &Superblock) -> Thing {
+    let array = &superblock.array;
+    let uuid = format_uuid(&array.uuid);
+    let mut names = match array.name.split_once(':') {
+        _ if array.name.is_empty() => Vec::new(),
+        Some((_, bare)) if !bare.is_empty() => vec![bare.to_string(), array.name.clone()],
+        _ => vec![array.name.clone()],
+    };
+    names.push(uuid.clone());
+    let role = match superblock.state.role {
+        Role::Active(slot) => format!("member {slot} of {}", array.raid_slots),
+        Role::Spare => "a spare".to_string(),
+        Role::Faulty => "a faulty member".to_string(),
+        Role::Journal => "the journal".to_string(),
+    };
+    let name = if array.name.is_empty() { String::new() } else { format!("\"{}\" ", array.name) };
+    Thing {
+        label: label.to_string(),
+        names,
+        words: format!("md array {name}{}, {role} (md {})", array.level, superblock.version),
+        uuid: Some(uuid),
+        kind: "md array",
+        array: Some(array.uuid),
+        foreign_sector: None,
+    }
+}
+
+fn kind_names(kind: ForeignKind) -> Vec<String> {
+    let mut names = vec![kind.name().to_string()];
+    if kind == ForeignKind::Ext {
+        names.extend(["ext2", "ext3", "ext4"].map(String::from));
+    }
+    names
+}
+
+/// The sectors to zero so that nothing is recognised any more. Strangers within `kept_sectors` are
+/// left; md superblocks never are.
+pub fn signature_sectors(existing: &Existing, kept_sectors: &Range<u64>) -> BTreeSet<u64> {
+    let mut snippets = existing.snippets.clone();
+    let mut sectors = BTreeSet::new();
+    let size_bytes = existing.device.size_bytes();
+    for _ in 0..SIGNATURES_MAX {
+        let found = probe(size_bytes, &snippets);
+        let wiped: Vec<u64> = signatures(&found, kept_sectors)
+            .filter(|sector| !sectors.contains(sector) && *sector < size_bytes / SECTOR_BYTES)
+            .collect();
+        if wiped.is_empty() {
+            break;
+        }
+        for sector in wiped {
+            zero_sector(&mut snippets, sector);
+            sectors.insert(sector);
+        }
+    }
+    sectors
+}
+
+/// The sectors of everything found that is not kept.
+fn signatures(found: &Probe, kept_sectors: &Range<u64>) -> impl Iterator<Item = u64> {
+    let superblocks = found.superblocks.iter().flat_map(|found| {
+        let offset_bytes = match found {
+            Ok(superblock) => superblock.offset_bytes(),
+            Err(error) => error.offset_bytes,
+        };
+        (0..SUPERBLOCK_SECTORS).map(move |sector| offset_bytes / SECTOR_BYTES + sector)
+    });
+    let foreign = found.foreign.iter().map(|foreign| foreign.offset / SECTOR_BYTES);
+    superblocks.chain(foreign.filter(|sector| !kept_sectors.contains(sector)))
+}
+
+fn zero_sector(snippets: &mut [Snippet], sector: u64) {
+    for snippet in snippets {
+        let start = (sector * SECTOR_BYTES).checked_sub(snippet.offset);
+        let Some(start) = start.and_then(|start| usize::try_from(start).ok()) else { continue };
+        let length = snippet.bytes.len();
+        if let Some(bytes) = snippet.bytes.get_mut(start..(start + 512).min(length)) {
+            bytes.fill(0);
+        }
+    }
+}

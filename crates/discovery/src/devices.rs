@@ -1,0 +1,171 @@
+//! Devices by patterns, and the arrays that they are members of. Opens for looking only; nothing is locked and nothing written.
+//!
+//! ```text
+//!   patterns, or all of /sys/class/block (of /dev without it) ─▶ devices ─probe─▶ Found { path, probed } ─by UUID─▶ members of one array
+//! ```
+//!
+//! A disk whose last partition ends where the disk ends shows the partition's superblock as well (metadata 0.90 and 1.0 lie at the
+//! end). Of two names that lead to the same bytes the one that has fewer is the member.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use braid_assembly::{Choice, Options, ProbedMember, assemble, bare_name};
+use braid_member::{Access, Reach};
+use braid_ondisk::{Superblock, format_uuid};
+
+use crate::known;
+use crate::probe::{open_member, probe_member};
+use crate::raid0_layout;
+use braid_console::error::CliError;
+use braid_console::error::Risk;
+use braid_console::error::code::Code;
+
+/// Devices that are looked at, at most: more than a machine has, each by a few names.
+const DEVICES_MAX: usize = 8192;
+
+/// A pattern that is one.
+const LIKE: &str = "braid scan '/dev/disk/by-id/ata-*'";
+
+/// A device with a superblock.
+pub struct Found {
+    /// Its path.
+    pub path: PathBuf,
+    /// All that was read of it.
+    pub probed: ProbedMember,
+    /// Its newest superblock.
+    pub superblock: Superblock,
+    reach: Reach,
+}
+
+impl Found {
+    /// Its array's UUID, as it is printed.
+    pub fn uuid(&self) -> String {
+        format_uuid(&self.superblock.array.uuid)
+    }
+
+    /// Its array's name, without the host that it was made on; empty where the metadata has none.
+    pub fn name(&self) -> &str {
+        bare_name(&self.superblock.array.name)
+    }
+
+    /// Whether its array is meant.
+    pub fn is_of(&self, choice: &Choice) -> bool {
+        choice.admits(&self.superblock.array.uuid, &self.superblock.array.name)
+    }
+}
+
+/// Every block device that the kernel has, by its node, and none that is made of nothing.
+pub fn all_devices() -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir("/sys/class/block") else {
+        return nodes_in("/dev".as_ref());
+    };
+    let entries = entries.flatten();
+    let has_bytes = |folder: &Path| {
+        let size = std::fs::read_to_string(folder.join("size")).unwrap_or_default();
+        size.trim().parse::<u64>().is_ok_and(|sectors| sectors > 0)
+    };
+    let entries = entries.filter(|entry| has_bytes(&entry.path()));
+    // The kernel writes a slash within a name as an exclamation mark.
+    let node = |name: String| Path::new("/dev").join(name.replace('!', "/"));
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut nodes: Vec<PathBuf> = names.map(node).collect();
+    nodes.sort();
+    nodes
+}
+
+/// Block devices that have a node in this folder; whether there is anything behind it is seen when it is opened.
+fn nodes_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_block = |path: &PathBuf| {
+        std::fs::symlink_metadata(path).is_ok_and(|one| one.file_type().is_block_device())
+    };
+    let mut nodes: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_block).collect();
+    nodes.sort();
+    nodes
+}
+
+/// What patterns name, each device once, in order. A word without any sign of a pattern is a path.
+///
+/// # Errors
+/// A pattern that is none.
+pub fn matching(patterns: &[String]) -> Result<Vec<PathBuf>, CliError> {
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for pattern in patterns {
+        let found = glob::glob(pattern).map_err(|error| {
+            let what = format!("'{pattern}' is no pattern of devices");
+            let error = CliError::new(Code::Usage, what).about(pattern).because(error.to_string());
+            error.remedy(Risk::Look, "Like this", LIKE)
+        })?;
+        if pattern.contains("**") {
+            let what = format!("'{pattern}' is no pattern of devices");
+            let why = "`**` goes down every folder, and through links for ever";
+            let error = CliError::new(Code::Usage, what).about(pattern).because(why);
+            return Err(error.remedy(Risk::Look, "Like this", LIKE));
+        }
+        paths.extend(found.flatten().take(DEVICES_MAX + 1 - paths.len()));
+        if paths.len() > DEVICES_MAX {
+            let what = format!("'{pattern}' finds too much");
+            let why = format!("no more than {DEVICES_MAX} devices are looked at");
+            let error = CliError::new(Code::Usage, what).about(pattern).because(why);
+            return Err(error.remedy(Risk::Look, "Like this", LIKE));
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    paths.retain(|path| seen.insert(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())));
+    Ok(paths)
+}
+
+/// Looks at devices. What cannot be opened or read, or has no superblock, is none of them.
+pub fn look(paths: &[PathBuf]) -> Vec<Found> {
+    let mut found: Vec<Found> = paths.iter().filter_map(|path| look_at(path)).collect();
+    let is_around = |one: &Found| {
+        found.iter().any(|other| {
+            other.path != one.path
+                && other.uuid() == one.uuid()
+                && other.probed.size_bytes < one.probed.size_bytes
+                && other.reach.shared_with(&one.reach).is_some()
+        })
+    };
+    let around: Vec<bool> = found.iter().map(is_around).collect();
+    let mut around = around.into_iter();
+    found.retain(|_| around.next() != Some(true));
+    found
+}
+
+/// Looks at one device.
+pub fn look_at(path: &Path) -> Option<Found> {
+    let device = open_member(path, Access::Examine).ok()?;
+    let probed = probe_member(&*device, &path.display().to_string()).ok()?;
+    let superblock = probed.probe.newest()?.clone();
+    Some(Found { path: path.to_path_buf(), probed, superblock, reach: Reach::of(path) })
+}
+
+/// Whether all are here that the newest of them counts in. One that failed before is not waited for.
+pub fn is_complete(found: &[&Found], choice: &Choice, state_dir: &Path) -> bool {
+    if found.is_empty() {
+        return false;
+    }
+    let probed: Vec<ProbedMember> = found.iter().map(|one| one.probed.clone()).collect();
+    let known = known::of(state_dir, &probed);
+    let choice = choice.clone();
+    let options = Options { known, choice, read_only: true, ..Options::default() };
+    let assembled = assemble(&probed, &options).array;
+    match assembled {
+        Ok(array) => !array.may_return() && array.journal_fault.is_none(),
+        // It comes with the options.
+        Err(refusal) => raid0_layout::is_missing(&refusal),
+    }
+}
+
+/// What `serve` calls a device: a name that it keeps over a restart, if it has one.
+pub fn stable_name(path: &Path) -> PathBuf {
+    let Ok(device) = std::fs::canonicalize(path) else { return path.to_path_buf() };
+    let links = std::fs::read_dir("/dev/disk/by-id").into_iter().flatten().flatten();
+    let mut links: Vec<PathBuf> = links
+        .map(|entry| entry.path())
+        .filter(|link| std::fs::canonicalize(link).is_ok_and(|to| to == device))
+        .collect();
+    links.sort();
+    links.into_iter().next().unwrap_or_else(|| path.to_path_buf())
+}

@@ -1,0 +1,373 @@
+//! How new arrays were when they were last served, in the state folder.
+//!
+//! ```text
+//!   <state folder>/arrays/<UUID>.json     events and time of the last update that all members had, and which members
+//! ```
+//!
+//! Superblocks cannot tell that all of them are old; this can ([`braid_assembly::Known`]). A thread of its own writes it: when an array is
+//! started, after updates of superblocks, at most once a second, and once more when the array has stopped. So after a kill it may be a little
+//! behind, which makes it say less, never something wrong. Only the loss of a member is written at once, and waited for: no write without
+//! the member is answered before, so that what was lost is never served alone as if it were all there is. A record that cannot be written,
+//! or not within five seconds, is said and no longer waited for. The file may be deleted at any time; then only superblocks tell.
+//!
+//! What it does not do: compare (`braid-assembly`).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use braid_assembly::{AssembledArray, Known, KnownMember, ProbedMember};
+use braid_ondisk::{Timestamp, format_uuid};
+use braid_runtime::{OpenMember, Recorded, Volume};
+use serde_json::{Value, json};
+
+use braid_console::regular::read_text;
+use braid_console::state::write_whole;
+
+/// The format of the files.
+const FORMAT: u64 = 1;
+/// No file is written more often than that, but for the last time.
+const PAUSE: Duration = Duration::from_secs(1);
+/// A write that takes longer has failed: clients that lost a member wait for it.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// No file is that long.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The file of an array.
+fn path_of(state_dir: &Path, uuid: &[u8; 16]) -> PathBuf {
+    let digits = format_uuid(uuid).replace(':', "");
+    state_dir.join("arrays").join(format!("{digits}.json"))
+}
+
+/// What is known of the arrays that these members are of. A file that cannot be read or makes no sense says nothing.
+pub fn of(state_dir: &Path, members: &[ProbedMember]) -> Vec<Known> {
+    let sound = members.iter().flat_map(|member| &member.probe.superblocks);
+    let mut uuids: Vec<[u8; 16]> =
+        sound.filter_map(|found| found.as_ref().ok()).map(|one| one.array.uuid).collect();
+    uuids.sort_unstable();
+    uuids.dedup();
+    uuids.iter().filter_map(|uuid| read(&path_of(state_dir, uuid))).collect()
+}
+
+fn read(path: &Path) -> Option<Known> {
+    parse(&serde_json::from_str(&read_text(path, FILE_BYTES_MAX).ok()?).ok()?)
+}
+
+fn parse(value: &Value) -> Option<Known> {
+    let member = |member: &Value| {
+        Some(KnownMember {
+            slot: u16::try_from(member["slot"].as_u64()?).ok()?,
+            number: u32::try_from(member["number"].as_u64()?).ok()?,
+            uuid: uuid(&member["device"])?,
+        })
+    };
+    (value["format"] == FORMAT).then_some(())?;
+    Some(Known {
+        uuid: uuid(&value["array"])?,
+        creation_time: time(&value["created"])?,
+        events: value["events"].as_u64()?,
+        update_time: time(&value["updated"])?,
+        members: value["members"].as_array()?.iter().map(member).collect::<Option<_>>()?,
+    })
+}
+
+fn uuid(value: &Value) -> Option<[u8; 16]> {
+    let digits = value.as_str()?.replace(':', "");
+    let is_whole = digits.len() == 32;
+    u128::from_str_radix(&digits, 16).ok().filter(|_| is_whole).map(u128::to_be_bytes)
+}
+
+fn time(value: &Value) -> Option<Timestamp> {
+    let microseconds = u32::try_from(value["microseconds"].as_u64()?).ok()?;
+    Some(Timestamp { seconds: value["seconds"].as_u64()?, microseconds })
+}
+
+fn to_json(known: &Known) -> Value {
+    let time =
+        |time: Timestamp| json!({ "seconds": time.seconds, "microseconds": time.microseconds });
+    let member = |one: &KnownMember| json!({ "slot": one.slot, "number": one.number, "device": format_uuid(&one.uuid) });
+    json!({
+        "format": FORMAT,
+        "array": format_uuid(&known.uuid),
+        "created": time(known.creation_time),
+        "events": known.events,
+        "updated": time(known.update_time),
+        "members": known.members.iter().map(member).collect::<Vec<_>>(),
+    })
+}
+
+/// Writes it durably: the old or the new is there, whatever happens.
+fn write(state_dir: &Path, known: &Known) -> io::Result<()> {
+    write_whole(&path_of(state_dir, &known.uuid), &format!("{:#}\n", to_json(known)))
+}
+
+/// What is known of an array that is about to be started: the newest superblock, and which member is in a slot.
+fn at_start(array: &AssembledArray, open: &[Option<OpenMember>]) -> Known {
+    let newest = &array.newest;
+    // A member that is one event behind is brought level before anything else.
+    let device = |index: usize| Some(&open.get(index)?.as_ref()?.superblock.device);
+    let members = (0..).zip(&array.slots).filter_map(|(slot, occupant)| {
+        let device = device(occupant.as_ref()?.member)?;
+        Some(KnownMember { slot, number: device.number, uuid: device.uuid })
+    });
+    Known {
+        uuid: newest.array.uuid,
+        creation_time: newest.array.creation_time,
+        events: newest.state.events,
+        update_time: newest.state.update_time,
+        members: members.collect(),
+    }
+}
+
+/// What the thread is told.
+enum Word {
+    /// There is something new to write.
+    Recorded,
+    /// The update of this count tells of a loss: it is waited for.
+    Lost(u64),
+    /// The array has stopped.
+    Ended,
+}
+
+/// Says that there is something new.
+#[derive(Clone)]
+pub struct Notifier(Sender<Word>);
+
+impl Notifier {
+    /// Superblocks say something new.
+    pub fn notify(&self) {
+        // Without the thread nothing is kept, and the start that could not start it has said so.
+        let _ = self.0.send(Word::Recorded);
+    }
+}
+
+/// Keeps the file of one array while that is served.
+pub struct Keeper {
+    state_dir: PathBuf,
+    known: Known,
+    words: (Sender<Word>, Option<Receiver<Word>>),
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// The keeper of an array that is about to be started with these members open.
+    pub fn new(state_dir: &Path, array: &AssembledArray, open: &[Option<OpenMember>]) -> Self {
+        let (sender, receiver) = channel();
+        let (state_dir, known) = (state_dir.to_path_buf(), at_start(array, open));
+        Self { state_dir, known, words: (sender, Some(receiver)), thread: None }
+    }
+
+    /// For the watcher of the array.
+    pub fn notifier(&self) -> Notifier {
+        Notifier(self.words.0.clone())
+    }
+
+    /// Writes what is known now, and from now on what is new. `fails` is told that it cannot be written, once until it can be again.
+    ///
+    /// # Errors
+    /// It cannot be written, or no thread started: nothing is kept then.
+    pub fn start(
+        &mut self,
+        volume: &Arc<Volume>,
+        fails: impl Fn(&Path, &io::Error) + Send + 'static,
+    ) -> Result<(), (PathBuf, io::Error)> {
+        let Some(words) = self.words.1.take() else { return Ok(()) };
+        let path = path_of(&self.state_dir, &self.known.uuid);
+        write(&self.state_dir, &self.known).map_err(|error| (path.clone(), error))?;
+        let failed = |error| (self.state_dir.clone(), error);
+        let writer = Writer::start(&self.state_dir).map_err(failed)?;
+        let mut record = Record {
+            known: self.known.clone(),
+            volume: Arc::downgrade(volume),
+            writer,
+            is_told: false,
+        };
+        let keep = move || keep(&mut record, &words, &|error| fails(&path, error));
+        let lost = self.words.0.clone();
+        volume.keep_record(Some(Box::new(move |events| _ = lost.send(Word::Lost(events)))));
+        let thread = std::thread::Builder::new().name("braid-state".into()).spawn(keep);
+        let thread = thread.inspect_err(|_| volume.keep_record(None));
+        self.thread = Some(thread.map_err(failed)?);
+        Ok(())
+    }
+
+    /// The array has stopped: writes what it said last.
+    pub fn end(self) {
+        let _ = self.words.0.send(Word::Ended);
+        if let Some(thread) = self.thread {
+            // What failed has been said.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What is known, and what writes it.
+struct Record {
+    known: Known,
+    volume: Weak<Volume>,
+    writer: Writer,
+    /// It was said that it cannot be written.
+    is_told: bool,
+}
+
+impl Record {
+    /// Writes what is new. What fails is said, and tried again with the next word.
+    fn write_new(&mut self, fails: &dyn Fn(&io::Error)) {
+        let recorded = self.volume.upgrade().and_then(|volume| volume.recorded());
+        let next = recorded.map(|recorded| after(&self.known, recorded));
+        let Some(next) = next.filter(|next| *next != self.known) else { return };
+        match self.writer.write(&next) {
+            Ok(()) => {
+                self.known = next;
+                self.is_told = false;
+            }
+            Err(error) if !self.is_told => {
+                fails(&error);
+                self.is_told = true;
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// A thread that writes: the state folder may lie on the disk that is lost, or on the array itself, and then a write does not return.
+struct Writer {
+    orders: Sender<Known>,
+    results: Receiver<io::Result<()>>,
+    /// The last write has not returned.
+    is_out: bool,
+    /// How long it may take.
+    patience: Duration,
+}
+
+impl Writer {
+    fn start(state_dir: &Path) -> io::Result<Self> {
+        let (orders, ordered) = channel::<Known>();
+        let (answers, results) = channel();
+        let state_dir = state_dir.to_path_buf();
+        let run = move || {
+            for known in ordered {
+                if answers.send(write(&state_dir, &known)).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("braid-record".into()).spawn(run)?;
+        Ok(Self { orders, results, is_out: false, patience: PATIENCE })
+    }
+
+    fn write(&mut self, known: &Known) -> io::Result<()> {
+        let is_late = || io::Error::new(io::ErrorKind::TimedOut, "writing it takes too long");
+        if self.is_out {
+            // What it wrote in the end is older than this.
+            self.is_out = self.results.try_recv().is_err();
+        }
+        if self.is_out || self.orders.send(known.clone()).is_err() {
+            return Err(is_late());
+        }
+        self.is_out = true;
+        let written = self.results.recv_timeout(self.patience).map_err(|_| is_late())?;
+        self.is_out = false;
+        written
+    }
+}
+
+fn keep(record: &mut Record, words: &Receiver<Word>, fails: &dyn Fn(&io::Error)) {
+    // None while nothing new is to be written; else when it may be.
+    let mut due: Option<Instant> = None;
+    let mut rests_until = Instant::now();
+    loop {
+        let pause = due.map(|due| due.saturating_duration_since(Instant::now()));
+        let word = match pause {
+            None => words.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(pause) => words.recv_timeout(pause),
+        };
+        match word {
+            // What comes meanwhile is written together.
+            Ok(Word::Recorded) => due = due.or(Some(rests_until)),
+            Ok(Word::Lost(_)) | Err(RecvTimeoutError::Timeout) => {
+                record.write_new(fails);
+                (due, rests_until) = (None, Instant::now() + PAUSE);
+                // Clients do not wait for a record that cannot be written.
+                if let (Ok(Word::Lost(events)), Some(volume)) = (word, record.volume.upgrade()) {
+                    volume.record_kept(events);
+                }
+            }
+            Ok(Word::Ended) | Err(RecvTimeoutError::Disconnected) => {
+                return record.write_new(fails);
+            }
+        }
+    }
+}
+
+fn after(known: &Known, recorded: Recorded) -> Known {
+    let members = recorded.members.into_iter();
+    let members =
+        members.map(|one| KnownMember { slot: one.slot, number: one.number, uuid: one.uuid });
+    Known {
+        events: recorded.events,
+        update_time: recorded.update_time,
+        members: members.collect(),
+        ..known.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_read_again_and_nonsense_says_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |seconds| Timestamp { seconds, microseconds: 7 };
+        let known = Known {
+            uuid: [0xA1; 16],
+            creation_time: at(1),
+            events: u64::MAX - 1,
+            update_time: at(2),
+            members: vec![KnownMember { slot: 3, number: 4, uuid: [5; 16] }],
+        };
+        let path = path_of(folder.path(), &known.uuid);
+        assert_eq!(read(&path), None, "nothing is known yet");
+        write(folder.path(), &known).expect("it can be written");
+        write(folder.path(), &known).expect("and again");
+        assert_eq!(read(&path), Some(known.clone()));
+        let text = fs::read_to_string(&path).expect("a file");
+        for (from, to) in
+            [("\"format\": 1", "\"format\": 2"), ("\"events\"", "\"event\""), ("}", "")]
+        {
+            fs::write(&path, text.replace(from, to)).expect("a file");
+            assert_eq!(read(&path), None, "{from}");
+        }
+    }
+
+    /// The state folder lies on the disk that hangs: all writes of the array waited for it.
+    #[test]
+    fn a_record_that_hangs_is_not_waited_for_and_is_written_later() {
+        let at = Timestamp { seconds: 1, microseconds: 0 };
+        let known =
+            Known { uuid: [1; 16], creation_time: at, events: 1, update_time: at, members: vec![] };
+        let (orders, ordered) = channel();
+        let (answers, results) = channel();
+        let patience = Duration::from_millis(20);
+        let mut writer = Writer { orders, results, is_out: false, patience };
+        for _ in 0..2 {
+            let late = writer.write(&known).map_err(|error| error.kind());
+            assert_eq!(late, Err(io::ErrorKind::TimedOut));
+        }
+        assert_eq!(ordered.try_iter().count(), 1, "one is out, and no other is ordered meanwhile");
+        answers.send(Ok(())).expect("it listens");
+        writer.patience = PATIENCE;
+        let answer = std::thread::spawn(move || {
+            let again = ordered.recv();
+            answers.send(Ok(())).map(|()| again.is_ok())
+        });
+        assert!(writer.write(&Known { events: 2, ..known }).is_ok());
+        assert!(answer.join().expect("no panic").expect("it listens"));
+    }
+}

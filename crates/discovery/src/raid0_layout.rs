@@ -1,0 +1,81 @@
+//! `--layout original|alternate`: how a RAID-0 of unequal members goes on where its smallest ends, if its superblocks do not say.
+//!
+//! Linux before 3.14 wrote such arrays in one way, and until 5.4 in the other; since then superblocks say which. As under md, the choice
+//! is written nowhere: members go on asking, so a wrong choice is taken back by making the other. `mdadm --assemble
+//! --update=layout-original` (or `-alternate`) writes it down for good.
+
+use braid_assembly::{AssembledArray, Refusal};
+use braid_geometry::{GeometryError, Level, layout_name};
+
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+
+/// One of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Raid0Layout {
+    /// As Linux wrote it before 3.14.
+    Original,
+    /// As Linux has written it since 3.14, unless it was told otherwise.
+    Alternate,
+}
+
+impl Raid0Layout {
+    /// Its word on a command line.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Original => "original",
+            Self::Alternate => "alternate",
+        }
+    }
+
+    /// md's number.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Original => 1,
+            Self::Alternate => 2,
+        }
+    }
+}
+
+/// Whether this is why an array is refused: a member more, or a wait, would not help.
+pub const fn is_missing(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::Geometry(GeometryError::Raid0LayoutUnspecified { .. }))
+}
+
+/// Whoever chooses is told where there was no choice: superblocks are believed, and other levels have other layouts.
+///
+/// # Errors
+/// The array has another layout.
+pub fn check(array: &AssembledArray, chosen: Option<u32>) -> Result<(), CliError> {
+    let (level, layout) = (array.shape.level, array.shape.layout);
+    if chosen.is_none_or(|chosen| level == Level::Raid0 && layout == chosen) {
+        return Ok(());
+    }
+    let said = layout_name(level, layout).unwrap_or_else(|| "none".to_owned());
+    let error = CliError::new(Code::Usage, "--layout is for a RAID-0 that does not say its layout");
+    let why = format!("this is a {}, layout {said}: leave the option out", level.name());
+    Err(error.because(why).remedy(Risk::Look, "See how", "braid help mdadm"))
+}
+
+/// The words of `braid rescue` by which the layout is found out that is missing.
+pub const fn looks() -> [(&'static str, &'static str); 3] {
+    [
+        ("Find out which it is, by what stands on the array", "--solve"),
+        ("See what one of the two reads", "--layout original"),
+        ("See what the other reads", "--layout alternate"),
+    ]
+}
+
+/// What can be done where the layout is missing: each is looked at, and the right one served.
+pub fn with_remedies(error: CliError, members: &str) -> CliError {
+    let error =
+        error.because("Linux before 3.14 wrote such arrays in one way, and until 5.4 in the other");
+    let look = |error: CliError, (label, words): (&str, &str)| {
+        error.remedy(Risk::Look, label, format!("braid rescue {words} {members}"))
+    };
+    looks().into_iter().fold(error, look).remedy(
+        Risk::Look,
+        "Read it by the one that is right",
+        format!("braid serve --read-only --layout original {members}"),
+    )
+}

@@ -1,0 +1,348 @@
+//! Replaying what the partial parity logs (PPL) of an array say: to its members, or in memory where nothing may be written. The same of a
+//! write journal: `journal`.
+//!
+//! What is done is the engine's (`braid_engine::replay`); this reads and writes members for it, before anything else uses them.
+//!
+//! ```text
+//!   assembled, dirty, with logs ─▶ serve --read-only   parity in memory, laid over the members; on them nothing changes
+//!                               └▶ replay              parity on the members, flushed; superblocks and logs stay, so that it
+//!                                                      can be done again, by md as well
+//! ```
+
+pub mod journal;
+
+use std::ops::Range;
+
+use braid_assembly::AssembledArray;
+use braid_engine::replay::{
+    Devices, Finish, Log, Member as Source, Replay, ReplayError, Report, Setup, run,
+};
+use braid_geometry::{Geometry, Slot, StripeGeometry};
+use braid_member::layer::{Patched, Sectors};
+use braid_member::{Member, MemberError};
+use braid_ondisk::PplLog;
+use braid_runtime::OpenMember;
+use serde_json::{Value, json};
+
+use crate::probe::io_error;
+use crate::refusal::words;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::size::format_size;
+
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+/// Bytes of parity that are kept in memory at most: logs of arrays made by mdadm tell of a few MiB.
+const MEMORY_BYTES_MAX: u64 = 256 << 20;
+/// Ranges that are named; of more it is said how many they are.
+const RANGES_SHOWN: usize = 8;
+
+/// Where parity goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Into memory: members read as if it had been written.
+    Memory,
+    /// To the members.
+    Members,
+    /// Nowhere: it is only said what would be done.
+    Nowhere,
+}
+
+impl Place {
+    /// Whether a replay is what was asked for, and not only what serving needs.
+    pub fn is_told(self) -> bool {
+        self != Self::Memory
+    }
+}
+
+/// What was done.
+#[derive(Clone, Debug)]
+pub enum Replayed {
+    /// With partial parity logs.
+    Ppl(PplReplayed),
+    /// With a write journal.
+    Journal(journal::JournalReplayed),
+}
+
+impl Replayed {
+    /// What was done, and what is not as it was.
+    pub fn lines(&self) -> Vec<String> {
+        match self {
+            Self::Ppl(replayed) => replayed.lines(),
+            Self::Journal(replayed) => replayed.lines(),
+        }
+    }
+
+    /// Array ranges that parity could not be made right for, as a member that is there cannot be read.
+    pub fn unread(&self) -> &[Range<u64>] {
+        match self {
+            Self::Ppl(replayed) => &replayed.report.unread,
+            Self::Journal(_) => &[],
+        }
+    }
+
+    /// The same for a program.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Ppl(replayed) => replayed.to_json(),
+            Self::Journal(replayed) => replayed.to_json(),
+        }
+    }
+}
+
+/// What was done with parity logs, md's or our own.
+#[derive(Clone, Debug)]
+pub struct PplReplayed {
+    /// What they are called.
+    kind: &'static str,
+    report: Report,
+    place: Place,
+    /// Entries that were cut short: nothing of what they name was written.
+    torn: u32,
+    /// Logs that could not be read, and why.
+    unread: Vec<String>,
+}
+
+/// The members, for a replay.
+struct OnMembers<'a> {
+    array: &'a AssembledArray,
+    members: &'a [Option<OpenMember>],
+    labels: &'a [String],
+    place: Place,
+    /// Parity in memory, by slot.
+    patches: Vec<Sectors>,
+    /// Why the last thing that failed did.
+    failure: Option<CliError>,
+}
+
+impl OnMembers<'_> {
+    fn index(&self, slot: Slot) -> usize {
+        let occupant = self.array.slots.get(slot.index()).and_then(Option::as_ref);
+        occupant.expect("a replay asks only those that are there").member
+    }
+
+    fn open(&self, slot: Slot) -> &OpenMember {
+        let open = self.members.get(self.index(slot)).and_then(Option::as_ref);
+        open.expect("members in slots are open")
+    }
+
+    fn byte(&self, slot: Slot, sector: u64) -> u64 {
+        (self.open(slot).superblock.device.data_offset_sectors + sector) * SECTOR_BYTES
+    }
+
+    /// Does something to the member in a slot, and to the one that is to replace it; whether it could be done.
+    fn each_of_slot(
+        &mut self,
+        slot: Slot,
+        doing: &str,
+        act: impl Fn(&OpenMember) -> Result<(), MemberError>,
+    ) -> bool {
+        let replacements = self.array.replacements.iter().filter(|(of, _)| *of == slot);
+        let replacements = replacements.map(|(_, occupant)| occupant.member);
+        let indices: Vec<usize> = std::iter::once(self.index(slot)).chain(replacements).collect();
+        for index in indices {
+            let open = self.members.get(index).and_then(Option::as_ref);
+            if let Err(error) = act(open.expect("members of the array are open")) {
+                let label = self.labels.get(index).map_or("a member", String::as_str);
+                self.failure = Some(io_error(label, doing, &error));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Keeps parity; whether there is room for it.
+    fn keep(&mut self, slot: Slot, sector: u64, bytes: &[u8]) -> bool {
+        let start = self.open(slot).superblock.device.data_offset_sectors + sector;
+        let (sectors, _) = bytes.as_chunks::<512>();
+        self.patches[slot.index()].extend((start..).zip(sectors.iter().copied()));
+        let count: u64 = self.patches.iter().map(|sectors| sectors.len() as u64).sum();
+        let has_room = count * SECTOR_BYTES <= MEMORY_BYTES_MAX;
+        if !has_room {
+            let most = format_size(MEMORY_BYTES_MAX);
+            let what = format!("the logs tell of more than {most} of parity, too much for memory");
+            self.failure = Some(CliError::new(Code::PplNeeded, what));
+        }
+        has_room
+    }
+}
+
+impl Devices for OnMembers<'_> {
+    fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool {
+        let at = self.byte(slot, sectors.start);
+        self.open(slot).device.read_at(bytes, at).is_ok()
+    }
+
+    fn partial(&self, slot: Slot, entry: u32, sectors: Range<u64>) -> &[u8] {
+        let log = log_of(self.array, slot);
+        let logged = log.and_then(|log| log.entries().find(|(index, _)| *index == entry));
+        let (_, logged) = logged.expect("its entries were taken from there");
+        let byte = |sector: u64| usize::try_from(sector * SECTOR_BYTES).expect("in memory");
+        &logged.partial[byte(sectors.start)..byte(sectors.end)]
+    }
+
+    fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool {
+        match self.place {
+            Place::Nowhere => true,
+            Place::Memory => self.keep(slot, sectors.start, bytes),
+            Place::Members => self.each_of_slot(slot, "writing", |open| {
+                let sector = open.superblock.device.data_offset_sectors + sectors.start;
+                open.device.write_at(bytes, sector * SECTOR_BYTES, false)
+            }),
+        }
+    }
+
+    fn flush(&mut self, slot: Slot) -> bool {
+        self.each_of_slot(slot, "flushing", |open| open.device.flush())
+    }
+
+    fn record_clean(&mut self, _: Slot) -> bool {
+        unreachable!("superblocks stay as they are")
+    }
+
+    fn void(&mut self, _: Slot) -> bool {
+        unreachable!("logs stay as they are")
+    }
+}
+
+/// The log of a slot.
+fn log_of(array: &AssembledArray, slot: Slot) -> Option<&PplLog> {
+    let mut logs = array.replay.as_ref()?.logs.iter();
+    logs.find(|(of, _)| *of == slot).map(|(_, log)| log)
+}
+
+/// Who is there, and what their logs say.
+fn setup(array: &AssembledArray, geometry: &StripeGeometry, finish: Finish) -> Setup {
+    let source = |occupant: &braid_assembly::Occupant| Source {
+        recovered_sectors: occupant.recovered_until,
+        bad_sectors: occupant.bad_sectors(),
+    };
+    let members = array.slots.iter().map(|slot| slot.as_ref().map(source)).collect();
+    let slots = (0..geometry.slots()).map(Slot);
+    let log = |slot| {
+        let entries = log_of(array, slot)?.entries();
+        let entries = entries.map(|(index, logged)| (index, logged.entry)).collect();
+        Some(Log { slot, entries })
+    };
+    Setup { geometry: *geometry, members, logs: slots.filter_map(log).collect(), finish }
+}
+
+/// Replays; `None` if there is nothing to be replayed. With [`Place::Memory`] the members are laid over, and the array takes note.
+///
+/// # Errors
+/// A log that this array cannot have, a member that cannot be written, or more parity than memory is to hold.
+pub fn replay(
+    array: &mut AssembledArray,
+    members: &mut [Option<OpenMember>],
+    labels: &[String],
+    place: Place,
+) -> Result<Option<PplReplayed>, CliError> {
+    let (Some(logs), Geometry::Stripe(geometry)) = (&array.replay, &array.geometry) else {
+        return Ok(None);
+    };
+    let torn = logs.logs.iter().filter_map(|(_, log)| log.newest.as_ref());
+    let torn = torn.map(|record| record.torn).sum();
+    let unread = logs.unread.iter();
+    let unread = unread.map(|(slot, error)| format!("the log of slot {slot}: {error}")).collect();
+    let finish = if place == Place::Members { Finish::Flushed } else { Finish::Written };
+    let kind = kind_of(array);
+    let refused = |error: ReplayError| not_replayed(kind, error.to_string(), labels);
+    let machine = Replay::new(setup(array, geometry, finish)).map_err(refused)?;
+    let patches = vec![Sectors::new(); array.slots.len()];
+    let mut devices = OnMembers { array, members, labels, place, patches, failure: None };
+    let ended = run(machine, &mut devices);
+    let OnMembers { patches, failure, .. } = devices;
+    let report = ended.map_err(|error| failure.unwrap_or_else(|| refused(error)))?;
+    if place == Place::Memory {
+        let occupants: Vec<Option<usize>> =
+            array.slots.iter().map(|slot| slot.as_ref().map(|one| one.member)).collect();
+        for (index, sectors) in occupants.into_iter().zip(patches) {
+            index.into_iter().for_each(|index| lay_over(&mut members[index], &sectors));
+        }
+    }
+    // Who is missing as well is at risk there; that is said, and nothing is served for writing.
+    array.note_replayed(report.unread.is_empty() || array.degraded > 0);
+    Ok(Some(PplReplayed { kind, report, place, torn, unread }))
+}
+
+/// What the logs of an array are called.
+fn kind_of(array: &AssembledArray) -> &'static str {
+    match array.newest.intent.ppl {
+        Some(_) => "the partial parity log",
+        None => "braid's own log",
+    }
+}
+
+/// Has a member read as if these sectors had been written.
+fn lay_over(member: &mut Option<OpenMember>, sectors: &Sectors) {
+    let Some(open) = member.take_if(|_| !sectors.is_empty()) else { return };
+    let device: Box<dyn Member> = Box::new(Patched::new(open.device, sectors.clone()));
+    *member = Some(OpenMember { device, superblock: open.superblock });
+}
+
+fn not_replayed(kind: &str, why: String, labels: &[String]) -> CliError {
+    let all = words(labels, &[]);
+    CliError::new(Code::PplNeeded, format!("{kind} of the array could not be replayed"))
+        .because(why)
+        .remedy(Risk::Look, "See what it says", format!("braid examine {all}"))
+}
+
+impl PplReplayed {
+    /// What was done, and what is not as it was.
+    pub fn lines(&self) -> Vec<String> {
+        let Report { entries, written_sectors, unsettled, .. } = &self.report;
+        let size = format_size(written_sectors * SECTOR_BYTES);
+        let noun = if *entries == 1 { "entry" } else { "entries" };
+        let (was, place) = match self.place {
+            Place::Memory => ("was", "in memory, nothing is written"),
+            Place::Members => ("was", "on the members"),
+            Place::Nowhere => ("would be", "nothing is written"),
+        };
+        let torn = match self.torn {
+            0 => String::new(),
+            torn => format!("; {torn} that were cut short name nothing that was written"),
+        };
+        let done = format!(
+            "{} {was} replayed: {entries} {noun}, {size} of parity made anew ({place}){torn}",
+            self.kind
+        );
+        let mut lines = vec![done];
+        if !unsettled.is_empty() {
+            let shown = unsettled.iter().take(RANGES_SHOWN);
+            let shown = shown.map(|range| format!("{} to {}", range.start, range.end - 1));
+            let shown: Vec<String> = shown.collect();
+            let more = unsettled.len().saturating_sub(RANGES_SHOWN);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            lines.push(format!(
+                "being written when it was interrupted, and not there now: array sectors {}{more}; if that write had not \
+                 ended, they hold neither what was there nor what was to be",
+                shown.join(", ")
+            ));
+        }
+        lines.extend(self.unread.iter().map(|unread| format!("not replayed: {unread}")));
+        lines
+    }
+
+    /// The same for a program.
+    pub fn to_json(&self) -> Value {
+        let Report { entries, written_sectors, unsettled, .. } = &self.report;
+        let range = |range: &Range<u64>| {
+            json!({
+                "offset_bytes": range.start * SECTOR_BYTES,
+                "length_bytes": (range.end - range.start) * SECTOR_BYTES,
+            })
+        };
+        json!({
+            "entries": entries,
+            "torn_entries": self.torn,
+            "parity_bytes": written_sectors * SECTOR_BYTES,
+            "unsettled": unsettled.iter().map(range).collect::<Vec<_>>(),
+            "unread_logs": self.unread,
+            "where": match self.place {
+                Place::Memory => "memory",
+                Place::Members => "members",
+                Place::Nowhere => "nowhere",
+            },
+        })
+    }
+}

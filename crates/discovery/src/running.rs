@@ -1,0 +1,396 @@
+//! Where running arrays are found: by name, by UUID, or by the path of a control socket.
+//!
+//! ```text
+//!   <runtime folder>/NAME.control      the socket that `braid serve` makes; UUID.control if another of its name has that
+//!   <runtime folder>/NAME.command      the command that serves it again, for as long as the socket is there
+//!   a word with a slash                the path of a socket, wherever `serve --control` put it
+//! ```
+//!
+//! Every socket in the folder is asked who it is: a name may be that of several arrays, and a socket may be what a server left
+//! behind that was killed. It is asked within a short time, and a server that says nothing is told apart from one that is gone.
+//!
+//! What it does not do: make the folder or the sockets (`serve`).
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use braid_control::model::Array;
+use braid_control::{Client, ClientError};
+
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::shell::shell_word;
+use braid_console::regular::read_text;
+
+/// The PID namespace of the host, whose number is fixed (`PROC_PID_INIT_INO`, linux/proc_ns.h): every container has another.
+const FIRST_PROCESSES: &str = "pid:[4026531836]";
+
+/// Docker and Podman put these into containers, also into those that share the PID namespace of the host.
+const CONTAINERS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
+
+/// How a control socket's name ends.
+const SUFFIX: &str = "control";
+
+/// Servers that are asked at once: each takes a thread and a descriptor.
+const ASKED_AT_ONCE: usize = 32;
+
+/// Longest command that is believed.
+const NOTE_BYTES_MAX: u64 = 64 << 10;
+
+/// How long a server may take to say what it serves.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+
+fn chosen_folder() -> Option<PathBuf> {
+    let folder = PathBuf::from(std::env::var_os("BRAID_RUNTIME_DIR")?);
+    folder.is_absolute().then_some(folder)
+}
+
+/// `$BRAID_RUNTIME_DIR`; else `/run/braid` for root, a folder of the XDG runtime folder for others.
+pub fn folder() -> PathBuf {
+    if let Some(folder) = chosen_folder() {
+        return folder;
+    }
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/run/braid");
+    }
+    let fallback = || {
+        let user = rustix::process::geteuid().as_raw();
+        std::env::temp_dir().join(format!("braid-{user}"))
+    };
+    std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .map_or_else(fallback, |folder| folder.join("braid"))
+}
+
+/// Whether files in the folder outlive this process whatever ends it, but for a power cut: not in a container, which may end
+/// with its process, nor in the folder of a user's session.
+pub fn outlives_server() -> bool {
+    let is_of_host = || !CONTAINERS.iter().any(|sign| Path::new(sign).exists());
+    // Who chooses a folder knows where it is.
+    let is_of_system = match chosen_folder() {
+        Some(folder) => !folder.starts_with("/run/user"),
+        None => rustix::process::geteuid().is_root() && is_of_host(),
+    };
+    let namespace = std::fs::read_link("/proc/self/ns/pid");
+    is_of_system && namespace.is_ok_and(|it| it == Path::new(FIRST_PROCESSES))
+}
+
+/// The control socket by this name in the runtime folder.
+pub fn control_path(name: &str) -> PathBuf {
+    folder().join(format!("{name}.{SUFFIX}"))
+}
+
+/// Where the command lies that serves the array of a socket again.
+pub fn note_path(control: &Path) -> PathBuf {
+    control.with_extension("command")
+}
+
+/// That command, if its server has left it behind.
+pub fn command_again(control: &Path) -> Option<String> {
+    let path = note_path(control);
+    let text = read_text(&path, NOTE_BYTES_MAX).ok()?;
+    text.strip_suffix('\n').filter(|line| line.starts_with("braid ")).map(str::to_owned)
+}
+
+/// A running array, and where it is asked.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// The path of its control socket.
+    pub control: PathBuf,
+    /// What the array says of itself.
+    pub array: Array,
+}
+
+impl Running {
+    /// A client with the usual patience.
+    pub fn client(&self) -> Client<'_> {
+        Client::new(&self.control, Some(PATIENCE))
+    }
+
+    /// The word that a person may name it by in a command: the shortest that means this one alone.
+    pub fn word(&self, others: &[Self]) -> String {
+        let is_found = self.control.parent() == Some(&folder());
+        let is_alone = |same: &dyn Fn(&Array) -> bool| {
+            is_found && others.iter().filter(|other| same(&other.array)).count() <= 1
+        };
+        let word = if is_alone(&|array| array.name == self.array.name) {
+            self.array.name.clone()
+        } else if is_alone(&|array| array.uuid == self.array.uuid) {
+            self.array.uuid.clone()
+        } else {
+            self.control.display().to_string()
+        };
+        shell_word(&word).into_owned()
+    }
+}
+
+/// A socket at which no array could be asked, and why.
+#[derive(Debug)]
+pub struct Silent {
+    /// The path of its control socket.
+    pub control: PathBuf,
+    /// Why it was not heard.
+    pub error: CliError,
+}
+
+/// Every array that is found without naming it, by name.
+#[derive(Debug, Default)]
+pub struct All {
+    /// Arrays that have answered.
+    pub running: Vec<Running>,
+    /// Sockets whose server has not.
+    pub silent: Vec<Silent>,
+}
+
+/// Asks every socket in the runtime folder.
+pub fn all() -> All {
+    all_in(&folder())
+}
+
+/// Every control socket in the runtime folder.
+pub fn sockets() -> Vec<PathBuf> {
+    sockets_in(&folder())
+}
+
+fn sockets_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|end| end == SUFFIX)).collect();
+    paths.sort();
+    paths
+}
+
+fn all_in(folder: &Path) -> All {
+    let mut all = All::default();
+    for (control, answer) in ask_all(sockets_in(folder)) {
+        match answer {
+            Ok(array) => all.running.push(Running { control, array }),
+            // It has been taken away since the folder was read.
+            Err(ClientError::Connect(error)) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                let error = unanswered(&control, &error);
+                all.silent.push(Silent { control, error });
+            }
+        }
+    }
+    all.running.sort_by(|a, b| {
+        (&a.array.name, &a.array.uuid, &a.control).cmp(&(&b.array.name, &b.array.uuid, &b.control))
+    });
+    all
+}
+
+/// Asks some at a time: one that says nothing keeps the others waiting once, and not each of them.
+fn ask_all(paths: Vec<PathBuf>) -> Vec<(PathBuf, Result<Array, ClientError>)> {
+    let mut answers = Vec::with_capacity(paths.len());
+    for batch in paths.chunks(ASKED_AT_ONCE) {
+        std::thread::scope(|scope| {
+            let begin = |path: &'_ PathBuf| {
+                let path = path.clone();
+                let thread = std::thread::Builder::new();
+                thread.spawn_scoped(scope, move || ask(&path)).ok()
+            };
+            let asked: Vec<_> = batch.iter().map(begin).collect();
+            for (path, asked) in batch.iter().zip(asked) {
+                // Where no thread can be had one after the other is asked.
+                let answer = asked.map_or_else(
+                    || ask(path),
+                    |asked| asked.join().expect("asking does not panic"),
+                );
+                answers.push((path.clone(), answer));
+            }
+        });
+    }
+    answers
+}
+
+fn ask(control: &Path) -> Result<Array, ClientError> {
+    Client::new(control, Some(PATIENCE)).get("/v1/array")
+}
+
+/// The array that a word means: a path, a name or a UUID.
+///
+/// # Errors
+/// None, or several, or one whose server cannot be asked.
+pub fn find(word: &str) -> Result<Running, CliError> {
+    if word.contains('/') {
+        let control = PathBuf::from(word);
+        let array = ask(&control).map_err(|error| unanswered(&control, &error))?;
+        return Ok(Running { control, array });
+    }
+    find_in(all(), word)
+}
+
+fn find_in(all: All, word: &str) -> Result<Running, CliError> {
+    let digits = hexadecimal(word);
+    let is_meant = |array: &Array| {
+        array.name == word || digits.is_some() && hexadecimal(&array.uuid) == digits
+    };
+    let mut meant: Vec<&Running> =
+        all.running.iter().filter(|running| is_meant(&running.array)).collect();
+    match (meant.pop(), meant.is_empty()) {
+        (Some(one), true) => Ok(one.clone()),
+        (Some(last), false) => {
+            meant.push(last);
+            Err(several(word, &meant, &all.running))
+        }
+        (None, _) => Err(none(word, all)),
+    }
+}
+
+/// The digits of a UUID, as mdadm and braid print it, or of a file's name.
+fn hexadecimal(text: &str) -> Option<u128> {
+    let digits: String = text.chars().filter(|c| !matches!(c, ':' | '-')).collect();
+    u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)
+}
+
+fn several(word: &str, meant: &[&Running], all: &[Running]) -> CliError {
+    let what = format!("{} arrays that are being served are called {word}", meant.len());
+    let error = CliError::new(Code::SeveralServed, what).about(word);
+    meant.iter().fold(error, |error, one| {
+        let array = &one.array;
+        let line = format!("{}  {}  {}", array.uuid, array.level, one.control.display());
+        let command = format!("braid status {}", one.word(all));
+        error.because(line).remedy(Risk::Look, "Name one of them", command)
+    })
+}
+
+/// There is none at all.
+pub fn none_served() -> CliError {
+    let error = CliError::new(Code::NotServed, "no array is being served");
+    let error = error.because(format!("there is no control socket in {}", folder().display()));
+    let error = error.because(
+        "an array that was served with --control elsewhere is named by the path of its socket",
+    );
+    error.remedy(Risk::Look, "See what is served", "braid list")
+}
+
+/// No array is meant; a socket that was left behind may be.
+fn none(word: &str, all: All) -> CliError {
+    let stem = |silent: &Silent| {
+        silent.control.file_stem().map(|stem| stem.to_string_lossy().into_owned())
+    };
+    let is_left = |silent: &Silent| {
+        stem(silent).is_some_and(|stem| {
+            stem == word || hexadecimal(word).is_some() && hexadecimal(&stem) == hexadecimal(word)
+        })
+    };
+    if let Some(silent) = all.silent.into_iter().find(is_left) {
+        return silent.error;
+    }
+    let names: Vec<&str> = all.running.iter().map(|one| one.array.name.as_str()).collect();
+    let place = folder();
+    let served = if names.is_empty() {
+        format!("no array is served in {}", place.display())
+    } else {
+        format!("served in {} are: {}", place.display(), names.join(", "))
+    };
+    let error = CliError::new(Code::NotServed, format!("no array called {word} is being served"));
+    let error = error.about(word).because(served).because(
+        "an array that was served with --control elsewhere is named by the path of its socket",
+    );
+    // A socket in this folder, named without a slash.
+    if Path::new(word).exists() {
+        let command = format!("braid status {}", shell_word(&format!("./{word}")));
+        return error.remedy(Risk::Look, "Ask at the file of that name", command);
+    }
+    error.remedy(Risk::Look, "See what is served", "braid list")
+}
+
+/// Why an array behind a socket could not be asked.
+pub fn unanswered(control: &Path, error: &ClientError) -> CliError {
+    let place = control.display();
+    let socket = shell_word(&control.to_string_lossy()).into_owned();
+    let list = |error: CliError| error.remedy(Risk::Look, "See what is served", "braid list");
+    let new = |code: Code, what: String| {
+        CliError::new(code, what).about(control.display().to_string()).because(error.to_string())
+    };
+    match error {
+        ClientError::Refused(problem) => CliError::from_problem(problem),
+        ClientError::System(source) => {
+            braid_console::error::system::system("the server could not be asked", source)
+        }
+        ClientError::Connect(source) => match source.kind() {
+            ErrorKind::NotFound => {
+                list(new(Code::NotServed, format!("there is no control socket at {place}")))
+            }
+            ErrorKind::ConnectionRefused if is_socket(control) => {
+                let what = format!("no process listens at {place} any more");
+                let gone = new(Code::ServerGone, what).because(
+                    "the server that made it was killed, or the machine went down: its array is as after a crash",
+                );
+                let command = command_again(control);
+                let command = command.unwrap_or_else(|| "braid serve MEMBER...".to_owned());
+                list(gone.remedy(Risk::Change, "Serve it again", command))
+            }
+            ErrorKind::ConnectionRefused => {
+                list(new(Code::NotServed, format!("{place} is no socket")))
+            }
+            ErrorKind::PermissionDenied => new(
+                Code::ControlDenied,
+                format!("this user may not use the control socket {place}"),
+            )
+            .remedy(Risk::Look, "Whose it is", format!("ls -l {socket}")),
+            _ => list(new(Code::NotServed, format!("{place} cannot be connected to"))),
+        },
+        ClientError::Late(_) => {
+            let what = format!("the server behind {place} does not answer");
+            list(new(Code::ServerSilent, what))
+        }
+        ClientError::Ended(_) | ClientError::Answer(_) => {
+            let what = format!("what answers at {place} is no server of braid, or has just ended");
+            let error = new(Code::ServerSilent, what);
+            let beside = control.with_extension(SUFFIX);
+            if beside == control || !is_socket(&beside) {
+                return list(error);
+            }
+            let command = format!("braid status {}", shell_word(&beside.to_string_lossy()));
+            error.remedy(Risk::Look, "Ask at the control socket beside it", command)
+        }
+    }
+}
+
+fn is_socket(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn text(error: &CliError) -> String {
+        error.to_text(braid_console::output::colour::Paint::plain())
+    }
+
+    #[test]
+    fn a_uuid_is_read_as_mdadm_and_braid_write_it() {
+        let number = Some(0xa1b2_c3d4_0506_0708_090a_0b0c_0d0e_0f10);
+        for word in ["a1b2c3d4:05060708:090a0b0c:0d0e0f10", "A1B2C3D405060708090A0B0C0D0E0F10"] {
+            assert_eq!(hexadecimal(word), number);
+        }
+        assert_eq!(hexadecimal("tank"), None);
+        assert_eq!(hexadecimal("a1b2"), None);
+    }
+
+    #[test]
+    fn a_server_that_is_gone_is_told_apart_from_one_that_is_silent_and_from_none() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(UnixListener::bind(folder.path().join("gone.control")).unwrap());
+        std::fs::write(folder.path().join("gone.command"), "braid serve '/a b' /c\n").unwrap();
+        std::fs::write(folder.path().join("file.control"), "").unwrap();
+        std::fs::write(folder.path().join("other.sock"), "").unwrap();
+        let all = || all_in(folder.path());
+        assert_eq!((all().running.len(), all().silent.len()), (0, 2));
+        let gone = find_in(all(), "gone").unwrap_err();
+        assert_eq!(gone.code(), Code::ServerGone);
+        assert!(text(&gone).contains("  braid serve '/a b' /c\n"), "{}", text(&gone));
+        assert_eq!(find_in(all(), "file").unwrap_err().code(), Code::NotServed);
+        let none = find_in(all(), "tank").unwrap_err();
+        assert_eq!(none.code(), Code::NotServed);
+        assert!(text(&none).contains("braid list"), "{}", text(&none));
+    }
+}

@@ -1,0 +1,411 @@
+//! What is wrong with an array, what braid does about it, and what a person can do: a pure function of what the array says.
+//!
+//! Commands are whole, with the person's own names, and each is one that this version has. The worst comes first.
+
+use braid_control::model::{
+    Advice, Array, Job, JobKind, JobResult, JobState, Slot, SlotState, State,
+};
+
+use super::words::{
+    Manner, can_lose_words, doing_word, down_to_a_tenth, found_words, is_redundant, level_word,
+    place_of, progress_words, sectors_words,
+};
+use braid_console::output::shell::shell_word;
+use braid_console::output::size::format_size;
+
+/// Whether there is nothing to say.
+pub fn is_well(array: &Array) -> bool {
+    advice(array, "", Manner::now()).is_empty()
+}
+
+/// All that is wrong with an array that a person calls `word`, already fit for a command line.
+pub fn advice(array: &Array, word: &str, manner: Manner) -> Vec<Advice> {
+    let failure = failure(array, word);
+    let slots = array.slots.iter().filter_map(|slot| of_slot(array, slot, word, manner));
+    let replaced = array.slots.iter().filter_map(|slot| replacing(array, slot, word, manner));
+    let bad = array.slots.iter().filter_map(|slot| bad_sectors(array, slot, word));
+    let erring = array.slots.iter().filter_map(|slot| erring(array, slot, word));
+    let slots = slots.chain(replaced).chain(bad).chain(erring);
+    let all = failure.into_iter().chain(lost(array, word)).chain(slots);
+    let all = all.chain(missing(array, word)).chain(dirty(array, word, manner));
+    all.chain(found(array, word)).collect()
+}
+
+fn failure(array: &Array, word: &str) -> Option<Advice> {
+    let failure = array.failure.as_ref()?;
+    let (member, since, cause) = (&failure.member, clock(&failure.since), &failure.cause);
+    let level = level_word(&array.level);
+    let stop = format!("braid stop {word}");
+    Some(if failure.out_of_space {
+        Advice {
+            problem: format!("no space is left below {member} since {since}: {cause}"),
+            now: "writes are refused; what was flushed is safe and is read".into(),
+            what: "free space, then stop it and serve it again:".into(),
+            command: Some(stop),
+        }
+    } else if failure.write_protected {
+        Advice {
+            problem: format!("{member} may not be written since {since}: {cause}"),
+            now: "writes are refused; what was flushed is safe and is read".into(),
+            what:
+                "have it writable again (a switch, a write blocker, `blockdev --setrw`, its file \
+                   system), then stop it and serve it again:"
+                    .into(),
+            command: Some(stop),
+        }
+    } else {
+        Advice {
+            problem: format!(
+                "{member} failed too at {since}, and {level} cannot make up for it: {cause}"
+            ),
+            now: "writes are refused; what the other members hold is read".into(),
+            what: "stop it, reconnect its members, and look at them with `braid examine`:".into(),
+            command: Some(stop),
+        }
+    })
+}
+
+fn lost(array: &Array, word: &str) -> Option<Advice> {
+    let lost = array.lost?;
+    let bytes = format_size(lost.bytes);
+    Some(Advice {
+        problem: format!(
+            "{bytes} in {} range(s) had been answered and could not be written",
+            lost.ranges
+        ),
+        now:
+            "they read as an error, and every flush fails, so that no client believes they are safe"
+                .into(),
+        what: "have clients check what is on it, then stop it and serve it again:".into(),
+        command: Some(format!("braid stop {word}")),
+    })
+}
+
+fn of_slot(array: &Array, slot: &Slot, word: &str, manner: Manner) -> Option<Advice> {
+    let number = slot.slot?;
+    let member = slot.member.as_deref().unwrap_or_default();
+    let examine = format!("braid examine {}", shell_word(member));
+    let because = slot.cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
+    let at = slot.since.as_ref().map(|since| format!(" at {}", clock(since))).unwrap_or_default();
+    match slot.state {
+        // Those that are missing are told together; the one that was too many has been.
+        SlotState::Ok
+        | SlotState::Waiting
+        | SlotState::Missing
+        | SlotState::Filling
+        | SlotState::Replaced => None,
+        SlotState::Failed if array.failure.as_ref().is_some_and(|last| last.member == member) => {
+            None
+        }
+        SlotState::Failed => {
+            let problem = format!("{member} (slot {number}) failed{at}{because}");
+            let what =
+                format!("put another in its place, or its own if that answers again ({examine}):");
+            Some(empty(array, problem, word, &what, format!("braid add {word} DEVICE")))
+        }
+        SlotState::Recovering => Some(recovering(array, (number, member), word, manner)),
+        SlotState::Slow => Some(Advice {
+            problem: format!("{member} (slot {number}) is slow{at}{because}"),
+            now: "it is read around until it answers like the others again".into(),
+            what: "nothing now; a member that is slow again and again is about to fail".into(),
+            command: None,
+        }),
+    }
+}
+
+/// What is so of slots without a member. Where no spare waits, what to do is said by the caller.
+fn empty(array: &Array, problem: String, word: &str, what: &str, command: String) -> Advice {
+    let has_spare = array.has_spare();
+    let others = from_others(array);
+    if !has_spare || array.state == State::Failed {
+        return Advice { problem, now: others, what: what.into(), command: Some(command) };
+    }
+    let (spare, what, command) = if array.read_only {
+        let what = "stop it, and serve it without --read-only:";
+        ("a spare waits, for it is served read-only", what, Some(format!("braid stop {word}")))
+    } else if array.jobs_paused {
+        let resume = Some(format!("braid resume {word}"));
+        ("a spare waits, for jobs are paused", "have it rebuilt:", resume)
+    } else {
+        ("a spare is about to take its place", "nothing now", None)
+    };
+    Advice { problem, now: format!("{spare}; {others}"), what: what.into(), command }
+}
+
+/// A member that does not hold all it should, and the one whose place it takes.
+fn recovering(array: &Array, (number, member): (u16, &str), word: &str, manner: Manner) -> Advice {
+    let replaced = array.replaced.iter().rfind(|one| one.slot == Some(number));
+    let problem = replaced.map(|out| {
+        let gone = out.member.as_deref().unwrap_or_default();
+        let at =
+            out.since.as_ref().map(|since| format!(" at {}", clock(since))).unwrap_or_default();
+        let because = out.cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
+        format!("{gone} (slot {number}) failed{at}{because}")
+    });
+    let problem = problem
+        .unwrap_or_else(|| format!("{member} (slot {number}) does not hold all it should yet"));
+    let Going { now, what, command } =
+        going(array, JobKind::Recovery, &format!("rebuilding onto {member}"), word, manner);
+    let lose = can_lose_words(array.can_lose);
+    let unplug = replaced.and_then(|out| out.member.as_deref()).filter(|_| command.is_none());
+    let what = match unplug {
+        Some(gone) => format!("{what}; {gone} can be taken out"),
+        None => what,
+    };
+    Advice { problem, now: format!("{now}; {} {lose} until then", array.name), what, command }
+}
+
+/// A member that has had more read errors than it may have, and that is not being replaced.
+fn erring(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
+    let (member, errors) = (row.member.as_deref()?, row.read_errors);
+    let is_replaced =
+        array.slots.iter().any(|slot| slot.replaces.is_some() && slot.replaces == row.slot);
+    if !errors.over_limit || is_replaced {
+        return None;
+    }
+    let problem = format!(
+        "{member} (slot {}) errs again and again: {} read errors lately",
+        place_of(row),
+        errors.recent
+    );
+    let now =
+        "all were corrected from the others; a disk that errs like this often dies soon".into();
+    let waits = |slot: &&Slot| slot.state == SlotState::Waiting && slot.replaces.is_none();
+    let spare = array.slots.iter().find(waits).and_then(|slot| slot.member.as_deref());
+    let does_so = array.settings.get("on-read-errors") != Some(&"warn".into());
+    let (what, command) = match spare {
+        Some(spare) => {
+            let names = (shell_word(member), shell_word(spare));
+            (
+                "have it copied to the spare:",
+                format!("braid replace {word} {} --with {}", names.0, names.1),
+            )
+        }
+        None if does_so => {
+            ("add a spare, to which it is copied by itself:", format!("braid spare {word} DEVICE"))
+        }
+        None => {
+            let member = shell_word(member);
+            ("have it copied to another:", format!("braid replace {word} {member} --with DEVICE"))
+        }
+    };
+    Some(Advice { problem, now, what: what.into(), command: Some(command) })
+}
+
+/// A member whose bad-block log names something.
+fn bad_sectors(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
+    let (member, sectors) = (row.member.as_deref()?, row.bad_sectors);
+    if sectors == 0 {
+        return None;
+    }
+    let place = place_of(row);
+    let problem = format!(
+        "what {} of {member} (slot {place}) should hold is not known",
+        sectors_words(sectors)
+    );
+    let now = if is_redundant(array) {
+        "it is made of the others where they can be read; elsewhere reads fail until it is written again"
+    } else {
+        "reads of it fail until it is written again"
+    };
+    // A check writes what the others can give, then one more tries what is named still; what is named after that is lost.
+    let last = array.last_job(JobKind::Check).filter(|check| check.named_sectors > 0);
+    let next = match last {
+        _ if !is_redundant(array) => None,
+        None => {
+            let what = "have what the others can give of it written again:";
+            Some((what, format!("braid check {word}")))
+        }
+        // A log may be wrong: md has copied some from member to member.
+        Some(check) if !check.found.retries_bad => {
+            let what =
+                "have it read all the same, and named no more where it agrees with the others:";
+            Some((what, format!("braid check {word} --retry-bad")))
+        }
+        Some(_) => None,
+    };
+    if let Some((what, command)) = next {
+        let (now, what, command) = (now.into(), what.into(), Some(command));
+        return Some(Advice { problem, now, what, command });
+    }
+    let what = match array.level.as_str() {
+        "raid4" | "raid5" | "raid6" => {
+            "write again what clients cannot read, in whole rows of chunks; its bad-block log names where:"
+        }
+        _ => "write again what clients cannot read; its bad-block log names where:",
+    };
+    let command = Some(format!("braid examine {}", shell_word(member)));
+    Some(Advice { problem, now: now.into(), what: what.into(), command })
+}
+
+/// A member that is to take the place of one that serves until then.
+fn replacing(array: &Array, row: &Slot, word: &str, manner: Manner) -> Option<Advice> {
+    let number = row.replaces?;
+    let member = row.member.as_deref().unwrap_or_default();
+    let old = array.slots.iter().find(|slot| slot.slot == Some(number));
+    let old = old.and_then(|slot| slot.member.as_deref()).unwrap_or_default();
+    let doing = format!("copying it to {member}");
+    let Going { now, what, command } = going(array, JobKind::Replace, &doing, word, manner);
+    let problem = format!("{old} (slot {number}) is being replaced");
+    let now = format!("{now}; {old} serves until then");
+    Some(Advice { problem, now, what, command })
+}
+
+/// How a job goes that is to be done.
+struct Going {
+    now: String,
+    what: String,
+    command: Option<String>,
+}
+
+/// What is so of a job that is to be done, and that a person calls `doing`.
+fn going(array: &Array, kind: JobKind, doing: &str, word: &str, manner: Manner) -> Going {
+    let nothing = "nothing now; it goes on by itself";
+    let with = |now: String, what: &str, command: Option<String>| Going {
+        now,
+        what: what.to_owned(),
+        command,
+    };
+    let resume = || Some(format!("braid resume {word}"));
+    match array.job(kind) {
+        Some(job) if job.state == JobState::Paused => {
+            let percent = down_to_a_tenth(job.percent);
+            let now = format!("{doing} is paused at {percent:.1} %");
+            return with(now, "have it go on:", resume());
+        }
+        Some(job) => {
+            let now = format!("{doing}  {}", progress_words(job, manner));
+            return with(now, nothing, None);
+        }
+        None => {}
+    }
+    if array.read_only {
+        let what = "stop it, and serve it without --read-only:";
+        return with(
+            format!("{doing} does not begin, for it is served read-only"),
+            what,
+            Some(format!("braid stop {word}")),
+        );
+    }
+    if array.jobs_paused {
+        return with(
+            format!("{doing} does not begin, for jobs are paused"),
+            "have it begin:",
+            resume(),
+        );
+    }
+    if let Some(last) = array.refused(kind) {
+        let again = Some(format!("braid rebuild {word}"));
+        let at = format_size(last.done_bytes);
+        return if last.result == JobResult::Unreadable {
+            let now = format!(
+                "{doing} ended at {at}, where more is unreadable than the level can make up for, and the new member has no room \
+                 to note that; what was done stays done"
+            );
+            with(now, "save what clients can read of it; if members read again, try again:", again)
+        } else {
+            let now = format!("{doing} ended at {at}: there is no space below a member");
+            with(now, "free space, then try again:", again)
+        };
+    }
+    match array.jobs.iter().find(|job| job.state != JobState::Waiting) {
+        Some(Job { kind: first, .. }) => {
+            let now = format!("{doing} begins when {} is over", doing_word(*first));
+            with(now, nothing, None)
+        }
+        None => with(format!("{doing} is about to begin"), nothing, None),
+    }
+}
+
+/// Slots that have had no member from the start, and those whose members were taken away.
+fn missing(array: &Array, word: &str) -> Option<Advice> {
+    let missing = || array.slots.iter().filter(|slot| slot.state == SlotState::Missing);
+    let never: Vec<String> = missing()
+        .filter(|slot| slot.since.is_none())
+        .filter_map(|slot| slot.slot)
+        .map(|number| number.to_string())
+        .collect();
+    let gone = missing().filter_map(|slot| {
+        let (number, since, cause) = (slot.slot?, slot.since.as_ref()?, slot.cause.as_ref()?);
+        Some(format!("slot {number} has no member: {cause} at {}", clock(since)))
+    });
+    let numbers = never.join(", ");
+    let never = match never.len() {
+        0 => None,
+        1 => Some(format!("slot {numbers} has had no member since {} was started", array.name)),
+        _ => Some(format!("slots {numbers} have had no member since {} was started", array.name)),
+    };
+    let problems: Vec<String> = gone.chain(never).collect();
+    if problems.is_empty() {
+        return None;
+    }
+    let what = "add a device, or the member that belongs there; it is rebuilt:";
+    Some(empty(array, problems.join("; "), word, what, format!("braid add {word} DEVICE")))
+}
+
+/// What is so of slots whose members are out.
+fn from_others(array: &Array) -> String {
+    let lose = can_lose_words(array.can_lose);
+    match array.state {
+        State::Failed => "too much is lost to make up for it".to_owned(),
+        _ => format!("what was there is served from the others; {} {lose}", array.name),
+    }
+}
+
+fn dirty(array: &Array, word: &str, manner: Manner) -> Option<Advice> {
+    if !array.dirty {
+        return None;
+    }
+    let until = if array.parity_in_doubt {
+        "nothing is computed from parity that may not fit: it cannot lose a member until then"
+    } else if array.copies_in_doubt {
+        "copies may differ where it was being written, and what is read there may change when a member is lost"
+    } else {
+        "its redundancy may not agree everywhere until then"
+    };
+    let Going { now, what, command } = going(array, JobKind::Resync, "resyncing", word, manner);
+    Some(Advice {
+        problem: format!("{} was interrupted while writing, or has never been synced", array.name),
+        now: format!("{now}; {until}"),
+        what,
+        command,
+    })
+}
+
+/// What the last check found.
+fn found(array: &Array, word: &str) -> Option<Advice> {
+    let last = array.last_job(JobKind::Check)?;
+    // One that runs now will say whether it is still so.
+    let is_so = last.differing_sectors > 0
+        && !last.found.is_repaired()
+        && array.job(JobKind::Check).is_none();
+    if is_so && last.found.located_sectors > last.found.repaired_sectors {
+        return Some(Advice {
+            problem: format!(
+                "{} did not agree when it was checked at {}: {}",
+                sectors_words(last.differing_sectors),
+                clock(&last.ended),
+                found_words(last)
+            ),
+            now: "what members hold is read as it is".into(),
+            what: "have what is known to be wrong written again, from the others:".into(),
+            command: Some(format!("braid check {word} --repair")),
+        });
+    }
+    is_so.then(|| Advice {
+        problem: format!(
+            "{} of redundancy did not agree with the rest when it was checked at {}",
+            sectors_words(last.differing_sectors),
+            clock(&last.ended)
+        ),
+        now: "what members hold is read as it is, and nothing was changed".into(),
+        what: "have clients check what is on it; then see whether it is still so:".into(),
+        command: Some(format!("braid check {word}")),
+    })
+}
+
+/// `14:02:11 UTC` of a moment; what cannot be read stays as it is.
+pub fn clock(moment: &str) -> String {
+    let time = moment.split_once('T').and_then(|(_, time)| time.strip_suffix('Z'));
+    time.map_or_else(|| moment.to_owned(), |time| format!("{time} UTC"))
+}

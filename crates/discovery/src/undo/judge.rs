@@ -1,0 +1,261 @@
+//! Whether what a command overwrote may be put back: from what is on the devices now, and from nothing else.
+//!
+//! ```text
+//!   each device: its two ends, and what was written ─▶ Content      all of them ─▶ decide ─▶ Verdict
+//! ```
+//!
+//! A command that is killed, a full file system and a power cut end a write at any sector. So a sector is judged by itself: it is known if
+//! it holds what stood there before the command, or after one of its writes.
+//!
+//! Every superblock lies in what is compared, and an array that is started to be written says so in its superblocks first, with another
+//! count of events and another time. So while every sector is known, nobody has written to the data areas. RAID-0 and linear arrays say
+//! nothing: of those a person has to say it.
+//!
+//! What it does not do: open, read or write devices.
+
+use std::ops::Range;
+
+use braid_geometry::Level;
+use braid_ondisk::{Snippet, Superblock, format_uuid, probe};
+
+use super::record::{Device, SECTOR_BYTES, place, put};
+use braid_console::output::utc::format_utc;
+
+/// What is on a device now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// All that the command wrote.
+    Written,
+    /// A part of it: the command stopped, or its undo did.
+    Partly,
+    /// What was there before the command.
+    Before,
+    /// Something else.
+    Changed,
+}
+
+/// What may be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The old bytes may be put back.
+    PutBack,
+    /// They are back.
+    IsBack,
+    /// Some device has changed since.
+    Changed,
+    /// The array that the old superblocks describe was zeroed.
+    Zeroed,
+}
+
+/// All devices together.
+pub fn decide(has_zeroed: bool, contents: &[Content]) -> Verdict {
+    let has = |content| contents.contains(&content);
+    let is_written = has(Content::Written) || has(Content::Partly);
+    match (has(Content::Changed), is_written, has_zeroed) {
+        (true, _, _) => Verdict::Changed,
+        (false, false, _) => Verdict::IsBack,
+        (false, true, true) => Verdict::Zeroed,
+        (false, true, false) => Verdict::PutBack,
+    }
+}
+
+/// Whether these devices are neither as they were before the command nor as it leaves them, and nobody else has written to them.
+pub fn is_between(contents: &[Content]) -> bool {
+    let has = |content| contents.contains(&content);
+    let is_mixed = has(Content::Partly) || (has(Content::Before) && has(Content::Written));
+    is_mixed && !has(Content::Changed)
+}
+
+/// What is on one device, of which `now` was read where `before` was.
+pub fn content(device: &Device, now: &[Snippet]) -> Content {
+    let before = &device.before;
+    let same_place = |(one, other): (&Snippet, &Snippet)| {
+        (one.offset, one.bytes.len()) == (other.offset, other.bytes.len())
+    };
+    if before.len() != now.len() || !before.iter().zip(now).all(same_place) {
+        return Content::Changed;
+    }
+    let mut stands = before.clone();
+    let mut known: Vec<Vec<bool>> = before
+        .iter()
+        .zip(now)
+        .map(|(before, now)| {
+            let whole = 0..before.bytes.len();
+            sectors(before, whole)
+                .map(|(_, part)| before.bytes[part.clone()] == now.bytes[part])
+                .collect()
+        })
+        .collect();
+    for write in &device.writes {
+        put(&mut stands, write);
+        let Some((index, within)) = place(&stands, write) else { continue };
+        for (sector, part) in sectors(&stands[index], within) {
+            known[index][sector] |= stands[index].bytes[part.clone()] == now[index].bytes[part];
+        }
+    }
+    let is_known = known.iter().flatten().all(|is_known| *is_known);
+    match (before == now, stands == now, is_known) {
+        (true, _, _) => Content::Before,
+        (false, true, _) => Content::Written,
+        (false, false, true) => Content::Partly,
+        (false, false, false) => Content::Changed,
+    }
+}
+
+/// The sectors of the device that a part of a range touches: their number in the range, and which bytes of the range they are.
+fn sectors(range: &Snippet, part: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let length = range.bytes.len();
+    // A range may begin within a sector, where a file is no whole number of them.
+    let skew = usize::try_from(range.offset % SECTOR_BYTES as u64).expect("less than a sector");
+    let first = (part.start + skew) / SECTOR_BYTES;
+    let end = (part.end + skew).div_ceil(SECTOR_BYTES);
+    (first..end).map(move |sector| {
+        let start = (sector * SECTOR_BYTES).saturating_sub(skew);
+        (sector, start..((sector + 1) * SECTOR_BYTES - skew).min(length))
+    })
+}
+
+/// Whether the command left a member of an array that is written without a word in its superblocks.
+pub fn is_mute(device: &Device) -> bool {
+    let found = probe(device.size_bytes, &device.after());
+    found.newest().is_some_and(|found| matches!(found.array.level, Level::Raid0 | Level::Linear))
+}
+
+/// In words, what has changed on a device since the command.
+pub fn why(device: &Device, now: &[Snippet]) -> String {
+    let look = |ranges: &[Snippet]| probe(device.size_bytes, ranges).newest().cloned();
+    let (was, is) = (look(&device.after()), look(now));
+    let Some(is) = is else {
+        return match was {
+            Some(_) => "the superblock that the command left is not on it any more".to_owned(),
+            None => "there is something else on it than what the command left".to_owned(),
+        };
+    };
+    let name = array_name(&is);
+    match was {
+        Some(was) if was.array.uuid != is.array.uuid => member_now(&name),
+        None => member_now(&name),
+        Some(was)
+            if (was.state.events, was.state.update_time)
+                != (is.state.events, is.state.update_time) =>
+        {
+            format!(
+                "{name} was started since, and may have been written: its superblock counts {} events and is of {}; when \
+                 the command had written it, it counted {} and was of {}",
+                is.state.events,
+                format_utc(is.state.update_time.seconds),
+                was.state.events,
+                format_utc(was.state.update_time.seconds),
+            )
+        }
+        Some(_) => "bytes beside the superblock have changed".to_owned(),
+    }
+}
+
+fn member_now(array: &str) -> String {
+    format!("it is a member of {array} now, which may have written to it")
+}
+
+fn array_name(superblock: &Superblock) -> String {
+    let array = &superblock.array;
+    match array.name.as_str() {
+        "" => format_uuid(&array.uuid),
+        name => format!("{name} ({})", format_uuid(&array.uuid)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::merged;
+    use super::super::record::tests::device;
+    use super::*;
+
+    #[test]
+    fn every_set_of_devices_has_its_verdict() {
+        use Content::{Before, Changed, Partly, Written};
+        for (contents, plain, zeroed, between) in [
+            (&[Written][..], Verdict::PutBack, Verdict::Zeroed, false),
+            (&[Partly], Verdict::PutBack, Verdict::Zeroed, true),
+            (&[Before], Verdict::IsBack, Verdict::IsBack, false),
+            (&[Changed], Verdict::Changed, Verdict::Changed, false),
+            (&[Written, Before], Verdict::PutBack, Verdict::Zeroed, true),
+            (&[Written, Partly], Verdict::PutBack, Verdict::Zeroed, true),
+            (&[Before, Partly], Verdict::PutBack, Verdict::Zeroed, true),
+            (&[Written, Changed], Verdict::Changed, Verdict::Changed, false),
+            (&[Partly, Changed], Verdict::Changed, Verdict::Changed, false),
+            (&[Before, Changed], Verdict::Changed, Verdict::Changed, false),
+            (&[Written, Before, Changed], Verdict::Changed, Verdict::Changed, false),
+        ] {
+            let verdicts = (decide(false, contents), decide(true, contents));
+            assert_eq!(
+                (verdicts, is_between(contents)),
+                ((plain, zeroed), between),
+                "{contents:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_byte_anywhere_is_a_change() {
+        let one = device("a");
+        assert_eq!(content(&one, &one.before), Content::Before);
+        assert_eq!(content(&one, &one.after()), Content::Written);
+        for range in 0..2 {
+            for at in 0..one.before[range].bytes.len() {
+                for from in [&one.before, &one.after()] {
+                    let mut now = from.clone();
+                    now[range].bytes[at] ^= 1;
+                    assert_eq!(content(&one, &now), Content::Changed, "byte {at} of range {range}");
+                }
+            }
+        }
+        assert_eq!(content(&one, &one.before[..1]), Content::Changed);
+    }
+
+    /// A write that stopped, for there was no space, was taken for somebody else's, and nothing could be put back.
+    #[test]
+    fn a_write_that_ended_at_any_sector_is_known() {
+        let mut one = device("a");
+        // The last lies over the end of what was read of the device's beginning.
+        one.writes = vec![
+            Snippet { offset: 1024, bytes: vec![9; 3072] },
+            Snippet { offset: 7680, bytes: vec![8; 1024] },
+        ];
+        one.before.push(Snippet { offset: 7680, bytes: vec![0; 1024] });
+        one.before = merged(one.before);
+        let sectors = |write: &Snippet| {
+            let (offset, bytes) = (write.offset, write.bytes.clone());
+            let one = |(at, bytes): (u64, &[u8])| Snippet {
+                offset: offset + at * 512,
+                bytes: bytes.to_vec(),
+            };
+            (0..).zip(bytes.chunks(512)).map(one).collect::<Vec<_>>()
+        };
+        let all: Vec<Snippet> = one.writes.iter().flat_map(sectors).collect();
+        assert_eq!(content(&one, &one.after()), Content::Written);
+        // In any order: a disk has one of its own.
+        for which in 0_u32..1 << all.len() {
+            let mut now = one.before.clone();
+            all.iter()
+                .enumerate()
+                .filter(|(at, _)| which & 1 << at != 0)
+                .for_each(|(_, sector)| put(&mut now, sector));
+            let wanted = match which {
+                0 => Content::Before,
+                _ if which == (1 << all.len()) - 1 => Content::Written,
+                _ => Content::Partly,
+            };
+            assert_eq!(content(&one, &now), wanted, "{which:b}");
+        }
+    }
+
+    /// Sectors were wiped, and then a superblock was put there: a command that stopped between left neither.
+    #[test]
+    fn a_sector_between_two_writes_of_it_is_known() {
+        let mut one = device("a");
+        one.before[0].bytes[4096..4608].fill(3);
+        let mut now = one.before.clone();
+        put(&mut now, &one.writes[0]);
+        assert_eq!(content(&one, &now), Content::Partly);
+    }
+}

@@ -1,0 +1,253 @@
+//! Marks of commands that have begun to write and have not come to their end.
+//!
+//! ```text
+//!   save: 17.unfinished, 17.undo ─▶ devices are written ─▶ end: the mark is gone
+//!                 ▲ read before anything is served, rescued or added; what stands on the devices decides, not the mark
+//! ```
+//!
+//! The mark of `rescue --commit` holds the folder of its overlay, which is thrown away once the commit is finished.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use braid_member::{Access, Member, Reach};
+
+use super::found;
+use super::judge::Content;
+use super::record::Record;
+use super::{UNFINISHED, files_with, folder};
+use crate::probe::open_member;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::shell::{option_words, shell_word};
+
+/// No path is longer.
+const PATH_BYTES_MAX: u64 = 1 << 16;
+
+/// A command that stopped in the middle of writing.
+pub struct Unfinished {
+    /// The number of its record.
+    pub number: u64,
+    /// What it overwrites.
+    pub record: Record,
+    /// The folder of the overlay that was being committed.
+    pub overlay: Option<PathBuf>,
+    /// What is on each device of the record; none where it is away.
+    contents: Vec<Option<Content>>,
+    /// Which of them are named.
+    named: Vec<bool>,
+}
+
+/// Says that a command has come to its end, or was taken back. A mark that stays is of no harm: the devices tell.
+pub fn end(state_dir: &Path, number: u64) {
+    let _ = fs::remove_file(mark_of(state_dir, number));
+}
+
+/// The same of every undo of a record that has stopped.
+pub fn end_undoing(state_dir: &Path, number: u64) {
+    for one in marks(state_dir).into_iter().filter(|one| one.record.undoes == Some(number)) {
+        end(state_dir, one.number);
+    }
+}
+
+/// Whether a command has begun to write and not come to its end, as far as it could say.
+pub fn is_unfinished(state_dir: &Path, number: u64) -> bool {
+    mark_of(state_dir, number).exists()
+}
+
+fn mark_of(state_dir: &Path, number: u64) -> PathBuf {
+    folder(state_dir).join(format!("{number}.{UNFINISHED}"))
+}
+
+/// Commands that have not come to their end, the newest first. A record that cannot be read says nothing of any device.
+fn marks(state_dir: &Path) -> Vec<Unfinished> {
+    let files = files_with(&folder(state_dir), UNFINISHED).unwrap_or_default();
+    let of = |(number, path): &(u64, PathBuf)| {
+        let record = super::find(state_dir, Some(*number)).ok()??.record.ok()?;
+        let mut overlay = Vec::new();
+        File::open(path).ok()?.take(PATH_BYTES_MAX).read_to_end(&mut overlay).ok()?;
+        let overlay = Some(OsString::from_vec(overlay)).filter(|path| !path.is_empty());
+        let (contents, named) =
+            (vec![None; record.devices.len()], vec![false; record.devices.len()]);
+        Some(Unfinished {
+            number: *number,
+            record,
+            overlay: overlay.map(PathBuf::from),
+            contents,
+            named,
+        })
+    };
+    files.iter().rev().filter_map(of).collect()
+}
+
+/// The command that stopped in the middle of writing and left one of these devices in a state in which it must not be used.
+pub fn unfinished(state_dir: &Path, paths: &[PathBuf]) -> Option<Unfinished> {
+    let marks = marks(state_dir);
+    if marks.is_empty() {
+        return None;
+    }
+    let open = |path: &PathBuf| (open_member(path, Access::Examine).ok(), Reach::of(path));
+    let opened: Vec<(Option<Box<dyn Member>>, Reach)> = paths.iter().map(open).collect();
+    marks.into_iter().find_map(|mut one| {
+        one.look(&opened);
+        if one.contents.iter().all(|content| *content == Some(Content::Written)) {
+            // It was killed between its last write and its end.
+            end(state_dir, one.number);
+            return None;
+        }
+        must_not_be_used(&one.contents, &one.named).then_some(one)
+    })
+}
+
+/// The same of a device that is open already.
+pub fn refuse_half_written(state_dir: &Path, open: &dyn Member) -> Result<(), CliError> {
+    for mut one in marks(state_dir) {
+        for (index, device) in one.record.devices.iter().enumerate() {
+            let found = found::read(device, open).ok().map(|(_, content)| content);
+            one.named[index] =
+                found.is_some_and(|content| matches!(content, Content::Partly | Content::Written));
+            one.contents[index] = found.filter(|_| one.named[index]);
+        }
+        if one.named.contains(&true) {
+            return Err(one.refused(state_dir));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses devices that a command has left half written.
+///
+/// # Errors
+/// There is such a command; how it is finished or taken back.
+pub fn refuse_unfinished(state_dir: &Path, paths: &[PathBuf]) -> Result<(), CliError> {
+    unfinished(state_dir, paths).map_or(Ok(()), |one| Err(one.refused(state_dir)))
+}
+
+/// Whether devices that are named must not be used: one that a command has written in part or, where others lack that, wholly; and one as
+/// it was before beside one that was written. A member of that kind which is away does not keep the others from being used without it.
+fn must_not_be_used(contents: &[Option<Content>], named: &[bool]) -> bool {
+    let is_written =
+        |content: &Option<Content>| matches!(content, Some(Content::Partly | Content::Written));
+    let is_any_written = contents.iter().any(is_written);
+    contents.iter().zip(named).filter(|(_, is_named)| **is_named).any(|(content, _)| {
+        is_written(content) || (*content == Some(Content::Before) && is_any_written)
+    })
+}
+
+impl Unfinished {
+    /// Finds the devices of the record, by their names and among those that are named now: those may have other names than then.
+    fn look(&mut self, opened: &[(Option<Box<dyn Member>>, Reach)]) {
+        for (index, device) in self.record.devices.iter().enumerate() {
+            let here = opened.iter().filter_map(|(open, _)| open.as_deref());
+            let of = |open: &dyn Member| found::read(device, open).ok().map(|(_, content)| content);
+            let is_it = |content: &Content| *content != Content::Changed;
+            let named = here.filter_map(of).find(is_it);
+            let recorded = || found::find(device, Access::Examine).ok().map(|found| found.content);
+            // A member in a partition of a disk that was written is meant, too.
+            let reach = Reach::of(&device.path);
+            self.named[index] = named.is_some()
+                || opened.iter().any(|(_, other)| reach.shared_with(other).is_some());
+            self.contents[index] = named.or_else(recorded);
+        }
+    }
+
+    /// Whether all of its devices are named, and this array, if one is.
+    pub fn is_meant_by(&self, array: Option<&str>) -> bool {
+        self.named.iter().all(|is_named| *is_named)
+            && array.is_none_or(|array| array == self.record.array)
+    }
+
+    /// The refusal.
+    pub fn refused(&self, state_dir: &Path) -> CliError {
+        let command = &self.record.command;
+        let of = |wanted: &dyn Fn(Option<Content>) -> bool| {
+            let devices = self
+                .record
+                .devices
+                .iter()
+                .zip(&self.contents)
+                .filter(|(_, content)| wanted(**content));
+            let paths: Vec<String> =
+                devices.map(|(device, _)| device.path.display().to_string()).collect();
+            paths
+        };
+        let what = format!("`{command}` stopped in the middle of writing these members");
+        let mut error = CliError::new(Code::Unfinished, what).about(self.record.array.clone());
+        let away = of(&|content| content.is_none());
+        for (words, devices) in [
+            ("as before", of(&|content| content == Some(Content::Before))),
+            ("written in part", of(&|content| content == Some(Content::Partly))),
+            ("written", of(&|content| content == Some(Content::Written))),
+            ("changed by another since", of(&|content| content == Some(Content::Changed))),
+            ("not here", away.clone()),
+        ] {
+            if !devices.is_empty() {
+                error = error.because(format!("{words}: {}", devices.join(", ")));
+            }
+        }
+        if self.contents.contains(&Some(Content::Changed)) {
+            let written =
+                of(&|content| matches!(content, Some(Content::Partly | Content::Written)));
+            let words: Vec<String> =
+                written.iter().map(|path| shell_word(path).into_owned()).collect();
+            let wipe = format!("wipefs --all {}", words.join(" "));
+            return error
+                .because("the array has gone on without what was written, so it can neither be finished nor taken back")
+                .remedy(Risk::Look, "See what the members are", format!("braid examine {}", words.join(" ")))
+                .remedy(Risk::Destroy, "Forget what it holds; added again it is rebuilt from the others", wipe);
+        }
+        let without: Vec<String> =
+            away.iter().map(|path| format!(" --without {}", shell_word(path))).collect();
+        let without = without.concat();
+        if let Some(undone) = self.record.undoes {
+            let finish = in_state_dir(format!("braid undo {undone}{without}"), state_dir);
+            return error.remedy(Risk::Change, "Finish it", finish);
+        }
+        let undo = in_state_dir(format!("braid undo {}{without}", self.number), state_dir);
+        let error = error.remedy(Risk::Change, "Take back what it wrote", undo);
+        match self.overlay.as_ref().filter(|_| away.is_empty()) {
+            Some(_) => {
+                error.remedy(Risk::Change, "Finish it", in_state_dir(command.clone(), state_dir))
+            }
+            None => error,
+        }
+    }
+}
+
+/// The command with the state folder, where it is not the usual one.
+pub fn in_state_dir(command: String, state_dir: &Path) -> String {
+    if *state_dir == braid_console::state_dir() {
+        return command;
+    }
+    format!("{command} {}", option_words("--state-dir", &state_dir.display().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_was_written_is_not_used_and_one_that_was_not_is_without_it() {
+        use Content::{Before, Changed, Partly, Written};
+        for (contents, named, wanted) in [
+            // All are here.
+            ([Some(Partly), Some(Before), Some(Before)], [true, true, true], true),
+            ([Some(Written), Some(Before), Some(Before)], [true, true, true], true),
+            ([Some(Before), Some(Before), Some(Before)], [true, true, true], false),
+            // The one that was written is here, and not named.
+            ([Some(Partly), Some(Before), Some(Before)], [false, true, true], true),
+            // It is away, and the others are served without it; then it comes back.
+            ([None, Some(Before), Some(Before)], [false, true, true], false),
+            ([Some(Partly), Some(Changed), Some(Changed)], [true, false, false], true),
+            ([Some(Written), Some(Changed), Some(Changed)], [true, true, true], true),
+            ([Some(Changed), Some(Changed), Some(Changed)], [true, true, true], false),
+            // None of them is meant.
+            ([Some(Partly), Some(Before), Some(Before)], [false, false, false], false),
+        ] {
+            assert_eq!(must_not_be_used(&contents, &named), wanted, "{contents:?} {named:?}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Images and encrypted devices: what has to be opened, or made raw, before there is a member to look at.
+//!
+//! Braid reads raw bytes only. So a qcow2, a compressed copy or a LUKS header in a member's place is answered with the command of the
+//! program that knows it, and with the path that the bytes then have.
+
+use std::path::Path;
+
+use braid_ondisk::ForeignKind;
+
+use braid_console::output::shell::shell_word;
+
+/// How to come to the bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Said of it.
+    pub label: String,
+    /// What does it.
+    pub command: String,
+    /// Where the bytes are afterwards.
+    pub path: String,
+}
+
+/// What the bytes are wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// It is only to be read.
+    Reading,
+    /// It is to be written.
+    Writing,
+}
+
+/// The way to what is within a file or device, if there is a kind around it that stands between.
+pub fn way_in(kind: ForeignKind, path: &str, wanted: Use) -> Option<Way> {
+    use ForeignKind as K;
+    let word = shell_word(path).into_owned();
+    let mapped = || format!("{}-open", name_of(path));
+    let raw = format!("{}.raw", path_without_ending(path));
+    let into = shell_word(&raw).into_owned();
+    let (what, command, path) = match kind {
+        K::Qcow2 | K::Vmdk | K::Vdi | K::Vhdx | K::Vhd => {
+            ("make it raw", format!("qemu-img convert -O raw {word} {into}"), raw)
+        }
+        K::Gzip | K::Xz | K::Zstd | K::Bzip2 | K::Lz4 | K::Zip | K::SevenZip => {
+            let unpack = match kind {
+                K::Gzip => "gzip -dc",
+                K::Xz => "xz -dc",
+                K::Zstd => "zstd -dc",
+                K::Bzip2 => "bzip2 -dc",
+                K::Lz4 => "lz4 -dc",
+                K::Zip => "unzip -p",
+                _ => "7z e -so",
+            };
+            ("unpack it", format!("{unpack} {word} | cp --sparse=always /dev/stdin {into}"), raw)
+        }
+        K::Ewf => ("make it raw", format!("ewfexport -f raw -t {into} {word}"), raw),
+        K::Luks | K::Bitlocker => {
+            let kind = if kind == K::Luks { "" } else { " --type bitlk" };
+            let read = if wanted == Use::Reading { " --readonly" } else { "" };
+            let name = mapped();
+            let open = format!("cryptsetup open{kind}{read} {word} {name}");
+            ("open it", open, format!("/dev/mapper/{name}"))
+        }
+        K::Integrity => {
+            let name = mapped();
+            ("open it", format!("integritysetup open {word} {name}"), format!("/dev/mapper/{name}"))
+        }
+        _ => return None,
+    };
+    Some(Way { label: format!("{word} is {kind}: {what}"), command, path })
+}
+
+/// Whether a kind is found at the start of an array as well, and not only below its members.
+pub fn may_be_on_top(kind: ForeignKind) -> bool {
+    matches!(kind, ForeignKind::Luks | ForeignKind::Bitlocker)
+}
+
+/// Ways for all of `holds`, paths and what was recognised on each; none where the kinds rather stand on an array than below it: members
+/// that show nothing at all are among them then.
+pub fn ways<'a>(
+    holds: impl Iterator<Item = (&'a str, Option<ForeignKind>)>,
+    wanted: Use,
+) -> Vec<(&'a str, Way)> {
+    let holds: Vec<_> = holds.collect();
+    let is_each_known = holds.iter().all(|(_, kind)| kind.is_some());
+    let is_below = |kind: ForeignKind| is_each_known || !may_be_on_top(kind);
+    let way = |(path, kind): &(&'a str, Option<ForeignKind>)| {
+        let kind = kind.filter(|kind| is_below(*kind))?;
+        Some((*path, way_in(kind, path, wanted)?))
+    };
+    holds.iter().filter_map(way).collect()
+}
+
+fn name_of(path: &str) -> String {
+    let name = Path::new(path).file_name().map_or_else(|| path.into(), |it| it.to_string_lossy());
+    let is_plain = |one: char| one.is_ascii_alphanumeric() || "._-".contains(one);
+    name.chars().map(|one| if is_plain(one) { one } else { '_' }).collect()
+}
+
+/// `sda.img.gz` is unpacked into `sda.img.raw`, and `a.qcow2` into `a.raw`.
+fn path_without_ending(path: &str) -> &str {
+    let name = path.rfind('/').map_or(0, |at| at + 1);
+    match path[name..].rfind('.') {
+        Some(at) if at > 0 => &path[..name + at],
+        _ => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_made_raw_by_the_program_that_knows_it() {
+        let way = |kind, path| way_in(kind, path, Use::Reading).expect("a way");
+        let qcow2 = way(ForeignKind::Qcow2, "/a b/disk.qcow2");
+        assert_eq!(qcow2.command, "qemu-img convert -O raw '/a b/disk.qcow2' '/a b/disk.raw'");
+        assert_eq!(qcow2.path, "/a b/disk.raw");
+        let zstd = way(ForeignKind::Zstd, "sda.img.zst");
+        assert_eq!(
+            zstd.command,
+            "zstd -dc sda.img.zst | cp --sparse=always /dev/stdin sda.img.raw"
+        );
+        let luks = way(ForeignKind::Luks, "/dev/sda 1");
+        assert_eq!(luks.command, "cryptsetup open --readonly '/dev/sda 1' sda_1-open");
+        assert_eq!(luks.path, "/dev/mapper/sda_1-open");
+        assert_eq!(way_in(ForeignKind::Ext, "a", Use::Reading), None);
+        let luks = way_in(ForeignKind::Luks, "a", Use::Writing).expect("a way");
+        assert_eq!(luks.command, "cryptsetup open a a-open");
+    }
+
+    #[test]
+    fn encryption_on_top_of_an_array_is_not_taken_for_encryption_below_it() {
+        let (luks, gzip) = (Some(ForeignKind::Luks), Some(ForeignKind::Gzip));
+        let count = |holds: &[(&'static str, Option<ForeignKind>)]| {
+            ways(holds.iter().copied(), Use::Reading).len()
+        };
+        assert_eq!(count(&[("a", luks), ("b", luks)]), 2);
+        assert_eq!(count(&[("a", luks), ("b", None), ("c", None)]), 0);
+        assert_eq!(count(&[("a", gzip), ("b", None)]), 1);
+    }
+}

@@ -1,0 +1,180 @@
+//! What a rescue is asked for, and how the command would be typed again.
+
+use std::path::PathBuf;
+
+use braid_console::output::shell::shell_word;
+use braid_discovery::raid0_layout::Raid0Layout;
+
+/// What is asked for: one array or several, who is believed, and what is to be done.
+#[derive(Debug, Clone, Default)]
+pub struct RescueConfig {
+    /// This array alone, if the members are of several: its name or UUID.
+    pub array: Option<String>,
+    /// Believe these members although they are older, the array gave them up, or their superblocks only nearly stand: as braid names
+    /// them, with commas between. A spare is tried in each free slot, or in this one (SPARE=SLOT).
+    pub with: Vec<String>,
+    /// Go on as if these members were not there: what would the others make without them?
+    pub without: Vec<String>,
+    /// What a copy of a disk has, as a map of ddrescue's or of `braid image`: what the disk did not give is made of the others, or is
+    /// an I/O error. Without it IMAGE.map is taken, if it is there. May be given more than once.
+    pub maps: Vec<NamedMap>,
+    /// Which disk of a container of Intel's (IMSM) this is, by the serial number that its metadata lists: a copy of a disk has none of its
+    /// own. May be given more than once.
+    pub serials: Vec<NamedSerial>,
+    /// Compute what this copy of a disk lacks from the other members, and write it into the copy and its map. Nothing else is written.
+    pub fill: Option<PathBuf>,
+    /// Find the files behind what cannot be read, with the tools of the file system (debugfs, xfs_db).
+    pub lost: bool,
+    /// Read all of it and compare: whose bytes are wrong, where two parities or three copies know it, and where members only differ.
+    pub check: bool,
+    /// The backup file that mdadm made for a reshape (`mdadm --grow --backup-file`): what of it is needed is read from there.
+    pub backup_file: Option<PathBuf>,
+    /// With --backup-file: use it although it is older, or newer, than the superblocks.
+    pub accept_older: bool,
+    /// Of an array in the middle of a reshape in place: go by the position that md recorded, and do not ask what stands on the array how
+    /// far it got.
+    pub as_recorded: bool,
+    /// Read in spite of bad-block logs, which may name sectors that are sound. Over an overlay the logs are emptied, and `--commit` writes
+    /// that to the members.
+    pub ignore_bad_blocks: bool,
+    /// Find out how members were put together whose superblocks are lost or wrong, by what stands on them. What is certain is gone
+    /// on with; else all guesses are shown.
+    pub solve: bool,
+    /// How a RAID-0 of unequal members goes on where its smallest ends, if its superblocks do not say it: look what stands on it by each.
+    pub layout: Option<Raid0Layout>,
+    /// With --solve: go on with this guess, by its number.
+    pub guess: Option<usize>,
+    /// The folder of overlays: what is written while an array is served, and nothing of it on members. Without it in the state folder.
+    pub overlay: Option<PathBuf>,
+    /// Serve the array over NBD, and each partition and volume on it as an export of its own; of several arrays, all that can be read.
+    /// What is written goes into the overlay.
+    pub serve: bool,
+    /// Serve it for reading only: no overlay is made, and what may be wrong is an I/O error.
+    pub read_only: bool,
+    /// Serve it for writing although so many stripes of it, or fewer, may read wrong.
+    pub accept_risk: Option<u64>,
+    /// Where to serve, as an NBD URI; may be given more than once.
+    pub uris: Vec<String>,
+    /// The array as a file as well, through FUSE.
+    pub fuse: Option<PathBuf>,
+    /// Run a shell command with $uri set, and $file with --fuse, and stop when it ends.
+    pub run: Option<String>,
+    /// Write what the overlay holds to the members, and throw the overlay away; what is overwritten is saved first (`braid undo`).
+    pub commit: bool,
+    /// With --commit: say which sectors of which member would be written, and write nothing.
+    pub dry_run: bool,
+    /// Throw the overlay away: members are as they were.
+    pub discard: bool,
+    /// Members, or whole disks that have them in partitions, in any order.
+    pub members: Vec<PathBuf>,
+}
+
+/// `MEMBER=FILE`.
+#[derive(Debug, Clone)]
+pub struct NamedMap {
+    /// The member, as it was named.
+    pub member: PathBuf,
+    /// The file with its map.
+    pub map: PathBuf,
+}
+
+impl std::str::FromStr for NamedMap {
+    type Err = &'static str;
+
+    fn from_str(words: &str) -> Result<Self, Self::Err> {
+        let (member, map) = words.split_once('=').ok_or("MEMBER=FILE is wanted")?;
+        Ok(Self { member: member.into(), map: map.into() })
+    }
+}
+
+/// `MEMBER=SERIAL`.
+#[derive(Debug, Clone)]
+pub struct NamedSerial {
+    /// The member, as it was named.
+    pub member: PathBuf,
+    /// The serial number.
+    pub serial: String,
+}
+
+impl std::str::FromStr for NamedSerial {
+    type Err = &'static str;
+
+    fn from_str(words: &str) -> Result<Self, Self::Err> {
+        // A path may have the sign in it, and no serial number has.
+        let (member, serial) = words.rsplit_once('=').ok_or("MEMBER=SERIAL is wanted")?;
+        Ok(Self { member: member.into(), serial: serial.to_owned() })
+    }
+}
+
+impl RescueConfig {
+    /// The members as words of a command line.
+    pub(super) fn words(&self) -> String {
+        let words =
+            self.members.iter().map(|path| shell_word(&path.display().to_string()).into_owned());
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    /// The command again, without the backup file.
+    pub(super) fn without_backup(&self) -> String {
+        let line = self.command("");
+        self.backup_words()
+            .map_or_else(|| line.clone(), |words| line.replace(&format!(" {words}"), ""))
+    }
+
+    fn backup_words(&self) -> Option<String> {
+        let path = self.backup_file.as_ref()?;
+        let older = if self.accept_older { " --accept-older" } else { "" };
+        Some(format!("--backup-file {}{older}", shell_word(&path.display().to_string())))
+    }
+
+    /// The command again, with other words.
+    pub(super) fn command(&self, more: &str) -> String {
+        self.command_for(None, more)
+    }
+
+    /// The same, for one of several arrays.
+    pub(super) fn command_for(&self, array: Option<&str>, more: &str) -> String {
+        let list = |name: &str, values: &[String]| {
+            (!values.is_empty()).then(|| format!("{name} {}", shell_word(&values.join(","))))
+        };
+        let map = |named: &NamedMap| {
+            shell_word(&format!("{}={}", named.member.display(), named.map.display())).into_owned()
+        };
+        let maps: Vec<String> =
+            self.maps.iter().map(|named| format!("--map {}", map(named))).collect();
+        let serial = |named: &NamedSerial| {
+            shell_word(&format!("{}={}", named.member.display(), named.serial)).into_owned()
+        };
+        let serials: Vec<String> =
+            self.serials.iter().map(|named| format!("--serial {}", serial(named))).collect();
+        // Who is believed stands in the overlay by then.
+        let is_plain = ["--commit", "--discard"].iter().any(|word| more.contains(*word));
+        let array = self.array.as_deref().or(array).filter(|_| !more.contains("--array"));
+        let overlay = self.overlay.as_ref().filter(|_| !more.contains("--overlay"));
+        let solve = Some("--solve").filter(|_| self.solve && !more.contains("--solve"));
+        // To see all of them is to choose none.
+        let guess = self.guess.filter(|_| !more.contains("--guess") && more != "--solve");
+        // Who solves tries both.
+        let is_chosen = ["--solve", "--layout"].iter().any(|word| more.contains(*word));
+        let layout = self.layout.filter(|_| !is_chosen);
+        let words = [
+            Some("braid rescue".to_owned()),
+            (!more.is_empty()).then(|| more.to_owned()),
+            solve.map(ToOwned::to_owned),
+            guess.map(|number| format!("--guess {number}")),
+            array.map(|name| format!("--array {}", shell_word(name))),
+            list("--with", &self.with).filter(|_| !is_plain),
+            list("--without", &self.without).filter(|_| !is_plain && !more.contains("--without")),
+            (!maps.is_empty()).then(|| maps.join(" ")),
+            self.backup_words().filter(|_| !is_plain),
+            layout.map(|layout| format!("--layout {}", layout.word())),
+            (self.as_recorded && !is_plain).then(|| "--as-recorded".to_owned()),
+            Some("--ignore-bad-blocks".to_owned())
+                .filter(|word| self.ignore_bad_blocks && !is_plain && !more.contains(word)),
+            (!serials.is_empty()).then(|| serials.join(" ")),
+            overlay.map(|path| format!("--overlay {}", shell_word(&path.display().to_string()))),
+            Some(self.words()),
+        ];
+        words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+}

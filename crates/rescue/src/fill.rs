@@ -1,0 +1,276 @@
+//! `braid rescue --fill`: what a copy of a disk lacks, computed from the other members and written into the copy.
+//!
+//! ```text
+//!   the copy's holes ─▶ rows of the array ─▶ read: the engine makes what is missing of the others ─▶ written again, over an overlay
+//!                                                        the overlay's blocks in the holes ─▶ the copy ─▶ its map
+//! ```
+//!
+//! The rows are written with what they hold, so that parity in a hole comes back as well. All that lands in an overlay of its own,
+//! which is thrown away; only what lies in a hole goes into the copy, byte for byte what the disk would have held.
+//!
+//! Invariants:
+//! - only holes of the copy are written, and no other member `[check: a_copy_is_filled_from_the_others]`;
+//! - nothing is computed while parity may not fit: an array that was being written when it ended is refused
+//!   `[check: a_copy_of_an_interrupted_array_is_not_filled]`.
+
+use std::fs::{self, File, OpenOptions};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use braid_assembly::rescue::Stand;
+use braid_geometry::{Geometry, Slot};
+use braid_imaging::{Map, State};
+use braid_member::Member;
+use braid_runtime::{Io, Volume, VolumeOperation};
+use serde_json::json;
+
+use super::config::RescueConfig;
+use super::disks::Disks;
+use super::look::Found;
+use super::lost::{behind, pieces, read};
+use super::overlay::BLOCK_BYTES;
+use super::serving::over_overlay;
+use super::sick::{self, Sick};
+use braid_console::Globals;
+use braid_console::error::code::Code;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::printable::printable;
+use braid_console::output::size::format_size;
+use braid_console::regular::open_with;
+use braid_discovery::maps;
+use braid_discovery::ready::Ready;
+
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+/// Bytes that are read and written at once where there are no rows.
+const PIECE_SECTORS: u64 = 2048;
+/// Sectors of a hole that are gone through at once.
+const STRETCH_SECTORS: u64 = 1 << 16;
+
+pub(super) fn fill(
+    args: &RescueConfig,
+    image: &Path,
+    (disks, mut found): (Disks, Found),
+    globals: &Globals,
+) -> Result<Exit, CliError> {
+    let is_of = |index: &usize| disks.all[found.group.members[*index]].path == image;
+    let indices: Vec<usize> = (0..found.labels.len()).filter(is_of).collect();
+    if indices.is_empty() {
+        let what = format!("{} is no member of this array", image.display());
+        let labels = found.labels.join(", ");
+        return Err(CliError::new(Code::Usage, what).because(format!("they are {labels}")).remedy(
+            Risk::Look,
+            "See what is",
+            args.command(""),
+        ));
+    }
+    if !fs::metadata(image).is_ok_and(|there| there.is_file()) {
+        return Err(refused(image, "it is a device, and nothing is written to members", args));
+    }
+    if found.overlays.iter().any(Option::is_some) {
+        return Err(refused(
+            image,
+            "there is an overlay over the members, which would be computed with",
+            args,
+        )
+        .remedy(Risk::Destroy, "Throw it away", args.command("--discard")));
+    }
+    if found.plan.array.as_ref().is_ok_and(|array| array.dirty) {
+        let why = "the array was being written when it ended, so its parity may not fit, and what is computed may be wrong";
+        return Err(refused(image, why, args));
+    }
+    let left_out = indices.iter().find(|index| !matches!(found.plan.stands[**index], Stand::Used));
+    if let Some(index) = left_out {
+        let why = format!("the array does without it: {}", found.plan.verdicts[*index].reason);
+        let newer = "what the others make is of a later time than the rest of the copy";
+        return Err(refused(image, &why, args).because(newer));
+    }
+    let mut sick = map_of(args, image, (&disks, &found.group.members[indices[0]]))?;
+    let folder = found.folder.join("fill");
+    let cleared = Cleared(&folder);
+    cleared.clear();
+    let mut filled = Vec::new();
+    found.folder.clone_from(&folder);
+    let ready = over_overlay(args, &disks, &mut found, globals)?;
+    let used = computed(ready, &indices, &disks, &found)?;
+    let file = open_with(image, OpenOptions::new().write(true));
+    let file = file
+        .map_err(|error| system(format!("{} cannot be written", image.display()), &error.into()))?;
+    for index in &indices {
+        let disk = &disks.all[found.group.members[*index]];
+        let start = disk.part.as_ref().map_or(0, |part| part.start);
+        let overlay = found.overlays[*index].as_ref();
+        let overlay = overlay.expect("who is used has one");
+        // What braid itself keeps beside the data while it runs an array is not what the disk held.
+        let sectors = used.iter().find(|(member, _)| member == index).map_or(0, |(_, used)| *used);
+        let superblock = found.probed[*index].probe.newest();
+        let data = superblock.map_or(0, |found| found.device.data_offset_sectors);
+        let data = data * SECTOR_BYTES..(data + sectors) * SECTOR_BYTES;
+        let of_data =
+            disk.holes.iter().map(|hole| hole.start.max(data.start)..hole.end.min(data.end));
+        for hole in &of_data.filter(|hole| hole.start < hole.end).collect::<Vec<_>>() {
+            filled.extend(taken(overlay.as_ref(), hole, (&file, start)).map_err(|error| {
+                system(format!("{} cannot be written", image.display()), &error)
+            })?);
+        }
+    }
+    file.sync_all()
+        .map_err(|error| system(format!("{} cannot be written", image.display()), &error))?;
+    for range in &filled {
+        sick.map.set(range.clone(), State::Done);
+    }
+    let remark = "Filled by braid from other members of its array";
+    maps::write(&sick.path, &sick.map.to_text(&[remark], (0, '+'), 1))?;
+    let bytes: u64 = filled.iter().map(|range| range.end - range.start).sum();
+    let missing = sick.map.missing();
+    let left: u64 = missing.iter().map(|range| range.end - range.start).sum();
+    if globals.json {
+        outjson!(&json!({
+            "image": image.display().to_string(),
+            "filled_bytes": bytes,
+            "missing": missing.iter().map(|range| json!({ "offset_bytes": range.start, "length_bytes": range.end - range.start })).collect::<Vec<_>>(),
+        }));
+    } else {
+        let name = printable(&image.display().to_string()).into_owned();
+        outln!(
+            "{} of {name} computed from the others and written; nothing else was",
+            format_size(bytes)
+        );
+        match left {
+            0 => outln!("  it lacks nothing any more"),
+            _ => outln!(
+                "  it still lacks {} in {} places: too much is missing there, or it is none of the array's data",
+                format_size(left),
+                missing.len()
+            ),
+        }
+        outln!("  see what stands on the array:  {}", printable(&args.command("")));
+    }
+    Ok(if missing.is_empty() { Exit::Done } else { Exit::Attention })
+}
+
+/// What the copy has before it is filled. One that is only shorter than its disk has no map yet.
+fn map_of(
+    args: &RescueConfig,
+    image: &Path,
+    (disks, index): (&Disks, &usize),
+) -> Result<Sick, CliError> {
+    let copy = fs::metadata(image).map_err(|error| system("the copy is gone", &error))?;
+    let found = sick::of(args, image, copy.len())?;
+    let size_bytes = disks.all[*index].device.size_bytes();
+    match found {
+        Some(sick) => Ok(sick),
+        None if size_bytes > copy.len() => {
+            let mut map = Map::new(size_bytes);
+            map.set(0..copy.len(), State::Done);
+            Ok(Sick { path: maps::beside(image), map })
+        }
+        None => Err(refused(image, "it has no map that says what it lacks", args)),
+    }
+}
+
+fn refused(image: &Path, why: &str, args: &RescueConfig) -> CliError {
+    CliError::new(Code::ImageUnfit, "the copy is not filled")
+        .about(image.display().to_string())
+        .because(why)
+        .remedy(Risk::Look, "See how the array is", args.command(""))
+}
+
+/// Has the engine read what is missing, and write it again. For each of the copies, how many sectors of its data the array uses.
+fn computed(
+    ready: Ready,
+    indices: &[usize],
+    disks: &Disks,
+    found: &Found,
+) -> Result<Vec<(usize, u64)>, CliError> {
+    let options = braid_runtime::Options {
+        jobs_paused: true,
+        io: Io::Threads,
+        ..braid_runtime::Options::default()
+    };
+    let geometry = ready.array.geometry.clone();
+    let slots: Vec<(Slot, usize)> = (0..)
+        .map(Slot)
+        .zip(&ready.array.slots)
+        .filter_map(|(slot, occupant)| Some((slot, occupant.as_ref()?.member)))
+        .filter(|(_, member)| indices.contains(member))
+        .collect();
+    let volume = Volume::open(&ready.array, ready.members, &options, |_| {});
+    let volume = volume.map_err(|error| CliError::new(Code::MemberIo, error.to_string()))?;
+    for (slot, member) in &slots {
+        // A stretch after the other, so that no list is as long as the disk.
+        let holes = found.holes_of(disks, *member);
+        for hole in holes.iter().flat_map(|hole| pieces(hole, STRETCH_SECTORS)) {
+            let touched = behind(&geometry, *slot, &hole, true);
+            for row in touched.iter().flat_map(|range| rows_of(&geometry, range)) {
+                let bytes = row.start * SECTOR_BYTES..row.end * SECTOR_BYTES;
+                if let Some(payload) = read(&volume, &bytes) {
+                    // What cannot be written stays a hole.
+                    let offset = bytes.start;
+                    let write = VolumeOperation::Write { offset, payload, durable: false };
+                    let _ = volume.call(write);
+                }
+            }
+        }
+    }
+    let flushed = volume.call(VolumeOperation::Flush);
+    volume.stop();
+    flushed.result.map_err(|error| CliError::new(Code::MemberIo, error.to_string()))?;
+    let used = |(slot, member): &(Slot, usize)| (*member, geometry.used_sectors(*slot));
+    Ok(slots.iter().map(used).collect())
+}
+
+/// Whole rows, where there are any: what fills one is written with its parity, and reads nothing before.
+fn rows_of(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
+    let length = match geometry {
+        Geometry::Stripe(stripe) => {
+            u64::from(stripe.chunk_sectors()) * u64::from(stripe.data_slots())
+        }
+        Geometry::Direct(_) | Geometry::Mirror(_) => PIECE_SECTORS,
+    };
+    pieces(range, length).collect()
+}
+
+/// Writes into the copy what of a hole can be read by now; those stretches, as bytes of the copy.
+fn taken(
+    overlay: &dyn Member,
+    hole: &Range<u64>,
+    (file, start): (&File, u64),
+) -> std::io::Result<Vec<Range<u64>>> {
+    let mut filled: Vec<Range<u64>> = Vec::new();
+    let mut buffer = vec![0; usize::try_from(BLOCK_BYTES).expect("small")];
+    let mut at = hole.start;
+    while at < hole.end {
+        let until = (at - at % BLOCK_BYTES + BLOCK_BYTES).min(hole.end);
+        let bytes = &mut buffer[..usize::try_from(until - at).expect("small")];
+        if overlay.read_at(bytes, at).is_ok() {
+            file.write_all_at(bytes, start + at)?;
+            match filled.last_mut().filter(|last| last.end == start + at) {
+                Some(last) => last.end = start + until,
+                None => filled.push(start + at..start + until),
+            }
+        }
+        at = until;
+    }
+    Ok(filled)
+}
+
+/// The folder of the overlay, which is gone at the end whatever comes of it.
+pub(super) struct Cleared<'a>(pub(super) &'a Path);
+
+impl Cleared<'_> {
+    pub(super) fn clear(&self) {
+        // None is there as a rule, and what is left over takes nothing but room.
+        let _ = fs::remove_dir_all(self.0);
+        // The array's own goes as well, if it was made for this one.
+        let _ = self.0.parent().map(fs::remove_dir);
+    }
+}
+
+impl Drop for Cleared<'_> {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

@@ -1,0 +1,105 @@
+//! Which arrays the disks are of, and which of them is meant.
+
+use std::collections::BTreeMap;
+
+use braid_assembly::Choice;
+use braid_ondisk::{Superblock, format_uuid};
+
+use super::config::RescueConfig;
+use super::disks::Disks;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_discovery::ready::choice;
+use braid_discovery::ready::served_name;
+
+/// The members of one array.
+pub(super) struct Group {
+    /// What the array is called.
+    pub(super) name: String,
+    /// Its UUID in mdadm's form.
+    pub(super) uuid: String,
+    pub(super) choice: Choice,
+    /// Indices of its members, those with a damaged superblock that says so among them.
+    pub(super) members: Vec<usize>,
+}
+
+impl Named for Group {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// What can be asked which array it is.
+pub(super) trait Named {
+    fn name(&self) -> &str;
+}
+
+impl<T: Named> Named for &T {
+    fn name(&self) -> &str {
+        (*self).name()
+    }
+}
+
+/// The only one.
+pub(super) fn one_of<T: Named>(
+    mut found: Vec<T>,
+    args: &RescueConfig,
+    disks: &Disks,
+) -> Result<T, CliError> {
+    if found.len() > 1 {
+        let names: Vec<&str> = found.iter().map(Named::name).collect();
+        let what = format!("these members belong to {} arrays", names.len());
+        let error = CliError::new(Code::SeveralArrays, what).because(names.join(", "));
+        let look = args.command_for(Some(names[0]), "");
+        return Err(error.remedy(Risk::Look, "Look at one of them", look));
+    }
+    found.pop().ok_or_else(|| {
+        let examine = format!("braid examine {}", args.words());
+        let error = CliError::new(Code::NoSuperblock, "no member of an array was found")
+            .because("none of them has a superblock of md's that is sound")
+            .remedy(Risk::Look, "See what is on them", examine);
+        let ways = disks.ways(args).into_iter();
+        ways.fold(error, |error, (risk, label, command)| error.remedy(risk, label, command))
+    })
+}
+
+/// The arrays that the disks are of, those that were asked for.
+pub(super) fn groups(disks: &Disks, args: &RescueConfig) -> Result<Vec<Group>, CliError> {
+    for name in args.with.iter().chain(&args.without) {
+        if disks.called(name).is_empty() {
+            let labels: Vec<&str> = disks.all.iter().map(|disk| disk.label.as_str()).collect();
+            let what = format!("{name} is none of the members");
+            let error =
+                CliError::new(Code::Usage, what).because(format!("they are {}", labels.join(", ")));
+            return Err(error.remedy(Risk::Look, "See how", "braid rescue --help"));
+        }
+    }
+    let mut found: BTreeMap<[u8; 16], (Superblock, Vec<usize>)> = BTreeMap::new();
+    let left_out: Vec<usize> = args.without.iter().flat_map(|name| disks.called(name)).collect();
+    let indices = || (0..disks.all.len()).filter(|index| !left_out.contains(index));
+    for index in indices() {
+        if let Some(superblock) = disks.all[index].probed.probe.newest() {
+            let uuid = superblock.array.uuid;
+            let entry = found.entry(uuid).or_insert_with(|| (superblock.clone(), Vec::new()));
+            entry.1.push(index);
+        }
+    }
+    // One whose superblock is damaged may still say whose it is.
+    for index in indices().filter(|index| disks.all[*index].probed.probe.newest().is_none()) {
+        let mut damaged =
+            disks.all[index].probed.probe.superblocks.iter().filter_map(|it| it.as_ref().err());
+        let claim = damaged.find_map(|error| error.claim);
+        if let Some((_, members)) = claim.and_then(|claim| found.get_mut(&claim.array_uuid)) {
+            members.push(index);
+        }
+    }
+    let wanted = choice(args.array.as_deref());
+    let group = |(uuid, (superblock, members)): ([u8; 16], (Superblock, Vec<usize>))| {
+        let (words, name) = (format_uuid(&uuid), &superblock.array.name);
+        let is_wanted = wanted.admits(&uuid, name);
+        let choice = Choice { uuid: Some(uuid), name: None };
+        let name = served_name(name, &words);
+        is_wanted.then_some(Group { name, uuid: words, choice, members })
+    };
+    Ok(found.into_iter().filter_map(group).collect())
+}

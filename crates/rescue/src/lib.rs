@@ -1,0 +1,176 @@
+//! Rescue: an array that does not start, or that nobody dares to start, read back without writing to it.
+//!
+//! ```text
+//!   open (read-only, locked) ─▶ partitions of disks, volumes of containers ─▶ (--solve: superblocks in memory) ─▶ arrays ─▶ plan (assembly::rescue) ─▶ what stands on it ─▶ the story
+//!                                                      ▲
+//!                       overlay: what was written since │ --serve: NBD, writes go there · --commit: from there to the members
+//! ```
+//!
+//! Nothing is ever written to a member but by `--commit`, which shows every sector first and saves what it overwrites (`braid undo`).
+//! Members are opened for reading only, so that this is the kernel's word and not ours.
+//!
+//! Invariants:
+//! - no member is opened for writing, or written, unless it is committed `[check: no_write_reaches_a_member]`;
+//! - what is committed is what the overlay showed, and can be taken back
+//!   `[check: members_that_dropped_together_are_read_back_written_over_and_committed]`.
+
+#![forbid(unsafe_code)]
+
+#[macro_use]
+extern crate braid_console;
+
+mod commit;
+mod config;
+mod disk;
+mod disks;
+mod files;
+mod fill;
+mod foreign;
+mod group;
+mod holds;
+mod look;
+mod lost;
+mod mapped;
+mod nas;
+mod nearly;
+mod overlay;
+mod overlay_list;
+mod parts;
+mod planned;
+mod reshape;
+mod seat;
+mod serving;
+mod sick;
+mod solve;
+mod told;
+mod volumes;
+mod vote;
+mod words;
+
+use braid_assembly::reshape::Reshaping;
+
+use braid_console::Globals;
+use braid_console::error::{CliError, Exit};
+use braid_discovery::refusal;
+use braid_discovery::undo::unfinished::{refuse_unfinished, unfinished};
+pub use config::{NamedMap, NamedSerial, RescueConfig};
+use disks::Disks;
+use group::{Group, groups, one_of};
+use look::Found;
+use volumes::Volumes;
+
+/// Looks at the members, tells what is left of their array, and does what is asked for: serves it, writes an overlay to its members, and so on.
+///
+/// # Errors
+/// The array cannot be read as asked; a member, the overlay or the state folder cannot be read or written.
+pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
+    if let Some(stopped) = unfinished(&globals.state_dir, &args.members) {
+        return match args.commit
+            && stopped.overlay.is_some()
+            && stopped.is_meant_by(args.array.as_deref())
+        {
+            true => commit::go_on(args, &stopped, globals),
+            false => Err(stopped.refused(&globals.state_dir)),
+        };
+    }
+    let mut disks = Disks::open(args)?;
+    // Once more, as nobody writes to them any more.
+    refuse_unfinished(&globals.state_dir, &args.members)?;
+    let mut solved = None;
+    if args.solve {
+        let found = solve::look(args, &disks)?;
+        if !globals.json {
+            out!("{}\n", found.to_text(args));
+        }
+        let Some(guess) = found.chosen() else {
+            if args.serve || args.commit || args.discard {
+                return Err(found.refused(args));
+            }
+            if globals.json {
+                outjson!(&serde_json::json!({ "arrays": [], "solved": found.to_json() }));
+            }
+            return Ok(Exit::Attention);
+        };
+        disks = solve::with_superblocks(guess, disks)?;
+        solved = Some(found);
+    }
+    if args.commit || args.discard {
+        let group = one_of(groups(&disks, args)?, args, &disks)?;
+        let members = group.members.iter().map(|index| disks.all[*index].probed.clone());
+        let members: Vec<_> = members.collect();
+        if args.commit && Reshaping::of(&members).is_some() {
+            return Err(reshape::not_committed(args));
+        }
+        if let Some(volume) = foreign_volume(&disks, &group).filter(|_| args.commit) {
+            return Err(foreign::not_written(args, volume));
+        }
+        return match args.commit {
+            true => commit::commit(args, disks, &group, globals),
+            false => overlay::discard(args, &group, globals),
+        };
+    }
+    let mut found = look::look(&disks, args, globals)?;
+    let is_moving = found.iter().any(|one| one.moving.is_some());
+    if is_moving && (args.fill.is_some() || args.check || args.lost) {
+        return Err(reshape::not_one_shape(args));
+    }
+    if args.fill.is_some() || args.check || args.lost {
+        // These read it in their own way.
+        found.iter_mut().for_each(|one| one.reader = None);
+    }
+    if let Some(image) = &args.fill {
+        let one = one_of(found, args, &disks)?;
+        if let Some(volume) = foreign_volume(&disks, &one.group) {
+            return Err(foreign::not_written(args, volume));
+        }
+        return fill::fill(args, image, (disks, one), globals);
+    }
+    if args.check {
+        return vote::check(args, (&disks, one_of(found, args, &disks)?), globals);
+    }
+    if args.lost {
+        return files::lost(args, &one_of(found, args, &disks)?, globals);
+    }
+    let volumes = Volumes::look(&found);
+    let story = words::Story { args, disks: &disks, found: &found, volumes: &volumes, globals };
+    if globals.json {
+        let mut said = story.to_json();
+        if let Some(solved) = &solved {
+            said["solved"] = solved.to_json();
+        }
+        outjson!(&said);
+    } else {
+        out!("{}", story.to_text());
+    }
+    if !args.serve {
+        return Ok(match exit(&found) {
+            Exit::NoSuchArray if !disks.remnants.is_empty() => Exit::Attention,
+            exit => exit,
+        });
+    }
+    serving::serve(args, disks, (found, volumes), globals)
+}
+
+/// The volume that an array is, if its metadata is not md's.
+fn foreign_volume<'a>(disks: &'a Disks, group: &Group) -> Option<&'a disk::Volume> {
+    group.members.iter().find_map(|index| disks.all[*index].volume.as_ref())
+}
+
+/// 0: an array can be read as it stands, and nothing is wrong with it; 3: it can be read; else what stands in the way.
+fn exit(found: &[Found]) -> Exit {
+    let of_one = |one: &Found| match &one.plan.array {
+        _ if one.moving.is_some() && one.is_readable() => Exit::Attention,
+        Ok(array) if array.degraded == 0 && !array.dirty && one.plan.refusal.is_none() => {
+            Exit::Done
+        }
+        Ok(_) => Exit::Attention,
+        Err(refused) => refusal::cli_error(refused, &one.plan.verdicts, &one.labels).exit(),
+    };
+    let exits = || found.iter().map(of_one);
+    match exits().find(|exit| !matches!(exit, Exit::Done | Exit::Attention)) {
+        _ if found.is_empty() => Exit::NoSuchArray,
+        Some(exit) => exit,
+        None if exits().any(|exit| exit == Exit::Attention) => Exit::Attention,
+        None => Exit::Done,
+    }
+}

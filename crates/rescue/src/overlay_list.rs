@@ -1,0 +1,135 @@
+//! Which overlays belong together: a file beside them, `overlay.list`.
+//!
+//! ```text
+//!   braid-overlay-list 1 crc32c=5f3a90c1 length=212\n     the rest of the file, by its sum and its length
+//!   {"members":[{"name":…,"id":…,"sequence":…,"is_made":…},…]}
+//! ```
+//!
+//! It is written before the first of them is made, and again, before anything is written over a member, when all are. Each time an array is
+//! served over them it is told how often each was saved, so that an older copy of one is not taken for it.
+//!
+//! Invariant: a file that was cut, or changed in any byte, is none `[check: a_list_that_is_torn_or_edited_is_no_list]`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use braid_member::layer::overlay::OverlayId;
+use crc32c::crc32c;
+use serde_json::{Value, json};
+
+use braid_console::state::write_whole;
+
+/// The first words of a file.
+const MAGIC: &str = "braid-overlay-list 1";
+/// No file is longer: 1920 members, of some 120 bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// One overlay of the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) id: OverlayId,
+    /// How often it was saved, at least.
+    pub(super) sequence: u64,
+    /// Its files were made; until then nothing was written over any member.
+    pub(super) is_made: bool,
+}
+
+/// What there is in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Listed {
+    Nothing,
+    Damaged,
+    Entries(Vec<Entry>),
+}
+
+pub(super) fn path(folder: &Path) -> PathBuf {
+    folder.join("overlay.list")
+}
+
+/// An identity that no other overlay has.
+pub(super) fn new_id() -> OverlayId {
+    *uuid::Uuid::new_v4().as_bytes()
+}
+
+/// Reads the list of a folder.
+///
+/// # Errors
+/// The file is there, and cannot be read.
+pub(super) fn read(folder: &Path) -> io::Result<Listed> {
+    let mut text = Vec::new();
+    match File::open(path(folder)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Listed::Nothing),
+        file => file?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?,
+    };
+    Ok(decode(&text).map_or(Listed::Damaged, Listed::Entries))
+}
+
+/// Writes it durably, in the place of the one that is there.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn write(folder: &Path, entries: &[Entry]) -> io::Result<()> {
+    write_whole(&path(folder), &encode(entries))
+}
+
+fn encode(entries: &[Entry]) -> String {
+    let entry = |entry: &Entry| {
+        json!({
+            "name": entry.name,
+            "id": format!("{:032x}", u128::from_be_bytes(entry.id)),
+            "sequence": entry.sequence,
+            "is_made": entry.is_made,
+        })
+    };
+    let rest = format!("{}\n", json!({ "members": entries.iter().map(entry).collect::<Vec<_>>() }));
+    format!("{MAGIC} crc32c={:08x} length={}\n{rest}", crc32c(rest.as_bytes()), rest.len())
+}
+
+fn decode(text: &[u8]) -> Option<Vec<Entry>> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (_, rest) = text.split_once('\n')?;
+    let head: Value = serde_json::from_str(rest).ok()?;
+    let entry = |entry: &Value| {
+        let id = entry["id"].as_str()?;
+        Some(Entry {
+            name: entry["name"].as_str()?.to_owned(),
+            id: u128::from_str_radix(id, 16).ok()?.to_be_bytes(),
+            sequence: entry["sequence"].as_u64()?,
+            is_made: entry["is_made"].as_bool()?,
+        })
+    };
+    let entries: Vec<Entry> =
+        head["members"].as_array()?.iter().map(entry).collect::<Option<_>>()?;
+    // Whatever else the text could say: it is what would be written.
+    (encode(&entries) == text).then_some(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_is_torn_or_edited_is_no_list() {
+        let entry = |name: &str, is_made| Entry {
+            name: name.to_owned(),
+            id: [7; 16],
+            sequence: 3,
+            is_made,
+        };
+        let entries = vec![entry("0011223344556677", true), entry("array-0011223344556677", false)];
+        let sound = encode(&entries).into_bytes();
+        assert_eq!(decode(&sound), Some(entries));
+        for length in 0..sound.len() {
+            assert_eq!(decode(&sound[..length]), None, "cut to {length}");
+        }
+        for at in 0..sound.len() {
+            for bit in [1, 0x20, 0x80] {
+                let mut bytes = sound.clone();
+                bytes[at] ^= bit;
+                assert_eq!(decode(&bytes), None, "byte {at}");
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What stands on an array that is rescued: each partition is an export of its own beside the whole, for `mount -o ro`.
+//!
+//! A part is a stretch of the same export, so that whoever writes to both sees one content.
+//!
+//! Invariant
+//! - A part shows its stretch, and no request leaves it `[check: a_part_is_a_stretch_of_the_whole]`.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use braid_frontend_nbd::{Completion, Export, Operation};
+use braid_nbd_proto::{BlockSizes, Extent};
+
+use super::mapped::{Mapped, Places};
+
+/// A stretch of an array that stands by itself, or bytes from here and there that do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Part {
+    name: String,
+    lies: Lies,
+    words: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Lies {
+    /// These bytes of this array; all of them if there is no end.
+    Stretch(usize, Range<u64>),
+    Mapped(Arc<Places>),
+}
+
+impl Part {
+    /// What holds `words`, under this name: these bytes of the array with this number.
+    pub(crate) fn new(name: String, (array, bytes): (usize, Range<u64>), words: String) -> Self {
+        Self { name, lies: Lies::Stretch(array, bytes), words }
+    }
+
+    /// The same of a volume that lies here and there.
+    pub(crate) fn mapped(name: String, places: Places, words: String) -> Self {
+        Self { name, lies: Lies::Mapped(Arc::new(places)), words }
+    }
+}
+
+impl braid_server::Part for Part {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn offset_bytes(&self) -> Option<u64> {
+        match &self.lies {
+            Lies::Stretch(_, bytes) => Some(bytes.start),
+            Lies::Mapped(_) => None,
+        }
+    }
+
+    fn size_bytes(&self) -> u64 {
+        match &self.lies {
+            Lies::Stretch(_, bytes) => bytes.end - bytes.start,
+            Lies::Mapped(places) => places.size_bytes(),
+        }
+    }
+
+    fn words(&self) -> &str {
+        &self.words
+    }
+
+    fn export(&self, arrays: &[Arc<dyn Export>]) -> Arc<dyn Export> {
+        match &self.lies {
+            Lies::Stretch(array, bytes) => {
+                let whole = Arc::clone(&arrays[*array]);
+                let (name, words) = (self.name.clone(), self.words.clone());
+                Arc::new(Stretch { name, words, bytes: bytes.clone(), whole })
+            }
+            Lies::Mapped(places) => {
+                let (name, words) = (self.name.clone(), self.words.clone());
+                Arc::new(Mapped::new((name, words), Arc::clone(places), arrays.to_vec()))
+            }
+        }
+    }
+}
+
+/// A part as clients see it.
+struct Stretch {
+    name: String,
+    words: String,
+    bytes: Range<u64>,
+    whole: Arc<dyn Export>,
+}
+
+impl Stretch {
+    fn at(&self, offset: u64) -> u64 {
+        self.bytes.start + offset
+    }
+}
+
+impl Export for Stretch {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> String {
+        format!("{} on {}", self.words, self.whole.description())
+    }
+
+    fn is_withdrawn(&self) -> bool {
+        self.whole.is_withdrawn()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        let size_bytes = self.bytes.end - self.bytes.start;
+        size_bytes - size_bytes % u64::from(self.whole.block_sizes().minimum_bytes())
+    }
+
+    fn read_only(&self) -> bool {
+        self.whole.read_only()
+    }
+
+    fn block_sizes(&self) -> BlockSizes {
+        self.whole.block_sizes()
+    }
+
+    fn stretch_bytes(&self) -> u64 {
+        self.whole.stretch_bytes()
+    }
+
+    fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
+        self.whole.zeroes_fast(self.at(offset), length)
+    }
+
+    fn submit(&self, operation: Operation, completion: Completion) {
+        let moved = match operation {
+            Operation::Read { offset, payload } => {
+                Operation::Read { offset: self.at(offset), payload }
+            }
+            Operation::Write { offset, payload, fua } => {
+                Operation::Write { offset: self.at(offset), payload, fua }
+            }
+            Operation::Flush => Operation::Flush,
+            Operation::Trim { offset, length, fua } => {
+                Operation::Trim { offset: self.at(offset), length, fua }
+            }
+            Operation::WriteZeroes { offset, length, fua, may_punch, fast } => {
+                let offset = self.at(offset);
+                Operation::WriteZeroes { offset, length, fua, may_punch, fast }
+            }
+            Operation::Cache { offset, length } => {
+                Operation::Cache { offset: self.at(offset), length }
+            }
+        };
+        self.whole.submit(moved, completion);
+    }
+
+    fn block_status(&self, offset: u64, length: u64, extents_max: usize) -> Vec<Extent> {
+        let mut left = self.size_bytes() - offset;
+        let extents = self.whole.block_status(self.at(offset), length, extents_max).into_iter();
+        // The last one may be longer than was asked for, and than the part.
+        let cut = extents.map_while(|extent| {
+            let length_bytes = extent.length_bytes.min(left);
+            left -= length_bytes;
+            (length_bytes > 0).then_some(Extent { length_bytes, ..extent })
+        });
+        cut.collect()
+    }
+}

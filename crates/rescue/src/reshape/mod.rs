@@ -1,0 +1,548 @@
+//! An array in the middle of a reshape, for `braid rescue`: two arrays, a backup perhaps, and what of them is read where.
+//!
+//! ```text
+//!   braid_assembly::reshape ─▶ plan(before), plan(after) ─▶ stretches ─▶ Joined, one device ─▶ what stands on it, and serving
+//!                    backup (file of mdadm's, or a member that is added) ──▲
+//! ```
+//!
+//! A reshape in place went on behind the position in the superblocks. What stands on the array says how far (`reached`), unless a person
+//! wants to go by what was recorded.
+//!
+//! Each side is planned as any other array, by force where that is needed. A side that cannot be had makes its own stretch unreadable, and
+//! nothing else.
+//!
+//! What is at risk is read to tell what stands there, an I/O error with `--read-only`, and served for writing only where it was asked for.
+//!
+//! Invariants:
+//! - what is in the backup and was not passed is read from there `[check: a_chunk_that_changes_is_read_with_its_backup]`;
+//! - a backup of another array, or of another time, is not used `[check: a_backup_of_another_array_or_time_is_refused]`.
+
+mod joined;
+mod reached;
+mod words;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use braid_assembly::rescue::{Outcome, Plan, plan, without};
+use braid_assembly::reshape::Reshaping;
+use braid_assembly::{Options, ProbedMember, Refusal};
+use braid_member::Member;
+use braid_ondisk::{
+    BackupPart, RESHAPE_BACKUP_BEFORE_END_SECTORS, RESHAPE_BACKUP_BYTES, ReshapeBackup,
+    ReshapeSide, Role, reshape_backup,
+};
+use braid_runtime::{Io, Volume};
+use braid_solver::Boundary;
+use rangemap::RangeSet;
+
+use super::config::RescueConfig;
+use super::disks::{Disk, Disks};
+use super::planned::{wanted, withholding};
+use braid_console::Globals;
+use braid_console::error::code::Code;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::shell::shell_word;
+use braid_console::output::utc::format_utc;
+use braid_console::regular::{self, NotRead};
+use braid_discovery::probe::probe_member;
+use braid_discovery::ready::{Ready, decided};
+use braid_discovery::replay::Place;
+use joined::{BackupPlace, Joined, SECTOR_BYTES, Source, Stretch};
+use reached::reached;
+pub(super) use words::{json, kind, level, lines};
+
+/// Seconds that a backup may be older, or newer, than the superblocks: mdadm allows as much, as the two are written at different times.
+const BACKUP_OLDER_SECONDS: u64 = 2 * 60 * 60;
+const BACKUP_NEWER_SECONDS: u64 = 10 * 60;
+
+/// One side, planned like an array of its own.
+pub(super) struct Side {
+    side: ReshapeSide,
+    /// The group's members, as they are on this side.
+    probed: Vec<ProbedMember>,
+    plan: Plan,
+}
+
+/// A backup that is used.
+struct Backup {
+    /// What it is called.
+    label: String,
+    place: BackupPlace,
+    says: ReshapeBackup,
+}
+
+/// An array in the middle of a reshape.
+pub(super) struct Moving {
+    pub(super) reshaping: Reshaping,
+    sides: [Side; 2],
+    options: Options,
+    backups: Vec<Backup>,
+    /// Why a backup that was found on a member is not used.
+    left_aside: Vec<String>,
+    /// How far md got, if what stands on the array was asked, and said it.
+    reached: Option<Boundary>,
+    /// What is at risk, without what a backup has.
+    pub(super) at_risk: Vec<Range<u64>>,
+}
+
+impl Moving {
+    /// What is being done to the array of these members; none if nothing is, or it is nothing that md could be doing.
+    pub(super) fn of(
+        members: &[ProbedMember],
+        (options, asked): (&Options, &BTreeSet<usize>),
+    ) -> Option<Self> {
+        let reshaping = Reshaping::of(members)?.ok()?;
+        let sides = ReshapeSide::ALL.map(|side| {
+            let probed = reshaping.members(members, side);
+            let plan = plan(&probed, options, asked);
+            Side { side, probed, plan }
+        });
+        let at_risk = reshaping.at_risk.clone().into_iter().collect();
+        let options = options.clone();
+        Some(Self {
+            reshaping,
+            sides,
+            options,
+            backups: Vec::new(),
+            left_aside: Vec::new(),
+            reached: None,
+            at_risk,
+        })
+    }
+
+    /// The side that the story of the members is told by: that with more of them, if there is something to be read of it.
+    pub(super) fn told_by(&self) -> (&[ProbedMember], &Plan) {
+        let [before, after] = &self.sides;
+        let (before_slots, after_slots) = (self.reshaping.before.slots, self.reshaping.after.slots);
+        let (first, second) =
+            if before_slots > after_slots { (before, after) } else { (after, before) };
+        let side = match (&first.plan.array, &second.plan.array) {
+            (Err(_), Ok(_)) => second,
+            _ => first,
+        };
+        (&side.probed, &side.plan)
+    }
+
+    /// Sides of which there is something.
+    fn needed(&self) -> impl Iterator<Item = &Side> {
+        let is_needed = |side: &&Side| !self.reshaping.on(side.side).is_empty();
+        self.sides.iter().filter(is_needed)
+    }
+
+    /// Whether there is anything that can be read.
+    pub(super) fn is_readable(&self) -> bool {
+        self.needed().any(|side| side.plan.array.is_ok())
+    }
+
+    /// Why a side that is needed cannot be read.
+    pub(super) fn refusals(&self) -> Vec<(Range<u64>, &Refusal)> {
+        let sides = self.needed().filter_map(|side| {
+            let refused = side.plan.array.as_ref().err()?;
+            Some((self.reshaping.on(side.side), refused))
+        });
+        sides.collect()
+    }
+
+    /// Sectors of the array that may be wrong, or cannot be read at all.
+    pub(super) fn in_doubt(&self) -> Vec<Range<u64>> {
+        let mut ranges = self.at_risk.clone();
+        for side in self.needed() {
+            let on = self.reshaping.on(side.side);
+            let Ok(array) = &side.plan.array else {
+                ranges.push(on);
+                continue;
+            };
+            let withheld = array.withheld_risk.iter().flat_map(|risk| &risk.ranges);
+            let within = withheld.map(|risk| {
+                let sectors = &risk.array_sectors;
+                sectors.start.max(on.start)..sectors.end.min(on.end)
+            });
+            ranges.extend(within.filter(|range| !range.is_empty()));
+        }
+        ranges
+    }
+
+    /// What would come of the members without one of them.
+    pub(super) fn without(
+        &self,
+        (options, asked): (&Options, &BTreeSet<usize>),
+        index: usize,
+    ) -> Outcome {
+        let mut all: Option<Outcome> = None;
+        for side in self.needed() {
+            let one = without(&side.probed, options, asked, index);
+            all = Some(match (all, one) {
+                (Some(fails @ Outcome::Fails(_)), _) | (_, fails @ Outcome::Fails(_)) => fails,
+                (None, one) => one,
+                (
+                    Some(Outcome::Runs { degraded, believed, stripes_at_risk }),
+                    Outcome::Runs {
+                        degraded: degraded_too,
+                        believed: believed_too,
+                        stripes_at_risk: stripes_too,
+                    },
+                ) => Outcome::Runs {
+                    degraded: degraded.max(degraded_too),
+                    believed: believed.max(believed_too),
+                    stripes_at_risk: stripes_at_risk.saturating_add(stripes_too),
+                },
+            });
+        }
+        all.expect("an array has sectors")
+    }
+
+    /// Takes the backup that was named, and those that members have; what they hold is at risk no more.
+    pub(super) fn take_backups(
+        &mut self,
+        args: &RescueConfig,
+        members: &[&Disk],
+    ) -> Result<(), CliError> {
+        if let Some(path) = &args.backup_file {
+            let backup = open_backup(path)?;
+            if let Err(why) = self.fits(&backup, args.accept_older) {
+                return Err(unfit(args, path, &why));
+            }
+            self.backups.push(backup);
+        }
+        for disk in members {
+            let Some(backup) = self.on_member(disk) else { continue };
+            match self.fits(&backup, args.accept_older) {
+                Ok(()) => self.backups.push(backup),
+                Err(why) => self.left_aside.push(format!("the backup on {}: {why}", disk.label)),
+            }
+        }
+        self.settle_risk();
+        Ok(())
+    }
+
+    /// Asks what stands on the array how far md got, where that is not known. Unless it says so, all that is ahead stays at risk.
+    pub(super) fn find_out(&mut self, (disks, members): (&Disks, &[usize]), globals: &Globals) {
+        let is_readable = self.sides.iter().all(|side| side.plan.array.is_ok());
+        // Who dropped out on the way has what was ahead then in the old shape, and its superblock does not say when that was.
+        let is_any_believed = self.sides.iter().any(|side| side.plan.believed().next().is_some());
+        let is_known = self.at_risk.is_empty() || !self.reshaping.is_in_place();
+        if is_known || !is_readable || is_any_believed {
+            return;
+        }
+        let open = |side: &Side| self.volume(side, (disks, members), Care::Read, globals);
+        let [Ok(before), Ok(after)] = self.sides.each_ref().map(open) else { return };
+        let Some(reached) = reached(&self.reshaping, before, after) else { return };
+        self.reshaping.got_to(&reached.between, reached.likely);
+        self.reached = Some(reached);
+        self.leave_passed_backups();
+        self.settle_risk();
+    }
+
+    /// Leaves backups aside that md had passed by more than it has in hand. mdadm keeps it behind its copy; where it does not (4.2 with
+    /// Linux 6.1) it copies what was moved before, as the old shape reads that.
+    fn leave_passed_backups(&mut self) {
+        let Some(zone) = self.reshaping.at_risk.clone() else { return };
+        let is_passed = |backup: &Backup| {
+            let ahead = backup.says.parts.iter().filter_map(|part| self.reshaping.needed(part));
+            let mut ahead = ahead.map(|(range, _)| range);
+            ahead.any(|range| match self.reshaping.backwards {
+                false => range.start < zone.start,
+                true => range.end > zone.end,
+            })
+        };
+        let backups = std::mem::take(&mut self.backups);
+        let (passed, kept): (Vec<_>, _) = backups.into_iter().partition(is_passed);
+        self.backups = kept;
+        self.left_aside.extend(passed.iter().map(|backup| {
+            format!("the backup in {}: md had gone on long before that was copied", backup.label)
+        }));
+    }
+
+    /// What of a part of a backup is read from there, and where in the backup it is: what is needed, and no more than is at risk.
+    fn read_from(&self, part: &BackupPart) -> Option<(Range<u64>, u64)> {
+        let (needed, at) = self.reshaping.needed(part)?;
+        let zone = self.reshaping.at_risk.clone().filter(|_| self.reached.is_some());
+        let zone = zone.unwrap_or_else(|| needed.clone());
+        let (start, end) = (needed.start.max(zone.start), needed.end.min(zone.end));
+        (start < end).then(|| (start..end, at + (start - needed.start)))
+    }
+
+    /// What backups have is at no risk; what is around places in the other shape is.
+    fn settle_risk(&mut self) {
+        let apart = self.reached.iter().flat_map(|reached| &reached.apart);
+        let apart = apart.map(|sector| self.reshaping.around(&(*sector..*sector + 1)));
+        let at_risk = self.reshaping.at_risk.iter().cloned().chain(apart);
+        let mut left: RangeSet<u64> = at_risk.filter(|range| !range.is_empty()).collect();
+        let has = self.backups.iter().flat_map(|backup| &backup.says.parts);
+        for (range, _) in has.filter_map(|part| self.read_from(part)) {
+            left.remove(range);
+        }
+        self.at_risk = left.into_iter().collect();
+    }
+
+    /// The backup that a member which is being added has at its end.
+    fn on_member(&self, disk: &Disk) -> Option<Backup> {
+        let own = disk.probed.probe.newest()?;
+        let is_new =
+            matches!(own.state.role, Role::Active(slot) if slot >= self.reshaping.before.slots);
+        let place = BackupPlace::Member(Arc::clone(&disk.device));
+        let end = own.device.data_offset_sectors.checked_add(own.array.member_size_sectors)?;
+        let at = end.checked_sub(RESHAPE_BACKUP_BEFORE_END_SECTORS).filter(|_| is_new)?;
+        let says = head_at(&place, at)?;
+        Some(Backup { label: disk.label.clone(), place, says })
+    }
+
+    /// Whether a backup is of this array and of this reshape.
+    fn fits(&self, backup: &Backup, accept_older: bool) -> Result<(), String> {
+        if backup.says.uuid != self.reshaping.uuid_as_stored() {
+            return Err("it is of another array".to_owned());
+        }
+        let (array, own) = (self.reshaping.updated_seconds(), backup.says.seconds);
+        let is_near = array <= own.saturating_add(BACKUP_OLDER_SECONDS)
+            && array.saturating_add(BACKUP_NEWER_SECONDS) >= own;
+        if !is_near && !accept_older {
+            let when = [own, array].map(format_utc);
+            return Err(format!("it is of {}, and the superblocks are of {}", when[0], when[1]));
+        }
+        // The same head stands before the data, so that one that was cut short while it was written can be told.
+        let start = backup.says.start_sectors.checked_sub(RESHAPE_BACKUP_BEFORE_END_SECTORS);
+        let twin = start.and_then(|at| head_at(&backup.place, at));
+        if twin.as_ref() != Some(&backup.says) {
+            return Err("it was cut short while it was written".to_owned());
+        }
+        Ok(())
+    }
+
+    /// What is read where. With `withhold` what is at risk is not read.
+    fn stretches(&self, withhold: bool) -> Vec<Stretch> {
+        let of_side = |(sectors, side): (Range<u64>, ReshapeSide)| {
+            let plan = &self.sides.iter().find(|one| one.side == side).expect("both are").plan;
+            let source = if plan.array.is_ok() { Source::Side(side) } else { Source::Nowhere };
+            Stretch { sectors, source }
+        };
+        let mut stretches: Vec<Stretch> = self.reshaping.sides().into_iter().map(of_side).collect();
+        for risk in self.at_risk.iter().filter(|_| withhold) {
+            lay(&mut stretches, risk, &Source::Nowhere, 0);
+        }
+        for backup in &self.backups {
+            for part in &backup.says.parts {
+                if let Some((sectors, at)) = self.read_from(part) {
+                    lay(&mut stretches, &sectors, &Source::Backup(backup.place.clone(), at), at);
+                }
+            }
+        }
+        stretches
+    }
+
+    /// Stripes of which not all is certain: what is at risk, in rows of the shape that it would be read from, and what cannot be computed.
+    pub(super) fn stripes_at_risk(&self) -> u64 {
+        let row = self.reshaping.row_sectors();
+        let row = row.saturating_mul(u64::from(self.reshaping.before.slots)).max(1);
+        let rows = self.at_risk.iter().map(|range| (range.end - range.start).div_ceil(row));
+        let of_sides = self.needed().map(|side| side.plan.stripes_at_risk());
+        rows.chain(of_sides).fold(0, u64::saturating_add)
+    }
+
+    /// What stands for all that is read: another one once anything of it is another.
+    fn mark(&self, members: &[&Disk]) -> u64 {
+        let mut sum = 0_u32;
+        let mut marks: Vec<u64> = members.iter().map(|disk| disk.mark).collect();
+        marks.sort_unstable();
+        let backups = self.backups.iter().map(|backup| backup.says.seconds);
+        for word in marks.into_iter().chain(backups).chain([self.reshaping.position_sectors]) {
+            sum = crc32c::crc32c_append(sum, &word.to_le_bytes());
+        }
+        (u64::from(sum) << 32) | u64::from(crc32c::crc32c_append(sum, b"reshape"))
+    }
+}
+
+/// The stretches, with other sectors in place of theirs.
+fn lay(stretches: &mut Vec<Stretch>, over: &Range<u64>, source: &Source, at: u64) {
+    let mut laid: Vec<Stretch> = Vec::new();
+    for stretch in stretches.drain(..) {
+        let Stretch { sectors, source: own } = stretch;
+        let within = sectors.start.max(over.start)..sectors.end.min(over.end);
+        if within.is_empty() {
+            laid.push(Stretch { sectors, source: own });
+            continue;
+        }
+        let (head, tail) = (sectors.start..within.start, within.end..sectors.end);
+        let moved = |by: u64| match &own {
+            Source::Backup(place, at) => Source::Backup(place.clone(), at + by),
+            other => other.clone(),
+        };
+        if !head.is_empty() {
+            laid.push(Stretch { sectors: head, source: moved(0) });
+        }
+        let source = match source {
+            Source::Backup(place, _) => {
+                Source::Backup(place.clone(), at + (within.start - over.start))
+            }
+            other => other.clone(),
+        };
+        let by = tail.start - sectors.start;
+        laid.push(Stretch { sectors: within, source });
+        if !tail.is_empty() {
+            laid.push(Stretch { sectors: tail, source: moved(by) });
+        }
+    }
+    *stretches = laid;
+}
+
+fn head_at(place: &BackupPlace, sector: u64) -> Option<ReshapeBackup> {
+    let mut bytes = vec![0; RESHAPE_BACKUP_BYTES];
+    place.read_at(&mut bytes, sector.checked_mul(SECTOR_BYTES)?).ok()?;
+    reshape_backup(&bytes).ok()
+}
+
+fn open_backup(path: &Path) -> Result<Backup, CliError> {
+    let label = path.display().to_string();
+    let what = || format!("the backup file {label} cannot be read");
+    let file = regular::open(path).map_err(|error| match error {
+        NotRead::System(error) => system(what(), &error),
+        other => no_backup(path, &other.to_string()),
+    })?;
+    let place = BackupPlace::File(Arc::new(file));
+    let mut bytes = vec![0; RESHAPE_BACKUP_BYTES];
+    let says = match place.read_at(&mut bytes, 0) {
+        Ok(()) => reshape_backup(&bytes).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    Ok(Backup { place, says: says.map_err(|why| no_backup(path, &why))?, label })
+}
+
+fn no_backup(path: &Path, why: &str) -> CliError {
+    let what = format!("{} is no backup file of mdadm's", path.display());
+    let look = format!("ls -l {}", shell_word(&path.display().to_string()));
+    CliError::new(Code::BackupUnfit, what).because(why).remedy(Risk::Look, "Look at it", look)
+}
+
+fn unfit(args: &RescueConfig, path: &Path, why: &str) -> CliError {
+    let what = format!("{} is not the backup of this reshape", path.display());
+    let error = CliError::new(Code::BackupUnfit, what).because(why).remedy(
+        Risk::Look,
+        "Look at the array without it",
+        args.without_backup(),
+    );
+    match why.starts_with("it is of another array") {
+        true => error,
+        false => error.remedy(
+            Risk::Look,
+            "Look at it with what the file has, which may be wrong",
+            args.command("--accept-older"),
+        ),
+    }
+}
+
+/// What is opened of an array in the middle of a reshape.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Care {
+    /// What is at risk is read as it is.
+    Read,
+    /// What is at risk is an I/O error.
+    Withhold,
+}
+
+impl Moving {
+    /// The array as one device; `members` are the group's, among all disks.
+    pub(super) fn joined(
+        &self,
+        (disks, members): (&Disks, &[usize]),
+        care: Care,
+        globals: &Globals,
+    ) -> Result<Arc<dyn Member>, CliError> {
+        let stretches = self.stretches(care == Care::Withhold);
+        let open = |side: ReshapeSide| {
+            let is_read =
+                |stretch: &Stretch| matches!(stretch.source, Source::Side(of) if of == side);
+            let one = self.sides.iter().find(|one| one.side == side).expect("both are");
+            let is_needed = stretches.iter().any(is_read);
+            is_needed.then(|| self.volume(one, (disks, members), care, globals)).transpose()
+        };
+        let volumes = (open(ReshapeSide::Before)?, open(ReshapeSide::After)?);
+        let newest = self.told_by().0.iter().filter_map(|member| member.probe.newest());
+        let newest = newest.max_by_key(|one| one.state.events).expect("it has superblocks");
+        Ok(Arc::new(Joined::new(&newest.array, stretches, volumes)))
+    }
+
+    fn volume(
+        &self,
+        side: &Side,
+        (disks, members): (&Disks, &[usize]),
+        care: Care,
+        globals: &Globals,
+    ) -> Result<Volume, CliError> {
+        let devices = members.iter().map(|index| {
+            let device = Arc::clone(&disks.all[*index].device);
+            Box::new(device) as Box<dyn Member>
+        });
+        let probed = side.plan.members(&side.probed);
+        let accept_risk = (care == Care::Read).then_some(u64::MAX);
+        let options = wanted(&side.plan, &self.options, (true, accept_risk));
+        let ready = decided((devices.collect(), &probed), None, &options, &globals.state_dir)?;
+        let ready = match care {
+            Care::Read => ready,
+            Care::Withhold => withholding(&side.plan, ready),
+        };
+        let ready = ready.settled(Place::Memory)?;
+        let options = braid_runtime::Options {
+            read_only: true,
+            io: Io::Threads,
+            ..braid_runtime::Options::default()
+        };
+        Volume::open(&ready.array, ready.members, &options, |_| {}).map_err(|error| {
+            CliError::new(Code::System, "the array could not be started").caused_by(&error)
+        })
+    }
+}
+
+/// Bytes of the array that a device is served for.
+pub(super) fn array_bytes(device: &dyn Member) -> u64 {
+    device.size_bytes() - 2 * joined::MARGIN_BYTES
+}
+
+/// Reads of the array that a device is served for; the range is within.
+pub(super) fn read(device: &dyn Member, offset: u64, length: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    device.read_at(&mut bytes, joined::MARGIN_BYTES + offset).ok().map(|()| bytes)
+}
+
+/// The device that an overlay of the array lies over, and the overlay's name and mark.
+pub(super) fn overlay_name(moving: &Moving, members: &[&Disk]) -> (String, u64) {
+    let mark = moving.mark(members);
+    (format!("array-{mark:016x}"), mark)
+}
+
+/// What is served: an array of one member, which is the device.
+pub(super) fn ready(
+    device: Arc<dyn Member>,
+    label: &str,
+    options: &Options,
+    globals: &Globals,
+) -> Result<Ready, CliError> {
+    let probed = probe_member(&device, label)?;
+    let options = Options { known: Vec::new(), ..options.clone() };
+    let place = if options.read_only { Place::Memory } else { Place::Members };
+    let devices: Vec<Box<dyn Member>> = vec![Box::new(device)];
+    decided((devices, &[probed]), None, &options, &globals.state_dir)?.settled(place)
+}
+
+/// What was written over an array in the middle of a reshape belongs to no member.
+pub(super) fn not_committed(args: &RescueConfig) -> CliError {
+    CliError::new(Code::Reshaping, "an array in the middle of a reshape cannot be written to its members")
+        .because("what was written lies over the array, and where that is on members changes with the reshape")
+        .because("nothing was changed")
+        .remedy(Risk::Look, "Look at it", args.command(""))
+        .remedy(Risk::Change, "Serve it over the overlay; members stay as they are", args.command("--serve"))
+}
+
+/// What goes by one shape of an array says nothing of one that has two.
+pub(super) fn not_one_shape(args: &RescueConfig) -> CliError {
+    let what = "an array in the middle of a reshape is not checked, and copies of its disks are not filled";
+    CliError::new(Code::Reshaping, what)
+        .because("that goes by one shape of the array, and it has two")
+        .because(
+            "what a copy lacks is made of the others where the array is read, or is an I/O error",
+        )
+        .because("nothing was changed")
+        .remedy(Risk::Look, "Look at it", args.command(""))
+}

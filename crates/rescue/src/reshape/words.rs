@@ -1,0 +1,220 @@
+//! What is being done to an array, how far it is, what that means, and what is at risk: in words.
+
+use std::ops::Range;
+
+use braid_assembly::reshape::Reshaping;
+use braid_geometry::{Level, Shape, layout_name};
+use serde_json::{Value, json};
+
+use super::{Moving, SECTOR_BYTES};
+use braid_console::output::size::format_size;
+use braid_discovery::status::words::level_word;
+
+fn size(sectors: &Range<u64>) -> String {
+    format_size((sectors.end - sectors.start).saturating_mul(SECTOR_BYTES))
+}
+
+fn place(sectors: &Range<u64>) -> String {
+    format!("{} (sectors {}..{})", size(sectors), sectors.start, sectors.end)
+}
+
+fn members(reshaping: &Reshaping, shape: &Shape) -> String {
+    match reshaping.is_striping() {
+        true => format!("RAID-0 of {} members", shape.slots.saturating_sub(1)),
+        false => format!("{} of {} members", level_word(shape.level.name()), shape.slots),
+    }
+}
+
+/// What it was and what it will be, in short.
+pub(crate) fn kind(moving: &Moving) -> String {
+    let reshaping = &moving.reshaping;
+    let size = format_size(reshaping.size_sectors.saturating_mul(SECTOR_BYTES));
+    let [before, after] =
+        [&reshaping.before, &reshaping.after].map(|shape| members(reshaping, shape));
+    match before == after {
+        true => format!("{after} in a reshape, {size}"),
+        false => format!("{before} becoming {after}, {size}"),
+    }
+}
+
+/// What is served, in a word.
+pub(crate) fn level(moving: &Moving) -> String {
+    let (before, after) = (moving.reshaping.before.level, moving.reshaping.after.level);
+    match before == after {
+        true if moving.reshaping.is_striping() => format!("{} in a reshape", Level::Raid0),
+        true => format!("{after} in a reshape"),
+        false => format!("{before} becoming {after}"),
+    }
+}
+
+/// What changes, a phrase for each.
+fn changes(moving: &Moving) -> Vec<String> {
+    let (before, after) = (&moving.reshaping.before, &moving.reshaping.after);
+    let layout = |shape: &Shape| {
+        let number = || format!("layout {}", shape.layout);
+        layout_name(shape.level, shape.layout).unwrap_or_else(number)
+    };
+    let chunk = |shape: &Shape| format_size(u64::from(shape.chunk_sectors) * SECTOR_BYTES);
+    let mut changes = Vec::new();
+    let mut change = |what: &str, from: String, to: String| {
+        if from != to {
+            changes.push(format!("{what} from {from} to {to}"));
+        }
+    };
+    let level = |shape: &Shape| level_word(shape.level.name());
+    change("the level", level(before), level(after));
+    let parity = u16::from(moving.reshaping.is_striping());
+    let slots = |shape: &Shape| shape.slots.saturating_sub(parity).to_string();
+    change("members", slots(before), slots(after));
+    if after.level != Level::Raid4 {
+        change("the layout", layout(before), layout(after));
+    }
+    change("the chunk", chunk(before), chunk(after));
+    if moving.reshaping.moves_data {
+        changes.push("where members have their data".to_owned());
+    }
+    changes
+}
+
+/// The story of the reshape.
+pub(crate) fn lines(moving: &Moving) -> Vec<String> {
+    let reshaping = &moving.reshaping;
+    let mut lines = vec![format!("What changes: {}.", changes(moving).join(", "))];
+    if reshaping.is_striping() {
+        lines.push(
+            "md has it be a RAID-4 without parity meanwhile, and so do its superblocks.".to_owned(),
+        );
+    }
+    let done = reshaping.done_basis_points();
+    let way = match reshaping.backwards {
+        false => "from the start of the array to its end",
+        true => "from the end of the array to its start",
+    };
+    let (position, end) = (reshaping.position_sectors, reshaping.size_sectors);
+    let percent = format!("{}.{:02} %", done / 100, done % 100);
+    lines.push(match &moving.reached {
+        None => format!("It runs {way}, and is at sector {position} of {end}: {percent} are done."),
+        Some(reached) => {
+            let (recorded, between) = (reshaping.recorded_sectors, &reached.between);
+            let on = match between.start == recorded || between.end == recorded {
+                true => "and may have gone on",
+                false => "and went on",
+            };
+            format!(
+                "It runs {way}. md recorded that it is at sector {recorded} of {end}, {on}: by {} places on the array it got to somewhere \
+                 between {} and {}, most likely to {position}: {percent} are done.",
+                reached.places, between.start, between.end
+            )
+        }
+    });
+    let (before, after) = match reshaping.backwards {
+        false => ("behind", "before"),
+        true => ("before", "behind"),
+    };
+    lines.push(match (position == 0, position == reshaping.size_sectors, reshaping.backwards) {
+        (true, _, false) | (_, true, true) => {
+            "Nothing is in the new shape yet; all of it is read in the old one.".to_owned()
+        }
+        (_, true, false) | (true, _, true) => {
+            "All of it is in the new shape, and is read there.".to_owned()
+        }
+        _ => format!(
+            "What lies {after} is in the new shape, what lies {before} in the old one, and each is read where it is."
+        ),
+    });
+    for backup in &moving.backups {
+        let parts = backup.says.parts.iter().filter_map(|part| moving.read_from(part));
+        let parts: Vec<String> = parts.map(|(range, _)| place(&range)).collect();
+        lines.push(match parts.is_empty() {
+            true => format!("{} has nothing that is needed.", backup.label),
+            false => {
+                let why = "what has been moved since the checkpoint may have been written over it";
+                let from =
+                    format!("{} is read from the backup in {}", parts.join(", "), backup.label);
+                format!("{from}: {why}.")
+            }
+        });
+    }
+    lines.extend(moving.left_aside.iter().map(|why| format!("Not used: {why}.")));
+    let apart = moving.reached.as_ref().map_or(0, |reached| reached.apart.len());
+    if apart > 0 {
+        lines.push(format!(
+            "{apart} places elsewhere are in the other shape: a disk may have lost what was in its cache. What is around them is at risk, too."
+        ));
+    }
+    for range in &moving.at_risk {
+        let why = match moving.reached {
+            None => {
+                "The new shape begins where the old one still is, so this may have been written over in part, and is right if md had not \
+                 begun there."
+            }
+            Some(_) => {
+                "md was at work there: it may be in either shape, and is read as if md had been where it was most likely."
+            }
+        };
+        lines.push(format!("At risk: {}. {why}", place(range)));
+    }
+    if moving.at_risk.is_empty() {
+        let why = match moving.backups.is_empty() {
+            true => "md does not write over what it still needs",
+            false => "what md may have written over is in the backup",
+        };
+        lines.push(format!("Nothing is lost by where it stopped: {why}."));
+    } else if moving.backups.is_empty() && moving.left_aside.is_empty() {
+        lines.push(
+            "mdadm copied that into a file if it was given one (`--grow --backup-file`): name it (--backup-file FILE)."
+                .to_owned(),
+        );
+    }
+    for (range, refused) in moving.refusals() {
+        lines.push(format!("{} cannot be read: {refused}.", place(&range)));
+    }
+    lines
+}
+
+fn bytes(sectors: &Range<u64>) -> Value {
+    json!({
+        "offset_bytes": sectors.start * SECTOR_BYTES,
+        "length_bytes": (sectors.end - sectors.start) * SECTOR_BYTES,
+    })
+}
+
+/// The same for a program.
+pub(crate) fn json(moving: &Moving) -> Value {
+    let reshaping = &moving.reshaping;
+    let shape = |shape: &Shape| {
+        json!({
+            "level": shape.level.name(),
+            "slots": shape.slots,
+            "layout": shape.layout,
+            "chunk_bytes": u64::from(shape.chunk_sectors) * SECTOR_BYTES,
+        })
+    };
+    let of_backup = |backup: &super::Backup| {
+        let parts = backup.says.parts.iter().filter_map(|part| moving.read_from(part));
+        let parts: Vec<Value> = parts.map(|(range, _)| bytes(&range)).collect();
+        json!({ "file": backup.label, "read": parts })
+    };
+    let unreadable = moving
+        .refusals()
+        .into_iter()
+        .map(|(range, refused)| json!({ "bytes": bytes(&range), "code": refused.code() }));
+    json!({
+        "before": shape(&reshaping.before),
+        "after": shape(&reshaping.after),
+        "position_bytes": reshaping.recorded_sectors * SECTOR_BYTES,
+        "got_to": moving.reached.as_ref().map(|reached| json!({
+            "between": bytes(&reached.between),
+            "likely_bytes": reshaping.position_sectors * SECTOR_BYTES,
+            "places": reached.places,
+            "places_in_the_other_shape": reached.apart.len(),
+        })),
+        "backwards": reshaping.backwards,
+        "moves_data": reshaping.moves_data,
+        "done_percent": reshaping.done_basis_points() as f64 / 100.0,
+        "at_risk": moving.at_risk.iter().map(bytes).collect::<Vec<_>>(),
+        "backups": moving.backups.iter().map(of_backup).collect::<Vec<_>>(),
+        "backups_left_aside": moving.left_aside,
+        "unreadable": unreadable.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,310 @@
+//! `braid rescue --serve`: the array over its overlay.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use braid_assembly::Options;
+use braid_assembly::rescue::Stand;
+use braid_member::Member;
+use braid_ondisk::BadBlockLog;
+
+use super::config::RescueConfig;
+use super::disks::{Disk, Disks};
+use super::group::one_of;
+use super::holds::holds;
+use super::look::{Found, Reader};
+use super::nearly::believing;
+use super::overlay::{self, OfMember, Wanted};
+use super::parts::Part;
+use super::reshape::{self, Care, Moving};
+use super::volumes::Volumes;
+use super::words;
+use braid_console::Globals;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::printable::printable;
+use braid_console::output::size::format_size;
+use braid_discovery::probe::io_error;
+use braid_discovery::ready::{Ready, decided};
+use braid_discovery::refusal;
+use braid_discovery::replay::Place;
+use braid_server::{Address, Part as _, Rescued, ServerConfig, serve_rescued};
+
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+
+pub(super) fn serve(
+    args: &RescueConfig,
+    disks: Disks,
+    (mut found, volumes): (Vec<Found>, Volumes),
+    globals: &Globals,
+) -> Result<Exit, CliError> {
+    let config = config(args)?;
+    let order = order((&found, &disks), args).map_err(|error| match disks.remnants.as_slice() {
+        [] => error,
+        remnants => error.remedy(
+            Risk::Look,
+            "Believe the superblocks that nearly stand, in memory",
+            believing(args, remnants),
+        ),
+    })?;
+    refuse_several_at_risk(args, &found)?;
+    // What says where volumes lie is read as the array will be: what may be wrong of it is an error.
+    for one in
+        found.iter_mut().filter(|one| args.read_only && one.moving.is_none() && one.is_readable())
+    {
+        let ready = one.withholding(one.ready(&disks, globals, None)?).settled(Place::Memory)?;
+        one.reader = Reader::open(ready).ok().map(|(volume, _)| Reader::Array(volume));
+    }
+    let volumes = volumes.served(&found, &order);
+    let mut all: Vec<Option<Found>> = found.into_iter().map(Some).collect();
+    let mut found: Vec<Found> = order.iter().filter_map(|index| all[*index].take()).collect();
+    let parts = parts(&found, &volumes);
+    let kind = found[0].moving.as_ref().map(reshape::level);
+    let is_moving: Vec<bool> = found.iter().map(|one| one.moving.is_some()).collect();
+    // Nobody reads them any more but who serves them.
+    found.iter_mut().for_each(|one| one.reader = None);
+    let folder = found[0].folder.clone();
+    let folders: Vec<PathBuf> = found.iter().map(|one| one.folder.clone()).collect();
+    // Before anything is made: what is refused leaves nothing behind, of none of them.
+    if !args.read_only {
+        found.iter().try_for_each(|one| can_be_written(args, one))?;
+    }
+    let mut all = Vec::new();
+    for one in &mut found {
+        let ready = match (args.read_only, one.moving.take()) {
+            (_, Some(moving)) => moved(args, (&disks, &moving), one, globals)?,
+            (true, None) => {
+                one.withholding(one.ready(&disks, globals, None)?).settled(Place::Memory)?
+            }
+            (false, None) => over_overlay(args, &disks, one, globals)?,
+        };
+        all.push((one.group.name.clone(), ready));
+    }
+    let mut all = all.into_iter();
+    let (_, ready) = all.next().expect("one is served at least");
+    let parts = parts.into_iter().map(|part| Box::new(part) as _).collect();
+    let rescued = Rescued { ready, beside: all.collect(), parts, kind };
+    // What is kept of the array while it is rescued is no news of the array.
+    let aside = Globals { state_dir: folder.join("state"), ..globals.clone() };
+    let aside = if args.read_only { globals } else { &aside };
+    let exit = serve_rescued(&config, rescued, aside)?;
+    if !args.read_only && !globals.json {
+        let place = |folder: &PathBuf| {
+            let size = format_size(overlay::taken_bytes(folder));
+            format!("{} ({size})", printable(&folder.display().to_string()))
+        };
+        let places: Vec<String> = folders.iter().map(place).collect();
+        errln!("the members are as they were; what was written is in {}", places.join(" and in "));
+        let shown = |array, more| printable(&args.command_for(array, more)).into_owned();
+        errln!("  go on:              {}", shown(None, "--serve"));
+        // Members are written array by array.
+        for (one, is_moving) in found.iter().zip(is_moving) {
+            let array = (found.len() > 1).then_some(one.group.uuid.as_str());
+            if !is_moving && one.volume.is_none() {
+                errln!("  what would change:  {}", shown(array, "--commit -n"));
+            }
+            errln!("  throw it away:      {}", shown(array, "--discard"));
+        }
+    }
+    Ok(exit)
+}
+
+/// Which arrays are served, the largest first: all that can be read. Those that cannot are told of.
+fn order((found, disks): (&[Found], &Disks), args: &RescueConfig) -> Result<Vec<usize>, CliError> {
+    let refused = |one: &Found| {
+        let refused = one.plan.array.as_ref().err()?;
+        Some(refusal::cli_error(refused, &one.plan.verdicts, &one.labels))
+    };
+    let names: BTreeSet<&str> = found.iter().map(|one| one.group.name.as_str()).collect();
+    let is_any_readable = found.iter().any(Found::is_readable);
+    if names.len() < found.len() || !is_any_readable {
+        let one = one_of(found.iter().collect(), args, disks)?;
+        return Err(refused(one).expect("one that can be read has its own name"));
+    }
+    for one in found.iter().filter(|one| !one.is_readable()) {
+        errln!("warning: {} cannot be read, and is not served", printable(&one.group.name));
+    }
+    let size = |one: &Found| one.size_bytes().unwrap_or(0);
+    let mut order: Vec<usize> =
+        (0..found.len()).filter(|index| found[*index].is_readable()).collect();
+    order.sort_by_key(|index| (std::cmp::Reverse(size(&found[*index])), *index));
+    Ok(order)
+}
+
+/// A risk is accepted of one array, by its number.
+fn refuse_several_at_risk(args: &RescueConfig, found: &[Found]) -> Result<(), CliError> {
+    let risk = |one: &Found| match &one.moving {
+        Some(moving) => moving.stripes_at_risk(),
+        None => one.plan.stripes_at_risk(),
+    };
+    let at_risk: Vec<&Found> =
+        found.iter().filter(|one| one.is_readable() && risk(one) > 0).collect();
+    if args.read_only || at_risk.len() < 2 {
+        return Ok(());
+    }
+    let names: Vec<&str> = at_risk.iter().map(|one| one.group.name.as_str()).collect();
+    let mut error = CliError::new(
+        Code::SeveralArrays,
+        "of several arrays some may be wrong, and each has to be asked for by itself",
+    )
+    .because(names.join(", "))
+    .remedy(
+        Risk::Look,
+        "Read it; what may be wrong is an I/O error",
+        args.command("--serve --read-only"),
+    );
+    for one in at_risk {
+        let more = format!("--serve --accept-risk {}", risk(one));
+        let command = args.command_for(Some(&one.group.uuid), &more);
+        error = error.remedy(
+            Risk::Change,
+            "Serve it over the overlay; members stay as they are",
+            command,
+        );
+    }
+    Err(error)
+}
+
+/// Whether an array may be served over its overlay.
+fn can_be_written(args: &RescueConfig, found: &Found) -> Result<(), CliError> {
+    if let Some(moving) = &found.moving {
+        let risk = moving.stripes_at_risk();
+        let is_accepted = risk == 0 || args.accept_risk.is_some_and(|accepted| risk <= accepted);
+        let refused = || words::risk_not_accepted(args, Code::DirtyDegraded, risk);
+        return if is_accepted { Ok(()) } else { Err(refused()) };
+    }
+    let probed = found.plan.members(&found.probed);
+    let options = found.wanted(false, args.accept_risk);
+    let assembled = braid_assembly::assemble(&probed, &options).array;
+    assembled.map(|_| ()).map_err(|refused| words::not_served(args, found, &refused))
+}
+
+/// An array in the middle of a reshape: read only, or over an overlay of the array.
+fn moved(
+    args: &RescueConfig,
+    (disks, moving): (&Disks, &Moving),
+    found: &mut Found,
+    globals: &Globals,
+) -> Result<Ready, CliError> {
+    let options = Options { read_only: args.read_only, ..found.wanted(true, None) };
+    // What is opened below has it open, too.
+    found.array_overlay = None;
+    let care = if args.read_only { Care::Withhold } else { Care::Read };
+    let joined = moving.joined((disks, &found.group.members), care, globals)?;
+    let label = &found.group.name;
+    if args.read_only {
+        return reshape::ready(joined, label, &options, globals);
+    }
+    let members: Vec<&Disk> = found.group.members.iter().map(|index| &disks.all[*index]).collect();
+    let name = reshape::overlay_name(moving, &members);
+    let overlay = overlay::make_array(args, &found.folder, (&joined, &name))?;
+    reshape::ready(overlay, label, &options, globals)
+}
+
+/// Puts superblocks into the overlay as the plan has them, and assembles what stands there then.
+pub(super) fn over_overlay(
+    args: &RescueConfig,
+    disks: &Disks,
+    found: &mut Found,
+    globals: &Globals,
+) -> Result<Ready, CliError> {
+    let probed = found.plan.members(&found.probed);
+    let options = found.wanted(false, args.accept_risk);
+    let is_in = |index: &usize| {
+        let is_used = matches!(found.plan.stands[*index], Stand::Used | Stand::Believed { .. });
+        is_used || found.overlays[*index].is_some()
+    };
+    let written: Vec<usize> = (0..found.overlays.len()).filter(is_in).collect();
+    let wanted = written.iter().map(|index| {
+        Wanted::of(&disks.all[found.group.members[*index]], found.overlays[*index].clone())
+    });
+    let overlays = overlay::make(args, &found.folder, wanted.collect())?;
+    for (index, overlay) in written.into_iter().zip(overlays) {
+        found.overlays[index] = Some(overlay);
+    }
+    for (index, superblock) in &found.plan.superblocks {
+        let overlay = found.overlays[*index].as_ref().expect("who is written is in the array");
+        let written = overlay.write_at(&superblock.to_bytes(), superblock.offset_bytes(), true);
+        written
+            .map_err(|error| io_error(&found.labels[*index], "writing the overlay of", &error))?;
+    }
+    if args.ignore_bad_blocks {
+        empty_logs(found)?;
+    }
+    let device = |(index, overlay): (usize, &Option<OfMember>)| -> Box<dyn Member> {
+        match overlay {
+            Some(overlay) => Box::new(Arc::clone(overlay) as Arc<dyn Member>),
+            None => Box::new(Arc::clone(&disks.all[found.group.members[index]].device)),
+        }
+    };
+    let devices = found.overlays.iter().enumerate().map(device).collect();
+    decided((devices, &probed), None, &options, &globals.state_dir)?.settled(Place::Members)
+}
+
+/// Has the logs of bad blocks name nothing, and superblocks say so: in the overlay, so that a commit can write it and an undo take it back.
+fn empty_logs(found: &Found) -> Result<(), CliError> {
+    for (index, overlay) in found.overlays.iter().enumerate() {
+        let Some(overlay) = overlay else { continue };
+        let written = found.plan.superblocks.iter().find(|(of, _)| *of == index);
+        let superblock = written.map(|(_, it)| it).or(found.probed[index].probe.newest());
+        let Some(mut superblock) = superblock.cloned() else { continue };
+        let place = superblock.device.bad_block_log.zip(superblock.bad_block_log_offset_bytes());
+        let Some((place, offset)) = place else { continue };
+        superblock.set_bad_blocks(false);
+        let empty = BadBlockLog::to_bytes(&[], place).expect("nothing fits");
+        let written = overlay.write_at(&empty, offset, false).and_then(|()| {
+            overlay.write_at(&superblock.to_bytes(), superblock.offset_bytes(), true)
+        });
+        written
+            .map_err(|error| io_error(&found.labels[index], "writing the overlay of", &error))?;
+    }
+    Ok(())
+}
+
+/// What the server is asked for.
+fn config(args: &RescueConfig) -> Result<ServerConfig, CliError> {
+    let nbd = args.uris.iter().map(|uri| Address::parse(uri)).collect::<Result<Vec<_>, _>>()?;
+    let (read_only, accept_risk) = (args.read_only, args.accept_risk);
+    Ok(ServerConfig {
+        members: args.members.clone(),
+        assembly: Options { read_only, accept_risk, ..Options::default() },
+        nbd,
+        file: args.fuse.clone(),
+        run: args.run.clone(),
+        jobs_paused: true,
+        ..ServerConfig::default()
+    })
+}
+
+/// Each array beside the first, each partition, and each of these volumes, as an export.
+fn parts(found: &[Found], volumes: &[Part]) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for (index, one) in found.iter().enumerate() {
+        let sectors = one.plan.array.as_ref().map_or(0, |array| array.geometry.capacity_sectors());
+        if index > 0 {
+            let bytes = 0..sectors * SECTOR_BYTES;
+            parts.push(Part::new(one.group.name.clone(), (index, bytes), words::short(one)));
+        }
+        let Ok(contents) = &one.contents else { continue };
+        parts.extend(contents.volumes.iter().filter_map(|volume| {
+            let number = volume.partition.as_ref()?.number;
+            let name = format!("{}-p{number}", one.group.name);
+            Some(Part::new(name, (index, volume.bytes.clone()), holds(volume)))
+        }));
+    }
+    // A name that another has already is not served twice.
+    for volume in volumes {
+        let is_taken = found.iter().any(|one| one.group.name == volume.name())
+            || parts.iter().any(|part| part.name() == volume.name());
+        match is_taken {
+            false => parts.push(volume.clone()),
+            true => errln!(
+                "warning: {} is the name of another export, too, and is not served",
+                printable(volume.name())
+            ),
+        }
+    }
+    parts
+}

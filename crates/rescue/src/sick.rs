@@ -1,0 +1,66 @@
+//! Members that are copies of disks which did not give all of their bytes: what a copy lacks is told by its map.
+//!
+//! The map is `IMAGE.map` beside it, as `braid image` leaves it, or named with `--map`. ddrescue's are the same. What it does not call
+//! read is an error here, so that an array makes it of the others, or has an I/O error there, and takes no zero for what the disk held.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use braid_imaging::Map;
+
+use super::config::RescueConfig;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_discovery::maps;
+
+/// The map of one copy.
+pub(super) struct Sick {
+    /// Where it is.
+    pub(super) path: PathBuf,
+    pub(super) map: Map,
+}
+
+/// The map of a member of so many bytes, if it has one. Its disk may have more.
+pub(super) fn of(
+    args: &RescueConfig,
+    path: &Path,
+    size_bytes: u64,
+) -> Result<Option<Sick>, CliError> {
+    if let Some(named) = args.maps.iter().find(|named| named.member == path) {
+        let map = maps::read_of_copy(&named.map, size_bytes)?;
+        let map = map.ok_or_else(|| {
+            let what = format!("there is no map {}", named.map.display());
+            CliError::new(Code::Usage, what).because("--map says MEMBER=FILE").remedy(
+                Risk::Look,
+                "See how it is named",
+                "braid rescue --help",
+            )
+        })?;
+        return Ok(Some(Sick { path: named.map.clone(), map }));
+    }
+    let beside = maps::beside(path);
+    Ok(maps::read_of_copy(&beside, size_bytes)?.map(|map| Sick { path: beside, map }))
+}
+
+/// Each map that is named has to be of a member.
+pub(super) fn check(args: &RescueConfig) -> Result<(), CliError> {
+    let of_none = args.maps.iter().find(|named| !args.members.contains(&named.member));
+    match of_none {
+        None => Ok(()),
+        Some(named) => {
+            let what = format!("{} is none of the members", named.member.display());
+            Err(CliError::new(Code::Usage, what).because("--map says MEMBER=FILE").remedy(
+                Risk::Look,
+                "See how it is named",
+                "braid rescue --help",
+            ))
+        }
+    }
+}
+
+/// What of these bytes lies in `part`, counted from its start.
+pub(super) fn within(holes: &[Range<u64>], part: &Range<u64>) -> Vec<Range<u64>> {
+    let clipped = holes.iter().map(|hole| hole.start.max(part.start)..hole.end.min(part.end));
+    let clipped = clipped.filter(|hole| hole.start < hole.end);
+    clipped.map(|hole| hole.start - part.start..hole.end - part.start).collect()
+}

@@ -1,0 +1,294 @@
+//! What superblocks tell of how an array was put together, where that is not the whole story: for `--solve`, and for members that were
+//! made spares.
+//!
+//! ```text
+//!   sound superblocks, and such as nearly stand ─▶ slots by their own word ─▶ guesses ─▶ braid_solver
+//!   spares, and disks without a superblock ──────▶ every free slot ──────────┘
+//! ```
+//!
+//! Who drops out and is *added* again instead of re-added is a spare from then on, and no superblock says which slot it had. Its data are
+//! whole until something is rebuilt onto it. `--with SPARE` has it tried in each free slot, `--with SPARE=SLOT` in one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use braid_geometry::{Family, Geometry};
+use braid_member::Member;
+use braid_ondisk::{Role, Superblock, SuperblockUpdate};
+use braid_solver::{Effort, Evidence, Guess, Platter, weigh};
+
+use super::config::RescueConfig;
+use super::disk::Disk;
+use super::nearly::Remnant;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+
+const SECTOR_BYTES: u64 = 512;
+/// Ways to seat spares that are tried.
+const WAYS_MAX: usize = 24;
+/// Its events are so far behind the newest that it counts as one that has dropped out: it has.
+const EVENTS_BEHIND: u64 = 2;
+
+/// A disk as the solver reads it.
+pub(super) struct Read<'a>(&'a dyn Member);
+
+impl Platter for Read<'_> {
+    fn sectors(&self) -> u64 {
+        self.0.size_bytes() / SECTOR_BYTES
+    }
+
+    fn read(&self, sector: u64, bytes: &mut [u8]) -> bool {
+        self.0.read_at(bytes, sector * SECTOR_BYTES).is_ok()
+    }
+}
+
+/// Disks as the solver reads them.
+pub(super) fn platters(disks: &[Disk]) -> Vec<Read<'_>> {
+    disks.iter().map(|disk| Read(disk.device.as_ref())).collect()
+}
+
+/// A superblock, and on which disk from which sector on.
+struct Said<'a> {
+    disk: usize,
+    start_sectors: u64,
+    superblock: &'a Superblock,
+}
+
+impl Said<'_> {
+    /// The first sector of its data, on the disk.
+    fn offset(&self) -> u64 {
+        self.start_sectors + self.superblock.device.data_offset_sectors
+    }
+}
+
+/// Which disk has a slot: its data begin there, and there are so many sectors of them.
+#[derive(Clone, Copy)]
+struct Seat {
+    disk: usize,
+    offset: u64,
+    data_sectors: u64,
+}
+
+/// How the largest array of these was put together, by its superblocks: one guess, or one for each way to seat its spares, and disks
+/// without a superblock.
+pub(super) fn guesses(disks: &[Disk], remnants: &[Remnant]) -> Vec<Guess> {
+    let mut arrays: BTreeMap<[u8; 16], Vec<Said<'_>>> = BTreeMap::new();
+    let sound = disks.iter().enumerate().filter_map(|(disk, it)| {
+        let superblock = it.probed.probe.newest()?;
+        Some(Said { disk, start_sectors: 0, superblock })
+    });
+    let nearly = remnants.iter().map(|one| Said {
+        disk: one.disk,
+        start_sectors: one.nearly.start_bytes / SECTOR_BYTES,
+        superblock: &one.nearly.superblock,
+    });
+    let mut blank: BTreeSet<usize> = (0..disks.len()).collect();
+    for said in sound.chain(nearly) {
+        blank.remove(&said.disk);
+        arrays.entry(said.superblock.array.uuid).or_default().push(said);
+    }
+    let largest = arrays.into_values().max_by_key(Vec::len);
+    largest.map(|said| of_array(&said, &blank)).unwrap_or_default()
+}
+
+fn of_array(said: &[Said<'_>], blank: &BTreeSet<usize>) -> Vec<Guess> {
+    let newest = said.iter().max_by_key(|said| said.superblock.state.events);
+    let newest = newest.expect("somebody said it");
+    let array = &newest.superblock.array;
+    if newest.superblock.reshape.is_some() || array.raid_slots > u32::from(u16::MAX) {
+        return Vec::new();
+    }
+    let sectors = |own: u64| match array.level.family() {
+        Family::Direct => own,
+        Family::Mirror | Family::Stripe => array.member_size_sectors,
+    };
+    let seat = |said: &Said<'_>| Seat {
+        disk: said.disk,
+        offset: said.offset(),
+        data_sectors: sectors(said.superblock.device.data_size_sectors),
+    };
+    let slots = usize::try_from(array.raid_slots).expect("slots are counted in 16 bits");
+    let mut held: Vec<Option<&Said<'_>>> = vec![None; slots];
+    let mut unseated = Vec::new();
+    for one in said {
+        match one.superblock.state.role {
+            Role::Active(slot) => {
+                let Some(held) = held.get_mut(usize::from(slot)) else { continue };
+                let events = |said: &Said<'_>| said.superblock.state.events;
+                if held.is_none_or(|said| events(said) < events(one)) {
+                    *held = Some(one);
+                }
+            }
+            Role::Spare => unseated.push(seat(one)),
+            Role::Faulty | Role::Journal => {}
+        }
+    }
+    // What is a blank disk's own is not known, so it is as that of the others.
+    unseated.extend(blank.iter().map(|disk| Seat { disk: *disk, ..seat(newest) }));
+    let mut ways = vec![held.iter().map(|said| said.map(seat)).collect::<Vec<_>>()];
+    for one in unseated {
+        let more: Vec<_> = ways.iter().flat_map(|seats| in_each_slot(seats, one)).collect();
+        // Those with more in their slots first; who has none may be a stranger.
+        ways.splice(0..0, more);
+        ways.truncate(WAYS_MAX);
+    }
+    let guesses = ways.iter().map(|seats| guess(newest, seats));
+    guesses.filter(is_readable).collect()
+}
+
+/// The same with one more in each slot that is free.
+fn in_each_slot(seats: &[Option<Seat>], one: Seat) -> Vec<Vec<Option<Seat>>> {
+    let free = (0..seats.len()).filter(|slot| seats[*slot].is_none());
+    let with = |slot: usize| {
+        let mut seats = seats.to_vec();
+        seats[slot] = Some(one);
+        seats
+    };
+    free.map(with).collect()
+}
+
+/// The guess that has these in their slots.
+fn guess(newest: &Said<'_>, seats: &[Option<Seat>]) -> Guess {
+    let array = &newest.superblock.array;
+    Guess {
+        level: array.level,
+        layout: array.layout,
+        chunk_sectors: array.chunk_sectors,
+        slots: seats.iter().map(|seat| seat.map(|seat| seat.disk)).collect(),
+        offsets: seats
+            .iter()
+            .map(|seat| seat.map_or(newest.offset(), |seat| seat.offset))
+            .collect(),
+        data_sectors: seats
+            .iter()
+            .map(|seat| seat.map_or(array.member_size_sectors, |seat| seat.data_sectors))
+            .collect(),
+        starts: Vec::new(),
+        evidence: Evidence::default(),
+    }
+}
+
+/// Whether the array of a guess can be read by who is seated.
+fn is_readable(guess: &Guess) -> bool {
+    let survives = |map: Geometry| map.survives(&|slot| guess.slots[slot.index()].is_none());
+    guess.geometry().is_some_and(survives)
+}
+
+/// The disks, with spares that were asked for in the slots that they may have had; and what is to be said of it.
+pub(super) fn with_spares(
+    args: &RescueConfig,
+    mut disks: Vec<Disk>,
+) -> Result<(Vec<Disk>, Vec<String>), CliError> {
+    let mut lines = Vec::new();
+    for name in &args.with {
+        let (name, wanted) = named(name, &disks);
+        let Some(index) = disks.iter().position(|disk| disk.label == name) else { continue };
+        let Some(own) = disks[index].probed.probe.newest().cloned() else { continue };
+        if own.state.role != Role::Spare || !own.version.is_v1() {
+            continue;
+        }
+        let of_array: Vec<Said<'_>> = disks
+            .iter()
+            .enumerate()
+            .filter_map(|(disk, it)| {
+                let superblock = it.probed.probe.newest()?;
+                let is_other_spare = superblock.state.role == Role::Spare && disk != index;
+                let is_of_it = superblock.array.uuid == own.array.uuid && !is_other_spare;
+                is_of_it.then_some(Said { disk, start_sectors: 0, superblock })
+            })
+            .collect();
+        let events = of_array.iter().map(|said| said.superblock.state.events).max().unwrap_or(0);
+        let seat_of = |guess: &Guess| guess.slots.iter().position(|slot| *slot == Some(index));
+        let told = self::of_array(&of_array, &BTreeSet::new()).into_iter();
+        let told: Vec<Guess> = told.filter(|guess| seat_of(guess).is_some()).collect();
+        let free: Vec<usize> = told.iter().filter_map(seat_of).collect();
+        let slot = match wanted {
+            Some(slot) if free.contains(&slot) => slot,
+            Some(slot) => return Err(not_free(args, name, slot, &free)),
+            None if free.is_empty() => continue,
+            None => {
+                let members = platters(&disks);
+                let members: Vec<&dyn Platter> =
+                    members.iter().map(|it| it as &dyn Platter).collect();
+                let weighed = weigh(&members, &Effort::default(), told);
+                let best = weighed.first().and_then(&seat_of).expect("there is one");
+                lines.push(tried(name, best, &weighed, &seat_of));
+                best
+            }
+        };
+        let superblock = in_slot(own.clone(), u16::try_from(slot).expect("slots are few"), events);
+        // Only as it is looked at: what would have to stand on it is the plan's to say, as of anybody who is believed.
+        let said = disks[index].probed.probe.superblocks.iter_mut().flatten();
+        said.filter(|said| **said == own).for_each(|said| *said = superblock.clone());
+    }
+    Ok((disks, lines))
+}
+
+/// A name of `--with`, and the slot that is asked for.
+fn named<'a>(name: &'a str, disks: &[Disk]) -> (&'a str, Option<usize>) {
+    let is_label = |name: &str| disks.iter().any(|disk| disk.label == name);
+    match name.rsplit_once('=') {
+        Some((label, slot)) if !is_label(name) && is_label(label) => (label, slot.parse().ok()),
+        _ => (name, None),
+    }
+}
+
+/// The superblock of a spare as that of the member that it was.
+fn in_slot(mut own: Superblock, slot: u16, events: u64) -> Superblock {
+    let number = usize::try_from(own.device.number).unwrap_or(usize::MAX);
+    let mut roles = own.state.roles.clone();
+    if let Some(role) = roles.get_mut(number) {
+        *role = Role::Active(slot);
+    }
+    own.apply(&SuperblockUpdate {
+        events: events.saturating_sub(EVENTS_BEHIND),
+        update_time: own.state.update_time,
+        resync_offset: own.state.resync_offset,
+        roles: roles.into(),
+        recovery_offset: None,
+        is_replacement: false,
+        role_of_this: Role::Active(slot),
+    });
+    own
+}
+
+/// What was tried, and what speaks for it.
+fn tried(
+    name: &str,
+    best: usize,
+    weighed: &[Guess],
+    seat_of: &impl Fn(&Guess) -> Option<usize>,
+) -> String {
+    let says = |guess: &Guess| {
+        let it = guess.evidence;
+        let slot = seat_of(guess).unwrap_or(0);
+        let found = it.confirmed + it.explained;
+        let sought = it.confirmed + it.refuted + it.addresses;
+        format!("{found} of {sought} things stand where they belong in slot {slot}")
+    };
+    let all = weighed.iter().map(says).collect::<Vec<_>>().join(", ");
+    let is_told = match weighed {
+        [first, next, ..] => first.evidence != next.evidence,
+        _ => true,
+    };
+    match is_told {
+        true => {
+            format!("{name} is called a spare, and is taken for the member of slot {best}: {all}")
+        }
+        false => format!(
+            "{name} is called a spare, and is taken for the member of slot {best}; nothing tells whether it was that of another slot (--with {name}=SLOT)"
+        ),
+    }
+}
+
+fn not_free(args: &RescueConfig, name: &str, slot: usize, free: &[usize]) -> CliError {
+    let free: Vec<String> = free.iter().map(ToString::to_string).collect();
+    let why = match free.is_empty() {
+        true => "none is that would let the array be read".to_owned(),
+        false => format!("free are {}", free.join(", ")),
+    };
+    CliError::new(Code::Usage, format!("slot {slot} is not free for {name}")).because(why).remedy(
+        Risk::Look,
+        "See who has which",
+        RescueConfig { with: Vec::new(), ..args.clone() }.command(""),
+    )
+}

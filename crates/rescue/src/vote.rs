@@ -1,0 +1,178 @@
+//! `braid rescue --check`: all of the array read and compared, and who lies named.
+//!
+//! Where two parities or three copies say what a member should hold, the one that holds something else is known for each sector; where
+//! there is one parity, or two copies, only that they differ. That is the engine's check ([`braid_runtime::JobRequest::Check`]), over
+//! an overlay of its own that is thrown away: the members are only read.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use braid_runtime::MemberId;
+use braid_runtime::{
+    Found as Finding, Io, JobEnd, JobKind, JobProgress, JobRequest, Notice, Volume,
+};
+use serde_json::json;
+
+use super::config::RescueConfig;
+use super::disks::Disks;
+use super::fill::Cleared;
+use super::look::Found;
+use super::serving::over_overlay;
+use braid_console::Globals;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Exit, Risk};
+use braid_console::output::printable::printable;
+use braid_console::output::shell::shell_word;
+use braid_discovery::status::words::{run_words, sectors_words};
+use braid_server::found_run as run;
+
+/// A check that has not begun by then does not begin.
+const SILENCE: Duration = Duration::from_secs(1);
+/// Places that are named; of more it is said how many they are.
+const RUNS_MAX: usize = 1000;
+
+/// What became of the check.
+#[derive(Default)]
+struct Heard {
+    findings: Vec<Finding>,
+    /// More than could be kept.
+    more: u64,
+    /// Sectors by the member that is wrong.
+    by_member: BTreeMap<MemberId, u64>,
+    end: Option<(JobProgress, JobEnd)>,
+}
+
+pub(super) fn check(
+    args: &RescueConfig,
+    (disks, mut found): (&Disks, Found),
+    globals: &Globals,
+) -> Result<Exit, CliError> {
+    if let Ok(array) = &found.plan.array {
+        let cannot = |code: Code, why: &str| {
+            let error = CliError::new(code, format!("{} cannot be compared", found.group.name));
+            error.because(why).remedy(Risk::Look, "See how the array is", args.command(""))
+        };
+        if array.geometry.lost_max() == 0 {
+            let why = "its level keeps neither copies nor parity: there is nothing to compare";
+            return Err(cannot(Code::NoRedundancy, why));
+        }
+        let is_filled = array.slots.iter().flatten().any(|occupant| !occupant.is_in_sync());
+        if array.dirty || is_filled {
+            let why = "it was being written, or a member filled, when it ended: what would be compared would be made alike first";
+            return Err(cannot(Code::JobRefused, why));
+        }
+        if array.degraded > 0 {
+            let why = "a member is missing: what the others hold has nothing to be compared with";
+            return Err(cannot(Code::CheckDegraded, why));
+        }
+    }
+    if found.overlays.iter().any(Option::is_some) {
+        let what = format!("{} cannot be compared", found.group.name);
+        let without = args.command("--check --overlay \"$(mktemp -d)\"");
+        return Err(CliError::new(Code::JobRefused, what)
+            .because("there is an overlay over the members, and what it has is not what they hold")
+            .remedy(Risk::Look, "Look at the members without it", without));
+    }
+    let folder = found.folder.join("check");
+    let cleared = Cleared(&folder);
+    cleared.clear();
+    found.folder.clone_from(&folder);
+    let ready = over_overlay(args, disks, &mut found, globals)?;
+    let (tell, hear) = mpsc::channel();
+    let options = braid_runtime::Options {
+        jobs_paused: true,
+        io: Io::Threads,
+        ..braid_runtime::Options::default()
+    };
+    let volume = Volume::open(&ready.array, ready.members, &options, move |notice| {
+        // Nobody hears what comes after the end.
+        let _ = tell.send(notice);
+    });
+    let volume = volume.map_err(|error| CliError::new(Code::MemberIo, error.to_string()))?;
+    volume.request_job(JobRequest::Check);
+    volume.request_job(JobRequest::Resume);
+    let heard = heard(&hear, || volume.job().is_none());
+    volume.stop();
+    let Some((progress, end)) = heard.end.as_ref().copied() else {
+        return Err(CliError::new(Code::MemberIo, "too much cannot be read to compare anything"));
+    };
+    let label = |member: MemberId| found.labels[usize::from(member.0)].clone();
+    if globals.json {
+        outjson!(&json!({
+            "name": found.group.name,
+            "differing_sectors": progress.differing,
+            "located_sectors": progress.located,
+            "ambiguous_sectors": progress.ambiguous,
+            "completed": end == JobEnd::Completed,
+            "wrong": heard.by_member.iter().map(|(member, sectors)| json!({ "member": label(*member), "sectors": sectors })).collect::<Vec<_>>(),
+            "found": heard.findings.iter().map(|one| run(one, label)).collect::<Vec<_>>(),
+        }));
+    } else {
+        let name = printable(&found.group.name).into_owned();
+        match progress.located + progress.ambiguous {
+            0 if progress.differing == 0 => {
+                outln!("{name}: all was compared, and the members agree");
+            }
+            0 => {
+                outln!("{name}: the members do not agree in {}", sectors_words(progress.differing))
+            }
+            count => outln!("{name}: the members do not agree in {}", sectors_words(count)),
+        }
+        if end != JobEnd::Completed {
+            outln!("  not all of it could be compared");
+        }
+        for (member, sectors) in &heard.by_member {
+            let label = label(*member);
+            outln!(
+                "  {} holds in {} what the others say it should not",
+                printable(&label),
+                sectors_words(*sectors)
+            );
+            outln!(
+                "    without it:  {}",
+                printable(&args.command(&format!("--without {}", shell_word(&label))))
+            );
+        }
+        if progress.ambiguous > 0 {
+            outln!("  in {} nobody can know who is wrong", sectors_words(progress.ambiguous));
+        }
+        for one in &heard.findings {
+            outln!("  {}", printable(&run_words(&run(one, label))));
+        }
+        if heard.more > 0 {
+            outln!("  and {} places more", heard.more);
+        }
+    }
+    let is_well = progress.differing == 0 && end == JobEnd::Completed;
+    Ok(if is_well { Exit::Done } else { Exit::Attention })
+}
+
+/// Listens until the check has ended; an array that is not redundant begins none.
+fn heard(hear: &mpsc::Receiver<Notice>, is_idle: impl Fn() -> bool) -> Heard {
+    let mut heard = Heard::default();
+    loop {
+        let notice = match hear.recv_timeout(SILENCE) {
+            Ok(notice) => notice,
+            Err(mpsc::RecvTimeoutError::Timeout) if !is_idle() => continue,
+            Err(_) => break,
+        };
+        match notice {
+            Notice::Found(finding) => {
+                if let Finding::Rot { member, sectors, .. } = finding {
+                    *heard.by_member.entry(member).or_default() += u64::from(sectors);
+                }
+                match heard.findings.len() < RUNS_MAX {
+                    true => heard.findings.push(finding),
+                    false => heard.more += 1,
+                }
+            }
+            Notice::JobEnded { progress, end } if progress.kind == JobKind::Check => {
+                heard.end = Some((progress, end));
+                break;
+            }
+            _ => {}
+        }
+    }
+    heard
+}

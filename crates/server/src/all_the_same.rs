@@ -1,0 +1,71 @@
+//! A member that cannot be had is refused by its name; here is what is offered beside: to serve the array all the same.
+//!
+//! ```text
+//!   may not be written ──the others and it can be read───▶ the same command with --read-only
+//!   is not there       ──the level bears it──────────────▶ the same command without it
+//! ```
+//!
+//! What it does not do: serve anything, or change what is refused. Members are looked at as `braid examine` does.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use braid_assembly::{Options, ProbedMember, assemble};
+use braid_member::Access;
+
+use super::again::line_again;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_discovery::devices;
+use braid_discovery::known;
+use braid_discovery::probe::open_member;
+
+/// The refusal of a member, with what is to be done without it.
+pub(super) fn offered(
+    error: CliError,
+    members: &[PathBuf],
+    options: &Options,
+    state_dir: &Path,
+) -> CliError {
+    match error.code() {
+        Code::MemberPermission if !options.read_only => read_only(error, members),
+        Code::MemberMissing => without_missing(error, members, options, state_dir),
+        _ => error,
+    }
+}
+
+fn read_only(error: CliError, members: &[PathBuf]) -> CliError {
+    if !members.iter().all(|path| open_member(path, Access::Examine).is_ok()) {
+        return error;
+    }
+    let words = std::env::args_os().skip(1).flat_map(|word| {
+        let is_verb = word == "serve";
+        std::iter::once(word).chain(is_verb.then(|| OsString::from("--read-only")))
+    });
+    error.remedy(Risk::Look, "Have the array read, and nothing written", line_again(words))
+}
+
+fn without_missing(
+    error: CliError,
+    members: &[PathBuf],
+    options: &Options,
+    state_dir: &Path,
+) -> CliError {
+    let (there, missing): (Vec<_>, Vec<_>) =
+        members.iter().cloned().partition(|path| path.exists());
+    let probed: Vec<ProbedMember> =
+        devices::look(&there).into_iter().map(|found| found.probed).collect();
+    let options = Options { known: known::of(state_dir, &probed), ..options.clone() };
+    if missing.is_empty() || probed.is_empty() {
+        return error;
+    }
+    if assemble(&probed, &options).array.is_err() {
+        return error.because("those of its members that are here do not make the array");
+    }
+    let is_missing = |word: &OsString| missing.iter().any(|path| path.as_os_str() == word);
+    let words = std::env::args_os().skip(1);
+    let line = line_again(words.filter(|word| !is_missing(word)));
+    let missing: Vec<String> = missing.iter().map(|path| path.display().to_string()).collect();
+    let why = format!("the array can be started without {}", missing.join(", "));
+    error.because(why).remedy(Risk::Change, "If it does not come back, start without it", line)
+}

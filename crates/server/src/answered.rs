@@ -1,0 +1,300 @@
+//! Answered writes that outlive the server: the file in the runtime folder that has them, and what the next server does with it.
+//!
+//! ```text
+//!   UUID.answered       of the server that ran last        read, written to the array, and replaced by the next
+//!   UUID.answered.new   of this one, until that is done
+//!   UUID.answered.lost  of a killed server; another one wrote to the array since
+//! ```
+//!
+//! The runtime folder has to be in memory (tmpfs): a file there outlives the process, and a power cut takes it with everything else that
+//! was not flushed. Elsewhere there is none; then writes are answered when the members have them, unless a person asks for
+//! `--cache writeback`.
+
+use std::fs::{File, OpenOptions, rename};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use braid_geometry::{Geometry, SECTOR_BYTES};
+use braid_member::lock_exclusively;
+use braid_ring::{Payload, Room};
+use braid_runtime::{
+    Cache, CacheFile, CacheFileError, CacheMode, FoundContent, FoundWrite, FoundWrites, Options,
+    Volume, VolumeOperation,
+};
+
+use super::place::own_folder;
+use super::report::Reporter;
+use braid_console::error::code::Code;
+use braid_console::error::system::{is_shortage_of, system};
+use braid_console::error::{CliError, Risk};
+use braid_console::output::shell::shell_word;
+use braid_discovery::ready::Ready;
+use braid_discovery::running;
+
+/// Bytes of answered writes that a file has room for, at most.
+const BYTES_MAX: u64 = 32 << 20;
+/// One part in so many of the memory that is left is taken for it, at most.
+const MEMORY_PART: u64 = 8;
+/// With less it is not worth a file.
+const BYTES_MIN: u64 = 1 << 20;
+
+/// The file of this server, and what the one before left.
+pub(super) struct Answered {
+    path: PathBuf,
+    /// This server's file, and where it lies: under the name of a new one, until the members have what was found.
+    file: Option<(Arc<CacheFile>, PathBuf)>,
+    found: Option<(File, FoundWrites)>,
+    /// How writes are to be answered once what was found is on the members.
+    cache: Cache,
+}
+
+impl Answered {
+    /// Looks for what the server before left of an array that is about to be opened, makes a file for this one, and says in `options`
+    /// how the array is to begin. The members are held, so no other server uses the folder's files of this array.
+    ///
+    /// Unless a person `names_mode`, writes are answered early only where nothing but a power cut takes the file away.
+    ///
+    /// # Errors
+    /// The file of the server before cannot be read, or no other can be made while its writes are written.
+    pub(super) fn prepare(
+        ready: &Ready,
+        (options, names_mode): (&mut Options, bool),
+        reporter: &Reporter,
+    ) -> Result<Option<Self>, CliError> {
+        if !names_mode && !running::outlives_server() {
+            options.cache.mode = CacheMode::WriteThrough;
+        }
+        let array = &ready.array;
+        if !matches!(array.geometry, Geometry::Stripe(_)) {
+            return Ok(None);
+        }
+        let uuid = array.newest.array.uuid;
+        let name = format!("{}.answered", reporter.uuid().replace(':', ""));
+        let path = match own_folder() {
+            Ok(folder) => folder.join(name),
+            Err(why) => {
+                let path = running::folder().join(name);
+                go_without((&mut *options, names_mode), &path, &why.to_string(), reporter);
+                return Ok(None);
+            }
+        };
+        let newest = &array.newest.state;
+        let found = match find(&path, uuid).map_err(|why| unread(&path, &why))? {
+            Found::Busy => {
+                let why = "a server of another copy of this array has it";
+                go_without((options, names_mode), &path, why, reporter);
+                return Ok(None);
+            }
+            Found::Nothing => None,
+            Found::Writes(_, found) if !found.stamp.is_of(newest.events, newest.update_time) => {
+                let kept = path.with_extension("answered.lost");
+                let kept = rename(&path, &kept).map_or(path.clone(), |()| kept);
+                reporter.answered_writes_lost(bytes(&found.writes), &kept);
+                None
+            }
+            Found::Writes(_, found) if options.read_only => {
+                reporter.answered_writes_wait(bytes(&found.writes), &path);
+                return Ok(None);
+            }
+            Found::Writes(file, found) => Some((file, found)),
+        };
+        if options.read_only {
+            return Ok(None);
+        }
+        let file = make(&path, (uuid, options.shards), &options.cache);
+        let file = file.and_then(|file| match options.cache.mode {
+            CacheMode::WriteBack => file.reserve().map(|()| file),
+            CacheMode::WriteThrough => Ok(file),
+        });
+        let file = match file {
+            Ok(file) => Some((Arc::new(file), new_path(&path))),
+            // If this server is killed while it writes them, the next one finds other superblocks than the old file names.
+            Err(why) if found.is_some() => return Err(not_written(&path, &why.to_string())),
+            Err(why) => {
+                go_without((&mut *options, names_mode), &path, &why.to_string(), reporter);
+                None
+            }
+        };
+        let cache = options.cache;
+        options.cache_file = file.as_ref().map(|(file, _)| Arc::clone(file));
+        if let (Some((found, writes)), Some((file, _))) = (&found, &file) {
+            let found =
+                found.try_clone().map_err(|error| not_written(&path, &error.to_string()))?;
+            file.follow(found, &writes.stamp);
+            // Until all of it is written, nothing is answered that a third server would have to know of.
+            options.cache.mode = CacheMode::WriteThrough;
+        }
+        Ok(Some(Self { path, file, found, cache }))
+    }
+
+    /// Writes what was found to the array, before any client is let in; then this server's file takes the place of the other.
+    ///
+    /// # Errors
+    /// The array does not take it. It is kept, and the next start tries again.
+    pub(super) fn write_back(
+        &mut self,
+        volume: &Arc<Volume>,
+        reporter: &Reporter,
+    ) -> Result<(), CliError> {
+        if let Some((file, found)) = self.found.take() {
+            for write in &found.writes {
+                let result = volume.call(operation(write)).result;
+                result.map_err(|error| not_written(&self.path, &error.to_string()))?;
+            }
+            reporter.answered_writes_written(bytes(&found.writes));
+            drop(file);
+        }
+        if let Some((file, place)) = &mut self.file {
+            let renamed = rename(&*place, &self.path);
+            renamed.map_err(|error| not_written(&self.path, &error.to_string()))?;
+            place.clone_from(&self.path);
+            file.unfollow();
+        }
+        if volume.cache().mode != self.cache.mode {
+            volume.tune(self.cache);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Answered {
+    /// The memory is given back, unless the members lack something: then the next server needs it.
+    fn drop(&mut self) {
+        if let Some((file, place)) = &self.file
+            && file.is_empty()
+        {
+            // An empty file that stays is one in which the next server finds nothing.
+            let _ = std::fs::remove_file(place);
+        }
+    }
+}
+
+/// Writes that are answered early would not outlive this server: none is, unless a person asked for it.
+fn go_without(
+    (options, names_mode): (&mut Options, bool),
+    path: &Path,
+    why: &str,
+    reporter: &Reporter,
+) {
+    if !names_mode {
+        options.cache.mode = CacheMode::WriteThrough;
+    } else if options.cache.mode == CacheMode::WriteBack && !options.read_only {
+        reporter.answered_writes_end(path, why);
+    }
+}
+
+/// The file of the server before, and what is in it.
+enum Found {
+    /// It has none, or nothing is in it.
+    Nothing,
+    /// It still runs, over other members that say that they are of the same array.
+    Busy,
+    Writes(File, FoundWrites),
+}
+
+fn find(path: &Path, uuid: [u8; 16]) -> Result<Found, CacheFileError> {
+    let file = match no_link().open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        file => file?,
+    };
+    if !is_ours(&file) {
+        return Ok(Found::Busy);
+    }
+    let found = FoundWrites::read(&file, uuid)?;
+    Ok(if found.writes.is_empty() { Found::Nothing } else { Found::Writes(file, found) })
+}
+
+/// To read and write a file, and not what a link leads to.
+fn no_link() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    options.read(true).write(true).custom_flags(flags);
+    options
+}
+
+/// Whether no other process has the file; it is this process's until it ends.
+fn is_ours(file: &File) -> bool {
+    lock_exclusively(file) == Ok(true)
+}
+
+fn new_path(path: &Path) -> PathBuf {
+    path.with_extension("answered.new")
+}
+
+/// Makes this server's file where memory outlives the process.
+fn make(path: &Path, (uuid, shards): ([u8; 16], u16), cache: &Cache) -> io::Result<CacheFile> {
+    let new = new_path(path);
+    let file = no_link().create(true).mode(0o600).open(&new)?;
+    if !is_ours(&file) {
+        return Err(io::Error::other("another server has it"));
+    }
+    let made = (|| {
+        let system = rustix::fs::fstatfs(&file)?;
+        if system.f_type != TMPFS_MAGIC {
+            return Err(io::Error::other("the folder is not in memory (tmpfs)"));
+        }
+        let free = system.f_bavail.saturating_mul(u64::try_from(system.f_bsize).unwrap_or(0));
+        let left = Room::now().least().0.min(free) / MEMORY_PART;
+        let bytes = cache.dirty_bytes_max.min(BYTES_MAX).min(left);
+        if bytes < BYTES_MIN.min(cache.dirty_bytes_max) {
+            return Err(io::Error::other("there is too little memory"));
+        }
+        CacheFile::create(file, uuid, shards, bytes)
+    })();
+    made.inspect_err(|_| _ = std::fs::remove_file(&new))
+}
+
+/// See statfs(2).
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+
+fn operation(write: &FoundWrite) -> VolumeOperation {
+    let offset = write.start.0 * SECTOR_BYTES;
+    match &write.content {
+        FoundContent::Bytes(bytes) => {
+            let mut payload = Payload::zeroed(bytes.len());
+            payload.copy_from_slice(bytes);
+            VolumeOperation::Write { offset, payload, durable: false }
+        }
+        FoundContent::Zeroes(may_punch) => {
+            let length = u64::from(write.sectors) * SECTOR_BYTES;
+            let may_punch = *may_punch;
+            VolumeOperation::WriteZeroes { offset, length, may_punch, fast: false, durable: false }
+        }
+    }
+}
+
+fn bytes(writes: &[FoundWrite]) -> u64 {
+    writes.iter().map(|write| u64::from(write.sectors) * SECTOR_BYTES).sum()
+}
+
+fn unread(path: &Path, why: &CacheFileError) -> CliError {
+    if let CacheFileError::Io(error) = why
+        && is_shortage_of(error)
+    {
+        return system("answered writes of the server before cannot be looked for", error);
+    }
+    kept(path, format!("{} cannot be read", path.display()))
+        .because(why.to_string())
+        .because("a server that was killed kept writes in it that it had answered")
+}
+
+fn not_written(path: &Path, why: &str) -> CliError {
+    let what = "writes that the server before had answered could not be written to the array";
+    kept(path, what).because(why).because(format!("they are kept in {}", path.display())).remedy(
+        Risk::Look,
+        "See which arrays there are",
+        "braid scan",
+    )
+}
+
+/// Answered writes are only in this file.
+fn kept(path: &Path, what: impl Into<String>) -> CliError {
+    let remove = format!("rm {}", shell_word(&path.display().to_string()));
+    CliError::new(Code::AnsweredWritesKept, what).remedy(
+        Risk::Destroy,
+        "Give up what was answered and not written",
+        remove,
+    )
+}

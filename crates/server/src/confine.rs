@@ -1,0 +1,196 @@
+//! What the server takes from itself: everything but the members, its own folders and the calls that serving makes.
+//!
+//! ```text
+//!   begin   one thread yet    hooks get a process of their own ─▶ capabilities go ─▶ files: those named here (landlock)
+//!   finish  all is open       system calls: those of serving (seccomp) ─▶ tried from inside
+//! ```
+//!
+//! What is opened before `finish` is opened under the first half already, superblocks included: a damaged device is read by a
+//! process that can open nothing but the members. Members that are added later are opened by whoever adds them, and come as
+//! descriptors over the control socket ([`braid_control::Passed`]).
+//!
+//! What cannot be confined: a server that runs a command (--run), or that mounts (--fuse: who unmounts has to be able to, and
+//! fusermount3 to have its privileges), or makes a block device (--ublk).
+//!
+//! Invariants
+//! - what is told to be closed off was tried `[check: a_confined_server_serves_and_can_do_nothing_else]`.
+
+use std::path::{Path, PathBuf};
+
+use braid_confine::calls::{self, Allowed};
+use braid_confine::capabilities::{self, Kept};
+use braid_confine::files::{self, Grant, Held};
+use braid_confine::{ConfineError, proof};
+use braid_frontend_nbd::Endpoint;
+use braid_member::opened_beside;
+
+use super::config::{Confine, ServerConfig};
+use super::place::{Address, own_folder};
+use braid_console::Globals;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_console::state::make_folders;
+use braid_discovery::running;
+
+/// The first half was done.
+pub(super) struct Begun {
+    /// Whatever makes it impossible.
+    obstacle: Option<&'static str>,
+    held: Held,
+    kept: Kept,
+    allowed: Allowed,
+}
+
+/// Gives up capabilities and files. To be called before there is a second thread.
+pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Begun, CliError> {
+    let wanted = config.confine;
+    let obstacle = match () {
+        () if wanted == Confine::Off => Some("it was not asked for"),
+        () if config.run.is_some() => Some("--run runs a command, which would be confined as well"),
+        () if config.file.is_some() => Some("--fuse mounts and unmounts a file"),
+        () if config.device.is_some() => Some("--ublk makes and deletes a block device"),
+        () => None,
+    };
+    let mut begun = Begun {
+        obstacle,
+        held: Held::NotAtAll,
+        kept: Kept::Nothing,
+        allowed: Allowed {
+            connect: config.spare_group.is_some(),
+            memory_files: config.vhost_user.is_some(),
+        },
+    };
+    match obstacle {
+        Some(why) if wanted == Confine::Full => return Err(refused(why)),
+        Some(_) => return Ok(begun),
+        None => {}
+    }
+    // Made now: what is not there cannot be granted.
+    make_folders(&globals.state_dir).map_err(|(path, error)| {
+        let what = format!("{} cannot be made", path.display());
+        let error = CliError::new(Code::StateFolder, what).caused_by(&error);
+        error.remedy(Risk::Look, "Name another one", "braid serve --state-dir FOLDER MEMBER...")
+    })?;
+    let files = config.files();
+    let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    begun.kept =
+        capabilities::keep(&paths, !config.assembly.read_only).map_err(|error| failed(&error))?;
+    // A spare of another array is opened by its path, which nobody knows yet.
+    if config.spare_group.is_none() {
+        let grants = grants(config, &globals.state_dir);
+        let is_abstract = std::env::var("NOTIFY_SOCKET").is_ok_and(|name| name.starts_with('@'));
+        begun.held = files::restrict(&grants, is_abstract).map_err(|error| failed(&error))?;
+    }
+    // A kernel that knows all but the newest part of landlock closes off what matters.
+    let is_short = begun.held == Held::NotAtAll || begun.kept != Kept::Nothing;
+    match begun.open().as_slice() {
+        [why, ..] if wanted == Confine::Full && is_short => Err(refused(why)),
+        _ => Ok(begun),
+    }
+}
+
+/// All that a server opens while it serves.
+fn grants(config: &ServerConfig, state_dir: &Path) -> Vec<Grant> {
+    let files = config.files();
+    let beside = files.iter().flat_map(|path| opened_beside(path));
+    let mut grants: Vec<Grant> = beside.map(Grant::Read).collect();
+    grants.extend(files.iter().cloned().map(Grant::Device));
+    grants.extend(["/proc", "/sys", "/dev/disk"].map(|path| Grant::Read(path.into())));
+    grants.push(Grant::Folder(state_dir.to_path_buf()));
+    // What lies beside the sockets there is written and taken away as well. Where it cannot be made, that is said later.
+    let _ = own_folder();
+    grants.push(Grant::Folder(running::folder()));
+    let unix = |address: &Address| match &address.endpoint {
+        Endpoint::Unix(path) => Some(path.clone()),
+        Endpoint::Tcp(_) => None,
+    };
+    let machines = config.vhost_user.clone();
+    let sockets = config.nbd.iter().filter_map(unix).chain(config.control.clone()).chain(machines);
+    let folder = |path: PathBuf| {
+        let path = std::path::absolute(&path).unwrap_or(path);
+        path.parent().map(Path::to_path_buf)
+    };
+    grants.extend(sockets.filter_map(folder).map(Grant::Sockets));
+    grants.extend(config.tls.folder.clone().map(Grant::Read));
+    grants
+}
+
+impl Begun {
+    /// Whether files are closed off: what is added has to come open.
+    pub(super) fn opens_nothing(&self) -> bool {
+        self.held != Held::NotAtAll
+    }
+
+    /// What is closed off once it is finished, one word each.
+    pub(super) fn words(&self) -> Vec<String> {
+        let is_begun = self.obstacle.is_none();
+        let words = [
+            (self.opens_nothing(), "files"),
+            (is_begun, "system-calls"),
+            (is_begun && self.kept == Kept::Nothing, "capabilities"),
+        ];
+        words
+            .into_iter()
+            .filter(|(is_closed, _)| *is_closed)
+            .map(|(_, word)| word.to_owned())
+            .collect()
+    }
+
+    /// What is not, and why.
+    fn open(&self) -> Vec<&'static str> {
+        if let Some(why) = self.obstacle {
+            return vec![why];
+        }
+        let files = match (self.held, self.allowed.connect) {
+            (Held::Fully, _) => None,
+            (Held::Partly, _) => Some("this kernel's landlock knows less than all of it"),
+            (Held::NotAtAll, true) => Some("--spare-group opens devices that are not known yet"),
+            (Held::NotAtAll, false) => Some("this kernel has no landlock"),
+        };
+        let kept = (self.kept == Kept::FilesOfOthers)
+            .then_some("a member is another user's: CAP_DAC_OVERRIDE is kept");
+        files.into_iter().chain(kept).collect()
+    }
+
+    /// Both, in a line.
+    pub(super) fn line(&self) -> String {
+        let words = self.words();
+        let closed = if words.is_empty() { "nothing".to_owned() } else { words.join(", ") };
+        match self.open().as_slice() {
+            [] => closed,
+            open => format!("{closed} ({})", open.join("; ")),
+        }
+    }
+
+    /// Closes off system calls, and tries what must not be possible.
+    pub(super) fn finish(&self) -> Result<(), CliError> {
+        if self.obstacle.is_some() {
+            return Ok(());
+        }
+        calls::restrict(self.allowed).map_err(|error| failed(&error))?;
+        proof::calls_are_closed().map_err(|error| failed(&error))?;
+        if self.opens_nothing() {
+            proof::files_are_closed().map_err(|error| failed(&error))?;
+        }
+        Ok(())
+    }
+}
+
+fn refused(why: &str) -> CliError {
+    let error =
+        CliError::new(Code::NotConfined, "the server cannot be confined as --confine full asks");
+    let error = error.because(why);
+    let auto = "braid serve --confine auto MEMBER...";
+    error.remedy(Risk::Look, "Have as much of it as there is", auto)
+}
+
+fn failed(error: &ConfineError) -> CliError {
+    let refused =
+        CliError::new(Code::NotConfined, "the server cannot be confined").caused_by(error);
+    let off = "braid serve --confine off MEMBER...";
+    refused.remedy(Risk::Look, "See what the kernel says", "dmesg | tail").remedy(
+        Risk::Change,
+        "Serve without",
+        off,
+    )
+}

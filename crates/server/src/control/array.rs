@@ -1,0 +1,351 @@
+//! A running array as the control API tells it: what was so when it was started, and how it is now.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use braid_assembly::Tolerance;
+use braid_control::model::{
+    Array, Bitmap, Failure, Journal, ParityLogs, ReadErrors, Role, Server, Slot, SlotState, State,
+    VERSION,
+};
+use braid_geometry::{Level, SECTOR_BYTES, Slot as SlotNumber, layout_name};
+use braid_ondisk::format_uuid;
+use braid_runtime::{ArrayView, Gate, MemberId, Volume};
+
+use super::jobs::Ground;
+use super::setting::{self, Running};
+use crate::clients as limits;
+use crate::health::{Health, Incident, absolute};
+use crate::jobs::{Due, pace};
+use crate::reached::Reached;
+use braid_console::output::shell::shell_word;
+use braid_console::output::utc::{now_seconds, rfc3339_utc};
+use braid_discovery::ready::Ready;
+use braid_discovery::running;
+use braid_discovery::status::advice::advice;
+use braid_discovery::status::words::Manner;
+
+/// What was so when the array was started, and what has happened since.
+pub(crate) struct Facts {
+    pub(super) name: String,
+    pub(super) uuid: String,
+    layout: Option<String>,
+    metadata: String,
+    chunk_bytes: Option<u64>,
+    since: String,
+    health: Arc<Health>,
+    /// Where it is served; known when it is.
+    pub(crate) reached: Reached,
+    /// Where it is asked; the same.
+    pub(crate) control: String,
+    /// Where what the server says goes, if it has a file of its own.
+    pub(crate) log: Option<String>,
+    /// What its process has closed off; the same.
+    pub(crate) confined: Vec<String>,
+}
+
+/// What jobs look at.
+pub(super) fn ground(volume: &Volume) -> Ground {
+    let (view, geometry) = (volume.view(), volume.geometry());
+    let slots = || (0..geometry.slots()).map(|slot| view.member(SlotNumber(slot)));
+    Ground {
+        is_redundant: !matches!(geometry.level(), Level::Linear | Level::Raid0),
+        is_read_only: volume.is_read_only(),
+        has_failed: view.gate == Gate::Broken,
+        missing_count: slots().filter(Option::is_none).count(),
+        is_recovering: slots().flatten().any(|member| member.recovered_sectors != u64::MAX),
+        is_replacing: slots().flatten().any(|member| member.replacement.is_some()),
+        is_dirty: view.resync_offset != u64::MAX,
+    }
+}
+
+/// How the array is by this view, in a word.
+pub(crate) fn state_of(volume: &Volume, view: &ArrayView) -> State {
+    let is_in_sync = |slot: SlotNumber| {
+        view.member(slot).is_some_and(|member| member.recovered_sectors == u64::MAX)
+    };
+    if view.gate == Gate::Broken {
+        State::Failed
+    } else if (0..volume.geometry().slots()).map(SlotNumber).all(is_in_sync) {
+        State::Ok
+    } else {
+        State::Degraded
+    }
+}
+
+impl Facts {
+    /// Of an array that is about to be started under this name.
+    pub(crate) fn new(name: &str, ready: &Ready, health: Arc<Health>) -> Self {
+        let array = &ready.array;
+        let facts = &array.newest.array;
+        for (slot, one) in (0..).zip(&array.slots) {
+            if let Some(one) = one {
+                health.note_seat(slot, &ready.verdicts[one.member].label);
+            }
+        }
+        for (slot, one) in &array.replacements {
+            health.note_filling(slot.0, &ready.verdicts[one.member].label);
+        }
+        let chunk_bytes = u64::from(facts.chunk_sectors) * SECTOR_BYTES;
+        Self {
+            name: name.to_owned(),
+            uuid: format_uuid(&facts.uuid),
+            layout: layout_name(facts.level, array.shape.layout),
+            metadata: array.newest.version.to_string(),
+            chunk_bytes: (chunk_bytes > 0).then_some(chunk_bytes),
+            since: rfc3339_utc(now_seconds()),
+            health,
+            reached: Reached::default(),
+            control: String::new(),
+            log: None,
+            confined: Vec::new(),
+        }
+    }
+
+    /// What a command names it by: its name if it is found by that, else the path of its control socket.
+    pub(super) fn word(&self) -> String {
+        // Without a socket it is found by nothing; its name says at least which one is meant.
+        let is_found = self.control.is_empty()
+            || running::control_path(&self.name) == Path::new(&self.control);
+        let word = if is_found { &self.name } else { &self.control };
+        shell_word(word).into_owned()
+    }
+
+    /// The array as it is now.
+    pub(super) fn array(&self, running: &Running, stopping: bool) -> Array {
+        let Running { volume, tuner, board, .. } = running;
+        // Before the view: one that gets its slot in between is in that.
+        let waiting = volume.waiting();
+        let view = volume.view();
+        let geometry = volume.geometry();
+        let is_in_sync = |slot: SlotNumber| {
+            view.member(slot).is_some_and(|member| member.recovered_sectors == u64::MAX)
+        };
+        let tolerance = Tolerance::of(geometry, view.resync_offset, &is_in_sync);
+        let state = state_of(volume, &view);
+        let has_failed = state == State::Failed;
+        let told = board.told(volume);
+        let counters = volume.counters().named();
+        let counters = counters.into_iter().map(|(name, count)| (name.to_owned(), count));
+        let mut array = Array {
+            version: VERSION,
+            name: self.name.clone(),
+            uuid: self.uuid.clone(),
+            level: geometry.level().name().to_owned(),
+            layout: self.layout.clone(),
+            metadata: self.metadata.clone(),
+            chunk_bytes: self.chunk_bytes,
+            size_bytes: volume.size_bytes(),
+            state,
+            read_only: volume.is_read_only(),
+            dirty: view.resync_offset != u64::MAX,
+            can_lose: if has_failed { 0 } else { tolerance.can_lose },
+            parity_in_doubt: tolerance.parity_in_doubt,
+            copies_in_doubt: tolerance.copies_in_doubt,
+            slots: self.slots(volume, &view, waiting),
+            replaced: self.replaced(),
+            jobs: told.jobs,
+            last_jobs: told.last,
+            next_check: match board.check_due(now_seconds()) {
+                Due::Never => None,
+                Due::At(at) | Due::Since(at) => Some(rfc3339_utc(at)),
+            },
+            jobs_paused: told.is_paused,
+            pace: volume.job_look().as_ref().map(pace),
+            advice: Vec::new(),
+            failure: self.health.failure().filter(|_| has_failed),
+            lost: self.health.lost(),
+            uris: self.reached.uris.clone(),
+            file: self.reached.file.clone(),
+            device: self.reached.device.clone(),
+            vhost_user: self.reached.vhost_user.clone(),
+            settings: setting::all(running),
+            dirty_bytes: volume.dirty_bytes(),
+            bitmap: volume.bitmap().map(|look| Bitmap {
+                bit_bytes: look.bit_bytes,
+                bits: look.bits,
+                bits_set: look.bits_set,
+                unwritten: look.unwritten,
+            }),
+            parity_logs: volume.parity_logs().map(|are_kept| match are_kept {
+                true => ParityLogs::Kept,
+                false => ParityLogs::Pending,
+            }),
+            journal: volume.journal().map(|look| Journal {
+                path: volume
+                    .member_path(look.member)
+                    .map_or_else(String::new, |path| absolute(&path.to_string_lossy())),
+                used_bytes: look.used_sectors * SECTOR_BYTES,
+                size_bytes: look.ring_sectors * SECTOR_BYTES,
+            }),
+            clients: limits::state(tuner),
+            sat_out_ms: volume.sat_out_ms(),
+            counters: counters.collect::<BTreeMap<_, _>>(),
+            confined: self.confined.clone(),
+            server: Server {
+                pid: std::process::id(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                control: self.control.clone(),
+                log: self.log.clone(),
+                since: self.since.clone(),
+                stopping,
+            },
+        };
+        let manner = Manner { is_unicode: true, ..Manner::now() };
+        array.advice = advice(&array, &self.word(), manner);
+        array
+    }
+
+    /// One row for each slot, and behind them one for each replacement and each spare.
+    fn slots(
+        &self,
+        volume: &Volume,
+        view: &ArrayView,
+        mut waiting: Vec<(MemberId, Option<SlotNumber>)>,
+    ) -> Vec<Slot> {
+        let sitting_out = volume.sitting_out();
+        let known: BTreeMap<MemberId, _> = volume.read_errors().into_iter().collect();
+        let errors = |member: MemberId| {
+            let errors = known.get(&member).copied().unwrap_or_default();
+            let (corrected, recent, over_limit) = (errors.corrected, errors.recent, errors.is_over);
+            ReadErrors { corrected, recent, over_limit }
+        };
+        let is_sound = |failure: &Failure| failure.out_of_space || failure.write_protected;
+        let failure = self.health.failure().filter(|failure| !is_sound(failure));
+        let path =
+            |member| volume.member_path(member).map(|path| absolute(&path.to_string_lossy()));
+        let row = |number: u16| match view.member(SlotNumber(number)) {
+            Some(member) => {
+                let member_path = path(member.id);
+                // One that is too many keeps its slot: nothing is recorded any more.
+                if let Some(failure) = &failure
+                    && member_path.as_ref() == Some(&failure.member)
+                {
+                    return Slot {
+                        slot: Some(number),
+                        replaces: None,
+                        member: member_path,
+                        role: Role::Active,
+                        state: SlotState::Failed,
+                        since: Some(failure.since.clone()),
+                        cause: Some(failure.cause.clone()),
+                        bad_sectors: member.bad_blocks.sectors(),
+                        write_mostly: member.is_write_mostly,
+                        read_errors: errors(member.id),
+                    };
+                }
+                let slow = self.health.slow(number).filter(|_| sitting_out.contains(&member.id));
+                let state = match (sitting_out.contains(&member.id), member.recovered_sectors) {
+                    (true, _) => SlotState::Slow,
+                    (false, u64::MAX) => SlotState::Ok,
+                    (false, _) => SlotState::Recovering,
+                };
+                Slot {
+                    slot: Some(number),
+                    replaces: None,
+                    member: member_path,
+                    role: Role::Active,
+                    state,
+                    since: slow.as_ref().map(|slow| slow.since.clone()),
+                    cause: slow.map(|slow| slow.cause),
+                    bad_sectors: member.bad_blocks.sectors(),
+                    write_mostly: member.is_write_mostly,
+                    read_errors: errors(member.id),
+                }
+            }
+            None => self.empty(number),
+        };
+        let mut slots: Vec<Slot> = (0..volume.geometry().slots()).map(row).collect();
+        let replacements = (0..volume.geometry().slots()).filter_map(|number| {
+            let member = view.member(SlotNumber(number))?;
+            let id = member.replacement?;
+            Some(Slot {
+                slot: None,
+                replaces: Some(number),
+                member: path(id),
+                role: Role::Replacement,
+                state: SlotState::Filling,
+                since: None,
+                cause: None,
+                bad_sectors: member.replacement_bad_blocks.sectors(),
+                write_mostly: false,
+                read_errors: ReadErrors::default(),
+            })
+        });
+        slots.extend(replacements);
+        waiting.retain(|(id, _)| !view.is_used(*id));
+        let spares = waiting.into_iter().map(|(id, replaces)| Slot {
+            slot: None,
+            replaces: replaces.map(|slot| slot.0),
+            member: path(id),
+            role: Role::Spare,
+            state: SlotState::Waiting,
+            since: None,
+            cause: None,
+            bad_sectors: 0,
+            write_mostly: false,
+            read_errors: ReadErrors::default(),
+        });
+        slots.extend(spares);
+        slots
+    }
+
+    /// Members that another one has taken the slot of, and spares that failed.
+    fn replaced(&self) -> Vec<Slot> {
+        let row = |(slot, out): (Option<u16>, Incident)| Slot {
+            slot,
+            replaces: None,
+            member: Some(out.member),
+            role: Role::None,
+            state: if out.is_replaced { SlotState::Replaced } else { SlotState::Failed },
+            since: Some(out.since),
+            cause: Some(out.cause),
+            bad_sectors: 0,
+            write_mostly: false,
+            read_errors: ReadErrors::default(),
+        };
+        self.health.replaced().into_iter().map(row).collect()
+    }
+
+    /// A slot without a member.
+    fn empty(&self, number: u16) -> Slot {
+        let missing = |since, cause| Slot {
+            slot: Some(number),
+            replaces: None,
+            member: None,
+            role: Role::None,
+            state: SlotState::Missing,
+            since,
+            cause,
+            bad_sectors: 0,
+            write_mostly: false,
+            read_errors: ReadErrors::default(),
+        };
+        if let Some(gone) = self.health.gone(number) {
+            return missing(Some(gone.since), Some(gone.cause));
+        }
+        let out = self.health.out(number);
+        // One that went out a moment ago, and the notice is on its way.
+        let member =
+            out.as_ref().map(|out| out.member.clone()).or_else(|| self.health.seat(number));
+        if member.is_none() {
+            return missing(None, None);
+        }
+        let (since, cause) = out.map(|out| (out.since, out.cause)).unzip();
+        let (slot, role) = (Some(number), Role::None);
+        let state = SlotState::Failed;
+        Slot {
+            slot,
+            replaces: None,
+            member,
+            role,
+            state,
+            since,
+            cause,
+            bad_sectors: 0,
+            write_mostly: false,
+            read_errors: ReadErrors::default(),
+        }
+    }
+}

@@ -1,0 +1,582 @@
+//! What keeps redundancy right over a crash, of a running array: shown, judged, changed.
+//!
+//! ```text
+//!   consistency=WORD, bitmap-chunk=SIZE ─▶ read (words) ─▶ judge: room, and what the array says ─▶ apply: returns when superblocks say it
+//! ```
+//!
+//! Unlike other settings it stands on members, and is there after a restart. So it is set by itself: others go back by what is set to
+//! before, and are refused with nothing changed. What it overwrites is md's own space for a bitmap or a log, and space between that and
+//! the data; and what takes it back is the other word.
+//!
+//! What leads from one to the other is up to three changes, in this order: logs are given up; a bitmap is made, or given up; logs are made
+//! ([`Steps`]). All are judged before the first. Between two of them the array keeps what both leave: a bitmap or nothing.
+//!
+//! Invariants
+//! - refused, or with a dry run, nothing is changed [check: a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed].
+
+use std::path::{Path, PathBuf};
+
+use braid_control::model::Settings;
+use braid_geometry::{Family, Slot};
+use braid_member::OpenError;
+use braid_ondisk::BitmapSuperblock;
+use braid_runtime::{
+    BitmapError, BitmapHome, BitmapRefusal, LogError, LogKind, LogRefusal, MemberRefusal, Volume,
+    WantedBitmap,
+};
+
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::printable::printable;
+use braid_console::output::shell::shell_word;
+use braid_console::output::size::{format_size_exact, parse_size};
+use braid_console::state::remove_files;
+use braid_discovery::bitmap_file;
+use braid_discovery::policy::{BITMAP_CHUNK_WORDS, Policy, bitmap_chunk};
+use braid_discovery::probe::open_error;
+
+/// What to do about an array whose journal is lost.
+pub(super) const AFTER_ITS_JOURNAL: &str = "serve it again with the journal's device, or, where that is gone for good, with --without-journal";
+
+/// The words of its settings.
+const POLICY: &str = "consistency";
+pub(super) const CHUNK: &str = "bitmap-chunk";
+/// The bitmap file beside the members.
+pub const FILE: &str = "bitmap-file";
+pub(super) const KEYS: [&str; 3] = [POLICY, CHUNK, FILE];
+/// The word for none.
+pub const NO_FILE: &str = "none";
+
+/// What an array has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// It keeps nothing twice.
+    NoRedundancy,
+    Resync,
+    /// Bytes that a bit stands for.
+    Bitmap(u64),
+    ParityLogs,
+    /// A write journal, on a device of its own.
+    Journal,
+    /// Of our own, perhaps with a bitmap beside them; bytes that a bit of that stands for.
+    OwnLogs(Option<u64>),
+}
+
+/// Where a bitmap is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Home {
+    Members,
+    /// In the file that there is.
+    SameFile,
+    /// In one that is made for it.
+    NewFile(PathBuf),
+}
+
+/// What is to become of the bitmap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Change {
+    #[default]
+    None,
+    /// A bitmap is made, in the place of what there is.
+    Make(BitmapSuperblock, Home),
+    GiveUp,
+}
+
+/// What is to be changed, in this order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Steps {
+    /// Logs are given up.
+    ends_logs: bool,
+    bitmap: Change,
+    /// These are made.
+    logs: Option<LogKind>,
+}
+
+/// What an array is called.
+pub(super) struct Named<'a> {
+    pub(super) name: &'a str,
+    /// By a command.
+    pub(super) word: String,
+}
+
+/// What an array has, what was asked for, and what comes of it.
+pub(super) struct Consistency {
+    kept: Kept,
+    /// The bitmap file that it has, or is to have.
+    file: Option<PathBuf>,
+    policy: Option<Policy>,
+    chunk_bytes: Option<u32>,
+    /// What was asked for of a file: which, or none.
+    asked_file: Option<Option<PathBuf>>,
+    steps: Steps,
+}
+
+impl Consistency {
+    pub(super) fn now(volume: &Volume) -> Self {
+        let is_direct = volume.geometry().level().family() == Family::Direct;
+        let bit_bytes = volume.bitmap().map(|look| look.bit_bytes);
+        let kept = match bit_bytes {
+            _ if is_direct => Kept::NoRedundancy,
+            bit_bytes if volume.has_own_parity_logs() => Kept::OwnLogs(bit_bytes),
+            Some(bit_bytes) => Kept::Bitmap(bit_bytes),
+            None if volume.parity_logs().is_some() => Kept::ParityLogs,
+            None if volume.journal().is_some() => Kept::Journal,
+            None => Kept::Resync,
+        };
+        let file = volume.bitmap_file();
+        let file = file.map(|file| std::path::absolute(&file).unwrap_or(file));
+        let (policy, chunk_bytes, asked_file) = (None, None, None);
+        Self { kept, file, policy, chunk_bytes, asked_file, steps: Steps::default() }
+    }
+
+    /// Reads one setting; says why if it makes no sense.
+    pub(super) fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
+        match key {
+            POLICY => {
+                let policy = Policy::parse(text).filter(|one| *one != Policy::Lockless);
+                let policy = policy.ok_or("it is 'bitmap', 'resync', 'log' or 'ppl'")?;
+                self.policy = Some(policy);
+            }
+            CHUNK => {
+                let bytes = parse_size(text).map_err(|error| error.to_string())?;
+                let chunk = bitmap_chunk(bytes).ok_or(BITMAP_CHUNK_WORDS)?;
+                self.chunk_bytes = Some(chunk);
+            }
+            FILE if text == NO_FILE => self.asked_file = Some(None),
+            FILE => {
+                let path = PathBuf::from(text);
+                if !path.is_absolute() {
+                    return Err("it is a whole path, or 'none'".to_owned());
+                }
+                self.asked_file = Some(Some(path));
+            }
+            _ => return Err(format!("there is no such setting; there are {}", KEYS.join(", "))),
+        }
+        Ok(())
+    }
+
+    /// Whether it can be had, and what that comes to.
+    pub(super) fn judge(&mut self, volume: &Volume, named: &Named<'_>) -> Result<(), CliError> {
+        let (kept, asked) = (self.kept, self.chunk_bytes);
+        let is_asked = |bytes: u64| asked.is_none_or(|asked| u64::from(asked) == bytes);
+        let had = match kept {
+            Kept::Bitmap(_) => Policy::Bitmap,
+            Kept::ParityLogs => Policy::Ppl,
+            Kept::OwnLogs(_) => Policy::Log,
+            Kept::Journal => Policy::Journal,
+            Kept::Resync | Kept::NoRedundancy => Policy::Resync,
+        };
+        let file = self.asked_file.clone().unwrap_or_else(|| self.file.clone());
+        let refused = Refused { volume, named, asked, file: file.clone() };
+        let is_moved = file != self.file;
+        // Whoever names a file wants something in it.
+        let policy = match (self.policy, had) {
+            (None, Policy::Resync) if file.is_some() && is_moved => Policy::Bitmap,
+            (policy, had) => policy.unwrap_or(had),
+        };
+        // Nothing is left in the file that it has.
+        let keeps_none = matches!(policy, Policy::Resync | Policy::Ppl);
+        let file = file.filter(|_| !keeps_none || self.asked_file.is_some());
+        let is_moved = file != self.file && !keeps_none;
+        if let (Some(path), true) = (&file, self.asked_file.is_some()) {
+            refused.check_file(path, policy, is_moved)?;
+        }
+        match (policy, kept) {
+            (Policy::Journal, _) if is_moved => return Err(refused.journal()),
+            _ if is_moved => {}
+            (Policy::Bitmap, Kept::Bitmap(bytes)) if is_asked(bytes) => return Ok(()),
+            (Policy::Log, Kept::OwnLogs(Some(bytes))) if is_asked(bytes) => return Ok(()),
+            (policy, _) if policy == had && asked.is_none() => return Ok(()),
+            (Policy::Journal, _) => return Err(refused.journal()),
+            (Policy::Resync | Policy::Ppl, _) if asked.is_some() => return Err(refused.no_bitmap()),
+            _ => {}
+        }
+        // A lockless one is made with its array, and nothing is kept beside it.
+        let is_lockless = volume.bitmap().is_some_and(|look| look.unwritten.is_some());
+        let has_bitmap = match kept {
+            Kept::Bitmap(bytes) | Kept::OwnLogs(Some(bytes)) => Some(bytes),
+            _ => None,
+        };
+        let keeps_bitmap = has_bitmap.is_some_and(is_asked) && !is_lockless && !is_moved;
+        let logs = match policy {
+            Policy::Ppl => Some(LogKind::Ppl),
+            Policy::Log => Some(LogKind::Own),
+            Policy::Bitmap | Policy::Resync | Policy::Lockless | Policy::Journal => None,
+        };
+        let ends_logs = matches!(kept, Kept::ParityLogs | Kept::OwnLogs(_) | Kept::Journal);
+        let makes_bitmap = matches!(policy, Policy::Bitmap | Policy::Log) && !keeps_bitmap;
+        let ends_bitmap = matches!(policy, Policy::Resync | Policy::Ppl) && has_bitmap.is_some();
+        if ends_logs {
+            volume.may_change_logs(None).map_err(|error| refused.by_logs(&error))?;
+        } else if makes_bitmap || ends_bitmap {
+            volume.may_change_bitmap(makes_bitmap).map_err(|error| refused.by(&error))?;
+        }
+        if logs.is_some() {
+            // What is in their way is given up before.
+            let in_the_way = [LogRefusal::HasLogs, LogRefusal::Bitmap].map(LogError::from);
+            let may = volume.may_change_logs(logs);
+            let may = may.or_else(|error| match in_the_way.contains(&error) {
+                true => Ok(()),
+                false => Err(error),
+            });
+            may.map_err(|error| refused.by_logs(&error))?;
+        }
+        let bitmap = match () {
+            () if makes_bitmap => {
+                let bit_bytes = has_bitmap.and_then(|bytes| u32::try_from(bytes).ok());
+                let asked = asked.or(bit_bytes.filter(|_| is_moved && file.is_some()));
+                planned(volume, (asked, policy), (file.as_ref(), is_moved))
+                    .map_err(|error| refused.by(&error))?
+            }
+            () if ends_bitmap => Change::GiveUp,
+            () => Change::None,
+        };
+        let bitmap_bytes = match &bitmap {
+            Change::Make(planned, _) => Some(u64::from(planned.chunk_bytes)),
+            Change::GiveUp => None,
+            Change::None => has_bitmap,
+        };
+        if let Some(kind) = logs {
+            let sectors = match &bitmap {
+                Change::Make(planned, _) => planned.area_sectors(),
+                Change::GiveUp => 0,
+                Change::None => volume.bitmap_sectors(),
+            };
+            let may = match (kind, &bitmap) {
+                _ if kind == LogKind::Ppl || file.is_none() => volume.plan_logs(kind, sectors),
+                (_, Change::None) => volume.plan_log_in_file(),
+                // One that is made has room for a log, and so has one whose bitmap is made anew there.
+                _ => Ok(()),
+            };
+            may.map_err(|error| refused.by_logs(&error))?;
+        }
+        self.file = file;
+        self.steps = Steps { ends_logs, bitmap, logs };
+        self.kept = match (logs, bitmap_bytes) {
+            (Some(LogKind::Ppl), _) => Kept::ParityLogs,
+            (Some(LogKind::Own), bytes) => Kept::OwnLogs(bytes),
+            (None, Some(bytes)) => Kept::Bitmap(bytes),
+            (None, None) => Kept::Resync,
+        };
+        Ok(())
+    }
+
+    /// Whether anything is to be written to members.
+    pub(super) fn changes(&self) -> bool {
+        self.steps != Steps::default()
+    }
+
+    /// Makes it so. Returns when superblocks say it.
+    pub(super) fn apply(self, volume: &Volume, named: &Named<'_>) -> Result<(), CliError> {
+        let refused = Refused { volume, named, asked: self.chunk_bytes, file: self.file.clone() };
+        let Steps { ends_logs, bitmap, logs } = self.steps;
+        let has_begun = ends_logs || bitmap != Change::None;
+        // Before anything is given up.
+        let mut made = None;
+        let bitmap = match bitmap {
+            Change::None => None,
+            Change::GiveUp => Some(None),
+            Change::Make(planned, home) => {
+                let home = match home {
+                    Home::Members => BitmapHome::Members,
+                    Home::SameFile => BitmapHome::SameFile,
+                    Home::NewFile(path) => {
+                        let device = bitmap_file::create(&path, &planned)?;
+                        made = Some(path);
+                        BitmapHome::File(device)
+                    }
+                };
+                Some(Some(WantedBitmap { chunk_bytes: planned.chunk_bytes, home }))
+            }
+        };
+        let unmake = |error: CliError| {
+            // It may have been taken into use, and then it stays.
+            let used = Self::now(volume).file;
+            let unused = made.filter(|path| used.as_ref() != Some(path));
+            remove_files(&unused.into_iter().collect::<Vec<PathBuf>>());
+            error
+        };
+        let changed = match ends_logs {
+            true => volume.change_logs(None).map_err(|error| refused.by_logs(&error)),
+            false => Ok(()),
+        };
+        let changed = changed.and_then(|()| match bitmap {
+            None => Ok(()),
+            Some(wanted) => volume
+                .change_bitmap(wanted)
+                .map_err(|error| refused.on_the_way(refused.by(&error), ends_logs)),
+        });
+        changed.map_err(unmake)?;
+        let Some(kind) = logs else { return Ok(()) };
+        let changed = volume.change_logs(Some(kind));
+        changed.map_err(|error| refused.on_the_way(refused.by_logs(&error), has_begun))
+    }
+
+    /// By its words.
+    pub(super) fn to_settings(&self) -> Settings {
+        let (policy, chunk_bytes) = match self.kept {
+            Kept::NoRedundancy => ("none", None),
+            Kept::Resync => ("resync", None),
+            Kept::Bitmap(bytes) => ("bitmap", Some(bytes)),
+            Kept::ParityLogs => ("ppl", None),
+            Kept::Journal => ("journal", None),
+            Kept::OwnLogs(bytes) => ("log", bytes),
+        };
+        let mut settings = Settings::from([(POLICY.to_owned(), policy.into())]);
+        settings.extend(chunk_bytes.map(|bytes| (CHUNK.to_owned(), bytes.into())));
+        let file = self.file.as_ref().map(|file| file.display().to_string());
+        settings.extend(file.map(|file| (FILE.to_owned(), file.into())));
+        settings
+    }
+}
+
+/// A bitmap as it is to be made. Our own log does without where there is no room for any, as with an array that is made with it.
+fn planned(
+    volume: &Volume,
+    (asked, policy): (Option<u32>, Policy),
+    (file, is_moved): (Option<&PathBuf>, bool),
+) -> Result<Change, BitmapError> {
+    if let Some(file) = file {
+        let size_bytes = volume.bitmap_file_bytes().filter(|_| !is_moved);
+        let planned = volume.plan_bitmap_in_file(file, size_bytes, asked)?;
+        let home = if is_moved { Home::NewFile(file.clone()) } else { Home::SameFile };
+        return Ok(Change::Make(planned, home));
+    }
+    match volume.plan_bitmap(asked) {
+        Ok(planned) => Ok(Change::Make(planned, Home::Members)),
+        Err(BitmapError::NoRoom { fitting_bytes: None, .. })
+            if policy == Policy::Log && asked.is_none() =>
+        {
+            Ok(Change::None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// How it is refused: code, cause, and what to type instead.
+struct Refused<'a> {
+    volume: &'a Volume,
+    named: &'a Named<'a>,
+    asked: Option<u32>,
+    file: Option<PathBuf>,
+}
+
+impl Refused<'_> {
+    /// What is asked of a file makes no sense, or the file is there.
+    fn check_file(&self, path: &Path, policy: Policy, is_moved: bool) -> Result<(), CliError> {
+        if is_moved && path.symlink_metadata().is_ok() {
+            let there = OpenError::AlreadyExists { path: path.to_path_buf() };
+            return Err(open_error(&there).because("nothing was changed"));
+        }
+        if matches!(policy, Policy::Bitmap | Policy::Log) {
+            return Ok(());
+        }
+        let what = format!("{} keeps nothing that could be in a file", self.named.name);
+        let error = CliError::new(Code::ConsistencyStays, what).about(self.named.name);
+        let error = error.because("a bitmap can be in one, and braid's own log with it");
+        let path = path.display().to_string();
+        let command = format!(
+            "braid set {} consistency=bitmap {FILE}={}",
+            self.named.word,
+            shell_word(&path)
+        );
+        let error = error.because("nothing was changed");
+        Err(error.remedy(Risk::Change, "Have a bitmap in it", command))
+    }
+
+    fn stays(&self, code: Code) -> CliError {
+        let name = self.named.name;
+        let what = format!("what {name} keeps for a crash cannot be changed now");
+        CliError::new(code, what).about(name)
+    }
+
+    fn look(&self, error: CliError) -> CliError {
+        let command = format!("braid status {}", self.named.word);
+        error.remedy(Risk::Look, "See how it is", command)
+    }
+
+    /// A size of what is not there.
+    fn no_bitmap(&self) -> CliError {
+        let name = self.named.name;
+        let what = format!("{name} has no bitmap whose size could be set");
+        let error = CliError::new(Code::ConsistencyStays, what).about(name);
+        let size = self.asked.map_or("64M".to_owned(), |bytes| format_size_exact(bytes.into()));
+        let command =
+            format!("braid set {} consistency=bitmap bitmap-chunk={size}", self.named.word);
+        error.because("nothing was changed").remedy(Risk::Change, "Have one made", command)
+    }
+
+    /// Something was changed before this could not be.
+    fn on_the_way(&self, error: CliError, has_begun: bool) -> CliError {
+        if !has_begun {
+            return error;
+        }
+        let settings = Consistency::now(self.volume).to_settings();
+        let word = settings.get(POLICY).map(ToString::to_string).unwrap_or_default();
+        error.because(format!("what it kept before was given up already: now it keeps '{word}'"))
+    }
+
+    fn by_logs(&self, error: &LogError) -> CliError {
+        match error {
+            LogError::Refused(refusal) => self.by_log_refusal(*refusal),
+            LogError::NoRoom { member, needed_sectors } => {
+                let (name, word) = (self.named.name, &self.named.word);
+                let member = member.to_string_lossy();
+                let what = format!("{} has no room for a parity log of {name}", printable(&member));
+                let needed = format_size_exact(needed_sectors * 512);
+                let why = format!(
+                    "each member needs {needed} between superblock and data; nothing was changed"
+                );
+                let error = CliError::new(Code::SizeInvalid, what).about(name).because(why);
+                let command = format!("braid set {word} consistency=bitmap");
+                error.remedy(Risk::Change, "Keep a bitmap instead", command)
+            }
+        }
+    }
+
+    fn by_log_refusal(&self, refusal: LogRefusal) -> CliError {
+        let word = &self.named.word;
+        match refusal {
+            LogRefusal::Array(refusal) => self.by_members(refusal),
+            LogRefusal::Level => {
+                let error = self.stays(Code::ConsistencyStays);
+                let level = self.volume.geometry().level();
+                if level.family() != Family::Stripe {
+                    let why = "parity logs are of use where there is parity: on levels 4, 5 and 6";
+                    return self.look(error.because(why).because("nothing was changed"));
+                }
+                let error = error.because("md's partial parity log is one of RAID-5 alone");
+                let command = format!("braid set {word} consistency=log");
+                error.because("nothing was changed").remedy(
+                    Risk::Change,
+                    "Keep braid's own log, which does the same here",
+                    command,
+                )
+            }
+            LogRefusal::InDoubt => {
+                self.in_doubt("it is being resynced, and logs know nothing of what is to be")
+            }
+            LogRefusal::Degraded => self.degraded("a member is missing or being rebuilt"),
+            LogRefusal::Busy => self.busy(),
+            LogRefusal::HasNone | LogRefusal::HasLogs | LogRefusal::Bitmap => {
+                self.look(self.stays(Code::BitmapBusy).because("it was changed meanwhile"))
+            }
+        }
+    }
+
+    /// It has a device of its own.
+    fn journal(&self) -> CliError {
+        let error = self.stays(Code::ConsistencyStays);
+        let error = error.because("a write journal has a device of its own, which is to be named");
+        let command = format!("braid add {} --write-journal DEVICE", self.named.word);
+        let error = error.because("nothing was changed");
+        error.remedy(Risk::Change, "Name the device", command)
+    }
+
+    fn by(&self, error: &BitmapError) -> CliError {
+        match error {
+            BitmapError::Refused(refusal) => self.by_array(*refusal),
+            BitmapError::NoRoom { member, fitting_bytes } => {
+                let member = member.to_string_lossy();
+                self.no_room(&printable(&member), *fitting_bytes)
+            }
+            BitmapError::FileFailed => {
+                let what = format!("the bitmap file of {} could not be written", self.named.name);
+                let error = CliError::new(Code::MemberIo, what).about(self.named.name);
+                self.look(error.because("the array goes on without what was in it"))
+            }
+            BitmapError::Thread(_) => {
+                let what = format!("{} cannot have a bitmap file now", self.named.name);
+                CliError::new(Code::Shortage, what).caused_by(error)
+            }
+        }
+    }
+
+    fn no_room(&self, member: &str, fitting_bytes: Option<u32>) -> CliError {
+        let name = self.named.name;
+        let what = format!("{member} has no room for this bitmap of {name}");
+        let error = CliError::new(Code::SizeInvalid, what).about(name);
+        let why = match self.file {
+            Some(_) => "its bitmap is in that file, as long as it was made; nothing was changed",
+            None => {
+                "a bitmap lies between superblock and data, the same on every member; nothing was changed"
+            }
+        };
+        let error = error.because(why);
+        let Some(bytes) = fitting_bytes else {
+            return self.look(error.because("not even one of the largest size would fit"));
+        };
+        let size = format_size_exact(bytes.into());
+        let command =
+            format!("braid set {} consistency=bitmap bitmap-chunk={size}", self.named.word);
+        error.remedy(Risk::Change, "With fewer bits, it fits", command)
+    }
+
+    fn by_array(&self, refusal: BitmapRefusal) -> CliError {
+        match refusal {
+            BitmapRefusal::Array(refusal) => self.by_members(refusal),
+            BitmapRefusal::Journal | BitmapRefusal::HasNone | BitmapRefusal::ParityLogs => {
+                self.look(self.stays(Code::BitmapBusy).because("it was changed meanwhile"))
+            }
+            BitmapRefusal::InDoubt => self.in_doubt(
+                "it was interrupted while writing, and only its bitmap tells what is to be resynced",
+            ),
+            BitmapRefusal::Degraded => self.degraded(
+                "a member is missing or being rebuilt, and only its bitmap tells what one lacks that comes back",
+            ),
+            BitmapRefusal::Busy => self.busy(),
+        }
+    }
+
+    fn in_doubt(&self, why: &str) -> CliError {
+        let error = self.stays(Code::ConsistencyStays).because(why);
+        let wait = format!("braid wait {}", self.named.word);
+        error.because("nothing was changed").remedy(Risk::Look, "Wait until it is resynced", wait)
+    }
+
+    fn degraded(&self, why: &str) -> CliError {
+        let word = &self.named.word;
+        let error = self.stays(Code::ConsistencyStays).because(why);
+        let error = error.because("nothing was changed");
+        let (view, slots) = (self.volume.view(), self.volume.geometry().slots());
+        if (0..slots).all(|slot| view.member(Slot(slot)).is_some()) {
+            let wait = format!("braid wait {word} --for rebuild");
+            return error.remedy(Risk::Look, "Wait until it is rebuilt", wait);
+        }
+        let add = format!("braid add {word} DEVICE");
+        error.remedy(Risk::Change, "Put a device in its place", add)
+    }
+
+    fn busy(&self) -> CliError {
+        let what = format!("what {} keeps for a crash is being changed", self.named.name);
+        let error = CliError::new(Code::BitmapBusy, what).about(self.named.name);
+        let why =
+            "it was asked for before, and not every member has answered yet; it goes on by itself";
+        let command = format!("braid get {} {POLICY}", self.named.word);
+        error.because(why).remedy(Risk::Look, "See what it is by now", command)
+    }
+
+    fn by_members(&self, refusal: MemberRefusal) -> CliError {
+        let stop = format!("braid stop {}", self.named.word);
+        match refusal {
+            MemberRefusal::NoRedundancy => {
+                let why =
+                    "its level keeps neither copies nor parity that a crash could leave wrong";
+                self.look(self.stays(Code::NoRedundancy).because(why))
+            }
+            _ if self.volume.is_read_only() => {
+                let why = "it is served read-only, and members would be written";
+                let error = self.stays(Code::ServedReadOnly).because(why);
+                error.remedy(Risk::Change, "Stop it, and serve it without --read-only", stop)
+            }
+            _ if self.volume.journal().is_some_and(|journal| journal.has_failed) => {
+                let error = self.stays(Code::ArrayFailed).because("its write journal is lost");
+                error.because(AFTER_ITS_JOURNAL).remedy(Risk::Change, "Stop it", stop)
+            }
+            _ => {
+                let why = "it takes no writes any more: more is lost than its level can make up for, or it is being stopped";
+                self.look(self.stays(Code::ArrayFailed).because(why))
+            }
+        }
+    }
+}

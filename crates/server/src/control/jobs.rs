@@ -1,0 +1,279 @@
+//! Whether jobs of a running array can do what is asked of them, and what comes of it: a pure table over what is so.
+
+use braid_control::model::{Job, JobEffect, JobKind, JobRequest, JobState};
+use braid_runtime as runtime;
+
+use crate::jobs::Told;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+
+/// What is so of the array.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ground {
+    /// The level has redundancy.
+    pub(super) is_redundant: bool,
+    pub(super) is_read_only: bool,
+    /// More is lost than the level can make up for.
+    pub(super) has_failed: bool,
+    /// Slots without a member.
+    pub(super) missing_count: usize,
+    /// A member takes a slot, and does not hold all it should.
+    pub(super) is_recovering: bool,
+    /// A member is being replaced.
+    pub(super) is_replacing: bool,
+    /// Redundancy does not agree everywhere.
+    pub(super) is_dirty: bool,
+}
+
+/// Why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Not {
+    Redundant,
+    Writable,
+    Alive,
+    Whole,
+    /// Jobs are paused.
+    GoingOn,
+    /// A check runs or waits that does not do what is asked for.
+    Unchecked,
+    /// This one has to be over first, and could not be finished.
+    Finished(JobKind),
+}
+
+/// The request, as the engine has it.
+pub(super) fn handed_on(request: JobRequest) -> runtime::JobRequest {
+    match request {
+        JobRequest::Check => runtime::JobRequest::Check,
+        JobRequest::Repair => runtime::JobRequest::Repair,
+        JobRequest::RetryBad => runtime::JobRequest::RetryBad,
+        JobRequest::EndCheck => runtime::JobRequest::EndCheck,
+        JobRequest::Pause => runtime::JobRequest::Pause,
+        JobRequest::Resume => runtime::JobRequest::Resume,
+    }
+}
+
+/// What comes of a request.
+pub(super) fn decide(ground: Ground, told: &Told, request: JobRequest) -> Result<JobEffect, Not> {
+    let check = told.jobs.iter().find(|job| job.kind == JobKind::Check);
+    let refused = refused(ground, told);
+    if !ground.is_redundant {
+        return Err(Not::Redundant);
+    }
+    if ground.is_read_only {
+        return Err(Not::Writable);
+    }
+    match request {
+        JobRequest::Pause if told.is_paused => Ok(JobEffect::Nothing),
+        JobRequest::Pause => Ok(JobEffect::Pauses),
+        JobRequest::Resume if refused.is_some() => Ok(JobEffect::TriesAgain),
+        JobRequest::Resume if told.is_paused => Ok(JobEffect::Resumes),
+        JobRequest::Resume => Ok(JobEffect::Nothing),
+        JobRequest::EndCheck if check.is_some() => Ok(JobEffect::Ends),
+        JobRequest::EndCheck => Ok(JobEffect::Nothing),
+        JobRequest::Check | JobRequest::Repair | JobRequest::RetryBad => {
+            begun(ground, told, (check, request), refused)
+        }
+    }
+}
+
+/// What comes of a check or a repair.
+fn begun(
+    ground: Ground,
+    told: &Told,
+    (check, request): (Option<&Job>, JobRequest),
+    refused: Option<JobKind>,
+) -> Result<JobEffect, Not> {
+    let is_less = |check: &Job| match request {
+        JobRequest::Repair => !check.found.repairs,
+        JobRequest::RetryBad => !check.found.retries_bad,
+        _ => false,
+    };
+    let fills = ground.is_recovering || ground.is_replacing;
+    let will_wait = ground.is_dirty || fills || is_busy(&told.jobs);
+    match (refused, check) {
+        _ if ground.has_failed => Err(Not::Alive),
+        _ if ground.missing_count > 0 => Err(Not::Whole),
+        (Some(kind), _) => Err(Not::Finished(kind)),
+        _ if told.is_paused => Err(Not::GoingOn),
+        // Who waits for it would hear that it was interrupted.
+        (None, Some(check)) if is_less(check) => Err(Not::Unchecked),
+        (None, Some(_)) => Ok(JobEffect::Nothing),
+        (None, None) if will_wait => Ok(JobEffect::Waits),
+        (None, None) => Ok(JobEffect::Begins),
+    }
+}
+
+fn is_busy(jobs: &[Job]) -> bool {
+    jobs.iter().any(|job| job.state != JobState::Waiting)
+}
+
+/// The job that is to be done and could not be finished.
+fn refused(ground: Ground, told: &Told) -> Option<JobKind> {
+    let is_refused = |kind: JobKind| {
+        let last = told.last.iter().find(|last| last.kind == kind);
+        last.is_some_and(|last| last.result.is_refused())
+            && !told.jobs.iter().any(|job| job.kind == kind)
+    };
+    let wanted = [
+        (ground.is_dirty, JobKind::Resync),
+        (ground.is_recovering, JobKind::Recovery),
+        (ground.is_replacing, JobKind::Replace),
+    ];
+    wanted.into_iter().find(|(is_wanted, kind)| *is_wanted && is_refused(*kind)).map(|one| one.1)
+}
+
+/// The refusal, of an array that a command names by `word`.
+pub(super) fn refusal(not: Not, request: JobRequest, name: &str, word: &str) -> CliError {
+    let asked = match request {
+        JobRequest::Check => format!("{name} cannot be checked"),
+        JobRequest::Repair => format!("{name} cannot be repaired"),
+        JobRequest::RetryBad => format!("bad blocks of {name} cannot be tried"),
+        JobRequest::EndCheck => format!("{name} has no check that could be ended"),
+        JobRequest::Pause => format!("{name} has no jobs that could be paused"),
+        JobRequest::Resume => format!("{name} has no jobs that could go on"),
+    };
+    let new = |code: Code, why: &str| CliError::new(code, asked.clone()).about(name).because(why);
+    let look = ("See how it is", format!("braid status {word}"));
+    let (error, risk, (label, command)) = match not {
+        Not::Redundant => {
+            let why = "its level keeps neither copies nor parity: there is nothing to compare or to rebuild from";
+            (new(Code::NoRedundancy, why), Risk::Look, look)
+        }
+        Not::Writable => {
+            let why = "it is served read-only, and jobs write to members and to superblocks";
+            let stop = ("Stop it, and serve it without --read-only", format!("braid stop {word}"));
+            (new(Code::ServedReadOnly, why), Risk::Change, stop)
+        }
+        Not::Alive => {
+            let why = "more members are lost than its level can make up for";
+            (new(Code::ArrayFailed, why), Risk::Look, look)
+        }
+        Not::Whole => {
+            let why = "a member is missing: what the others hold has nothing to be compared with";
+            (new(Code::CheckDegraded, why), Risk::Look, look)
+        }
+        Not::GoingOn => {
+            let why = "jobs are paused, and a check would not begin";
+            let resume = ("Have jobs go on", format!("braid resume {word}"));
+            (new(Code::JobsPaused, why), Risk::Change, resume)
+        }
+        Not::Unchecked => {
+            let why = "a check runs or waits that does not do this, and there is one at a time";
+            let wait = ("Wait until it is over", format!("braid wait {word} --for check"));
+            (new(Code::CheckRuns, why), Risk::Look, wait)
+        }
+        Not::Finished(kind) => {
+            let why =
+                format!("its {} has to be over first, and could not be finished", kind.word());
+            let again = ("Try that again", format!("braid rebuild {word}"));
+            (new(Code::JobRefused, &why), Risk::Change, again)
+        }
+    };
+    error.remedy(risk, label, command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_control::model::{Found, JobResult, LastJob};
+
+    const WHOLE: Ground = Ground {
+        is_redundant: true,
+        is_read_only: false,
+        has_failed: false,
+        missing_count: 0,
+        is_recovering: false,
+        is_replacing: false,
+        is_dirty: false,
+    };
+
+    fn told(jobs: &[(JobKind, JobState)], refused: Option<JobKind>, is_paused: bool) -> Told {
+        let job = |&(kind, state): &(JobKind, JobState)| Job {
+            kind,
+            state,
+            from_bytes: 0,
+            done_bytes: 0,
+            total_bytes: 1,
+            percent: 0.0,
+            bytes_per_second: None,
+            seconds_left: None,
+            differing_sectors: 0,
+            written_sectors: 0,
+            unmade_sectors: 0,
+            named_sectors: 0,
+            found: Found::default(),
+        };
+        let last = |kind: JobKind| LastJob {
+            number: 1,
+            kind,
+            result: JobResult::Unreadable,
+            began: String::new(),
+            ended: String::new(),
+            took_ms: 0,
+            from_bytes: 0,
+            done_bytes: 0,
+            total_bytes: 1,
+            differing_sectors: 0,
+            written_sectors: 0,
+            unmade_sectors: 0,
+            named_sectors: 0,
+            found: Found::default(),
+        };
+        let last = refused.into_iter().map(last).collect();
+        Told { jobs: jobs.iter().map(job).collect(), last, is_paused }
+    }
+
+    #[test]
+    fn each_request_has_its_effect_or_its_reason() {
+        use JobKind::{Check, Recovery, Resync};
+        use JobRequest as Ask;
+        use JobState::{Running, Waiting};
+        let idle = told(&[], None, false);
+        let paused = told(&[], None, true);
+        let checking = told(&[(Check, Running)], None, false);
+        let mut repairing = checking.clone();
+        repairing.jobs[0].found.repairs = true;
+        let mut retrying = checking.clone();
+        retrying.jobs[0].found.retries_bad = true;
+        let busy = told(&[(Recovery, Running)], None, false);
+        let behind = told(&[(Recovery, Running), (Check, Waiting)], None, false);
+        let refused = told(&[], Some(Resync), false);
+        let dirty = Ground { is_dirty: true, ..WHOLE };
+        let degraded = Ground { missing_count: 1, ..WHOLE };
+        let recovering = Ground { is_recovering: true, ..WHOLE };
+        for (ground, told, request, expected) in [
+            (WHOLE, &idle, Ask::Check, Ok(JobEffect::Begins)),
+            (WHOLE, &checking, Ask::Check, Ok(JobEffect::Nothing)),
+            (WHOLE, &idle, Ask::Repair, Ok(JobEffect::Begins)),
+            (WHOLE, &checking, Ask::Repair, Err(Not::Unchecked)),
+            (WHOLE, &repairing, Ask::Repair, Ok(JobEffect::Nothing)),
+            (WHOLE, &repairing, Ask::Check, Ok(JobEffect::Nothing)),
+            (WHOLE, &idle, Ask::RetryBad, Ok(JobEffect::Begins)),
+            (WHOLE, &checking, Ask::RetryBad, Err(Not::Unchecked)),
+            (WHOLE, &repairing, Ask::RetryBad, Err(Not::Unchecked)),
+            (WHOLE, &retrying, Ask::RetryBad, Ok(JobEffect::Nothing)),
+            (WHOLE, &retrying, Ask::Repair, Err(Not::Unchecked)),
+            (degraded, &idle, Ask::Repair, Err(Not::Whole)),
+            (recovering, &busy, Ask::Check, Ok(JobEffect::Waits)),
+            (recovering, &behind, Ask::Check, Ok(JobEffect::Nothing)),
+            (dirty, &idle, Ask::Check, Ok(JobEffect::Waits)),
+            (dirty, &refused, Ask::Check, Err(Not::Finished(Resync))),
+            // It was refused, and what was to be done is not any more.
+            (WHOLE, &refused, Ask::Check, Ok(JobEffect::Begins)),
+            (WHOLE, &paused, Ask::Check, Err(Not::GoingOn)),
+            (degraded, &idle, Ask::Check, Err(Not::Whole)),
+            (Ground { has_failed: true, ..degraded }, &idle, Ask::Check, Err(Not::Alive)),
+            (Ground { is_read_only: true, ..WHOLE }, &idle, Ask::Check, Err(Not::Writable)),
+            (Ground { is_redundant: false, ..WHOLE }, &idle, Ask::Pause, Err(Not::Redundant)),
+            (WHOLE, &idle, Ask::EndCheck, Ok(JobEffect::Nothing)),
+            (WHOLE, &behind, Ask::EndCheck, Ok(JobEffect::Ends)),
+            (WHOLE, &idle, Ask::Pause, Ok(JobEffect::Pauses)),
+            (WHOLE, &paused, Ask::Pause, Ok(JobEffect::Nothing)),
+            (WHOLE, &paused, Ask::Resume, Ok(JobEffect::Resumes)),
+            (WHOLE, &idle, Ask::Resume, Ok(JobEffect::Nothing)),
+            (dirty, &refused, Ask::Resume, Ok(JobEffect::TriesAgain)),
+        ] {
+            assert_eq!(decide(ground, told, request), expected, "{ground:?} {told:?} {request:?}");
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! Members that come, fail and go because a person says so: whether they may, and doing it.
+//!
+//! ```text
+//!   which member is meant (by its slot or its path) ─▶ may it? (the array says) ─▶ do it, tell it
+//!   devices ─▶ joining: looked at, judged, nothing written ─▶ saved, wiped, members
+//! ```
+//!
+//! What it does not do: decide what the array can do without (the engine), or when a spare takes a slot (the engine as well).
+//!
+//! Invariants
+//! - with `dry_run`, or refused, not one byte of a device changes `[check: what_members_cannot_do_is_refused_and_changes_nothing]`.
+
+mod joining;
+mod opened;
+mod refusals;
+
+use opened::Opened;
+pub(super) use refusals::status;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use braid_assembly::Tolerance;
+use braid_control::Passed;
+use braid_control::model::{
+    MemberChanged, MemberEffect, MemberRequest, MembersAnswer, MembersWanted, VERSION,
+};
+use braid_geometry::Slot;
+use braid_member::IdentityKey;
+use braid_ondisk::Role;
+use braid_runtime::{ArrayView, MemberId, MemberLook, MemberRefusal, RemoveError, Volume};
+
+use super::array::{self, Facts};
+use super::jobs::Ground;
+use super::setting::Running;
+use crate::health::absolute;
+use crate::membership::Membership;
+use braid_console::error::CliError;
+use braid_console::error::code::Code;
+
+/// How long it is waited until the survivors' superblocks say that a member is out: until then it cannot be taken away.
+const RECORDED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often it is looked.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// What a member is to the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It has a slot.
+    Active,
+    /// It is to replace the one in a slot.
+    Replacing,
+    /// It waits without one.
+    Waiting,
+    /// It has the write journal.
+    Journal,
+    /// It failed, and its device is still open.
+    Out,
+}
+
+/// A member whose device is open.
+struct Seated {
+    look: MemberLook,
+    label: String,
+    standing: Standing,
+    /// The slot that it has, or had.
+    slot: Option<u16>,
+}
+
+/// The array, as far as it is asked about members.
+struct Asked<'a> {
+    volume: &'a Volume,
+    membership: &'a Membership,
+    facts: &'a Facts,
+    /// What a command calls the array.
+    word: String,
+    ground: Ground,
+    members: Vec<Seated>,
+    /// The array that a device comes from whose spare it was.
+    moved_from: Option<&'a str>,
+    /// Devices that came open.
+    opened: Opened,
+}
+
+impl<'a> Asked<'a> {
+    fn new(running: &'a Running, facts: &'a Facts) -> Self {
+        let (volume, membership) = (&*running.volume, &*running.membership);
+        let looks = volume.look_at_members();
+        let view = volume.view();
+        let journal = volume.journal().map(|journal| journal.member);
+        let seated = |look: MemberLook| {
+            let label = absolute(&look.path.to_string_lossy());
+            let (slot, replaces) = (slot_of(&view, look.id), replaced_by(&view, look.id));
+            let standing = match (slot, replaces, look.is_in) {
+                (Some(_), ..) => Standing::Active,
+                (None, Some(_), _) => Standing::Replacing,
+                (None, None, true) if journal == Some(look.id) => Standing::Journal,
+                (None, None, true) => Standing::Waiting,
+                (None, None, false) => Standing::Out,
+            };
+            let slot = slot.or(replaces);
+            // One that is out was told nothing since: what it says of itself is what it was.
+            let had = match look.superblock.state.role {
+                Role::Active(slot) if standing == Standing::Out => Some(slot),
+                _ => None,
+            };
+            let slot = slot.or(had);
+            Seated { look, label, standing, slot }
+        };
+        Self {
+            volume,
+            membership,
+            facts,
+            word: facts.word(),
+            ground: array::ground(volume),
+            members: looks.into_iter().map(seated).collect(),
+            moved_from: None,
+            opened: Opened::default(),
+        }
+    }
+
+    /// The member that is meant by a slot's number or a path; of several by one path the one that this is asked of first.
+    fn find(&self, word: &str, order: [Standing; 5]) -> Result<&Seated, CliError> {
+        let number = word.parse::<u16>().ok().filter(|_| !word.starts_with('+'));
+        let key = if number.is_none() { braid_member::key_at(Path::new(word)) } else { None };
+        let is_meant = |one: &Seated| match number {
+            Some(number) => one.slot == Some(number),
+            None => one.label == word || is_key(one, key),
+        };
+        let of = |standing| {
+            self.members.iter().find(move |one| one.standing == standing && is_meant(one))
+        };
+        // A slot has one member that counts, whatever is asked of it.
+        let order = match number {
+            Some(_) => {
+                use Standing::{Active, Journal, Out, Replacing, Waiting};
+                [Active, Out, Waiting, Replacing, Journal]
+            }
+            None => order,
+        };
+        order.into_iter().find_map(of).ok_or_else(|| refusals::no_such_member(self, word, number))
+    }
+
+    /// How many more may be lost, if this slot's member is as good as lost.
+    fn can_lose(&self, without: Option<u16>) -> u16 {
+        let view = self.volume.view();
+        let is_in_sync = |slot: Slot| {
+            let is_whole =
+                |member: &braid_runtime::MemberView| member.recovered_sectors == u64::MAX;
+            Some(slot.0) != without && view.member(slot).is_some_and(is_whole)
+        };
+        Tolerance::of(self.volume.geometry(), view.resync_offset, &is_in_sync).can_lose
+    }
+
+    /// Slots that no member that waits could take.
+    fn free_slots(&self) -> usize {
+        let waiting = self.members.iter().filter(|one| one.standing == Standing::Waiting).count();
+        self.ground.missing_count.saturating_sub(waiting)
+    }
+}
+
+fn slot_of(view: &ArrayView, id: MemberId) -> Option<u16> {
+    let slots = (0u16..).zip(&view.slots);
+    let mut slots = slots.filter(|(_, one)| one.as_ref().is_some_and(|one| one.id == id));
+    slots.next().map(|(slot, _)| slot)
+}
+
+/// The slot whose member it is to replace.
+fn replaced_by(view: &ArrayView, id: MemberId) -> Option<u16> {
+    let is_it = |slot: &Slot| view.member(*slot).is_some_and(|one| one.replacement == Some(id));
+    view.slots_with_replacement().find(is_it).map(|slot| slot.0)
+}
+
+fn is_key(one: &Seated, key: Option<IdentityKey>) -> bool {
+    key == Some(one.look.key)
+}
+
+/// What came of it, before it is put into an answer.
+#[derive(Default)]
+struct Outcome {
+    members: Vec<MemberChanged>,
+    destroyed: Vec<String>,
+    saved_in: Option<String>,
+    /// The slot that is lost once it is done.
+    lost: Option<u16>,
+}
+
+/// Does what is wanted of members; an HTTP status with the error.
+pub(super) fn change(
+    running: &Running,
+    facts: &Facts,
+    (wanted, passed): (&MembersWanted, &Passed),
+    dry_run: bool,
+) -> Result<MembersAnswer, (u16, CliError)> {
+    let _one = running.membership.alone();
+    let opened = Opened::of(wanted, passed, running.membership.opens_nothing);
+    let opened = opened.map_err(|error| (refusals::status(&error), error))?;
+    let asked = Asked { opened, ..Asked::new(running, facts) };
+    let outcome = asked.may_be_changed().and_then(|()| match wanted.request {
+        MemberRequest::Add | MemberRequest::Spare => joining::add(&asked, wanted, dry_run),
+        MemberRequest::Journal => joining::add_journal(&asked, wanted, dry_run),
+        MemberRequest::Fail => asked.one(wanted).and_then(|word| fail(&asked, word, dry_run)),
+        MemberRequest::Remove => asked.one(wanted).and_then(|word| remove(&asked, word, dry_run)),
+        MemberRequest::Replace => {
+            asked.only(wanted).and_then(|word| replace(&asked, (wanted, word), dry_run))
+        }
+        MemberRequest::WriteMostly => write_mostly(&asked, wanted, dry_run),
+    });
+    let outcome = outcome.map_err(|error| (refusals::status(&error), error))?;
+    // As it is now, or would be.
+    let now = Asked::new(running, facts);
+    let would_wait = outcome.members.iter().filter(|one| {
+        let joins = [MemberEffect::Rebuilds, MemberEffect::CatchesUp, MemberEffect::Waits];
+        dry_run && joins.contains(&one.effect)
+    });
+    let waiting = now.members.iter().filter(|one| one.standing == Standing::Waiting);
+    let spares = waiting.count() + would_wait.count();
+    let missing = now.ground.missing_count + usize::from(dry_run && outcome.lost.is_some());
+    Ok(MembersAnswer {
+        version: VERSION,
+        name: facts.name.clone(),
+        uuid: facts.uuid.clone(),
+        request: wanted.request,
+        members: outcome.members,
+        destroyed: outcome.destroyed,
+        saved_in: outcome.saved_in,
+        can_lose: now.can_lose(outcome.lost),
+        free_slots: u16::try_from(missing.saturating_sub(spares)).unwrap_or(u16::MAX),
+        spares: u16::try_from(spares).unwrap_or(u16::MAX),
+        jobs_paused: running.board.told(&running.volume).is_paused,
+        dry_run,
+    })
+}
+
+impl Asked<'_> {
+    /// Whether anything may be asked of its members.
+    fn may_be_changed(&self) -> Result<(), CliError> {
+        match self.ground {
+            Ground { is_redundant: false, .. } => Err(refusals::no_redundancy(self)),
+            Ground { is_read_only: true, .. } => Err(refusals::read_only(self)),
+            _ if self.volume.journal().is_some_and(|journal| journal.has_failed) => {
+                Err(refusals::journal_lost(self))
+            }
+            Ground { has_failed: true, .. } => Err(refusals::has_failed(self)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The one member that was named.
+    fn one<'a>(&self, wanted: &'a MembersWanted) -> Result<&'a str, CliError> {
+        match wanted.destroy.is_empty() && wanted.with.is_none() {
+            true => self.only(wanted),
+            false => Err(refusals::not_one(self, wanted.members.len())),
+        }
+    }
+
+    /// The same, and what else is wanted may be.
+    fn only<'a>(&self, wanted: &'a MembersWanted) -> Result<&'a str, CliError> {
+        match wanted.members.as_slice() {
+            [one] => Ok(one),
+            _ => Err(refusals::not_one(self, wanted.members.len())),
+        }
+    }
+}
+
+/// Takes devices in that were spares of another array.
+pub(super) fn take_over(
+    running: &Running,
+    facts: &Facts,
+    wanted: &MembersWanted,
+    moved_from: &str,
+) -> Result<(), CliError> {
+    let _one = running.membership.alone();
+    let asked = Asked { moved_from: Some(moved_from), ..Asked::new(running, facts) };
+    asked.may_be_changed().and_then(|()| joining::add(&asked, wanted, false)).map(|_| ())
+}
+
+fn fail(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliError> {
+    use Standing::{Active, Journal, Out, Replacing, Waiting};
+    let member = asked.find(word, [Active, Replacing, Waiting, Out, Journal])?;
+    let changed = |effect| MemberChanged {
+        member: member.label.clone(),
+        // One that was to replace another had none.
+        slot: member.slot.filter(|_| member.standing != Standing::Replacing),
+        effect,
+        returns: false,
+        kept_sectors: 0,
+    };
+    if member.standing == Standing::Journal {
+        return Err(refusals::is_journal(asked, member));
+    }
+    if member.standing == Standing::Out {
+        return Ok(Outcome { members: vec![changed(MemberEffect::Nothing)], ..Outcome::default() });
+    }
+    let id = member.look.id;
+    let refused = |refusal| match refusal {
+        MemberRefusal::Needed => refusals::needed(asked, member),
+        other => refusals::refused(asked, other),
+    };
+    asked.volume.may_fail_member(id).map_err(refused)?;
+    if !dry_run {
+        asked.volume.fail_member(id).map_err(refused)?;
+        wait_until_recorded(asked, id, member.standing == Standing::Waiting);
+    }
+    let lost = member.slot.filter(|_| member.standing == Standing::Active);
+    Ok(Outcome { members: vec![changed(MemberEffect::Fails)], lost, ..Outcome::default() })
+}
+
+/// What fails is out once the survivors' superblocks say so, and a spare once its loss is told. A `remove` right behind finds it so;
+/// if it takes longer than anything should, that is refused and can be tried again.
+fn wait_until_recorded(asked: &Asked<'_>, id: MemberId, is_spare: bool) {
+    let began = Instant::now();
+    let is_there = || match is_spare {
+        true => !asked.membership.is_lost_spare(id),
+        false => asked.volume.view().is_used(id),
+    };
+    while is_there() && began.elapsed() < RECORDED_WITHIN {
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+/// These members, and no others, are read only where no other copy is.
+fn write_mostly(
+    asked: &Asked<'_>,
+    wanted: &MembersWanted,
+    dry_run: bool,
+) -> Result<Outcome, CliError> {
+    use Standing::{Active, Journal, Out, Replacing, Waiting};
+    refusals::has_copies(asked)?;
+    let find = |word: &String| asked.find(word, [Active, Replacing, Waiting, Out, Journal]);
+    let meant = wanted.members.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let is_meant = |one: &Seated| meant.iter().any(|meant| meant.look.id == one.look.id);
+    let mut outcome = Outcome::default();
+    for one in asked.members.iter().filter(|one| one.look.is_in) {
+        let is_it = is_meant(one);
+        if one.look.superblock.device.flags.write_mostly == is_it {
+            continue;
+        }
+        if !dry_run {
+            let set = asked.volume.set_write_mostly(one.look.id, is_it);
+            set.map_err(|refusal| refusals::refused(asked, refusal))?;
+        }
+        outcome.members.push(MemberChanged {
+            member: one.label.clone(),
+            slot: one.slot,
+            effect: if is_it { MemberEffect::WriteMostly } else { MemberEffect::ReadAgain },
+            returns: false,
+            kept_sectors: 0,
+        });
+    }
+    Ok(outcome)
+}
+
+/// A member is to be replaced: by a device that is named, or by a spare.
+fn replace(
+    asked: &Asked<'_>,
+    (wanted, word): (&MembersWanted, &str),
+    dry_run: bool,
+) -> Result<Outcome, CliError> {
+    use Standing::{Active, Journal, Out, Replacing, Waiting};
+    let order = [Active, Out, Replacing, Waiting, Journal];
+    let member = asked.find(word, order)?;
+    let old = member.look.id;
+    let slot = asked.volume.may_replace_member(old);
+    let slot = slot.map_err(|refusal| refusals::not_replaced(asked, (member, wanted), refusal))?;
+    let is_meant = |one: &&Seated| match &wanted.with {
+        None => true,
+        Some(with) => one.label == *with || is_key(one, braid_member::key_at(Path::new(with))),
+    };
+    let mut waiting = asked.members.iter().filter(|one| one.standing == Standing::Waiting);
+    let Some(spare) = waiting.find(is_meant) else {
+        return match &wanted.with {
+            Some(device) => joining::replace(asked, wanted, (slot.0, device), dry_run),
+            None => Err(refusals::no_spare(asked, member)),
+        };
+    };
+    if !dry_run {
+        let replaced = asked.volume.replace_member(old, spare.look.id);
+        replaced.map_err(|refusal| refusals::not_replaced(asked, (member, wanted), refusal))?;
+    }
+    let effect = MemberEffect::Replaces;
+    let new = MemberChanged {
+        member: spare.label.clone(),
+        slot: Some(slot.0),
+        effect,
+        returns: false,
+        kept_sectors: 0,
+    };
+    Ok(Outcome { members: vec![new], ..Outcome::default() })
+}
+
+fn remove(asked: &Asked<'_>, word: &str, dry_run: bool) -> Result<Outcome, CliError> {
+    let is_out = |one: &&Seated| one.standing == Standing::Out;
+    let out = || asked.members.iter().filter(is_out);
+    let leads_nowhere = |one: &&Seated| !Path::new(&one.label).exists();
+    let members: Vec<&Seated> = match word {
+        "failed" => out().collect(),
+        "detached" => out().filter(leads_nowhere).collect(),
+        word => {
+            use Standing::{Active, Journal, Out, Replacing, Waiting};
+            vec![asked.find(word, [Out, Waiting, Replacing, Active, Journal])?]
+        }
+    };
+    let is_journal = |one: &&&Seated| one.standing == Standing::Journal;
+    if let Some(journal) = members.iter().find(is_journal) {
+        return Err(refusals::is_journal(asked, journal));
+    }
+    let is_used = |one: &&&Seated| matches!(one.standing, Standing::Active | Standing::Replacing);
+    if let Some(active) = members.iter().find(is_used) {
+        return Err(refusals::in_use(asked, active));
+    }
+    let mut outcome = Outcome::default();
+    for member in members {
+        if !dry_run {
+            take_away(asked, member).map_err(|error| {
+                let gone = |error: CliError, one: &MemberChanged| {
+                    error.because(format!("{} was taken away before that", one.member))
+                };
+                outcome.members.iter().fold(error, gone)
+            })?;
+        }
+        outcome.members.push(MemberChanged {
+            member: member.label.clone(),
+            slot: member.slot,
+            effect: MemberEffect::Goes,
+            returns: false,
+            kept_sectors: 0,
+        });
+    }
+    Ok(outcome)
+}
+
+/// Closes a member that is out, or waits.
+fn take_away(asked: &Asked<'_>, member: &Seated) -> Result<(), CliError> {
+    let removed = asked.membership.remove(asked.volume, member.look.id, member.slot);
+    removed.map_err(|error| match error {
+        RemoveError::Busy => refusals::unanswered(asked, member),
+        RemoveError::Refused(MemberRefusal::InUse) => refusals::in_use(asked, member),
+        RemoveError::Refused(other) => refusals::refused(asked, other),
+    })
+}
+
+/// Of those that the array cannot have, by what they are to it.
+fn code_of(refusal: MemberRefusal) -> Code {
+    match refusal {
+        MemberRefusal::NoMember => Code::NoSuchMember,
+        MemberRefusal::InUse => Code::MemberInUse,
+        MemberRefusal::Replaced | MemberRefusal::Unrecovered => Code::NotReplaced,
+        MemberRefusal::NoSpare => Code::NoSpare,
+        MemberRefusal::Needed => Code::MemberNeeded,
+        MemberRefusal::NoRedundancy => Code::NoRedundancy,
+        MemberRefusal::NoWrites => Code::ArrayFailed,
+        MemberRefusal::Changing => Code::BitmapBusy,
+    }
+}

@@ -1,0 +1,607 @@
+//! Devices that are to become members: opened, looked at and judged; then saved, wiped and taken in.
+//!
+//! The care is that of `create`: what is recognised is only written over when it was named, and its first and last bytes are
+//! saved before. One thing is different: an old copy of a member of this very array holds nothing that the array does not have,
+//! and is welcome without a word. That is not said of one that the array has no right to call old: it is newer, it ran apart,
+//! or it is a clone of a member that is in use.
+//!
+//! Where the array's bitmap tells all that such a member missed, it keeps the rest: mdadm calls that a re-add. What its data area
+//! holds is the array's then, and neither named nor wiped.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use braid_control::model::{MemberChanged, MemberEffect, MemberRequest, MembersWanted};
+use braid_geometry::Slot;
+use braid_member::{Access, IdentityKey, Member, OpenError, Reach};
+use braid_ondisk::{Role, Snippet, Superblock};
+use braid_runtime::{AddError, Direct, Newcomer, Wish};
+use uuid::Uuid;
+
+use super::{Asked, Outcome, Seated, Standing, refusals, take_away};
+use crate::health::absolute;
+use crate::membership::Joining;
+use braid_console::error::code::Code;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::shell::{option_words, shell_word};
+use braid_discovery::contents::{self, Existing, Thing, keys_of, signature_sectors};
+use braid_discovery::probe::{io_error, open_error};
+use braid_discovery::undo::unfinished::refuse_half_written;
+use braid_discovery::undo::{Deed, Mark, Overwrite, save};
+
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+
+/// A device that may become a member.
+struct Candidate {
+    path: PathBuf,
+    label: String,
+    key: IdentityKey,
+    existing: Existing,
+    /// What has to be named before it is written over.
+    things: Vec<Thing>,
+    /// What is only an old copy of a member of this array.
+    old: Vec<Thing>,
+    /// The slot that it had when it was a member of this array.
+    had_slot: Option<u16>,
+    /// The newest superblock of this array on it.
+    found: Option<Superblock>,
+    /// Sectors that it would keep; 0 if it is recovered as any other.
+    kept_sectors: u64,
+    /// It is out of this array, and still open there.
+    out: Option<usize>,
+}
+
+/// Has devices become members.
+pub(super) fn add(
+    asked: &Asked<'_>,
+    wanted: &MembersWanted,
+    dry_run: bool,
+) -> Result<Outcome, CliError> {
+    if wanted.members.is_empty() {
+        return Err(refusals::not_one(asked, 0));
+    }
+    if wanted.write_mostly {
+        refusals::has_copies(asked)?;
+    }
+    let candidates = looked_at(asked, wanted, &wanted.members)?;
+    let free_slots = asked.free_slots();
+    let mut outcome = Outcome::default();
+    for (index, one) in candidates.iter().enumerate() {
+        let effect = match () {
+            () if index >= free_slots => MemberEffect::Waits,
+            () if one.kept_sectors > 0 => MemberEffect::CatchesUp,
+            () => MemberEffect::Rebuilds,
+        };
+        outcome.members.push(MemberChanged {
+            member: one.label.clone(),
+            slot: one.had_slot,
+            effect,
+            returns: one.is_returning(),
+            kept_sectors: if effect == MemberEffect::CatchesUp { one.kept_sectors } else { 0 },
+        });
+        outcome.destroyed.extend(one.things.iter().map(Thing::line));
+    }
+    if dry_run {
+        return Ok(outcome);
+    }
+    outcome.saved_in = saved(asked, wanted, &candidates)?;
+    for (index, one) in candidates.into_iter().enumerate() {
+        let is_spare = index >= free_slots;
+        let write_mostly = wanted.write_mostly;
+        let seat = Seat::Member { wish: one.had_slot.map(free), is_spare, write_mostly };
+        take_in(asked, one, seat).map_err(|error| {
+            let before = outcome.members[..index].iter();
+            let error = before.fold(error, |error, one| {
+                error.because(format!("{} became a member before that", one.member))
+            });
+            match &outcome.saved_in {
+                Some(folder) => error.because(format!("a copy of what was on it is in {folder}")),
+                None => error,
+            }
+        })?;
+    }
+    Ok(outcome)
+}
+
+/// A device becomes a member, and is to take the place of the one in this slot.
+pub(super) fn replace(
+    asked: &Asked<'_>,
+    wanted: &MembersWanted,
+    (slot, device): (u16, &str),
+    dry_run: bool,
+) -> Result<Outcome, CliError> {
+    let mut candidates = looked_at(asked, wanted, &[device.to_owned()])?;
+    let one = candidates.pop().expect("one was named");
+    let mut outcome = Outcome::default();
+    outcome.members.push(MemberChanged {
+        member: one.label.clone(),
+        slot: Some(slot),
+        effect: MemberEffect::Replaces,
+        returns: one.is_returning(),
+        kept_sectors: 0,
+    });
+    outcome.destroyed.extend(one.things.iter().map(Thing::line));
+    if !dry_run {
+        outcome.saved_in = saved(asked, wanted, std::slice::from_ref(&one))?;
+        let wish = Some(Wish { slot: Slot(slot), replaces: true });
+        take_in(asked, one, Seat::Member { wish, is_spare: true, write_mostly: false })?;
+    }
+    Ok(outcome)
+}
+
+/// A device is to have the write journal.
+pub(super) fn add_journal(
+    asked: &Asked<'_>,
+    wanted: &MembersWanted,
+    dry_run: bool,
+) -> Result<Outcome, CliError> {
+    let mut candidates = candidates(asked, &[asked.only(wanted)?.to_owned()])?;
+    check_names(asked, wanted, &candidates)?;
+    // Whatever it holds of the array, it keeps nothing.
+    candidates.iter_mut().for_each(|one| one.kept_sectors = 0);
+    let one = candidates.pop().expect("one was named");
+    let size_bytes = one.existing.device.size_bytes();
+    let may = asked.volume.may_add_journal(size_bytes);
+    may.map_err(|error| refusals::not_journaled(asked, (&one.label, size_bytes), &error))?;
+    let mut outcome = Outcome::default();
+    outcome.members.push(MemberChanged {
+        member: one.label.clone(),
+        slot: None,
+        effect: MemberEffect::Journals,
+        returns: false,
+        kept_sectors: 0,
+    });
+    outcome.destroyed.extend(one.things.iter().map(Thing::line));
+    if !dry_run {
+        outcome.saved_in = saved(asked, wanted, std::slice::from_ref(&one))?;
+        take_in(asked, one, Seat::Journal)?;
+    }
+    Ok(outcome)
+}
+
+/// What a device is to be.
+enum Seat {
+    Member {
+        wish: Option<Wish>,
+        is_spare: bool,
+        write_mostly: bool,
+    },
+    /// The journal's.
+    Journal,
+}
+
+fn free(slot: u16) -> Wish {
+    Wish { slot: Slot(slot), replaces: false }
+}
+
+/// Devices that may become members, all of them; nothing is written.
+fn looked_at(
+    asked: &Asked<'_>,
+    wanted: &MembersWanted,
+    devices: &[String],
+) -> Result<Vec<Candidate>, CliError> {
+    let candidates = candidates(asked, devices)?;
+    check_names(asked, wanted, &candidates)?;
+    for one in &candidates {
+        let size_bytes = one.existing.device.size_bytes();
+        let fits = asked.volume.may_add_member(size_bytes);
+        fits.map_err(|error| not_added(asked, (&one.label, size_bytes), &error))?;
+    }
+    Ok(candidates)
+}
+
+impl Candidate {
+    fn is_returning(&self) -> bool {
+        !self.old.is_empty() || self.out.is_some()
+    }
+
+    /// Sectors that hold what the array has there.
+    fn kept(&self) -> Range<u64> {
+        self.found.as_ref().filter(|_| self.kept_sectors > 0).map_or(0..0, data_area)
+    }
+}
+
+/// Looks at each without locking it first, so that one that is named twice, or is a member already, is called that and not
+/// busy.
+fn candidates(asked: &Asked<'_>, devices: &[String]) -> Result<Vec<Candidate>, CliError> {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for word in devices {
+        let path = PathBuf::from(word);
+        if path.is_relative() {
+            let what = format!("'{word}' does not say where it is");
+            let error = CliError::new(Code::Usage, what).about(word);
+            let error = error.because("a server may stand in another folder: paths are absolute");
+            return Err(error.remedy(
+                Risk::Look,
+                "Where it is",
+                format!("realpath {}", shell_word(word)),
+            ));
+        }
+        // One that is a member already is called that, also where it could not be opened.
+        if let Some(key) = braid_member::key_at(&path) {
+            check_no_member(asked, word, (key, &Reach::of(&path)))?;
+        }
+        let looked = open_unchanged(asked, &path, Access::Examine)?;
+        let (key, reach) = (looked.identity().key, Reach::of(&path));
+        check_not_named_twice(word, (key, &reach), &candidates)?;
+        let out = check_no_member(asked, word, (key, &reach))?;
+        // One that is out is locked by this process.
+        let device =
+            if out.is_some() { looked } else { open_unchanged(asked, &path, Access::ReadWrite)? };
+        if device.identity().key != key {
+            return Err(open_error(&OpenError::Replaced { path }));
+        }
+        refuse_half_written(&asked.membership.state_dir, device.as_ref())?;
+        let existing = Existing::look(device, word)?;
+        let Judged { mut things, old, found } = judge(asked, word, &existing);
+        let had_slot = found.as_ref().and_then(|found| match found.state.role {
+            Role::Active(slot) => Some(slot),
+            _ => None,
+        });
+        let kept_sectors = found.as_ref().map_or(0, |found| asked.volume.would_keep(found));
+        if let Some(data) = found.as_ref().filter(|_| kept_sectors > 0).map(data_area) {
+            let is_content =
+                |thing: &Thing| thing.foreign_sector.is_some_and(|at| data.contains(&at));
+            things.retain(|thing| !is_content(thing));
+        }
+        let label = word.clone();
+        candidates.push(Candidate {
+            path,
+            label,
+            key,
+            existing,
+            things,
+            old,
+            had_slot,
+            found,
+            kept_sectors,
+            out,
+        });
+    }
+    Ok(candidates)
+}
+
+fn open_unchanged(
+    asked: &Asked<'_>,
+    path: &Path,
+    access: Access,
+) -> Result<Box<dyn Member>, CliError> {
+    asked.opened.open(path, access).map_err(|error| error.because("nothing was changed"))
+}
+
+fn check_not_named_twice(
+    label: &str,
+    (key, reach): (IdentityKey, &Reach),
+    before: &[Candidate],
+) -> Result<(), CliError> {
+    let how = |other: &Candidate| {
+        let same = (other.key == key).then(|| "they are the same file or device".to_owned());
+        same.or_else(|| reach.shared_with(&Reach::of(&other.path)))
+    };
+    let Some((other, how)) = before.iter().find_map(|other| Some((other, how(other)?))) else {
+        return Ok(());
+    };
+    let error = CliError::new(Code::SameMemberTwice, format!("{label} was named twice"));
+    let error = error.about(label);
+    let error = error.because(format!("{} and {label} have the same bytes: {how}", other.label));
+    let command = format!("ls -li {} {}", shell_word(&other.label), shell_word(label));
+    Err(error.remedy(Risk::Look, "Compare them", command))
+}
+
+/// Whether it is no member yet; which one that is out it is, if it is one.
+fn check_no_member(
+    asked: &Asked<'_>,
+    label: &str,
+    (key, reach): (IdentityKey, &Reach),
+) -> Result<Option<usize>, CliError> {
+    let mut out = None;
+    for (index, member) in asked.members.iter().enumerate() {
+        let is_same = member.look.key == key;
+        if member.standing == Standing::Out {
+            out = out.or(is_same.then_some(index));
+            continue;
+        }
+        let shared = || reach.shared_with(&Reach::of(Path::new(&member.label)));
+        match (is_same, shared) {
+            (true, _) => return Err(refusals::already(asked, label, member, None)),
+            (false, shared) => {
+                if let Some(how) = shared() {
+                    return Err(refusals::already(asked, label, member, Some(how)));
+                }
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// What is on a device.
+struct Judged {
+    /// What is no old copy of a member of this array.
+    things: Vec<Thing>,
+    /// What is.
+    old: Vec<Thing>,
+    /// The newest superblock of such a copy.
+    found: Option<Superblock>,
+}
+
+/// The sectors of a member that belong to the array's data.
+fn data_area(superblock: &Superblock) -> Range<u64> {
+    let start = superblock.device.data_offset_sectors;
+    start..start.saturating_add(superblock.array.member_size_sectors)
+}
+
+fn judge(asked: &Asked<'_>, label: &str, existing: &Existing) -> Judged {
+    let ours: Vec<&Seated> =
+        asked.members.iter().filter(|one| one.standing != Standing::Out).collect();
+    let uuid = ours.first().map(|one| one.look.superblock.array.uuid);
+    let sound = || existing.probe.superblocks.iter().filter_map(|found| found.as_ref().ok());
+    let mine = || sound().filter(|found| Some(found.array.uuid) == uuid);
+    let claim = mine().find_map(|found| claim_of(found, &ours));
+    let is_mine = |thing: &Thing| thing.array.is_some() && thing.array == uuid;
+    let (mut old, mut things): (Vec<Thing>, Vec<Thing>) =
+        contents::things(label, existing).into_iter().partition(is_mine);
+    if let Some(claim) = claim {
+        for mut thing in std::mem::take(&mut old) {
+            thing.words = format!("{}; {claim}", thing.words);
+            things.push(thing);
+        }
+        return Judged { things, old, found: None };
+    }
+    let found = mine().max_by_key(|found| found.state.events).cloned();
+    Judged { things, old, found }
+}
+
+/// Why a device of this array holds something that the array may not have, if so.
+fn claim_of(found: &Superblock, ours: &[&Seated]) -> Option<String> {
+    let newest = ours.iter().map(|one| one.look.superblock.state.events).max().unwrap_or(0);
+    let clone = ours.iter().find(|one| {
+        let device = one.look.superblock.device.uuid;
+        device != [0; 16] && device == found.device.uuid
+    });
+    if let Some(member) = clone {
+        return Some(format!("a copy of {}, which is in use", member.label));
+    }
+    if found.state.events > newest {
+        return Some("newer than what is served: it was used without these members".to_owned());
+    }
+    // Its own number may be another's by now.
+    let number = |one: &&Seated| one.look.superblock.device.number;
+    let others = || {
+        let active = ours.iter().filter(|one| one.standing == Standing::Active);
+        active.map(number).filter(|number| *number != found.device.number)
+    };
+    let is_called_out = |number: u32| {
+        let role = usize::try_from(number).ok().and_then(|number| found.state.roles.get(number));
+        !matches!(role, Some(Role::Active(_)))
+    };
+    let ran_apart = others().next().is_some() && others().all(is_called_out);
+    ran_apart.then(|| "it was used without any of these members".to_owned())
+}
+
+/// Whether everything that is recognised was named, and nothing else, and each name means one thing.
+fn check_names(
+    asked: &Asked<'_>,
+    wanted: &MembersWanted,
+    candidates: &[Candidate],
+) -> Result<(), CliError> {
+    let things: Vec<Thing> = candidates.iter().flat_map(|one| one.things.clone()).collect();
+    let is_welcome =
+        |name: &str| candidates.iter().flat_map(|one| &one.old).any(|thing| thing.answers(name));
+    for name in &wanted.destroy {
+        let what = match keys_of(name, &things).len() {
+            1 => continue,
+            // Nothing of it has to be destroyed, and nothing else is meant.
+            0 if is_welcome(name) => continue,
+            0 => format!("there is no \"{name}\" on these devices to destroy"),
+            _ => format!("\"{name}\" is the name of several different things on these devices"),
+        };
+        let error = CliError::new(Code::DestroyNameMismatch, what).about(name);
+        let error = things.iter().fold(error, |error, thing| error.because(thing.line()));
+        let error = if things.is_empty() {
+            error.because("nothing on them has to be named")
+        } else {
+            error
+        };
+        return Err(error.remedy(Risk::Look, "See what is on them", examine(wanted)));
+    }
+    let is_named = |thing: &Thing| wanted.destroy.iter().any(|name| thing.answers(name));
+    let unnamed: Vec<&Thing> = things.iter().filter(|thing| !is_named(thing)).collect();
+    if unnamed.is_empty() {
+        return Ok(());
+    }
+    let labels: BTreeSet<&str> = unnamed.iter().map(|thing| thing.label.as_str()).collect();
+    let labels: Vec<&str> = labels.into_iter().collect();
+    let labels = labels.join(", ");
+    let what = format!("refusing to add to {}: there is data on {labels}", asked.facts.name);
+    let mut error = CliError::new(Code::HoldsData, what).about(labels);
+    let mut destroy = wanted.destroy.clone();
+    for thing in unnamed {
+        error = error.because(thing.line());
+        if destroy.iter().any(|name| thing.answers(name)) {
+            continue;
+        }
+        let is_clear = |name: &&String| keys_of(name, &things).len() == 1;
+        let name = thing.names.iter().find(is_clear).map_or(thing.own_name(), String::as_str);
+        destroy.push(name.to_owned());
+    }
+    let command = command_line(asked, wanted, &destroy);
+    error = error.because("nothing was written");
+    error = error.remedy(Risk::Look, "See what is on it", examine(wanted));
+    Err(error.remedy(Risk::Destroy, "To destroy it, name it", command))
+}
+
+fn paths(labels: &[String]) -> String {
+    labels.iter().map(|label| shell_word(label)).collect::<Vec<_>>().join(" ")
+}
+
+fn examine(wanted: &MembersWanted) -> String {
+    let device = wanted.with.as_ref().map(std::slice::from_ref);
+    format!("braid examine {}", paths(device.unwrap_or(&wanted.members)))
+}
+
+fn command_line(asked: &Asked<'_>, wanted: &MembersWanted, destroy: &[String]) -> String {
+    let verb = match wanted.request {
+        MemberRequest::Spare => "spare",
+        MemberRequest::Replace => "replace",
+        MemberRequest::Add if wanted.write_mostly => "add --write-mostly",
+        MemberRequest::Add | MemberRequest::Fail | MemberRequest::Remove => "add",
+        // Nothing is written over for it.
+        MemberRequest::WriteMostly => "set",
+        MemberRequest::Journal => "add --write-journal",
+    };
+    let mut words = vec![format!("braid {verb} {}", asked.word)];
+    words.extend(destroy.iter().map(|name| option_words("--destroy", name)));
+    words.push(paths(&wanted.members));
+    words.extend(wanted.with.iter().map(|device| option_words("--with", device)));
+    words.join(" ")
+}
+
+/// Saves what is on the devices, unless the ends of all are zero; where. What the array will write there, once they are its
+/// members, nobody knows yet: a member is not put back.
+fn saved(
+    asked: &Asked<'_>,
+    wanted: &MembersWanted,
+    candidates: &[Candidate],
+) -> Result<Option<String>, CliError> {
+    let overwritten: Vec<Overwrite<'_>> = candidates
+        .iter()
+        .filter(|one| !one.existing.is_zero())
+        .map(|one| Overwrite {
+            path: &one.path,
+            device: one.existing.device.as_ref(),
+            is_made: false,
+            ends: &one.existing.snippets,
+            writes: if one.things.is_empty() {
+                Vec::new()
+            } else {
+                wipes(&one.existing, &one.kept())
+            },
+            last_writes: 0,
+        })
+        .collect();
+    if overwritten.is_empty() {
+        return Ok(None);
+    }
+    let command = command_line(asked, wanted, &wanted.destroy);
+    let deed = Deed {
+        command: &command,
+        array: &asked.facts.name,
+        zeroes: false,
+        undoes: None,
+        mark: Mark::Nothing,
+    };
+    let saved = save(&asked.membership.state_dir, deed, overwritten)?;
+    Ok(Some(absolute(&saved.path.to_string_lossy())))
+}
+
+/// Wipes what was named, and has the device become a member.
+fn take_in(asked: &Asked<'_>, candidate: Candidate, seat: Seat) -> Result<(), CliError> {
+    let returns = candidate.is_returning();
+    let kept = candidate.kept();
+    let Candidate { path, label, key, existing, things, found, out, .. } = candidate;
+    let existing = match out {
+        None => existing,
+        Some(index) => {
+            let first = existing.snippets.clone();
+            drop(existing);
+            take_away(asked, &asked.members[index])?;
+            let device = asked.opened.open(&path, Access::ReadWrite)?;
+            if device.identity().key != key {
+                return Err(open_error(&OpenError::Replaced { path }));
+            }
+            let again = Existing::look(device, &label)?;
+            if again.snippets != first {
+                return Err(changed(&label));
+            }
+            again
+        }
+    };
+    let is_wiped = !things.is_empty();
+    if is_wiped {
+        wipe(&existing, &kept, &label)?;
+    }
+    past_the_page_cache(asked, &existing, &label)?;
+    let Existing { device, snippets, .. } = existing;
+    let size_bytes = device.size_bytes();
+    let uuid = *Uuid::new_v4().as_bytes();
+    let added = match seat {
+        Seat::Member { wish, is_spare, write_mostly } => {
+            let how = Joining { is_spare, returns, moved_from: asked.moved_from };
+            let found = found.as_ref();
+            let newcomer = Newcomer { uuid, wanted: wish, found, write_mostly };
+            let added = asked.membership.add(asked.volume, (device, &newcomer), &how);
+            added.map_err(|error| not_added(asked, (&label, size_bytes), &error))
+        }
+        Seat::Journal => {
+            // Whatever was on the device before does not follow it.
+            let (sequence, ..) = Uuid::new_v4().as_fields();
+            let added = asked.membership.add_journal(asked.volume, device, (uuid, sequence));
+            added.map_err(|error| refusals::not_journaled(asked, (&label, size_bytes), &error))
+        }
+    };
+    added.map(|_| ()).map_err(|refused| {
+        if !is_wiped {
+            return refused;
+        }
+        let is_back = asked.opened.open(&path, Access::ReadWrite).is_ok_and(|device| {
+            let back = |one: &Snippet| device.write_at(&one.bytes, one.offset, false).is_ok();
+            snippets.iter().all(back) && device.flush().is_ok()
+        });
+        match is_back {
+            true => refused.because("what was on it was put back"),
+            false => refused.because("what was on it could not be put back"),
+        }
+    })
+}
+
+fn changed(label: &str) -> CliError {
+    let what = format!("{label} changed while it was looked at");
+    let error = CliError::new(Code::HoldsData, what).about(label);
+    let error = error.because("another program writes to it; it was taken away and not added");
+    error.remedy(Risk::Look, "See what is on it", format!("braid examine {}", shell_word(label)))
+}
+
+/// What takes away everything that is recognised outside of what is kept.
+fn wipes(existing: &Existing, kept: &Range<u64>) -> Vec<Snippet> {
+    let sectors = signature_sectors(existing, kept).into_iter();
+    let zeroes = |sector| Snippet { offset: sector * SECTOR_BYTES, bytes: vec![0; 512] };
+    sectors.map(zeroes).collect()
+}
+
+fn wipe(existing: &Existing, kept: &Range<u64>, label: &str) -> Result<(), CliError> {
+    let device = existing.device.as_ref();
+    for wipe in wipes(existing, kept) {
+        let wiped = device.write_at(&wipe.bytes, wipe.offset, false);
+        wiped.map_err(|error| io_error(label, "wiping", &error))?;
+    }
+    device.flush().map_err(|error| io_error(label, "wiping", &error))
+}
+
+/// As the members were that the array was started with.
+fn past_the_page_cache(
+    asked: &Asked<'_>,
+    existing: &Existing,
+    label: &str,
+) -> Result<(), CliError> {
+    let device = existing.device.as_ref();
+    let direct = asked.membership.direct;
+    match (direct.apply(device, false), direct) {
+        (Err(error), Direct::On) => {
+            let what = format!("{label} cannot be used past the page cache, as `--direct on` asks");
+            Err(CliError::new(Code::System, what).about(label).caused_by(&error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn not_added(asked: &Asked<'_>, device: (&str, u64), error: &AddError) -> CliError {
+    match error {
+        AddError::Join(error) => refusals::unfit(asked, device, error),
+        AddError::Refused(refusal) => refusals::refused(asked, *refusal),
+        AddError::Alone => refusals::has_failed(asked),
+        AddError::Thread(error) => system("no thread could be started for it", error),
+    }
+}

@@ -1,0 +1,76 @@
+//! Devices as a server has them that is asked to take them in: open already, handed over by who asks, or to be opened by their paths.
+//!
+//! What was handed over stays open until the request is answered, and locked with it: what is written back after a refusal is
+//! written to the same device.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use braid_control::Passed;
+use braid_control::model::MembersWanted;
+use braid_member::{Access, Member};
+
+use braid_console::error::code::Code;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::shell::shell_word;
+use braid_discovery::probe::{open_error, open_member};
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Opened {
+    by_path: BTreeMap<PathBuf, Vec<OwnedFd>>,
+    /// The server opens nothing by its path that it did not begin with.
+    is_closed: bool,
+}
+
+impl Opened {
+    /// What came with a request.
+    ///
+    /// # Errors
+    /// More or less came than it says.
+    pub(super) fn of(
+        wanted: &MembersWanted,
+        passed: &Passed,
+        is_closed: bool,
+    ) -> Result<Self, CliError> {
+        let mut came = passed.take();
+        let said: usize = wanted.descriptors.iter().copied().map(usize::from).sum();
+        let devices = wanted.members.iter().chain(&wanted.with);
+        if said != came.len() || wanted.descriptors.len() > devices.clone().count() {
+            let what =
+                format!("{said} descriptors were to come with the request, and {} did", came.len());
+            let error = CliError::new(Code::Usage, what).because("nothing was changed");
+            return Err(error.remedy(Risk::Look, "Have braid send it", "braid help add"));
+        }
+        let mut by_path = BTreeMap::new();
+        for (device, count) in devices.zip(&wanted.descriptors).filter(|(_, count)| **count > 0) {
+            let rest = came.split_off(usize::from(*count));
+            by_path.insert(PathBuf::from(device), std::mem::replace(&mut came, rest));
+        }
+        Ok(Self { by_path, is_closed })
+    }
+
+    /// A device, for looking or for good.
+    pub(super) fn open(&self, path: &Path, access: Access) -> Result<Box<dyn Member>, CliError> {
+        if let Some(descriptors) = self.by_path.get(path) {
+            let again = descriptors.iter().map(OwnedFd::try_clone).collect::<Result<Vec<_>, _>>();
+            let again =
+                again.map_err(|error| system("what was handed over cannot be used", &error))?;
+            return braid_member::adopt(path, again).map_err(|error| open_error(&error));
+        }
+        open_member(path, access).map_err(|error| {
+            if error.code() != Code::MemberPermission || !self.is_closed {
+                return error;
+            }
+            let label = path.display().to_string();
+            let what = format!("{label} was not handed over, and the server opens nothing by itself");
+            let word = shell_word(&label).into_owned();
+            CliError::new(Code::FilesClosed, what)
+                .about(label)
+                .because("a device that failed and is still open here is not handed over either: remove it first")
+                .remedy(Risk::Look, "See who uses it", format!("fuser -v {word}"))
+        })
+    }
+}

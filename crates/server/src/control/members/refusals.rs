@@ -1,0 +1,394 @@
+//! How an array says no when a person wants something of its members: code, cause, and what to type instead.
+
+use std::path::Path;
+
+use braid_control::model::MembersWanted;
+use braid_geometry::{Family, SECTOR_BYTES, Slot};
+use braid_ondisk::{JoinError, NewSuperblockError, PlacementError, Version};
+use braid_runtime::{JournalError, LogRefusal, MemberRefusal};
+
+use super::super::consistency::AFTER_ITS_JOURNAL;
+use super::{Asked, Seated, Standing, code_of};
+use braid_console::error::code::Code;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::shell::shell_word;
+use braid_console::output::size::format_size;
+
+/// The HTTP status of a refusal.
+pub(in super::super) fn status(error: &CliError) -> u16 {
+    match error.code() {
+        Code::Usage | Code::SizeInvalid => 400,
+        Code::NoSuchMember | Code::MemberMissing => 404,
+        Code::MemberIo | Code::System | Code::Shortage | Code::StateFolder => 500,
+        _ => 409,
+    }
+}
+
+fn new(asked: &Asked<'_>, code: Code, what: String) -> CliError {
+    CliError::new(code, what).about(&asked.facts.name)
+}
+
+fn look(asked: &Asked<'_>, error: CliError) -> CliError {
+    error.remedy(Risk::Look, "See how it is", format!("braid status {}", asked.word))
+}
+
+pub(super) fn no_redundancy(asked: &Asked<'_>) -> CliError {
+    let what = format!("members of {} do not come and go", asked.facts.name);
+    let why = "its level keeps neither copies nor parity: it needs each of its members, and has no use for more";
+    look(asked, new(asked, Code::NoRedundancy, what).because(why))
+}
+
+/// Which member is read is a question of copies.
+pub(super) fn has_copies(asked: &Asked<'_>) -> Result<(), CliError> {
+    // There the word stands in a table that all members have: a power cut could tear all superblocks at once.
+    if asked.members.iter().any(|one| one.look.superblock.version == Version::V0_90) {
+        let what =
+            format!("write-mostly is not set with metadata 0.90, which {} has", asked.facts.name);
+        let why = "what its superblocks say already is gone by";
+        return Err(look(asked, new(asked, Code::Usage, what).because(why)));
+    }
+    if asked.volume.geometry().level().family() == Family::Mirror {
+        return Ok(());
+    }
+    let what = format!("{} has no copies to choose from", asked.facts.name);
+    let why = "write-mostly says which copy is read last: that is for raid1 and raid10";
+    Err(look(asked, new(asked, Code::Usage, what).because(why)))
+}
+
+pub(super) fn read_only(asked: &Asked<'_>) -> CliError {
+    let what = format!("members of {} do not come and go now", asked.facts.name);
+    let error = new(asked, Code::ServedReadOnly, what);
+    let error = error.because("it is served read-only, and who is a member stands in superblocks");
+    let stop = format!("braid stop {}", asked.word);
+    error.remedy(Risk::Change, "Stop it, and serve it without --read-only", stop)
+}
+
+pub(super) fn has_failed(asked: &Asked<'_>) -> CliError {
+    let what = format!("members of {} do not come and go any more", asked.facts.name);
+    let why = "more members are lost than its level can make up for: what is needed is one of those that were lost";
+    look(asked, new(asked, Code::ArrayFailed, what).because(why))
+}
+
+/// What the array says when something has changed between being asked and being told.
+pub(super) fn refused(asked: &Asked<'_>, refusal: MemberRefusal) -> CliError {
+    let what = format!("{} was not changed", asked.facts.name);
+    look(asked, new(asked, code_of(refusal), what).because(refusal.to_string()))
+}
+
+pub(super) fn not_one(asked: &Asked<'_>, count: usize) -> CliError {
+    let what = format!("one member is failed or removed at a time, and {count} were named");
+    let why = "it is named by its slot or its path, and nothing is destroyed; nothing was changed";
+    look(asked, new(asked, Code::Usage, what).because(why))
+}
+
+pub(super) fn no_such_member(asked: &Asked<'_>, word: &str, number: Option<u16>) -> CliError {
+    let name = &asked.facts.name;
+    let slots = asked.volume.geometry().slots();
+    let what = match number {
+        Some(number) if number >= slots => {
+            format!("{name} has no slot {number}: its slots are 0 to {}", slots - 1)
+        }
+        Some(number) => format!("slot {number} of {name} has no member"),
+        None => format!("{word} is no member of {name}"),
+    };
+    let mut error = CliError::new(Code::NoSuchMember, what).about(word);
+    if number.is_none() && !Path::new(word).exists() {
+        error = error.because("that path leads nowhere");
+    }
+    let line = |one: &Seated| match (one.standing, one.slot) {
+        (Standing::Active, Some(slot)) => format!("slot {slot}  {}", one.label),
+        (Standing::Replacing, Some(slot)) => format!("for slot {slot}  {}", one.label),
+        (Standing::Waiting, _) => format!("spare  {}", one.label),
+        (Standing::Journal, _) => format!("journal  {}", one.label),
+        (_, Some(slot)) => format!("failed  {} (it had slot {slot})", one.label),
+        (_, None) => format!("failed  {}", one.label),
+    };
+    let error = asked.members.iter().fold(error, |error, one| error.because(line(one)));
+    look(asked, error)
+}
+
+/// It has a slot: it fails before it goes.
+pub(super) fn in_use(asked: &Asked<'_>, member: &Seated) -> CliError {
+    let (name, word) = (&asked.facts.name, &asked.word);
+    let slot = member.slot.map(|slot| format!(" (slot {slot})")).unwrap_or_default();
+    let what = format!("{} cannot be removed from {name}: it is in use{slot}", member.label);
+    let mut error = CliError::new(Code::MemberInUse, what).about(&member.label);
+    let out = asked.members.iter().filter(|one| one.standing == Standing::Out);
+    let failed: Vec<&Seated> = out.collect();
+    for one in &failed {
+        error = error.because(format!("{} has failed, and can be removed", one.label));
+        let command = format!("braid remove {word} {}", shell_word(&one.label));
+        error = error.remedy(Risk::Change, "Remove the one that failed", command);
+    }
+    let label = shell_word(&member.label);
+    let command = format!("braid fail {word} {label} && braid remove {word} {label}");
+    if member.standing == Standing::Replacing {
+        let error = error.because("it is being filled, and takes every write");
+        return error.remedy(Risk::Change, "End that, and take it away", command);
+    }
+    if asked.volume.may_fail_member(member.look.id).is_err() {
+        let error = error.because(format!("{name} cannot do without it now"));
+        return look(asked, error);
+    }
+    let left = match asked.can_lose(member.slot) {
+        0 => "could not lose another member".to_owned(),
+        1 => "could lose 1 more member".to_owned(),
+        more => format!("could lose {more} more members"),
+    };
+    error = error.because(format!("without it {name} {left}"));
+    error.remedy(Risk::Change, "Have it fail first, and give up its protection", command)
+}
+
+/// The level could not make up for it.
+pub(super) fn needed(asked: &Asked<'_>, member: &Seated) -> CliError {
+    let (name, word) = (&asked.facts.name, &asked.word);
+    let what = format!("{} cannot fail: {name} cannot do without it", member.label);
+    let mut error = CliError::new(Code::MemberNeeded, what).about(&member.label);
+    let (view, geometry) = (asked.volume.view(), asked.volume.geometry());
+    let mut is_rebuilding = false;
+    for number in (0..geometry.slots()).filter(|number| Some(*number) != member.slot) {
+        match view.member(Slot(number)) {
+            None => error = error.because(format!("slot {number} has no member already")),
+            Some(other) if other.recovered_sectors != u64::MAX => {
+                is_rebuilding = true;
+                error = error.because(format!("slot {number} is still being rebuilt"));
+            }
+            Some(_) => {}
+        }
+    }
+    let is_dirty = view.resync_offset != u64::MAX;
+    if is_dirty {
+        let why = "it was interrupted while writing and is not resynced: parity may not fit what it would make up for";
+        error = error.because(why);
+    }
+    let max = geometry.lost_max();
+    error = error.because(format!("its level can lose {max} of any members; nothing was changed"));
+    let wait = match (is_rebuilding, is_dirty) {
+        (true, _) => Some(("Wait until it is rebuilt", format!("braid wait {word} --for rebuild"))),
+        (false, true) => Some(("Wait until it is resynced", format!("braid wait {word}"))),
+        (false, false) => None,
+    };
+    let error = look(asked, error);
+    match wait {
+        Some((label, command)) => error.remedy(Risk::Look, label, command),
+        None => error,
+    }
+}
+
+/// It cannot be replaced now.
+pub(super) fn not_replaced(
+    asked: &Asked<'_>,
+    (member, wanted): (&Seated, &MembersWanted),
+    refusal: MemberRefusal,
+) -> CliError {
+    let (name, word, label) = (&asked.facts.name, &asked.word, &member.label);
+    let what = format!("{label} cannot be replaced now");
+    let error = CliError::new(code_of(refusal), what).about(label);
+    let by = |one: &&Seated| one.standing == Standing::Replacing && one.slot == member.slot;
+    match (refusal, member.standing) {
+        (MemberRefusal::Replaced, _) => {
+            let mut error = error;
+            if let Some(one) = asked.members.iter().find(by) {
+                error = error.because(format!("{} is taking its place already", one.label));
+                let end = format!("braid fail {word} {}", shell_word(&one.label));
+                error = error.remedy(Risk::Change, "To use another one, end that first", end);
+            } else {
+                error = error.because("a spare is about to take its place");
+            }
+            let wait = format!("braid wait {word} --for rebuild");
+            error.remedy(Risk::Look, "Wait until that is over", wait)
+        }
+        (MemberRefusal::Unrecovered, _) => {
+            let error = error.because("it is being rebuilt itself, and cannot be copied");
+            let wait = format!("braid wait {word} --for rebuild");
+            error.remedy(Risk::Look, "Wait until it is rebuilt", wait)
+        }
+        (MemberRefusal::NoMember, Standing::Out) => {
+            let error = error.because(format!("it is out, and {name} reads it no more"));
+            let device = wanted.with.as_deref().unwrap_or("DEVICE");
+            let add = format!("braid add {word} {}", shell_word(device));
+            error.remedy(Risk::Change, "Put another in its place: it is rebuilt", add)
+        }
+        (MemberRefusal::NoMember, Standing::Replacing) => {
+            look(asked, error.because("it is taking the place of another one itself"))
+        }
+        (MemberRefusal::NoMember, Standing::Waiting) => {
+            let error = error.because("it is a spare, and holds nothing");
+            let remove = format!("braid remove {word} {}", shell_word(label));
+            error.remedy(Risk::Change, "Take it away", remove)
+        }
+        (MemberRefusal::NoMember, Standing::Journal) => look(asked, error.because(JOURNAL)),
+        (other, _) => refused(asked, other),
+    }
+}
+
+/// A device cannot have the journal.
+pub(super) fn not_journaled(
+    asked: &Asked<'_>,
+    (label, size_bytes): (&str, u64),
+    error: &JournalError,
+) -> CliError {
+    let refusal = match error {
+        JournalError::Refused(refusal) => *refusal,
+        JournalError::TooSmall { needed_bytes } => {
+            let what = format!(
+                "{label} is too small for the journal of {}: it has {}, at least {} are needed",
+                asked.facts.name,
+                format_size(size_bytes),
+                format_size(*needed_bytes)
+            );
+            let error = CliError::new(Code::MemberTooSmall, what).about(label);
+            return look(asked, error.because("nothing was written"));
+        }
+        JournalError::Join(error) => return unfit(asked, (label, size_bytes), error),
+        JournalError::Alone => return has_failed(asked),
+        JournalError::Thread(error) => return system("no thread could be started for it", error),
+        JournalError::Blocks | JournalError::Failed => {
+            let code = match error {
+                JournalError::Blocks => Code::ConsistencyStays,
+                _ => Code::MemberIo,
+            };
+            let what = format!("{label} does not have the journal of {}", asked.facts.name);
+            let error = CliError::new(code, what).about(label).because(error.to_string());
+            return look(asked, error.because("the array was not changed"));
+        }
+    };
+    let (name, word) = (&asked.facts.name, &asked.word);
+    let error = new(asked, Code::ConsistencyStays, format!("{name} gets no write journal now"));
+    match refusal {
+        LogRefusal::Array(refusal) => refused(asked, refusal),
+        LogRefusal::Busy => {
+            let what = format!("what {name} keeps for a crash is being changed");
+            let why = "not every member has answered yet; it goes on by itself";
+            look(asked, new(asked, Code::BitmapBusy, what).because(why))
+        }
+        LogRefusal::Level => {
+            let why = "a journal is of use where there is parity: on levels 4, 5 and 6";
+            look(asked, error.because(why))
+        }
+        LogRefusal::HasLogs if asked.volume.journal().is_some() => {
+            look(asked, error.because("it has one"))
+        }
+        LogRefusal::HasLogs | LogRefusal::HasNone | LogRefusal::Bitmap => {
+            let why = "it keeps a bitmap or a log, beside which there is no journal";
+            let command = format!("braid set {word} consistency=resync");
+            error.because(why).remedy(Risk::Change, "Give up what it keeps", command)
+        }
+        LogRefusal::InDoubt => {
+            let error = error.because("it is being resynced, and a journal knows nothing of that");
+            error.remedy(Risk::Look, "Wait until it is resynced", format!("braid wait {word}"))
+        }
+        LogRefusal::Degraded => {
+            let error = error.because("a member is missing or being rebuilt");
+            let wait = format!("braid wait {word} --for rebuild");
+            error.remedy(Risk::Look, "Wait until it is rebuilt", wait)
+        }
+    }
+}
+
+/// Its journal is lost.
+pub(super) fn journal_lost(asked: &Asked<'_>) -> CliError {
+    let what = format!("{} takes no changes any more", asked.facts.name);
+    let error = new(asked, Code::ArrayFailed, what);
+    let error = error.because("its write journal is lost, so writes are refused");
+    let stop = format!("braid stop {}", asked.word);
+    error.because(AFTER_ITS_JOURNAL).remedy(Risk::Change, "Stop it", stop)
+}
+
+/// What the journal's device is.
+const JOURNAL: &str = "it has the write journal, which takes every write before the members do";
+
+/// It has the journal.
+pub(super) fn is_journal(asked: &Asked<'_>, member: &Seated) -> CliError {
+    let what = format!("{} stays: {} writes nothing without it", member.label, asked.facts.name);
+    let error = CliError::new(Code::MemberInUse, what).about(&member.label);
+    let error = error.because(JOURNAL).because("nothing was changed");
+    let command = format!("braid set {} consistency=log", asked.word);
+    error.remedy(Risk::Change, "Keep braid's own log instead", command)
+}
+
+/// There is nothing to replace it by.
+pub(super) fn no_spare(asked: &Asked<'_>, member: &Seated) -> CliError {
+    let (word, label) = (&asked.word, shell_word(&member.label));
+    let what = format!("{} has no spare that could take the place of {label}", asked.facts.name);
+    let error = CliError::new(Code::NoSpare, what).about(&member.label);
+    let error = error.because("no device was named, and none waits; nothing was changed");
+    let command = format!("braid replace {word} {label} --with DEVICE");
+    error.remedy(Risk::Change, "Name a device", command)
+}
+
+/// It is out, and has not answered all that it was asked.
+pub(super) fn unanswered(asked: &Asked<'_>, member: &Seated) -> CliError {
+    let label = &member.label;
+    let what = format!("{label} was not taken away: it has not answered all that it was asked");
+    let error = CliError::new(Code::MemberSilent, what).about(label);
+    let error = error.because("it is no part of the array any more, and only held open");
+    let again = format!("braid remove {} {}", asked.word, shell_word(label));
+    error.remedy(Risk::Change, "Try again when it has answered", again)
+}
+
+/// The device is a member already.
+pub(super) fn already(
+    asked: &Asked<'_>,
+    label: &str,
+    member: &Seated,
+    how: Option<String>,
+) -> CliError {
+    let what = format!("{label} is a member of {} already", asked.facts.name);
+    let mut error = CliError::new(Code::AlreadyMember, what).about(label);
+    if label != member.label {
+        error = error.because(format!("it is {}", member.label));
+    }
+    if let Some(how) = how {
+        error = error.because(how);
+    }
+    look(
+        asked,
+        error.because(match (member.standing, member.slot) {
+            (Standing::Active, Some(slot)) => format!("it has slot {slot}"),
+            (Standing::Replacing, Some(slot)) => format!("it replaces the one in slot {slot}"),
+            (Standing::Journal, _) => "it has the write journal".to_owned(),
+            _ => "it waits as a spare".to_owned(),
+        }),
+    )
+}
+
+/// The device does not fit.
+pub(super) fn unfit(
+    asked: &Asked<'_>,
+    (label, size_bytes): (&str, u64),
+    error: &JoinError,
+) -> CliError {
+    let name = &asked.facts.name;
+    let small = |needed: u64| {
+        let what = format!(
+            "{label} is too small for {name}: it has {}, and needs {} (short by {})",
+            format_size(size_bytes),
+            format_size(needed),
+            format_size(needed.saturating_sub(size_bytes))
+        );
+        CliError::new(Code::MemberTooSmall, what).about(label)
+    };
+    let no_member = |code: Code| {
+        CliError::new(code, format!("{label} cannot become a member of {name}")).about(label)
+    };
+    let error = match error {
+        JoinError::Placement(PlacementError::TooSmall { needed_bytes, .. }) => small(*needed_bytes),
+        JoinError::Placement(PlacementError::MemberSize { asked, usable }) if asked > usable => {
+            let short = (asked - usable).saturating_mul(SECTOR_BYTES);
+            small(size_bytes.saturating_add(short))
+        }
+        JoinError::Placement(_)
+        | JoinError::Superblock(NewSuperblockError::TooSmall { .. })
+        | JoinError::Bitmap { .. }
+        | JoinError::ParityLog { .. } => no_member(Code::MemberTooSmall).because(error.to_string()),
+        JoinError::Superblock(_) => no_member(Code::MemberCount).because(error.to_string()),
+    };
+    let active = asked.members.iter().find(|one| one.standing == Standing::Active);
+    let labels = active.map(|one| one.label.as_str()).into_iter().chain([label]);
+    let words: Vec<_> = labels.map(shell_word).collect();
+    let command = format!("braid examine {}", words.join(" "));
+    let error = error.because("nothing was written");
+    error.remedy(Risk::Look, "Compare it with a member", command)
+}

@@ -1,0 +1,269 @@
+//! Every setting of a running array: shown, checked and set, all of them or none.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use braid_control::model::{SettingValue, Settings};
+use braid_frontend_nbd::{Settings as ClientSettings, Tuner};
+use braid_geometry::Level;
+use braid_ring::Room;
+use braid_runtime::{
+    Cache, CacheMode, GovernorSettings, ReadErrorLimit, Scheduling, SitOut, Volume,
+};
+
+use super::consistency::{self, Consistency, Named};
+use crate::jobs::{Board, JobsWhen, Schedule};
+use crate::membership::Membership;
+use crate::spare_group::SpareGroup;
+use crate::{cache, clients as limits, job_pace, read_errors, scheduling, sit_out};
+use braid_console::error::CliError;
+use braid_console::output::utc::now_seconds;
+
+/// What is looked at and set.
+#[derive(Clone)]
+pub(crate) struct Running {
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) tuner: Tuner,
+    pub(crate) board: Arc<Board>,
+    pub(crate) membership: Arc<Membership>,
+    pub(crate) spare_group: Arc<SpareGroup>,
+}
+
+/// What a running array is set to.
+pub(super) fn all(running: &Running) -> Settings {
+    Wanted::now(running).settings()
+}
+
+/// A setting that cannot be had.
+#[derive(Debug)]
+pub(super) struct Bad {
+    pub(super) key: String,
+    pub(super) value: String,
+    pub(super) why: String,
+}
+
+/// Why settings stay as they are.
+#[derive(Debug)]
+pub(super) enum Refused {
+    Bad(Bad),
+    /// The array has its own words for it.
+    ByArray(CliError),
+    /// What is to outlive a restart cannot be kept.
+    NotKept(PathBuf, io::Error),
+}
+
+/// Settings whose numbers are bytes.
+const SIZES: [&str; 6] =
+    ["cache-size", "dirty-limit", "payload-memory", "job-floor", "job-ceiling", consistency::CHUNK];
+
+/// A value as the words of `braid serve` have it.
+fn words(key: &str, value: &SettingValue) -> String {
+    match value {
+        SettingValue::Number(bytes) if SIZES.contains(&key) => format!("{bytes}B"),
+        value => value.to_string(),
+    }
+}
+
+/// Settings that can be had.
+pub(super) struct Wanted {
+    cache: Cache,
+    scheduling: Scheduling,
+    sit_out: SitOut,
+    read_errors: ReadErrorLimit,
+    job_pace: GovernorSettings,
+    clients: ClientSettings,
+    jobs: JobsWhen,
+    check_every: Option<u64>,
+    spare_group: Option<String>,
+    consistency: Consistency,
+}
+
+impl Wanted {
+    /// Those that there are.
+    fn now(Running { volume, tuner, board, spare_group, .. }: &Running) -> Self {
+        Self {
+            cache: volume.cache(),
+            scheduling: volume.scheduling(),
+            sit_out: volume.sit_out(),
+            read_errors: volume.read_error_limit(),
+            job_pace: volume.job_pace(),
+            clients: tuner.settings(),
+            jobs: JobsWhen::of(board.is_paused()),
+            check_every: board.check_every(),
+            spare_group: spare_group.name(),
+            consistency: Consistency::now(volume),
+        }
+    }
+
+    /// Those that there are with these changed, if all of them can be had.
+    pub(super) fn check(
+        running: &Running,
+        named: &Named<'_>,
+        wanted: &Settings,
+    ) -> Result<Self, Refused> {
+        let mut set = Self::now(running);
+        let bad = |key: &String, value: String, why: String| {
+            Refused::Bad(Bad { key: key.clone(), value, why })
+        };
+        for (key, value) in wanted {
+            let value = words(key, value);
+            let result = set.set(&running.volume, key, &value);
+            result.map_err(|why| bad(key, value, why))?;
+        }
+        set.consistency.judge(&running.volume, named).map_err(Refused::ByArray)?;
+        let is_other = |key: &&String| !consistency::KEYS.contains(&key.as_str());
+        if set.consistency.changes()
+            && let Some(key) = wanted.keys().find(is_other)
+        {
+            let why = format!("{} are set by themselves", consistency::KEYS.join(" and "));
+            return Err(bad(key, words(key, &wanted[key]), why));
+        }
+        let slots = scheduling::check_slots(&set.scheduling, &running.volume);
+        slots.map_err(|(key, why)| {
+            let value = wanted.get(&key).map(ToString::to_string).unwrap_or_default();
+            Refused::Bad(Bad { key, value, why })
+        })?;
+        Ok(set)
+    }
+
+    fn set(&mut self, volume: &Volume, key: &str, text: &str) -> Result<(), String> {
+        if scheduling::is_key(key) {
+            return scheduling::set(&mut self.scheduling, key, text);
+        }
+        if cache::LIVE_KEYS.contains(&key) {
+            cache::set(&mut self.cache, key, text)?;
+            return cache::check(&self.cache, key, &cache_bounds(volume));
+        }
+        if sit_out::KEYS.contains(&key) {
+            return sit_out::set(&mut self.sit_out, key, text);
+        }
+        if read_errors::KEYS.contains(&key) {
+            return read_errors::set(&mut self.read_errors, key, text);
+        }
+        if job_pace::KEYS.contains(&key) {
+            return job_pace::set(&mut self.job_pace, key, text);
+        }
+        if limits::KEYS.contains(&key) {
+            return limits::set_live(&mut self.clients, key, text);
+        }
+        if consistency::KEYS.contains(&key) {
+            return self.consistency.set(key, text);
+        }
+        if key == JobsWhen::KEY {
+            self.jobs = JobsWhen::parse(text)?;
+            return Ok(());
+        }
+        if key == Schedule::KEY {
+            let every = Schedule::parse(text)?;
+            if every.is_some() && every != self.check_every {
+                may_be_checked(volume)?;
+            }
+            self.check_every = every;
+            return Ok(());
+        }
+        if key == SpareGroup::KEY {
+            self.spare_group = SpareGroup::parse(text)?;
+            return Ok(());
+        }
+        let keys = [
+            &cache::LIVE_KEYS[..],
+            &scheduling::KEYS[..],
+            &sit_out::KEYS[..],
+            &read_errors::KEYS[..],
+            &job_pace::KEYS[..],
+            &limits::KEYS[..],
+            &consistency::KEYS[..],
+            &[JobsWhen::KEY, Schedule::KEY, SpareGroup::KEY],
+        ];
+        let keys = keys.concat().join(", ");
+        Err(format!("it cannot be set on a running array; {keys} can"))
+    }
+
+    /// Makes it so, where it differs.
+    ///
+    /// # Errors
+    /// What is to outlive a restart cannot be kept: nothing is changed.
+    pub(super) fn apply(self, running: &Running, named: &Named<'_>) -> Result<(), Refused> {
+        let Running { volume, tuner, board, spare_group, .. } = running;
+        if self.consistency.changes() {
+            let journal = volume.journal().map(|journal| journal.member);
+            let file = volume.bitmap_file();
+            let changed = self.consistency.apply(volume, named).map_err(Refused::ByArray);
+            if let Some(journal) = journal.filter(|_| volume.journal().is_none()) {
+                // Its device is free. One that has not answered all that it was asked is held open, as any that is out.
+                let _one = running.membership.alone();
+                running.membership.remove(volume, journal, None).ok();
+            }
+            let new = volume.bitmap_file();
+            if new != file {
+                running.membership.note_bitmap_file(file.as_deref(), new.as_deref());
+            }
+            return changed;
+        }
+        if self.check_every != board.check_every() {
+            let kept = board.set_check_every(self.check_every, now_seconds());
+            kept.map_err(|(path, error)| Refused::NotKept(path, error))?;
+        }
+        if self.cache != volume.cache() {
+            if self.cache.mode == CacheMode::WriteBack {
+                let reserved = volume.reserve_cache_file();
+                reserved
+                    .map_err(|error| Refused::NotKept(braid_discovery::running::folder(), error))?;
+            }
+            volume.tune(self.cache);
+        }
+        if self.sit_out != volume.sit_out() {
+            volume.set_sit_out(self.sit_out);
+        }
+        if self.read_errors != volume.read_error_limit() {
+            volume.set_read_error_limit(self.read_errors);
+        }
+        if self.job_pace != volume.job_pace() {
+            volume.set_job_pace(self.job_pace);
+        }
+        if self.scheduling != volume.scheduling() {
+            volume.schedule(self.scheduling);
+        }
+        limits::apply(tuner, &self.clients);
+        board.set_paused(volume, self.jobs.is_paused());
+        if self.spare_group != spare_group.name() {
+            spare_group.set(self.spare_group);
+        }
+        Ok(())
+    }
+
+    /// By their words.
+    pub(super) fn settings(&self) -> Settings {
+        let mut settings = scheduling::to_settings(&self.scheduling);
+        settings.extend(cache::to_settings(&self.cache));
+        settings.extend(sit_out::to_settings(&self.sit_out));
+        settings.extend(read_errors::to_settings(&self.read_errors));
+        settings.extend(job_pace::to_settings(&self.job_pace));
+        settings.extend(limits::to_settings(&self.clients));
+        settings.extend(self.consistency.to_settings());
+        settings.insert(JobsWhen::KEY.to_owned(), self.jobs.word().into());
+        settings.insert(Schedule::KEY.to_owned(), Schedule::words(self.check_every).into());
+        let group = SpareGroup::words(self.spare_group.as_deref());
+        settings.insert(SpareGroup::KEY.to_owned(), group.into());
+        settings
+    }
+}
+
+/// Whether an array has anything that a check could compare, and may be checked.
+fn may_be_checked(volume: &Volume) -> Result<(), String> {
+    if matches!(volume.geometry().level(), Level::Linear | Level::Raid0) {
+        return Err("its level keeps neither copies nor parity that could be compared".to_owned());
+    }
+    if volume.is_read_only() {
+        return Err("it is served read-only, and checks write what they find unreadable".to_owned());
+    }
+    Ok(())
+}
+
+/// What the cache of a running array may be set to: what it has already can be kept.
+fn cache_bounds(volume: &Volume) -> cache::Bounds {
+    let (left, limit) = Room::now().least();
+    let left = left.saturating_add(volume.cache().memory_bytes);
+    cache::Bounds { range: volume.cache_range(), left: (left, limit) }
+}

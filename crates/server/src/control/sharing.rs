@@ -1,0 +1,205 @@
+//! A spare of another array of the same group becomes one of this, which lacks a member.
+//!
+//! ```text
+//!   who is served here ─▶ choose (pure) ─▶ is it large enough? ─▶ its server: remove ─▶ this one: add, which tells md's MoveSpare
+//!                                                                         └─▶ it cannot be had: its server: spare
+//! ```
+//!
+//! Each array has a process of its own, and finds the others by their control sockets in the runtime folder. The one that lacks a
+//! member asks. The one that has the spare lets it go as it would for a person, and that is what keeps two that ask apart: the
+//! second is refused. Between the two requests the device is nobody's. A stop waits for it to be somebody's. If this process is
+//! killed there, the other array's history says that it was removed, and a person has to add it.
+
+use std::path::Path;
+
+use braid_control::ClientError;
+use braid_control::model::{
+    Array, MemberRequest, MembersAnswer, MembersWanted, Role, SettingValue, Slot, SlotState, State,
+};
+use braid_member::Access;
+
+use super::{Answers, array, members, setting};
+use crate::spare_group::{Looked, SpareGroup};
+use braid_console::error::code::Code;
+use braid_discovery::contents::{self, Existing, Thing};
+use braid_discovery::running::{self, Running};
+
+/// A spare that can be had.
+#[derive(Debug)]
+struct Offer<'a> {
+    /// Whose it is.
+    of: &'a Running,
+    path: &'a str,
+}
+
+/// Spares of other arrays of the group, in the order in which they are to be asked for: of the array that has most of them first.
+/// One that is not whole needs its own.
+fn offers<'a>(own_uuid: &str, group: &str, all: &'a [Running]) -> Vec<Offer<'a>> {
+    let in_group = SettingValue::from(group);
+    let gives = |one: &&Running| {
+        one.array.uuid != own_uuid
+            && one.array.settings.get(SpareGroup::KEY) == Some(&in_group)
+            && one.array.state == State::Ok
+            && !one.array.server.stopping
+    };
+    let spares = |one: &'a Running| one.array.slots.iter().filter_map(spare);
+    let mut giving: Vec<&Running> = all.iter().filter(gives).collect();
+    giving.sort_by_key(|one| std::cmp::Reverse(spares(one).count()));
+    let of = |of| spares(of).map(move |path| Offer { of, path });
+    giving.into_iter().flat_map(of).collect()
+}
+
+/// The path of a spare that nobody has asked anything of.
+fn spare(slot: &Slot) -> Option<&str> {
+    let is_waiting = slot.state == SlotState::Waiting && slot.role == Role::Spare;
+    slot.member.as_deref().filter(|_| is_waiting && slot.replaces.is_none())
+}
+
+/// What an array lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lack {
+    Nothing,
+    /// A slot has no member, and a spare waits that may take it.
+    SpareWaits,
+    Member,
+}
+
+fn lack(running: &setting::Running) -> Lack {
+    let volume = &running.volume;
+    // In this order: one that gets its slot in between is counted twice, and not left out.
+    let waiting = volume.waiting().iter().filter(|(_, replaces)| replaces.is_none()).count();
+    let ground = array::ground(volume);
+    let may_have = ground.is_redundant && !ground.is_read_only && !ground.has_failed;
+    match ground.missing_count {
+        0 => Lack::Nothing,
+        _ if !may_have => Lack::Nothing,
+        missing if missing <= waiting => Lack::SpareWaits,
+        _ => Lack::Member,
+    }
+}
+
+impl Answers {
+    /// Takes a spare of another array of the group, if this one lacks a member.
+    pub(in super::super) fn take_spare(&self, group: &str) -> Looked {
+        let lack = || self.running().map_or(Lack::Nothing, |running| lack(&running));
+        match lack() {
+            Lack::Nothing => return Looked::Content,
+            Lack::SpareWaits => return Looked::Lacking,
+            Lack::Member => {}
+        }
+        let all = running::all().running;
+        for offer in offers(&self.facts.uuid, group, &all) {
+            // Asking took its time.
+            let Ok(running) = self.running() else { return Looked::Content };
+            if lack() != Lack::Member {
+                break;
+            }
+            let group = &running.spare_group;
+            if group.is_refused(offer.path) || !fits(&running, &offer) {
+                continue;
+            }
+            match group.take(|| self.take(&running, &offer)) {
+                None => return Looked::Content,
+                Some(Ok(()) | Err(None)) => {}
+                Some(Err(Some(why))) => {
+                    group.refuse(offer.path);
+                    running.membership.say("spare-not-moved", offer.path, why);
+                }
+            }
+        }
+        Looked::Lacking
+    }
+
+    /// Has the other array let the spare go, and takes it in; or why that could not be, if anything was done.
+    fn take(&self, running: &setting::Running, offer: &Offer<'_>) -> Result<(), Option<String>> {
+        let Offer { of, path } = offer;
+        let name = &of.array.name;
+        let wanted = |request, destroy: &[&str]| MembersWanted {
+            request,
+            members: vec![(*path).to_owned()],
+            with: None,
+            destroy: destroy.iter().map(|name| (*name).to_owned()).collect(),
+            write_mostly: false,
+            descriptors: Vec::new(),
+        };
+        let give_back = || match of
+            .client()
+            .post_with::<MembersAnswer>("/v1/members", &wanted(MemberRequest::Spare, &[]))
+        {
+            Ok(_) => format!("{name} has it again"),
+            Err(why) => format!("{name} does not take it back: {why}"),
+        };
+        let now: Array = of.client().get("/v1/array").map_err(|_| None)?;
+        if !now.slots.iter().filter_map(spare).any(|one| one == *path) {
+            return Err(None);
+        }
+        let silent = Code::MemberSilent.to_string();
+        let removed = of.client().post_with("/v1/members", &wanted(MemberRequest::Remove, &[]));
+        let removed: Result<MembersAnswer, ClientError> = removed;
+        match removed {
+            Ok(_) => {}
+            // Refused to the second of two that ask.
+            Err(ClientError::Refused(problem)) if problem.code != silent => return Err(None),
+            // It may be out of it all the same: so it is with one that has not answered all that it was asked.
+            Err(error) => {
+                let back = give_back();
+                return Err(Some(format!("{path} could not be had from {name}: {error}; {back}")));
+            }
+        }
+        let add = wanted(MemberRequest::Add, &[&of.array.uuid]);
+        members::take_over(running, &self.facts, &add, name).map_err(|error| {
+            let back = give_back();
+            Some(format!("{path} could not be had from {name}: {error}; {back}"))
+        })
+    }
+}
+
+/// Whether a device is large enough to be a member, and nothing is recognised on it but that it is the other array's; one that
+/// cannot be looked at is not.
+fn fits(running: &setting::Running, offer: &Offer<'_>) -> bool {
+    let Ok(device) = braid_member::open(Path::new(offer.path), Access::Examine) else {
+        return false;
+    };
+    if running.volume.may_add_member(device.size_bytes()).is_err() {
+        return false;
+    }
+    let Ok(existing) = Existing::look(device, offer.path) else { return false };
+    let is_theirs = |thing: &Thing| thing.uuid.as_ref() == Some(&offer.of.array.uuid);
+    contents::things(offer.path, &existing).iter().all(is_theirs)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use braid_discovery::status::sample;
+
+    #[test]
+    fn spares_are_taken_from_whole_arrays_of_the_group_that_have_most() {
+        let array = |uuid: &str, group: &str, spares: &[&str]| {
+            let mut array = sample::tank(&[SlotState::Ok; 4]);
+            array.uuid = uuid.to_owned();
+            array.settings.insert(SpareGroup::KEY.to_owned(), group.into());
+            array.slots.extend(spares.iter().map(|path| sample::spare(path)));
+            Running { control: PathBuf::from("/run/braid/x.control"), array }
+        };
+        let mut degraded = array("d", "rack", &["/d1", "/d2", "/d3"]);
+        degraded.array.state = State::Degraded;
+        let mut stopping = array("s", "rack", &["/s1"]);
+        stopping.array.server.stopping = true;
+        let mut promised = array("p", "rack", &["/p1"]);
+        promised.array.slots.last_mut().expect("a spare").replaces = Some(0);
+        let all = [
+            array("own", "rack", &["/o1"]),
+            array("a", "rack", &["/a1"]),
+            array("b", "rack", &["/b1", "/b2"]),
+            array("c", "other", &["/c1"]),
+            degraded,
+            stopping,
+            promised,
+        ];
+        let found: Vec<&str> = offers("own", "rack", &all).iter().map(|one| one.path).collect();
+        assert_eq!(found, ["/b1", "/b2", "/a1"]);
+    }
+}

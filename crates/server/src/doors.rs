@@ -1,0 +1,87 @@
+//! The array beside its exports: a file, a block device, a disk of virtual machines.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use braid_console::error::CliError;
+use braid_discovery::ready::Ready;
+use braid_ring::Workers;
+use braid_runtime::Volume;
+
+use super::config::ServerConfig;
+use super::reached::Reached;
+use super::report::Reporter;
+use super::{fuse, ublk, vhost_user};
+
+/// Where they may be: taken before anything is done about the array.
+pub(super) struct DoorPlaces {
+    file: Option<braid_frontend_fuse::Place>,
+    device: Option<braid_frontend_ublk::Place>,
+    machines: Option<vhost_user::Place>,
+}
+
+impl DoorPlaces {
+    /// Takes those that are asked for.
+    pub(super) fn take(
+        config: &ServerConfig,
+        ready: &Ready,
+        reporter: &Reporter,
+    ) -> Result<Self, CliError> {
+        let uuid = ready.array.newest.array.uuid;
+        Ok(Self {
+            file: config.file.as_ref().map(|path| fuse::place(path, reporter)).transpose()?,
+            device: config.device.map(|id| ublk::place(id, uuid)).transpose()?,
+            machines: config.vhost_user.as_deref().map(vhost_user::place).transpose()?,
+        })
+    }
+}
+
+/// Those that are open.
+pub(super) struct Doors {
+    file: Option<braid_frontend_fuse::Door>,
+    device: Option<braid_frontend_ublk::Door>,
+    machines: Option<vhost_user::Served>,
+}
+
+impl Doors {
+    /// Opens them to an array with these logical blocks.
+    pub(super) fn open(
+        places: DoorPlaces,
+        (volume, block_bytes): (&Arc<Volume>, Option<u32>),
+        workers: Option<&Arc<Workers>>,
+        reporter: &Arc<Reporter>,
+    ) -> Result<Self, CliError> {
+        let DoorPlaces { file, device, machines } = places;
+        let file = file.map(|place| fuse::open(place, volume, reporter)).transpose()?;
+        let told = (volume, block_bytes);
+        let device = device.map(|place| ublk::open(place, told, reporter)).transpose()?;
+        let by = (workers, reporter.uuid());
+        let machines = machines.map(|place| vhost_user::open(place, told, by)).transpose()?;
+        Ok(Self { file, device, machines })
+    }
+
+    /// Their paths, beside these exports.
+    pub(super) fn reached(&self, uris: Vec<String>) -> Reached {
+        let word = |path: &Path| path.display().to_string();
+        Reached {
+            uris,
+            file: self.file.as_ref().map(|door| word(door.path())),
+            device: self.device.as_ref().map(|door| word(door.path())),
+            vhost_user: self.machines.as_ref().map(|door| word(door.path())),
+        }
+    }
+
+    /// Closes them, and tells of clients that had them open.
+    pub(super) fn close(self, deadline: Duration, reporter: &Reporter) {
+        if let Some(door) = self.machines {
+            vhost_user::close(door, deadline, reporter);
+        }
+        if let Some(door) = self.device {
+            ublk::close(door, deadline, reporter);
+        }
+        if let Some(door) = self.file {
+            fuse::close(door, deadline, reporter);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Those who hear what happens to an array, and its start with them listening.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use braid_console::error::CliError;
+use braid_console::error::system::system;
+use braid_discovery::known::{Keeper, Notifier};
+use braid_discovery::ready::Ready;
+use braid_runtime::{CacheMode, Direct, Notice, Options, Volume};
+use serde_json::json;
+
+use super::answered::Answered;
+use super::config::ServerConfig;
+use super::health::Health;
+use super::jobs::{self, Board, Kept};
+use super::membership::Membership;
+use super::not_opened::not_opened;
+use super::report::Reporter;
+use super::spare_group::SpareGroup;
+use super::telling::{Started, Telling};
+
+/// Who hears of it.
+pub(super) struct Hearing {
+    pub(super) reporter: Arc<Reporter>,
+    pub(super) health: Arc<Health>,
+    pub(super) board: Arc<Board>,
+    pub(super) spare_group: Arc<SpareGroup>,
+}
+
+impl Hearing {
+    /// Of an array that is about to be started.
+    pub(super) fn new(reporter: &Arc<Reporter>, config: &ServerConfig, state_dir: &Path) -> Self {
+        let file = jobs::path_of(state_dir, reporter.uuid());
+        let kept = Kept::read(&file);
+        let file = (!config.assembly.read_only).then_some(file);
+        let board = Board::new(config.jobs_paused, kept, file);
+        Self {
+            reporter: Arc::clone(reporter),
+            health: Arc::default(),
+            board: Arc::new(board),
+            spare_group: Arc::new(SpareGroup::new(config.spare_group.as_deref())),
+        }
+    }
+
+    /// What members that come and go need: told like this, used past the page cache or not, saved in this folder.
+    pub(super) fn membership(
+        &self,
+        telling: &Telling,
+        (direct, state_dir, opens_nothing): (Direct, &Path, bool),
+    ) -> Result<Arc<Membership>, CliError> {
+        let heard = (&self.reporter, &self.health);
+        let kept = (direct, state_dir.to_path_buf(), opens_nothing);
+        let started = Membership::start(heard, telling.of_members(), kept);
+        started.map(Arc::new).map_err(|error| system("members cannot be told of", &error))
+    }
+
+    /// Starts the array; what happens to it is reported as it happens.
+    fn open(
+        &self,
+        ready: Ready,
+        options: &Options,
+        telling: &Telling,
+        notifier: Notifier,
+    ) -> Result<Arc<Volume>, CliError> {
+        let Self { reporter, health, board, spare_group } = self;
+        let (watcher, health) = (Arc::clone(reporter), Arc::clone(health));
+        let (board, spare_group) = (Arc::clone(board), Arc::clone(spare_group));
+        let tell = telling.of_notices(reporter);
+        let labels = ready.labels();
+        let hear = move |notice| match notice {
+            Notice::Recorded { .. } => notifier.notify(),
+            _ => {
+                health.note(&notice, |member| watcher.label(member));
+                board.note(&notice, |member| watcher.label(member));
+                watcher.notice(&notice);
+                tell(&notice);
+                if let Notice::MemberOut { .. } = notice {
+                    spare_group.look();
+                }
+            }
+        };
+        let volume = Volume::open(&ready.array, ready.members, options, hear);
+        let volume = volume.map_err(|error| not_opened(&error, &labels))?;
+        for (index, why) in volume.through_page_cache() {
+            reporter.through_page_cache(&labels[*index], why);
+        }
+        Ok(Arc::new(volume))
+    }
+}
+
+/// Says that a restart will not know how jobs ended.
+pub(super) fn jobs_not_kept(reporter: &Reporter, path: &Path, error: &std::io::Error) {
+    let path = path.display().to_string();
+    let text = format!(
+        "how jobs of {} ended cannot be written down in {path}: {error}; a restart will not know (--state-dir names another \
+         folder)",
+        reporter.name()
+    );
+    let facts = json!({ "file": path, "why": error.to_string() });
+    reporter.aside("jobs-not-kept", &facts, &text);
+}
+
+/// A running array, and what is kept of it beside its members.
+pub(super) struct OpenArray {
+    pub(super) volume: Arc<Volume>,
+    pub(super) keeper: Keeper,
+    pub(super) answered: Option<Answered>,
+}
+
+impl OpenArray {
+    /// Starts the array, and has written down how new it is, unless it is only read.
+    pub(super) fn start(
+        ready: Ready,
+        mut options: Options,
+        (hearing, telling): (&Hearing, &Telling),
+        (state_dir, names_mode, keeps_answered): (&Path, bool, bool),
+    ) -> Result<StopOnDrop, CliError> {
+        let keeper = Keeper::new(state_dir, &ready.array, &ready.members);
+        let reporter = &hearing.reporter;
+        let started = Started::of(&ready, reporter);
+        let answered = match keeps_answered {
+            true => Answered::prepare(&ready, (&mut options, names_mode), reporter)?,
+            false => None,
+        };
+        if answered.is_none() && !names_mode {
+            options.cache.mode = CacheMode::WriteThrough;
+        }
+        let volume = hearing.open(ready, &options, telling, keeper.notifier())?;
+        telling.started(&started, &volume);
+        let mut opened = StopOnDrop(Some(Self { volume, keeper, answered }));
+        let Some(Self { volume, keeper, answered }) = &mut opened.0 else {
+            unreachable!("it was put there")
+        };
+        if !options.read_only {
+            let teller = Arc::clone(reporter);
+            let fails = move |path: &Path, error: &std::io::Error| teller.not_kept(path, error);
+            if let Err((path, error)) = keeper.start(volume, fails) {
+                reporter.not_kept(&path, &error);
+            }
+        }
+        if let Some(answered) = answered {
+            answered.write_back(volume, reporter)?;
+        }
+        Ok(opened)
+    }
+}
+
+/// A running array that is stopped when this goes, whichever step of the start fails.
+pub(super) struct StopOnDrop(Option<OpenArray>);
+
+impl StopOnDrop {
+    /// The array, which is stopped by its owner from now on.
+    pub(super) fn release(mut self) -> OpenArray {
+        self.0.take().expect("it is taken out once")
+    }
+
+    /// The array.
+    pub(super) fn volume(&self) -> &Arc<Volume> {
+        &self.0.as_ref().expect("it is taken out at the end").volume
+    }
+}
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        if let Some(array) = &self.0 {
+            array.volume.stop();
+        }
+    }
+}

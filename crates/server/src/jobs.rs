@@ -1,0 +1,48 @@
+//! Jobs of a served array: what is kept of them for those who ask ([`board`]) and over restarts ([`kept`]), how they are told
+//! ([`words`]), whether they may run, and when the array is to be checked by itself ([`schedule`]).
+
+mod board;
+mod kept;
+mod schedule;
+mod words;
+
+pub(super) use board::{Board, Sampler, Told};
+pub(super) use kept::{Kept, path_of};
+pub(super) use schedule::{Due, Schedule};
+pub use words::run;
+pub(super) use words::{began, ended, facts, pace, result};
+
+/// Whether jobs may run: `--jobs`, and the setting of that name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JobsWhen {
+    /// They begin by themselves.
+    On,
+    /// They wait for `braid resume`.
+    Paused,
+}
+
+impl JobsWhen {
+    /// The key of the setting.
+    pub(super) const KEY: &str = "jobs";
+
+    pub(super) const fn is_paused(self) -> bool {
+        matches!(self, Self::Paused)
+    }
+
+    pub(super) const fn of(is_paused: bool) -> Self {
+        if is_paused { Self::Paused } else { Self::On }
+    }
+
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Paused => "paused",
+        }
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let both = [Self::On, Self::Paused];
+        let found = both.into_iter().find(|one| one.word() == text);
+        found.ok_or_else(|| "it is on or paused".to_owned())
+    }
+}

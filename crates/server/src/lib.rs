@@ -1,0 +1,147 @@
+//! The service: an array, or several, served over NBD, as a file, as a block device and to virtual machines, looked at and set
+//! through a control socket, watched by a service manager, and stopped in order.
+//!
+//! ```text
+//!   ServerConfig ─ prepare ─▶ Prepared ─ serve ─▶ [`several`]: arrays by their superblocks ─▶ [`array`]: one array's life
+//!   arrays that rescue has opened ─ serve_rescued ──────────────────────────────────────────────▶ [`array`]
+//! ```
+//!
+//! What it does not do: read a command line or a file of settings. What is asked for comes as a value, a
+//! [`ServerConfig`]; what came of it goes back as an exit status or an error with a code.
+
+#![forbid(unsafe_code)]
+
+#[macro_use]
+extern crate braid_console;
+
+mod again;
+mod all_the_same;
+mod answered;
+mod apart;
+mod array;
+mod beside;
+mod cache;
+mod clients;
+mod config;
+mod confine;
+mod control;
+mod described;
+mod descriptors;
+mod doors;
+mod export;
+mod fuse;
+mod health;
+mod hearing;
+mod io;
+mod job_pace;
+mod jobs;
+mod listening;
+mod lost;
+mod membership;
+mod metrics;
+mod not_opened;
+mod parts;
+mod place;
+mod reached;
+mod read_errors;
+mod report;
+mod scheduling;
+mod service;
+mod setting_words;
+mod several;
+mod sit_out;
+mod spare_group;
+mod stop;
+mod telling;
+mod tls;
+mod ublk;
+mod vhost_user;
+mod wait;
+
+use braid_console::Globals;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Exit};
+
+use array::{Context, Origin, one};
+pub use config::{Confine, Io, IoConfig, ServerConfig};
+pub use control::consistency::{FILE as BITMAP_FILE_KEY, NO_FILE as NO_BITMAP_FILE};
+pub use export::VolumeExport;
+pub use jobs::run as found_run;
+pub use metrics::MetricsConfig;
+pub use parts::{Part, Rescued};
+pub use place::{Address, own_folder};
+pub use setting_words::SettingWords;
+pub use telling::{EventConfig, Ways};
+pub use tls::TlsConfig;
+use wait::Watch;
+
+/// Whether arrays can share spares under this name; else why not.
+///
+/// # Errors
+/// The name is too long, or none.
+pub fn check_spare_group(name: &str) -> Result<String, String> {
+    spare_group::SpareGroup::checked(name)
+}
+
+/// A server that has given up what it was to give up before it looks at any member.
+pub struct Prepared<'a> {
+    config: &'a ServerConfig,
+    globals: &'a Globals,
+    ways: Ways,
+    confining: confine::Begun,
+}
+
+/// Makes hooks ready, and gives up capabilities and files if that is asked for. The process has one thread yet.
+///
+/// # Errors
+/// An address of a hook is none; the server cannot be confined as asked.
+pub fn prepare<'a>(
+    config: &'a ServerConfig,
+    globals: &'a Globals,
+) -> Result<Prepared<'a>, CliError> {
+    let ways = match config.confine {
+        Confine::Off => config.events.ways(globals)?,
+        Confine::Auto | Confine::Full => config.events.ways_apart(globals)?,
+    };
+    let confining = confine::begin(config, globals)?;
+    Ok(Prepared { config, globals, ways, confining })
+}
+
+impl Prepared<'_> {
+    /// Serves until a signal, a request or the end of its command ends it.
+    ///
+    /// # Errors
+    /// The array cannot be assembled, opened or reached; it did not end in order.
+    pub fn serve(self) -> Result<Exit, CliError> {
+        let Self { config, globals, ways, confining } = self;
+        if let Some(metrics) = &config.metrics {
+            metrics.check()?;
+        }
+        let context = Context { config, globals, confining: &confining };
+        // A confined server looks at the members of one array, and at nothing before it is confined.
+        if config.confine == Confine::Off
+            && let Some(groups) = several::groups(config)?
+        {
+            return several::run(context, groups);
+        }
+        let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
+        one(context, Origin::Named(&config.members), &watch, ways, None)
+    }
+}
+
+/// Serves an array that `braid rescue` has opened: its members are only read, and what is written goes into an overlay. There is no
+/// control socket: nothing is added to an array that is rescued, and a signal stops it.
+///
+/// # Errors
+/// As for [`Prepared::serve`].
+pub fn serve_rescued(
+    config: &ServerConfig,
+    found: Rescued,
+    globals: &Globals,
+) -> Result<Exit, CliError> {
+    let ways = config.events.ways(globals)?;
+    let confining = confine::begin(config, globals)?;
+    let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
+    let context = Context { config, globals, confining: &confining };
+    one(context, Origin::Rescued(Box::new(found)), &watch, ways, None)
+}

@@ -1,0 +1,114 @@
+//! The NBD server of an array, or of several: where it listens, and who hears of its clients.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use braid_console::error::code::Code;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::shell::shell_word;
+use braid_frontend_nbd::tls::Tls;
+use braid_frontend_nbd::{
+    BindError, Export, Listener, NoticeListener, Server, Settings, StartError,
+};
+use braid_ring::Workers;
+use tempfile::TempDir;
+
+use super::config::ServerConfig;
+use super::descriptors;
+use super::place::{Address, Listened, bind_error, own_endpoint};
+use super::report::Reporter;
+
+/// Where clients are listened for.
+pub(super) struct Endpoints {
+    listened: Vec<Listened>,
+    /// The folder of a socket for one command; it goes with it.
+    _folder: Option<TempDir>,
+}
+
+impl Endpoints {
+    /// The addresses that are asked for; where there is none, a socket of the server's own under this name, if it has one.
+    pub(super) fn new(
+        config: &ServerConfig,
+        tls: Option<&Tls>,
+        (socket_name, uuid): (Option<&str>, &str),
+    ) -> Result<Self, CliError> {
+        if config.nbd.is_empty()
+            && let Some(name) = socket_name
+        {
+            let (listened, folder) = own_endpoint((name, uuid), config.run.is_some())?;
+            return Ok(Self { listened: vec![listened], _folder: folder });
+        }
+        let listened = |address: &Address| {
+            let tls = tls.filter(|_| address.is_tls).cloned();
+            Listened { endpoint: address.endpoint.clone(), tls, otherwise: None }
+        };
+        let listened = config.nbd.iter().map(listened).collect();
+        Ok(Self { listened, _folder: None })
+    }
+
+    /// Listens for clients there and at sockets that were passed on, if there is room for any.
+    pub(super) fn listen(
+        &self,
+        config: &ServerConfig,
+        exports: Vec<Arc<dyn Export>>,
+        (inherited, settings): (Vec<OwnedFd>, Settings),
+        (workers, reporter): (Option<&Arc<Workers>>, &Arc<Reporter>),
+    ) -> Result<Server, CliError> {
+        let (sender, notices) = std::sync::mpsc::channel();
+        let told = Arc::clone(reporter);
+        // The reader of what is told may be slow, and the threads that tell it serve clients.
+        let tell = move || notices.iter().for_each(|notice| told.client_notice(notice));
+        let thread = std::thread::Builder::new().name("braid-notices".into()).spawn(tell);
+        thread.map_err(|error| system("the server could not be started", &error))?;
+        // A thread that has ended hears nothing any more.
+        let listener: NoticeListener = Arc::new(move |notice| {
+            let _ = sender.send(notice);
+        });
+        let adopted = inherited.into_iter().map(|socket| Ok((Listener::adopt(socket)?, None)));
+        let listeners = self.listened.iter().map(bind).chain(adopted);
+        let started = listeners
+            .collect::<Result<_, BindError>>()
+            .map_err(StartError::from)
+            .and_then(|listeners| {
+                Server::start_listening(workers, exports, listeners, (settings, listener))
+            });
+        let server = started.map_err(|error| start_error(&error, config))?;
+        let fit = descriptors::room(settings.connections_max)?;
+        if fit < settings.connections_max {
+            reporter.few_descriptors(fit, settings.connections_max);
+        }
+        Ok(server)
+    }
+}
+
+fn bind(place: &Listened) -> Result<(Listener, Option<Tls>), BindError> {
+    let Listened { endpoint, tls, otherwise } = place;
+    let listener = match (tls, otherwise) {
+        (Some(_), _) => Listener::bind_open(endpoint)?,
+        (None, None) => Listener::bind(endpoint)?,
+        (None, Some(otherwise)) => match Listener::bind(endpoint) {
+            Err(BindError::InUse(_)) => Listener::bind(otherwise)?,
+            listener => listener?,
+        },
+    };
+    Ok((listener, tls.clone()))
+}
+
+fn start_error(error: &StartError, config: &ServerConfig) -> CliError {
+    match error {
+        StartError::Bind(bind) => bind_error(bind),
+        StartError::System(error) => system("the server could not be started", error),
+        StartError::NoExports
+        | StartError::NoEndpoints
+        | StartError::Name(_)
+        | StartError::DuplicateName(_) => {
+            let member = config.members.first();
+            let member = member.map_or_else(String::new, |path| path.display().to_string());
+            let look = format!("braid examine {}", shell_word(&member));
+            CliError::new(Code::ArrayNameInvalid, "the array's name cannot be served")
+                .caused_by(error)
+                .remedy(Risk::Look, "See its name", look)
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Ranges of an array that were answered and then lost, as they are reported, for the person who watches.
+//!
+//! A broken array may lose thousands of small writes at once. Programs are told of each; a person is told of the
+//! first [`LINES_MAX`], and of the sum when the array stops.
+
+use std::ops::Range;
+
+use rangemap::RangeSet;
+
+use braid_console::output::size::format_size;
+
+/// Ranges that are named in lines of their own.
+const LINES_MAX: usize = 16;
+
+/// What one run of the server has lost.
+#[derive(Debug, Default)]
+pub(crate) struct LostRanges {
+    bytes: RangeSet<u64>,
+    lines: usize,
+}
+
+/// What to say of one more range.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// It is the first: explain.
+    First(String),
+    /// It is one of several.
+    Further(String),
+    /// There are more than a person reads.
+    TooMany,
+    /// That has been said.
+    Nothing,
+}
+
+impl LostRanges {
+    /// Takes one more range in.
+    pub(crate) fn add(&mut self, bytes: Range<u64>) -> Line {
+        let words = format!(
+            "bytes {} to {} ({})",
+            bytes.start,
+            bytes.end,
+            format_size(bytes.end - bytes.start)
+        );
+        self.bytes.insert(bytes);
+        self.lines += 1;
+        match self.lines {
+            1 => Line::First(words),
+            2..=LINES_MAX => Line::Further(words),
+            _ if self.lines == LINES_MAX + 1 => Line::TooMany,
+            _ => Line::Nothing,
+        }
+    }
+
+    /// How many separate ranges, and their bytes.
+    pub(crate) fn sum(&self) -> (usize, u64) {
+        (self.bytes.len(), self.bytes.iter().map(|range| range.end - range.start).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_lost_ranges_is_a_few_lines_and_a_sum() {
+        let mut lost = LostRanges::default();
+        assert_eq!(lost.add(0..4096), Line::First("bytes 0 to 4096 (4 KiB)".into()));
+        for number in 1..LINES_MAX as u64 {
+            let line = lost.add(number * 8192..number * 8192 + 512);
+            assert!(matches!(line, Line::Further(_)), "{line:?}");
+        }
+        assert_eq!(lost.add(4096..8192), Line::TooMany);
+        assert_eq!(lost.add(0..4096), Line::Nothing, "the same again");
+        // The first two and the one between them are one range.
+        assert_eq!(lost.sum(), (LINES_MAX - 1, 8192 + (LINES_MAX as u64 - 1) * 512));
+    }
+}

@@ -1,0 +1,39 @@
+//! What is said of an array that could be assembled, and did not start.
+
+use braid_ring::RingError;
+use braid_runtime::OpenError;
+
+use braid_console::error::CliError;
+use braid_console::error::code::Code;
+use braid_console::error::system::system;
+use braid_discovery::probe::io_error;
+
+/// Why an array that could be assembled did not start. Only one of the reasons is that members are lost.
+pub(super) fn not_opened(error: &OpenError, labels: &[String]) -> CliError {
+    let what = "the array could not be started";
+    match error {
+        OpenError::NotRecorded { index, source } if source.is_of_the_member() => {
+            let what = format!("{} could not be written before the start", labels[*index]);
+            CliError::new(Code::ArrayFailed, what).caused_by(error)
+        }
+        OpenError::NotRecorded { index, source } => {
+            io_error(&labels[*index], "writing", source).because(error.to_string())
+        }
+        OpenError::Thread(source) | OpenError::Memory(source) => {
+            system(what, source).because(error.to_string())
+        }
+        OpenError::Ring(RingError::System { error: source, .. }) => {
+            system(what, source).because(error.to_string())
+        }
+        OpenError::Ring(_) => CliError::new(Code::System, what).caused_by(error),
+        OpenError::Direct { index, .. } => {
+            let label = &labels[*index];
+            let what = format!(
+                "{label} cannot be used past the page cache; without --direct on it can be served"
+            );
+            CliError::new(Code::System, what).about(label).caused_by(error)
+        }
+        OpenError::ReadOnly { .. } => CliError::new(Code::ReadOnlyOnly, what).caused_by(error),
+        OpenError::Members(_) => CliError::new(Code::MembersDisagree, what).caused_by(error),
+    }
+}

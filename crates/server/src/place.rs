@@ -1,0 +1,232 @@
+//! Where an array is served: endpoints from URIs, and a socket of our own when none was named.
+
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use braid_frontend_nbd::tls::Tls;
+use braid_frontend_nbd::{BindError, Endpoint};
+use braid_nbd_proto::NbdUri;
+
+use super::again::{command_again, with_option};
+use super::control::{ControlError, Place};
+use braid_console::error::code::Code;
+use braid_console::error::system::{is_shortage_of, system};
+use braid_console::error::{CliError, Risk};
+use braid_console::output::shell::shell_word;
+use braid_console::private::{check_above, check_own};
+use braid_discovery::running;
+
+/// Where an array is served, as it was asked for: an NBD URI, understood.
+#[derive(Clone, Debug)]
+pub struct Address {
+    pub(super) text: String,
+    pub(super) endpoint: Endpoint,
+    pub(super) is_tls: bool,
+    /// The name in the URI, or none.
+    pub(super) export: String,
+}
+
+impl Address {
+    /// The address of a URI, which may name the array but no other export.
+    ///
+    /// # Errors
+    /// It is no NBD URI, or none that is served.
+    pub fn parse(text: &str) -> Result<Self, CliError> {
+        let uri: NbdUri = text.parse().map_err(|error: braid_nbd_proto::UriError| {
+            CliError::new(
+                Code::UriInvalid,
+                format!("'{text}' is not an NBD URI that braid can serve"),
+            )
+            .caused_by(&error)
+            .remedy(
+                Risk::Look,
+                "Serve on a Unix socket",
+                with_option("--nbd 'nbd+unix:///?socket=/tmp/braid.sock'"),
+            )
+        })?;
+        let endpoint = Endpoint::from_uri(&uri).map_err(|error| bind_error(&error))?;
+        Ok(Self { text: text.to_owned(), endpoint, is_tls: uri.tls, export: uri.export })
+    }
+}
+
+/// A URI that names an export names this array: there is no other.
+pub(super) fn check_export(export: &str, name: &str) -> Result<(), CliError> {
+    if export.is_empty() || export == name {
+        return Ok(());
+    }
+    let what = format!("the URI names the export '{export}', but the array is called '{name}'");
+    let error = CliError::new(Code::UriInvalid, what).about(export);
+    Err(error.because("leave the name out of the URI, or give the array's").remedy(
+        Risk::Look,
+        "Serve it under its own name",
+        with_option("--nbd 'nbd+unix:///?socket=/tmp/braid.sock'"),
+    ))
+}
+
+/// Where clients are listened for.
+pub(super) struct Listened {
+    pub(super) endpoint: Endpoint,
+    /// What lets them in there.
+    pub(super) tls: Option<Tls>,
+    /// Where they are instead if another server has the place: of a place that nobody named.
+    pub(super) otherwise: Option<Endpoint>,
+}
+
+/// The endpoint when none was asked for: a socket in a folder that only this user may enter. It is named after the array, or after
+/// its UUID if another one of its name has that.
+pub(super) fn own_endpoint(
+    (name, uuid): (&str, &str),
+    captive: bool,
+) -> Result<(Listened, Option<tempfile::TempDir>), CliError> {
+    let listened = |endpoint, otherwise| Listened { endpoint, tls: None, otherwise };
+    if captive {
+        let folder = tempfile::tempdir();
+        let folder = folder.map_err(|error| system("no temporary folder can be made", &error))?;
+        check(folder.path())?;
+        let endpoint = Endpoint::Unix(folder.path().join("nbd.sock"));
+        return Ok((listened(endpoint, None), Some(folder)));
+    }
+    let folder = own_folder()?;
+    let socket = |stem: &str| Endpoint::Unix(folder.join(format!("{stem}.sock")));
+    Ok((listened(socket(name), Some(socket(&uuid.replace(':', "")))), None))
+}
+
+/// The folder for sockets that no place was named for; made if it is not there.
+///
+/// # Errors
+/// It cannot be made, or others may enter it.
+pub fn own_folder() -> Result<PathBuf, CliError> {
+    let folder = running::folder();
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.map_err(|error| folder_error(&folder, &error.to_string()))?;
+    check(&folder)?;
+    Ok(folder)
+}
+
+/// The control socket where none was asked for: named after the array, for that is how it is looked for; or after its UUID if
+/// another one of its name has that.
+///
+/// Beside it lies the command that serves the array again, since a server that is killed leaves both behind.
+pub(super) fn own_control(
+    (name, uuid): (&str, &str),
+    members: &[PathBuf],
+) -> Result<Place, CliError> {
+    own_folder()?;
+    let path = running::control_path(name);
+    let (path, taken) = match Place::take(&path) {
+        Err(BindError::InUse(_)) => {
+            let path = running::control_path(&uuid.replace(':', ""));
+            let taken = Place::take(&path);
+            (path, taken)
+        }
+        taken => (path, taken),
+    };
+    let place = taken.map_err(|error| control_error(&path, &error.into()))?;
+    Ok(place.with_note(&running::note_path(&path), &command_again(members)))
+}
+
+/// Why there is no control socket at `path`.
+pub(super) fn control_error(path: &Path, error: &ControlError) -> CliError {
+    let what = format!("the control socket {} cannot be used", path.display());
+    match error {
+        ControlError::System(source) => system(what, source),
+        ControlError::Bind(bind) => {
+            socket_error(what, bind, &with_option("--control /tmp/other.control"))
+        }
+    }
+}
+
+/// Why there is no socket at a path, and a command that names another.
+pub(super) fn socket_error(what: String, error: &BindError, another: &str) -> CliError {
+    if let BindError::System { source, .. } = error
+        && is_shortage_of(source)
+    {
+        return system(what, source);
+    }
+    CliError::new(bind_code(error), what).caused_by(error).remedy(
+        Risk::Look,
+        "Name another place",
+        another,
+    )
+}
+
+/// No other user may enter the folder of our socket, or put another in its place.
+fn check(folder: &Path) -> Result<(), CliError> {
+    let checked = check_own(folder).and_then(|()| check_above(folder));
+    checked.map_err(|why| folder_error(folder, &why))
+}
+
+fn folder_error(folder: &Path, why: &str) -> CliError {
+    let what = format!("{} cannot be used for sockets", folder.display());
+    let error = CliError::new(Code::SocketFolder, what).because(why);
+    closing(error, folder).remedy(
+        Risk::Look,
+        "Name another place",
+        with_option("--nbd 'nbd+unix:///?socket=/tmp/braid.sock'"),
+    )
+}
+
+/// With the way to keep others out of a folder of ours. One that has more in it than sockets is left as it is: others may need that.
+fn closing(error: CliError, folder: &Path) -> CliError {
+    let is_ours = std::fs::symlink_metadata(folder).is_ok_and(|metadata| {
+        metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw()
+    });
+    if !is_ours || check_own(folder).is_ok() {
+        return error;
+    }
+    let is_of_sockets = |entry: std::io::Result<std::fs::DirEntry>| {
+        let ends = ["sock", "control", "command", "lock"];
+        entry.is_ok_and(|entry| {
+            let path = entry.path();
+            ends.iter().any(|end| path.extension().is_some_and(|it| it == *end))
+        })
+    };
+    let has_no_more = std::fs::read_dir(folder).is_ok_and(|mut all| all.all(is_of_sockets));
+    let own = folder.join("braid");
+    let [folder, own] = [folder, &own].map(|it| shell_word(&it.display().to_string()).into_owned());
+    match has_no_more {
+        true => error.remedy(Risk::Change, "Keep others out", format!("chmod 700 {folder}")),
+        false => error.remedy(
+            Risk::Change,
+            "Have sockets in a folder of their own",
+            format!("mkdir -m 700 {own} && export BRAID_RUNTIME_DIR={own}"),
+        ),
+    }
+}
+
+fn bind_code(error: &BindError) -> Code {
+    match error {
+        BindError::NotLoopback(_) => Code::ListenNotLoopback,
+        BindError::InUse(_) | BindError::Locked(_) | BindError::NotASocket(_) => Code::SocketBusy,
+        BindError::System { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            Code::SocketBusy
+        }
+        BindError::System { source, .. } if is_shortage_of(source) => Code::Shortage,
+        BindError::PathTooLong(_) | BindError::TooOpen(..) | BindError::System { .. } => {
+            Code::SocketFolder
+        }
+    }
+}
+
+/// Whether the process or the system has no descriptors left.
+fn is_without_descriptors(error: &std::io::Error) -> bool {
+    let none = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
+    error.raw_os_error().is_some_and(|code| none.iter().any(|errno| errno.raw_os_error() == code))
+}
+
+pub(super) fn bind_error(error: &BindError) -> CliError {
+    if let BindError::System { source, .. } = error
+        && is_shortage_of(source)
+    {
+        if is_without_descriptors(source) {
+            return super::descriptors::none_left("cannot listen".to_owned());
+        }
+        return system("cannot listen", source);
+    }
+    let another = with_option("--nbd 'nbd+unix:///?socket=/tmp/other.sock'");
+    CliError::new(bind_code(error), "cannot listen there").because(error.to_string()).remedy(
+        Risk::Look,
+        "Serve somewhere else",
+        another,
+    )
+}

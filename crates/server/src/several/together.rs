@@ -1,0 +1,289 @@
+//! What several arrays share: one server, which starts when each has come or will not, and ends with the last.
+//!
+//! An array that ends before the others takes its export out: it is not listed any more, new clients do not find it, and those
+//! that have it are answered with ESHUTDOWN.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use braid_frontend_nbd::{
+    BlockSizes, Completion, Export, Extent, IoError, Meter, NbdUri, Operation, Outcome, Server,
+    StopReport, Tuner,
+};
+use braid_ring::Workers;
+use braid_runtime::Volume;
+
+use crate::report::Reporter;
+use braid_console::error::CliError;
+use braid_console::error::code::Code;
+
+/// How clients reach an array: by a server of its own, or by one that it shares.
+pub(crate) enum Clients {
+    Own(Server),
+    Shared { together: Arc<Together>, export: Arc<Withdrawable> },
+}
+
+impl Clients {
+    /// Where an export is found.
+    pub(crate) fn uris(&self, name: &str) -> Vec<String> {
+        let words =
+            |uris: &mut dyn Iterator<Item = NbdUri>| uris.map(|uri| uri.to_string()).collect();
+        match self {
+            Self::Own(server) => words(&mut server.uris(name)),
+            Self::Shared { together, .. } => together.with(|server| words(&mut server.uris(name))),
+        }
+    }
+
+    /// Something to read its counts from.
+    pub(crate) fn meter(&self) -> Meter {
+        match self {
+            Self::Own(server) => server.meter(),
+            Self::Shared { together, .. } => together.with(Server::meter),
+        }
+    }
+
+    /// Something to set what may be set.
+    pub(crate) fn tuner(&self) -> Tuner {
+        match self {
+            Self::Own(server) => server.tuner(),
+            Self::Shared { together, .. } => together.with(Server::tuner),
+        }
+    }
+
+    /// Ends them: with a shared server the export, and the server with the last.
+    pub(crate) fn stop(self, deadline: Duration) -> StopReport {
+        match self {
+            Self::Own(server) => server.stop(deadline),
+            Self::Shared { together, export } => {
+                export.is_withdrawn.store(true, Ordering::Release);
+                together.end(deadline)
+            }
+        }
+    }
+}
+
+/// An export that can be taken out while its server runs.
+pub(crate) struct Withdrawable {
+    export: Arc<dyn Export>,
+    is_withdrawn: AtomicBool,
+}
+
+impl Withdrawable {
+    pub(crate) fn new(export: Arc<dyn Export>) -> Arc<Self> {
+        Arc::new(Self { export, is_withdrawn: AtomicBool::new(false) })
+    }
+}
+
+impl Export for Withdrawable {
+    fn name(&self) -> &str {
+        self.export.name()
+    }
+
+    fn description(&self) -> String {
+        self.export.description()
+    }
+
+    fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn.load(Ordering::Acquire)
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.export.size_bytes()
+    }
+
+    fn read_only(&self) -> bool {
+        self.export.read_only()
+    }
+
+    fn block_sizes(&self) -> BlockSizes {
+        self.export.block_sizes()
+    }
+
+    fn stretch_bytes(&self) -> u64 {
+        self.export.stretch_bytes()
+    }
+
+    fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
+        self.export.zeroes_fast(offset, length)
+    }
+
+    fn submit(&self, operation: Operation, completion: Completion) {
+        if !self.is_withdrawn() {
+            return self.export.submit(operation, completion);
+        }
+        let payload = match operation {
+            Operation::Read { payload, .. } | Operation::Write { payload, .. } => Some(payload),
+            _ => None,
+        };
+        completion.complete(Outcome { status: Err(IoError::Shutdown), payload });
+    }
+
+    fn block_status(&self, offset: u64, length: u64, extents_max: usize) -> Vec<Extent> {
+        self.export.block_status(offset, length, extents_max)
+    }
+}
+
+/// An array that others wait for, or not.
+enum Seat {
+    Coming,
+    Here(Arc<Withdrawable>, Arc<Volume>, Arc<Reporter>),
+    Gone,
+}
+
+struct State {
+    seats: Vec<Seat>,
+    sockets: Vec<OwnedFd>,
+    workers: Option<Option<Arc<Workers>>>,
+    server: Option<Server>,
+    /// The server could not be started, which the first was told of.
+    has_failed: bool,
+    /// Arrays that use the server.
+    users: usize,
+}
+
+impl State {
+    fn is_awaited(&self) -> bool {
+        self.seats.iter().any(|seat| matches!(seat, Seat::Coming))
+    }
+}
+
+/// See the module.
+pub(crate) struct Together {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Arrays that are served, one that says something, and where they are found.
+pub(super) type Served = (Vec<Arc<Volume>>, Arc<Reporter>, Vec<String>);
+
+impl Together {
+    pub(super) fn new(count: usize, sockets: Vec<OwnedFd>) -> Self {
+        let state = State {
+            seats: (0..count).map(|_| Seat::Coming).collect(),
+            sockets,
+            workers: None,
+            server: None,
+            has_failed: false,
+            users: 0,
+        };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&Server) -> T) -> T {
+        look(self.state().server.as_ref().expect("it runs until its last user has ended"))
+    }
+
+    /// Workers for all, which the first to ask starts.
+    pub(crate) fn workers_or(
+        &self,
+        start: impl FnOnce() -> Result<Option<Arc<Workers>>, CliError>,
+    ) -> Result<Option<Arc<Workers>>, CliError> {
+        let mut state = self.state();
+        if state.workers.is_none() {
+            state.workers = Some(start()?);
+        }
+        Ok(state.workers.clone().flatten())
+    }
+
+    pub(super) fn workers(&self) -> Option<Arc<Workers>> {
+        self.state().workers.clone().flatten()
+    }
+
+    /// The array is ready for clients; returns when all are, or will not be, and the server runs. The last to come starts
+    /// it with `start`.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        index: usize,
+        (export, volume, reporter): (Arc<dyn Export>, &Arc<Volume>, &Arc<Reporter>),
+        start: impl FnOnce(Vec<Arc<dyn Export>>, Vec<OwnedFd>) -> Result<Server, CliError>,
+    ) -> Result<Clients, CliError> {
+        let export = Withdrawable::new(export);
+        let mut state = self.state();
+        let (volume, reporter) = (Arc::clone(volume), Arc::clone(reporter));
+        state.seats[index] = Seat::Here(Arc::clone(&export), volume, reporter);
+        self.changed.notify_all();
+        while state.is_awaited() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.server.is_none() && !state.has_failed {
+            let here = state.seats.iter().filter_map(|seat| match seat {
+                Seat::Here(export, ..) => Some(Arc::clone(export) as Arc<dyn Export>),
+                Seat::Coming | Seat::Gone => None,
+            });
+            let exports: Vec<_> = here.collect();
+            let sockets = std::mem::take(&mut state.sockets);
+            let users = exports.len();
+            match start(exports, sockets) {
+                Ok(server) => (state.server, state.users) = (Some(server), users),
+                Err(error) => {
+                    state.has_failed = true;
+                    self.changed.notify_all();
+                    return Err(error);
+                }
+            }
+            self.changed.notify_all();
+        }
+        if state.has_failed {
+            let what = "the server that it was to share could not be started";
+            return Err(CliError::new(Code::System, what));
+        }
+        drop(state);
+        Ok(Clients::Shared { together: Arc::clone(self), export })
+    }
+
+    /// The array has ended, or will not come.
+    pub(super) fn leave(&self, index: usize) {
+        self.state().seats[index] = Seat::Gone;
+        self.changed.notify_all();
+    }
+
+    /// One of its users has ended; the last ends the server.
+    fn end(&self, deadline: Duration) -> StopReport {
+        let mut state = self.state();
+        state.users -= 1;
+        let server = if state.users == 0 { state.server.take() } else { None };
+        drop(state);
+        server.map_or(StopReport { cut: 0, still_running: 0 }, |server| server.stop(deadline))
+    }
+
+    /// Waits until the server runs, or nobody is left that it would run for.
+    pub(super) fn wait_until_served(&self) -> Option<Served> {
+        let mut state = self.state();
+        loop {
+            let all_gone = state.seats.iter().all(|seat| matches!(seat, Seat::Gone));
+            if all_gone || state.has_failed {
+                return None;
+            }
+            if let Some(server) = &state.server {
+                let (mut volumes, mut uris, mut first) = (Vec::new(), Vec::new(), None);
+                for seat in &state.seats {
+                    let Seat::Here(export, volume, reporter) = seat else { continue };
+                    volumes.push(Arc::clone(volume));
+                    uris.extend(server.uris(export.name()).map(|uri| uri.to_string()));
+                    first.get_or_insert_with(|| Arc::clone(reporter));
+                }
+                return first.map(|reporter| (volumes, reporter, uris));
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A signal came that is no reason to end.
+    pub(super) fn note_ignored(&self, number: i32) {
+        let state = self.state();
+        let here = state.seats.iter().find_map(|seat| match seat {
+            Seat::Here(.., reporter) => Some(Arc::clone(reporter)),
+            Seat::Coming | Seat::Gone => None,
+        });
+        drop(state);
+        if let Some(reporter) = here {
+            reporter.ignored(number);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The vhost-user door of `braid serve`: the array as a disk of virtual machines, beside NBD.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use braid_frontend_nbd::Listener;
+use braid_frontend_vhost_user::{Disk, Door};
+use braid_ring::Workers;
+use braid_runtime::Volume;
+use serde_json::json;
+
+use super::place::socket_error;
+use super::report::Reporter;
+use braid_console::error::CliError;
+use braid_console::error::system::system;
+use braid_console::output::printable::printable;
+
+/// The place of the socket, before anything is done about the array.
+pub(super) fn place(path: &Path) -> Result<Place, CliError> {
+    let listener = Listener::bind_unix(path).map_err(|error| {
+        let what = format!("the socket {} cannot be used for vhost-user", path.display());
+        socket_error(what, &error, "braid serve --vhost-user /tmp/other.sock MEMBER...")
+    })?;
+    // For those who are told of it from another folder.
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    Ok(Place { listener, path })
+}
+
+/// A socket that is listened at, and nobody is let in yet.
+pub(super) struct Place {
+    listener: Listener,
+    path: PathBuf,
+}
+
+/// An array that is served there. The socket goes with it.
+pub(super) struct Served {
+    // In this order: what lets clients in ends before its socket goes.
+    door: Door,
+    _listener: Listener,
+    path: PathBuf,
+}
+
+impl Served {
+    /// Where.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Lets clients in.
+pub(super) fn open(
+    place: Place,
+    (volume, logical_block_bytes): (&Arc<Volume>, Option<u32>),
+    (workers, uuid): (Option<&Arc<Workers>>, &str),
+) -> Result<Served, CliError> {
+    let what = "the array cannot be served by vhost-user";
+    let Place { listener, path } = place;
+    let disk: Arc<dyn Disk> = Arc::<Volume>::clone(volume);
+    let socket = listener.as_fd().try_clone_to_owned().map_err(|error| system(what, &error))?;
+    let told = (disk, logical_block_bytes.unwrap_or(512), name_of(uuid));
+    let door = Door::open(socket, told, workers.map(Arc::clone));
+    let door = door.map_err(|error| system(what, &error.source).because(error.to_string()))?;
+    Ok(Served { door, _listener: listener, path })
+}
+
+/// Lets the client go, and lets nobody in any more.
+pub(super) fn close(served: Served, deadline: Duration, reporter: &Reporter) {
+    let path = served.path.display().to_string();
+    let closed = served.door.close(deadline);
+    if closed.was_in_use {
+        let text = format!(
+            "a virtual machine was using {} when the array was stopped: its requests wait, or fail if it does not connect again \
+             to the next server",
+            printable(&path)
+        );
+        let facts = json!({ "socket": path, "unanswered": closed.unanswered });
+        reporter.aside("machine-cut", &facts, &text);
+    }
+}
+
+/// What a guest sees as the disk's serial number: the first 20 digits of the array's UUID.
+fn name_of(uuid: &str) -> [u8; 20] {
+    let mut name = [0; 20];
+    let digits = uuid.bytes().filter(u8::is_ascii_hexdigit);
+    name.iter_mut().zip(digits).for_each(|(byte, digit)| *byte = digit);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_knows_the_disk_by_the_arrays_uuid() {
+        let name = name_of("01234567:89abcdef:01234567:89abcdef");
+        assert_eq!(&name, b"0123456789abcdef0123");
+    }
+}
