@@ -19,7 +19,7 @@ use braid_fuse_proto::limits::{MESSAGE_BYTES_MAX, WRITE_HEAD_BYTES};
 use braid_fuse_proto::wire::{InHeader, opcode};
 use braid_fuse_proto::{Agreed, Errno, Head, Reply, Step, Wishes};
 use braid_ring::{NoMemory, Payload};
-use braid_runtime::{Outcome, Receiver, VolumeOperation};
+use braid_runtime::{ClientRequest, Completion, Outcome, Receiver, Token};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno as SystemErrno;
 use slab::Slab;
@@ -129,17 +129,17 @@ impl Device {
         }
     }
 
-    fn submit(self: &Arc<Self>, asked: Asked, operation: VolumeOperation) {
+    fn submit(self: &Arc<Self>, asked: Asked, operation: ClientRequest) {
         self.gate.enter(asked.held_bytes);
         let token = self.waiting().insert(asked) as u64;
         let receiver: Arc<dyn Receiver> = Arc::<Self>::clone(self);
-        self.session.disk.submit(operation, receiver, token);
+        self.session.disk.submit(operation, Completion::new(receiver, token.into()));
     }
 }
 
 impl Receiver for Device {
-    fn receive(self: Arc<Self>, token: u64, outcome: Outcome) {
-        let place = usize::try_from(token).expect("one of our tokens");
+    fn receive(self: Arc<Self>, token: Token, outcome: Outcome) {
+        let place = usize::try_from(token.request).expect("one of our tokens");
         let asked = self.waiting().remove(place);
         let (reply, payload) = self.session.answer(&asked, outcome);
         self.send(&reply, payload.as_ref());
@@ -266,7 +266,7 @@ impl Reader {
     fn write(&mut self, unique: u64, (offset, length, durable): (u64, u32, bool)) {
         match self.take(length as usize) {
             Ok(payload) => {
-                let operation = VolumeOperation::Write { offset, payload, durable };
+                let operation = ClientRequest::Write { offset, payload, durable };
                 let held_bytes = held_by(&operation);
                 let asked = Asked { unique, what: What::Write { length }, held_bytes };
                 self.device.submit(asked, operation);

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use braid_fuse_proto::{Errno, File, Head, Malformed, Reply, Request, Step, Wishes};
 use braid_ring::Payload;
-use braid_runtime::{Disk, Outcome, VolumeError, VolumeOperation};
+use braid_runtime::{ClientRequest, Disk, Outcome, RequestError};
 
 /// What is counted; nothing is decided by it.
 #[derive(Debug, Default)]
@@ -95,16 +95,16 @@ impl Session {
 }
 
 /// The operation of a step that has no payload from the kernel; a READ's memory is taken here.
-pub(crate) fn operation_of(step: &Step) -> Option<Result<(VolumeOperation, What), Errno>> {
+pub(crate) fn operation_of(step: &Step) -> Option<Result<(ClientRequest, What), Errno>> {
     Some(Ok(match *step {
         Step::Read { offset, length } => match Payload::try_for_overwriting(length as usize) {
-            Ok(payload) => (VolumeOperation::Read { offset, payload }, What::Read),
+            Ok(payload) => (ClientRequest::Read { offset, payload }, What::Read),
             Err(_) => return Some(Err(Errno::NoMemory)),
         },
-        Step::Flush => (VolumeOperation::Flush, What::Other),
+        Step::Flush => (ClientRequest::Flush, What::Other),
         Step::Zero { offset, length, may_punch } => {
             let (fast, durable) = (false, false);
-            let zero = VolumeOperation::WriteZeroes { offset, length, may_punch, fast, durable };
+            let zero = ClientRequest::WriteZeroes { offset, length, may_punch, fast, durable };
             (zero, What::Other)
         }
         Step::Write { .. } | Step::Answer(_) | Step::Begin(..) | Step::Silent => return None,
@@ -115,22 +115,22 @@ fn warn_malformed(head: &Head, error: Malformed) {
     tracing::warn!(target: "braid_frontend_fuse", opcode = head.opcode, %error, "a message of the kernel's is malformed");
 }
 
-pub(crate) fn errno(error: VolumeError) -> Errno {
+pub(crate) fn errno(error: RequestError) -> Errno {
     match error {
-        VolumeError::ReadOnly => Errno::ReadOnly,
-        VolumeError::Io(_) => Errno::Io,
-        VolumeError::NoSpace => Errno::NoSpace,
-        VolumeError::NoMemory => Errno::NoMemory,
-        VolumeError::NotFast => Errno::NotSupported,
-        VolumeError::OutOfRange => Errno::Invalid,
-        VolumeError::Stopping => Errno::Shutdown,
+        RequestError::ReadOnly => Errno::ReadOnly,
+        RequestError::Io(_) | RequestError::Dropped => Errno::Io,
+        RequestError::NoSpace => Errno::NoSpace,
+        RequestError::NoMemory => Errno::NoMemory,
+        RequestError::NotFast => Errno::NotSupported,
+        RequestError::OutOfRange => Errno::Invalid,
+        RequestError::Stopping => Errno::Shutdown,
     }
 }
 
 /// Memory that an operation holds.
-pub(crate) fn held_by(operation: &VolumeOperation) -> usize {
+pub(crate) fn held_by(operation: &ClientRequest) -> usize {
     match operation {
-        VolumeOperation::Read { payload, .. } | VolumeOperation::Write { payload, .. } => {
+        ClientRequest::Read { payload, .. } | ClientRequest::Write { payload, .. } => {
             Payload::capacity_for(payload.len())
         }
         _ => 0,

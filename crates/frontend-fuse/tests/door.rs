@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 
 use braid_frontend_fuse::{Door, Place, PlaceError};
 use braid_needs::{Need, skip};
-use braid_runtime::{Outcome, Receiver, VolumeError, VolumeOperation};
+use braid_runtime::{ClientRequest, Completion, Outcome, RequestError};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
 const SIZE_BYTES: usize = 8 << 20;
 
 /// What goes to one of the disk's threads.
-type Job = (VolumeOperation, Arc<dyn Receiver>, u64);
+type Job = (ClientRequest, Completion);
 
 /// Memory behind threads. Operations go to them in turn, so that they end in no order.
 struct Disk {
@@ -51,40 +51,40 @@ fn worker(
     let (sender, jobs) = channel::<Job>();
     let (bytes, flushes, hold) = (Arc::clone(bytes), Arc::clone(flushes), Arc::clone(hold));
     thread::spawn(move || {
-        for (operation, receiver, token) in jobs {
+        for (operation, completion) in jobs {
             drop(hold.lock().expect("no panic under it"));
             let mut bytes = bytes.lock().expect("no panic under it");
             let at = |offset: u64| usize::try_from(offset).expect("small");
             let (result, payload) = match operation {
-                VolumeOperation::Read { offset, mut payload } => {
+                ClientRequest::Read { offset, mut payload } => {
                     let length = payload.len();
                     payload.copy_from_slice(&bytes[at(offset)..at(offset) + length]);
                     (Ok(()), Some(payload))
                 }
                 // A write that is kept, as the array keeps some.
-                VolumeOperation::Write { offset, payload, .. } if payload[0] == 0xee => {
+                ClientRequest::Write { offset, payload, .. } if payload[0] == 0xee => {
                     bytes[at(offset)..at(offset) + payload.len()].copy_from_slice(&payload);
                     (Ok(()), None)
                 }
-                VolumeOperation::Write { payload, .. } if payload[0] == 0xff => {
-                    (Err(VolumeError::NoSpace), Some(payload))
+                ClientRequest::Write { payload, .. } if payload[0] == 0xff => {
+                    (Err(RequestError::NoSpace), Some(payload))
                 }
-                VolumeOperation::Write { offset, payload, .. } => {
+                ClientRequest::Write { offset, payload, .. } => {
                     bytes[at(offset)..at(offset) + payload.len()].copy_from_slice(&payload);
                     (Ok(()), Some(payload))
                 }
-                VolumeOperation::WriteZeroes { offset, length, .. } => {
+                ClientRequest::WriteZeroes { offset, length, .. } => {
                     bytes[at(offset)..at(offset) + at(length)].fill(0);
                     (Ok(()), None)
                 }
-                VolumeOperation::Flush => {
+                ClientRequest::Flush => {
                     *flushes.lock().expect("no panic under it") += 1;
                     (Ok(()), None)
                 }
-                VolumeOperation::Trim { .. } => panic!("FUSE has no word for it"),
+                ClientRequest::Trim { .. } => panic!("FUSE has no word for it"),
             };
             drop(bytes);
-            receiver.receive(token, Outcome { result, payload });
+            completion.complete(Outcome { result, payload });
         }
     });
     sender
@@ -103,10 +103,10 @@ impl braid_frontend_fuse::Disk for Disk {
         4096
     }
 
-    fn submit(&self, operation: VolumeOperation, receiver: Arc<dyn Receiver>, token: u64) {
+    fn submit(&self, operation: ClientRequest, completion: Completion) {
         let mut next = self.next.lock().expect("no panic under it");
         *next = (*next + 1) % self.threads.len();
-        self.threads[*next].send((operation, receiver, token)).expect("its thread runs");
+        self.threads[*next].send((operation, completion)).expect("its thread runs");
     }
 }
 

@@ -75,9 +75,10 @@ mod tuner;
 
 pub use braid_nbd_proto::{BlockSizes, ErrorCode, Extent, NbdUri, Transport};
 pub use braid_ring::Payload;
+pub use braid_ring::client::{ClientRequest, Completion, Outcome, RequestError};
 pub use counters::{Counts, Cuts};
 pub use endpoint::{BindError, Endpoint, Listener};
-pub use export::{Completion, Export, IoError, Operation, Outcome};
+pub use export::Export;
 pub use notice::{Listener as NoticeListener, Notice};
 pub use server::{Server, StartError, StopReport};
 pub use settings::Settings;

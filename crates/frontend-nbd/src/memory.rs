@@ -7,7 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use braid_nbd_proto::{BlockSizes, Extent, wire};
 
-use crate::export::{Completion, Export, IoError, Operation, Outcome};
+use braid_ring::client::{ClientRequest, Completion, Outcome, RequestError};
+
+use crate::export::Export;
 
 const BLOCK_BYTES: usize = 4096;
 
@@ -49,14 +51,15 @@ impl MemoryExport {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn range(&self, offset: u64, length: usize) -> Result<std::ops::Range<usize>, IoError> {
-        let start = usize::try_from(offset).map_err(|_| IoError::Invalid)?;
-        let end = start.checked_add(length).ok_or(IoError::Invalid)?;
-        if end > self.bytes().len() { Err(IoError::Invalid) } else { Ok(start..end) }
+    fn range(&self, offset: u64, length: usize) -> Result<std::ops::Range<usize>, RequestError> {
+        let start = usize::try_from(offset).map_err(|_| RequestError::OutOfRange)?;
+        let end = start.checked_add(length).ok_or(RequestError::OutOfRange)?;
+        if end > self.bytes().len() { Err(RequestError::OutOfRange) } else { Ok(start..end) }
     }
 
-    fn zero(&self, offset: u64, length: u64) -> Result<(), IoError> {
-        let range = self.range(offset, usize::try_from(length).map_err(|_| IoError::Invalid)?)?;
+    fn zero(&self, offset: u64, length: u64) -> Result<(), RequestError> {
+        let range =
+            self.range(offset, usize::try_from(length).map_err(|_| RequestError::OutOfRange)?)?;
         self.bytes()[range].fill(0);
         Ok(())
     }
@@ -79,25 +82,25 @@ impl Export for MemoryExport {
         self.block_sizes
     }
 
-    fn submit(&self, operation: Operation, completion: Completion) {
+    fn submit(&self, operation: ClientRequest, completion: Completion) {
         let outcome = match operation {
-            Operation::Read { offset, mut payload } => {
-                let status = self.range(offset, payload.len()).map(|range| {
+            ClientRequest::Read { offset, mut payload } => {
+                let result = self.range(offset, payload.len()).map(|range| {
                     payload.copy_from_slice(&self.bytes()[range]);
                 });
-                Outcome { status, payload: Some(payload) }
+                Outcome { result, payload: Some(payload) }
             }
-            Operation::Write { offset, payload, .. } => {
-                let status = self.range(offset, payload.len()).map(|range| {
+            ClientRequest::Write { offset, payload, .. } => {
+                let result = self.range(offset, payload.len()).map(|range| {
                     self.bytes()[range].copy_from_slice(&payload);
                 });
-                Outcome { status, payload: Some(payload) }
+                Outcome { result, payload: Some(payload) }
             }
-            Operation::Trim { offset, length, .. }
-            | Operation::WriteZeroes { offset, length, .. } => {
-                Outcome { status: self.zero(offset, length), payload: None }
+            ClientRequest::Trim { offset, length, .. }
+            | ClientRequest::WriteZeroes { offset, length, .. } => {
+                Outcome { result: self.zero(offset, length), payload: None }
             }
-            Operation::Flush | Operation::Cache { .. } => Outcome { status: Ok(()), payload: None },
+            ClientRequest::Flush => Outcome { result: Ok(()), payload: None },
         };
         completion.complete(outcome);
     }

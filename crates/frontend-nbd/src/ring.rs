@@ -25,13 +25,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use braid_ring::client::{Outcome, Receiver, Token};
 use braid_ring::{Handler, Inbox, Operation, Segments, Wake, Worker, Workers};
 
 use crate::budget::Bell;
 use crate::connection::{Batch, Connection, Identity, Receive, Task};
-use crate::export::{Outcome, Receiver, Token};
 use crate::shared::Shared;
 use crate::socket::Socket;
+use crate::task::slot_of;
 use crate::task::{Done, perform};
 
 /// A worker that tells a connection the time so late was stopped, or had no processor.
@@ -67,7 +68,7 @@ impl Event {
 /// Something for a link, from any thread.
 enum Left {
     /// The end of an operation.
-    Finished { token: Token, outcome: Option<Outcome> },
+    Finished { token: Token, outcome: Outcome },
     /// There may be memory for it now; by then it may be another connection's, which it tells nothing new.
     Memory { index: usize },
 }
@@ -144,7 +145,7 @@ pub(crate) fn deal(shared: &Arc<Shared>, workers: &Arc<Workers>) -> Vec<Arc<Work
 }
 
 impl Receiver for WorkerConnections {
-    fn receive(self: Arc<Self>, token: Token, outcome: Option<Outcome>) {
+    fn receive(self: Arc<Self>, token: Token, outcome: Outcome) {
         self.leave(Left::Finished { token, outcome });
     }
 }
@@ -316,9 +317,9 @@ impl WorkerConnections {
         for one in left.drain(..) {
             match one {
                 Left::Finished { token, outcome } => {
-                    let index = usize::try_from(token.connection).expect("made from an index");
+                    let index = usize::try_from(token.client).expect("made from an index");
                     let link = state.link(index);
-                    self.guard(link, |link| link.connection.finished(token.slot, outcome));
+                    self.guard(link, |link| link.connection.finished(slot_of(token), outcome));
                     state.list(index);
                 }
                 Left::Memory { index } => {

@@ -7,9 +7,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use braid_nbd_proto::Extent;
+use braid_ring::client::{Completion, Receiver, Token};
 
 use crate::connection::Task;
-use crate::export::{Completion, Export, Receiver, Token};
+use crate::export::Export;
 
 /// What is left to tell the connection.
 #[derive(Debug)]
@@ -22,6 +23,11 @@ pub(crate) enum Done {
     Panicked { undone: Option<u32> },
 }
 
+/// The slot of a request in its connection.
+pub(crate) fn slot_of(token: Token) -> u32 {
+    u32::try_from(token.request).expect("made from a slot")
+}
+
 /// Carries out one task of `connection`.
 pub(crate) fn perform(
     task: Task,
@@ -30,9 +36,12 @@ pub(crate) fn perform(
     connection: u64,
 ) -> Done {
     match task {
-        Task::Submit { slot, operation } => {
-            let completion = Completion::new(Arc::clone(receiver), Token { connection, slot });
-            match catch_unwind(AssertUnwindSafe(|| export.submit(operation, completion))) {
+        Task::Submit { slot, request } => {
+            let completion = Completion::new(
+                Arc::clone(receiver),
+                Token { client: connection, request: slot.into() },
+            );
+            match catch_unwind(AssertUnwindSafe(|| export.submit(request, completion))) {
                 Ok(()) => Done::Submitted,
                 Err(_) => Done::Panicked { undone: None },
             }

@@ -30,15 +30,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use braid_ring::client::{Outcome, Receiver, RequestError, Token};
+
 use crate::budget::Bell;
 use crate::connection::{Batch, Connection, Identity, Receive, Task};
-use crate::export::{Outcome, Receiver, Token};
 use crate::limits::{CONTENDED_DEADLINE, STACK_BYTES, STOP_PROGRESS_DEADLINE, STRIDE_BYTES};
 use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::sync::thread::{Builder, JoinHandle};
 use crate::sync::{self, Condvar, Flaw, Mutex, MutexGuard};
-use crate::task::{Done, perform};
+use crate::task::{Done, perform, slot_of};
 
 /// Serves one connection to its end.
 pub(crate) fn serve(shared: &Arc<Shared>, identity: Identity, socket: &Arc<Socket>) {
@@ -126,8 +127,11 @@ impl Locked<'_> {
 }
 
 impl Receiver for Line {
-    fn receive(self: Arc<Self>, token: Token, outcome: Option<Outcome>) {
-        self.lock().finished(token.slot, outcome);
+    fn receive(self: Arc<Self>, token: Token, outcome: Outcome) {
+        if outcome.result == Err(RequestError::Dropped) && sync::has(Flaw::DropUnanswered) {
+            return;
+        }
+        self.lock().finished(slot_of(token), outcome);
         self.work.notify_one();
     }
 }

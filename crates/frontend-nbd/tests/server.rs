@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::common::{Client, OddExport, eventually, serve, serve_memory, shelving, succeed};
 use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{
-    BlockSizes, Endpoint, ErrorCode, Export, IoError, Outcome, Payload, Settings, StartError,
+    BlockSizes, Endpoint, ErrorCode, Export, Outcome, Payload, RequestError, Settings, StartError,
 };
 use braid_nbd_proto::{Command, Style};
 
@@ -78,17 +78,17 @@ fn read_only_and_block_sizes_are_enforced() {
 #[test]
 fn every_error_of_an_export_reaches_the_client() {
     let errors = [
-        (IoError::Permission, ErrorCode::Permission),
-        (IoError::Io, ErrorCode::Io),
-        (IoError::Memory, ErrorCode::Memory),
-        (IoError::Invalid, ErrorCode::Invalid),
-        (IoError::NoSpace, ErrorCode::NoSpace),
-        (IoError::Unsupported, ErrorCode::Unsupported),
-        (IoError::Shutdown, ErrorCode::Shutdown),
+        (RequestError::ReadOnly, ErrorCode::Permission),
+        (RequestError::Io("a test"), ErrorCode::Io),
+        (RequestError::NoMemory, ErrorCode::Memory),
+        (RequestError::OutOfRange, ErrorCode::Invalid),
+        (RequestError::NoSpace, ErrorCode::NoSpace),
+        (RequestError::NotFast, ErrorCode::Unsupported),
+        (RequestError::Stopping, ErrorCode::Shutdown),
     ];
     for (error, code) in errors {
         let export = OddExport::shared(move |_, done| {
-            done.complete(Outcome { status: Err(error), payload: None });
+            done.complete(Outcome { result: Err(error), payload: None });
         });
         let served = serve(vec![export], Settings::default());
         for structured in [false, true] {
@@ -124,7 +124,7 @@ fn an_export_that_breaks_its_promises_costs_an_error_not_a_hang() {
     assert_eq!(served.server.counts().contract_breaches, 2);
     for wrong in [None, Some(0), Some(9), Some(11)] {
         let export = OddExport::shared(move |_, done| {
-            done.complete(Outcome { status: Ok(()), payload: wrong.map(Payload::zeroed) });
+            done.complete(Outcome { result: Ok(()), payload: wrong.map(Payload::zeroed) });
         });
         let served = serve(vec![export], Settings::default());
         let mut client = Client::connect(&served.socket);

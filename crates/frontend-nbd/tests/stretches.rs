@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::common::{Client, Served, Shelf, eventually, serve, succeed};
 use braid_frontend_nbd::{
-    BlockSizes, Completion, ErrorCode, Export, IoError, Operation, Outcome, Settings, StopReport,
+    BlockSizes, ClientRequest, Completion, ErrorCode, Export, Outcome, RequestError, Settings,
+    StopReport,
 };
 use braid_nbd_proto::{Command, Style};
 
@@ -49,7 +50,7 @@ impl Export for Vast {
         self.zeroes_fast
     }
 
-    fn submit(&self, operation: Operation, done: Completion) {
+    fn submit(&self, operation: ClientRequest, done: Completion) {
         self.shelf.lock().unwrap().push((operation, done));
     }
 }
@@ -65,7 +66,7 @@ fn connect(served: &Served) -> Client {
 }
 
 /// The next operation that the export gets.
-fn next(shelf: &Shelf) -> (Operation, Completion) {
+fn next(shelf: &Shelf) -> (ClientRequest, Completion) {
     eventually("the export is asked", || !shelf.lock().unwrap().is_empty());
     let mut shelf = shelf.lock().unwrap();
     assert_eq!(shelf.len(), 1, "one stretch at a time");
@@ -92,7 +93,7 @@ fn a_request_of_everything_comes_in_stretches_and_is_answered_once() {
         let mut at = begin;
         for _ in 0..cut {
             let (operation, done) = next(&shelf);
-            let Operation::Trim { offset, length, fua: true } = operation else {
+            let ClientRequest::Trim { offset, length, durable: true } = operation else {
                 panic!("{operation:?}")
             };
             assert_eq!(offset, at);
@@ -120,7 +121,7 @@ fn others_are_served_between_and_an_error_ends_it() {
         if round < 2 {
             succeed(operation, done);
         } else {
-            done.complete(Outcome { status: Err(IoError::NoSpace), payload: None });
+            done.complete(Outcome { result: Err(RequestError::NoSpace), payload: None });
         }
     }
     assert_eq!(long.wait().unwrap(), (cookie, Err(ErrorCode::NoSpace)));

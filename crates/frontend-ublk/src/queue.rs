@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use braid_ring::{Bell, Inbox, Payload};
-use braid_runtime::{Disk, Outcome, Receiver, VolumeError, VolumeOperation};
+use braid_runtime::{ClientRequest, Completion, Disk, Outcome, Receiver, RequestError, Token};
 use braid_ublk_proto::{Errno, Request, answer};
 
 use crate::entries::{Ended, Entries};
@@ -62,8 +62,8 @@ impl Queue {
 }
 
 impl Receiver for Queue {
-    fn receive(self: Arc<Self>, token: u64, outcome: Outcome) {
-        self.leave(Left::Finished { token, outcome });
+    fn receive(self: Arc<Self>, token: Token, outcome: Outcome) {
+        self.leave(Left::Finished { token: token.request, outcome });
     }
 }
 
@@ -177,7 +177,8 @@ impl<E: Entries> Server<E> {
                     self.held_bytes += held_bytes;
                     self.under_way += 1;
                     let receiver: Arc<dyn Receiver> = Arc::<Queue>::clone(&self.queue);
-                    self.queue.disk.submit(operation, receiver, u64::from(tag));
+                    let completion = Completion::new(receiver, u64::from(tag).into());
+                    self.queue.disk.submit(operation, completion);
                 }
                 Err(errno) => self.commands.commit(tag, answer(Err(errno))),
             }
@@ -185,26 +186,26 @@ impl<E: Entries> Server<E> {
     }
 
     /// What the array is asked for; a write's payload is taken from the kernel here.
-    fn operation(&self, tag: u16, request: &Request) -> Result<VolumeOperation, Errno> {
+    fn operation(&self, tag: u16, request: &Request) -> Result<ClientRequest, Errno> {
         let memory = |length: u32| {
             Payload::try_for_overwriting(length as usize).map_err(|_| Errno::NoMemory)
         };
         Ok(match *request {
             Request::Read { offset, length } => {
-                VolumeOperation::Read { offset, payload: memory(length)? }
+                ClientRequest::Read { offset, payload: memory(length)? }
             }
             Request::Write { offset, length, durable } => {
                 let mut payload = memory(length)?;
                 self.commands.copy_in(tag, &mut payload).map_err(|error| not_copied(&error))?;
-                VolumeOperation::Write { offset, payload, durable }
+                ClientRequest::Write { offset, payload, durable }
             }
-            Request::Flush => VolumeOperation::Flush,
+            Request::Flush => ClientRequest::Flush,
             Request::Discard { offset, length, durable } => {
-                VolumeOperation::Trim { offset, length, durable }
+                ClientRequest::Trim { offset, length, durable }
             }
             Request::Zero { offset, length, may_punch, durable } => {
                 let fast = false;
-                VolumeOperation::WriteZeroes { offset, length, may_punch, fast, durable }
+                ClientRequest::WriteZeroes { offset, length, may_punch, fast, durable }
             }
         })
     }
@@ -234,13 +235,13 @@ fn not_copied(error: &io::Error) -> Errno {
     Errno::Io
 }
 
-fn errno(error: VolumeError) -> Errno {
+fn errno(error: RequestError) -> Errno {
     match error {
-        VolumeError::ReadOnly => Errno::ReadOnly,
-        VolumeError::Io(_) | VolumeError::Stopping => Errno::Io,
-        VolumeError::NoSpace => Errno::NoSpace,
-        VolumeError::NoMemory => Errno::NoMemory,
-        VolumeError::NotFast => Errno::NotSupported,
-        VolumeError::OutOfRange => Errno::Invalid,
+        RequestError::ReadOnly => Errno::ReadOnly,
+        RequestError::Io(_) | RequestError::Stopping | RequestError::Dropped => Errno::Io,
+        RequestError::NoSpace => Errno::NoSpace,
+        RequestError::NoMemory => Errno::NoMemory,
+        RequestError::NotFast => Errno::NotSupported,
+        RequestError::OutOfRange => Errno::Invalid,
     }
 }

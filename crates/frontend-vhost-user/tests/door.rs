@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use braid_frontend_vhost_user::{Closed, Disk, Door};
-use braid_runtime::{Outcome, Receiver, VolumeOperation};
+use braid_runtime::{ClientRequest, Completion, Outcome};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -40,15 +40,15 @@ impl Disk for Empty {
         1 << 16
     }
 
-    fn submit(&self, operation: VolumeOperation, receiver: Arc<dyn Receiver>, token: u64) {
+    fn submit(&self, operation: ClientRequest, completion: Completion) {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let payload = match operation {
-            VolumeOperation::Read { payload, .. } | VolumeOperation::Write { payload, .. } => {
+            ClientRequest::Read { payload, .. } | ClientRequest::Write { payload, .. } => {
                 Some(payload)
             }
             _ => None,
         };
-        receiver.receive(token, Outcome { result: Ok(()), payload });
+        completion.complete(Outcome { result: Ok(()), payload });
     }
 }
 

@@ -22,7 +22,7 @@ use braid_assembly::rescue::Stand;
 use braid_geometry::{Geometry, Slot};
 use braid_imaging::{Map, State};
 use braid_member::Member;
-use braid_runtime::{Io, Volume, VolumeOperation};
+use braid_runtime::{ClientRequest, Io, Volume};
 use serde_json::json;
 
 use super::config::RescueConfig;
@@ -209,13 +209,13 @@ fn computed(
                 if let Some(payload) = read(&volume, &bytes) {
                     // What cannot be written stays a hole.
                     let offset = bytes.start;
-                    let write = VolumeOperation::Write { offset, payload, durable: false };
+                    let write = ClientRequest::Write { offset, payload, durable: false };
                     let _ = volume.call(write);
                 }
             }
         }
     }
-    let flushed = volume.call(VolumeOperation::Flush);
+    let flushed = volume.call(ClientRequest::Flush);
     volume.stop();
     flushed.result.map_err(|error| CliError::new(Code::MemberIo, error.to_string()))?;
     let used = |(slot, member): &(Slot, usize)| (*member, geometry.used_sectors(*slot));

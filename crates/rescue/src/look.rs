@@ -13,7 +13,7 @@ use braid_member::Member;
 use braid_member::layer::{Patched, Sectors};
 use braid_ondisk::Superblock;
 use braid_ring::Payload;
-use braid_runtime::{Io, Volume, VolumeOperation};
+use braid_runtime::{ClientRequest, Io, Volume};
 
 use super::config::RescueConfig;
 use super::disk::Volume as OfContainer;
@@ -382,7 +382,7 @@ impl Reader {
             Self::Moving(device) => reshape::read(device.as_ref(), offset, length),
             Self::Array(volume) => {
                 let payload = Payload::zeroed(length);
-                let outcome = volume.call(VolumeOperation::Read { offset, payload });
+                let outcome = volume.call(ClientRequest::Read { offset, payload });
                 outcome.result.ok()?;
                 Some(outcome.payload?.to_vec())
             }

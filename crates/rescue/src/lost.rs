@@ -11,7 +11,7 @@ use std::ops::Range;
 use braid_assembly::AssembledArray;
 use braid_geometry::{Geometry, LogicalSector, MemberSector, Role, Slot};
 use braid_ring::Payload;
-use braid_runtime::{Volume, VolumeOperation};
+use braid_runtime::{ClientRequest, Volume};
 
 use super::overlay::BLOCK_BYTES;
 
@@ -137,7 +137,7 @@ fn can_be_read(volume: &Volume, range: &Range<u64>) -> bool {
 pub(super) fn read(volume: &Volume, range: &Range<u64>) -> Option<Payload> {
     let length = usize::try_from(range.end - range.start).expect("it is bounded by the caller");
     let payload = Payload::zeroed(length);
-    let outcome = volume.call(VolumeOperation::Read { offset: range.start, payload });
+    let outcome = volume.call(ClientRequest::Read { offset: range.start, payload });
     outcome.result.ok()?;
     outcome.payload
 }

@@ -15,7 +15,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use braid_frontend_nbd::{Completion, Export, IoError, Operation, Outcome, Payload};
+use braid_frontend_nbd::{ClientRequest, Completion, Export, Outcome, Payload, RequestError};
 use braid_lvm::{Map, Spot};
 use braid_nbd_proto::{BlockSizes, Extent, wire};
 
@@ -114,14 +114,14 @@ impl Mapped {
         &self,
         (offset, length): (u64, u64),
         joined: &Arc<Joined>,
-        mut ask: impl FnMut(u64, u64, u64) -> Result<Operation, IoError>,
+        mut ask: impl FnMut(u64, u64, u64) -> Result<ClientRequest, RequestError>,
     ) {
         for (begins, at, run) in self.places.runs(offset, length) {
             let asked = match at {
                 At::Array(array, there) => {
                     ask(there, begins, run).map(|operation| (array, operation))
                 }
-                At::Zero | At::Lost => Err(IoError::Io),
+                At::Zero | At::Lost => Err(RequestError::Io("a part of the volume is not here")),
             };
             match asked {
                 Ok((array, operation)) => {
@@ -139,7 +139,7 @@ impl Mapped {
             && run == length
         {
             return self.arrays[array]
-                .submit(Operation::Read { offset: there, payload }, completion);
+                .submit(ClientRequest::Read { offset: there, payload }, completion);
         }
         for (begins, at, run) in self.places.runs(offset, length) {
             if at == At::Zero {
@@ -152,15 +152,15 @@ impl Mapped {
         for (begins, at, run) in self.places.runs(offset, length) {
             match at {
                 At::Zero => {}
-                At::Lost => joined.fails(IoError::Io),
+                At::Lost => joined.fails(RequestError::Io("a part of the volume is not here")),
                 At::Array(array, there) => {
                     let bytes = usize::try_from(run).expect("in the payload");
                     match Payload::try_for_overwriting(bytes) {
                         Ok(payload) => {
-                            let operation = Operation::Read { offset: there, payload };
+                            let operation = ClientRequest::Read { offset: there, payload };
                             self.arrays[array].submit(operation, joined.piece(begins));
                         }
-                        Err(_) => joined.fails(IoError::Memory),
+                        Err(_) => joined.fails(RequestError::NoMemory),
                     }
                 }
             }
@@ -168,21 +168,22 @@ impl Mapped {
         joined.ended();
     }
 
-    fn write(&self, offset: u64, payload: Payload, fua: bool, completion: Completion) {
+    fn write(&self, offset: u64, payload: Payload, durable: bool, completion: Completion) {
         let length = payload.len() as u64;
         if let (At::Array(array, there), run) = self.places.run(offset, length)
             && run == length
         {
-            let operation = Operation::Write { offset: there, payload, fua };
+            let operation = ClientRequest::Write { offset: there, payload, durable };
             return self.arrays[array].submit(operation, completion);
         }
         let joined = Joined::new(completion, None);
         self.each((offset, length), &joined, |there, begins, run| {
             let begins = usize::try_from(begins).expect("in the payload");
             let bytes = usize::try_from(run).expect("in the payload");
-            let mut piece = Payload::try_for_overwriting(bytes).map_err(|_| IoError::Memory)?;
+            let mut piece =
+                Payload::try_for_overwriting(bytes).map_err(|_| RequestError::NoMemory)?;
             piece.copy_from_slice(&payload[begins..begins + bytes]);
-            Ok(Operation::Write { offset: there, payload: piece, fua })
+            Ok(ClientRequest::Write { offset: there, payload: piece, durable })
         });
     }
 }
@@ -192,7 +193,7 @@ struct Joined(Mutex<State>);
 
 struct State {
     left: usize,
-    status: Result<(), IoError>,
+    status: Result<(), RequestError>,
     payload: Option<Payload>,
     completion: Option<Completion>,
 }
@@ -207,7 +208,7 @@ impl Joined {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fails(&self, error: IoError) {
+    fn fails(&self, error: RequestError) {
         let status = &mut self.state().status;
         *status = status.and(Err(error));
     }
@@ -219,7 +220,7 @@ impl Joined {
         Completion::from_fn(move |outcome| {
             let begins = usize::try_from(begins).expect("in the request");
             let mut state = joined.state();
-            match (&outcome.status, &outcome.payload, &mut state.payload) {
+            match (&outcome.result, &outcome.payload, &mut state.payload) {
                 (Err(error), ..) => state.status = state.status.and(Err(*error)),
                 (Ok(()), Some(piece), Some(whole)) => {
                     whole[begins..begins + piece.len()].copy_from_slice(piece);
@@ -238,7 +239,7 @@ impl Joined {
             let (status, payload) = (state.status, state.payload.take());
             let completion = state.completion.take().expect("it ends once");
             drop(state);
-            completion.complete(Outcome { status, payload });
+            completion.complete(Outcome { result: status, payload });
         }
     }
 }
@@ -277,38 +278,41 @@ impl Export for Mapped {
         })
     }
 
-    fn submit(&self, operation: Operation, completion: Completion) {
+    fn submit(&self, operation: ClientRequest, completion: Completion) {
         match operation {
-            Operation::Read { offset, payload } => self.read(offset, payload, completion),
-            Operation::Write { offset, payload, fua } => {
-                self.write(offset, payload, fua, completion);
+            ClientRequest::Read { offset, payload } => self.read(offset, payload, completion),
+            ClientRequest::Write { offset, payload, durable } => {
+                self.write(offset, payload, durable, completion);
             }
-            Operation::Flush => {
+            ClientRequest::Flush => {
                 let joined = Joined::new(completion, None);
                 for array in self.own() {
-                    array.submit(Operation::Flush, joined.piece(0));
+                    array.submit(ClientRequest::Flush, joined.piece(0));
                 }
                 joined.ended();
             }
-            Operation::Trim { offset, length, fua } => {
+            ClientRequest::Trim { offset, length, durable } => {
                 let joined = Joined::new(completion, None);
                 self.each((offset, length), &joined, |offset, _, length| {
-                    Ok(Operation::Trim { offset, length, fua })
+                    Ok(ClientRequest::Trim { offset, length, durable })
                 });
             }
-            Operation::WriteZeroes { offset, length, fua, may_punch, fast } => {
+            ClientRequest::WriteZeroes { offset, length, durable, may_punch, fast } => {
                 // One part of it must not change where another is refused.
                 if fast && !self.zeroes_fast(offset, length) {
-                    let status = Err(IoError::Unsupported);
-                    return completion.complete(Outcome { status, payload: None });
+                    let status = Err(RequestError::NotFast);
+                    return completion.complete(Outcome { result: status, payload: None });
                 }
                 let joined = Joined::new(completion, None);
                 self.each((offset, length), &joined, |offset, _, length| {
-                    Ok(Operation::WriteZeroes { offset, length, fua, may_punch, fast: false })
+                    Ok(ClientRequest::WriteZeroes {
+                        offset,
+                        length,
+                        durable,
+                        may_punch,
+                        fast: false,
+                    })
                 });
-            }
-            Operation::Cache { .. } => {
-                completion.complete(Outcome { status: Ok(()), payload: None });
             }
         }
     }

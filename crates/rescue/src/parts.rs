@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use braid_frontend_nbd::{Completion, Export, Operation};
+use braid_frontend_nbd::{ClientRequest, Completion, Export};
 use braid_nbd_proto::{BlockSizes, Extent};
 
 use super::mapped::{Mapped, Places};
@@ -126,27 +126,8 @@ impl Export for Stretch {
         self.whole.zeroes_fast(self.at(offset), length)
     }
 
-    fn submit(&self, operation: Operation, completion: Completion) {
-        let moved = match operation {
-            Operation::Read { offset, payload } => {
-                Operation::Read { offset: self.at(offset), payload }
-            }
-            Operation::Write { offset, payload, fua } => {
-                Operation::Write { offset: self.at(offset), payload, fua }
-            }
-            Operation::Flush => Operation::Flush,
-            Operation::Trim { offset, length, fua } => {
-                Operation::Trim { offset: self.at(offset), length, fua }
-            }
-            Operation::WriteZeroes { offset, length, fua, may_punch, fast } => {
-                let offset = self.at(offset);
-                Operation::WriteZeroes { offset, length, fua, may_punch, fast }
-            }
-            Operation::Cache { offset, length } => {
-                Operation::Cache { offset: self.at(offset), length }
-            }
-        };
-        self.whole.submit(moved, completion);
+    fn submit(&self, request: ClientRequest, completion: Completion) {
+        self.whole.submit(request.moved(self.bytes.start), completion);
     }
 
     fn block_status(&self, offset: u64, length: u64, extents_max: usize) -> Vec<Extent> {

@@ -36,6 +36,7 @@
 //!   `a_file_is_let_go_when_it_is_unregistered`).
 
 mod arena;
+pub mod client;
 mod counters;
 mod error;
 #[cfg(not(loom))]

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use braid_geometry::Level;
 use braid_ring::{Counters, Settings};
 use braid_runtime::{
-    Cache, CacheMode, Direct, Io, Options, Outcome, Payload, Volume, VolumeOperation, Workers,
+    Cache, CacheMode, ClientRequest, Completion, Direct, Io, Options, Outcome, Payload, Volume,
+    Workers,
 };
 use files::Files;
 
@@ -88,7 +89,7 @@ fn fill(array: &Files, workers: &Arc<Workers>, manner: &Options) {
     let volume = open(array, workers, Io::Ring, manner);
     for offset in (0..volume.size_bytes() - (1 << 20)).step_by(1 << 20) {
         let bytes: Vec<u8> = (0..1 << 20).map(|at: u64| (at ^ offset).to_le_bytes()[0]).collect();
-        let write = VolumeOperation::Write { offset, payload: bytes.into(), durable: false };
+        let write = ClientRequest::Write { offset, payload: bytes.into(), durable: false };
         volume.call(write).result.expect("written");
     }
 }
@@ -186,13 +187,13 @@ fn client(volume: &Volume, thread: u64, workload: Workload, depth: usize) -> u64
         }
         let offset = next % places * workload.bytes as u64;
         let operation = if workload.is_write {
-            VolumeOperation::Write { offset, payload, durable: false }
+            ClientRequest::Write { offset, payload, durable: false }
         } else {
-            VolumeOperation::Read { offset, payload }
+            ClientRequest::Read { offset, payload }
         };
         let sender = sender.clone();
         let done = move |outcome| sender.send(outcome).expect("the client waits");
-        volume.submit(operation, Box::new(done));
+        volume.submit(operation, Completion::from_fn(done));
     };
     for _ in 0..depth {
         submit(Payload::from(vec![0x5a; workload.bytes]));

@@ -16,7 +16,6 @@ use braid_parity::Kernel;
 use crate::alarm::{Alarm, Arm, LOOK_INTERVAL};
 use crate::arena::ShardMemory;
 use crate::cache_file::CacheFile;
-use crate::client_request::ClientRequest;
 use crate::clock::Clock;
 use crate::events::{ArrayEvent, Machine, ShardEvent};
 use crate::hand_over::HandOver;
@@ -24,6 +23,7 @@ use crate::log;
 use crate::looks::Looks;
 use crate::members::Members;
 use crate::pacing::Pacing;
+use crate::pending_request::PendingRequest;
 use crate::requests::Requests;
 use crate::scheduling::Scheduling;
 use crate::sync::flaw::{self, Flaw};
@@ -48,7 +48,7 @@ pub(crate) struct Clients {
     pub(crate) in_flight: InFlight,
     pub(crate) hand_over: HandOver,
     /// Which of those that change the array may begin.
-    pub(crate) write_admission: WriteAdmission<ClientRequest>,
+    pub(crate) write_admission: WriteAdmission<PendingRequest>,
     /// Which shard has what.
     pub(crate) regions: Regions,
     /// What the shards were given.

@@ -1,8 +1,8 @@
-//! What a door serves: the seam between doors that ask for bytes and the array, in whose place their tests put another.
+//! What a door serves: the seam between doors and the array, in whose place other things that hold bytes can stand.
 
-use std::sync::Arc;
+use braid_ring::client::{ClientRequest, Completion};
 
-use crate::client::{Receiver, VolumeOperation};
+use crate::extents::Extent;
 use crate::volume::Volume;
 
 /// A thing to serve, of sectors that may be asked for by bytes.
@@ -16,8 +16,20 @@ pub trait Disk: Send + Sync + 'static {
     /// What is best written as a whole.
     fn unit_bytes(&self) -> u64;
 
-    /// Starts an operation, and returns without waiting for others; `receiver` is told of its end once, on any thread.
-    fn submit(&self, operation: VolumeOperation, receiver: Arc<dyn Receiver>, token: u64);
+    /// Whether zeroing this range is faster than writing zeroes; the range need not be whole units.
+    fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
+        let _ = (offset, length);
+        false
+    }
+
+    /// What of a range is a hole, in order and at most so many runs; the last may end beyond the range.
+    fn extents(&self, offset: u64, length: u64, runs_max: usize) -> Vec<Extent> {
+        let _ = (offset, runs_max);
+        vec![Extent { length_bytes: length, is_hole: false }]
+    }
+
+    /// Starts a request, and returns without waiting for others.
+    fn submit(&self, request: ClientRequest, completion: Completion);
 }
 
 impl Disk for Volume {
@@ -33,7 +45,15 @@ impl Disk for Volume {
         self.unit_bytes()
     }
 
-    fn submit(&self, operation: VolumeOperation, receiver: Arc<dyn Receiver>, token: u64) {
-        self.submit_for(operation, receiver, token);
+    fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
+        self.zeroes_fast(offset, length)
+    }
+
+    fn extents(&self, offset: u64, length: u64, runs_max: usize) -> Vec<Extent> {
+        self.extents(offset, length, runs_max)
+    }
+
+    fn submit(&self, request: ClientRequest, completion: Completion) {
+        self.submit(request, completion);
     }
 }

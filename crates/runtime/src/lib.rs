@@ -31,7 +31,7 @@
 //!   steps                    executor/                   a client's request, step by step; the way to a member
 //!   core                                                 what the threads of one array share
 //!   ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-//!   client_request, requests, arena, cache_file   members/   alarm, workers   turns   pacing   hand_over   updates   watch   write_admission   log
+//!   pending_request, requests, arena, cache_file   members/   alarm, workers   turns   pacing   hand_over   updates   watch   write_admission   log
 //!                                                        parts of it, each of which knows little of the others
 //!   client, events, options, cache, scheduling, cause, clock, waiter, shared_bytes, sync/          values, and hand-overs
 //! ```
@@ -54,10 +54,6 @@ mod cache;
 mod cache_file;
 #[cfg(not(loom))]
 mod cause;
-#[cfg(not(loom))]
-mod client;
-#[cfg(not(loom))]
-mod client_request;
 #[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
@@ -98,6 +94,9 @@ mod options;
 mod pacing;
 #[cfg(not(loom))]
 mod parity_logs;
+#[cfg(not(loom))]
+#[cfg(not(loom))]
+mod pending_request;
 mod requests;
 #[cfg(not(loom))]
 mod scheduling;
@@ -128,13 +127,13 @@ mod write_journal;
 #[cfg(not(loom))]
 pub use bitmap::{BitmapError, BitmapHome, WantedBitmap};
 #[cfg(not(loom))]
+pub use braid_ring::client::{ClientRequest, Completion, Outcome, Receiver, RequestError, Token};
+#[cfg(not(loom))]
 pub use cache::Cache;
 #[cfg(not(loom))]
 pub use cache_file::{CacheFile, CacheFileError, FoundContent, FoundWrite, FoundWrites};
 #[cfg(not(loom))]
 pub use cause::{AnswerWords, CauseWords};
-#[cfg(not(loom))]
-pub use client::{Done, Outcome, Receiver, VolumeError, VolumeOperation};
 #[cfg(not(loom))]
 pub use disk::Disk;
 #[cfg(not(loom))]

@@ -27,10 +27,10 @@ const SPARES_MAX: usize = 256;
 
 /// Kept with a request, and given back with its end.
 #[cfg(not(loom))]
-pub(crate) use crate::client_request::Completion;
+pub(crate) use crate::pending_request::Resumption;
 /// The same in models of requests alone.
 #[cfg(loom)]
-pub(crate) type Completion = Box<dyn FnOnce(Result<(), Fault>, Option<Payload>) + Send>;
+pub(crate) type Resumption = Box<dyn FnOnce(Result<(), Fault>, Option<Payload>) + Send>;
 
 /// One request in flight.
 #[derive(Default)]
@@ -40,7 +40,7 @@ pub(crate) struct Request {
     payload: Option<SharedBytes>,
     shadow: Mutex<Option<Arc<Shadow>>>,
     state: Mutex<State>,
-    completion: Mutex<Option<Completion>>,
+    completion: Mutex<Option<Resumption>>,
 }
 
 /// A payload's shadow buffer: what is made instead of reads that were abandoned, which may write the client's own
@@ -236,7 +236,7 @@ impl Requests {
         id: RequestId,
         pieces: Option<Split>,
         payload: Option<Payload>,
-        completion: Completion,
+        completion: Resumption,
     ) -> Arc<Request> {
         let mut table = self.table(id);
         let mut request = table.spares.pop().unwrap_or_default();
@@ -272,7 +272,7 @@ impl Requests {
         id: RequestId,
         request: Arc<Request>,
         result: Result<(), Fault>,
-    ) -> (Completion, Option<Payload>) {
+    ) -> (Resumption, Option<Payload>) {
         let completion = request.completion.lock().expect("taking it does not panic").take();
         let completion = completion.expect("a request is answered once");
         let (is_used, is_left) = request.answer();

@@ -19,12 +19,12 @@ use braid_engine::request::{ByteRequest, Fault, Next, Operation, Request, Reques
 use braid_geometry::LogicalSector;
 use braid_ring::Payload;
 
-use crate::client::{Outcome, VolumeError};
-use crate::client_request::{Client, ClientRequest, Completion, zeroed};
 use crate::core::Core;
 use crate::events::{ArrayEvent, Machine, ShardEvent};
+use crate::pending_request::{Client, PendingRequest, Resumption, zeroed};
 use crate::requests;
 use crate::sync::Arc;
+use braid_ring::client::{Outcome, RequestError};
 
 /// Machines that must be driven.
 type Machines = VecDeque<Machine>;
@@ -58,7 +58,7 @@ impl Core {
         client: Client,
         machines: &mut Machines,
     ) {
-        let request = ClientRequest::new(request, payload, client);
+        let request = PendingRequest::new(request, payload, client);
         let request = match request.admitted {
             Some(way) => self.clients.write_admission.enter(way, request),
             None => Some(request),
@@ -71,8 +71,8 @@ impl Core {
     /// The step before came out as `result`: takes the next one, or answers.
     fn advance(
         &self,
-        mut request: ClientRequest,
-        result: Result<(), VolumeError>,
+        mut request: PendingRequest,
+        result: Result<(), RequestError>,
         machines: &mut Machines,
     ) {
         match request.plan.next(result) {
@@ -82,7 +82,7 @@ impl Core {
             }
             Next::Step(Step::Whole { operation, start, sectors }) => {
                 let payload = request.payload.take();
-                let completion = Completion::Whole(request);
+                let completion = Resumption::Whole(request);
                 self.issue((start, sectors), operation, (payload, completion), machines);
             }
             Next::Step(Step::Fetch { patch, start, sectors }) => {
@@ -91,10 +91,10 @@ impl Core {
                     request.payload = None;
                 }
                 let Ok(fetched) = zeroed(sectors) else {
-                    return self.advance(request, Err(VolumeError::NoMemory), machines);
+                    return self.advance(request, Err(RequestError::NoMemory), machines);
                 };
                 let range = (start, sectors);
-                let completion = Completion::Fetched(request, patch, range);
+                let completion = Resumption::Fetched(request, patch, range);
                 self.issue(range, Operation::Read, (Some(fetched), completion), machines);
             }
             Next::Step(Step::Take { patch }) => {
@@ -103,16 +103,16 @@ impl Core {
             }
             Next::Step(Step::Store { patch, durable }) => {
                 if request.lay_over(&patch).is_err() {
-                    return self.advance(request, Err(VolumeError::NoMemory), machines);
+                    return self.advance(request, Err(RequestError::NoMemory), machines);
                 }
                 let around = Some(request.take_around());
                 let (range, operation) =
                     ((patch.start, patch.sectors), Operation::Write { durable });
-                self.issue(range, operation, (around, Completion::Stored(request)), machines);
+                self.issue(range, operation, (around, Resumption::Stored(request)), machines);
             }
             Next::Step(Step::Flush) => {
                 self.leave(&mut request, machines);
-                self.flush(Completion::Flushed(request), machines);
+                self.flush(Resumption::Flushed(request), machines);
             }
         }
     }
@@ -120,22 +120,22 @@ impl Core {
     /// Goes on with what lay with a request.
     fn complete(
         &self,
-        completion: Completion,
+        completion: Resumption,
         result: Result<(), Fault>,
         payload: Option<Payload>,
         machines: &mut Machines,
     ) {
         let result = result.map_err(error);
         match completion {
-            Completion::Whole(mut request) => {
+            Resumption::Whole(mut request) => {
                 request.payload = payload;
                 self.advance(request, result, machines);
             }
-            Completion::Fetched(mut request, _, _) if request.is_read() => {
+            Resumption::Fetched(mut request, _, _) if request.is_read() => {
                 request.payload = payload;
                 self.advance(request, result, machines);
             }
-            Completion::Fetched(mut request, patch, (start, sectors)) => {
+            Resumption::Fetched(mut request, patch, (start, sectors)) => {
                 let mut result = result;
                 if let (Ok(()), Some(fetched)) = (result, &payload) {
                     result = request.around(&patch).map(|around| {
@@ -145,15 +145,15 @@ impl Core {
                 drop(payload);
                 self.advance(request, result, machines);
             }
-            Completion::Stored(request) | Completion::Flushed(request) => {
+            Resumption::Stored(request) | Resumption::Flushed(request) => {
                 self.advance(request, result, machines);
             }
-            Completion::Flush(client) => self.tell(client, Outcome { result, payload }),
+            Resumption::Flush(client) => self.tell(client, Outcome { result, payload }),
         }
     }
 
     /// Asks the array for a flush.
-    pub(crate) fn flush(&self, completion: Completion, machines: &mut Machines) {
+    pub(crate) fn flush(&self, completion: Resumption, machines: &mut Machines) {
         let id = self.clients.requests.name();
         drop(self.clients.requests.insert(id, None, None, completion));
         self.array.push(ArrayEvent::FlushRequest(id));
@@ -161,7 +161,7 @@ impl Core {
     }
 
     /// What was admitted to change the array is done with it; what is let in by that begins.
-    fn leave(&self, request: &mut ClientRequest, machines: &mut Machines) {
+    fn leave(&self, request: &mut PendingRequest, machines: &mut Machines) {
         if let Some(way) = request.admitted.take() {
             let admission = &self.clients.write_admission;
             admission.leave(way, |next| self.advance(next, Ok(()), machines));
@@ -173,7 +173,7 @@ impl Core {
         &self,
         (start, sectors): (LogicalSector, u64),
         operation: Operation,
-        (payload, completion): (Option<Payload>, Completion),
+        (payload, completion): (Option<Payload>, Resumption),
         machines: &mut Machines,
     ) {
         let id = self.clients.requests.name();
@@ -226,10 +226,10 @@ impl Core {
     }
 }
 
-fn error(fault: Fault) -> VolumeError {
+fn error(fault: Fault) -> RequestError {
     match fault {
-        Fault::ReadOnly => VolumeError::ReadOnly,
-        Fault::NoSpace => VolumeError::NoSpace,
-        Fault::Unreadable | Fault::Lost | Fault::Unwritable => VolumeError::Io(fault),
+        Fault::ReadOnly => RequestError::ReadOnly,
+        Fault::NoSpace => RequestError::NoSpace,
+        Fault::Unreadable | Fault::Lost | Fault::Unwritable => RequestError::Io(fault.words()),
     }
 }

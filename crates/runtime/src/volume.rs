@@ -16,14 +16,13 @@ use braid_pace::{GovernorSettings, Look};
 use braid_ring::Payload;
 
 use crate::cache::Cache;
-use crate::client::{Done, Outcome, Receiver, VolumeError, VolumeOperation};
-use crate::client_request::{Asker, Client, Completion};
 use crate::core::{AbortOnPanic, Core};
 use crate::events::{ArrayEvent, Machine};
 use crate::executor::submitter::Submitter;
 use crate::log;
 use crate::members::handle::MemberHandle;
 use crate::options::Options;
+use crate::pending_request::{Asker, Client, Resumption};
 use crate::scheduling::{ElevatorState, Scheduling};
 use crate::scratch::DriveScratch;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +30,7 @@ use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Mutex};
 use crate::updates::Recorded;
 use crate::waiter;
+use braid_ring::client::{ClientRequest, Completion, Outcome, RequestError};
 
 /// How an array stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -407,26 +407,21 @@ impl Volume {
         self.look_at_array(Array::missing_count)
     }
 
-    /// Asks for `operation`; `done` is called exactly once, possibly before this returns.
+    /// Asks for `operation`; the completion is told of its end, possibly before this returns.
     ///
     /// Never waits. A write that does not begin and end at a sector has the array to itself: it begins
     /// when the changes before it have ended, and those after it when it has.
-    pub fn submit(&self, operation: VolumeOperation, done: Done) {
-        self.ask(operation, Asker::Done(done));
-    }
-
-    /// [`Self::submit`] for one who asks for much: it is told by the token, and no closure is made for it.
-    pub fn submit_for(&self, operation: VolumeOperation, receiver: Arc<dyn Receiver>, token: u64) {
-        self.ask(operation, Asker::Receiver(receiver, token));
+    pub fn submit(&self, operation: ClientRequest, completion: Completion) {
+        self.ask(operation, Asker::Completion(completion));
     }
 
     /// [`Self::submit`], waiting for the outcome on this thread, which drives the array meanwhile as far as no other
     /// thread does. Allocates nothing in the steady state.
-    pub fn call(&self, operation: VolumeOperation) -> Outcome {
+    pub fn call(&self, operation: ClientRequest) -> Outcome {
         waiter::wait_for(|waiter| self.ask(operation, Asker::Caller(waiter)))
     }
 
-    fn ask(&self, operation: VolumeOperation, asker: Asker) {
+    fn ask(&self, operation: ClientRequest, asker: Asker) {
         let core = &self.core;
         let was_running =
             flaw::has(Flaw::CheckBeforeCount) && !self.stopping.load(Ordering::SeqCst);
@@ -438,10 +433,10 @@ impl Volume {
         }
         let (request, payload) = in_bytes(operation);
         if !was_running && self.stopping.load(Ordering::SeqCst) {
-            return core.tell(client, Outcome { result: Err(VolumeError::Stopping), payload });
+            return core.tell(client, Outcome { result: Err(RequestError::Stopping), payload });
         }
         let Some(request) = request else {
-            return self.drive(|machines| core.flush(Completion::Flush(client), machines));
+            return self.drive(|machines| core.flush(Resumption::Flush(client), machines));
         };
         log::asked(&request);
         if let Err(denial) = request::check(&request, self.allowed()) {
@@ -502,44 +497,44 @@ impl Drop for Volume {
     }
 }
 
-fn denied(denial: Denial) -> VolumeError {
+fn denied(denial: Denial) -> RequestError {
     match denial {
-        Denial::OutOfRange => VolumeError::OutOfRange,
-        Denial::ReadOnly => VolumeError::ReadOnly,
-        Denial::NotFast => VolumeError::NotFast,
+        Denial::OutOfRange => RequestError::OutOfRange,
+        Denial::ReadOnly => RequestError::ReadOnly,
+        Denial::NotFast => RequestError::NotFast,
     }
 }
 
 /// Whether how long it takes says what clients feel.
-fn is_timed(operation: &VolumeOperation) -> bool {
-    matches!(operation, VolumeOperation::Read { .. } | VolumeOperation::Write { .. })
+fn is_timed(operation: &ClientRequest) -> bool {
+    matches!(operation, ClientRequest::Read { .. } | ClientRequest::Write { .. })
 }
 
 /// Whether the client waits for the members to have it.
-fn is_waited_for(operation: &VolumeOperation) -> bool {
+fn is_waited_for(operation: &ClientRequest) -> bool {
     match operation {
-        VolumeOperation::Flush => true,
-        VolumeOperation::Read { .. } => false,
-        VolumeOperation::Write { durable, .. }
-        | VolumeOperation::WriteZeroes { durable, .. }
-        | VolumeOperation::Trim { durable, .. } => *durable,
+        ClientRequest::Flush => true,
+        ClientRequest::Read { .. } => false,
+        ClientRequest::Write { durable, .. }
+        | ClientRequest::WriteZeroes { durable, .. }
+        | ClientRequest::Trim { durable, .. } => *durable,
     }
 }
 
 /// What the engine is asked, and the payload; no request for a flush.
-fn in_bytes(operation: VolumeOperation) -> (Option<ByteRequest>, Option<Payload>) {
+fn in_bytes(operation: ClientRequest) -> (Option<ByteRequest>, Option<Payload>) {
     let (operation, offset, length, payload) = match operation {
-        VolumeOperation::Flush => return (None, None),
-        VolumeOperation::Read { offset, payload } => {
+        ClientRequest::Flush => return (None, None),
+        ClientRequest::Read { offset, payload } => {
             (ByteOperation::Read, offset, payload.len() as u64, Some(payload))
         }
-        VolumeOperation::Write { offset, payload, durable } => {
+        ClientRequest::Write { offset, payload, durable } => {
             (ByteOperation::Write { durable }, offset, payload.len() as u64, Some(payload))
         }
-        VolumeOperation::WriteZeroes { offset, length, may_punch, fast, durable } => {
+        ClientRequest::WriteZeroes { offset, length, may_punch, fast, durable } => {
             (ByteOperation::WriteZeroes { may_punch, fast, durable }, offset, length, None)
         }
-        VolumeOperation::Trim { offset, length, durable } => {
+        ClientRequest::Trim { offset, length, durable } => {
             (ByteOperation::Trim { durable }, offset, length, None)
         }
     };

@@ -15,9 +15,9 @@
 
 use std::cell::Cell;
 
-use crate::client::Outcome;
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Condvar, Mutex};
+use braid_ring::client::Outcome;
 
 /// One caller's place to wait at.
 #[derive(Default)]

@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex};
 
 use braid_geometry::Level;
 use braid_runtime::{
-    Cache, CacheMode, Elevator, OpenMember, Options, Payload, Scheduling, Volume, VolumeOperation,
+    Cache, CacheMode, ClientRequest, Completion, Elevator, OpenMember, Options, Payload,
+    Scheduling, Volume,
 };
 use kit::Array;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -80,7 +81,7 @@ impl Client<'_> {
         self.volume.size_bytes() / self.row_bytes as u64
     }
 
-    fn call(&mut self, operation: VolumeOperation) {
+    fn call(&mut self, operation: ClientRequest) {
         let outcome = self.volume.call(operation);
         outcome.result.expect("memory does what it is told");
         self.payload = outcome.payload;
@@ -95,19 +96,19 @@ impl Client<'_> {
     fn read(&mut self, index: usize, bytes: usize) {
         let offset = (index as u64 * 7 % self.rows()) * self.row_bytes as u64;
         let payload = self.payload(bytes);
-        self.call(VolumeOperation::Read { offset, payload });
+        self.call(ClientRequest::Read { offset, payload });
     }
 
     fn write_in_order(&mut self, index: usize, bytes: usize) {
         let places = self.rows() * self.row_bytes as u64 / bytes as u64;
         let (offset, payload) = (index as u64 % places * bytes as u64, self.payload(bytes));
-        self.call(VolumeOperation::Write { offset, payload, durable: false });
+        self.call(ClientRequest::Write { offset, payload, durable: false });
     }
 
     fn write(&mut self, index: usize, bytes: usize, durable: bool) {
         let offset = (index as u64 * 7 % self.rows()) * self.row_bytes as u64;
         let payload = self.payload(bytes);
-        self.call(VolumeOperation::Write { offset, payload, durable });
+        self.call(ClientRequest::Write { offset, payload, durable });
     }
 }
 
@@ -129,9 +130,9 @@ fn loads(
     for row in 0..client.rows() {
         let payload = client.payload(row_bytes);
         let offset = row * row_bytes as u64;
-        client.call(VolumeOperation::Write { offset, payload, durable: false });
+        client.call(ClientRequest::Write { offset, payload, durable: false });
     }
-    client.call(VolumeOperation::Flush);
+    client.call(ClientRequest::Flush);
     let mut found = Vec::new();
     let mut note =
         |what: &str, calls| found.push((format!("{level} {mode:?} {elevator:?}: {what}"), calls));
@@ -144,7 +145,7 @@ fn loads(
     note(
         "small writes and flushes",
         fewest(|index| match index % 4 {
-            3 => client.call(VolumeOperation::Flush),
+            3 => client.call(ClientRequest::Flush),
             _ => client.write(index, 4096, false),
         }),
     );
@@ -183,7 +184,7 @@ fn a_submitted_request_allocates_its_closure() {
             let count = move |_| {
                 done.fetch_add(1, Ordering::Relaxed);
             };
-            volume.submit(VolumeOperation::Read { offset: 0, payload }, Box::new(count));
+            volume.submit(ClientRequest::Read { offset: 0, payload }, Completion::from_fn(count));
         });
         assert!(done.load(Ordering::Relaxed) >= WINDOW, "each is answered on the way");
         assert_eq!(calls, 2 * WINDOW, "one to make it and one to give it back, for each");

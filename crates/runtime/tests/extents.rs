@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::client::{Random, read, write};
 use crate::files::Files;
 use braid_geometry::{Geometry, Level, LogicalSector};
-use braid_runtime::{Cache, CacheMode, Extent, Io, Options, Volume, VolumeOperation};
+use braid_runtime::{Cache, CacheMode, ClientRequest, Extent, Io, Options, Volume};
 
 const BLOCK: u64 = 4096;
 
@@ -67,7 +67,7 @@ fn nothing_that_was_answered_is_a_hole() {
                 let own = extents(&volume, first as u64 * BLOCK, bytes.len() as u64, 3);
                 assert!(own.iter().all(|(_, extent)| !extent.is_hole), "{level} {round}: {own:?}");
             }
-            volume.call(VolumeOperation::Flush).result.expect("a healthy flush");
+            volume.call(ClientRequest::Flush).result.expect("a healthy flush");
             let holes = holes(&volume);
             for hole in &holes {
                 let block = |at: u64| usize::try_from(at / BLOCK).expect("few");
@@ -91,13 +91,8 @@ fn what_is_punched_is_a_hole_and_what_is_odd_is_none() {
     write(&volume, 0, &vec![9; size], false);
     assert_eq!(holes(&volume), []);
     let (offset, length) = (1 << 20, 2 << 20);
-    let zero = VolumeOperation::WriteZeroes {
-        offset,
-        length,
-        may_punch: true,
-        fast: false,
-        durable: false,
-    };
+    let zero =
+        ClientRequest::WriteZeroes { offset, length, may_punch: true, fast: false, durable: false };
     volume.call(zero).result.expect("zeroed");
     assert_eq!(holes(&volume), vec![offset..offset + length]);
     // Bytes that do not fill sectors, and what lies beyond the array.

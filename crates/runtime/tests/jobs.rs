@@ -11,8 +11,8 @@ use braid_member::layer::{Fault, Operation};
 use braid_member::{Member, MemoryMember};
 use braid_ondisk::SuperblockUpdate;
 use braid_runtime::{
-    AddError, GovernorSettings, JobEnd, JobKind, JobRequest, MemberRefusal, Newcomer, Notice,
-    Options, Payload, Phase, RemoveError, Volume, VolumeOperation,
+    AddError, ClientRequest, GovernorSettings, JobEnd, JobKind, JobRequest, MemberRefusal,
+    Newcomer, Notice, Options, Payload, Phase, RemoveError, Volume,
 };
 
 const LEVELS: [(Level, u16, u32); 4] =
@@ -89,7 +89,7 @@ fn a_sector_that_nobody_holds_costs_itself_and_not_the_rebuild() {
         let (volume, heard) = open(&array);
         let everything = usize::try_from(volume.size_bytes()).expect("small");
         write(&volume, 0, &pattern(everything, 1), false);
-        volume.call(VolumeOperation::Flush).result.expect("all flush");
+        volume.call(ClientRequest::Flush).result.expect("all flush");
         let (probed, _) = array.assemble();
         let data_offset = probed[0].probe.newest().expect("a member").device.data_offset_sectors;
         let first = (data_offset + 1000) * 512;
@@ -112,7 +112,7 @@ fn a_sector_that_nobody_holds_costs_itself_and_not_the_rebuild() {
         let errors = wanted.chunks_exact(512).enumerate().filter(|(sector, wanted)| {
             let payload = Payload::from(vec![0xdb; 512]);
             let outcome =
-                volume.call(VolumeOperation::Read { offset: *sector as u64 * 512, payload });
+                volume.call(ClientRequest::Read { offset: *sector as u64 * 512, payload });
             let bytes = outcome.payload.expect("a read gives its payload back").to_vec();
             assert!(outcome.result.is_err() || bytes == *wanted, "{level}: sector {sector}");
             outcome.result.is_err()
@@ -122,7 +122,7 @@ fn a_sector_that_nobody_holds_costs_itself_and_not_the_rebuild() {
         // The device has found another place for its sector, and clients write all of it again.
         array.faults[0].clear();
         write(&volume, 0, &pattern(everything, 2), false);
-        volume.call(VolumeOperation::Flush).result.expect("all flush");
+        volume.call(ClientRequest::Flush).result.expect("all flush");
         let began = Instant::now();
         while bad() > 0 {
             assert!(began.elapsed() < Duration::from_secs(20), "{level}: it stays bad");
@@ -197,7 +197,7 @@ fn a_member_is_failed_removed_and_replaced_while_clients_write() {
         ));
         volume.fail_member(old).expect("the array can do without it");
         write(&volume, 0, &pattern(1 << 20, 2), false);
-        volume.call(VolumeOperation::Flush).result.expect("the others flush");
+        volume.call(ClientRequest::Flush).result.expect("the others flush");
         assert_eq!(volume.missing_count(), 1, "{level}");
         volume.remove_member(old).expect("it is out");
         assert!(!volume.members().contains(&old), "{level}: its device is closed");

@@ -9,8 +9,8 @@ use crate::files::Files;
 use braid_geometry::Level;
 use braid_ring::Settings;
 use braid_runtime::{
-    Cache, CacheMode, Direct, Io, Notice, Options, Outcome, Payload, Volume, VolumeOperation,
-    Workers,
+    Cache, CacheMode, ClientRequest, Completion, Direct, Io, Notice, Options, Outcome, Payload,
+    Volume, Workers,
 };
 
 /// Every way of doing I/O and of answering; past the page cache only where the folder for temporary files can.
@@ -88,11 +88,11 @@ fn step(volume: &Volume, start: u64, model: &mut [u8], random: &mut Random) {
         0..3 => assert_eq!(read(volume, offset, range.len()), model[range]),
         3 => {
             let (may_punch, fast, durable) = (random.below(2) == 0, false, random.below(2) == 0);
-            let zero = VolumeOperation::WriteZeroes { offset, length, may_punch, fast, durable };
+            let zero = ClientRequest::WriteZeroes { offset, length, may_punch, fast, durable };
             volume.call(zero).result.expect("zeroed");
             model[range].fill(0);
         }
-        4 => volume.call(VolumeOperation::Flush).result.expect("flushed"),
+        4 => volume.call(ClientRequest::Flush).result.expect("flushed"),
         _ => {
             let byte = u8::try_from(random.below(256)).expect("a byte");
             let bytes: Vec<u8> = range.clone().map(|at| at.to_le_bytes()[0] ^ byte).collect();
@@ -141,7 +141,7 @@ fn what_is_asked_of_files_in_memory_goes_to_no_ring() {
         write(&volume, offset, &[place.to_le_bytes()[0]; 9000], place % 10 == 0);
         assert_eq!(read(&volume, offset, 9000), [place.to_le_bytes()[0]; 9000]);
     }
-    volume.call(VolumeOperation::Flush).result.expect("flushed");
+    volume.call(ClientRequest::Flush).result.expect("flushed");
     assert!(volume.stop().clean);
     let entries = workers.counters().entries - before.entries;
     assert!(entries < 10, "{entries} for 100 writes, superblocks and flushes");
@@ -253,12 +253,12 @@ fn unaligned_writes_from_the_only_worker_do_not_wait_for_themselves() {
             let length = if number % 3 == 0 { 512 } else { 100 };
             let payload = Payload::from(vec![number.to_le_bytes()[0]; length]);
             let offset = number * 512;
-            let write = VolumeOperation::Write { offset, payload, durable: false };
+            let write = ClientRequest::Write { offset, payload, durable: false };
             let sender = sender.clone();
             let done = move |outcome: Outcome| {
                 let _ = sender.send(outcome.result);
             };
-            submitter.submit(write, Box::new(done));
+            submitter.submit(write, Completion::from_fn(done));
         }
     };
     workers.post(0, Box::new(submit)).expect("running");
@@ -281,13 +281,13 @@ fn early_answers_end_on_the_members() {
         for place in 0..3_000_u64 {
             let payload = Payload::from(vec![place.to_le_bytes()[0]; 4096]);
             let offset = place * 4096;
-            let write = VolumeOperation::Write { offset, payload, durable: false };
+            let write = ClientRequest::Write { offset, payload, durable: false };
             let outcome = volume.call(write);
             outcome.result.expect("written");
             kept += u32::from(outcome.payload.is_none());
         }
         assert!(kept > 0, "some are answered early: {options:?}");
-        volume.call(VolumeOperation::Flush).result.expect("flushed");
+        volume.call(ClientRequest::Flush).result.expect("flushed");
         assert_eq!(volume.dirty_bytes(), 0);
         for place in (0..3_000_u64).step_by(7) {
             assert_eq!(read(&volume, place * 4096, 4096), [place.to_le_bytes()[0]; 4096]);

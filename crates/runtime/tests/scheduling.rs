@@ -14,8 +14,8 @@ use braid_geometry::Level;
 use braid_member::layer::{Fault, Faults, Faulty, Operation};
 use braid_member::{Identity, Member, MemberError, MemoryMember};
 use braid_runtime::{
-    Cache, CacheMode, Elevator, ElevatorTuning, Io, Multiplex, MultiplexerSettings, OpenMember,
-    Options, Outcome, Payload, Scheduling, Volume, VolumeOperation,
+    Cache, CacheMode, ClientRequest, Completion, Elevator, ElevatorTuning, Io, Multiplex,
+    MultiplexerSettings, OpenMember, Options, Outcome, Payload, Scheduling, Volume,
 };
 
 /// Takes its time, and counts who is in it at once.
@@ -132,9 +132,9 @@ fn read_all(volume: &Volume, first: u64, count: u64) -> mpsc::Receiver<(u64, Out
     let (sender, outcomes) = mpsc::channel();
     for block in first..first + count {
         let (sender, payload) = (sender.clone(), Payload::from(vec![0xdb; 4096]));
-        let operation = VolumeOperation::Read { offset: block * 4096, payload };
+        let operation = ClientRequest::Read { offset: block * 4096, payload };
         let done = move |outcome| sender.send((block, outcome)).expect("the test listens");
-        volume.submit(operation, Box::new(done));
+        volume.submit(operation, Completion::from_fn(done));
     }
     outcomes
 }
@@ -185,7 +185,7 @@ fn writes_side_by_side_are_one_vector_without_an_elevator() {
         for (block, bytes) in (0..).zip(&blocks) {
             write(&volume, block * 4096, bytes, false);
         }
-        volume.call(VolumeOperation::Flush).result.expect("one member may go");
+        volume.call(ClientRequest::Flush).result.expect("one member may go");
         assert!(seen.vectors.load(Ordering::SeqCst) > 0, "48 blocks fill a row of three chunks");
         assert_eq!(volume.missing_count(), usize::from(is_faulty));
         assert_eq!(read(&volume, 0, 48 * 4096), blocks.concat(), "{is_faulty}");
@@ -207,8 +207,11 @@ fn a_member_never_has_more_than_its_tags() {
     for block in 0..40_u64 {
         let (sender, payload) = (sender.clone(), Payload::from(vec![1; 4096]));
         let offset = block * 2 * 65536;
-        let operation = VolumeOperation::Write { offset, payload, durable: false };
-        volume.submit(operation, Box::new(move |outcome| sender.send(outcome).expect("heard")));
+        let operation = ClientRequest::Write { offset, payload, durable: false };
+        volume.submit(
+            operation,
+            Completion::from_fn(move |outcome| sender.send(outcome).expect("heard")),
+        );
     }
     drop(sender);
     assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
@@ -330,7 +333,7 @@ fn churn(volume: &Volume, start: u64, area: usize, seed: u64) -> Vec<u8> {
         let length = (512 << random.below(8)).min(area - from);
         match random.below(5) {
             0 => assert_eq!(read(volume, start + from as u64, length), model[from..from + length]),
-            1 => volume.call(VolumeOperation::Flush).result.expect("a healthy flush"),
+            1 => volume.call(ClientRequest::Flush).result.expect("a healthy flush"),
             _ => {
                 let bytes = vec![u8::try_from(round % 250).expect("below 250") + 1; length];
                 write(volume, start + from as u64, &bytes, random.below(4) == 0);

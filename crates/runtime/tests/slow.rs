@@ -8,7 +8,7 @@ use braid_assembly::{ProbedMember, assemble};
 use braid_geometry::Level;
 use braid_member::layer::{Delays, Slow};
 use braid_member::{Member, MemoryMember};
-use braid_runtime::{Io, Notice, OpenMember, Options, Volume, VolumeOperation};
+use braid_runtime::{ClientRequest, Io, Notice, OpenMember, Options, Volume};
 
 use crate::client::{Random, read, write};
 use crate::kit::{MEMBER_BYTES, probed, superblocks};
@@ -72,7 +72,7 @@ fn story(level: Level, slots: u16) {
     // The first half is read; the second is written while the member stalls.
     let blocks = size / 2;
     (0..blocks).for_each(|index| write(&volume, index * BLOCK as u64, &block(index), false));
-    volume.call(VolumeOperation::Flush).result.expect("a healthy flush");
+    volume.call(ClientRequest::Flush).result.expect("a healthy flush");
     let ends = AtomicBool::new(false);
     let times = std::thread::scope(|scope| {
         let (volume, ends) = (&volume, &ends);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use braid_geometry::Level;
 use braid_member::Member;
-use braid_runtime::{Cache, CacheMode, Io, Options, Volume, VolumeOperation};
+use braid_runtime::{Cache, CacheMode, ClientRequest, Io, Options, Volume};
 use client::{read, write};
 use files::Files;
 
@@ -50,14 +50,14 @@ fn use_it(volume: &Volume) {
     {
         let offset = at as u64 * (1 << 20) + 512;
         let length = 700 << 10;
-        let zero = VolumeOperation::WriteZeroes { offset, length, may_punch, fast: false, durable };
+        let zero = ClientRequest::WriteZeroes { offset, length, may_punch, fast: false, durable };
         volume.call(zero).result.expect("zeroed");
         let start = usize::try_from(offset).expect("small");
         expected[start..start + (700 << 10)].fill(0);
     }
     let (offset, length) = (5 << 20, 1 << 20);
-    volume.call(VolumeOperation::Trim { offset, length, durable: true }).result.expect("trimmed");
-    volume.call(VolumeOperation::Flush).result.expect("flushed");
+    volume.call(ClientRequest::Trim { offset, length, durable: true }).result.expect("trimmed");
+    volume.call(ClientRequest::Flush).result.expect("flushed");
     let (front, back) = (read(volume, 0, 5 << 20), read(volume, 6 << 20, size - (6 << 20)));
     assert!(front == expected[..5 << 20] && back == expected[6 << 20..]);
 }

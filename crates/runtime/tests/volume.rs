@@ -11,7 +11,7 @@ use braid_member::Member;
 use braid_member::layer::{Fault, Operation};
 use braid_ondisk::{SuperblockUpdate, Timestamp};
 use braid_runtime::{
-    Gate, MemberId, Notice, OpenError, Payload, Volume, VolumeError, VolumeOperation,
+    ClientRequest, Gate, MemberId, Notice, OpenError, Payload, RequestError, Volume,
 };
 
 const LEVELS: [(Level, u16, u32); 6] = [
@@ -87,7 +87,7 @@ fn a_member_that_dies_under_load_costs_no_client_anything_and_comes_back_stale()
         let volume = array.open(move |notice| heard.lock().expect("unpoisoned").push(notice));
         let model = churn(&volume, 2, || array.faults[1].kill());
         assert!(read(&volume, 0, model.len()) == model, "{level}");
-        volume.call(VolumeOperation::Flush).result.expect("the survivors flush");
+        volume.call(ClientRequest::Flush).result.expect("the survivors flush");
         assert_eq!(volume.missing_count(), 1, "{level}");
         let view = volume.view();
         let empty: Vec<usize> =
@@ -189,28 +189,28 @@ fn one_loss_too_many_is_an_error_and_never_wrong_bytes() {
     let volume = array.open(|_| {});
     let model = churn(&volume, 4, || {});
     // What was not flushed may be lost with the answer given; the flushes below say so.
-    assert_eq!(volume.call(VolumeOperation::Flush).result, Ok(()));
+    assert_eq!(volume.call(ClientRequest::Flush).result, Ok(()));
     array.faults[0].kill();
     array.faults[1].kill();
     let payload = Payload::from(vec![1; 1 << 20]);
     // Answered early or not, the flush tells.
-    let _answer = volume.call(VolumeOperation::Write { offset: 0, payload, durable: false });
+    let _answer = volume.call(ClientRequest::Write { offset: 0, payload, durable: false });
     for _ in 0..2 {
-        let outcome = volume.call(VolumeOperation::Flush);
-        assert!(matches!(outcome.result, Err(VolumeError::Io(_))), "{outcome:?}");
+        let outcome = volume.call(ClientRequest::Flush);
+        assert!(matches!(outcome.result, Err(RequestError::Io(_))), "{outcome:?}");
     }
     let payload = Payload::from(vec![1; 1 << 20]);
-    let outcome = volume.call(VolumeOperation::Write { offset: 0, payload, durable: true });
-    assert!(matches!(outcome.result, Err(VolumeError::Io(_))), "{outcome:?}");
+    let outcome = volume.call(ClientRequest::Write { offset: 0, payload, durable: true });
+    assert!(matches!(outcome.result, Err(RequestError::Io(_))), "{outcome:?}");
     for offset in (1 << 20..model.len()).step_by(64 << 10) {
         let payload = Payload::from(vec![0; 4096]);
-        let outcome = volume.call(VolumeOperation::Read { offset: offset as u64, payload });
+        let outcome = volume.call(ClientRequest::Read { offset: offset as u64, payload });
         match outcome.result {
             Ok(()) => {
                 let bytes = outcome.payload.expect("a payload comes back");
                 assert!(bytes[..] == model[offset..offset + 4096], "at {offset}");
             }
-            Err(error) => assert!(matches!(error, VolumeError::Io(_)), "{error}"),
+            Err(error) => assert!(matches!(error, RequestError::Io(_)), "{error}"),
         }
     }
     assert!(!volume.stop().clean, "what broke is not called clean");
@@ -225,7 +225,7 @@ fn zeroes_and_trims_of_any_alignment() {
         write(&volume, 0, &model, false);
         for (offset, length) in [(0, 1 << 20), (5, 3), (1_000_001, 700_000), (511, 2), (2 << 20, 1)]
         {
-            let operation = VolumeOperation::WriteZeroes {
+            let operation = ClientRequest::WriteZeroes {
                 offset,
                 length,
                 may_punch: length % 2 == 0,
@@ -238,7 +238,7 @@ fn zeroes_and_trims_of_any_alignment() {
         }
         assert!(read(&volume, 0, model.len()) == model, "{level}");
         let trimmed = 3 << 20..4 << 20;
-        let trim = VolumeOperation::Trim { offset: 3 << 20, length: 1 << 20, durable: true };
+        let trim = ClientRequest::Trim { offset: 3 << 20, length: 1 << 20, durable: true };
         volume.call(trim).result.expect("a trim");
         let found = read(&volume, 0, model.len());
         assert!(found[..3 << 20] == model[..3 << 20], "{level}: a trim harms nothing before it");
@@ -278,16 +278,15 @@ fn a_full_file_system_is_told_and_costs_no_member() {
         let array = Array::new(level, slots, chunk);
         let volume = array.open(|_| {});
         let model = churn(&volume, 5, || {});
-        assert_eq!(volume.call(VolumeOperation::Flush).result, Ok(()));
+        assert_eq!(volume.call(ClientRequest::Flush).result, Ok(()));
         let no_space = braid_member::MemberError::OutOfSpace { errno: 28 };
         let full = Fault::everywhere(Operation::Write).error(no_space);
         // The superblocks are there already; only the data area cannot grow.
         let full = Fault { range_bytes: (1 << 20)..u64::MAX, ..full };
         array.faults[0].insert(full);
         let payload = Payload::from(vec![9; 1 << 20]);
-        let outcome =
-            volume.call(VolumeOperation::Write { offset: 1 << 20, payload, durable: true });
-        assert_eq!(outcome.result, Err(VolumeError::NoSpace), "{level}");
+        let outcome = volume.call(ClientRequest::Write { offset: 1 << 20, payload, durable: true });
+        assert_eq!(outcome.result, Err(RequestError::NoSpace), "{level}");
         assert_eq!(volume.missing_count(), 0, "{level}");
         assert!(read(&volume, 0, 1 << 20) == model[..1 << 20], "{level}");
         assert_eq!(volume.stop().clean, level == Level::Raid0, "{level}");

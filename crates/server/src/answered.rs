@@ -20,8 +20,8 @@ use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::lock_exclusively;
 use braid_ring::{Payload, Room};
 use braid_runtime::{
-    Cache, CacheFile, CacheFileError, CacheMode, FoundContent, FoundWrite, FoundWrites, Options,
-    Volume, VolumeOperation,
+    Cache, CacheFile, CacheFileError, CacheMode, ClientRequest, FoundContent, FoundWrite,
+    FoundWrites, Options, Volume,
 };
 
 use super::place::own_folder;
@@ -249,18 +249,18 @@ fn make(path: &Path, (uuid, shards): ([u8; 16], u16), cache: &Cache) -> io::Resu
 /// See statfs(2).
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
-fn operation(write: &FoundWrite) -> VolumeOperation {
+fn operation(write: &FoundWrite) -> ClientRequest {
     let offset = write.start.0 * SECTOR_BYTES;
     match &write.content {
         FoundContent::Bytes(bytes) => {
             let mut payload = Payload::zeroed(bytes.len());
             payload.copy_from_slice(bytes);
-            VolumeOperation::Write { offset, payload, durable: false }
+            ClientRequest::Write { offset, payload, durable: false }
         }
         FoundContent::Zeroes(may_punch) => {
             let length = u64::from(write.sectors) * SECTOR_BYTES;
             let may_punch = *may_punch;
-            VolumeOperation::WriteZeroes { offset, length, may_punch, fast: false, durable: false }
+            ClientRequest::WriteZeroes { offset, length, may_punch, fast: false, durable: false }
         }
     }
 }

@@ -32,7 +32,6 @@ use super::beside::Beside;
 use super::config::{ServerConfig, Tuning};
 use super::control::{Answers, Checks, Control, Facts, Place, Running};
 use super::doors::{DoorPlaces, Doors};
-use super::export::VolumeExport;
 use super::hearing::{Hearing, OpenArray, jobs_not_kept};
 use super::jobs::{Board, Sampler};
 use super::listening::Endpoints;
@@ -195,12 +194,7 @@ pub(super) fn one(
     };
     let sampler = Sampler::start(&hearing.board, &volume, fails);
     let sampler = sampler.map_err(|error| system("jobs cannot be watched", &error))?;
-    let export: Arc<dyn Export> = Arc::new(VolumeExport::new(
-        name.clone(),
-        Arc::clone(&volume),
-        block_bytes,
-        described::describe,
-    ));
+    let export = described::export(name.clone(), &volume, block_bytes);
     let beside = Beside::open(others, &options)?;
     let arrays = beside.exports(&export);
     let stretches = parts.iter().map(|part| part.export(&arrays));

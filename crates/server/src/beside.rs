@@ -6,7 +6,6 @@ use braid_frontend_nbd::Export;
 use braid_runtime::{Options, Volume};
 
 use super::described;
-use super::export::VolumeExport;
 use super::not_opened::not_opened;
 use braid_console::error::CliError;
 use braid_discovery::ready::Ready;
@@ -34,9 +33,7 @@ impl Beside {
     /// The first array and these, by their numbers.
     pub(super) fn exports(&self, first: &Arc<dyn Export>) -> Vec<Arc<dyn Export>> {
         let export = |(name, volume, block_bytes): &(String, Arc<Volume>, Option<u32>)| {
-            let volume = Arc::clone(volume);
-            let export = VolumeExport::new(name.clone(), volume, *block_bytes, described::describe);
-            Arc::new(export) as Arc<dyn Export>
+            described::export(name.clone(), volume, *block_bytes)
         };
         std::iter::once(Arc::clone(first)).chain(self.arrays.iter().map(export)).collect()
     }

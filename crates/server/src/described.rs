@@ -1,13 +1,27 @@
 //! An array in a line, as clients of NBD are told of it: `RAID-5 of 4 members, 96 GiB, degraded`.
 
+use std::sync::Arc;
+
+use braid_frontend_nbd::Export;
 use braid_runtime::Volume;
 
 use super::control::state_of;
+use super::export::DiskExport;
 use braid_console::output::size::format_size;
 use braid_discovery::status::words::level_word;
 
+/// The array as an export, which says how it is whenever a client asks.
+pub(super) fn export(
+    name: String,
+    volume: &Arc<Volume>,
+    logical_block_bytes: Option<u32>,
+) -> Arc<dyn Export> {
+    let (disk, described) = (Arc::clone(volume), Arc::clone(volume));
+    Arc::new(DiskExport::new(name, disk, logical_block_bytes, move || describe(&described)))
+}
+
 /// Level, members, size, and how it is at this moment, in the words of `braid status`.
-pub(super) fn describe(volume: &Volume) -> String {
+fn describe(volume: &Volume) -> String {
     let geometry = volume.geometry();
     let (level, slots) = (level_word(geometry.level().name()), geometry.slots());
     let members = if slots == 1 { "member" } else { "members" };

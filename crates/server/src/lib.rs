@@ -65,7 +65,7 @@ use braid_console::error::{CliError, Exit};
 use array::{Context, Origin, one};
 pub use config::{Confine, Io, IoConfig, ServerConfig};
 pub use control::consistency::{FILE as BITMAP_FILE_KEY, NO_FILE as NO_BITMAP_FILE};
-pub use export::VolumeExport;
+pub use export::DiskExport;
 pub use jobs::run as found_run;
 pub use metrics::MetricsConfig;
 pub use parts::{Part, Rescued};

@@ -25,7 +25,7 @@ use braid_nbd_proto::Command;
 use braid_needs::{Need, skip};
 use braid_ring::Workers;
 use braid_runtime::{Elevator, Io, Options, Scheduling};
-use braid_server::VolumeExport;
+use braid_server::DiskExport;
 use common::Client;
 use files::Files;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -84,7 +84,7 @@ fn a_request_allocates_nothing_from_the_socket_to_the_members() {
     };
     let volume = Arc::new(array.open(&options, |_| {}));
     let served: Arc<dyn Export> =
-        Arc::new(VolumeExport::new("array".into(), Arc::clone(&volume), None, |_| String::new()));
+        Arc::new(DiskExport::new("array".into(), Arc::clone(&volume) as _, None, String::new));
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nbd.sock");
     let endpoints = [Endpoint::Unix(socket.clone())];

@@ -53,25 +53,35 @@ pub struct Request {
 
 /// Why a request could not be served. Ordered from mild to grave; of several, the gravest is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[error("{}", self.words())]
 pub enum Fault {
     /// The array, or the way it was opened, does not allow writes.
-    #[error("the array is read-only")]
     ReadOnly,
     /// More members cannot be read here than the level can make up for.
-    #[error("the data cannot be read or reconstructed")]
     Unreadable,
     /// A write to these sectors was answered and could not be carried out. What the members hold there is older than
     /// what the client was told, so it is not read until it is written again.
-    #[error(
-        "what was written here was answered, and then lost; it can be read once it is written again"
-    )]
     Lost,
     /// The file system below a member is full.
-    #[error("no space is left below a member")]
     NoSpace,
     /// More members missed the write than the level can make up for; the array takes no more.
-    #[error("the data could not be written")]
     Unwritable,
+}
+
+impl Fault {
+    /// In words, for a person.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "the array is read-only",
+            Self::Unreadable => "the data cannot be read or reconstructed",
+            Self::Lost => {
+                "what was written here was answered, and then lost; it can be read once it is written again"
+            }
+            Self::NoSpace => "no space is left below a member",
+            Self::Unwritable => "the data could not be written",
+        }
+    }
 }
 
 /// Folds the replies to a request's pieces into one answer.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use braid_fuse_proto::wire::{RingEntry, RingHeader, opcode};
 use braid_fuse_proto::{Errno, Head, Reply, Step, Wishes};
 use braid_ring::{Bell, Inbox, Payload};
-use braid_runtime::{Outcome, Receiver, VolumeOperation};
+use braid_runtime::{ClientRequest, Completion, Outcome, Receiver, Token};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::commands::{Commands, Ended};
@@ -67,8 +67,8 @@ impl Queue {
 }
 
 impl Receiver for Queue {
-    fn receive(self: Arc<Self>, token: u64, outcome: Outcome) {
-        self.leave(Left::Finished { token, outcome });
+    fn receive(self: Arc<Self>, token: Token, outcome: Outcome) {
+        self.leave(Left::Finished { token: token.request, outcome });
     }
 }
 
@@ -164,7 +164,7 @@ impl Server {
                 match Payload::try_for_overwriting(bytes.len()) {
                     Ok(mut payload) => {
                         payload.copy_from_slice(bytes);
-                        let write = VolumeOperation::Write { offset, payload, durable };
+                        let write = ClientRequest::Write { offset, payload, durable };
                         Ok((write, What::Write { length }))
                     }
                     Err(_) => Err(Reply::failed(head.unique, Errno::NoMemory)),
@@ -183,7 +183,8 @@ impl Server {
                 self.asked[index] = Some(Asked { unique: head.unique, what, held_bytes });
                 queue.gate.enter(held_bytes);
                 let receiver: Arc<dyn Receiver> = Arc::<Queue>::clone(&queue);
-                queue.session.disk.submit(operation, receiver, index as u64);
+                let completion = Completion::new(receiver, (index as u64).into());
+                queue.session.disk.submit(operation, completion);
             }
         }
     }

@@ -44,10 +44,11 @@ use braid_nbd_proto::{
 };
 
 use crate::budget::{Bell, request_bytes_max};
-use crate::export::{Export, Operation, Outcome};
+use crate::export::Export;
 use crate::notice::Notice;
 use crate::registry::Pulse;
 use braid_ring::Payload;
+use braid_ring::client::{ClientRequest, Outcome};
 
 use crate::limits::{
     CLOSE_TIMEOUT, CONTENDED_DEADLINE, EXTENTS_MAX, STOP_PROGRESS_DEADLINE, TURNED_AWAY_DEADLINE,
@@ -64,7 +65,7 @@ pub(crate) use outbox::Batch;
 #[derive(Debug)]
 pub(crate) enum Task {
     /// Submit it; its end is [`Connection::finished`] with this slot.
-    Submit { slot: u32, operation: Operation },
+    Submit { slot: u32, request: ClientRequest },
     /// Ask for extents, and tell them with [`Connection::described`].
     Describe { slot: u32, offset: u64, length: u64, extents_max: usize },
 }
@@ -392,8 +393,8 @@ impl Connection {
                 self.outbox.has_come(slot, true, &self.shared.budget);
                 self.shared.counters.bytes_written.add(payload.len() as u64);
                 self.shared.counters.bytes_copied.add(copied_bytes as u64);
-                let operation = Operation::Write { offset, payload, fua };
-                self.tasks.push(Task::Submit { slot, operation });
+                let request = ClientRequest::Write { offset, payload, durable: fua };
+                self.tasks.push(Task::Submit { slot, request });
             }
             Event::Skipped { slot } => {
                 self.progress.stride_is_done();
@@ -459,25 +460,29 @@ impl Connection {
     }
 
     fn start(&mut self, slot: u32, command: Command) {
-        let operation = match command {
+        let request = match command {
             Command::Read { offset, length, .. } => {
                 let Ok(payload) = Payload::try_for_overwriting(length as usize) else {
                     return self.refuse_memory(slot);
                 };
-                Operation::Read { offset, payload }
+                ClientRequest::Read { offset, payload }
             }
             Command::Write { .. } => unreachable!("a write is opened before it is started"),
             Command::BlockStatus { offset, length, one } => {
                 let extents_max = if one { 1 } else { EXTENTS_MAX };
                 return self.tasks.push(Task::Describe { slot, offset, length, extents_max });
             }
-            Command::Flush => Operation::Flush,
+            Command::Flush => ClientRequest::Flush,
             Command::Trim { .. } | Command::WriteZeroes { .. } => {
                 return self.begin_stretches(slot, command);
             }
-            Command::Cache { offset, length } => Operation::Cache { offset, length },
+            Command::Cache { .. } => {
+                let (done, ledger) =
+                    (Outcome { result: Ok(()), payload: None }, Ledger::of(&self.shared));
+                return self.outbox.finish(slot, done, &ledger);
+            }
         };
-        self.tasks.push(Task::Submit { slot, operation });
+        self.tasks.push(Task::Submit { slot, request });
     }
 
     /// Whether something is to be done.
@@ -506,15 +511,14 @@ impl Connection {
 
     fn next_stretch(&mut self, slot: u32, command: Command) {
         let export = self.export.as_ref().expect("requests come after negotiation");
-        let (operation, rest) = stretch::first(command, export.stretch_bytes());
+        let (request, rest) = stretch::first(command, export.stretch_bytes());
         self.outbox.set_rest(slot, rest);
-        self.tasks.push(Task::Submit { slot, operation });
+        self.tasks.push(Task::Submit { slot, request });
     }
 
-    /// The end of an operation; no outcome if the export dropped it.
-    pub(crate) fn finished(&mut self, slot: u32, outcome: Option<Outcome>) {
-        let is_done = matches!(&outcome, Some(Outcome { status: Ok(()), .. }));
-        if is_done
+    /// The end of a request.
+    pub(crate) fn finished(&mut self, slot: u32, outcome: Outcome) {
+        if outcome.result.is_ok()
             && !self.is_closed()
             && let Some(rest) = self.outbox.take_rest(slot)
         {

@@ -21,11 +21,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use braid_nbd_proto::{Command, Echo, ErrorCode, Extent, ReplyCodec, Style, sound_extents};
+use braid_ring::client::{Outcome, RequestError};
 use braid_ring::{Memory, PAYLOAD_ALIGNMENT_BYTES, Payload, Segment, Segments};
 
 use crate::budget::{Bell, Budget, Grant, Need, Purse, request_bytes_max};
 use crate::counters::Counters;
-use crate::export::Outcome;
+use crate::export::error_code;
 use crate::limits::{
     DESCRIPTORS_BYTES, FIRST_GRANT_BYTES, IN_FLIGHT_BYTES_MAX, IN_FLIGHT_REQUESTS_MAX,
     REPLIES_PER_SEND, STRIDE_BYTES,
@@ -339,17 +340,16 @@ impl Outbox {
         self.slots[number as usize].as_mut().expect("a request that is under way").rest.take()
     }
 
-    /// Answers a request with what the export said, or with an error if it dropped it.
-    pub(super) fn finish(&mut self, number: u32, outcome: Option<Outcome>, at: &Ledger<'_>) {
+    /// Answers a request with what the export said.
+    pub(super) fn finish(&mut self, number: u32, outcome: Outcome, at: &Ledger<'_>) {
         let slot = self.take_slot(number);
         if self.closed {
             return self.end(1, slot.cost_bytes, at.budget);
         }
-        let Some(Outcome { status, payload }) = outcome else {
-            return self.breach(slot, "the request was dropped", at);
-        };
-        match (status, slot.kind) {
-            (Err(error), _) => self.fail(slot, error.into(), &error.to_string(), at),
+        let Outcome { result, payload } = outcome;
+        match (result, slot.kind) {
+            (Err(RequestError::Dropped), _) => self.breach(slot, "the request was dropped", at),
+            (Err(error), _) => self.fail(slot, error_code(error), &error.to_string(), at),
             (Ok(()), Kind::Read { length }) => match payload {
                 Some(payload) if payload.len() == length as usize => {
                     at.counters.bytes_read.add(u64::from(length));

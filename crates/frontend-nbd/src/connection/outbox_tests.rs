@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::budget::tests::Rung;
-use crate::export::IoError;
+use braid_ring::client::RequestError;
 
 struct World {
     outbox: Outbox,
@@ -33,14 +33,14 @@ impl World {
         }
     }
 
-    fn finish(&mut self, slot: u32, outcome: Option<Outcome>) {
+    fn finish(&mut self, slot: u32, outcome: Outcome) {
         let ledger = Ledger { counters: &self.counters, budget: &self.budget };
         self.outbox.finish(slot, outcome, &ledger);
     }
 
     fn fill(&mut self, slot: u32, byte: u8, length: usize) {
         let payload = Some(Payload::from(vec![byte; length]));
-        self.finish(slot, Some(Outcome { status: Ok(()), payload }));
+        self.finish(slot, Outcome { result: Ok(()), payload });
     }
 
     fn send(&mut self) -> Vec<u8> {
@@ -132,7 +132,7 @@ fn replies_go_out_in_the_order_in_which_they_were_made() {
     let mut world = World::new(1 << 30);
     let slots: Vec<u32> = (0..3).map(|cookie| world.read(cookie, 4).expect("room")).collect();
     world.fill(slots[2], 2, 4);
-    world.finish(slots[0], Some(Outcome { status: Err(IoError::NoSpace), payload: None }));
+    world.finish(slots[0], Outcome { result: Err(RequestError::NoSpace), payload: None });
     world.fill(slots[1], 1, 4);
     let bytes = world.send();
     let expected = [
@@ -172,7 +172,7 @@ fn what_comes_after_the_end_is_counted_and_thrown_away() {
     world.outbox.close(&world.budget);
     assert_eq!((world.outbox.in_flight(), world.budget.held_bytes()), (2, 2 * 4096));
     world.fill(late, 1, 8);
-    world.finish(dropped, None);
+    world.finish(dropped, Outcome { result: Err(RequestError::Dropped), payload: None });
     assert_eq!((world.outbox.in_flight(), world.budget.held_bytes()), (0, 0));
     assert!(world.outbox.batch().is_none());
     let counts = world.counters.read(0, &world.budget);

@@ -14,13 +14,13 @@
 
 use braid_nbd_proto::Command;
 
-use crate::export::Operation;
+use braid_ring::client::ClientRequest;
 
 /// The first stretch of a command, and what is left.
 ///
 /// # Panics
 /// For commands that are not cut: our own mistake.
-pub(super) fn first(command: Command, stretch_bytes: u64) -> (Operation, Option<Command>) {
+pub(super) fn first(command: Command, stretch_bytes: u64) -> (ClientRequest, Option<Command>) {
     let (offset, length) = match command {
         Command::Trim { offset, length, .. } | Command::WriteZeroes { offset, length, .. } => {
             (offset, length)
@@ -34,9 +34,11 @@ pub(super) fn first(command: Command, stretch_bytes: u64) -> (Operation, Option<
     let rest = is_cut.then(|| with_range(command, offset + taken, length - taken));
     let operation = match with_range(command, offset, taken) {
         Command::WriteZeroes { offset, length, fua, may_punch, fast } => {
-            Operation::WriteZeroes { offset, length, fua, may_punch, fast }
+            ClientRequest::WriteZeroes { offset, length, may_punch, fast, durable: fua }
         }
-        Command::Trim { offset, length, fua } => Operation::Trim { offset, length, fua },
+        Command::Trim { offset, length, fua } => {
+            ClientRequest::Trim { offset, length, durable: fua }
+        }
         other => unreachable!("{other:?} is not cut"),
     };
     (operation, rest)
@@ -62,7 +64,7 @@ mod tests {
         let mut left = Some(Command::Trim { offset, length, fua: true });
         while let Some(command) = left {
             let (operation, rest) = first(command, stretch_bytes);
-            let Operation::Trim { offset, length, fua: true } = operation else {
+            let ClientRequest::Trim { offset, length, durable: true } = operation else {
                 panic!("{operation:?}")
             };
             ranges.push((offset, length));
@@ -98,10 +100,10 @@ mod tests {
         let zero =
             Command::WriteZeroes { offset: 5, length: 30, fua: false, may_punch: true, fast: true };
         let (operation, rest) = first(zero, 10);
-        let Operation::WriteZeroes {
+        let ClientRequest::WriteZeroes {
             offset: 5,
             length: 5,
-            fua: false,
+            durable: false,
             may_punch: true,
             fast: true,
         } = operation

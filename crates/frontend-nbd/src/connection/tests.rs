@@ -5,12 +5,12 @@ use braid_nbd_proto::{Command, wire};
 use super::*;
 use crate::budget::tests::Rung;
 use crate::counters::Counts;
-use crate::export::IoError;
 use crate::limits::{CONTENDED_DEADLINE, PROGRESS_DEADLINE, STRIDE_BYTES};
 use crate::memory::MemoryExport;
 use crate::registry::{Admission, Room};
 use crate::settings::Settings;
 use crate::socket::Socket;
+use braid_ring::client::{ClientRequest, RequestError};
 
 struct Table {
     shared: Arc<Shared>,
@@ -97,10 +97,10 @@ impl Table {
         bytes
     }
 
-    fn take(&mut self) -> Vec<(u32, Operation)> {
+    fn take(&mut self) -> Vec<(u32, ClientRequest)> {
         self.connection.take_tasks(&mut self.tasks);
         let submit = |task| match task {
-            Task::Submit { slot, operation } => (slot, operation),
+            Task::Submit { slot, request } => (slot, request),
             Task::Describe { .. } => panic!("extents were not asked for"),
         };
         self.tasks.drain(..).map(submit).collect()
@@ -112,12 +112,13 @@ fn a_request_goes_in_and_its_reply_out() {
     let mut table = Table::negotiated();
     assert!(table.ask(Command::Write { offset: 5, length: 9, fua: true }, &[8; 9]));
     let mut tasks = table.take();
-    let Some((slot, Operation::Write { offset: 5, payload, fua: true })) = tasks.pop() else {
+    let Some((slot, ClientRequest::Write { offset: 5, payload, durable: true })) = tasks.pop()
+    else {
         panic!("{tasks:?}");
     };
     assert_eq!(&payload[..], [8; 9]);
     assert_eq!(table.send(), 0);
-    table.connection.finished(slot, Some(Outcome { status: Ok(()), payload: None }));
+    table.connection.finished(slot, Outcome { result: Ok(()), payload: None });
     assert_eq!(table.send(), 16);
     let counts = table.counts();
     assert_eq!((counts.requests, counts.bytes_written, counts.bytes_in_flight), (1, 9, 0));
@@ -134,7 +135,7 @@ fn nothing_is_listened_to_while_there_is_no_room() {
     let tasks = table.take();
     assert_eq!(tasks.len(), most);
     assert!(table.connection.receive().is_none(), "and no more");
-    table.connection.finished(tasks[0].0, Some(Outcome { status: Ok(()), payload: None }));
+    table.connection.finished(tasks[0].0, Outcome { result: Ok(()), payload: None });
     assert!(table.connection.receive().is_none(), "a reply that is not out is in flight");
     table.send();
     assert_eq!(table.take().len(), 1);
@@ -148,7 +149,9 @@ fn the_end_of_the_stream_waits_for_replies_and_then_for_the_client() {
     let tasks = table.take();
     table.hang_up();
     assert!(table.connection.receive().is_none() && !table.connection.takes_end_of_sending());
-    table.connection.finished(tasks[0].0, None);
+    table
+        .connection
+        .finished(tasks[0].0, Outcome { result: Err(RequestError::Dropped), payload: None });
     assert_eq!(table.send(), 16, "an error is a reply, too");
     assert!(table.connection.takes_end_of_sending() && !table.connection.takes_end_of_sending());
     let receive = table.connection.receive().expect("until the client closes");
@@ -232,8 +235,8 @@ fn what_was_not_carried_out_when_the_connection_broke_never_is() {
     table.connection.close();
     assert!(table.take().is_empty());
     assert_eq!(table.counts().bytes_in_flight, 4096, "one is with the export");
-    let outcome = Outcome { status: Err(IoError::Io), payload: None };
-    table.connection.finished(with_export[0].0, Some(outcome));
+    let outcome = Outcome { result: Err(RequestError::Io("a test")), payload: None };
+    table.connection.finished(with_export[0].0, outcome);
     assert!(table.connection.is_gone());
     assert_eq!(table.counts().bytes_in_flight, 0);
 }
@@ -271,9 +274,11 @@ fn a_long_write_has_no_more_memory_than_twice_what_has_come() {
     }
     assert!(table.say(&vec![7; LONG - sent]));
     let mut tasks = table.take();
-    let Some((slot, Operation::Write { payload, .. })) = tasks.pop() else { panic!("{tasks:?}") };
+    let Some((slot, ClientRequest::Write { payload, .. })) = tasks.pop() else {
+        panic!("{tasks:?}")
+    };
     assert!(payload.len() == LONG && payload[0] == 1 && payload[1..].iter().all(|byte| *byte == 7));
-    table.connection.finished(slot, Some(Outcome { status: Ok(()), payload: None }));
+    table.connection.finished(slot, Outcome { result: Ok(()), payload: None });
     table.send();
     assert_eq!(table.counts().bytes_in_flight, 0);
     assert_eq!(table.counts().bytes_copied, 0);
@@ -313,7 +318,7 @@ fn a_write_that_has_to_wait_for_memory_goes_on_when_there_is_some() {
     }
     // What the last piece held before it had to wait is not counted in `told`.
     let tasks = third.take();
-    let [(_, Operation::Write { payload, .. })] = &tasks[..] else { panic!("{tasks:?}") };
+    let [(_, ClientRequest::Write { payload, .. })] = &tasks[..] else { panic!("{tasks:?}") };
     assert_eq!((payload.len(), third.counts().waiting_for_memory), (LONG, 0));
 }
 
@@ -362,7 +367,7 @@ fn a_client_that_does_not_take_its_reply_is_cut_and_one_that_takes_it_slowly_is_
     let (slot, _) = table.take().pop().expect("a read");
     assert_eq!(table.connection.deadline(), None, "the export takes as long as it likes");
     let payload = Some(Payload::zeroed(length));
-    table.connection.finished(slot, Some(Outcome { status: Ok(()), payload }));
+    table.connection.finished(slot, Outcome { result: Ok(()), payload });
     let mut batch = table.connection.batch().expect("a reply");
     let mut now = table.now;
     for _ in 0..3 {
@@ -387,9 +392,9 @@ fn a_client_that_sits_on_what_others_wait_for_is_cut_sooner() {
         table.ask(read, &[]);
     }
     let (slot, operation) = sitting.take().pop().expect("a read");
-    let Operation::Read { payload, .. } = operation else { panic!("{operation:?}") };
-    let outcome = Outcome { status: Ok(()), payload: Some(payload) };
-    sitting.connection.finished(slot, Some(outcome));
+    let ClientRequest::Read { payload, .. } = operation else { panic!("{operation:?}") };
+    let outcome = Outcome { result: Ok(()), payload: Some(payload) };
+    sitting.connection.finished(slot, outcome);
     let batch = sitting.connection.batch().expect("a reply");
     let soon = sitting.now + CONTENDED_DEADLINE;
     assert!(waiting.take().is_empty() && waiting.counts().waiting_for_memory == 1);

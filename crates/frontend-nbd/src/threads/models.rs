@@ -13,7 +13,9 @@ use braid_nbd_proto::{BlockSizes, Command, wire};
 use shuttle::thread;
 
 use crate::connection::Identity;
-use crate::export::{Completion, Export, Operation, Outcome};
+use braid_ring::client::{ClientRequest, Completion, Outcome};
+
+use crate::export::Export;
 use crate::models::{pair, sample};
 use crate::registry::{Admission, Room};
 use crate::settings::Settings;
@@ -48,13 +50,13 @@ impl Export for Scattering {
         BlockSizes::BYTE_GRANULAR
     }
 
-    fn submit(&self, operation: Operation, completion: Completion) {
+    fn submit(&self, operation: ClientRequest, completion: Completion) {
         thread::spawn(move || match operation {
-            Operation::Flush => drop(completion),
-            Operation::Read { payload, .. } => {
-                completion.complete(Outcome { status: Ok(()), payload: Some(payload) });
+            ClientRequest::Flush => drop(completion),
+            ClientRequest::Read { payload, .. } => {
+                completion.complete(Outcome { result: Ok(()), payload: Some(payload) });
             }
-            _ => completion.complete(Outcome { status: Ok(()), payload: None }),
+            _ => completion.complete(Outcome { result: Ok(()), payload: None }),
         });
     }
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{
-    BlockSizes, Completion, Endpoint, Export, Notice, NoticeListener, Operation, Outcome, Server,
-    Settings, StartError,
+    BlockSizes, ClientRequest, Completion, Endpoint, Export, Notice, NoticeListener, Outcome,
+    Server, Settings, StartError,
 };
 use braid_nbd_proto::{
     ClientEvent, ClientPlan, ClientSession, Command, ErrorCode, ExportInfo, Goal, Style,
@@ -203,13 +203,15 @@ impl Client {
 }
 
 /// What an [`OddExport`] does with an operation.
-pub type Handler = Box<dyn Fn(Operation, Completion) + Send + Sync>;
+pub type Handler = Box<dyn Fn(ClientRequest, Completion) + Send + Sync>;
 
 /// An export of 1 MiB whose `submit` is a closure.
 pub struct OddExport(pub Handler);
 
 impl OddExport {
-    pub fn shared(handler: impl Fn(Operation, Completion) + Send + Sync + 'static) -> Arc<Self> {
+    pub fn shared(
+        handler: impl Fn(ClientRequest, Completion) + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(Self(Box::new(handler)))
     }
 }
@@ -231,22 +233,22 @@ impl Export for OddExport {
         BlockSizes::BYTE_GRANULAR
     }
 
-    fn submit(&self, operation: Operation, done: Completion) {
+    fn submit(&self, operation: ClientRequest, done: Completion) {
         (self.0)(operation, done);
     }
 }
 
 /// Success, with the payload that came.
-pub fn succeed(operation: Operation, done: Completion) {
+pub fn succeed(operation: ClientRequest, done: Completion) {
     let payload = match operation {
-        Operation::Read { payload, .. } | Operation::Write { payload, .. } => Some(payload),
+        ClientRequest::Read { payload, .. } | ClientRequest::Write { payload, .. } => Some(payload),
         _ => None,
     };
-    done.complete(Outcome { status: Ok(()), payload });
+    done.complete(Outcome { result: Ok(()), payload });
 }
 
 /// Operations kept until they are released.
-pub type Shelf = Arc<Mutex<Vec<(Operation, Completion)>>>;
+pub type Shelf = Arc<Mutex<Vec<(ClientRequest, Completion)>>>;
 
 /// An export that answers nothing until its shelf is emptied by the test.
 pub fn shelving() -> (Arc<OddExport>, Shelf) {

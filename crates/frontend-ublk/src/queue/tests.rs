@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use braid_runtime::{Disk, Outcome, Receiver, VolumeError, VolumeOperation};
+use braid_runtime::{ClientRequest, Completion, Disk, Outcome, RequestError};
 use braid_ublk_proto::Request;
 use braid_ublk_proto::wire::{Description, flag, operation};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -40,16 +40,16 @@ fn is_filled(first_sector: u64, bytes: &[u8]) -> bool {
 }
 
 /// How the array answers what is asked of this place: nearly always well.
-fn verdict(place: u64) -> Result<(), VolumeError> {
+fn verdict(place: u64) -> Result<(), RequestError> {
     match place / 512 % 31 {
-        3 => Err(VolumeError::NoSpace),
-        7 => Err(VolumeError::ReadOnly),
-        11 => Err(VolumeError::Stopping),
+        3 => Err(RequestError::NoSpace),
+        7 => Err(RequestError::ReadOnly),
+        11 => Err(RequestError::Stopping),
         _ => Ok(()),
     }
 }
 
-type Asked = (VolumeOperation, Arc<dyn Receiver>, u64);
+type Asked = (ClientRequest, Completion);
 
 /// An array that ends what it was asked for in an order of its own, on a thread of its own.
 struct Array(std::sync::mpsc::Sender<Asked>);
@@ -67,9 +67,8 @@ impl Array {
                     Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
                 }
                 for _ in 0..random.usize(0..=asked.len()) {
-                    let (operation, receiver, token) =
-                        asked.swap_remove(random.usize(0..asked.len()));
-                    receiver.receive(token, end(operation));
+                    let (operation, completion) = asked.swap_remove(random.usize(0..asked.len()));
+                    completion.complete(end(operation));
                 }
             }
         });
@@ -78,17 +77,17 @@ impl Array {
 }
 
 /// Does it, and looks at what is asked.
-fn end(operation: VolumeOperation) -> Outcome {
+fn end(operation: ClientRequest) -> Outcome {
     let within = |offset: u64, length: u64| {
         assert!(length > 0 && offset.checked_add(length).is_some_and(|end| end <= SIZE_BYTES));
     };
     let (result, payload) = match operation {
-        VolumeOperation::Read { offset, mut payload } => {
+        ClientRequest::Read { offset, mut payload } => {
             within(offset, payload.len() as u64);
             fill(offset / 512, &mut payload);
             (verdict(offset), Some(payload))
         }
-        VolumeOperation::Write { offset, payload, .. } => {
+        ClientRequest::Write { offset, payload, .. } => {
             within(offset, payload.len() as u64);
             // The kernel's payloads say where they belong.
             assert!(
@@ -97,12 +96,12 @@ fn end(operation: VolumeOperation) -> Outcome {
             );
             (verdict(offset), Some(payload))
         }
-        VolumeOperation::WriteZeroes { offset, length, .. }
-        | VolumeOperation::Trim { offset, length, .. } => {
+        ClientRequest::WriteZeroes { offset, length, .. }
+        | ClientRequest::Trim { offset, length, .. } => {
             within(offset, length);
             (verdict(offset), None)
         }
-        VolumeOperation::Flush => (Ok(()), None),
+        ClientRequest::Flush => (Ok(()), None),
     };
     Outcome { result, payload }
 }
@@ -120,8 +119,8 @@ impl Disk for Array {
         65_536
     }
 
-    fn submit(&self, operation: VolumeOperation, receiver: Arc<dyn Receiver>, token: u64) {
-        self.0.send((operation, receiver, token)).expect("the array lives as long as this");
+    fn submit(&self, operation: ClientRequest, completion: Completion) {
+        self.0.send((operation, completion)).expect("the array lives as long as this");
     }
 }
 
@@ -280,8 +279,8 @@ fn expected(told: &Description) -> i32 {
     };
     let is_payload = matches!(told.op_flags & 0xff, operation::READ | operation::WRITE);
     match verdict(offset) {
-        Err(VolumeError::NoSpace) => -28,
-        Err(VolumeError::ReadOnly) => -30,
+        Err(RequestError::NoSpace) => -28,
+        Err(RequestError::ReadOnly) => -30,
         Err(_) => -5,
         Ok(()) if is_payload => i32::try_from(told.nr_sectors * 512).expect("a small number"),
         Ok(()) => 0,

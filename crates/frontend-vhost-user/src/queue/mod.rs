@@ -28,7 +28,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use braid_ring::{Bell, Completion, Descriptor, Handler, Inbox, Operation, Wake, Worker, Workers};
-use braid_runtime::{Outcome, Receiver};
+use braid_runtime::{Outcome, Receiver, Token};
 use braid_virtio_proto::Device;
 
 use crate::bells;
@@ -255,7 +255,8 @@ impl Handler for Queue {
 }
 
 impl Receiver for Queue {
-    fn receive(self: Arc<Self>, token: u64, outcome: Outcome) {
+    fn receive(self: Arc<Self>, token: Token, outcome: Outcome) {
+        let token = token.request;
         // It is never closed, so that nothing is refused.
         if let Ok(Bell::Ring) = self.inbox.push(Finished { token, outcome }, true) {
             self.call_for_turn();

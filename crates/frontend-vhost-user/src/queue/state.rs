@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use braid_ring::{Descriptor, Payload};
-use braid_runtime::{Disk, Outcome, Receiver, VolumeError, VolumeOperation};
+use braid_runtime::{ClientRequest, Completion, Disk, Outcome, Receiver, RequestError};
 use braid_virtio_proto::limits::ID_BYTES;
 use braid_virtio_proto::wire::HEAD_BYTES;
 use braid_virtio_proto::{Chain, Device, Refused, Request, Status};
@@ -281,14 +281,15 @@ impl State {
         }
         let operation = match self.operation(asks.served, &request, &chain) {
             // Whoever ends next gives some back.
-            Err(VolumeError::NoMemory) if !self.asked.is_empty() => return Step::Waits,
+            Err(RequestError::NoMemory) if !self.asked.is_empty() => return Step::Waits,
             operation => operation,
         };
         match operation {
             Ok(Some(operation)) => {
                 self.held_bytes += held_bytes;
                 let token = self.asked.insert(Asked { head, chain, request, held_bytes }) as u64;
-                asks.served.disk.submit(operation, (asks.receiver)(), token);
+                let completion = Completion::new((asks.receiver)(), token.into());
+                asks.served.disk.submit(operation, completion);
                 Step::Submitted
             }
             Ok(None) => {
@@ -308,33 +309,33 @@ impl State {
         served: &Served,
         request: &Request,
         chain: &Chain,
-    ) -> Result<Option<VolumeOperation>, VolumeError> {
+    ) -> Result<Option<ClientRequest>, RequestError> {
         let memory = |length: u32| {
-            Payload::try_for_overwriting(length as usize).map_err(|_| VolumeError::NoMemory)
+            Payload::try_for_overwriting(length as usize).map_err(|_| RequestError::NoMemory)
         };
         let guest = self.ring.as_ref().expect("it goes on").memory();
         Ok(Some(match *request {
             Request::Read { offset, length } => {
-                VolumeOperation::Read { offset, payload: memory(length)? }
+                ClientRequest::Read { offset, payload: memory(length)? }
             }
             Request::Write { offset, length, durable } => {
                 let mut payload = memory(length)?;
                 if !guest.copy_in(chain.readable(HEAD_BYTES), &mut payload) {
-                    return Err(VolumeError::OutOfRange);
+                    return Err(RequestError::OutOfRange);
                 }
-                VolumeOperation::Write { offset, payload, durable }
+                ClientRequest::Write { offset, payload, durable }
             }
-            Request::Flush => VolumeOperation::Flush,
+            Request::Flush => ClientRequest::Flush,
             Request::Id => {
                 let is_told = guest.copy_out(chain.writable(), &served.id);
-                return if is_told { Ok(None) } else { Err(VolumeError::OutOfRange) };
+                return if is_told { Ok(None) } else { Err(RequestError::OutOfRange) };
             }
             Request::Discard { offset, length, durable } => {
-                VolumeOperation::Trim { offset, length, durable }
+                ClientRequest::Trim { offset, length, durable }
             }
             Request::Zero { offset, length, may_punch, durable } => {
                 let fast = false;
-                VolumeOperation::WriteZeroes { offset, length, may_punch, fast, durable }
+                ClientRequest::WriteZeroes { offset, length, may_punch, fast, durable }
             }
         }))
     }
@@ -348,7 +349,7 @@ impl State {
         let status = match outcome.result {
             Ok(()) => Status::Done,
             // The next server is asked for it again; it is in the table.
-            Err(VolumeError::Stopping) => return,
+            Err(RequestError::Stopping) => return,
             Err(_) => Status::Failed,
         };
         let is_filled = match (&request, &outcome.payload) {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use braid_engine::CacheMode;
 use braid_geometry::Level;
 use braid_member::{Identity, Member, MemberError, MemoryMember};
-use braid_runtime::{Options, Payload, Volume, VolumeOperation};
+use braid_runtime::{ClientRequest, Options, Payload, Volume};
 
 use crate::array::{self, Plan, Policy};
 use crate::frame::{Case, Contender, Metric, Report, Settings, Suite, Target, race};
@@ -181,7 +181,7 @@ impl Array {
                     for _ in 0..writes / CLIENTS {
                         let offset = random.below(places) * WRITE_BYTES as u64;
                         let payload = Payload::zeroed(WRITE_BYTES);
-                        let write = VolumeOperation::Write { offset, payload, durable: false };
+                        let write = ClientRequest::Write { offset, payload, durable: false };
                         self.volume.call(write).result.expect("it can be written");
                     }
                 });

@@ -19,7 +19,7 @@ use braid_ondisk::{
     ArrayFacts, DeviceFlags, NewSuperblock, Placement, ReshapeSide, Role, Superblock, Version,
 };
 use braid_ring::Payload;
-use braid_runtime::{Volume, VolumeOperation};
+use braid_runtime::{ClientRequest, Volume};
 use rustix::io::Errno;
 
 /// Bytes in a sector.
@@ -138,7 +138,7 @@ pub(super) fn read(volume: &Volume, buffer: &mut [u8], offset: u64) -> Result<()
     let error = MemberError::from(Errno::IO);
     for (at, piece) in (offset..).step_by(PIECE_BYTES).zip(buffer.chunks_mut(PIECE_BYTES)) {
         let payload = Payload::zeroed(piece.len());
-        let outcome = volume.call(VolumeOperation::Read { offset: at, payload });
+        let outcome = volume.call(ClientRequest::Read { offset: at, payload });
         outcome.result.map_err(|_| error)?;
         piece.copy_from_slice(&outcome.payload.ok_or(error)?);
     }

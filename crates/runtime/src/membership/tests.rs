@@ -14,7 +14,7 @@ use braid_member::{Access, Member, create_file, open};
 
 use crate::members::handle::Place;
 use crate::{
-    Cache, Elevator, Io, Notice, OpenMember, Options, Payload, Scheduling, Volume, VolumeOperation,
+    Cache, ClientRequest, Elevator, Io, Notice, OpenMember, Options, Payload, Scheduling, Volume,
 };
 
 #[allow(dead_code, unreachable_pub, reason = "the kit of the tests outside, arrays in memory too")]
@@ -71,14 +71,14 @@ fn is_free(path: &Path) -> bool {
 
 fn read(volume: &Volume, offset: u64, length: usize) -> Vec<u8> {
     let payload = Payload::from(vec![0xdb; length]);
-    let outcome = volume.call(VolumeOperation::Read { offset, payload });
+    let outcome = volume.call(ClientRequest::Read { offset, payload });
     outcome.result.expect("a read");
     outcome.payload.expect("a read gives its payload back").to_vec()
 }
 
 fn write(volume: &Volume, offset: u64, byte: u8, length: usize) {
     let payload = Payload::from(vec![byte; length]);
-    let outcome = volume.call(VolumeOperation::Write { offset, payload, durable: false });
+    let outcome = volume.call(ClientRequest::Write { offset, payload, durable: false });
     outcome.result.expect("a write");
 }
 

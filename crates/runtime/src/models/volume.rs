@@ -13,21 +13,21 @@ use shuttle::thread;
 use super::array::Array;
 use crate::sync::flaw::{Flaw, choose};
 use crate::{
-    Elevator, ElevatorTuning, Multiplex, Notice, Payload, Scheduling, Volume, VolumeError,
-    VolumeOperation,
+    ClientRequest, Completion, Elevator, ElevatorTuning, Multiplex, Notice, Payload, RequestError,
+    Scheduling, Volume,
 };
 
 /// Enough that each flaw is found with room to spare, and the whole stays within a minute.
 const SCHEDULES: usize = 150;
 
-fn write(volume: &Volume, offset: u64, length: usize, byte: u8) -> Result<(), VolumeError> {
+fn write(volume: &Volume, offset: u64, length: usize, byte: u8) -> Result<(), RequestError> {
     let payload = Payload::from(vec![byte; length]);
-    volume.call(VolumeOperation::Write { offset, payload, durable: false }).result
+    volume.call(ClientRequest::Write { offset, payload, durable: false }).result
 }
 
 fn read(volume: &Volume, offset: u64, length: usize) -> Vec<u8> {
     let payload = Payload::from(vec![0xdb; length]);
-    let outcome = volume.call(VolumeOperation::Read { offset, payload });
+    let outcome = volume.call(ClientRequest::Read { offset, payload });
     outcome.result.expect("a healthy read");
     outcome.payload.expect("a read gives its payload back").to_vec()
 }
@@ -129,18 +129,18 @@ fn stop_in_the_middle() {
                 thread::spawn(move || {
                     let payload = Payload::from(vec![7; 512]);
                     let operation = match client {
-                        0 => VolumeOperation::Write { offset: 512, payload, durable: true },
-                        _ => VolumeOperation::Flush,
+                        0 => ClientRequest::Write { offset: 512, payload, durable: true },
+                        _ => ClientRequest::Flush,
                     };
                     asked.fetch_add(1, Ordering::SeqCst);
                     let done = move |outcome: crate::Outcome| {
                         answered.fetch_add(1, Ordering::SeqCst);
                         match outcome.result {
                             Ok(()) => assert!(!stopped.load(Ordering::SeqCst), "done, but stopped"),
-                            Err(error) => assert_eq!(error, VolumeError::Stopping),
+                            Err(error) => assert_eq!(error, RequestError::Stopping),
                         }
                     };
-                    volume.submit(operation, Box::new(done));
+                    volume.submit(operation, Completion::from_fn(done));
                 })
             })
             .collect();

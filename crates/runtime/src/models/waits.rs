@@ -15,7 +15,6 @@ use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 
 use crate::alarm::{Alarm, Arm, Rang, Slept, Woken};
-use crate::client::Outcome;
 use crate::clock::Clock;
 use crate::core::End;
 use crate::events::Machine;
@@ -25,6 +24,7 @@ use crate::sync::flaw::{Flaw, choose};
 use crate::waiter::{self, InFlight};
 use crate::watch::Watch;
 use crate::write_admission::WriteAdmission;
+use braid_ring::client::Outcome;
 
 /// Small models have fewer schedules than this, or are cut off here.
 const SCHEDULES_MAX: usize = 30_000;

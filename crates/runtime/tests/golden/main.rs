@@ -26,7 +26,7 @@ use std::sync::Arc;
 use braid_assembly::{AssembledArray, ProbedMember, assemble};
 use braid_geometry::Slot;
 use braid_member::{Member, MemoryMember};
-use braid_runtime::{Cache, OpenMember, Options, Payload, Volume, VolumeError, VolumeOperation};
+use braid_runtime::{Cache, OpenMember, Options, Payload, Volume, RequestError, ClientRequest};
 use fixture::{Content, Fixture};
 
 /// The members of a fixture, as memory that outlives the volumes opened on it.
@@ -150,7 +150,7 @@ fn expected(name: &str, fixture: &Fixture) -> Vec<u8> {
 fn read(volume: &Volume, about: &str) -> Vec<u8> {
     let length = usize::try_from(volume.size_bytes()).expect("small");
     let payload = Payload::from(vec![0xdb; length]);
-    let outcome = volume.call(VolumeOperation::Read { offset: 0, payload });
+    let outcome = volume.call(ClientRequest::Read { offset: 0, payload });
     outcome.result.unwrap_or_else(|error| panic!("{about}: {error}"));
     outcome.payload.expect("a read gives its payload back").to_vec()
 }
@@ -162,10 +162,10 @@ fn unreadable(volume: &Volume, content: &[u8], about: &str) -> usize {
     let mut missing = 0;
     for (offset, piece) in (0..).step_by(PIECE).zip(content.chunks(PIECE)) {
         let payload = Payload::from(vec![0xdb; piece.len()]);
-        let outcome = volume.call(VolumeOperation::Read { offset, payload });
+        let outcome = volume.call(ClientRequest::Read { offset, payload });
         match outcome.result {
             Ok(()) => assert!(outcome.payload.as_deref() == Some(piece), "{about} at {offset}"),
-            Err(VolumeError::Io(_)) => missing += piece.len(),
+            Err(RequestError::Io(_)) => missing += piece.len(),
             Err(error) => panic!("{about} at {offset}: {error}"),
         }
     }
@@ -286,7 +286,7 @@ fn what_is_written_on_mds_arrays_is_read_again_without_any_member() {
             let bytes = &mut content[start..start + usize::try_from(length).expect("small")];
             pattern::stream(seed, offset, bytes);
             let payload = Payload::from(&*bytes);
-            let write = VolumeOperation::Write { offset, payload, durable: seed % 4 == 0 };
+            let write = ClientRequest::Write { offset, payload, durable: seed % 4 == 0 };
             volume.call(write).result.expect("it writes");
         }
         assert!(read(&volume, &name) == content, "{name} while it runs");

@@ -1,6 +1,6 @@
 //! A client of a volume that waits for each answer, and numbers for it to draw.
 
-use braid_runtime::{Payload, Volume, VolumeOperation};
+use braid_runtime::{ClientRequest, Payload, Volume};
 
 /// A small generator of its own, so that a seed means the same for ever (xorshift64*).
 pub(crate) struct Random(pub(crate) u64);
@@ -18,7 +18,7 @@ impl Random {
 /// What the volume holds from `offset` on.
 pub(crate) fn read(volume: &Volume, offset: u64, length: usize) -> Vec<u8> {
     let payload = Payload::from(vec![0xdb; length]);
-    let outcome = volume.call(VolumeOperation::Read { offset, payload });
+    let outcome = volume.call(ClientRequest::Read { offset, payload });
     outcome.result.expect("a healthy read");
     outcome.payload.expect("a read gives its payload back").to_vec()
 }
@@ -26,6 +26,6 @@ pub(crate) fn read(volume: &Volume, offset: u64, length: usize) -> Vec<u8> {
 /// Writes, with or without waiting for stable storage.
 pub(crate) fn write(volume: &Volume, offset: u64, bytes: &[u8], durable: bool) {
     let payload = Payload::from(bytes);
-    let outcome = volume.call(VolumeOperation::Write { offset, payload, durable });
+    let outcome = volume.call(ClientRequest::Write { offset, payload, durable });
     outcome.result.expect("a healthy write");
 }

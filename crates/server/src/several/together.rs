@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use braid_frontend_nbd::{
-    BlockSizes, Completion, Export, Extent, IoError, Meter, NbdUri, Operation, Outcome, Server,
-    StopReport, Tuner,
+    BlockSizes, ClientRequest, Completion, Export, Extent, Meter, NbdUri, Outcome, RequestError,
+    Server, StopReport, Tuner,
 };
 use braid_ring::Workers;
 use braid_runtime::Volume;
@@ -109,15 +109,17 @@ impl Export for Withdrawable {
         self.export.zeroes_fast(offset, length)
     }
 
-    fn submit(&self, operation: Operation, completion: Completion) {
+    fn submit(&self, request: ClientRequest, completion: Completion) {
         if !self.is_withdrawn() {
-            return self.export.submit(operation, completion);
+            return self.export.submit(request, completion);
         }
-        let payload = match operation {
-            Operation::Read { payload, .. } | Operation::Write { payload, .. } => Some(payload),
+        let payload = match request {
+            ClientRequest::Read { payload, .. } | ClientRequest::Write { payload, .. } => {
+                Some(payload)
+            }
             _ => None,
         };
-        completion.complete(Outcome { status: Err(IoError::Shutdown), payload });
+        completion.complete(Outcome { result: Err(RequestError::Stopping), payload });
     }
 
     fn block_status(&self, offset: u64, length: u64, extents_max: usize) -> Vec<Extent> {

@@ -7,8 +7,8 @@ use braid_assembly::{Assembly, Options, ProbedMember, assemble};
 use braid_geometry::Slot;
 use braid_member::{Access, Member};
 use braid_runtime::{
-    BitmapHome, JobProgress, JobRequest, LogKind, Newcomer, Notice, OpenMember, Payload, Volume,
-    VolumeOperation, WantedBitmap, Wish,
+    BitmapHome, ClientRequest, JobProgress, JobRequest, LogKind, Newcomer, Notice, OpenMember,
+    Payload, Volume, WantedBitmap, Wish,
 };
 
 use super::super::content;
@@ -125,7 +125,7 @@ impl Array {
             if piece.len() < buffer.len() {
                 buffer = Payload::zeroed(piece.len());
             }
-            let outcome = self.volume.call(VolumeOperation::Read { offset, payload: buffer });
+            let outcome = self.volume.call(ClientRequest::Read { offset, payload: buffer });
             outcome.result.with_context(|| format!("reading at byte {offset}"))?;
             buffer = outcome.payload.context("a read gives its payload back")?;
             if buffer[..] != *piece {
@@ -142,8 +142,7 @@ impl Array {
         let mut content = Vec::with_capacity(bytes);
         for offset in (0..bytes).step_by(PIECE) {
             let payload = Payload::zeroed(PIECE.min(bytes - offset));
-            let outcome =
-                self.volume.call(VolumeOperation::Read { offset: offset as u64, payload });
+            let outcome = self.volume.call(ClientRequest::Read { offset: offset as u64, payload });
             outcome.result.with_context(|| format!("reading at byte {offset}"))?;
             content.extend_from_slice(&outcome.payload.context("a read gives its payload back")?);
         }
@@ -169,13 +168,13 @@ impl Array {
 
     /// Brings what was answered to the members.
     pub(super) fn flush(&self) -> Result<()> {
-        self.volume.call(VolumeOperation::Flush).result.context("flushing")
+        self.volume.call(ClientRequest::Flush).result.context("flushing")
     }
 
     fn write(&self, seed: u64, offset: u64, length: u64) -> Result<()> {
         let payload = content::stream(seed, offset, length)?.into();
         let durable = offset.is_multiple_of(7);
-        let outcome = self.volume.call(VolumeOperation::Write { offset, payload, durable });
+        let outcome = self.volume.call(ClientRequest::Write { offset, payload, durable });
         outcome.result.with_context(|| format!("writing {length} bytes at byte {offset}"))
     }
 

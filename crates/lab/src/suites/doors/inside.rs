@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use braid_geometry::Level;
 use braid_member::Access;
-use braid_runtime::{Options, Payload, Volume, VolumeOperation};
+use braid_runtime::{ClientRequest, Options, Payload, Volume};
 
 use super::super::nbd::fio::{Job, Length};
 use crate::array::{self, Plan, Policy};
@@ -70,7 +70,7 @@ impl Inside {
         #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
         let done = next.into_inner().min(most) as f64;
         if job.rw.ends_with("write") {
-            self.volume.call(VolumeOperation::Flush).result.expect("files can be flushed");
+            self.volume.call(ClientRequest::Flush).result.expect("files can be flushed");
         }
         done / took.as_secs_f64()
     }
@@ -78,9 +78,9 @@ impl Inside {
     fn request(&self, job: &Job, offset: u64, block: u64) {
         let bytes = usize::try_from(block).expect("a short block");
         let operation = if job.rw.ends_with("read") {
-            VolumeOperation::Read { offset, payload: Payload::for_overwriting(bytes) }
+            ClientRequest::Read { offset, payload: Payload::for_overwriting(bytes) }
         } else {
-            VolumeOperation::Write { offset, payload: Payload::zeroed(bytes), durable: false }
+            ClientRequest::Write { offset, payload: Payload::zeroed(bytes), durable: false }
         };
         self.volume.call(operation).result.expect("files can be read and written");
     }

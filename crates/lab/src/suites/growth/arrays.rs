@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use braid_geometry::Level;
-use braid_runtime::{Options, Payload, Volume, VolumeOperation};
+use braid_runtime::{ClientRequest, Options, Payload, Volume};
 
 use super::super::cost::process::{Used, resident_bytes};
 use super::{Along, Axis, Turn};
@@ -58,7 +58,7 @@ impl Arrays {
         for request in 0..requests as usize {
             let offset = self.random.below(places) * READ_BYTES as u64;
             let volume = &self.volumes[request % self.volumes.len()];
-            let read = VolumeOperation::Read { offset, payload: Payload::zeroed(READ_BYTES) };
+            let read = ClientRequest::Read { offset, payload: Payload::zeroed(READ_BYTES) };
             volume.call(read).result.expect("memory can be read");
         }
         let used = Usage::now() - before;

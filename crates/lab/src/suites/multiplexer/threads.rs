@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 
 use braid_geometry::Level;
 use braid_member::layer::Slow;
-use braid_runtime::{
-    Elevator, Io, Multiplex, Options, Payload, Scheduling, Volume, VolumeOperation,
-};
+use braid_runtime::{ClientRequest, Elevator, Io, Multiplex, Options, Payload, Scheduling, Volume};
 
 use super::rule::Rule;
 use super::shape::{Client, Shape, Wish};
@@ -76,13 +74,13 @@ fn ask(
         let payload = |sectors: u64| Payload::zeroed(usize::try_from(sectors * 512).expect("few"));
         let operation = match wish {
             Wish::Read { start, sectors } => {
-                VolumeOperation::Read { offset: start * 512, payload: payload(sectors) }
+                ClientRequest::Read { offset: start * 512, payload: payload(sectors) }
             }
             Wish::Write { start, sectors } => {
                 let payload = payload(sectors);
-                VolumeOperation::Write { offset: start * 512, payload, durable: false }
+                ClientRequest::Write { offset: start * 512, payload, durable: false }
             }
-            Wish::Fsync => VolumeOperation::Flush,
+            Wish::Fsync => ClientRequest::Flush,
         };
         volume.call(operation).result.expect("memory works");
         let took = u64::try_from(since.elapsed().as_nanos()).expect("not for ages");

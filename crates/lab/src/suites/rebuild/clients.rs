@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use braid_geometry::Level;
-use braid_runtime::{GovernorSettings, Payload, Volume, VolumeOperation};
+use braid_runtime::{ClientRequest, GovernorSettings, Payload, Volume};
 
 use super::{Devices, Kind, Rebuilt, Shape};
 use crate::frame::{Case, Contender, Metric, Settings, Target, race};
@@ -84,7 +84,7 @@ fn reads(volume: &Volume, times: &Times, warm: impl FnOnce()) -> (f64, f64) {
             let offset = random.below(places) * read_bytes;
             let payload = Payload::zeroed(READ_BYTES);
             let start = Instant::now();
-            let done = volume.call(VolumeOperation::Read { offset, payload });
+            let done = volume.call(ClientRequest::Read { offset, payload });
             done.result.expect("it can be read");
             if counts.load(Ordering::Relaxed) {
                 took.push(start.elapsed());

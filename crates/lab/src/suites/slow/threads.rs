@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use braid_engine::SitOut;
 use braid_geometry::Level;
 use braid_member::layer::{Delays, Slow};
-use braid_runtime::{Io, Notice, Options, Payload, Volume, VolumeOperation};
+use braid_runtime::{ClientRequest, Io, Notice, Options, Payload, Volume};
 
 use super::world::{BLOCK_SECTORS, Outcome, READERS, SLOTS, STALLED, THINK_NS, WRITERS};
 use crate::array::{self, Plan, Policy};
@@ -107,8 +107,8 @@ fn ask(
         let from = since();
         let payload = Payload::zeroed(length);
         let operation = match number < READERS {
-            true => VolumeOperation::Read { offset, payload },
-            false => VolumeOperation::Write { offset, payload, durable: false },
+            true => ClientRequest::Read { offset, payload },
+            false => ClientRequest::Write { offset, payload, durable: false },
         };
         let failed = volume.call(operation).result.is_err();
         errors.fetch_add(u64::from(failed), Ordering::Relaxed);

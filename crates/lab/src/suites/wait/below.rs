@@ -2,7 +2,7 @@
 
 use braid_member::{Member, MemoryMember};
 use braid_parity::kernel;
-use braid_runtime::{CacheMode, Payload, Volume, VolumeOperation};
+use braid_runtime::{CacheMode, ClientRequest, Payload, Volume};
 
 use super::volume;
 use super::work::{BLOCK_BYTES, DATA, ROW_BYTES, STRIPES};
@@ -81,12 +81,12 @@ impl Below for Engine {
         let mut payload = Payload::for_overwriting(ROW_BYTES);
         payload.copy_from_slice(data);
         let offset = row * ROW_BYTES as u64;
-        let write = VolumeOperation::Write { offset, payload, durable: false };
+        let write = ClientRequest::Write { offset, payload, durable: false };
         self.0.call(write).result.expect("memory takes writes");
     }
 
     fn flush(&self) {
-        self.0.call(VolumeOperation::Flush).result.expect("memory is durable enough");
+        self.0.call(ClientRequest::Flush).result.expect("memory is durable enough");
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
             for file in 0..4 {
                 let offset = file * ROWS_PER_FILE * ROW_BYTES as u64;
                 let payload = Payload::for_overwriting(content(file).len());
-                let read = model.below().0.call(VolumeOperation::Read { offset, payload });
+                let read = model.below().0.call(ClientRequest::Read { offset, payload });
                 read.result.unwrap();
                 assert!(*read.payload.unwrap() == *content(file), "file {file}");
             }

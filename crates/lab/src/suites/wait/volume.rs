@@ -1,7 +1,7 @@
 //! The shipped runtime under the same work: `Volume::call` from every writer's own thread.
 
 use braid_geometry::Level;
-use braid_runtime::{Cache, CacheMode, Options, Payload, Volume, VolumeOperation};
+use braid_runtime::{Cache, CacheMode, ClientRequest, Options, Payload, Volume};
 
 use super::work::{BLOCK_BYTES, DATA, FILE_BYTES, Files, STRIPES};
 use crate::array::{self, Plan, Policy};
@@ -60,10 +60,10 @@ impl Files for Braid {
         for bytes in bytes.chunks_exact(REQUEST_BYTES) {
             let mut payload = Payload::for_overwriting(REQUEST_BYTES);
             payload.copy_from_slice(bytes);
-            let operation = VolumeOperation::Write { offset, payload, durable: false };
+            let operation = ClientRequest::Write { offset, payload, durable: false };
             self.volume.call(operation).result.expect("memory takes writes");
             offset += REQUEST_BYTES as u64;
         }
-        self.volume.call(VolumeOperation::Flush).result.expect("memory is durable enough");
+        self.volume.call(ClientRequest::Flush).result.expect("memory is durable enough");
     }
 }

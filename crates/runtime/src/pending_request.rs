@@ -6,18 +6,16 @@
 use braid_engine::Instant;
 use braid_engine::request::{ByteRequest, Patch, RequestPlan, Way};
 use braid_geometry::{LogicalSector, SECTOR_BYTES};
+use braid_ring::client::{Completion, Outcome, RequestError};
 use braid_ring::{NoMemory, Payload};
 
-use crate::client::{Done, Outcome, Receiver, VolumeError};
 use crate::sync::Arc;
 use crate::waiter::Waiter;
 
 /// What is told of a request's end, once.
 pub(crate) enum Asker {
-    /// Called.
-    Done(Done),
-    /// Called with the token.
-    Receiver(Arc<dyn Receiver>, u64),
+    /// A door's, or a function.
+    Completion(Completion),
     /// Woken.
     Caller(Arc<Waiter>),
 }
@@ -35,15 +33,14 @@ impl Client {
     /// Tells it, once.
     pub(crate) fn tell(self, outcome: Outcome) {
         match self.asker {
-            Asker::Done(done) => done(outcome),
-            Asker::Receiver(receiver, token) => receiver.receive(token, outcome),
+            Asker::Completion(completion) => completion.complete(outcome),
             Asker::Caller(waiter) => waiter.tell(outcome),
         }
     }
 }
 
 /// A client's request, between two of its steps.
-pub(crate) struct ClientRequest {
+pub(crate) struct PendingRequest {
     /// Its steps, of which the next is taken when the one before has ended.
     pub(crate) plan: RequestPlan,
     /// How it was admitted to change the array, until it gives that up.
@@ -55,20 +52,20 @@ pub(crate) struct ClientRequest {
 }
 
 /// What lies with a request to the engine until it is answered.
-pub(crate) enum Completion {
+pub(crate) enum Resumption {
     /// The only step of a request in whole sectors.
-    Whole(ClientRequest),
+    Whole(PendingRequest),
     /// Sectors at the edge of a patch; from where on, and how many.
-    Fetched(ClientRequest, Patch, (LogicalSector, u64)),
+    Fetched(PendingRequest, Patch, (LogicalSector, u64)),
     /// A patch.
-    Stored(ClientRequest),
+    Stored(PendingRequest),
     /// The last step of a durable write that was patched.
-    Flushed(ClientRequest),
+    Flushed(PendingRequest),
     /// A client's own flush.
     Flush(Client),
 }
 
-impl ClientRequest {
+impl PendingRequest {
     pub(crate) fn new(request: &ByteRequest, payload: Option<Payload>, client: Client) -> Self {
         let plan = RequestPlan::new(request);
         let admitted = plan.way();
@@ -86,16 +83,16 @@ impl ClientRequest {
     }
 
     /// The memory around `patch`. Writes that need some are alone, so that there is one of these at a time.
-    pub(crate) fn around(&mut self, patch: &Patch) -> Result<&mut [u8], VolumeError> {
+    pub(crate) fn around(&mut self, patch: &Patch) -> Result<&mut [u8], RequestError> {
         let length = patch.sectors * SECTOR_BYTES;
         if self.around.len() as u64 != length {
-            self.around = zeroed(patch.sectors).map_err(|_| VolumeError::NoMemory)?;
+            self.around = zeroed(patch.sectors).map_err(|_| RequestError::NoMemory)?;
         }
         Ok(&mut self.around)
     }
 
     /// Lays the payload, or zeroes, over what was fetched.
-    pub(crate) fn lay_over(&mut self, patch: &Patch) -> Result<(), VolumeError> {
+    pub(crate) fn lay_over(&mut self, patch: &Patch) -> Result<(), RequestError> {
         let payload = self.payload.take();
         let middle = &mut self.around(patch)?[patch.middle()];
         match &payload {

@@ -1,0 +1,184 @@
+//! What a client asks of what is served, and how it is told: the values that every door hands down and gets back.
+//!
+//! Where it stands: here, below doors and arrays, because both know payloads and neither knows the other. A door makes a
+//! [`ClientRequest`] and a [`Completion`]; whatever serves it ends the completion, on any thread.
+//!
+//! A completion is two values and a reference count, so that a request costs no memory of its own: whom to tell, and
+//! the token of the request there.
+//!
+//! Invariant
+//! - A completion that is dropped tells [`RequestError::Dropped`] `[check: a_completion_that_is_dropped_is_told]`.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::payload::Payload;
+
+/// What a client asks. Offsets and lengths are in bytes and need no alignment.
+#[derive(Debug)]
+#[allow(missing_docs)] // the fields are what the variant's line says
+pub enum ClientRequest {
+    /// Fill the payload from `offset`.
+    Read { offset: u64, payload: Payload },
+    /// Write the payload at `offset`; `durable` before the answer.
+    Write { offset: u64, payload: Payload, durable: bool },
+    /// Make every write answered so far, to any client, durable.
+    Flush,
+    /// Make a range read as zeroes. With `may_punch` space may be given back; with `fast` refuse
+    /// ([`RequestError::NotFast`]) rather than write zeroes out.
+    WriteZeroes { offset: u64, length: u64, may_punch: bool, fast: bool, durable: bool },
+    /// The content of a range is not needed any more; doing nothing is allowed.
+    Trim { offset: u64, length: u64, durable: bool },
+}
+
+impl ClientRequest {
+    /// The same request elsewhere: `by` bytes further on.
+    #[must_use]
+    pub fn moved(self, by: u64) -> Self {
+        match self {
+            Self::Read { offset, payload } => Self::Read { offset: offset + by, payload },
+            Self::Write { offset, payload, durable } => {
+                Self::Write { offset: offset + by, payload, durable }
+            }
+            Self::Flush => Self::Flush,
+            Self::WriteZeroes { offset, length, may_punch, fast, durable } => {
+                Self::WriteZeroes { offset: offset + by, length, may_punch, fast, durable }
+            }
+            Self::Trim { offset, length, durable } => {
+                Self::Trim { offset: offset + by, length, durable }
+            }
+        }
+    }
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// The array or the way it was opened does not allow writes.
+    #[error("the array is read-only")]
+    ReadOnly,
+    /// The bytes cannot be read or written, here or anywhere; why, in words.
+    #[error("input/output error: {0}")]
+    Io(&'static str),
+    /// The file system below a member is full.
+    #[error("no space is left below a member")]
+    NoSpace,
+    /// Zeroing this range would not be faster than writing zeroes.
+    #[error("zeroing is not fast here")]
+    NotFast,
+    /// There is no memory for the request.
+    #[error("there is no memory for the request")]
+    NoMemory,
+    /// The range does not lie inside what is served.
+    #[error("the range lies outside the array")]
+    OutOfRange,
+    /// What is served is being stopped.
+    #[error("the array is stopping")]
+    Stopping,
+    /// The completion was dropped: a fault of the program that served the request.
+    #[error("the request was dropped")]
+    Dropped,
+}
+
+/// The end of a request.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How it went.
+    pub result: Result<(), RequestError>,
+    /// The payload that came with the request. A Read's always comes back; a Write may have kept its own.
+    pub payload: Option<Payload>,
+}
+
+/// A request as its receiver names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Token {
+    /// Which client, where one receiver stands for many.
+    pub client: u64,
+    /// Which of its requests.
+    pub request: u64,
+}
+
+impl From<u64> for Token {
+    /// A request of the only client.
+    fn from(request: u64) -> Self {
+        Self { client: 0, request }
+    }
+}
+
+/// What is told of the ends of many requests, each by its token: nothing is allocated for one.
+pub trait Receiver: Send + Sync {
+    /// The end of one request, once, on any thread; it must not wait for what is served.
+    fn receive(self: Arc<Self>, token: Token, outcome: Outcome);
+}
+
+/// A receiver that is a function, for one request.
+struct Once<F>(Mutex<Option<F>>);
+
+impl<F: FnOnce(Outcome) + Send> Receiver for Once<F> {
+    fn receive(self: Arc<Self>, _: Token, outcome: Outcome) {
+        let function = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        function.expect("a request ends once")(outcome);
+    }
+}
+
+/// The right and the duty to end one request, once, on any thread, also before the call that asked returns.
+pub struct Completion {
+    receiver: Option<Arc<dyn Receiver>>,
+    token: Token,
+}
+
+impl Completion {
+    /// For this receiver, by this token.
+    #[must_use]
+    pub fn new(receiver: Arc<dyn Receiver>, token: Token) -> Self {
+        Self { receiver: Some(receiver), token }
+    }
+
+    /// For a function, where one request matters less than what is done with its end.
+    #[must_use]
+    pub fn from_fn(function: impl FnOnce(Outcome) + Send + 'static) -> Self {
+        Self::new(Arc::new(Once(Mutex::new(Some(function)))), Token::default())
+    }
+
+    /// Ends the request.
+    pub fn complete(mut self, outcome: Outcome) {
+        let receiver = self.receiver.take().expect("taken only here and in drop");
+        receiver.receive(self.token, outcome);
+    }
+}
+
+impl fmt::Debug for Completion {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Completion").field("token", &self.token).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        if let Some(receiver) = self.receiver.take() {
+            let outcome = Outcome { result: Err(RequestError::Dropped), payload: None };
+            receiver.receive(self.token, outcome);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_completion_that_is_dropped_is_told() {
+        let (sender, told) = channel();
+        let completion = || {
+            let sender = sender.clone();
+            Completion::from_fn(move |outcome| sender.send(outcome.result).expect("heard"))
+        };
+        drop(completion());
+        assert_eq!(told.try_recv(), Ok(Err(RequestError::Dropped)));
+        completion().complete(Outcome { result: Ok(()), payload: None });
+        assert_eq!(told.try_recv(), Ok(Ok(())));
+        assert!(told.try_recv().is_err(), "it is told once");
+    }
+}
