@@ -262,7 +262,10 @@ forward_member!(Box<M>);
 forward_member!(std::sync::Arc<M>);
 
 /// Checks a range against a size; the one place that does this arithmetic.
-pub(crate) fn check_bounds(
+///
+/// # Errors
+/// The range does not lie inside.
+pub fn check_bounds(
     offset_bytes: u64,
     length_bytes: u64,
     size_bytes: u64,

@@ -29,7 +29,7 @@ use braid_discovery::probe::io_error;
 use braid_discovery::ready::{Ready, decided};
 use braid_discovery::refusal;
 use braid_discovery::replay::Place;
-use braid_server::{Address, Part as _, Rescued, ServerConfig, serve_rescued};
+use braid_server::{Address, Device, Opened, Part as _, Rescued, ServerConfig, serve_rescued};
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
@@ -61,7 +61,6 @@ pub(super) fn serve(
     let mut all: Vec<Option<Found>> = found.into_iter().map(Some).collect();
     let mut found: Vec<Found> = order.iter().filter_map(|index| all[*index].take()).collect();
     let parts = parts(&found, &volumes);
-    let kind = found[0].moving.as_ref().map(reshape::level);
     let is_moving: Vec<bool> = found.iter().map(|one| one.moving.is_some()).collect();
     // Nobody reads them any more but who serves them.
     found.iter_mut().for_each(|one| one.reader = None);
@@ -73,19 +72,20 @@ pub(super) fn serve(
     }
     let mut all = Vec::new();
     for one in &mut found {
-        let ready = match (args.read_only, one.moving.take()) {
-            (_, Some(moving)) => moved(args, (&disks, &moving), one, globals)?,
+        let array = |ready| Opened::Array(Box::new(ready));
+        let opened = match (args.read_only, one.moving.take()) {
+            (_, Some(moving)) => Opened::Device(moved(args, (&disks, &moving), one, globals)?),
             (true, None) => {
-                one.withholding(one.ready(&disks, globals, None)?).settled(Place::Memory)?
+                array(one.withholding(one.ready(&disks, globals, None)?).settled(Place::Memory)?)
             }
-            (false, None) => over_overlay(args, &disks, one, globals)?,
+            (false, None) => array(over_overlay(args, &disks, one, globals)?),
         };
-        all.push((one.group.name.clone(), ready));
+        all.push((one.group.name.clone(), opened));
     }
     let mut all = all.into_iter();
-    let (_, ready) = all.next().expect("one is served at least");
+    let (_, first) = all.next().expect("one is served at least");
     let parts = parts.into_iter().map(|part| Box::new(part) as _).collect();
-    let rescued = Rescued { ready, beside: all.collect(), parts, kind };
+    let rescued = Rescued { first, beside: all.collect(), parts };
     // What is kept of the array while it is rescued is no news of the array.
     let aside = Globals { state_dir: folder.join("state"), ..globals.clone() };
     let aside = if args.read_only { globals } else { &aside };
@@ -187,20 +187,27 @@ fn moved(
     (disks, moving): (&Disks, &Moving),
     found: &mut Found,
     globals: &Globals,
-) -> Result<Ready, CliError> {
-    let options = Options { read_only: args.read_only, ..found.wanted(true, None) };
+) -> Result<Device, CliError> {
     // What is opened below has it open, too.
     found.array_overlay = None;
     let care = if args.read_only { Care::Withhold } else { Care::Read };
     let joined = moving.joined((disks, &found.group.members), care, globals)?;
-    let label = &found.group.name;
-    if args.read_only {
-        return reshape::ready(joined, label, &options, globals);
-    }
-    let members: Vec<&Disk> = found.group.members.iter().map(|index| &disks.all[*index]).collect();
-    let name = reshape::overlay_name(moving, &members);
-    let overlay = overlay::make_array(args, &found.folder, (&joined, &name))?;
-    reshape::ready(overlay, label, &options, globals)
+    let device: Arc<dyn Member> = if args.read_only {
+        joined
+    } else {
+        let members = found.group.members.iter();
+        let members: Vec<&Disk> = members.map(|index| &disks.all[*index]).collect();
+        let name = reshape::overlay_name(moving, &members);
+        overlay::make_array(args, &found.folder, (&joined, &name))?
+    };
+    Ok(Device {
+        name: found.group.name.clone(),
+        uuid: found.group.uuid.clone(),
+        kind: reshape::level(moving),
+        device,
+        read_only: args.read_only,
+        logical_block_bytes: moving.logical_block_bytes(),
+    })
 }
 
 /// Puts superblocks into the overlay as the plan has them, and assembles what stands there then.

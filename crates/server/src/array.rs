@@ -20,7 +20,7 @@ use braid_control::Served;
 use braid_discovery::known::Keeper;
 use braid_discovery::ready::{self, Ready};
 use braid_frontend_nbd::tls::Tls;
-use braid_frontend_nbd::{Export, Settings, limits};
+use braid_frontend_nbd::{Settings, limits};
 use braid_ring::{Room, Workers};
 use braid_runtime::{Options, Stopped, Volume};
 use braid_telling::metrics::Source;
@@ -36,7 +36,7 @@ use super::hearing::{Hearing, OpenArray, jobs_not_kept};
 use super::jobs::{Board, Sampler};
 use super::listening::Endpoints;
 use super::metrics::{self, ArrayMetrics};
-use super::parts::{Part, Rescued};
+use super::parts::{Opened, Part};
 use super::place::{check_export, control_error, own_control};
 use super::reached::Reached;
 use super::report::Reporter;
@@ -49,7 +49,7 @@ use super::{cache, confine, described, descriptors, io, service, stop};
 const DESCRIPTORS_PER_MEMBER: usize = 4;
 
 /// Time that clients are given to finish when the array stops.
-const STOP_DEADLINE: Duration = Duration::from_secs(10);
+pub(super) const STOP_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Time that the command behind `--run` is given to end when the server is told to.
 const COMMAND_GRACE: Duration = Duration::from_secs(3);
@@ -74,28 +74,27 @@ pub(super) struct Shared {
 pub(super) enum Origin<'a> {
     /// They are opened, and looked at.
     Named(&'a [PathBuf]),
-    /// They were opened before, for reading only; what is written goes elsewhere.
-    Rescued(Box<Rescued>),
+    /// They were opened before, for reading only; what is written goes elsewhere. Other arrays, and parts of all of them.
+    Rescued(Box<Ready>, RescuedBeside),
 }
 
 /// What is rescued beside the array: other arrays, and the parts of all of them.
 #[derive(Default)]
-struct RescuedBeside {
-    others: Vec<(String, Ready)>,
-    parts: Vec<Box<dyn Part>>,
-    kind: Option<String>,
+pub(super) struct RescuedBeside {
+    pub(super) others: Vec<(String, Opened)>,
+    pub(super) parts: Vec<Box<dyn Part>>,
 }
 
 /// What is needed before the array is looked at.
-struct Inputs {
-    inherited: Inherited,
-    tls: Option<Tls>,
-    tuning: Tuning,
-    settings: Settings,
+pub(super) struct Inputs {
+    pub(super) inherited: Inherited,
+    pub(super) tls: Option<Tls>,
+    pub(super) tuning: Tuning,
+    pub(super) settings: Settings,
 }
 
 impl Inputs {
-    fn take(config: &ServerConfig, shared: Option<&Shared>) -> Result<Self, CliError> {
+    pub(super) fn take(config: &ServerConfig, shared: Option<&Shared>) -> Result<Self, CliError> {
         let inherited = match shared {
             None => service::inherited()?,
             Some(_) => Inherited::default(),
@@ -121,10 +120,7 @@ impl Origin<'_> {
     ) -> Result<(Ready, Option<RescuedBeside>), CliError> {
         let members = match self {
             Self::Named(members) => members,
-            Self::Rescued(found) => {
-                let Rescued { ready, beside, parts, kind } = *found;
-                return Ok((ready, Some(RescuedBeside { others: beside, parts, kind })));
-            }
+            Self::Rescued(ready, beside) => return Ok((*ready, Some(beside))),
         };
         let named = (members, config.bitmap_file.as_deref());
         let ready = ready::ready(named, config.assembly.clone(), state_dir);
@@ -145,8 +141,8 @@ pub(super) fn one(
     let Inputs { inherited, tls, tuning, settings } = Inputs::take(config, shared)?;
     let (ready, rescued) = origin.ready(config, &globals.state_dir)?;
     let is_rescued = rescued.is_some();
-    let RescuedBeside { others, parts, kind } = rescued.unwrap_or_default();
-    let reporter = Arc::new(Reporter::new(globals, &ready).called(kind));
+    let RescuedBeside { others, parts } = rescued.unwrap_or_default();
+    let reporter = Arc::new(Reporter::new(globals, &ready));
     reporter.members(&ready);
     let is_little = settings.payload_bytes_max < limits::PAYLOAD_BYTES_MAX;
     if is_little && !config.settings.says("payload-memory") {
@@ -163,7 +159,7 @@ pub(super) fn one(
         true => None,
         false => control_place(config, (passed_on, is_captive), &reporter)?,
     };
-    let places = DoorPlaces::take(config, &ready, &reporter)?;
+    let places = DoorPlaces::take(config, ready.array.newest.array.uuid, &reporter)?;
     let socket_name = match shared {
         None => Some(&name).filter(|_| inherited.is_empty()),
         Some(shared) => shared.socket_name.as_ref(),
@@ -209,7 +205,8 @@ pub(super) fn one(
             together.join(*index, (export, &volume, &reporter), listen)?
         }
     };
-    let doors = Doors::open(places, (&volume, block_bytes), workers.as_ref(), &reporter)?;
+    let doors =
+        Doors::open(places, (Arc::clone(&volume) as _, block_bytes), workers.as_ref(), &reporter)?;
     let metered = (&volume, &reporter);
     let metrics = Arc::new(ArrayMetrics::new(numbers, metered, server.meter(), telling.voice()));
     let reached = doors.reached(server.uris(&name));
@@ -250,7 +247,11 @@ pub(super) fn one(
     let looking = looking.map_err(|error| system("spares cannot be looked for", &error))?;
     confining.finish()?;
 
-    reporter.serving(&volume, &reached, control.as_ref().map(Control::path));
+    reporter.serving(
+        (volume.size_bytes(), volume.is_read_only()),
+        &reached,
+        control.as_ref().map(Control::path),
+    );
     parts.iter().zip(&reached_by_nbd).for_each(|(part, uris)| reporter.part(&**part, uris));
     tracing::info!(target: "braid::serve", array = name, reached = ?reached, confined = confining.line(), "serving");
     let is_alone = shared.is_none();
@@ -303,6 +304,11 @@ fn options(config: &ServerConfig, tuning: Tuning, workers: Option<&Arc<Workers>>
     }
 }
 
+/// What arrays beside a device are opened with.
+pub(super) fn options_of_rescue(config: &ServerConfig) -> Options {
+    options(config, Tuning::default(), None)
+}
+
 /// A served array, and all that serves it.
 struct Serving {
     volume: Arc<Volume>,
@@ -337,7 +343,7 @@ impl Serving {
             keeper.end();
             drop(answered);
             telling.end();
-            reporter.stopped(&volume, stopped, clients.cut, &meter.counts());
+            reporter.stopped(Some(&volume), stopped.clean, clients.cut, &meter.counts());
         }
         answers.end();
         if let Some(control) = control {
@@ -353,7 +359,7 @@ impl Serving {
 }
 
 /// Waits for a signal, or for the end of the command.
-fn serve_until_end(
+pub(super) fn serve_until_end(
     Context { config, globals, .. }: Context<'_>,
     (watch, reporter): (&Watch, &Reporter),
     reached: &Reached,

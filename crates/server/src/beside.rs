@@ -7,40 +7,48 @@ use braid_runtime::{Options, Volume};
 
 use super::described;
 use super::not_opened::not_opened;
+use super::parts::Opened;
 use braid_console::error::CliError;
-use braid_discovery::ready::Ready;
 
 /// They run until they are stopped.
 #[derive(Default)]
 pub(super) struct Beside {
-    arrays: Vec<(String, Arc<Volume>, Option<u32>)>,
+    exports: Vec<Arc<dyn Export>>,
+    volumes: Vec<Arc<Volume>>,
 }
 
 impl Beside {
-    /// Opens them as the first one is.
-    pub(super) fn open(others: Vec<(String, Ready)>, options: &Options) -> Result<Self, CliError> {
+    /// Opens them with these options.
+    pub(super) fn open(others: Vec<(String, Opened)>, options: &Options) -> Result<Self, CliError> {
         let mut beside = Self::default();
-        for (name, ready) in others {
+        for (name, opened) in others {
+            let ready = match opened {
+                Opened::Array(ready) => *ready,
+                Opened::Device(device) => {
+                    beside.exports.push(device.export()?.1);
+                    continue;
+                }
+            };
             let block_bytes = ready.array.newest.array.logical_block_bytes;
             let labels = ready.labels();
             let opened = Volume::open(&ready.array, ready.members, options, |_| {});
-            let volume = opened.map_err(|error| not_opened(&error, &labels).about(&name))?;
-            beside.arrays.push((name, Arc::new(volume), block_bytes));
+            let volume =
+                Arc::new(opened.map_err(|error| not_opened(&error, &labels).about(&name))?);
+            beside.exports.push(described::export(name, &volume, block_bytes));
+            beside.volumes.push(volume);
         }
         Ok(beside)
     }
 
     /// The first array and these, by their numbers.
     pub(super) fn exports(&self, first: &Arc<dyn Export>) -> Vec<Arc<dyn Export>> {
-        let export = |(name, volume, block_bytes): &(String, Arc<Volume>, Option<u32>)| {
-            described::export(name.clone(), volume, *block_bytes)
-        };
-        std::iter::once(Arc::clone(first)).chain(self.arrays.iter().map(export)).collect()
+        std::iter::once(first).chain(&self.exports).cloned().collect()
     }
 
     /// Ends them; what was on its way is over by then.
     pub(super) fn stop(self) {
-        for (_, volume, _) in self.arrays {
+        drop(self.exports);
+        for volume in self.volumes {
             volume.stop();
         }
     }

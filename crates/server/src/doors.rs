@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use braid_console::error::CliError;
-use braid_discovery::ready::Ready;
 use braid_ring::Workers;
-use braid_runtime::Volume;
+use braid_runtime::Disk;
 
 use super::config::ServerConfig;
 use super::reached::Reached;
@@ -25,10 +24,9 @@ impl DoorPlaces {
     /// Takes those that are asked for.
     pub(super) fn take(
         config: &ServerConfig,
-        ready: &Ready,
+        uuid: [u8; 16],
         reporter: &Reporter,
     ) -> Result<Self, CliError> {
-        let uuid = ready.array.newest.array.uuid;
         Ok(Self {
             file: config.file.as_ref().map(|path| fuse::place(path, reporter)).transpose()?,
             device: config.device.map(|id| ublk::place(id, uuid)).transpose()?,
@@ -48,16 +46,16 @@ impl Doors {
     /// Opens them to an array with these logical blocks.
     pub(super) fn open(
         places: DoorPlaces,
-        (volume, block_bytes): (&Arc<Volume>, Option<u32>),
+        (disk, block_bytes): (Arc<dyn Disk>, Option<u32>),
         workers: Option<&Arc<Workers>>,
         reporter: &Arc<Reporter>,
     ) -> Result<Self, CliError> {
         let DoorPlaces { file, device, machines } = places;
-        let file = file.map(|place| fuse::open(place, volume, reporter)).transpose()?;
-        let told = (volume, block_bytes);
-        let device = device.map(|place| ublk::open(place, told, reporter)).transpose()?;
+        let file = file.map(|place| fuse::open(place, Arc::clone(&disk), reporter)).transpose()?;
+        let told = || (Arc::clone(&disk), block_bytes);
+        let device = device.map(|place| ublk::open(place, told(), reporter)).transpose()?;
         let by = (workers, reporter.uuid());
-        let machines = machines.map(|place| vhost_user::open(place, told, by)).transpose()?;
+        let machines = machines.map(|place| vhost_user::open(place, told(), by)).transpose()?;
         Ok(Self { file, device, machines })
     }
 

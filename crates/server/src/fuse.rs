@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use braid_frontend_fuse::{Disk, Door, MountError, OpenError, Place, PlaceError};
-use braid_runtime::Volume;
 use serde_json::json;
 
 use super::report::Reporter;
@@ -28,10 +27,9 @@ pub(super) fn place(path: &Path, reporter: &Reporter) -> Result<Place, CliError>
 /// Makes the array a file.
 pub(super) fn open(
     place: Place,
-    volume: &Arc<Volume>,
+    disk: Arc<dyn Disk>,
     reporter: &Arc<Reporter>,
 ) -> Result<Door, CliError> {
-    let disk: Arc<dyn Disk> = Arc::<Volume>::clone(volume);
     let (told, path) = (Arc::clone(reporter), place.path().display().to_string());
     let gone = move || {
         let text =

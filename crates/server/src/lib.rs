@@ -27,6 +27,8 @@ mod confine;
 mod control;
 mod described;
 mod descriptors;
+mod device;
+mod device_service;
 mod doors;
 mod export;
 mod fuse;
@@ -62,13 +64,15 @@ use braid_console::Globals;
 use braid_console::error::system::system;
 use braid_console::error::{CliError, Exit};
 
-use array::{Context, Origin, one};
+use array::{Context, Origin, RescuedBeside, one};
+use beside::Beside;
 pub use config::{Confine, Io, IoConfig, ServerConfig};
 pub use control::consistency::{FILE as BITMAP_FILE_KEY, NO_FILE as NO_BITMAP_FILE};
+pub use device::Device;
 pub use export::DiskExport;
 pub use jobs::run as found_run;
 pub use metrics::MetricsConfig;
-pub use parts::{Part, Rescued};
+pub use parts::{Opened, Part, Rescued};
 pub use place::{Address, own_folder};
 pub use setting_words::SettingWords;
 pub use telling::{EventConfig, Ways};
@@ -143,5 +147,15 @@ pub fn serve_rescued(
     let confining = confine::begin(config, globals)?;
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
     let context = Context { config, globals, confining: &confining };
-    one(context, Origin::Rescued(Box::new(found)), &watch, ways, None)
+    let Rescued { first, beside, parts } = found;
+    match first {
+        Opened::Array(ready) => {
+            let beside = RescuedBeside { others: beside, parts };
+            one(context, Origin::Rescued(ready, beside), &watch, ways, None)
+        }
+        Opened::Device(device) => {
+            let beside = Beside::open(beside, &array::options_of_rescue(config))?;
+            device_service::serve(context, &device, (beside, &parts), &watch)
+        }
+    }
 }

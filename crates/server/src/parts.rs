@@ -5,16 +5,24 @@ use std::sync::Arc;
 use braid_discovery::ready::Ready;
 use braid_frontend_nbd::Export;
 
+use super::device::Device;
+
 /// An array that is to be served, others beside it, and what stands on them.
 pub struct Rescued {
     /// The array.
-    pub ready: Ready,
+    pub first: Opened,
     /// Arrays that are served by the same server, by their names.
-    pub beside: Vec<(String, Ready)>,
+    pub beside: Vec<(String, Opened)>,
     /// They lie on the array, which is number 0, or on those beside it, counted on from there.
     pub parts: Vec<Box<dyn Part>>,
-    /// What it is called instead of its level: what is served of it is not what is on members.
-    pub kind: Option<String>,
+}
+
+/// What is served of an array.
+pub enum Opened {
+    /// The array itself, with its members open.
+    Array(Box<Ready>),
+    /// A device that stands for it.
+    Device(Device),
 }
 
 /// A stretch of an array that stands by itself, such as a partition, or bytes from here and there that do, such as a volume of LVM.

@@ -14,11 +14,10 @@ use braid_geometry::SECTOR_BYTES;
 use braid_member::DirectError;
 use braid_ondisk::format_uuid;
 use braid_ring::{Limit, RingError};
-use braid_runtime::{
-    AnswerWords, Cause, CauseWords, Erring, JobEnd, JobKind, Notice, Stopped, Volume,
-};
+use braid_runtime::{AnswerWords, Cause, CauseWords, Erring, JobEnd, JobKind, Notice, Volume};
 use serde_json::{Value, json};
 
+use super::device::Device;
 use super::jobs;
 use super::lost::{Line, LostRanges};
 use super::parts::Part;
@@ -81,9 +80,20 @@ impl Reporter {
         }
     }
 
-    /// With another word for its level.
-    pub(crate) fn called(self, kind: Option<String>) -> Self {
-        Self { level: kind.unwrap_or(self.level), ..self }
+    /// Of a device that is served as it stands.
+    pub(crate) fn of_device(globals: &Globals, device: &Device) -> Self {
+        Self {
+            json: globals.json,
+            paint: globals.paint_err,
+            name: device.name.clone(),
+            uuid: device.uuid.clone(),
+            level: device.kind.clone(),
+            tolerance: Tolerance { can_lose: 0, parity_in_doubt: false, copies_in_doubt: false },
+            stays_dirty: false,
+            labels: RwLock::default(),
+            is_resynced: AtomicBool::new(false),
+            lost: Mutex::default(),
+        }
     }
 
     /// The array's name as it is served.
@@ -211,12 +221,10 @@ impl Reporter {
 
     pub(crate) fn serving(
         &self,
-        volume: &Volume,
+        (size, read_only): (u64, bool),
         Reached { uris, file, device, vhost_user }: &Reached,
         control: Option<&str>,
     ) {
-        let size = volume.size_bytes();
-        let read_only = volume.is_read_only();
         if self.json {
             return self.event(
                 "serving",
@@ -737,36 +745,32 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    /// `cut` connections had not finished when time was up; `served` is what clients had.
-    pub(crate) fn stopped(&self, volume: &Volume, stopped: Stopped, cut: usize, served: &Counts) {
-        let counters = volume.counters();
+    /// `cut` connections had not finished when time was up; `served` is what clients had. Of a device there is no volume.
+    pub(crate) fn stopped(
+        &self,
+        volume: Option<&Volume>,
+        is_in_order: bool,
+        cut: usize,
+        served: &Counts,
+    ) {
         let (lost_ranges, lost_bytes) = self.lost.lock().expect("adding does not panic").sum();
         if self.json {
-            return self.event(
-                "stopped",
-                &json!({
-                    "clean": stopped.clean && !self.stays_dirty(),
-                    "in_order": stopped.clean,
-                    "lost_ranges": lost_ranges,
-                    "lost_bytes": lost_bytes,
-                    "connections_cut": cut,
-                    "connections": served.accepted,
-                    "requests": served.requests,
-                    "bytes_read": served.bytes_read,
-                    "bytes_written": served.bytes_written,
-                    "bytes_copied": served.bytes_copied,
-                    "member_reads": counters.member_reads,
-                    "member_writes": counters.member_writes,
-                    "member_errors": counters.member_errors,
-                    "reconstructions": counters.reconstructions,
-                    "full_stripe_writes": counters.full_stripe_writes,
-                    "rcw_writes": counters.rcw_writes,
-                    "rmw_writes": counters.rmw_writes,
-                    "read_repairs": counters.read_repairs,
-                    "stripe_waits": counters.cache.stripe_waits,
-                    "owner_misses": volume.owner_misses(),
-                }),
-            );
+            let mut facts = json!({
+                "clean": is_in_order && !self.stays_dirty(),
+                "in_order": is_in_order,
+                "lost_ranges": lost_ranges,
+                "lost_bytes": lost_bytes,
+                "connections_cut": cut,
+                "connections": served.accepted,
+                "requests": served.requests,
+                "bytes_read": served.bytes_read,
+                "bytes_written": served.bytes_written,
+                "bytes_copied": served.bytes_copied,
+            });
+            if let (Some(volume), Value::Object(facts)) = (volume, &mut facts) {
+                facts.extend(member_counts(volume));
+            }
+            return self.event("stopped", &facts);
         }
         if cut > 0 {
             self.say(
@@ -789,11 +793,12 @@ impl Reporter {
             );
             self.say(Style::Error, &text);
         }
-        let state = match (stopped.clean, self.stays_dirty()) {
+        let state = match (is_in_order, self.stays_dirty()) {
             (true, false) => "cleanly",
             (true, true) => {
                 "in order, everything is flushed; its resync is not over and goes on at the next start"
             }
+            (false, _) if volume.is_none() => "but what was written last is not all durable",
             (false, _) => "but its superblocks are not clean",
         };
         errln!("stopped {} {state}", self.name);
@@ -856,6 +861,24 @@ impl Reporter {
         }
         outjson!(&object);
     }
+}
+
+/// What the array did at its members.
+fn member_counts(volume: &Volume) -> serde_json::Map<String, Value> {
+    let counters = volume.counters();
+    let facts = json!({
+        "member_reads": counters.member_reads,
+        "member_writes": counters.member_writes,
+        "member_errors": counters.member_errors,
+        "reconstructions": counters.reconstructions,
+        "full_stripe_writes": counters.full_stripe_writes,
+        "rcw_writes": counters.rcw_writes,
+        "rmw_writes": counters.rmw_writes,
+        "read_repairs": counters.read_repairs,
+        "stripe_waits": counters.cache.stripe_waits,
+        "owner_misses": volume.owner_misses(),
+    });
+    facts.as_object().cloned().unwrap_or_default()
 }
 
 /// Microseconds, as milliseconds.

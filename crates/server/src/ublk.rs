@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use braid_frontend_ublk::{Disk, Door, OpenError, Place, PlaceError};
-use braid_runtime::Volume;
 use serde_json::json;
 
 use super::report::Reporter;
@@ -29,10 +28,9 @@ fn word_of(uuid: [u8; 16]) -> u64 {
 /// Makes the array a device.
 pub(super) fn open(
     place: Place,
-    (volume, logical_block_bytes): (&Arc<Volume>, Option<u32>),
+    (disk, logical_block_bytes): (Arc<dyn Disk>, Option<u32>),
     reporter: &Arc<Reporter>,
 ) -> Result<Door, CliError> {
-    let disk: Arc<dyn Disk> = Arc::<Volume>::clone(volume);
     let told = Arc::clone(reporter);
     let gone = move || {
         let text = "the block device was taken away by another program, and is not the array any more; NBD clients go on";

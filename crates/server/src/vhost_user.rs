@@ -8,7 +8,6 @@ use std::time::Duration;
 use braid_frontend_nbd::Listener;
 use braid_frontend_vhost_user::{Disk, Door};
 use braid_ring::Workers;
-use braid_runtime::Volume;
 use serde_json::json;
 
 use super::place::socket_error;
@@ -52,12 +51,11 @@ impl Served {
 /// Lets clients in.
 pub(super) fn open(
     place: Place,
-    (volume, logical_block_bytes): (&Arc<Volume>, Option<u32>),
+    (disk, logical_block_bytes): (Arc<dyn Disk>, Option<u32>),
     (workers, uuid): (Option<&Arc<Workers>>, &str),
 ) -> Result<Served, CliError> {
     let what = "the array cannot be served by vhost-user";
     let Place { listener, path } = place;
-    let disk: Arc<dyn Disk> = Arc::<Volume>::clone(volume);
     let socket = listener.as_fd().try_clone_to_owned().map_err(|error| system(what, &error))?;
     let told = (disk, logical_block_bytes.unwrap_or(512), name_of(uuid));
     let door = Door::open(socket, told, workers.map(Arc::clone));

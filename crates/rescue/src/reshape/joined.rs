@@ -1,8 +1,8 @@
 //! An array in the middle of a reshape as one device: each stretch of it is read from where it is.
 //!
 //! ```text
-//!   | head | 0 ............ position ....................... size | tail |      head and tail are zeroes, and the superblock of an
-//!            Volume (after)   backup   nothing   Volume (before)                array of one member, which is what is served
+//!   | 0 ............ position ....................... size |
+//!     Volume (after)   backup   nothing   Volume (before)
 //! ```
 //!
 //! Both volumes are arrays of the same members, opened for reading. What no stretch has is an I/O error.
@@ -14,24 +14,14 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use braid_member::{Identity, Member, MemberError, MemoryMember};
-use braid_ondisk::{
-    ArrayFacts, DeviceFlags, NewSuperblock, Placement, ReshapeSide, Role, Superblock, Version,
-};
+use braid_member::{Identity, Member, MemberError, MemoryMember, check_bounds};
+use braid_ondisk::ReshapeSide;
 use braid_ring::Payload;
 use braid_runtime::{ClientRequest, Volume};
 use rustix::io::Errno;
 
 /// Bytes in a sector.
 pub(super) const SECTOR_BYTES: u64 = 512;
-/// Sectors before the array, and behind it: nothing that looks for superblocks looks further.
-const MARGIN_SECTORS: u64 = 2048;
-/// The same in bytes.
-pub(super) const MARGIN_BYTES: u64 = MARGIN_SECTORS * SECTOR_BYTES;
-/// The superblock's sector: that of 1.2.
-const SUPERBLOCK_SECTOR: u64 = 8;
-/// Bytes of a name that fit a superblock.
-const NAME_BYTES_MAX: usize = 31;
 /// Bytes that are asked of a volume at once.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -72,8 +62,6 @@ pub(super) struct Stretch {
 
 /// All of it.
 pub(super) struct Joined {
-    /// The head, with the superblock.
-    head: Vec<u8>,
     size_sectors: u64,
     /// In order, without gaps.
     stretches: Vec<Stretch>,
@@ -85,20 +73,14 @@ pub(super) struct Joined {
 impl Joined {
     /// Joins stretches that follow each other from the first sector on.
     pub(super) fn new(
-        facts: &ArrayFacts,
         stretches: Vec<Stretch>,
         (before, after): (Option<Volume>, Option<Volume>),
     ) -> Self {
         let ends = stretches.windows(2).all(|two| two[0].sectors.end == two[1].sectors.start);
         assert!(ends && stretches.first().is_none_or(|one| one.sectors.start == 0), "no gaps");
         let size_sectors = stretches.last().map_or(0, |one| one.sectors.end);
-        let superblock = superblock(facts, size_sectors);
-        let mut head = vec![0; to_usize(MARGIN_SECTORS * SECTOR_BYTES)];
-        let bytes = superblock.to_bytes();
-        let at = to_usize(SUPERBLOCK_SECTOR * SECTOR_BYTES);
-        head[at..at + bytes.len()].copy_from_slice(&bytes);
         let identity = MemoryMember::new(0).identity().clone();
-        Self { head, size_sectors, stretches, before, after, identity }
+        Self { size_sectors, stretches, before, after, identity }
     }
 
     /// Reads bytes of the array.
@@ -126,11 +108,6 @@ impl Joined {
         }
         Ok(())
     }
-
-    /// Bytes of the array.
-    pub(super) fn array_bytes(&self) -> u64 {
-        self.size_sectors * SECTOR_BYTES
-    }
 }
 
 /// Reads bytes of an array.
@@ -149,53 +126,9 @@ fn to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).expect("it is in memory")
 }
 
-/// A name that fits a superblock of ours: cut, as one that does not fit is nobody's any more.
-fn short_name(name: &str) -> String {
-    let name: String = name.chars().filter(|letter| *letter != '\0').collect();
-    let mut length = name.len().min(NAME_BYTES_MAX);
-    while !name.is_char_boundary(length) {
-        length -= 1;
-    }
-    name[..length].to_owned()
-}
-
-/// The superblock of what is served: one member that holds all, under the array's own name and UUID.
-fn superblock(facts: &ArrayFacts, size_sectors: u64) -> Superblock {
-    let device_sectors = MARGIN_SECTORS + size_sectors + MARGIN_SECTORS;
-    let new = NewSuperblock {
-        array: ArrayFacts {
-            level: braid_geometry::Level::Linear,
-            layout: 0,
-            chunk_sectors: 0,
-            member_size_sectors: 0,
-            raid_slots: 1,
-            name: short_name(&facts.name),
-            logical_block_bytes: facts.logical_block_bytes,
-            ..facts.clone()
-        },
-        placement: Placement {
-            version: Version::V1_2,
-            device_bytes: device_sectors * SECTOR_BYTES,
-            super_offset_sectors: SUPERBLOCK_SECTOR,
-            data_offset_sectors: MARGIN_SECTORS,
-            data_size_sectors: size_sectors,
-            usable_sectors: size_sectors,
-            member_size_sectors: 0,
-            bad_block_log: None,
-        },
-        device_number: 0,
-        device_uuid: facts.uuid,
-        device_flags: DeviceFlags::default(),
-        roles: [Role::Active(0)].into(),
-        events: 1,
-        resync_offset: u64::MAX,
-    };
-    Superblock::new_v1(&new).expect("one member of a size that an array has")
-}
-
 impl Member for Joined {
     fn size_bytes(&self) -> u64 {
-        self.array_bytes() + 2 * MARGIN_SECTORS * SECTOR_BYTES
+        self.size_sectors * SECTOR_BYTES
     }
 
     fn identity(&self) -> &Identity {
@@ -204,22 +137,8 @@ impl Member for Joined {
 
     fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError> {
         let (length_bytes, size_bytes) = (buffer.len() as u64, self.size_bytes());
-        let end = offset_bytes.checked_add(length_bytes).filter(|end| *end <= size_bytes);
-        let outside = MemberError::OutOfBounds { offset_bytes, length_bytes, size_bytes };
-        let end = end.ok_or(outside)?;
-        buffer.fill(0);
-        let head = self.head.len() as u64;
-        if offset_bytes < head {
-            let from = to_usize(offset_bytes);
-            let count = (self.head.len() - from).min(buffer.len());
-            buffer[..count].copy_from_slice(&self.head[from..from + count]);
-        }
-        let (from, to) = (offset_bytes.max(head), end.min(head + self.array_bytes()));
-        if from < to {
-            let part = &mut buffer[to_usize(from - offset_bytes)..to_usize(to - offset_bytes)];
-            self.read_array(part, from - head)?;
-        }
-        Ok(())
+        check_bounds(offset_bytes, length_bytes, size_bytes)?;
+        self.read_array(buffer, offset_bytes)
     }
 
     fn write_at(&self, _: &[u8], _: u64, _: bool) -> Result<(), MemberError> {
@@ -245,21 +164,6 @@ mod tests {
 
     use super::*;
 
-    fn facts() -> ArrayFacts {
-        ArrayFacts {
-            uuid: [3; 16],
-            name: "host:tank".to_owned(),
-            creation_time: braid_ondisk::Timestamp { seconds: 1, microseconds: 0 },
-            level: braid_geometry::Level::Raid5,
-            layout: 2,
-            chunk_sectors: 128,
-            member_size_sectors: 1 << 12,
-            raid_slots: 4,
-            preferred_minor: None,
-            logical_block_bytes: None,
-        }
-    }
-
     fn backup(bytes: &[u8]) -> BackupPlace {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(bytes).expect("a file");
@@ -276,24 +180,18 @@ mod tests {
             stretch(3..5, Source::Nowhere),
             stretch(5..2100, Source::Backup(place, 0)),
         ];
-        let joined = Joined::new(&facts(), stretches, (None, None));
-        assert_eq!(joined.size_bytes(), (2048 + 2100 + 2048) * 512);
+        let joined = Joined::new(stretches, (None, None));
+        assert_eq!(joined.size_bytes(), 2100 * 512);
         let mut found = vec![0; 3 * 512];
-        joined.read_array(&mut found, 0).expect("it is there");
+        joined.read_at(&mut found, 0).expect("it is there");
         assert_eq!(found, bytes[2 * 512..5 * 512]);
-        joined.read_at(&mut found, 2048 * 512 + 100).expect_err("a byte of it is nowhere");
-        joined.read_at(&mut found[..1400], 2048 * 512 + 100).expect("it is there");
+        joined.read_at(&mut found, 100).expect_err("a byte of it is nowhere");
+        joined.read_at(&mut found[..1400], 100).expect("it is there");
         assert_eq!(found[..1400], bytes[2 * 512 + 100..][..1400]);
-        joined.read_at(&mut found, (2048 + 5) * 512).expect("it is there");
+        joined.read_at(&mut found, 5 * 512).expect("it is there");
         assert_eq!(found, bytes[..3 * 512]);
-        joined.read_at(&mut found, (2048 + 2100) * 512).expect("zeroes");
-        assert!(found.iter().all(|byte| *byte == 0));
-        let size = joined.size_bytes();
-        joined.read_at(&mut found, size - 512).expect_err("it is outside");
+        joined.read_at(&mut found, 2099 * 512).expect_err("it is outside");
         assert_eq!(joined.write_at(&found, 0, false), Err(MemberError::ReadOnly));
         assert_eq!(joined.zero(0, 512, true), Err(MemberError::ReadOnly));
-        let probed = braid_discovery::probe::probe_member(&joined, "joined").expect("a member");
-        let superblock = probed.probe.newest().expect("a superblock");
-        assert_eq!((&*superblock.array.name, superblock.array.raid_slots), ("host:tank", 1));
     }
 }

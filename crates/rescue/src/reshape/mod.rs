@@ -48,8 +48,7 @@ use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 use braid_console::output::utc::format_utc;
 use braid_console::regular::{self, NotRead};
-use braid_discovery::probe::probe_member;
-use braid_discovery::ready::{Ready, decided};
+use braid_discovery::ready::decided;
 use braid_discovery::replay::Place;
 use joined::{BackupPlace, Joined, SECTOR_BYTES, Source, Stretch};
 use reached::reached;
@@ -459,9 +458,13 @@ impl Moving {
             is_needed.then(|| self.volume(one, (disks, members), care, globals)).transpose()
         };
         let volumes = (open(ReshapeSide::Before)?, open(ReshapeSide::After)?);
+        Ok(Arc::new(Joined::new(stretches, volumes)))
+    }
+
+    /// The smallest block that users of the array may write, if it says so.
+    pub(super) fn logical_block_bytes(&self) -> Option<u32> {
         let newest = self.told_by().0.iter().filter_map(|member| member.probe.newest());
-        let newest = newest.max_by_key(|one| one.state.events).expect("it has superblocks");
-        Ok(Arc::new(Joined::new(&newest.array, stretches, volumes)))
+        newest.max_by_key(|one| one.state.events)?.array.logical_block_bytes
     }
 
     fn volume(
@@ -497,33 +500,19 @@ impl Moving {
 
 /// Bytes of the array that a device is served for.
 pub(super) fn array_bytes(device: &dyn Member) -> u64 {
-    device.size_bytes() - 2 * joined::MARGIN_BYTES
+    device.size_bytes()
 }
 
 /// Reads of the array that a device is served for; the range is within.
 pub(super) fn read(device: &dyn Member, offset: u64, length: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; length];
-    device.read_at(&mut bytes, joined::MARGIN_BYTES + offset).ok().map(|()| bytes)
+    device.read_at(&mut bytes, offset).ok().map(|()| bytes)
 }
 
 /// The device that an overlay of the array lies over, and the overlay's name and mark.
 pub(super) fn overlay_name(moving: &Moving, members: &[&Disk]) -> (String, u64) {
     let mark = moving.mark(members);
-    (format!("array-{mark:016x}"), mark)
-}
-
-/// What is served: an array of one member, which is the device.
-pub(super) fn ready(
-    device: Arc<dyn Member>,
-    label: &str,
-    options: &Options,
-    globals: &Globals,
-) -> Result<Ready, CliError> {
-    let probed = probe_member(&device, label)?;
-    let options = Options { known: Vec::new(), ..options.clone() };
-    let place = if options.read_only { Place::Memory } else { Place::Members };
-    let devices: Vec<Box<dyn Member>> = vec![Box::new(device)];
-    decided((devices, &[probed]), None, &options, &globals.state_dir)?.settled(place)
+    (format!("reshaped-{mark:016x}"), mark)
 }
 
 /// What was written over an array in the middle of a reshape belongs to no member.

@@ -1,0 +1,55 @@
+//! A device from its places to its end: listened for, served, made durable.
+
+use std::sync::Arc;
+
+use braid_console::error::{CliError, Exit};
+use braid_runtime::Disk;
+
+use super::array::{Context, Inputs, STOP_DEADLINE, serve_until_end};
+use super::beside::Beside;
+use super::device::Device;
+use super::doors::{DoorPlaces, Doors};
+use super::listening::Endpoints;
+use super::parts::Part;
+use super::place::check_export;
+use super::report::Reporter;
+use super::wait::Watch;
+use super::{io, service};
+
+/// Serves a device, what stands on it, and what is beside it.
+pub(super) fn serve(
+    context: Context<'_>,
+    device: &Device,
+    (beside, parts): (Beside, &[Box<dyn Part>]),
+    watch: &Watch,
+) -> Result<Exit, CliError> {
+    let Context { config, globals, .. } = context;
+    let Inputs { inherited, tls, settings, .. } = Inputs::take(config, None)?;
+    let reporter = Arc::new(Reporter::of_device(globals, device));
+    config.nbd.iter().try_for_each(|address| check_export(&address.export, &device.name))?;
+    let places = DoorPlaces::take(config, [0; 16], &reporter)?;
+    let endpoints = Endpoints::new(config, tls.as_ref(), (Some(&device.name), reporter.uuid()))?;
+    let workers = io::workers(&config.io, &reporter)?;
+    let (disk, export) = device.export()?;
+    let arrays = beside.exports(&export);
+    let stretches = parts.iter().map(|part| part.export(&arrays));
+    let exports: Vec<_> = std::iter::once(export).chain(stretches).collect();
+    let by = (workers.as_ref(), &reporter);
+    let server = endpoints.listen(config, exports, (inherited.nbd, settings), by)?;
+    let served = (Arc::clone(&disk) as Arc<dyn Disk>, device.logical_block_bytes);
+    let doors = Doors::open(places, served, workers.as_ref(), &reporter)?;
+    let uris = |name: &str| server.uris(name).map(|uri| uri.to_string()).collect::<Vec<_>>();
+    let reached = doors.reached(uris(&device.name));
+    reporter.serving((disk.size_bytes(), device.read_only), &reached, None);
+    parts.iter().for_each(|part| reporter.part(&**part, &uris(part.name())));
+    let outcome = serve_until_end(context, (watch, &reporter), &reached);
+    service::stopping();
+    let meter = server.meter();
+    doors.close(STOP_DEADLINE, &reporter);
+    let clients = server.stop(STOP_DEADLINE);
+    beside.stop();
+    let flushed = disk.flush();
+    reporter.stopped(None, flushed.is_ok(), clients.cut, &meter.counts());
+    let exit = outcome?;
+    Ok(if flushed.is_ok() { exit } else { Exit::Attention })
+}
