@@ -398,10 +398,10 @@ impl Core {
                     self.updates.keep(events);
                 }
                 ArrayEffect::Notice(notice) => {
-                    if let Notice::Recorded { .. } = notice {
+                    if let Notice::Recorded { events } = notice {
                         self.note_recorded();
+                        log::recorded(events, self.updates.state());
                     }
-                    log::notice(&self.members.load(), &notice, || self.updates.state());
                     if !flaw::has(Flaw::NoticesUnowned) {
                         self.watch.tell(notice);
                     }

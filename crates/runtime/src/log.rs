@@ -14,10 +14,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use braid_engine::array::{BitmapRecord, MemberId, Notice, SuperblockState};
+use braid_engine::array::{BitmapRecord, SuperblockState};
 use braid_engine::cause::Cause;
 use braid_engine::request::{ByteOperation, ByteRequest, Fault, Operation, Request};
-use braid_engine::work::Found;
 use braid_engine::{BadLogWrite, Instant};
 use braid_geometry::SECTOR_BYTES;
 use tracing::{debug, error, field, info, trace, warn};
@@ -101,171 +100,14 @@ pub(crate) fn bitmap(member: &MemberHandle, record: &BitmapRecord) {
     );
 }
 
-/// The array has something to say.
-pub(crate) fn notice(
-    members: &Table,
-    notice: &Notice,
-    state: impl FnOnce() -> Option<Arc<SuperblockState>>,
-) {
-    let named = |id: &MemberId| members.get(*id).map(|member| &**member);
-    let path = |id: &MemberId| named(id).map(|member| field::display(member.path().display()));
-    match notice {
-        Notice::MemberOut { member, slot, cause } => {
-            let member = named(member);
-            with_cause!(
-                warn, ARRAY, Some(*cause), member, { slot = slot.0, },
-                "member is out"
-            );
-        }
-        Notice::Broken { member, cause } => {
-            let member = named(member);
-            with_cause!(
-                error, ARRAY, Some(*cause), member, { slot = member.and_then(MemberHandle::slot), },
-                "one member too many has failed: no more writes"
-            );
-        }
-        Notice::OutOfSpace { member, cause } => {
-            let member = named(member);
-            with_cause!(
-                error, ARRAY, Some(*cause), member, { slot = member.and_then(MemberHandle::slot), },
-                "no space below a member: no more writes"
-            );
-        }
-        Notice::WriteProtected { member, cause } => {
-            let member = named(member);
-            with_cause!(
-                error, ARRAY, Some(*cause), member, { slot = member.and_then(MemberHandle::slot), },
-                "a member may not be written: no more writes"
-            );
-        }
-        Notice::SpareLost { member, cause } => {
-            let member = named(member);
-            with_cause!(
-                warn, ARRAY, Some(*cause), member, { slot = member.and_then(MemberHandle::slot), },
-                "a spare has failed"
-            );
-        }
-        Notice::JournalLost { member, cause } => {
-            let member = named(member);
-            with_cause!(
-                error, ARRAY, Some(*cause), member, { slot = member.and_then(MemberHandle::slot), },
-                "the write journal has failed: no more writes"
-            );
-        }
-        Notice::BitmapFileLost { member, cause } => {
-            let member = named(member);
-            with_cause!(
-                warn, ARRAY, Some(*cause), member, { slot = member.and_then(MemberHandle::slot), },
-                "the bitmap file has failed: on without it"
-            );
-        }
-        Notice::WriteLost { start, sectors, cause } => {
-            let member = cause.as_ref().and_then(|cause| named(&cause.member));
-            let (offset, length) = (start.0 * SECTOR_BYTES, sectors * SECTOR_BYTES);
-            with_cause!(
-                error, ARRAY, *cause, member, { offset, length, },
-                "a write that had been answered is lost"
-            );
-        }
-        Notice::SitsOut { member, slot, latency_ms, siblings_us } => info!(
-            target: ARRAY,
-            member = path(member),
-            slot = slot.0,
-            latency_ms,
-            siblings_us,
-            "member is slow and is read around"
-        ),
-        Notice::Errs { member, slot, errors, erring } => warn!(
-            target: ARRAY,
-            member = path(member),
-            slot = slot.0,
-            errors,
-            erring = field::debug(erring),
-            "member errs again and again"
-        ),
-        Notice::Back { member, slot, after_ms } => info!(
-            target: ARRAY,
-            member = path(member),
-            slot = slot.0,
-            after_ms,
-            "member is read again"
-        ),
-        Notice::JobBegan(progress) => info!(
-            target: ARRAY,
-            job = field::debug(progress.kind),
-            done = progress.done,
-            end = progress.end,
-            "job has begun"
-        ),
-        Notice::JobPassed(progress) => info!(
-            target: ARRAY,
-            job = field::debug(progress.kind),
-            done = progress.done,
-            end = progress.end,
-            "job goes on"
-        ),
-        Notice::JobEnded { progress, end } => info!(
-            target: ARRAY,
-            job = field::debug(progress.kind),
-            result = field::debug(end),
-            done = progress.done,
-            end = progress.end,
-            differing_sectors = progress.differing,
-            written_sectors = progress.written,
-            "job has ended"
-        ),
-        Notice::Found(Found::Rot { member, slot, start, sectors, kind, fate }) => warn!(
-            target: ARRAY,
-            member = path(member),
-            slot = slot.0,
-            start = start.0,
-            sectors,
-            kind = field::debug(kind),
-            fate = field::debug(fate),
-            "a check has found sectors that are wrong"
-        ),
-        Notice::Found(Found::Ambiguous { start, sectors, candidates, .. }) => warn!(
-            target: ARRAY,
-            start = start.0,
-            sectors,
-            slots = field::debug(candidates.named()),
-            "a check has found sectors that do not agree; which are wrong cannot be told"
-        ),
-        Notice::SpareTaken { member, slot, kept_sectors } => info!(
-            target: ARRAY,
-            member = path(member),
-            slot = slot.0,
-            kept_sectors,
-            "spare takes the place of a member that is missing"
-        ),
-        Notice::Replacing { member, slot, old } => info!(
-            target: ARRAY,
-            member = path(member),
-            slot = slot.0,
-            old = path(old),
-            "member is to be replaced"
-        ),
-        Notice::Replaced { member, slot, old } => info!(
-            target: ARRAY,
-            member = path(member),
-            slot = slot.0,
-            old = path(old),
-            "member has been replaced"
-        ),
-        Notice::Recovered { member, slot } => info!(
-            target: ARRAY,
-            member = path(member),
-            slot = slot.0,
-            "member is recovered"
-        ),
-        Notice::Recorded { events } => info!(
-            target: ARRAY,
-            events,
-            dirty = state().map(|state| state.resync_offset != u64::MAX),
-            "superblocks are written"
-        ),
-        Notice::Stopped { clean } => info!(target: ARRAY, clean, "array has stopped"),
-    }
+/// Superblocks tell of all losses. What else the array tells becomes an event, and is logged as one.
+pub(crate) fn recorded(events: u64, state: Option<Arc<SuperblockState>>) {
+    info!(
+        target: ARRAY,
+        events,
+        dirty = state.map(|state| state.resync_offset != u64::MAX),
+        "superblocks are written"
+    );
 }
 
 /// A client asks for something.

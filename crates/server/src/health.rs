@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use braid_control::model::{Failure, Spread};
-use braid_engine::array::MemberId;
-use braid_geometry::SECTOR_BYTES;
-use braid_runtime::{CauseWords, Notice};
+use braid_telling::event::Subject;
+use braid_telling::{Change, Kind};
 
 use super::lost::LostRanges;
 use braid_console::output::utc::{now_seconds, rfc3339_utc};
@@ -58,94 +57,84 @@ impl Health {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a notice in; `label` says what a member is called.
-    pub(super) fn note(&self, notice: &Notice, label: impl Fn(MemberId) -> String) {
+    /// Takes a change in.
+    pub(super) fn note(&self, change: &Change) {
         let since = || rfc3339_utc(now_seconds());
         let mut happened = self.happened();
-        match notice {
-            Notice::MemberOut { member, slot, cause } => {
-                let (member, cause) = (absolute(&label(*member)), CauseWords(cause).to_string());
+        if change.kind == Kind::WriteLost {
+            let number = |name| change.number(name).unwrap_or_default();
+            let start = number("offset_bytes");
+            // What is said of it is the reporter's affair.
+            happened.lost.add(start..start + number("length_bytes"));
+            return;
+        }
+        let Some(Subject { member, slot }) = change.subject.clone() else { return };
+        let cause = change.cause.as_ref().map(ToString::to_string).unwrap_or_default();
+        match (&change.kind, slot) {
+            (Kind::Fail | Kind::FailSpare, Some(slot)) => {
                 let incident = Incident { member, since: since(), cause, is_replaced: false };
-                match happened.filling.remove(&slot.0) {
+                match happened.filling.remove(&slot) {
                     // The member that it was to replace is still there.
                     Some(filling) if filling == incident.member => {
                         happened.replaced.push((None, incident));
                     }
                     Some(filling) => {
-                        happened.slow.remove(&slot.0);
-                        happened.seats.insert(slot.0, filling);
-                        happened.replaced.push((Some(slot.0), incident));
+                        happened.slow.remove(&slot);
+                        happened.seats.insert(slot, filling);
+                        happened.replaced.push((Some(slot), incident));
                     }
                     None => {
-                        happened.slow.remove(&slot.0);
-                        happened.out.insert(slot.0, incident);
+                        happened.slow.remove(&slot);
+                        happened.out.insert(slot, incident);
                     }
                 }
             }
-            Notice::Broken { member, cause }
-            | Notice::OutOfSpace { member, cause }
-            | Notice::WriteProtected { member, cause }
-            | Notice::JournalLost { member, cause } => {
-                let out_of_space = matches!(notice, Notice::OutOfSpace { .. });
-                let write_protected = matches!(notice, Notice::WriteProtected { .. });
-                let (member, cause) = (absolute(&label(*member)), CauseWords(cause).to_string());
+            (Kind::FailSpare, None) => {
+                let incident = Incident { member, since: since(), cause, is_replaced: false };
+                happened.replaced.push((None, incident));
+            }
+            (Kind::Broken | Kind::OutOfSpace | Kind::WriteProtected, _) => {
+                let out_of_space = change.kind == Kind::OutOfSpace;
+                let write_protected = change.kind == Kind::WriteProtected;
                 let since = since();
                 let failure = Failure { member, since, out_of_space, write_protected, cause };
                 happened.failure.get_or_insert(failure);
             }
-            Notice::SpareLost { member, cause } => {
-                let (member, cause) = (absolute(&label(*member)), CauseWords(cause).to_string());
-                let incident = Incident { member, since: since(), cause, is_replaced: false };
-                happened.replaced.push((None, incident));
-            }
-            Notice::WriteLost { start, sectors, .. } => {
-                let start = start.0 * SECTOR_BYTES;
-                // What is said of it is the reporter's affair.
-                happened.lost.add(start..start + sectors * SECTOR_BYTES);
-            }
-            Notice::SitsOut { member, slot, latency_ms, .. } => {
-                let member = absolute(&label(*member));
+            (Kind::SlowDisk, Some(slot)) => {
+                let latency_ms = change.number("latency_ms").unwrap_or_default();
                 let cause = format!("it took {latency_ms} ms, and the others much less");
                 let incident = Incident { member, since: since(), cause, is_replaced: false };
-                happened.slow.insert(slot.0, incident);
+                happened.slow.insert(slot, incident);
             }
-            Notice::Back { slot, .. } => {
-                happened.slow.remove(&slot.0);
+            (Kind::SlowDiskBack, Some(slot)) => {
+                happened.slow.remove(&slot);
             }
-            Notice::Recovered { slot, .. } => {
-                happened.out.remove(&slot.0);
-            }
-            Notice::SpareTaken { member, slot, kept_sectors: _ } => {
-                let member = absolute(&label(*member));
-                // One that comes back is there again.
+            (Kind::SpareActive, Some(slot)) => match change.word("old") {
+                None => {
+                    happened.out.remove(&slot);
+                }
+                Some(old) => {
+                    happened.filling.remove(&slot);
+                    happened.slow.remove(&slot);
+                    let (cause, old) = (format!("{member} has its place"), old.to_owned());
+                    let old = Incident { member: old, since: since(), cause, is_replaced: true };
+                    happened.replaced.push((Some(slot), old));
+                    happened.seats.insert(slot, member);
+                }
+            },
+            (Kind::SpareTaken, Some(slot)) => {
+                // A member that comes back is there again.
                 happened.replaced.retain(|(_, out)| out.member != member);
-                let out = happened.out.remove(&slot.0);
-                happened.replaced.extend(out.map(|out| (Some(slot.0), out)));
-                happened.gone.remove(&slot.0);
-                happened.seats.insert(slot.0, member);
+                let out = happened.out.remove(&slot);
+                happened.replaced.extend(out.map(|out| (Some(slot), out)));
+                happened.gone.remove(&slot);
+                happened.seats.insert(slot, member);
             }
-            Notice::Replacing { member, slot, .. } => {
-                let member = absolute(&label(*member));
+            (Kind::ReplaceWanted, Some(slot)) => {
                 happened.replaced.retain(|(_, out)| out.member != member);
-                happened.filling.insert(slot.0, member);
+                happened.filling.insert(slot, member);
             }
-            Notice::Replaced { member, slot, old } => {
-                let (member, old) = (absolute(&label(*member)), absolute(&label(*old)));
-                happened.filling.remove(&slot.0);
-                happened.slow.remove(&slot.0);
-                let cause = format!("{member} has its place");
-                let old = Incident { member: old, since: since(), cause, is_replaced: true };
-                happened.replaced.push((Some(slot.0), old));
-                happened.seats.insert(slot.0, member);
-            }
-            Notice::Found(_)
-            | Notice::BitmapFileLost { .. }
-            | Notice::Errs { .. }
-            | Notice::JobBegan(_)
-            | Notice::JobPassed(_)
-            | Notice::JobEnded { .. }
-            | Notice::Recorded { .. }
-            | Notice::Stopped { .. } => {}
+            _ => {}
         }
     }
 
@@ -212,9 +201,19 @@ impl Health {
 #[cfg(test)]
 mod tests {
     use braid_geometry::{LogicalSector, Slot};
-    use braid_runtime::{Answer, Asked, Cause};
+    use braid_runtime::{Answer, Asked, Cause, MemberId, Notice};
+    use braid_telling::Moment;
+    use braid_telling::notice::{Doubt, Mapping, Names};
 
     use super::*;
+
+    /// Has it hear of a notice, with members called like this.
+    fn hear(health: &Health, notice: &Notice, name: impl Fn(MemberId) -> &'static str) {
+        let member = |member| name(member).to_owned();
+        let names = Names { array: "tank", member: &member, doubt: Doubt::Nothing };
+        let change = Mapping::default().change(notice, Moment::now(), names);
+        health.note(&change.expect("each of these is an event"));
+    }
 
     #[test]
     fn what_happened_is_kept_with_its_cause_and_what_is_over_is_not() {
@@ -222,7 +221,7 @@ mod tests {
         let (member, slot) = (MemberId(2), Slot(2));
         let cause =
             Cause { member, asked: Asked::Write, sector: 8, sectors: 8, answer: Answer::Os(5) };
-        let note = |notice: Notice| health.note(&notice, |_| "/dev/sdc".to_owned());
+        let note = |notice: Notice| hear(&health, &notice, |_| "/dev/sdc");
         note(Notice::SitsOut { member, slot, latency_ms: 900, siblings_us: 100 });
         assert!(health.slow(2).is_some_and(|slow| slow.cause.contains("900 ms")));
         note(Notice::Back { member, slot, after_ms: 5 });
@@ -246,7 +245,7 @@ mod tests {
         let health = Health::default();
         let note = |notice: Notice| {
             let name = |member: MemberId| if member.0 == 2 { "/dev/sdc" } else { "/dev/sdh" };
-            health.note(&notice, |member| name(member).to_owned());
+            hear(&health, &notice, name);
         };
         let (member, slot) = (MemberId(2), Slot(2));
         let cause =
@@ -273,7 +272,7 @@ mod tests {
                 7 => "/dev/sdh",
                 _ => "/dev/sdi",
             };
-            health.note(&notice, |member| name(member).to_owned());
+            hear(&health, &notice, name);
         };
         let (member, slot) = (MemberId(2), Slot(2));
         health.note_seat(2, "/dev/sdc");

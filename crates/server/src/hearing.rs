@@ -64,16 +64,14 @@ impl Hearing {
         notifier: Notifier,
     ) -> Result<Arc<Volume>, CliError> {
         let Self { reporter, health, board, spare_group } = self;
-        let (watcher, health) = (Arc::clone(reporter), Arc::clone(health));
+        let watcher = Arc::clone(reporter);
         let (board, spare_group) = (Arc::clone(board), Arc::clone(spare_group));
-        let tell = telling.of_notices(reporter);
+        let tell = telling.of_notices(reporter, health);
         let labels = ready.labels();
         let hear = move |notice| match notice {
             Notice::Recorded { .. } => notifier.notify(),
             _ => {
-                health.note(&notice, |member| watcher.label(member));
                 board.note(&notice, |member| watcher.label(member));
-                watcher.notice(&notice);
                 tell(&notice);
                 if let Notice::MemberOut { .. } = notice {
                     spare_group.look();

@@ -9,8 +9,8 @@ mod words;
 pub(super) use board::{Board, Sampler, Told};
 pub(super) use kept::{Kept, path_of};
 pub(super) use schedule::{Due, Schedule};
+pub(super) use words::pace;
 pub use words::run;
-pub(super) use words::{began, ended, facts, pace, result};
 
 /// Whether jobs may run: `--jobs`, and the setting of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,6 +15,8 @@ use super::report::Reporter;
 use super::telling::MemberTelling;
 use braid_console::output::shell::shell_argument;
 use braid_discovery::running;
+use braid_telling::Change;
+use serde_json::json;
 
 /// See the module.
 pub(crate) struct Membership {
@@ -45,10 +47,11 @@ pub(super) struct Joining<'a> {
     pub(super) moved_from: Option<&'a str>,
 }
 
-struct Line {
-    event: &'static str,
-    label: String,
-    words: String,
+enum Line {
+    /// Something was done to a member.
+    Change(Box<Change>),
+    /// A name, a member, and why something was not done.
+    Aside(&'static str, String, String),
 }
 
 impl Membership {
@@ -64,8 +67,12 @@ impl Membership {
         let (lines, said) = channel::<Line>();
         let saying = Arc::clone(reporter);
         let say = move || {
-            said.iter()
-                .for_each(|line| saying.member_changed(line.event, &line.label, &line.words));
+            said.iter().for_each(|line| match line {
+                Line::Change(change) => saying.change(&change),
+                Line::Aside(event, member, text) => {
+                    saying.aside(event, &json!({ "member": member }), &text);
+                }
+            });
         };
         std::thread::Builder::new().name("braid-members".into()).spawn(say)?;
         Ok(Self {
@@ -102,7 +109,7 @@ impl Membership {
         let path = device.identity().path.clone();
         let (label, name) = (path.display().to_string(), self.reporter.name());
         let named = |id| self.reporter.name_member(id, label.clone());
-        let id = self.telling.around(
+        let (id, change) = self.telling.around(
             || volume.add_member(device, newcomer, named),
             |_| match moved_from {
                 Some(from) => membership::moved(name, &absolute(&label), from),
@@ -113,14 +120,7 @@ impl Membership {
         self.note(
             |command| if has_word(&command, &word) { command } else { command + " " + &word },
         );
-        let what = if is_spare { "waits as a spare of" } else { "is a member of" };
-        match moved_from {
-            Some(from) => {
-                let words = format!("{label}, which was a spare of {from}, {what} {name}");
-                self.say("spare-moved", &label, words);
-            }
-            None => self.say("disk-added", &label, format!("{label} {what} {name}")),
-        }
+        self.say(change);
         Ok(id)
     }
 
@@ -134,7 +134,7 @@ impl Membership {
         let label = device.identity().path.display().to_string();
         let name = self.reporter.name();
         let named = |id| self.reporter.name_member(id, label.clone());
-        let id = self.telling.around(
+        let (id, change) = self.telling.around(
             || volume.add_journal(device, identity, named),
             |_| membership::journaled(name, &absolute(&label)),
         )?;
@@ -142,7 +142,7 @@ impl Membership {
         self.note(
             |command| if has_word(&command, &word) { command } else { command + " " + &word },
         );
-        self.say("disk-added", &label, format!("{label} has the write journal of {name}"));
+        self.say(change);
         Ok(id)
     }
 
@@ -162,20 +162,25 @@ impl Membership {
         let (label, name) = (self.reporter.label(id), self.reporter.name());
         // It may take a while, and others are told of other things meanwhile.
         volume.remove_member(id)?;
-        let told: Result<(), RemoveError> =
+        let told: Result<_, RemoveError> =
             self.telling.around(|| Ok(()), |()| membership::removed(name, &absolute(&label), slot));
-        told.expect("there is nothing to be refused");
+        let ((), change) = told.expect("there is nothing to be refused");
         self.health.note_removed(&label);
         let word = shell_argument(&absolute(&label)).into_owned();
         self.note(|command| without_word(&command, &word));
-        self.say("disk-removed", &label, format!("{label} was taken away from {name}"));
+        self.say(change);
         Ok(())
     }
 
-    /// Says something of a member; whoever reads it is not waited for.
-    pub(super) fn say(&self, event: &'static str, label: &str, words: String) {
+    /// Says what was done; its reader is not waited for.
+    fn say(&self, change: Change) {
         // The thread lives as long as this.
-        let _ = self.lines.send(Line { event, label: label.to_owned(), words });
+        let _ = self.lines.send(Line::Change(Box::new(change)));
+    }
+
+    /// Says why a spare of another array has not become one of this.
+    pub(super) fn say_not_moved(&self, member: &str, why: String) {
+        let _ = self.lines.send(Line::Aside("spare-not-moved", member.to_owned(), why));
     }
 
     /// The command that serves the array again names its bitmap file.

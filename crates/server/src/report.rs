@@ -2,7 +2,6 @@
 //! object per event on standard output.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -10,15 +9,16 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use braid_assembly::{MemberVerdict, Reason, Tolerance};
 use braid_engine::array::MemberId;
 use braid_frontend_nbd::{Counts, Notice as ClientNotice};
-use braid_geometry::SECTOR_BYTES;
 use braid_member::DirectError;
 use braid_ondisk::format_uuid;
 use braid_ring::{Limit, RingError};
-use braid_runtime::{AnswerWords, Cause, CauseWords, Erring, JobEnd, JobKind, Notice, Volume};
+use braid_runtime::Volume;
+use braid_telling::event::{Detail, Outcome};
+use braid_telling::notice::Doubt;
+use braid_telling::{Change, Kind, Severity};
 use serde_json::{Value, json};
 
 use super::device::Device;
-use super::jobs;
 use super::lost::{Line, LostRanges};
 use super::parts::Part;
 use super::reached::Reached;
@@ -33,7 +33,6 @@ use braid_discovery::ready::served_name;
 use braid_discovery::ready::{Ready, is_well};
 use braid_discovery::refusal::{at_risk_words, tolerance_words};
 use braid_discovery::replay::Replayed;
-use braid_discovery::status::words::run_words;
 
 /// Tells a person or a program what happens.
 pub(crate) struct Reporter {
@@ -288,304 +287,65 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    pub(crate) fn notice(&self, notice: &Notice) {
-        let label = |member: MemberId| printable(&self.label(member)).into_owned();
-        match notice {
-            Notice::MemberOut { member, slot, cause } => {
-                self.member_out((&label(*member), slot.0), cause);
-            }
-            Notice::Broken { member, cause } => {
-                let label = label(*member);
-                if self.json {
-                    return self.event_caused("broken", &json!({ "member": label }), Some(cause));
-                }
-                let text = format!(
-                    "{label} failed too ({}), and {} cannot make up for it: writes are refused from \
-                     now on; stop, reconnect the members, and look with `braid examine`",
-                    CauseWords(cause),
-                    self.name
-                );
-                self.say(Style::Error, &text);
-            }
-            Notice::OutOfSpace { member, cause } => {
-                let label = label(*member);
-                if self.json {
-                    let facts = json!({ "member": label });
-                    return self.event_caused("out-of-space", &facts, Some(cause));
-                }
-                let text = format!(
-                    "no space is left below {label}, or its file may not grow ({}): writes to {} are refused from now \
-                     on, and nothing that was flushed is lost; free space, then stop and serve it again",
-                    CauseWords(cause),
-                    self.name
-                );
-                self.say(Style::Error, &text);
-            }
-            Notice::WriteProtected { member, cause } => {
-                let label = label(*member);
-                if self.json {
-                    let facts = json!({ "member": label });
-                    return self.event_caused("write-protected", &facts, Some(cause));
-                }
-                let text = format!(
-                    "{label} may not be written any more ({}): writes to {} are refused from now on, and nothing that \
-                     was flushed is lost; have it writable again, then stop and serve it again",
-                    CauseWords(cause),
-                    self.name
-                );
-                self.say(Style::Error, &text);
-            }
-            Notice::SpareLost { member, cause } => {
-                let label = label(*member);
-                if self.json {
-                    let facts = json!({ "member": label });
-                    return self.event_caused("spare-failed", &facts, Some(cause));
-                }
-                let (words, name) = (CauseWords(cause), &self.name);
-                let text =
-                    format!("{label}, a spare of {name}, failed ({words}) and is none any more");
-                self.say(Style::Warning, &text);
-            }
-            Notice::JournalLost { member, cause } => {
-                let label = label(*member);
-                if self.json {
-                    let facts = json!({ "member": label });
-                    return self.event_caused("journal-lost", &facts, Some(cause));
-                }
-                let text = format!(
-                    "the write journal on {label} failed ({}): writes to {} are refused from now on, as nothing would be in the \
-                     journal, and nothing that was flushed is lost; stop, and serve it again with the journal's device, or \
-                     without it (--without-journal) where that is gone for good",
-                    CauseWords(cause),
-                    self.name
-                );
-                self.say(Style::Error, &text);
-            }
-            Notice::BitmapFileLost { member, cause } => {
-                let label = label(*member);
-                if self.json {
-                    let facts = json!({ "member": label });
-                    return self.event_caused("bitmap-file-lost", &facts, Some(cause));
-                }
-                let text = format!(
-                    "the bitmap file {label} failed ({}): {} goes on without it, and after a crash all of it is resynced; \
-                     `braid set {} consistency=bitmap` has one made on the members",
-                    CauseWords(cause),
-                    self.name,
-                    shell_word(&self.name)
-                );
-                self.say(Style::Warning, &text);
-            }
-            Notice::WriteLost { start, sectors, cause } => {
-                let start = start.0 * SECTOR_BYTES;
-                self.write_lost(start..start + sectors * SECTOR_BYTES, cause.as_ref());
-            }
-            Notice::SitsOut { member, slot, latency_ms, siblings_us } => {
-                self.sits_out((&label(*member), slot.0), *latency_ms, *siblings_us);
-            }
-            Notice::Back { member, slot, after_ms } => {
-                self.back((&label(*member), slot.0), *after_ms);
-            }
-            Notice::Errs { member, slot, errors, erring } => {
-                self.errs((&label(*member), slot.0), *errors, *erring);
-            }
-            Notice::JobEnded { progress, end: JobEnd::Completed }
-                if progress.kind == JobKind::Resync
-                    && !self.is_resynced.swap(true, Ordering::Relaxed) =>
-            {
-                self.notice(notice);
-            }
-            Notice::JobBegan(progress) if self.json => {
-                self.event("job-began", &jobs::facts(progress));
-            }
-            Notice::JobBegan(progress) => errln!("{}", jobs::began(progress, &self.name)),
-            Notice::JobPassed(progress) if self.json => {
-                self.event("job-passed", &jobs::facts(progress));
-            }
-            // For a person that is the business of `status`, and of whoever reads the events.
-            Notice::JobPassed(_) => {}
-            Notice::JobEnded { progress, end } if self.json => {
-                let mut facts = jobs::facts(progress);
-                facts["result"] = jobs::result(*end).word().into();
-                self.event("job-ended", &facts);
-            }
-            Notice::JobEnded { progress, end } => match jobs::ended(progress, *end, &self.name) {
-                (true, text) => errln!("{text}"),
-                (false, text) => self.say(Style::Warning, &text),
-            },
-            Notice::Found(found) => {
-                let run = jobs::run(found, |member| label(member).to_owned());
-                if self.json {
-                    let facts = serde_json::to_value(&run).expect("it is made of text and numbers");
-                    return self.event("found", &facts);
-                }
-                self.say(Style::Warning, &format!("{}: {}", self.name, run_words(&run)));
-            }
-            Notice::SpareTaken { member, slot, kept_sectors } => {
-                let label = label(*member);
-                if self.json {
-                    let facts =
-                        json!({ "member": label, "slot": slot.0, "kept_sectors": kept_sectors });
-                    return self.event("spare-taken", &facts);
-                }
-                if *kept_sectors > 0 {
-                    let kept = format_size(kept_sectors * SECTOR_BYTES);
-                    let what = format!("it keeps {kept}, and catches up");
-                    return errln!("{label} is back in slot {} of {}: {what}", slot.0, self.name);
-                }
-                errln!("{label} was a spare of {} and takes slot {}", self.name, slot.0);
-            }
-            Notice::Replacing { member, slot, old } => {
-                let (label, old) = (label(*member), label(*old));
-                if self.json {
-                    let facts = json!({ "member": label, "slot": slot.0, "old": old });
-                    return self.event("replacing", &facts);
-                }
-                errln!(
-                    "{label} is to replace {old} (slot {} of {}), which is served until then",
-                    slot.0,
-                    self.name
-                );
-            }
-            Notice::Replaced { member, slot, old } => {
-                let (label, old) = (label(*member), label(*old));
-                if self.json {
-                    let facts = json!({ "member": label, "slot": slot.0, "old": old });
-                    return self.event("replaced", &facts);
-                }
-                errln!(
-                    "{label} has replaced {old} (slot {} of {}), which can be taken out",
-                    slot.0,
-                    self.name
-                );
-            }
-            Notice::Recovered { member, slot } => {
-                let label = label(*member);
-                if self.json {
-                    let facts = json!({ "member": label, "slot": slot.0 });
-                    return self.event("recovered", &facts);
-                }
-                errln!("{label} holds all it should (slot {} of {})", slot.0, self.name);
-            }
-            // `stopped` says it with the counts, once the server is closed as well; the other is for the record.
-            Notice::Stopped { .. } | Notice::Recorded { .. } => {}
+    /// What may not be right of the array since it was started.
+    pub(super) fn doubt(&self) -> Doubt {
+        match self.tolerance {
+            Tolerance { parity_in_doubt: true, .. } => Doubt::Parity,
+            Tolerance { copies_in_doubt: true, .. } => Doubt::Copies,
+            Tolerance { .. } => Doubt::Nothing,
         }
     }
 
-    fn write_lost(&self, bytes: Range<u64>, cause: Option<&Cause>) {
-        if self.json {
-            let mut facts = json!({ "offset": bytes.start, "length": bytes.end - bytes.start });
-            if let Some(cause) = cause {
-                facts["member"] = self.label(cause.member).into();
-            }
-            self.event_caused("write-lost", &facts, cause);
+    /// Something has happened to the array. For programs it is the event that hooks and the history have, but its number.
+    pub(crate) fn change(&self, change: &Change) {
+        let is_completed =
+            change.result.as_ref().map(|end| end.outcome) == Some(Outcome::Completed);
+        if change.kind == Kind::ResyncFinished && is_completed {
+            self.is_resynced.store(true, Ordering::Relaxed);
         }
-        let why = cause.map(|cause| {
-            let label = self.label(cause.member);
-            format!(" ({}: {})", printable(&label), CauseWords(cause))
-        });
-        let why = why.unwrap_or_default();
-        let line = self.lost.lock().expect("adding does not panic").add(bytes);
-        let text = match line {
-            _ if self.json => return,
-            Line::Nothing => return,
-            Line::First(range) => format!(
-                "{range} of {} had been answered, but not flushed, and could not be written{why}: more is \
-                 unreadable or lost there than the level can make up for; they read as an error \
-                 until they are written again, and every flush fails until the array is served \
-                 again, so that no client believes it is safe",
+        let lost = (change.kind == Kind::WriteLost).then(|| self.write_lost(change));
+        if self.json {
+            let mut facts = serde_json::to_value(change).expect("it is text and numbers");
+            facts["severity"] = change.kind.severity().word().into();
+            return self.event(&change.kind.to_string(), &facts);
+        }
+        let text = match (&change.kind, lost, &change.advice) {
+            // `stopped` says it with the counts, once the server is closed as well.
+            (Kind::ArrayStopped, ..) => return,
+            // For a person that is the business of `status`.
+            (Kind::Rebuild(_), ..) => return,
+            (_, Some(None), _) => return,
+            (_, Some(Some(line)), _) => line,
+            (.., Some(advice)) => format!("{}; {advice}", change.message),
+            (.., None) => change.message.clone(),
+        };
+        match severity(change) {
+            Severity::Info => errln!("{}", printable(&text)),
+            Severity::Warning => self.say(Style::Warning, &text),
+            Severity::Critical => self.say(Style::Error, &text),
+        }
+    }
+
+    /// What a person is told of a range that is lost: of the first ones, and then no more until the end.
+    fn write_lost(&self, change: &Change) -> Option<String> {
+        let number = |name| change.number(name).unwrap_or_default();
+        let start = number("offset_bytes");
+        let mut ranges = self.lost.lock().expect("adding does not panic");
+        let line = ranges.add(start..start + number("length_bytes"));
+        let why = change.cause.as_ref().map(|why| format!(" ({}: {why})", why.member));
+        let (why, advice) = (why.unwrap_or_default(), change.advice.as_deref().unwrap_or_default());
+        match line {
+            Line::Nothing => None,
+            Line::First(range) => Some(format!(
+                "{range} of {} had been answered, but not flushed, and could not be written{why}: {advice}",
                 self.name
-            ),
-            Line::Further(range) => format!("{range} of {} are lost, too", self.name),
-            Line::TooMany => format!(
+            )),
+            Line::Further(range) => Some(format!("{range} of {} are lost, too", self.name)),
+            Line::TooMany => Some(format!(
                 "more ranges of {} are lost; the sum is told at the end, each of them by --json",
                 self.name
-            ),
-        };
-        self.say(Style::Error, &text);
-    }
-
-    fn member_out(&self, (label, slot): (&str, u16), cause: &Cause) {
-        if self.json {
-            let facts = json!({ "member": label, "slot": slot });
-            return self.event_caused("member-out", &facts, Some(cause));
+            )),
         }
-        let served = if self.tolerance.parity_in_doubt {
-            "what it held reads as an error where parity may not fit, for the array was dirty when it was started; \
-             its next start is refused unless the risk is accepted"
-        } else if self.tolerance.copies_in_doubt {
-            "the data is served from them; where copies differ, for the array was dirty when it was started, what \
-             is read may change now"
-        } else {
-            "and the data is served from them"
-        };
-        let text = format!(
-            "{label} failed and is out of {} (slot {slot}): {}; the others' superblocks say so, {served}",
-            self.name,
-            CauseWords(cause)
-        );
-        self.say(Style::Warning, &text);
-    }
-
-    fn sits_out(&self, (label, slot): (&str, u16), latency_ms: u64, siblings_us: u64) {
-        if self.json {
-            let facts = json!({
-                "member": label,
-                "slot": slot,
-                "latency_ms": latency_ms,
-                "siblings_us": siblings_us,
-            });
-            return self.event("sits-out", &facts);
-        }
-        let siblings = milliseconds(siblings_us);
-        let text = format!(
-            "{label} is slow (slot {slot}: {latency_ms} ms, the others: {siblings}) and sits out: it is \
-             read around until it answers like the others again; writes and flushes still wait for it"
-        );
-        self.say(Style::Warning, &text);
-    }
-
-    fn errs(&self, (label, slot): (&str, u16), errors: u32, erring: Erring) {
-        let spare = match erring {
-            Erring::Replaced(spare) => Some(self.label(spare)),
-            Erring::Stays | Erring::PutOut => None,
-        };
-        if self.json {
-            let facts = json!({
-                "member": label,
-                "slot": slot,
-                "read_errors": errors,
-                "spare": spare,
-                "put_out": erring == Erring::PutOut,
-            });
-            return self.event("read-errors", &facts);
-        }
-        let then = match (&spare, erring) {
-            (Some(spare), _) => format!("{}, a spare, is to replace it", printable(spare)),
-            (None, Erring::PutOut) => "it is put out".to_owned(),
-            (None, _) => {
-                let name = shell_word(&self.name);
-                format!(
-                    "`braid spare {name} DEVICE` has it copied to another disk, which takes its place"
-                )
-            }
-        };
-        let text = format!(
-            "{label} errs again and again (slot {slot} of {}: {errors} read errors lately, all corrected from the others): {then}",
-            self.name
-        );
-        self.say(Style::Warning, &text);
-    }
-
-    fn back(&self, (label, slot): (&str, u16), after_ms: u64) {
-        if self.json {
-            let facts = json!({ "member": label, "slot": slot, "after_ms": after_ms });
-            return self.event("back", &facts);
-        }
-        let seconds = after_ms.div_ceil(1000);
-        errln!(
-            "{label} answers like the others again and is read (slot {slot}, after {seconds} s)"
-        );
     }
 
     /// What a member is called.
@@ -598,14 +358,6 @@ impl Reporter {
     /// A member is called this from now on.
     pub(super) fn name_member(&self, member: MemberId, label: String) {
         self.labels.write().unwrap_or_else(PoisonError::into_inner).insert(member.0, label);
-    }
-
-    /// A person changed something about a member.
-    pub(super) fn member_changed(&self, event: &str, label: &str, words: &str) {
-        if self.json {
-            return self.event(event, &json!({ "member": label }));
-        }
-        errln!("{}", printable(words));
     }
 
     /// The array is about to be stopped, which waits for what is under way with members that are slow.
@@ -836,24 +588,6 @@ impl Reporter {
         errln!("{}: {}", self.paint.paint(style, word), printable(text));
     }
 
-    /// An event, with the fields of what failed at a member.
-    fn event_caused(&self, event: &str, facts: &Value, cause: Option<&Cause>) {
-        let mut facts = facts.clone();
-        if let Some(Cause { asked, sector, sectors, answer, .. }) = cause.copied() {
-            facts["operation"] = asked.word().into();
-            if sectors > 0 {
-                facts["sector"] = sector.into();
-                facts["sectors"] = sectors.into();
-            }
-            facts["answer"] = answer.word().into();
-            if let Some(number) = answer.os_error() {
-                facts["os_error"] = number.into();
-            }
-            facts["error"] = AnswerWords(answer).to_string().into();
-        }
-        self.event(event, &facts);
-    }
-
     fn event(&self, event: &str, facts: &Value) {
         let mut object = json!({ "event": event, "array": self.name, "uuid": self.uuid });
         if let (Value::Object(object), Value::Object(facts)) = (&mut object, facts) {
@@ -881,7 +615,30 @@ fn member_counts(volume: &Volume) -> serde_json::Map<String, Value> {
     facts.as_object().cloned().unwrap_or_default()
 }
 
-/// Microseconds, as milliseconds.
-fn milliseconds(microseconds: u64) -> String {
-    format!("{}.{} ms", microseconds / 1000, microseconds % 1000 / 100)
+/// How a person is told of a change: a job that begins, and one that ends well, is no warning.
+fn severity(change: &Change) -> Severity {
+    let is_begin =
+        matches!(change.kind, Kind::CheckStarted | Kind::RebuildStarted | Kind::ResyncStarted);
+    match &change.result {
+        None if is_begin => Severity::Info,
+        None => change.kind.severity(),
+        Some(_) if change.word("end") == Some("interrupted") => Severity::Info,
+        Some(end) => {
+            let count = |name: &str| end.counts.get(name).copied().unwrap_or_default();
+            // A repair may have put right what it found.
+            let differing = match change.details.get("repair") {
+                Some(Detail::Flag(true)) => {
+                    count("located") - count("repaired") + count("ambiguous")
+                }
+                _ => count("differing_sectors"),
+            };
+            let is_check = change.kind == Kind::CheckFinished;
+            let left = count("unmade_sectors") + count("named_sectors");
+            let is_well = left == 0 && !(is_check && differing > 0);
+            match end.outcome {
+                Outcome::Completed if is_well => Severity::Info,
+                Outcome::Completed | Outcome::Aborted => Severity::Warning,
+            }
+        }
+    }
 }

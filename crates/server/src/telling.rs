@@ -21,7 +21,7 @@ use braid_telling::{
 use serde_json::json;
 
 use super::apart;
-use super::health::absolute;
+use super::health::{Health, absolute};
 use super::report::Reporter;
 use braid_console::Globals;
 use braid_console::error::code::Code;
@@ -132,6 +132,7 @@ pub type Ways = Vec<(Box<dyn Deliver>, Backoff)>;
 
 /// Telling, for as long as the array is served.
 pub(super) struct Telling {
+    array: String,
     teller: Teller,
     held: Arc<Held>,
     mapping: Arc<Mutex<Mapping>>,
@@ -187,32 +188,44 @@ impl Telling {
         let numbered = (0..).map(MemberId).zip(ready.array.occupants());
         let unfinished = numbered.filter(|(_, one)| !one.is_in_sync()).map(|(member, _)| member);
         let mapping = Arc::new(Mutex::new(Mapping::new(unfinished)));
-        Ok(Self { teller, held: Arc::new(held), mapping, after_crash, is_new })
+        let array = reporter.name().to_owned();
+        Ok(Self { array, teller, held: Arc::new(held), mapping, after_crash, is_new })
     }
 
-    /// Tells what notices say.
-    pub(super) fn of_notices(&self, reporter: &Arc<Reporter>) -> impl Fn(&Notice) + Send + 'static {
-        let (held, reporter) = (Arc::clone(&self.held), Arc::clone(reporter));
+    /// Makes a change of each notice, once, and has all hear of it in one order: those named here, the log, and what is told.
+    pub(super) fn of_notices(
+        &self,
+        reporter: &Arc<Reporter>,
+        health: &Arc<Health>,
+    ) -> impl Fn(&Notice) + Send + 'static {
+        let (held, reporter, health) =
+            (Arc::clone(&self.held), Arc::clone(reporter), Arc::clone(health));
         let mapping = Arc::clone(&self.mapping);
         move |notice| {
             // Whoever reads it stands in another folder, and at another time.
             let member = |member| absolute(&reporter.label(member));
-            let names = Names { array: reporter.name(), member: &member };
+            let names = Names { array: reporter.name(), member: &member, doubt: reporter.doubt() };
             // Held until it is told: what comes after is told after.
             let mut mapping = mapping.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(change) = mapping.change(notice, Moment::now(), names) {
-                if change.kind.severity() == Severity::Critical {
-                    // What `systemctl status` shows; where it cannot be told, the events say it.
-                    let _ = service::status(&change.message);
-                }
-                held.tell(change);
+            let Some(change) = mapping.change(notice, Moment::now(), names) else { return };
+            health.note(&change);
+            reporter.change(&change);
+            log(reporter.name(), &change);
+            if change.kind.severity() == Severity::Critical {
+                // What `systemctl status` shows; where it cannot be told, the events say it.
+                let _ = service::status(&change.message);
             }
+            held.tell(change);
         }
     }
 
     /// Tells what a person does to members.
     pub(super) fn of_members(&self) -> MemberTelling {
-        MemberTelling { held: Arc::clone(&self.held), mapping: Arc::clone(&self.mapping) }
+        MemberTelling {
+            array: self.array.clone(),
+            held: Arc::clone(&self.held),
+            mapping: Arc::clone(&self.mapping),
+        }
     }
 
     /// The array has started: tells it, what is wrong with it from the start, and what has happened since.
@@ -276,21 +289,24 @@ impl Telling {
 
 /// Tells what a person does to members, in the order in which it happens.
 pub(super) struct MemberTelling {
+    array: String,
     held: Arc<Held>,
     mapping: Arc<Mutex<Mapping>>,
 }
 
 impl MemberTelling {
-    /// Does something, and tells what came of it if anything did. What the array says of it meanwhile is told after that.
+    /// Does something, and tells what came of it if anything did, and gives that as well. What the array says of it meanwhile is told after that.
     pub(super) fn around<T, E>(
         &self,
         act: impl FnOnce() -> Result<T, E>,
         change: impl FnOnce(&T) -> Change,
-    ) -> Result<T, E> {
+    ) -> Result<(T, Change), E> {
         let _what_comes_after = self.mapping.lock().unwrap_or_else(PoisonError::into_inner);
         let done = act()?;
-        self.held.tell(change(&done));
-        Ok(done)
+        let change = change(&done);
+        log(&self.array, &change);
+        self.held.tell(change.clone());
+        Ok((done, change))
     }
 }
 
@@ -327,6 +343,32 @@ fn open_history(state_dir: &Path, uuid: &str) -> Result<History, HistoryError> {
     let parent = folder.parent().expect("it lies in the state folder");
     make_folders(parent).map_err(|(path, source)| HistoryError::System { path, source })?;
     History::open(&folder, history::BYTES_MAX)
+}
+
+/// Writes a change to the log.
+fn log(array: &str, change: &Change) {
+    macro_rules! write_at {
+        ($level:ident) => {
+            tracing::$level!(
+                target: "braid::array",
+                array,
+                kind = %change.kind,
+                member = change.subject.as_ref().map(|subject| subject.member.as_str()),
+                slot = change.subject.as_ref().and_then(|subject| subject.slot),
+                operation = change.cause.as_ref().map(|why| why.operation.as_str()),
+                sector = change.cause.as_ref().and_then(|why| why.sector),
+                sectors = change.cause.as_ref().and_then(|why| why.sectors),
+                os_error = change.cause.as_ref().and_then(|why| why.os_error),
+                error = change.cause.as_ref().map(|why| why.error.as_str()),
+                "{}", change.message
+            )
+        };
+    }
+    match change.kind.severity() {
+        Severity::Info => write_at!(info),
+        Severity::Warning => write_at!(warn),
+        Severity::Critical => write_at!(error),
+    }
 }
 
 /// Says what is wrong with telling itself.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use braid_runtime::{AnswerWords, CauseWords};
+use braid_runtime::AnswerWords;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::kind::{Kind, Severity};
@@ -125,11 +125,26 @@ impl Why {
             error: AnswerWords(cause.answer).to_string(),
         }
     }
+}
 
-    /// A sentence's part for people.
-    #[must_use]
-    pub fn words(cause: &braid_runtime::Cause) -> String {
-        CauseWords(cause).to_string()
+/// A sentence's part for people: `read of 8 sectors at sector 2048 failed: Input/output error (os error 5)`.
+impl fmt::Display for Why {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.operation.as_str() {
+            "nothing" => return formatter.write_str("a person said so"),
+            "look" => return formatter.write_str("it is not there any more under its name"),
+            "zero" => formatter.write_str("zeroing")?,
+            "bad-block-log-write" => formatter.write_str("bad-block log write")?,
+            operation => formatter.write_str(&operation.replace('-', " "))?,
+        }
+        match (self.sectors, self.sector) {
+            (Some(1), Some(sector)) => write!(formatter, " of 1 sector at sector {sector}")?,
+            (Some(count), Some(sector)) => {
+                write!(formatter, " of {count} sectors at sector {sector}")?;
+            }
+            _ => {}
+        }
+        write!(formatter, " failed: {}", self.error)
     }
 }
 
@@ -205,6 +220,9 @@ pub struct Change {
     pub kind: Kind,
     /// In words, for people.
     pub message: String,
+    /// What it means and what can be done, in words, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
     /// To which member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
@@ -227,11 +245,19 @@ impl Change {
             time: Moment::now(),
             kind,
             message: message.into(),
+            advice: None,
             subject: None,
             cause: None,
             result: None,
             details: BTreeMap::new(),
         }
+    }
+
+    /// With what it means, and what can be done.
+    #[must_use]
+    pub fn advising(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
     }
 
     /// To this member.
@@ -243,8 +269,8 @@ impl Change {
 
     /// Because of this failure.
     #[must_use]
-    pub fn because(mut self, why: Option<Why>) -> Self {
-        self.cause = why;
+    pub fn because(mut self, why: Why) -> Self {
+        self.cause = Some(why);
         self
     }
 
@@ -261,6 +287,15 @@ impl Change {
         let counts = counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
         self.result = Some(JobResult { outcome, counts });
         self
+    }
+
+    /// A detail that is a word.
+    #[must_use]
+    pub fn word(&self, name: &str) -> Option<&str> {
+        match self.details.get(name) {
+            Some(Detail::Word(word)) => Some(word),
+            _ => None,
+        }
     }
 
     /// A detail that is a number.

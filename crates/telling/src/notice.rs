@@ -10,16 +10,32 @@ use braid_runtime::{
     Candidates, Cause, Erring, Fate, Found, JobEnd, JobKind, JobProgress, MemberId, Notice, RotKind,
 };
 
+use braid_console::output::shell::shell_word;
+
 use crate::event::{Change, Moment, Outcome, Why};
 use crate::kind::{Kind, Percent};
 
-/// What things are called.
+/// What things are called, and what the array bears.
 #[derive(Clone, Copy)]
 pub struct Names<'a> {
     /// The array.
     pub array: &'a str,
     /// A member, as it was named to braid.
     pub member: &'a dyn Fn(MemberId) -> String,
+    /// How what a lost member held is read.
+    pub doubt: Doubt,
+}
+
+/// What may not be right of an array that was dirty when it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Doubt {
+    /// Redundancy agrees.
+    #[default]
+    Nothing,
+    /// Parity may not fit.
+    Parity,
+    /// Copies may differ.
+    Copies,
 }
 
 /// Makes events of the notices of one array.
@@ -56,14 +72,36 @@ impl Mapping {
 }
 
 fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
-    let Names { array, member: label } = names;
-    let why = |cause: &Cause| Some(Why::new(cause, &label(cause.member)));
+    let Names { array, member: label, .. } = names;
+    // A member that failed, what that was, and why in words.
+    let failed = |member: &MemberId, cause: &Cause| {
+        let why = Why::new(cause, &label(cause.member));
+        (label(*member), why.to_string(), why)
+    };
+    let refused = |kind, member: &MemberId, cause: &Cause, what: &str, advice: &str| {
+        let (name, words, why) = failed(member, cause);
+        let what = what.replace("NAME", &name);
+        let message = format!("{what}: writes to {array} are refused from now on: {words}");
+        Change::now(kind, message).of(&name, None).because(why).advising(advice)
+    };
     Some(match notice {
         Notice::MemberOut { member, slot, cause } => {
-            let name = label(*member);
-            let words = Why::words(cause);
+            let (name, words, why) = failed(member, cause);
             let message = format!("{name} failed and is out of {array} (slot {}): {words}", slot.0);
-            Change::now(Kind::Fail, message).of(&name, Some(slot.0)).because(why(cause))
+            let change = Change::now(Kind::Fail, message).of(&name, Some(slot.0)).because(why);
+            change.advising(match names.doubt {
+                Doubt::Nothing => {
+                    "the others' superblocks say so, and the data is served from them"
+                }
+                Doubt::Parity => {
+                    "what it held reads as an error where parity may not fit, for the array was dirty when it was started; \
+                     its next start is refused unless the risk is accepted"
+                }
+                Doubt::Copies => {
+                    "the data is served from the others; where copies differ, for the array was dirty when it was started, \
+                     what is read may change now"
+                }
+            })
         }
         Notice::JobBegan(progress) => began(progress, array),
         Notice::JobPassed(progress) => passed(progress, array),
@@ -85,14 +123,14 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
             let (name, old) = (label(*member), label(*old));
             let message = format!("{name} is to replace {old} in {array} (slot {})", slot.0);
             let change = Change::now(Kind::ReplaceWanted, message).of(&name, Some(slot.0));
-            change.with("old", old.as_str())
+            change.with("old", old.as_str()).advising(format!("{old} is served until then"))
         }
         Notice::Replaced { member, slot, old } => {
             let (name, old) = (label(*member), label(*old));
             let message =
                 format!("{name} has replaced {old} and is active in {array} (slot {})", slot.0);
             let change = Change::now(Kind::SpareActive, message).of(&name, Some(slot.0));
-            change.with("old", old.as_str())
+            change.with("old", old.as_str()).advising(format!("{old} can be taken out"))
         }
         Notice::Recovered { member, slot } => {
             let name = label(*member);
@@ -100,51 +138,53 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
             Change::now(Kind::SpareActive, message).of(&name, Some(slot.0))
         }
         Notice::Broken { member, cause } => {
-            let name = label(*member);
-            let words = Why::words(cause);
-            let message = format!(
-                "{name} failed too, and {array} cannot make up for it: writes are refused: {words}"
-            );
-            Change::now(Kind::Broken, message).of(&name, None).because(why(cause))
+            let what = "NAME failed too, and the others cannot make up for it";
+            let advice = "stop, reconnect the members, and look with `braid examine`";
+            refused(Kind::Broken, member, cause, what, advice)
         }
         Notice::OutOfSpace { member, cause } => {
-            let name = label(*member);
-            let words = Why::words(cause);
-            let message =
-                format!("no space is left below {name}: writes to {array} are refused: {words}");
-            Change::now(Kind::OutOfSpace, message).of(&name, None).because(why(cause))
+            let what = "no space is left below NAME, or its file may not grow";
+            let advice =
+                "nothing that was flushed is lost; free space, then stop and serve it again";
+            refused(Kind::OutOfSpace, member, cause, what, advice)
         }
         Notice::WriteProtected { member, cause } => {
-            let name = label(*member);
-            let words = Why::words(cause);
-            let message =
-                format!("{name} may not be written: writes to {array} are refused: {words}");
-            Change::now(Kind::WriteProtected, message).of(&name, None).because(why(cause))
-        }
-        Notice::SpareLost { member, cause } => {
-            let name = label(*member);
-            let words = Why::words(cause);
-            let message = format!("{name}, a spare of {array}, failed: {words}");
-            Change::now(Kind::FailSpare, message).of(&name, None).because(why(cause))
+            let what = "NAME may not be written any more";
+            let advice = "nothing that was flushed is lost; have it writable again, then stop and serve it again";
+            refused(Kind::WriteProtected, member, cause, what, advice)
         }
         Notice::JournalLost { member, cause } => {
-            let name = label(*member);
-            let words = Why::words(cause);
-            let message = format!(
-                "the write journal on {name} failed: writes to {array} are refused: {words}"
-            );
-            Change::now(Kind::Broken, message).of(&name, None).because(why(cause))
+            let what = "the write journal on NAME failed";
+            let advice = "nothing that was flushed is lost; stop, and serve it again with the journal's device, or \
+                          without it (--without-journal) where that is gone for good";
+            refused(Kind::Broken, member, cause, what, advice).with("lost", "journal")
+        }
+        Notice::SpareLost { member, cause } => {
+            let (name, words, why) = failed(member, cause);
+            let message =
+                format!("{name}, a spare of {array}, failed and is none any more: {words}");
+            Change::now(Kind::FailSpare, message).of(&name, None).because(why)
         }
         Notice::BitmapFileLost { member, cause } => {
-            let name = label(*member);
-            let words = Why::words(cause);
+            let (name, words, why) = failed(member, cause);
             let message =
-                format!("the bitmap file {name} failed: {array} goes on without: {words}");
-            Change::now(Kind::BitmapFileLost, message).of(&name, None).because(why(cause))
+                format!("the bitmap file {name} failed: {array} goes on without it: {words}");
+            let change = Change::now(Kind::BitmapFileLost, message).of(&name, None).because(why);
+            change.advising(format!(
+                "after a crash all of it is resynced; `braid set {} consistency=bitmap` has one made on the members",
+                shell_word(array)
+            ))
         }
         Notice::WriteLost { start, sectors, cause } => {
-            lost(array, start.0 * SECTOR_BYTES, sectors * SECTOR_BYTES)
-                .because(cause.as_ref().and_then(why))
+            let change = lost(array, start.0 * SECTOR_BYTES, sectors * SECTOR_BYTES);
+            let change = change.advising(
+                "more is unreadable or lost there than the level can make up for; it reads as an error until it is \
+                 written again, and every flush fails until the array is served again, so that no client believes it is safe",
+            );
+            match cause {
+                Some(cause) => change.because(Why::new(cause, &label(cause.member))),
+                None => change,
+            }
         }
         Notice::SitsOut { member, slot, latency_ms, siblings_us } => {
             let name = label(*member);
@@ -153,7 +193,9 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
                 slot.0
             );
             let change = Change::now(Kind::SlowDisk, message).of(&name, Some(slot.0));
-            change.with("latency_ms", *latency_ms).with("siblings_us", *siblings_us)
+            change.with("latency_ms", *latency_ms).with("siblings_us", *siblings_us).advising(
+                "it sits out until it answers like the others again; writes and flushes still wait for it",
+            )
         }
         Notice::Errs { member, slot, errors, erring } => {
             let name = label(*member);
@@ -169,7 +211,14 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
                 slot.0
             );
             let change = Change::now(Kind::ReadErrors, message).of(&name, Some(slot.0));
-            change.with("read_errors", u64::from(*errors)).with("then", word)
+            let change = change.with("read_errors", u64::from(*errors)).with("then", word);
+            match erring {
+                Erring::Stays => change.advising(format!(
+                    "`braid spare {} DEVICE` has it copied to another disk, which takes its place",
+                    shell_word(array)
+                )),
+                Erring::Replaced(_) | Erring::PutOut => change,
+            }
         }
         Notice::Back { member, slot, after_ms } => {
             let name = label(*member);
@@ -191,7 +240,7 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
 
 /// What a check has found.
 fn found_words(found: &Found, names: Names<'_>) -> Change {
-    let Names { array, member: label } = names;
+    let Names { array, member: label, .. } = names;
     match *found {
         Found::Rot { member, slot, start, sectors, kind, fate } => {
             let name = label(member);
@@ -394,7 +443,7 @@ mod tests {
     use crate::samples::{cause, notices};
 
     fn names<'a>(member: &'a dyn Fn(MemberId) -> String) -> Names<'a> {
-        Names { array: "tank", member }
+        Names { array: "tank", member, doubt: Doubt::Nothing }
     }
 
     #[test]

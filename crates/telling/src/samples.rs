@@ -10,7 +10,7 @@ use braid_runtime::{
 
 use crate::event::{Change, Event, Identity, Moment, Outcome, Why};
 use crate::kind::{Kind, Percent};
-use crate::notice::{Mapping, Names};
+use crate::notice::{Doubt, Mapping, Names};
 
 pub(crate) fn identity() -> Identity {
     Identity { array: "tank".to_owned(), uuid: "0a1b2c3d:0a1b2c3d:0a1b2c3d:0a1b2c3d".to_owned() }
@@ -89,7 +89,7 @@ pub(crate) const NASTY: &str = "/dev/$(touch /tmp/x)`id`'\"\\\r\nBcc: a@b\n.\n\u
 /// Of every kind and shape.
 pub(crate) fn events() -> Vec<Event> {
     let label = |member: MemberId| format!("/dev/m{}", member.0);
-    let names = Names { array: "tank", member: &label };
+    let names = Names { array: "tank", member: &label, doubt: Doubt::Nothing };
     let time = Moment::from_unix(Duration::from_micros(1_795_217_763_123_456));
     let told = notices();
     let mut mapping = Mapping::default();
@@ -104,7 +104,7 @@ pub(crate) fn events() -> Vec<Event> {
             .ended(Outcome::Completed, &[("located", 3), ("repaired", 3)]),
     );
     let why = Why::new(&cause(), NASTY);
-    changes.push(Change::now(Kind::Fail, NASTY).of(NASTY, Some(0)).because(Some(why)));
+    changes.push(Change::now(Kind::Fail, NASTY).of(NASTY, Some(0)).because(why));
     let identity = identity();
     (1..).zip(changes).map(|(id, change)| Event::new(id, &identity, change)).collect()
 }

@@ -169,7 +169,7 @@ impl<'a> Living<'a> {
         self.under_load("lost", |living| {
             for member in living.members.split_off(living.members.len() - lost) {
                 std::fs::remove_file(member)?;
-                living.server()?.hear("member-out", LOSS_LIMIT)?;
+                living.server()?.hear("Fail", LOSS_LIMIT)?;
             }
             Ok(())
         })?;

@@ -182,7 +182,7 @@ const ROWS: [Row; 43] = [
     // Beside the server, and on no way of data: what notices are, and where they are told.
     Row {
         name: "braid-telling",
-        workspace: &["braid-control", "braid-geometry", "braid-runtime"],
+        workspace: &["braid-console", "braid-control", "braid-geometry", "braid-runtime"],
         registry: ANY,
     },
     // How braid speaks to a person; knows no array.

@@ -162,7 +162,7 @@ fn a_block_that_takes_no_write_costs_itself() {
     let served = array.serve_with(&[], &hanging.files());
     assert_eq!(check(&array, &["--repair"]), (Some(3), BLOCK_SECTORS), "one block is left");
     assert_eq!(bad_sectors(&array, 1), BLOCK_SECTORS);
-    assert_eq!(served.events("member-out"), Vec::<Value>::new());
+    assert_eq!(served.events("Fail"), Vec::<Value>::new());
     assert_same(&served.read_all(&array), &bytes, "around what is left");
     hanging.let_go();
     assert_eq!(check(&array, &["--repair"]), (Some(0), 0), "the disk found another place for it");

@@ -149,7 +149,7 @@ fn lose(failing: &Failing, io: &str, expected: &Expected) -> (Value, String) {
             client.hear().expect("it is reconstructed");
             client.payload(1 << 20);
         }
-        served.wait_for("member-out")
+        served.wait_for("Fail")
     });
     (notice, served.last_words())
 }
@@ -168,24 +168,28 @@ fn why_a_member_went_out_is_said() {
             let Some(failing) = Failing::create_with(RAID_5, consistency) else { return };
             let (notice, log) = lose(&failing, io, expected);
             let what = format!("{io} {}: {notice}\n{log}", expected.operation);
-            assert_eq!(notice["member"], failing.files.files()[1].display().to_string(), "{what}");
-            assert_eq!(notice["slot"], 1, "{what}");
-            assert_eq!(notice["operation"], expected.operation, "{what}");
-            assert_eq!(notice["os_error"], expected.errno, "{what}");
-            assert_eq!(notice["answer"], "os-error", "{what}");
-            let words = notice["error"].as_str().expect("words");
+            assert_eq!(
+                notice["subject"]["member"],
+                failing.files.files()[1].display().to_string(),
+                "{what}"
+            );
+            assert_eq!(notice["subject"]["slot"], 1, "{what}");
+            assert_eq!(notice["cause"]["operation"], expected.operation, "{what}");
+            assert_eq!(notice["cause"]["os_error"], expected.errno, "{what}");
+            assert_eq!(notice["cause"]["answer"], "os-error", "{what}");
+            let words = notice["cause"]["error"].as_str().expect("words");
             assert!(words.contains(expected.words), "{what}");
             if expected.deed == Deed::Flush {
-                assert!(notice.get("sector").is_none(), "a flush has no place: {what}");
+                assert!(notice["cause"].get("sector").is_none(), "a flush has no place: {what}");
             } else {
-                let start = number(&notice["sector"]) * SECTOR;
-                let end = start + number(&notice["sectors"]) * SECTOR;
+                let start = number(&notice["cause"]["sector"]) * SECTOR;
+                let end = start + number(&notice["cause"]["sectors"]) * SECTOR;
                 let failed = failing.files.failed();
                 // The kernel asks for whole pages, and may ask in parts.
                 let is_it = |bytes: &std::ops::Range<u64>| bytes.start < end && start < bytes.end;
                 assert!(failed.iter().any(is_it), "{failed:?} {what}");
                 if expected.operation == "superblock-write" {
-                    assert_eq!(number(&notice["sector"]), 8, "{what}");
+                    assert_eq!(number(&notice["cause"]["sector"]), 8, "{what}");
                 }
             }
             check_log(&log, &notice);
@@ -208,16 +212,25 @@ fn check_log(log: &str, notice: &Value) {
         let found = lines.iter().find(|line| line["message"] == message);
         found.unwrap_or_else(|| panic!("no {message:?} in {log}"))
     };
-    let out = find("member is out");
-    assert_eq!(out["level"], "WARN");
-    for field in ["member", "slot", "operation", "sector", "sectors", "os_error", "error"] {
-        assert_eq!(out[field], notice[field], "{field}: {out}");
+    let told = |kind: &str| {
+        let found = lines.iter().find(|line| line["kind"] == kind);
+        found.unwrap_or_else(|| panic!("no {kind} in {log}"))
+    };
+    let out = told("Fail");
+    assert_eq!((&out["level"], &out["message"]), (&"ERROR".into(), &notice["message"]));
+    for field in ["member", "slot"] {
+        assert_eq!(out[field], notice["subject"][field], "{field}: {out}");
     }
+    for field in ["operation", "sector", "sectors", "os_error", "error"] {
+        assert_eq!(out[field], notice["cause"][field], "{field}: {out}");
+    }
+    assert_eq!(told("ArrayStopped")["level"], "INFO");
     let failed = lines.iter().any(|line| {
-        line["message"] == "request failed at a member" && line["sector"] == notice["sector"]
+        line["message"] == "request failed at a member"
+            && line["sector"] == notice["cause"]["sector"]
     });
     assert!(failed, "{log}");
-    for message in ["array has started", "superblocks are written", "array has stopped"] {
+    for message in ["array has started", "superblocks are written"] {
         assert_eq!(find(message)["level"], "INFO");
     }
     assert_eq!(find("client has connected")["level"], "DEBUG");

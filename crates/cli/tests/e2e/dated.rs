@@ -65,7 +65,7 @@ fn a_check_that_is_due_begins_by_itself() {
     value["check_counted_from_seconds"] = since.into();
     std::fs::write(&path, value.to_string()).expect("a file");
     let mut served = array.serve();
-    served.wait_for("job-began");
+    served.wait_for("CheckStarted");
     let last = || status(&array, "tank")["last_jobs"][0].clone();
     wait_until("the check to be over", LIMIT, || last()["kind"] == "check");
     assert_eq!((&last()["result"], &last()["differing_sectors"]), (&"completed".into(), &0.into()));

@@ -336,8 +336,11 @@ fn an_array_whose_journal_fails_takes_no_writes_and_loses_nothing() {
     std::thread::sleep(Duration::from_secs(1));
     let left = fs::read(&journal).expect("the journal");
     fs::remove_file(&journal).expect("it goes away");
-    let lost = served.wait_for("journal-lost");
-    assert!(lost["member"].as_str().is_some_and(|name| name.ends_with("journal.img")), "{lost}");
+    let lost = served.wait_for("Broken");
+    assert!(
+        lost["subject"]["member"].as_str().is_some_and(|name| name.ends_with("journal.img")),
+        "{lost}"
+    );
     let mut client = Client::connect(&served.socket, Duration::from_secs(20));
     assert_eq!(client.try_write(4096, &[1; 4096]), 5, "an I/O error");
     assert!(served.read_all(&array) == bytes, "it is read as ever");
@@ -555,7 +558,7 @@ fn a_spare_of_an_array_with_a_journal_waits_and_takes_over() {
     assert_eq!(added["members"][0]["effect"], "waits", "{added}");
     assert_eq!((&added["free_slots"], &added["spares"]), (&0.into(), &1.into()), "{added}");
     served.lose(&array, 3);
-    served.wait_for("recovered");
+    served.wait_for("SpareActive");
     assert_same(&served.read_all(&array), &expected, "it took over by itself");
     served.stop();
     let devices = [array.without(&[3]), vec![spare, journal]].concat();
@@ -647,7 +650,7 @@ fn an_array_whose_journal_is_gone_for_good_gets_another_one() {
     let mut served = array.serve_with(&[], &devices);
     let expected = filled(&array, &served, 3);
     std::fs::remove_file(&journal).expect("it goes away");
-    served.wait_for("journal-lost");
+    served.wait_for("Broken");
     let another = blank(&array, "another", 8 << 20);
     // As long as it runs it takes no changes.
     let add = ["add", "tank", "--write-journal", text(&another)];

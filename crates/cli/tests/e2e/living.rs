@@ -77,7 +77,7 @@ fn a_lost_member_is_rebuilt_onto_the_spare_when_jobs_may_go_on() {
         let whole = done(&array, &["wait", "tank", "--for", "rebuild", "--timeout", "60"]);
         check("Array", &whole);
         assert_eq!((&whole["state"], &whole["slots"][1]["state"]), (&"ok".into(), &"ok".into()));
-        assert!(!served.events("spare-taken").is_empty());
+        assert!(!served.events("SpareTaken").is_empty());
         done(&array, &["wait", "tank"]);
         let one = status(&array, "tank");
         let spare = array.members.last().expect("a spare").display().to_string();

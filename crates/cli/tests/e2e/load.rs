@@ -61,13 +61,13 @@ fn lose_under_load(shape: Shape, loss: Loss) {
             }
         }
         wait_until("the loss to be noticed", Duration::from_secs(10), || {
-            served.events("member-out").len() > slot
+            served.events("Fail").len() > slot
         });
         assert!(!load.has_ended(), "fio ended before the loss was noticed");
     }
     assert_no_errors(&load.wait_ok());
-    assert!(served.events("broken").is_empty());
-    served.wait_for("member-out");
+    assert!(served.events("Broken").is_empty());
+    served.wait_for("Fail");
     // Once more from the beginning, degraded.
     assert_no_errors(&verifying_load(&served, 2, None).wait_ok());
     served.stop();
@@ -136,7 +136,7 @@ fn a_truncated_member_is_not_read_as_zeroes() {
         ok("qemu-io", ["-f", "raw", "-c", &write, "-c", "read 0 1M", served.uri.as_str()]);
         bytes[last..].fill(5);
         assert_same(&served.read_all(&array), &bytes, shape.level);
-        served.wait_for("member-out");
+        served.wait_for("Fail");
         served.stop();
     }
 }

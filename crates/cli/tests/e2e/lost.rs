@@ -42,12 +42,12 @@ fn an_answered_write_that_was_lost_is_not_read_as_the_old_bytes() {
 
     fill_up(served.process_id());
     assert!(!flush(), "what cannot be written is not flushed");
-    let lost = served.wait_for("write-lost");
-    let is_ours = |lost: &serde_json::Value| lost["offset"] == at;
+    let lost = served.wait_for("WriteLost");
+    let is_ours = |lost: &serde_json::Value| lost["details"]["offset_bytes"] == at;
     wait_until("the range to be named", Duration::from_secs(10), || {
-        served.events("write-lost").iter().any(is_ours)
+        served.events("WriteLost").iter().any(is_ours)
     });
-    assert_eq!(lost["length"], 4096, "{lost}");
+    assert_eq!(lost["details"]["length_bytes"], 4096, "{lost}");
     let old = read(0, at);
     assert!(old.contains("Input/output error"), "the old bytes, without an error: {old}");
     let beside = read(0, at + 4096);

@@ -136,7 +136,7 @@ fn a_loss_is_told_with_its_cause_and_what_to_type() {
     assert_eq!((nothing.status.code(), &json(&nothing)["code"]), (Some(4), &"B075".into()));
     // One more is one too many: it keeps its slot, and is told all the same.
     std::fs::remove_file(&array.members[2]).expect("a member to lose");
-    served.wait_for("broken");
+    served.wait_for("Broken");
     let one = status(&array, "tank");
     assert_eq!(
         (&one["state"], &one["slots"][2]["state"]),

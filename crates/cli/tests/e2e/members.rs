@@ -520,7 +520,7 @@ fn what_the_array_cannot_do_without_does_not_fail() {
     done(&array, &["fail", "tank", "0"]);
     // And one that has lost too much takes none.
     std::fs::remove_file(&array.members[1]).expect("a member to lose");
-    served.wait_for("broken");
+    served.wait_for("Broken");
     refused(&array, &["fail", "tank", "2"], "B081", 13);
     refused(&array, &["add", "tank", text(&array.members[3])], "B081", 13);
     drop(served);

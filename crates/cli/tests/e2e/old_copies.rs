@@ -157,6 +157,6 @@ fn a_record_that_cannot_be_kept_is_said_and_the_array_is_served() {
     served.write_all(&array, &bytes);
     assert_same(&served.read_all(&array), &bytes, "served all the same");
     done(&array, &["fail", "tank", "0"]);
-    served.wait_for("member-out");
+    served.wait_for("Fail");
     served.stop();
 }

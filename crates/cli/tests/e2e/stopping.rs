@@ -282,7 +282,7 @@ fn losing_a_member_of_raid_0_is_said_and_ends_writes() {
     let mut served = array.serve();
     let kept = keep(&array, &served, 26);
     std::fs::remove_file(&array.members[1]).expect("a member");
-    served.wait_for("broken");
+    served.wait_for("Broken");
     let arguments = ["-f", "raw", "-c", "write -P 1 0 1M", served.uri.as_str()];
     let ran = crate::kit::run("qemu-io", arguments);
     assert!(!ran.status.success(), "a write to a broken array went through: {ran:?}");

@@ -57,8 +57,11 @@ fn a_read_only_disk_is_not_put_out_of_the_array() {
     may_be_written(disk, false);
     let mut client = Client::connect(&served.socket, Duration::from_secs(20));
     assert_ne!(client.try_write(0, &random_bytes(2, 1 << 20)), 0, "the write is refused");
-    let told = served.wait_for("write-protected");
-    assert!(told["member"].as_str().is_some_and(|member| Path::new(member) == disk), "{told}");
+    let told = served.wait_for("WriteProtected");
+    assert!(
+        told["subject"]["member"].as_str().is_some_and(|member| Path::new(member) == disk),
+        "{told}"
+    );
     let now = status(&array, "tank");
     assert_eq!(
         (&now["state"], &now["failure"]["write_protected"]),
@@ -66,7 +69,7 @@ fn a_read_only_disk_is_not_put_out_of_the_array() {
     );
     let rows = now["slots"].as_array().expect("rows");
     assert!(rows.iter().all(|row| row["state"] == "ok"), "{now}");
-    assert!(served.events("member-out").is_empty());
+    assert!(served.events("Fail").is_empty());
     served.last_words();
     // No superblock says that it is out.
     may_be_written(disk, true);
@@ -102,8 +105,8 @@ fn a_read_only_disk_is_not_taken_in() {
     may_be_written(&loops.0[0], false);
     let mut served = served;
     assert!(array.braid(&["set", "tank", "consistency=resync"], &[]).status.success());
-    let told = served.wait_for("spare-failed");
-    assert!(told["member"].as_str().is_some_and(|member| member == word), "{told}");
+    let told = served.wait_for("FailSpare");
+    assert!(told["subject"]["member"].as_str().is_some_and(|member| member == word), "{told}");
     wait_until("status to say so", Duration::from_secs(10), || {
         status(&array, "tank")["replaced"].as_array().is_some_and(|rows| !rows.is_empty())
     });

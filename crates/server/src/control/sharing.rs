@@ -103,7 +103,7 @@ impl Answers {
                 Some(Ok(()) | Err(None)) => {}
                 Some(Err(Some(why))) => {
                     group.refuse(offer.path);
-                    running.membership.say("spare-not-moved", offer.path, why);
+                    running.membership.say_not_moved(offer.path, why);
                 }
             }
         }

@@ -177,8 +177,8 @@ impl<'a> Story<'a> {
             let deleted = Instant::now();
             std::fs::remove_file(member)
                 .map_err(|error| member_error(format!("disk{slot} cannot be deleted"), &error))?;
-            let out = serve.wait_for("member-out")?;
-            expect("the deleted member is out", &out["member"], &json!(member.to_string_lossy()))?;
+            let out = serve.wait_for("Fail")?;
+            expect("the deleted member is out", &out["subject"]["member"], &json!(member.to_string_lossy()))?;
             noticed.push(deleted.elapsed().as_secs_f64());
             self.interrupt.sleep(LOAD_BETWEEN)?;
         }

@@ -192,11 +192,9 @@ impl Served {
 
     /// The member's file is deleted, and braid notices.
     pub(crate) fn lose(&mut self, array: &Array, slot: usize) {
-        let before = self.events("member-out").len();
+        let before = self.events("Fail").len();
         std::fs::remove_file(&array.members[slot]).expect("a member to lose");
-        wait_until("the loss to be noticed", EVENT_LIMIT, || {
-            self.events("member-out").len() > before
-        });
+        wait_until("the loss to be noticed", EVENT_LIMIT, || self.events("Fail").len() > before);
     }
 
     /// Its size, for arrays of some megabytes.
