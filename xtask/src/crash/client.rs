@@ -1,20 +1,18 @@
 //! The client that knows what must be there: NBD over a Unix socket, several requests in flight.
 //!
 //! Where it stands: `round` lets it load a server that dies under it, and read everything afterwards; it tells the
-//! `model` what it asked and heard. One thread, blocking; braid's own client session decodes.
+//! `model` what it asked and heard. One thread, blocking.
 //!
 //! No two requests in flight touch one sector, so that the order of writes to a sector is known.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
 use std::ops::Range;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use braid_nbd_proto::{ClientEvent, ClientPlan, ClientSession, Command, ErrorCode, Goal};
+use braid_nbd_client::{ClientError, Command, ErrorCode, Heard, plan_for};
 use fastrand::Rng;
 
 use super::model::{End, Found, Model, SECTOR_BYTES, content};
@@ -57,53 +55,22 @@ enum Phase<'a> {
     Verify(End),
 }
 
-/// What came back.
-enum Heard {
-    Answer(u64, Result<(), ErrorCode>),
-    Data {
-        cookie: u64,
-        offset: u64,
-        bytes: Vec<u8>,
-    },
-    Nothing,
-    /// The connection ended.
-    End,
-}
-
 /// A connection.
 pub(super) struct Client {
-    stream: UnixStream,
-    session: ClientSession,
-    /// Received and not yet given to the session.
-    input: Vec<u8>,
+    client: braid_nbd_client::Client,
     in_flight: BTreeMap<u64, Asked>,
-    cookie: u64,
-    pub(super) size_bytes: u64,
 }
 
 impl Client {
     /// Connects and negotiates.
     pub(super) fn connect(socket: &Path) -> Result<Self> {
-        let stream = UnixStream::connect(socket).context("connecting")?;
-        stream.set_read_timeout(Some(ANSWER_LIMIT))?;
-        stream.set_write_timeout(Some(ANSWER_LIMIT))?;
-        let session = ClientSession::new(ClientPlan {
-            export: String::new(),
-            goal: Goal::Transmit,
-            structured_replies: true,
-            extended_headers: true,
-            allocation_context: false,
-        });
-        let (input, in_flight) = (Vec::new(), BTreeMap::new());
-        let mut client = Self { stream, session, input, in_flight, cookie: 0, size_bytes: 0 };
-        while client.size_bytes == 0 {
-            match client.hear()? {
-                Heard::Nothing => {}
-                Heard::End => bail!("the server hung up while negotiating"),
-                Heard::Answer(..) | Heard::Data { .. } => bail!("an answer to nothing"),
-            }
-        }
-        Ok(client)
+        let client = braid_nbd_client::Client::connect(socket, plan_for(""), ANSWER_LIMIT);
+        Ok(Self { client: client.context("connecting")?, in_flight: BTreeMap::new() })
+    }
+
+    /// How large the array is.
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.client.info().size_bytes
     }
 
     /// Writes, reads and flushes within `sectors` until the connection ends, which it may once `dying` is set.
@@ -173,10 +140,8 @@ impl Client {
                 ensure!(self.ask_read(range), "the server hung up");
             }
             match self.hear()? {
-                Heard::Nothing => {}
-                Heard::End => bail!("the server hung up while it was read"),
-                Heard::Data { cookie, offset, bytes } => self.take(cookie, offset, &bytes)?,
-                Heard::Answer(cookie, result) => {
+                None => bail!("the server hung up while it was read"),
+                Some((cookie, result)) => {
                     let asked = self.in_flight.remove(&cookie);
                     let Some(Asked::Read { range, bytes }) = asked else {
                         bail!("an answer to what was no read")
@@ -274,86 +239,34 @@ impl Client {
     }
 
     fn send(&mut self, command: Command, asked: Asked, payload: &[u8]) -> bool {
-        self.cookie += 1;
-        let header = self.session.submit(self.cookie, command);
-        let header = header.expect("a range within the export, and cookies are counted");
-        self.in_flight.insert(self.cookie, asked);
-        self.stream.write_all(&[&header[..], payload].concat()).is_ok()
+        match self.client.send(command, payload) {
+            Ok(cookie) => self.in_flight.insert(cookie, asked).is_none(),
+            Err(ClientError::Connection(_) | ClientError::HungUp) => false,
+            Err(error) => panic!("a range within the export, and cookies are counted: {error}"),
+        }
     }
 
-    /// Hears something and takes note; false at the end of the connection.
+    /// Hears an answer and takes note; false at the end of the connection.
     fn step(&mut self, model: &mut Model, phase: Phase<'_>) -> Result<bool> {
-        match self.hear()? {
-            Heard::Nothing => {}
-            Heard::End => return Ok(false),
-            Heard::Data { cookie, offset, bytes } => self.take(cookie, offset, &bytes)?,
-            Heard::Answer(cookie, result) => {
-                let asked = self.in_flight.remove(&cookie).context("an answer to nothing")?;
-                on_answer(model, phase, asked, result)?;
-            }
-        }
+        let Some((cookie, result)) = self.hear()? else { return Ok(false) };
+        let asked = self.in_flight.remove(&cookie).context("an answer to nothing")?;
+        on_answer(model, phase, asked, result)?;
         Ok(true)
     }
 
-    /// The next event of the session, receiving as needed.
-    fn hear(&mut self) -> Result<Heard> {
+    /// The next answer, with the data of reads taken on the way; none at the end of the connection.
+    fn hear(&mut self) -> Result<Option<(u64, Result<(), ErrorCode>)>> {
         loop {
-            if let Some(event) = self.session.poll_event() {
-                return self.on_event(event);
-            }
-            let pending = usize::try_from(self.session.payload_pending())?;
-            ensure!(pending == 0, "data without a word whose");
-            if self.input.is_empty() && !self.receive()? {
-                return Ok(Heard::End);
-            }
-            let taken = self.session.handle_bytes(&self.input);
-            self.input.drain(..taken);
-        }
-    }
-
-    fn on_event(&mut self, event: ClientEvent) -> Result<Heard> {
-        Ok(match event {
-            ClientEvent::Transmit(bytes) => {
-                self.stream.write_all(&bytes)?;
-                Heard::Nothing
-            }
-            ClientEvent::Ready(info) => {
-                self.size_bytes = info.size_bytes;
-                Heard::Nothing
-            }
-            ClientEvent::Data { cookie, offset, length } => {
-                let length_bytes = usize::try_from(length)?;
-                while self.input.len() < length_bytes {
-                    if !self.receive()? {
-                        return Ok(Heard::End);
-                    }
+            match self.client.hear() {
+                Ok(Heard::Data { cookie, offset, bytes }) => self.take(cookie, offset, &bytes)?,
+                Ok(Heard::Hole { cookie, offset, length_bytes }) => {
+                    self.take(cookie, offset, &vec![0; usize::try_from(length_bytes)?])?;
                 }
-                self.session.payload_consumed(length);
-                let bytes = self.input.drain(..length_bytes).collect();
-                Heard::Data { cookie, offset, bytes }
+                Ok(Heard::Answer { cookie, result }) => return Ok(Some((cookie, result))),
+                Ok(Heard::Extents { .. }) => bail!("extents that nobody asked for"),
+                Err(ClientError::HungUp) => return Ok(None),
+                Err(error) => return Err(error).context("the server does not answer"),
             }
-            ClientEvent::Hole { cookie, offset, length } => {
-                Heard::Data { cookie, offset, bytes: vec![0; usize::try_from(length)?] }
-            }
-            ClientEvent::Completed { cookie, result } => Heard::Answer(cookie, result),
-            ClientEvent::Close(reason) => bail!("the session ended: {reason}"),
-            other => bail!("{other:?} was not asked for"),
-        })
-    }
-
-    /// False when the other end is gone.
-    fn receive(&mut self) -> Result<bool> {
-        let mut bytes = [0; 64 * 1024];
-        match self.stream.read(&mut bytes) {
-            Ok(0) => Ok(false),
-            Ok(count) => {
-                self.input.extend(&bytes[..count]);
-                Ok(true)
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(false),
-            // A machine that was suspended ends waits that have a limit.
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(true),
-            Err(error) => Err(error).context("the server does not answer"),
         }
     }
 }

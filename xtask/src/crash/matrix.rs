@@ -121,7 +121,7 @@ impl<'a> Array<'a> {
         };
         let server = array.start(&array.members, Manner::Writing { cache: "writethrough" })?;
         let mut client = Client::connect(&server.socket)?;
-        array.sectors = usize::try_from(client.size_bytes)? / SECTOR_BYTES;
+        array.sectors = usize::try_from(client.size_bytes())? / SECTOR_BYTES;
         array.model = Model::new(array.sectors);
         client.fill(&mut array.model, array.sectors)?;
         drop(client);

@@ -177,7 +177,7 @@ impl<'a> Round<'a> {
     fn begin(&mut self, plan: Plan) -> Result<()> {
         let server = self.start(false)?;
         let mut client = Client::connect(&server.socket)?;
-        let size_bytes = client.size_bytes;
+        let size_bytes = client.size_bytes();
         let sectors = usize::try_from(size_bytes)? / SECTOR_BYTES;
         self.model = Model::new(sectors);
         self.own_sectors = sectors;

@@ -50,7 +50,7 @@ const FOR_TESTS: [&str; 13] = [
 const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
 const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-telling"];
 
-const ROWS: [Row; 43] = [
+const ROWS: [Row; 44] = [
     // Nothing without the simulator's cfg, hence allowed at the very bottom.
     Row { name: "braid-hooks", workspace: &[], registry: &[] },
     // Nothing but an instruction that has no effect.
@@ -156,6 +156,8 @@ const ROWS: [Row; 43] = [
         ],
         registry: ANY,
     },
+    // The other end of NBD, by calls that block.
+    Row { name: "braid-nbd-client", workspace: &["braid-nbd-proto"], registry: PURE_REGISTRY },
     Row {
         name: "braid-frontend-nbd",
         workspace: &["braid-nbd-proto", "braid-ring", "braid-sync"],
@@ -273,6 +275,7 @@ const ROWS: [Row; 43] = [
             "braid-ondisk",
             "braid-assembly",
             "braid-member",
+            "braid-nbd-client",
             "braid-runtime",
         ],
         registry: ANY,
@@ -282,6 +285,7 @@ const ROWS: [Row; 43] = [
         workspace: &[
             "braid-geometry",
             "braid-parity",
+            "braid-nbd-client",
             "braid-needs",
             "braid-nbd-proto",
             "braid-ondisk",

@@ -8,7 +8,7 @@ use super::tree::Tree;
 use super::{Finding, Rule};
 
 /// Crates whose root says `#![forbid(unsafe_code)]`.
-const FORBIDDEN: [&str; 26] = [
+const FORBIDDEN: [&str; 27] = [
     "confine",
     "console",
     "containers",
@@ -20,6 +20,7 @@ const FORBIDDEN: [&str; 26] = [
     "sync",
     "geometry",
     "ondisk",
+    "nbd-client",
     "nbd-proto",
     "fuse-proto",
     "ublk-proto",

@@ -16,12 +16,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::client::{Client, ClientError};
+use braid_nbd_client::{Client, ClientError, plan_for};
+
 use super::process::failed;
 use braid_console::error::CliError;
+
+/// Longest silence of a server, mid-request. Losing a member takes half a second to be noticed; a machine under load is given
+/// many times that.
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Clients at once.
 pub(super) const CLIENTS: usize = 4;
@@ -80,8 +86,8 @@ impl Load {
         let shared = Arc::new(Shared::default());
         let mut load = Self { shared, clients: Vec::new() };
         for (seed, region) in (1..).zip(regions) {
-            let client =
-                Client::connect(socket).map_err(|error| client_error("connect", &error))?;
+            let client = Client::connect(socket, plan_for(""), SILENCE_MAX)
+                .map_err(|error| client_error("connect", &error))?;
             let shared = Arc::clone(&load.shared);
             let mut worker =
                 Worker { client, region, random: Rng::with_seed(seed), buffer: Vec::new() };

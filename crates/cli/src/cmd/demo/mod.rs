@@ -9,7 +9,6 @@
 //!   (`tests/demo.rs`);
 //! - otherwise nothing is left: no process and, without `--keep`, no file (`tests/demo.rs`).
 
-mod client;
 mod files;
 mod image;
 mod load;

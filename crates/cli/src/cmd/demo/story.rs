@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::client::Client;
+use braid_nbd_client::{Client, plan_for};
+
 use super::files::{copy_sparse, is_same};
 use super::image;
-use super::load::{CLIENTS, Load, Region, Tally, client_error, compare};
+use super::load::{CLIENTS, Load, Region, SILENCE_MAX, Tally, client_error, compare};
 use super::process::{Interrupt, Serve, failed, member_error, passed_on, run_to_end};
 use super::tell::{Row, Teller};
 use braid_console::error::{CliError, Exit};
@@ -178,7 +179,11 @@ impl<'a> Story<'a> {
             std::fs::remove_file(member)
                 .map_err(|error| member_error(format!("disk{slot} cannot be deleted"), &error))?;
             let out = serve.wait_for("Fail")?;
-            expect("the deleted member is out", &out["subject"]["member"], &json!(member.to_string_lossy()))?;
+            expect(
+                "the deleted member is out",
+                &out["subject"]["member"],
+                &json!(member.to_string_lossy()),
+            )?;
             noticed.push(deleted.elapsed().as_secs_f64());
             self.interrupt.sleep(LOAD_BETWEEN)?;
         }
@@ -305,7 +310,8 @@ impl<'a> Story<'a> {
     }
 
     fn connect(&self) -> Result<Client, CliError> {
-        Client::connect(&self.socket()).map_err(|error| client_error("connecting", &error))
+        Client::connect(&self.socket(), plan_for(""), SILENCE_MAX)
+            .map_err(|error| client_error("connecting", &error))
     }
 
     fn socket(&self) -> PathBuf {

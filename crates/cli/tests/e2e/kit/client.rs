@@ -1,88 +1,83 @@
-//! A client of NBD with nothing but what a test needs: many requests in flight on one connection, and the time of each.
+//! A client of NBD for tests: requests by cookies of the test's own, an answer in time or none, and errors by number.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-const REQUEST_MAGIC: u32 = 0x2560_9513;
-const REPLY_MAGIC: u32 = 0x6744_6698;
-const EXPORT_NAME: u32 = 1;
-/// Fixed newstyle, and no zeroes behind the export's data.
-const CLIENT_FLAGS: u32 = 3;
-
-const READ: u16 = 0;
-const WRITE: u16 = 1;
-const FLUSH: u16 = 3;
+use braid_nbd_client::{ClientError, ClientPlan, Command, ErrorCode, Heard, plan_for};
 
 /// A connection to the export of the empty name, with a limit for each answer.
 pub(crate) struct Client {
-    stream: UnixStream,
+    client: braid_nbd_client::Client,
+    /// The test's cookie of each request that is under way.
+    asked: HashMap<u64, u64>,
+    /// Bytes of the read that was answered last, and of others so far.
+    data: HashMap<u64, Vec<u8>>,
+    last: u64,
 }
 
 impl Client {
     pub(crate) fn connect(socket: &Path, limit: Duration) -> Self {
-        let mut stream = UnixStream::connect(socket).expect("a server");
-        stream.set_read_timeout(Some(limit)).expect("a socket has timeouts");
-        let mut greeting = [0; 18];
-        stream.read_exact(&mut greeting).expect("a greeting");
-        let mut words = CLIENT_FLAGS.to_be_bytes().to_vec();
-        words.extend(OPTION_MAGIC.to_be_bytes());
-        words.extend(EXPORT_NAME.to_be_bytes());
-        words.extend(0_u32.to_be_bytes());
-        stream.write_all(&words).expect("an option");
-        let mut export = [0; 10];
-        stream.read_exact(&mut export).expect("an export");
-        Self { stream }
+        let simple =
+            ClientPlan { structured_replies: false, extended_headers: false, ..plan_for("") };
+        let client = braid_nbd_client::Client::connect(socket, simple, limit).expect("a server");
+        Self { client, asked: HashMap::new(), data: HashMap::new(), last: 0 }
     }
 
-    fn ask(&mut self, kind: u16, cookie: u64, (offset, length): (u64, usize), payload: &[u8]) {
-        let mut words = REQUEST_MAGIC.to_be_bytes().to_vec();
-        words.extend(0_u16.to_be_bytes());
-        words.extend(kind.to_be_bytes());
-        words.extend(cookie.to_be_bytes());
-        words.extend(offset.to_be_bytes());
-        words.extend(u32::try_from(length).expect("short").to_be_bytes());
-        words.extend(payload);
-        self.stream.write_all(&words).expect("a request");
+    fn ask(&mut self, cookie: u64, command: Command, payload: &[u8]) {
+        let sent = self.client.send(command, payload).expect("a request");
+        self.asked.insert(sent, cookie);
     }
 
     pub(crate) fn ask_read(&mut self, cookie: u64, offset: u64, length: usize) {
-        self.ask(READ, cookie, (offset, length), &[]);
+        let length = u32::try_from(length).expect("short");
+        self.ask(cookie, Command::Read { offset, length, dont_fragment: false }, &[]);
     }
 
     pub(crate) fn ask_write(&mut self, cookie: u64, offset: u64, bytes: &[u8]) {
-        self.ask(WRITE, cookie, (offset, bytes.len()), bytes);
+        let length = u32::try_from(bytes.len()).expect("short");
+        self.ask(cookie, Command::Write { offset, length, fua: false }, bytes);
+    }
+
+    /// The next answer: the test's cookie, and how it went; none if there is none in time.
+    fn answer(&mut self) -> Option<(u64, Result<(), ErrorCode>)> {
+        loop {
+            match self.client.hear() {
+                Ok(Heard::Data { cookie, bytes, .. }) => {
+                    self.data.entry(cookie).or_default().extend(bytes);
+                }
+                Ok(Heard::Answer { cookie, result }) => {
+                    self.last = cookie;
+                    return Some((self.asked.remove(&cookie).expect("it was asked"), result));
+                }
+                Err(ClientError::Connection(error)) if error.kind() == ErrorKind::WouldBlock => {
+                    return None;
+                }
+                other => panic!("an answer: {other:?}"),
+            }
+        }
     }
 
     /// The cookie of the next answer, which must be a good one; none if there is none in time.
     pub(crate) fn hear(&mut self) -> Option<u64> {
-        let mut words = [0; 16];
-        match self.stream.read_exact(&mut words) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return None,
-            Err(error) => panic!("an answer: {error}"),
-        }
-        let four = |at: usize| <[u8; 4]>::try_from(&words[at..at + 4]).expect("four bytes");
-        assert_eq!(u32::from_be_bytes(four(0)), REPLY_MAGIC);
-        assert_eq!(u32::from_be_bytes(four(4)), 0, "an error");
-        Some(u64::from_be_bytes(words[8..].try_into().expect("eight bytes")))
+        let (cookie, result) = self.answer()?;
+        result.expect("an error");
+        Some(cookie)
+    }
+
+    /// What came with the last answer, which was that of a read.
+    pub(crate) fn payload(&mut self, length: usize) -> Vec<u8> {
+        let bytes = self.data.remove(&self.last).unwrap_or_default();
+        assert_eq!(bytes.len(), length);
+        bytes
     }
 
     /// One write by itself, that may fail: the error's number, 0 if it is well.
     pub(crate) fn try_write(&mut self, offset: u64, bytes: &[u8]) -> u32 {
         self.ask_write(0, offset, bytes);
-        let mut words = [0; 16];
-        self.stream.read_exact(&mut words).expect("an answer in time");
-        u32::from_be_bytes(words[4..8].try_into().expect("four bytes"))
-    }
-
-    /// What follows the answer to a read.
-    pub(crate) fn payload(&mut self, length: usize) -> Vec<u8> {
-        let mut bytes = vec![0; length];
-        self.stream.read_exact(&mut bytes).expect("a payload");
-        bytes
+        let (_, result) = self.answer().expect("an answer in time");
+        result.err().map_or(0, ErrorCode::to_wire)
     }
 
     /// One read by itself; none if there is no answer in time, and then nothing can be asked any more.
@@ -95,12 +90,8 @@ impl Client {
     /// One read by itself, that may fail: the error's number.
     pub(crate) fn try_read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>, u32> {
         self.ask_read(0, offset, length);
-        let mut words = [0; 16];
-        self.stream.read_exact(&mut words).expect("an answer in time");
-        match u32::from_be_bytes(words[4..8].try_into().expect("four bytes")) {
-            0 => Ok(self.payload(length)),
-            error => Err(error),
-        }
+        let (_, result) = self.answer().expect("an answer in time");
+        result.map(|()| self.payload(length)).map_err(ErrorCode::to_wire)
     }
 
     /// One write by itself.
@@ -110,7 +101,7 @@ impl Client {
     }
 
     pub(crate) fn flush(&mut self) {
-        self.ask(FLUSH, 0, (0, 0), &[]);
+        self.ask(0, Command::Flush, &[]);
         self.hear().expect("an answer in time");
     }
 }

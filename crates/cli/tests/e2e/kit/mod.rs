@@ -14,7 +14,6 @@ mod process;
 mod raw_client;
 mod remedies;
 mod served;
-mod session_client;
 
 pub(crate) use array::{Array, CHUNK_BYTES, Refusal, SUPERBLOCK_BYTES};
 pub(crate) use braid_needs::{Need, is_installed, needs, skip};
@@ -27,7 +26,6 @@ pub(crate) use process::{Background, Ran, ok, run, say, shell, wait_until};
 pub(crate) use raw_client::RawClient;
 pub(crate) use remedies::{note, offered};
 pub(crate) use served::Served;
-pub(crate) use session_client::SessionClient;
 
 /// A level, how many members, and how many of them may be lost whichever they are.
 #[derive(Clone, Copy, Debug)]

@@ -43,7 +43,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report, servers: &[(&'static
         // It says nothing: it is greeted, and waits for what it will be asked.
         let clients: Vec<_> = servers
             .iter()
-            .map(|(_, server)| super::super::growth::client::Client::open(server.socket()))
+            .map(|(_, server)| super::super::growth::connect(server.socket()))
             .collect();
         for client in &clients {
             if let Err(why) = client {

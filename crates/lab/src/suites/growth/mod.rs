@@ -10,9 +10,13 @@
 //! a core is counted, not how many there are in a second.
 
 mod arrays;
-pub(in crate::suites) mod client;
 mod engine;
 mod served;
+
+use std::path::Path;
+use std::time::Duration;
+
+use braid_nbd_client::{Client, ClientError, ClientPlan, plan_for};
 
 use crate::frame::{
     Case, Contender, Curves, Figure, Marks, Metric, Report, Series, Settings, Suite, Target, race,
@@ -125,6 +129,17 @@ fn run(settings: &Settings) -> Report {
          there are more threads than cores: those take turns",
     );
     report
+}
+
+/// Longer than any answer takes here.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A client of the export without a name. fio and the kernel's client do not have ten thousand connections; this one has a
+/// socket, and no thread.
+pub(in crate::suites) fn connect(socket: &Path) -> Result<Client, String> {
+    let plan = ClientPlan { structured_replies: false, extended_headers: false, ..plan_for("") };
+    let said = |error: ClientError| format!("{}: {error}", socket.display());
+    Client::connect(socket, plan, PATIENCE).map_err(said)
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::super::cost::process::{Used, resident_bytes};
 use super::super::nbd::servers::{self, Server};
-use super::client::Client;
+use braid_nbd_client::{Client, Command as Request};
+
+use super::connect;
 use super::{Along, Axis, Turn};
 use crate::frame::{Metric, Report, Settings, Spread};
 use crate::random::Random;
@@ -95,7 +97,7 @@ impl Served {
 
     /// Nanoseconds of the server's processor time for a read: so many, by these clients in turn, so many at once.
     fn read(&self, clients: &mut [Client], reads: usize, at_once: usize) -> Result<f64, String> {
-        let places = clients[0].size_bytes / u64::from(READ_BYTES);
+        let places = clients[0].info().size_bytes / u64::from(READ_BYTES);
         let mut random = Random::new(9);
         let mut bytes = vec![0; READ_BYTES as usize];
         let before = Used::by(self.server.pid())?;
@@ -103,10 +105,13 @@ impl Served {
         while done < reads {
             for group in clients.chunks_mut(at_once) {
                 for client in &mut *group {
-                    client.ask(random.below(places) * u64::from(READ_BYTES), READ_BYTES)?;
+                    let offset = random.below(places) * u64::from(READ_BYTES);
+                    let (length, dont_fragment) = (READ_BYTES, false);
+                    let sent = client.send(Request::Read { offset, length, dont_fragment }, &[]);
+                    sent.map_err(|error| error.to_string())?;
                 }
                 for client in &mut *group {
-                    client.take(&mut bytes)?;
+                    client.end(&mut bytes).map_err(|error| error.to_string())?;
                 }
                 done += group.len();
                 if done >= reads {
@@ -213,7 +218,7 @@ fn by_workers(settings: &Settings, report: &mut Report, braid: &Path) {
     for (_, name) in WORKERS.points(settings) {
         let served = Served::start(braid, 4, &["--io", "ring", "--workers", name]);
         let with_clients = served.and_then(|served| {
-            let clients = (0..32).map(|_| Client::open(served.server.socket()));
+            let clients = (0..32).map(|_| connect(served.server.socket()));
             Ok((clients.collect::<Result<Vec<_>, _>>()?, served))
         });
         match with_clients {
@@ -250,9 +255,9 @@ fn by_connections(settings: &Settings, report: &mut Report, braid: &Path) {
     let mut clients: Vec<Client> = Vec::new();
     let before = served.resident_kib();
     for (count, name) in CONNECTIONS.points(settings) {
-        let connect = || Client::open(served.server.socket());
+        let one_more = || connect(served.server.socket());
         let connected = (clients.len() as u64..count)
-            .try_for_each(|_| connect().map(|client| clients.push(client)));
+            .try_for_each(|_| one_more().map(|client| clients.push(client)));
         let memory = (served.resident_kib() - before).max(0.0) / float(count);
         let measured = connected.and_then(|()| measure(settings, &served, &mut clients));
         match measured {

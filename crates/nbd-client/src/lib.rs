@@ -1,0 +1,372 @@
+//! A client of NBD over a Unix socket, by calls that block: one request at a time ([`Client::read`] and its like), or
+//! many under way ([`Client::send`], [`Client::hear`]).
+//!
+//! Where it stands: around `braid-nbd-proto`'s client half, which decides what may be sent and catches a server that
+//! sends bytes twice or claims success with bytes missing. Here are the socket, its patience, and where bytes go.
+//!
+//! ```text
+//!   send ─ session: header ─▶ socket        socket ─▶ session ─ event ─▶ hear: data, hole, extents, answer
+//! ```
+//!
+//! What it does not do: connect again. A connection that failed is over; its owner knows what was not answered.
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::ops::Range;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+pub use braid_nbd_proto::{
+    ClientClose, ClientPlan, Command, ErrorCode, ExportInfo, Extent, Goal, SubmitError,
+};
+use braid_nbd_proto::{ClientEvent, ClientSession};
+
+/// Bytes taken from the socket at a time where it is not known what comes.
+const INPUT_BYTES: usize = 64 << 10;
+/// Longest READ or WRITE that [`Client::read`] and [`Client::write`] send, in bytes.
+const REQUEST_BYTES_MAX: usize = 4 << 20;
+
+/// Why a request did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The socket failed, or stayed silent longer than the client's patience.
+    #[error("the connection failed")]
+    Connection(#[from] io::Error),
+    /// The server closed the connection.
+    #[error("the server hung up")]
+    HungUp,
+    /// The server answered with an error.
+    #[error("the server answered with an error")]
+    Refused(#[from] ErrorCode),
+    /// The session ended.
+    #[error("the session ended")]
+    Closed(#[from] ClientClose),
+    /// The request does not fit the export, or was not negotiated.
+    #[error("the request cannot be sent")]
+    Unsendable(#[from] SubmitError),
+    /// An event that no request of this client can cause.
+    #[error("the server sent what was not asked for")]
+    Unexpected,
+}
+
+/// What a server says of the requests that are under way.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Bytes of a READ, which begin at this offset of the export.
+    Data {
+        /// The request.
+        cookie: u64,
+        /// Where they lie in the export.
+        offset: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// Bytes of a READ that are zeroes, and were not sent.
+    Hole {
+        /// The request.
+        cookie: u64,
+        /// Where they lie in the export.
+        offset: u64,
+        /// How many.
+        length_bytes: u32,
+    },
+    /// Extents of a BLOCK_STATUS.
+    Extents {
+        /// The request.
+        cookie: u64,
+        /// In order, from the offset that was asked for on.
+        extents: Vec<Extent>,
+    },
+    /// The end of a request.
+    Answer {
+        /// The request.
+        cookie: u64,
+        /// How it went.
+        result: Result<(), ErrorCode>,
+    },
+}
+
+/// A plan for an export: structured replies and extended headers, where the server has them.
+#[must_use]
+pub fn plan_for(export: &str) -> ClientPlan {
+    ClientPlan {
+        export: export.to_owned(),
+        goal: Goal::Transmit,
+        structured_replies: true,
+        extended_headers: true,
+        allocation_context: false,
+    }
+}
+
+/// One connection in its transmission phase.
+pub struct Client {
+    stream: UnixStream,
+    session: ClientSession,
+    /// Received, and not given to the session.
+    input: VecDeque<u8>,
+    /// Of the last request; they are counted from 1.
+    cookie: u64,
+    /// Where the last request begins.
+    last_offset: u64,
+    info: ExportInfo,
+}
+
+impl Client {
+    /// Connects, and negotiates as planned; the server may be silent for `patience` at a time.
+    ///
+    /// # Errors
+    /// Nobody listens, or the server lets this client in to nothing.
+    pub fn connect(
+        socket: &Path,
+        plan: ClientPlan,
+        patience: Duration,
+    ) -> Result<Self, ClientError> {
+        let stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
+        let (session, input) = (ClientSession::new(plan), VecDeque::new());
+        let info = ExportInfo::default();
+        let mut client = Self { stream, session, input, cookie: 0, last_offset: 0, info };
+        loop {
+            match client.next_event()? {
+                ClientEvent::Transmit(bytes) => client.stream.write_all(&bytes)?,
+                ClientEvent::Ready(info) => {
+                    client.info = info;
+                    return Ok(client);
+                }
+                ClientEvent::Close(reason) => return Err(reason.into()),
+                _ => return Err(ClientError::Unexpected),
+            }
+        }
+    }
+
+    /// What the server said of its export.
+    #[must_use]
+    pub const fn info(&self) -> &ExportInfo {
+        &self.info
+    }
+
+    /// The socket, for what this client does not do.
+    #[must_use]
+    pub const fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// Requests sent so far.
+    #[must_use]
+    pub const fn requests(&self) -> u64 {
+        self.cookie
+    }
+
+    /// Requests that have not been answered.
+    #[must_use]
+    pub fn in_flight_count(&self) -> usize {
+        self.session.in_flight_count()
+    }
+
+    /// Sends a request, with the payload of a WRITE, and does not wait; gives its cookie.
+    ///
+    /// # Errors
+    /// It cannot be sent.
+    pub fn send(&mut self, command: Command, payload: &[u8]) -> Result<u64, ClientError> {
+        let header = self.session.submit(self.cookie + 1, command)?;
+        self.cookie += 1;
+        self.last_offset = command.header(self.cookie).offset;
+        self.stream.write_all(&header)?;
+        self.stream.write_all(payload)?;
+        Ok(self.cookie)
+    }
+
+    /// Waits for the next thing that the server says.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub fn hear(&mut self) -> Result<Heard, ClientError> {
+        match self.next_event()? {
+            ClientEvent::Data { cookie, offset, length } => {
+                let mut bytes = vec![0; to_usize(length)];
+                self.receive(&mut bytes)?;
+                self.session.payload_consumed(length);
+                Ok(Heard::Data { cookie, offset, bytes })
+            }
+            ClientEvent::Hole { cookie, offset, length } => {
+                Ok(Heard::Hole { cookie, offset, length_bytes: length })
+            }
+            ClientEvent::BlockStatus { cookie, extents, .. } => {
+                Ok(Heard::Extents { cookie, extents })
+            }
+            ClientEvent::Completed { cookie, result } => Ok(Heard::Answer { cookie, result }),
+            ClientEvent::Close(reason) => Err(reason.into()),
+            _ => Err(ClientError::Unexpected),
+        }
+    }
+
+    /// Sends a request and waits for its end; bytes of a READ go to `read`, from its offset on.
+    ///
+    /// # Errors
+    /// The server answers with an error, or the connection is over.
+    pub fn call(
+        &mut self,
+        command: Command,
+        payload: &[u8],
+        read: &mut [u8],
+    ) -> Result<Vec<Extent>, ClientError> {
+        self.send(command, payload)?;
+        self.end(read)
+    }
+
+    /// Waits for the end of the only request that is under way; bytes of a READ go to `read`.
+    ///
+    /// # Errors
+    /// As for [`Self::call`].
+    pub fn end(&mut self, read: &mut [u8]) -> Result<Vec<Extent>, ClientError> {
+        let (start, mut found) = (self.last_offset, Vec::new());
+        loop {
+            match self.next_event()? {
+                ClientEvent::Data { offset, length, .. } => {
+                    let part = part(read, offset - start, length)?;
+                    self.receive(part)?;
+                    self.session.payload_consumed(length);
+                }
+                ClientEvent::Hole { offset, length, .. } => {
+                    part(read, offset - start, length)?.fill(0);
+                }
+                ClientEvent::BlockStatus { extents, .. } => found = extents,
+                ClientEvent::Completed { result, .. } => return Ok(result.map(|()| found)?),
+                ClientEvent::Close(reason) => return Err(reason.into()),
+                _ => return Err(ClientError::Unexpected),
+            }
+        }
+    }
+
+    /// Fills `buffer` from `offset`.
+    ///
+    /// # Errors
+    /// As for [`Self::call`].
+    pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ClientError> {
+        for (offset, part) in pieces(offset, buffer.len()) {
+            let command = Command::Read { offset, length: length(&part), dont_fragment: false };
+            self.call(command, &[], &mut buffer[part])?;
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes` at `offset`; `durable` before it returns, if asked.
+    ///
+    /// # Errors
+    /// As for [`Self::call`].
+    pub fn write(&mut self, offset: u64, bytes: &[u8], durable: bool) -> Result<(), ClientError> {
+        for (offset, part) in pieces(offset, bytes.len()) {
+            let command = Command::Write { offset, length: length(&part), fua: durable };
+            self.call(command, &bytes[part], &mut [])?;
+        }
+        Ok(())
+    }
+
+    /// Makes `length` bytes from `offset` read as zeroes; space may be given back.
+    ///
+    /// # Errors
+    /// As for [`Self::call`].
+    pub fn write_zeroes(&mut self, offset: u64, length: usize) -> Result<(), ClientError> {
+        for (offset, part) in pieces(offset, length) {
+            let length = self::length(&part).into();
+            let (fua, may_punch, fast) = (false, true, false);
+            self.call(Command::WriteZeroes { offset, length, fua, may_punch, fast }, &[], &mut [])?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// As for [`Self::call`].
+    pub fn flush(&mut self) -> Result<(), ClientError> {
+        self.call(Command::Flush, &[], &mut []).map(drop)
+    }
+
+    /// Says goodbye.
+    ///
+    /// # Errors
+    /// The connection was over already.
+    pub fn disconnect(mut self) -> Result<(), ClientError> {
+        self.say_goodbye()
+    }
+
+    /// Says that nothing more will be asked; what is under way is answered still.
+    ///
+    /// # Errors
+    /// The connection was over already.
+    pub fn say_goodbye(&mut self) -> Result<(), ClientError> {
+        Ok(self.stream.write_all(&self.session.disconnect())?)
+    }
+
+    fn next_event(&mut self) -> Result<ClientEvent, ClientError> {
+        loop {
+            if let Some(event) = self.session.poll_event() {
+                return Ok(event);
+            }
+            if self.input.is_empty() {
+                self.fill_input()?;
+            }
+            let taken = self.session.handle_bytes(self.input.make_contiguous());
+            self.input.drain(..taken);
+        }
+    }
+
+    fn fill_input(&mut self) -> Result<(), ClientError> {
+        let mut bytes = [0; INPUT_BYTES];
+        let count = loop {
+            match self.stream.read(&mut bytes) {
+                // A machine that was suspended ends waits that have a limit.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                    return Err(ClientError::HungUp);
+                }
+                received => break received?,
+            }
+        };
+        if count == 0 {
+            return Err(ClientError::HungUp);
+        }
+        self.input.extend(&bytes[..count]);
+        Ok(())
+    }
+
+    /// The next bytes of the stream: first what was received already, then from the socket.
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<(), ClientError> {
+        let buffered = self.input.len().min(buffer.len());
+        let (front, back) = buffer.split_at_mut(buffered);
+        for (to, from) in front.iter_mut().zip(self.input.drain(..buffered)) {
+            *to = from;
+        }
+        self.stream.read_exact(back).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => ClientError::HungUp,
+            _ => error.into(),
+        })
+    }
+}
+
+/// Where bytes that were read belong. The session has checked that they were asked for.
+fn part(buffer: &mut [u8], at: u64, length: u32) -> Result<&mut [u8], ClientError> {
+    let at = usize::try_from(at).map_err(|_| ClientError::Unexpected)?;
+    let end = at.checked_add(to_usize(length));
+    end.and_then(|end| buffer.get_mut(at..end)).ok_or(ClientError::Unexpected)
+}
+
+/// `length` bytes from `offset` in requests: where each begins, and its part of the buffer.
+fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>)> {
+    (0..length)
+        .step_by(REQUEST_BYTES_MAX)
+        .map(move |start| (offset + start as u64, start..length.min(start + REQUEST_BYTES_MAX)))
+}
+
+fn length(part: &Range<usize>) -> u32 {
+    u32::try_from(part.len()).expect("a piece is at most REQUEST_BYTES_MAX")
+}
+
+fn to_usize(length: u32) -> usize {
+    usize::try_from(length).expect("addresses have 32 bits at least")
+}
