@@ -8,16 +8,13 @@ use std::sync::Arc;
 use braid_geometry::{Family, MemberSector, Slot};
 use braid_ondisk::{JournalPiece, JournalRecord, LogHome, PplPlace};
 
+use super::consistency::{Intent, Journal, News, ParityLogs, held_of};
 use super::decide::{Action, Activity, FlushPurpose, decide};
 use super::effect::{ArrayEffect, MetadataRecord, Notice};
 use super::event_count::Change;
-use super::intent::Intent;
 use super::jobs::{JobAction, Saved, Unmade, decide_job};
-use super::journal::Journal;
 use super::machine::{Array, Closing, Flushes, Kept, Update};
 use super::parity_log_record::ParityLogRecord;
-use super::parity_logs::{News, ParityLogs};
-use super::returns::held_of;
 use super::roster::{Come, Unrecorded, WhyOut};
 use super::update::{JournalState, SuperblockState};
 use super::view::{ArrayView, Gate};

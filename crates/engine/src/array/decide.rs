@@ -9,10 +9,8 @@
 
 use braid_hooks::{Bug, spoiled};
 
-use super::intent::IntentAction;
+use super::consistency::{Changing, IntentAction, LogAction};
 use super::jobs::JobAction;
-use super::log_change::Changing;
-use super::parity_logs::LogAction;
 
 /// What durable superblocks say about writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +145,7 @@ pub(super) struct ArrayFacts {
     /// What the job is to do next ([`super::jobs`]).
     pub(super) job: JobAction,
     pub(super) has_job: bool,
-    /// What is to be done about the bitmap ([`super::intent`]).
+    /// What is to be done about the bitmap ([`super::consistency`]).
     pub(super) intent: IntentAction,
     /// Members are writing their bitmaps.
     pub(super) bitmap_out: bool,
@@ -157,7 +155,7 @@ pub(super) struct ArrayFacts {
     pub(super) bitmap_left: bool,
     /// Whether logs are to be made, or given up.
     pub(super) log_change: Changing,
-    /// What is to be done about partial parity logs ([`super::parity_logs`]).
+    /// What is to be done about partial parity logs ([`super::consistency`]).
     pub(super) parity_logs: LogAction,
     /// Members are writing them.
     pub(super) parity_logs_out: bool,

@@ -2,15 +2,15 @@
 
 use braid_hooks::{Bug, spoiled};
 
+use super::consistency::{
+    Changing, Intent, IntentAction, IntentGround, Journal, LogAction, LogChange, LogWish, News,
+    ParityLogs, decide_intent, decide_journal, decide_log,
+};
 use super::decide::{
     Activity, ArrayFacts, Caches, Closing as GateClosing, FlushPurpose, Round, Superblocks, Writes,
 };
-use super::intent::{Intent, IntentAction, IntentGround, decide_intent};
 use super::jobs::{Ground, JobAction, decide_job};
-use super::journal::{Journal, decide_journal};
-use super::log_change::{Changing, LogChange, LogWish};
 use super::machine::{Array, Condition, Kept, Update};
-use super::parity_logs::{LogAction, News, ParityLogs, decide_log};
 use crate::Instant;
 use crate::ids::MemberId;
 use smallvec::SmallVec;

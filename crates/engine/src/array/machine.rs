@@ -7,19 +7,17 @@ use braid_geometry::{Family, Geometry, Level, Slot};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::bad_logs::BadLogs;
-use super::bitmap_change::{BitmapChange, NewBitmap, first_bits};
 use super::bitmap_record::BitmapLook;
+use super::consistency::{
+    BitmapChange, Intent, Journal, JournalLook, LogChange, LogWish, NewBitmap, News, ParityLogs,
+    first_bits, held_of,
+};
 use super::decide::{Activity, FlushPurpose};
 use super::effect::{ArrayEffect, MetadataArea, MetadataRecord, Notice};
 use super::event_count::Events;
-use super::intent::Intent;
 use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
-use super::journal::{Journal, JournalLook};
-use super::log_change::{LogChange, LogWish};
-use super::parity_logs::{News, ParityLogs};
 use super::read_errors::Errors;
 use super::refusals::{BitmapRefusal, LogRefusal, MemberRefusal};
-use super::returns::held_of;
 use super::roster::{Roster, Wish};
 use super::set::Set;
 use super::setup::{

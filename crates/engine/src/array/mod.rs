@@ -18,23 +18,18 @@
 
 mod act;
 mod bad_logs;
-mod bitmap_change;
 mod bitmap_record;
+mod consistency;
 mod decide;
 mod effect;
 mod erring_members;
 mod event_count;
 mod facts;
-mod intent;
 mod jobs;
-mod journal;
-mod log_change;
 mod machine;
 mod parity_log_record;
-mod parity_logs;
 mod read_errors;
 mod refusals;
-mod returns;
 mod roster;
 mod set;
 mod setup;
@@ -45,11 +40,10 @@ mod view;
 mod waves;
 
 pub use crate::ids::{BitmapId, MemberId};
-pub use bitmap_change::NewBitmap;
 pub use bitmap_record::{BitmapLook, BitmapRecord, bitmap_for};
+pub use consistency::{JournalLook, NewBitmap};
 pub use effect::{ArrayEffect, Erring, MetadataArea, MetadataRecord, Notice};
 pub use jobs::{JobAllowance, JobEnd, JobFlow, JobKind, JobProgress, JobRequest, Passed};
-pub use journal::JournalLook;
 pub use machine::Array;
 pub use parity_log_record::{ParityLogRecord, parity_log_for};
 pub use read_errors::ReadErrors;

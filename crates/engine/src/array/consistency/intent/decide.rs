@@ -19,7 +19,7 @@
 
 /// How far a sweep is: the look for bits that nobody needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Sweep {
+pub(in crate::array) enum Sweep {
     /// There is none.
     Rest,
     /// Shards say where they wrote since the last one.
@@ -36,27 +36,27 @@ pub(in super::super) enum Sweep {
 
 /// The bitmap at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Facts {
+pub(in crate::array) struct Facts {
     /// It is in a file that is written no more: superblocks are to say so.
-    pub(in super::super) is_leaving: bool,
+    pub(in crate::array) is_leaving: bool,
     /// Bits are durable that shards wait for; and so is the loss of members that did not take them.
-    pub(in super::super) is_granted: bool,
+    pub(in crate::array) is_granted: bool,
     /// Members are writing their bitmaps.
-    pub(in super::super) is_out: bool,
+    pub(in crate::array) is_out: bool,
     /// Shards or superblocks wait for what members' bitmaps do not say yet, or bits are to be cleared there.
-    pub(in super::super) is_due: bool,
-    pub(in super::super) sweep: Sweep,
+    pub(in crate::array) is_due: bool,
+    pub(in crate::array) sweep: Sweep,
     /// It is time for the next sweep.
-    pub(in super::super) is_time: bool,
+    pub(in crate::array) is_time: bool,
     /// Every member holds all, and superblocks tell of every loss.
-    pub(in super::super) may_clear: bool,
+    pub(in crate::array) may_clear: bool,
     /// The array stops, superblocks say clean, and bits are set that nobody needs.
-    pub(in super::super) is_left: bool,
+    pub(in crate::array) is_left: bool,
 }
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Action {
+pub(in crate::array) enum Action {
     /// An event will come.
     Wait,
     /// Let shards write where bits are durable.
@@ -76,7 +76,7 @@ pub(in super::super) enum Action {
 }
 
 /// The table.
-pub(in super::super) fn decide(facts: &Facts) -> Action {
+pub(in crate::array) fn decide(facts: &Facts) -> Action {
     match *facts {
         Facts { is_leaving: true, .. } => Action::Wait,
         Facts { is_granted: true, .. } => Action::Open,

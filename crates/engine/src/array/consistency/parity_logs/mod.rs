@@ -42,5 +42,5 @@ mod decide;
 mod machine;
 mod rows;
 
-pub(super) use decide::{Action as LogAction, decide as decide_log};
-pub(super) use machine::{News, ParityLogs};
+pub(in crate::array) use decide::{Action as LogAction, decide as decide_log};
+pub(in crate::array) use machine::{News, ParityLogs};

@@ -25,12 +25,12 @@ use std::collections::BTreeMap;
 
 use braid_ondisk::LogPlace;
 
-use super::setup::JournalSetup;
+use crate::array::setup::JournalSetup;
 use crate::ids::MemberId;
 
 /// What is to be.
 #[derive(Clone, Debug)]
-pub(super) enum LogWish {
+pub(in crate::array) enum LogWish {
     /// Logs at these places.
     Logs(BTreeMap<MemberId, LogPlace>),
     Journal(JournalSetup),
@@ -40,7 +40,7 @@ pub(super) enum LogWish {
 
 /// The change, if there is one.
 #[derive(Clone, Debug)]
-pub(super) enum LogChange {
+pub(in crate::array) enum LogChange {
     Settled,
     Wanted(LogWish),
     /// Superblocks are to say that there are logs now.
@@ -59,7 +59,7 @@ pub(super) enum LogChange {
 
 /// How it stands, for the table of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Changing {
+pub(in crate::array) enum Changing {
     /// Nothing is to be changed.
     No,
     /// It begins when superblocks say clean: logs are made, or given up.
@@ -73,36 +73,36 @@ pub(super) enum Changing {
 }
 
 impl LogChange {
-    pub(super) fn is_settled(&self) -> bool {
+    pub(in crate::array) fn is_settled(&self) -> bool {
         matches!(self, Self::Settled)
     }
 
     /// It has not begun.
-    pub(super) fn is_wanted(&self) -> bool {
+    pub(in crate::array) fn is_wanted(&self) -> bool {
         matches!(self, Self::Wanted(_))
     }
 
     /// Logs are there, and superblocks are not to name them.
-    pub(super) fn is_leaving(&self) -> bool {
+    pub(in crate::array) fn is_leaving(&self) -> bool {
         matches!(self, Self::GivenUp | Self::Left)
     }
 
     /// Logs are there, and superblocks are to name them.
-    pub(super) fn is_made(&self) -> bool {
+    pub(in crate::array) fn is_made(&self) -> bool {
         matches!(self, Self::Made)
     }
 
-    pub(super) fn is_left(&self) -> bool {
+    pub(in crate::array) fn is_left(&self) -> bool {
         matches!(self, Self::Left)
     }
 
-    pub(super) fn want(&mut self, wish: LogWish) {
+    pub(in crate::array) fn want(&mut self, wish: LogWish) {
         assert!(self.is_settled(), "one change at a time");
         *self = Self::Wanted(wish);
     }
 
     /// Superblocks are to say it next, of an array that has a journal or has none.
-    pub(super) fn begin(&mut self, has_journal: bool) -> LogWish {
+    pub(in crate::array) fn begin(&mut self, has_journal: bool) -> LogWish {
         let Self::Wanted(wish) = std::mem::replace(self, Self::Settled) else {
             panic!("only what was asked for is done")
         };
@@ -116,30 +116,30 @@ impl LogChange {
     }
 
     /// Members' superblocks are being written.
-    pub(super) fn members_are_told(&mut self) {
+    pub(in crate::array) fn members_are_told(&mut self) {
         if let Self::JournalMade { is_told } = self {
             *is_told = true;
         }
     }
 
     /// Superblocks are to say that there is a journal.
-    pub(super) fn is_journal_made(&self) -> bool {
+    pub(in crate::array) fn is_journal_made(&self) -> bool {
         matches!(self, Self::JournalMade { .. })
     }
 
     /// The same, and no member's says so.
-    pub(super) fn is_journal_untold(&self) -> bool {
+    pub(in crate::array) fn is_journal_untold(&self) -> bool {
         matches!(self, Self::JournalMade { is_told: false })
     }
 
     /// The file that the log is in cannot be written: it is given up, whatever was wanted, and in the midst of writes: those that wait for it
     /// go on when superblocks say that it does not count.
-    pub(super) fn is_lost(&mut self) {
+    pub(in crate::array) fn is_lost(&mut self) {
         *self = Self::GivenUp;
     }
 
     /// Superblocks say it.
-    pub(super) fn is_said(&mut self) {
+    pub(in crate::array) fn is_said(&mut self) {
         match self {
             Self::Made | Self::JournalMade { .. } | Self::JournalGivenUp => *self = Self::Settled,
             Self::GivenUp => *self = Self::Left,
@@ -148,7 +148,7 @@ impl LogChange {
     }
 
     /// All is as it was, or as it was to be.
-    pub(super) fn is_over(&mut self) {
+    pub(in crate::array) fn is_over(&mut self) {
         *self = Self::Settled;
     }
 }
