@@ -6,17 +6,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use braid_geometry::{Family, MemberSector, Slot};
-use braid_ondisk::{JournalPiece, JournalRecord, LogHome, PplPlace};
 
-use super::consistency::{Intent, Journal, News, ParityLogs, held_of};
-use super::decide::{Action, Activity, FlushPurpose, decide};
+use super::consistency::{Ask, ConsistencyAction};
+use super::decide::{Action, decide};
 use super::effect::{ArrayEffect, MetadataRecord, Notice};
 use super::event_count::Change;
 use super::jobs::{JobAction, Saved, Unmade, decide_job};
 use super::machine::{Array, Closing, Flushes, Kept, Update};
-use super::parity_log_record::ParityLogRecord;
+use super::order::{Activity, FlushPurpose};
 use super::roster::{Come, Unrecorded, WhyOut};
-use super::update::{JournalState, SuperblockState};
+use super::setup::JournalSetup;
+use super::update::SuperblockState;
 use super::view::{ArrayView, Gate};
 use super::waves::next_wave;
 use crate::Instant;
@@ -69,16 +69,14 @@ impl Array {
                         self.closing.unconfirmed.as_ref().is_some_and(|s| s.is_empty());
                     assert!(is_drained, "I5: no shard has a write under way");
                     self.end_last_flush();
-                    if let Some(logs) = &mut self.parity_logs {
-                        logs.all_is_flushed();
-                    }
+                    self.consistency.turns_clean();
                     self.write_superblocks(Activity::Clean, Why::Activity);
                 }
                 Action::DropClose => self.end_last_flush(),
                 Action::Record => {
                     assert!(self.has_unrecorded(), "a loss is there to be recorded");
                     let wanted = self.condition.write_wanted;
-                    let wanted = wanted && self.log_change.is_settled();
+                    let wanted = wanted && self.consistency.are_logs_settled();
                     let becomes = if wanted { Activity::Active } else { on_disk };
                     self.write_superblocks(becomes, Why::Devices);
                 }
@@ -127,101 +125,15 @@ impl Array {
                 Action::WriteBadBlocks => self.write_bad_blocks(),
                 Action::FlushForJob => self.flush(FlushPurpose::Job),
                 Action::NoteOffsets => self.note_offsets(now),
+                Action::BitsOrLogsFlushed(purpose) => {
+                    let is_flushed = self.flushes.missing.is_empty();
+                    assert!(is_flushed, "I5: every member has ended its flush");
+                    self.flushing = None;
+                    let (consistency, ground, out) = self.consistency_and_ground();
+                    consistency.is_flushed(purpose, now, &ground, out);
+                }
                 Action::Job => self.job_step(now),
-                Action::OpenBits => {
-                    assert!(
-                        !self.has_unrecorded(),
-                        "I4: who lacks a bit is out, and superblocks say so"
-                    );
-                    self.intent_mut().open();
-                    self.condition.unpublished = true;
-                }
-                Action::WriteBitmap => self.write_bitmap(),
-                Action::AskTouched => {
-                    let shards = self.all_shards();
-                    self.intent_mut().ask(shards);
-                    self.effects.push_back(ArrayEffect::QueryTouched);
-                }
-                Action::RevokeBits => {
-                    let (shards, ground) = (self.all_shards(), self.intent_ground());
-                    self.condition.unpublished |= self.intent_mut().revoke(now, shards, &ground);
-                }
-                Action::FlushForBits => {
-                    self.intent_mut().flush_begins();
-                    self.flush(FlushPurpose::Bits);
-                }
-                Action::ClearBits => {
-                    assert!(
-                        self.flushes.missing.is_empty(),
-                        "I5: every member has ended its flush"
-                    );
-                    self.flushing = None;
-                    let ground = self.intent_ground();
-                    self.intent_mut().is_flushed(now, &ground);
-                }
-                Action::MakeLogs => self.make_logs(),
-                Action::WriteLogs => self.write_logs(),
-                Action::GrantLogs => {
-                    // A record of the journal is on its device alone.
-                    let is_recorded = !self.has_unrecorded() || self.journal.is_some();
-                    let is_recorded = spoiled(Bug::LogGrantedUnrecorded, is_recorded, true);
-                    assert!(is_recorded, "I4: who did not take a record is out, by superblocks");
-                    let granted = match &mut self.journal {
-                        Some(journal) => journal.grant(),
-                        None => self.logs_mut().grant(),
-                    };
-                    for (shard, ticket) in granted {
-                        self.effects.push_back(ArrayEffect::Logged { shard, ticket });
-                    }
-                }
-                Action::FlushForLogs => {
-                    match &mut self.journal {
-                        Some(journal) => journal.flush_begins(),
-                        None => self.logs_mut().flush_begins(),
-                    }
-                    self.flush(FlushPurpose::Logs);
-                }
-                Action::LogsFlushed => {
-                    assert!(self.flushes.missing.is_empty(), "every member has ended its flush");
-                    self.flushing = None;
-                    match &mut self.journal {
-                        Some(journal) => self.condition.changes += u64::from(journal.is_flushed()),
-                        None => self.logs_mut().is_flushed(),
-                    }
-                }
-                Action::ForgetSweep => self.intent_mut().forget(now),
-                Action::ClearLast => {
-                    assert_eq!(on_disk, Activity::Clean, "I5: all that was written is flushed");
-                    let ground = self.intent_ground();
-                    self.intent_mut().clear_all(&ground);
-                    self.condition.unpublished = true;
-                }
-                Action::ChangeBitmap => self.change_bitmap(),
-                Action::ChangeLogs => self.change_logs(),
-                Action::WipeLogs => {
-                    let targets = self.intent_targets();
-                    let records = self.logs_mut().wipe_out(targets.into_iter());
-                    self.ask_for_logs(records);
-                }
-                Action::DropLogs => {
-                    assert!(self.log_change.is_left(), "no superblock names what is dropped");
-                    self.log_change.is_over();
-                    // Of a log that was lost in the midst of writes: superblocks say that it does not count.
-                    let logs = self.parity_logs.take().expect("logs are dropped that there are");
-                    for (shard, ticket) in logs.waiting() {
-                        if planted(Bug::LostLogWaits) {
-                            break;
-                        }
-                        self.effects.push_back(ArrayEffect::Logged { shard, ticket });
-                    }
-                    self.condition.unpublished = true;
-                }
-                Action::DropBitmap => {
-                    self.bitmap_change.is_dropped();
-                    self.intent = None;
-                    self.bitmap_file = None;
-                    self.condition.unpublished = true;
-                }
+                Action::Consistency(action) => self.act_on_consistency(action, now),
                 Action::CloseGate => self.close_gate(),
                 Action::FlushLast => {
                     let is_drained =
@@ -239,6 +151,18 @@ impl Array {
                 }
                 Action::Stop => self.stop(),
             }
+        }
+    }
+
+    fn act_on_consistency(&mut self, action: ConsistencyAction, now: Instant) {
+        let (consistency, ground, out) = self.consistency_and_ground();
+        match consistency.act(action, now, &ground, out) {
+            None => {}
+            Some(Ask::Flush(purpose)) => self.flush(purpose),
+            Some(Ask::JournalComes(JournalSetup { member, device_number, .. })) => {
+                self.roster.has_journal(member, device_number);
+            }
+            Some(Ask::JournalGoes) => self.roster.has_no_journal(),
         }
     }
 
@@ -265,7 +189,7 @@ impl Array {
         // A flush that failed without a member to take over leaves nothing to rely on.
         let flushed = !self.flushes.failed && !self.flushes.lost && !self.condition.broken;
         let clean = self.condition.on_disk != Activity::Active && flushed;
-        self.effects.push_back(ArrayEffect::Notice(Notice::Stopped { clean }));
+        self.out.notice(Notice::Stopped { clean });
     }
 
     fn write_superblocks(&mut self, becomes: Activity, why: Why) {
@@ -274,16 +198,12 @@ impl Array {
         let clean = becomes == Activity::Clean;
         let degraded = self.missing_count() > 0 || self.roster.recovering().next().is_some();
         let in_sync = self.condition.resync_offset == u64::MAX;
-        let news = self.news_of(becomes);
-        if let News::Drained { .. } = news
-            && let Some(journal) = &mut self.journal
-        {
-            journal.begin_anew();
-        }
+        let (consistency, ground, _) = self.consistency_and_ground();
+        let said = consistency.update_begins(becomes, &ground);
         // Where a journal has what is being written, nothing else is in doubt, and superblocks say so.
-        let says_clean = clean || in_sync && self.journal.is_some();
+        let says_clean = clean || in_sync && said.journal.is_some();
         // No superblock names a bitmap file: it is believed by its count, which must never be that of a time without it.
-        let is_named = self.bitmap_file.is_none();
+        let is_named = self.consistency.file().is_none();
         let spares_too = self.events.advance(Change {
             devices: matches!(why, Why::Devices | Why::Changes),
             degraded,
@@ -296,10 +216,10 @@ impl Array {
             roles: self.roster.device_roles().into(),
             recovered: self.roster.unfinished().collect(),
             bad_blocks: self.bad_logs.written().collect(),
-            log_counts: (!clean && self.will_log_count(news)).then(|| self.log_home()),
-            has_bitmap: self.bitmap_change.names(),
-            ppls: self.ppls_to_name(),
-            journal: self.journal_to_tell(),
+            log_counts: said.log_counts,
+            has_bitmap: said.has_bitmap,
+            ppls: said.ppls,
+            journal: said.journal,
         });
         self.roster.update_begins();
         // With the table as it was, only the first sector changes, and that is written whole.
@@ -307,122 +227,36 @@ impl Array {
         let may_tear = self.setup.superblocks_tear && !has_table;
         let targets: BTreeSet<MemberId> = self.roster.update_targets(spares_too).collect();
         let mut last = self.roster.told_last();
-        // A journal that members name is there.
-        let first = if self.log_change.is_journal_made() { self.journal.as_ref() } else { None };
-        let first = first.map(Journal::member);
-        let first = spoiled(Bug::JournalNamedUnmade, first, None);
-        last.retain(|member| Some(*member) != first);
+        last.retain(|member| Some(*member) != said.first);
         if planted(Bug::NewcomerFirst) {
             last.clear();
         }
         assert!(self.update.is_none(), "one update at a time");
         let again = why == Why::Again;
-        let changes = self.condition.changes;
+        let changes = self.out.changes();
         let newcomers = self.roster.newcomers().collect();
         self.update = Some(Update {
             has_begun: false,
             may_tear,
             missing: BTreeSet::new(),
             later: targets,
-            first,
+            first: said.first,
             last,
             state,
             becomes,
-            news,
+            news: said.news,
             again,
             changes,
             newcomers,
-            leaves_file: self.is_file_leaving(),
+            leaves_file: said.leaves_file,
             kept: Kept::No,
         });
-    }
-
-    /// The journal that superblocks are to tell of.
-    fn journal_to_tell(&self) -> Option<JournalState> {
-        let journal = self.journal.as_ref()?;
-        let (member, tail_sectors) = (journal.member(), journal.next_tail());
-        let device_number = self.roster.device_numbers[&member];
-        Some(JournalState { member, device_number, tail_sectors })
-    }
-
-    /// Where our own log is, or would be.
-    fn log_home(&self) -> LogHome {
-        if self.bitmap_file.is_some() { LogHome::File } else { LogHome::Members }
-    }
-
-    /// Partial parity logs that superblocks are to name.
-    fn ppls_to_name(&self) -> Arc<[(MemberId, PplPlace)]> {
-        let logs = self.parity_logs.iter().filter(|_| !self.log_change.is_leaving());
-        logs.flat_map(ParityLogs::ppls).collect()
-    }
-
-    /// Whether our own log names all that may be in doubt from an update on.
-    fn will_log_count(&self, news: News) -> bool {
-        let is_kept = !self.log_change.is_leaving();
-        let is_kept = spoiled(Bug::LostFileCounts, is_kept, true);
-        is_kept && self.parity_logs.as_ref().is_some_and(|logs| logs.will_count(news))
     }
 
     fn ask_for_superblocks(&mut self, members: &BTreeSet<MemberId>, state: &Arc<SuperblockState>) {
         for member in members {
             let record = MetadataRecord::Superblock(Arc::clone(state));
-            self.effects.push_back(ArrayEffect::WriteMetadata { member: *member, record });
-        }
-    }
-
-    fn intent_mut(&mut self) -> &mut Intent {
-        self.intent.as_mut().expect("only an array with a bitmap has to do with bits")
-    }
-
-    fn logs_mut(&mut self) -> &mut ParityLogs {
-        self.parity_logs.as_mut().expect("only an array with logs has to do with them")
-    }
-
-    /// Members that come get an empty log.
-    fn make_logs(&mut self) {
-        if let Some(journal) = &mut self.journal {
-            let record = journal.make();
-            return self.ask_for_journal(record);
-        }
-        let targets = self.intent_targets();
-        let update = self.update.as_ref().expect("superblocks wait for it");
-        let news = self.news_of(update.becomes);
-        let records = self.logs_mut().make(targets.into_iter(), news);
-        self.ask_for_logs(records);
-    }
-
-    /// What shards want logged goes to the members with the parity, or into the journal.
-    fn write_logs(&mut self) {
-        if let Some(journal) = &mut self.journal {
-            let record = journal.write();
-            return self.ask_for_journal(record);
-        }
-        let targets = self.intent_targets();
-        let records = self.logs_mut().write(|member| targets.contains(&member));
-        self.ask_for_logs(records);
-    }
-
-    fn ask_for_journal(&mut self, record: Arc<JournalRecord>) {
-        let member = self.journal.as_ref().expect("it has one").member();
-        let record = MetadataRecord::Journal(record, JournalPiece::First);
-        self.effects.push_back(ArrayEffect::WriteMetadata { member, record });
-    }
-
-    fn ask_for_logs(&mut self, records: Vec<(MemberId, Arc<ParityLogRecord>)>) {
-        for (member, record) in records {
-            let record = MetadataRecord::ParityLog(record);
-            self.effects.push_back(ArrayEffect::WriteMetadata { member, record });
-        }
-    }
-
-    /// What shards and superblocks wait for goes to every member's bitmap.
-    fn write_bitmap(&mut self) {
-        let ground = self.intent_ground();
-        let targets = self.intent_targets();
-        let records = self.intent_mut().write(targets.into_iter(), &ground);
-        for (member, record) in records {
-            let record = MetadataRecord::Bitmap(record);
-            self.effects.push_back(ArrayEffect::WriteMetadata { member, record });
+            self.out.push(ArrayEffect::WriteMetadata { member: *member, record });
         }
     }
 
@@ -441,7 +275,7 @@ impl Array {
         let soonest = waiting().map(|member| turn(&member)).min().expect("there is a next wave");
         let (now, then): (Vec<_>, Vec<_>) = waiting().partition(|one| turn(one) == soonest);
         if soonest > Turn::First {
-            self.log_change.members_are_told();
+            self.consistency.members_are_told();
         }
         let mut waiting: Vec<_> = now.into_iter().map(slot_of).collect();
         // Who holds all since a moment ago is missing to whoever reads the superblocks before these.
@@ -464,12 +298,7 @@ impl Array {
         let update = self.update.take().expect("superblocks were being written");
         assert!(update.missing.is_empty(), "every superblock that was asked for has ended");
         if update.has_begun {
-            if let Some(logs) = &mut self.parity_logs {
-                logs.is_said(update.news);
-            }
-            if let (Some(journal), Some(said)) = (&mut self.journal, update.state.journal) {
-                journal.is_said(said.tail_sectors);
-            }
+            self.consistency.update_ends(update.news, update.state.journal);
             self.told = Some(Arc::clone(&update.state));
             self.condition.on_disk = update.becomes;
         }
@@ -489,7 +318,7 @@ impl Array {
         let update = self.update.as_mut().expect("an update is kept");
         assert_eq!(update.kept, Kept::No, "it is asked for once");
         update.kept = Kept::Asked;
-        self.effects.push_back(ArrayEffect::KeepRecord { events: update.state.events });
+        self.out.push(ArrayEffect::KeepRecord { events: update.state.events });
     }
 
     fn complete_update(&mut self, now: Instant) {
@@ -504,24 +333,12 @@ impl Array {
             "I4: the survivors count more events than the lost"
         );
         self.events.note_on_every_member();
-        self.effects
-            .push_back(ArrayEffect::Notice(Notice::Recorded { events: self.events.count() }));
+        self.out.notice(Notice::Recorded { events: self.events.count() });
         self.condition.said_once = !again;
         self.condition.absent_unrecorded = false;
         let is_moved = changes != self.condition.changes_recorded;
         self.condition.changes_recorded = changes;
-        // One that was begun before the file was lost says nothing of that.
-        if leaves_file || !self.is_file_leaving() {
-            self.bitmap_change.is_said();
-            self.log_change.is_said();
-        }
-        // A sweep may wait for shards that wait for bits.
-        let is_left = self.bitmap_change.is_left() && self.bitmap_file.is_some();
-        let is_left = spoiled(Bug::LeftFileHoldsUp, is_left, false);
-        if let Some(intent) = self.intent.as_mut().filter(|_| is_left) {
-            intent.holds_nobody_up();
-            self.condition.unpublished = true;
-        }
+        self.consistency.is_said(leaves_file, &mut self.out);
         if !(losses.is_empty() && newcomers.is_empty()) {
             self.jobs.membership_changed();
         }
@@ -553,10 +370,10 @@ impl Array {
             let (member, slot, why) = (*member, *slot, *why);
             let why = spoiled(Bug::OneCauseForAll, why, losses[0].why);
             self.forget_read_errors(member);
-            self.effects.push_back(ArrayEffect::Notice(match why {
+            self.out.notice(match why {
                 WhyOut::Failed(cause) => Notice::MemberOut { member, slot, cause },
                 WhyOut::Replaced(by) => Notice::Replaced { member: by, slot, old: member },
-            }));
+            });
         }
     }
 
@@ -568,7 +385,7 @@ impl Array {
         std::mem::swap(queue, written_back);
         *round += 1;
         unwritten.extend((0..self.setup.regions.shards()).map(ShardIndex));
-        self.effects.push_back(ArrayEffect::WriteBack { round: *round });
+        self.out.push(ArrayEffect::WriteBack { round: *round });
     }
 
     /// Superblocks say what a job has done: it counts from now on.
@@ -583,16 +400,16 @@ impl Array {
                 assert!(is_further, "I7: what was in sync stays so");
                 let is_said = self.condition.on_disk == Activity::Clean;
                 self.condition.resync_offset = to;
-                if let Some(intent) = self.intent.as_mut().filter(|_| to == u64::MAX) {
-                    intent.is_resynced();
+                if to == u64::MAX {
+                    self.consistency.is_resynced();
                 }
                 // Superblocks that say active say that all is to be resynced: the next that say clean tell.
-                self.condition.unpublished |= !is_said;
+                self.out.publish_if(!is_said);
                 is_said
             }
             // Superblocks say nothing of it; the bitmap will.
             Saved::Lazy { to, failed } => {
-                self.condition.unpublished |= self.intent_mut().is_synced(to, &failed);
+                self.consistency.is_synced(to, &failed, &mut self.out);
                 false
             }
             Saved::Recovery(members, to) => {
@@ -612,7 +429,7 @@ impl Array {
                 is_news
             }
         };
-        self.condition.changes += u64::from(is_news);
+        self.out.change_if(is_news);
     }
 
     /// Every log that does not say what it is to.
@@ -621,7 +438,7 @@ impl Array {
         assert!(!due.is_empty(), "one is to be written");
         for member in due {
             let record = MetadataRecord::BadBlocks(self.bad_logs.begin(member));
-            self.effects.push_back(ArrayEffect::WriteMetadata { member, record });
+            self.out.push(ArrayEffect::WriteMetadata { member, record });
         }
     }
 
@@ -634,14 +451,15 @@ impl Array {
     pub(super) fn bad_blocks_written(&mut self, member: MemberId, is_written: bool) {
         // Superblocks say whether a log says anything.
         let is_news = self.bad_logs.ended(member, is_written);
-        self.condition.changes += u64::from(is_news);
+        self.out.change_if(is_news);
         self.tell_bad_blocks(member);
     }
 
     /// Shards believe what is not in a log, nor is about to be.
     pub(super) fn tell_bad_blocks(&mut self, member: MemberId) {
         let Some(bad) = self.bad_logs.bad_blocks(member) else { return };
-        self.condition.unpublished |= self.roster.set_bad_blocks(member, bad);
+        let is_news = self.roster.set_bad_blocks(member, bad);
+        self.out.publish_if(is_news);
     }
 
     /// A member did not take again what it holds badly: it costs these sectors, if its log has room for them, and else the member.
@@ -659,10 +477,11 @@ impl Array {
     pub(super) fn work_done(&mut self, now: Instant, id: WorkId, outcome: Outcome) {
         let unmade = self.jobs.work_done(now, id, outcome);
         let passed = self.jobs.passed();
-        self.effects.extend(passed.map(|far| ArrayEffect::Notice(Notice::JobPassed(far))));
+        self.out.extend(passed.map(|far| ArrayEffect::Notice(Notice::JobPassed(far))));
         if let Some((targets, range)) = self.jobs.take_ahead() {
             for target in targets {
-                self.condition.unpublished |= self.roster.holds_ahead(target, range);
+                let is_news = self.roster.holds_ahead(target, range);
+                self.out.publish_if(is_news);
             }
         }
         let Some(Unmade { at, fills, lacks }) = unmade else { return };
@@ -725,7 +544,7 @@ impl Array {
             }
         }
         self.jobs = jobs;
-        self.effects.extend(effects);
+        self.out.extend(effects);
     }
 
     /// A slot that has no member gets a spare, or one whose member is to be replaced. Superblocks say so before any shard
@@ -742,14 +561,20 @@ impl Array {
             let member = *member;
             if let Some(come) = self.roster.has_come(member) {
                 let kept_sectors = match come {
-                    Come::Member(slot) => self.keep_what_it_holds(member, slot),
+                    Come::Member(slot) => {
+                        let (held, kept) = self.consistency.held_by(&self.geometry, member, slot);
+                        if !held.is_empty() {
+                            self.roster.holds_from_before(slot, held);
+                        }
+                        kept
+                    }
                     Come::Replacement(..) => 0,
                 };
-                self.returning.remove(&member);
-                self.effects.push_back(ArrayEffect::Notice(match come {
+                self.consistency.has_come(member);
+                self.out.notice(match come {
                     Come::Member(slot) => Notice::SpareTaken { member, slot, kept_sectors },
                     Come::Replacement(slot, old) => Notice::Replacing { member, slot, old },
-                }));
+                });
             }
         }
         !newcomers.is_empty()
@@ -762,30 +587,8 @@ impl Array {
             said.recovered.iter().all(|(unfinished, _)| unfinished != member)
         };
         for (member, slot) in self.recovered.extract_if(.., is_said) {
-            self.effects.push_back(ArrayEffect::Notice(Notice::Recovered { member, slot }));
+            self.out.notice(Notice::Recovered { member, slot });
         }
-    }
-
-    /// A member that was in this slot before holds what no bit of the bitmap names: that is not recovered. How many sectors that is.
-    /// Where a lockless bitmap says that no client has written, whatever a member holds is as good as anything, and parity is made to fit
-    /// it from the first write on: that is not recovered either.
-    /// Shards are told right behind this: where they still write without it, bits are open by now.
-    fn keep_what_it_holds(&mut self, member: MemberId, slot: Slot) -> u64 {
-        let returns = self.returning.get(&member).filter(|returns| returns.slot == slot);
-        let Some(intent) = &self.intent else { return 0 };
-        let since = returns.map(|returns| returns.events);
-        let Some(lacked) = intent.lacked_since(since) else { return 0 };
-        let held = held_of(&self.geometry, slot, &lacked);
-        let returns = since.is_some_and(|events| intent.missed_since(events).is_some());
-        let kept_sectors = if returns { held.sectors() } else { 0 };
-        reached(match returns {
-            true => Mark::MemberReturns,
-            false => Mark::UnwrittenNotRecovered,
-        });
-        if !held.is_empty() {
-            self.roster.holds_from_before(slot, held);
-        }
-        kept_sectors
     }
 
     fn flush(&mut self, purpose: FlushPurpose) {
@@ -807,7 +610,7 @@ impl Array {
         }
         // Where logs are kept nothing is resynced after a crash: what a member was made of has to be as durable as it is. Of a band whose
         // parity had no member when it was written no log has anything.
-        let is_logged = self.parity_logs.is_some() || self.journal.is_some();
+        let is_logged = self.consistency.has_logs();
         let is_logged = spoiled(Bug::JobFlushesOwnOnly, is_logged, false);
         let Flushes { missing, unflushed, .. } = &mut self.flushes;
         assert!(missing.is_empty() && self.flushing.is_none(), "one flush at a time");
@@ -830,7 +633,7 @@ impl Array {
         if planted(Bug::FlushOnlyFirst) {
             missing.truncate(1);
         }
-        self.effects.extend(missing.iter().map(|member| ArrayEffect::Flush { member: *member }));
+        self.out.extend(missing.iter().map(|member| ArrayEffect::Flush { member: *member }));
         self.flushing = Some(purpose);
     }
 
@@ -856,7 +659,7 @@ impl Array {
         }
         let result = if failed { Err(Fault::Unwritable) } else { Ok(()) };
         for request in self.flushes.running.drain(..) {
-            self.effects.push_back(ArrayEffect::Answer { request, result });
+            self.out.push(ArrayEffect::Answer { request, result });
         }
     }
 
@@ -887,22 +690,22 @@ impl Array {
     /// Takes a member out, if the level can make up for it; otherwise the array takes no writes.
     pub(super) fn fail_member(&mut self, cause: Cause) {
         let member = cause.member;
-        if self.bitmap_file == Some(member) {
-            return self.lose_bitmap_file(cause);
+        if self.consistency.file() == Some(member) {
+            if !self.condition.read_only && !self.condition.broken {
+                self.consistency.lose_file(cause, &mut self.out);
+            }
+            return;
         }
         if self.roster.leave(member) {
-            return self
-                .effects
-                .push_back(ArrayEffect::Notice(Notice::SpareLost { member, cause }));
+            return self.out.notice(Notice::SpareLost { member, cause });
         }
         if self.roster.is_journal(member) {
             if planted(Bug::JournalFailureIgnored) {
                 return;
             }
-            if self.log_change.is_journal_untold() {
-                return self.give_up_making();
+            if self.consistency.journal_fails(&mut self.out) {
+                return self.roster.has_no_journal();
             }
-            self.journal.iter_mut().for_each(Journal::fails);
             return self.take_no_writes(Notice::JournalLost { member, cause });
         }
         let replaced = self.roster.slot_to_replace(member);
@@ -910,10 +713,8 @@ impl Array {
         if self.roster.is_newcomer(member) {
             // No shard has written to it. The update that names it will be followed by one that does not.
             self.roster.forget_newcomer(member);
-            self.condition.changes += 1;
-            return self
-                .effects
-                .push_back(ArrayEffect::Notice(Notice::SpareLost { member, cause }));
+            self.out.change();
+            return self.out.notice(Notice::SpareLost { member, cause });
         }
         if replaced.is_some() {
             // The member that it was to replace is still there; but it missed writes that it was to have.
@@ -937,30 +738,11 @@ impl Array {
                 // So nothing is recorded first.
                 let losses = self.roster.take_unrecorded();
                 self.report_losses(&losses);
-                self.condition.unpublished = true;
+                self.out.publish();
             }
         } else {
             self.break_down(cause);
         }
-    }
-
-    /// The bitmap file cannot be written, or is gone. It is written no more, and the array goes on without it: superblocks count beyond it
-    /// before anybody writes what it does not name.
-    fn lose_bitmap_file(&mut self, cause: Cause) {
-        if self.is_file_out() || self.condition.read_only || self.condition.broken {
-            return;
-        }
-        reached(Mark::BitmapFileLost);
-        self.bitmap_change.is_lost();
-        if self.parity_logs.is_some() {
-            self.log_change.is_lost();
-        } else if self.log_change.is_wanted() {
-            // Nothing is made in it any more.
-            self.log_change.is_over();
-        }
-        self.condition.changes += 1;
-        let notice = Notice::BitmapFileLost { member: cause.member, cause };
-        self.effects.push_back(ArrayEffect::Notice(notice));
     }
 
     /// Nothing can make up for the member that failed: no writes from now on.
@@ -975,8 +757,8 @@ impl Array {
             reached(Mark::BreaksDown);
             self.condition.broken = true;
             self.closing = Closing::default(); // It will not turn clean any more.
-            self.effects.push_back(ArrayEffect::Notice(notice));
-            self.condition.unpublished = true;
+            self.out.notice(notice);
+            self.out.publish();
         }
     }
 
@@ -999,7 +781,7 @@ impl Array {
             self.closing.asked = self.all_shards();
             self.closing.busy = false;
             self.closing.idle = false;
-            self.effects.push_back(ArrayEffect::QueryActivity);
+            self.out.push(ArrayEffect::QueryActivity);
         }
     }
 
@@ -1028,7 +810,7 @@ impl Array {
     /// Publishes where things stand. Never called between a failure and its record (I4).
     pub(super) fn publish(&mut self) {
         self.roster.are_told();
-        self.condition.unpublished = false;
+        self.out.is_published();
         self.condition.epoch += 1;
         let gate = match self.condition {
             condition if condition.broken => Gate::Broken,
@@ -1053,12 +835,12 @@ impl Array {
             slots: self.roster.published_slots(),
             resync_offset: self.condition.resync_offset,
             accepted_risk: accepted_risk.cloned(),
-            doubt: self.intent.as_ref().and_then(Intent::doubt).map(Arc::clone),
-            intent: self.intent.as_ref().map(Intent::view),
-            keeps_parity_logs: self.parity_logs.as_ref().is_some_and(ParityLogs::is_on),
-            keeps_journal: self.journal.is_some(),
+            doubt: self.consistency.doubt().cloned(),
+            intent: self.consistency.view(),
+            keeps_parity_logs: self.consistency.logs_parity() == Some(true),
+            keeps_journal: self.consistency.journal_member().is_some(),
             zero_is_fast: self.setup.zero_is_fast,
         };
-        self.effects.push_back(ArrayEffect::Publish(Arc::new(view)));
+        self.out.push(ArrayEffect::Publish(Arc::new(view)));
     }
 }

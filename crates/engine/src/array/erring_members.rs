@@ -1,6 +1,6 @@
 //! What the array does about members that err again and again; which of it, [`super::read_errors`] decides.
 
-use super::effect::{ArrayEffect, Erring, Notice};
+use super::effect::{Erring, Notice};
 use super::machine::Array;
 use super::read_errors::{Action, Count, Facts, ReadErrors, decide};
 use crate::Instant;
@@ -91,7 +91,7 @@ impl Array {
             Action::Replace => Erring::Replaced(self.roster.idle_spare().expect("one waits")),
         };
         let notice = Notice::Errs { member, slot, errors, erring };
-        self.effects.push_back(ArrayEffect::Notice(notice));
+        self.out.notice(notice);
         match erring {
             Erring::Stays => {
                 let count = self.read_errors.members.get_mut(&member).expect("it is counted");

@@ -1,28 +1,25 @@
 //! The state of the control machine, and the events that change what is known.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use braid_geometry::{Family, Geometry, Level, Slot};
+use braid_geometry::{Family, Geometry, Slot};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::bad_logs::BadLogs;
 use super::bitmap_record::BitmapLook;
-use super::consistency::{
-    BitmapChange, Intent, Journal, JournalLook, LogChange, LogWish, NewBitmap, News, ParityLogs,
-    first_bits, held_of,
-};
-use super::decide::{Activity, FlushPurpose};
-use super::effect::{ArrayEffect, MetadataArea, MetadataRecord, Notice};
+use super::consistency::{Consistency, JournalLook, NewBitmap, News};
+use super::effect::{ArrayEffect, MetadataArea, Notice};
 use super::event_count::Events;
 use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
+use super::order::{Activity, FlushPurpose};
+use super::outbox::Outbox;
 use super::read_errors::Errors;
 use super::refusals::{BitmapRefusal, LogRefusal, MemberRefusal};
 use super::roster::{Roster, Wish};
 use super::set::Set;
 use super::setup::{
-    AcceptedRisk, ArraySetup, BitmapSetup, JournalSetup, MemberSetup, ParityLogSetup,
-    ReplacementSetup, Returns, SpareSetup,
+    AcceptedRisk, ArraySetup, JournalSetup, MemberSetup, ReplacementSetup, Returns, SpareSetup,
 };
 use super::sitting_out::SittingOut;
 use super::update::SuperblockState;
@@ -30,10 +27,10 @@ use super::view::MemberView;
 use crate::Instant;
 use crate::cause::Cause;
 use crate::effect::{MemberFault, Report};
-use crate::ids::{BitmapId, MemberId, RequestId, ShardIndex};
+use crate::ids::{MemberId, RequestId, ShardIndex};
 use crate::ranges::BadRange;
 use crate::request::Regions;
-use braid_ondisk::{BitmapSuperblock, JournalPiece, LogPlace, OwnLogPlace};
+use braid_ondisk::{LogPlace, OwnLogPlace};
 
 /// The control machine of one array.
 #[derive(Debug)]
@@ -57,21 +54,10 @@ pub struct Array {
     pub(super) read_errors: Errors,
     pub(super) jobs: Jobs,
     pub(super) bad_logs: BadLogs,
-    /// The bitmap, if members have one.
-    pub(super) intent: Option<Intent>,
-    pub(super) bitmap_change: BitmapChange,
-    /// The file that has the bitmap and our own log, if it is not members that have them.
-    pub(super) bitmap_file: Option<MemberId>,
-    pub(super) log_change: LogChange,
-    /// The partial parity logs, if members keep them.
-    pub(super) parity_logs: Option<ParityLogs>,
-    /// The write journal, if it is written.
-    pub(super) journal: Option<Journal>,
-    /// Members that wait, and were in the array before.
-    pub(super) returning: BTreeMap<MemberId, Returns>,
+    pub(super) consistency: Consistency,
     /// Members that have been recovered in their slots, until superblocks say so.
     pub(super) recovered: Vec<(MemberId, Slot)>,
-    pub(super) effects: VecDeque<ArrayEffect>,
+    pub(super) out: Outbox,
 }
 
 /// What never changes while the array is open.
@@ -100,7 +86,7 @@ pub(super) struct Update {
     pub(super) news: News,
     /// What it says was said before, with one event less.
     pub(super) again: bool,
-    /// [`Condition::changes`] when it was made.
+    /// [`Outbox::changes`] when it was made.
     pub(super) changes: u64,
     /// Whose turn comes before all others'.
     pub(super) first: Option<MemberId>,
@@ -125,13 +111,9 @@ pub(super) enum Kept {
 /// Where the array stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Condition {
-    /// The view that shards have is not what is so.
-    pub(super) unpublished: bool,
     /// Where redundancy agrees up to; `u64::MAX` when everywhere.
     pub(super) resync_offset: u64,
-    /// Changes that superblocks are to tell and that no shard waits for: an offset that a job has moved, a newcomer that has
-    /// failed. How many there were, and how many superblocks tell.
-    pub(super) changes: u64,
+    /// Changes that superblocks tell ([`Outbox::changes`]).
     pub(super) changes_recorded: u64,
     /// What durable superblocks say.
     pub(super) on_disk: Activity,
@@ -199,7 +181,7 @@ impl Array {
     /// # Panics
     /// When the setup contradicts its geometry: wrong number of slots, or too few members.
     #[must_use]
-    pub fn new(setup: ArraySetup) -> Self {
+    pub fn new(mut setup: ArraySetup) -> Self {
         assert_eq!(setup.slots.len(), usize::from(setup.geometry.slots()), "one entry per slot");
         let is_lost = |slot: Slot| {
             let member = &setup.slots[usize::from(slot.0)];
@@ -214,23 +196,13 @@ impl Array {
         flushes.unflushed.extend(device_numbers.keys().copied());
         flushes.unflushed.extend(setup.replacements.iter().map(|one| one.member.id));
         let bad_logs = bad_logs(&setup);
-        let intent = setup.bitmap;
-        let intent = intent.map(|one| Intent::new(BitmapId::default(), one, setup.resync_offset));
-        let bitmap_change = BitmapChange::new(setup.names_bitmap);
-        let log_counts = setup.log_counts;
-        let is_in_file = setup.bitmap_file.is_some();
-        let geometry = &setup.geometry;
-        let parity_logs = setup.parity_logs;
-        let parity_logs =
-            parity_logs.map(|logs| ParityLogs::new(geometry, is_in_file, logs, log_counts));
+        let consistency = Consistency::new(&mut setup);
         let slots = setup.slots.into_iter().map(|member| member.map(view_of));
         let spares = setup.spares.iter().map(|spare| spare.id).collect();
         let mut roster = Roster::new(slots.collect(), device_numbers, spares);
         roster.write_mostly = setup.write_mostly;
         // As md does: nobody is to replay again what was replayed, with somebody missing that is here now.
         let begins_anew = setup.journal.is_some_and(|journal| journal.is_used);
-        let is_alone = intent.is_none() && parity_logs.is_none();
-        assert!(is_alone || setup.journal.is_none(), "an array keeps one of them");
         if let Some(journal) = setup.journal {
             roster.has_journal(journal.member, journal.device_number);
         }
@@ -240,13 +212,14 @@ impl Array {
         }
         let recovering: Vec<Slot> = roster.recovering().map(|(slot, ..)| slot).collect();
         for slot in recovering {
-            let lacked = intent.as_ref().and_then(|intent| intent.lacked_since(None));
-            let held = lacked.map(|lacked| held_of(&setup.geometry, slot, &lacked));
-            roster.holds_from_before(slot, held.unwrap_or_default());
+            roster.holds_from_before(slot, consistency.held_unwritten(&setup.geometry, slot));
         }
         // Levels without redundancy have no "active": a crash leaves nothing to make consistent.
         let has_intent = setup.geometry.level().family() != Family::Direct;
-        assert!(has_intent || intent.is_none(), "a bitmap says where redundancy may not agree");
+        assert!(
+            has_intent || consistency.bitmap().is_none(),
+            "a bitmap says where redundancy may not agree"
+        );
         let is_degraded = roster.missing_count() > 0;
         let is_dirty = has_intent && (setup.is_unclean || setup.resync_offset != u64::MAX);
         // Superblocks say active, and nothing is in doubt any more: what was replayed is not to be replayed at the next start.
@@ -265,9 +238,7 @@ impl Array {
             told: None,
             events: Events::new(setup.events),
             condition: Condition {
-                unpublished: true,
                 resync_offset: setup.resync_offset,
-                changes: u64::from(begins_anew || is_settled),
                 changes_recorded: 0,
                 on_disk: if has_intent { Activity::Clean } else { Activity::NotKept },
                 write_wanted: false,
@@ -288,16 +259,11 @@ impl Array {
             read_errors: Errors::new(),
             jobs: Jobs::new(setup.jobs_paused),
             bad_logs,
-            intent,
-            bitmap_change,
-            bitmap_file: setup.bitmap_file,
-            log_change: LogChange::Settled,
-            parity_logs,
-            journal: setup.journal.map(Journal::new),
-            returning: BTreeMap::new(),
+            consistency,
             recovered: Vec::new(),
-            effects: VecDeque::new(),
+            out: Outbox::default(),
         };
+        array.out.change_if(begins_anew || is_settled);
         array.publish();
         array
     }
@@ -333,7 +299,7 @@ impl Array {
             }
             Report::Found { id: _, found } => {
                 if self.jobs.found(&found) {
-                    self.effects.push_back(ArrayEffect::Notice(Notice::Found(found)));
+                    self.out.notice(Notice::Found(found));
                 }
             }
             Report::WorkDone { id, outcome } => self.work_done(now, id, outcome),
@@ -348,58 +314,16 @@ impl Array {
             Report::Unmended { cause, start, sectors } => {
                 self.is_unmended(cause, BadRange { start, sectors: u64::from(sectors) });
             }
-            Report::WantBits { bitmap, from, to } => {
-                if let Some(intent) = self.bitmap_named(bitmap) {
-                    intent.is_wanted(from..to);
-                }
-            }
-            Report::Touched { bitmap, bits } => {
-                if let Some(intent) = self.bitmap_named(bitmap) {
-                    intent.is_touched(shard, &bits);
-                }
-            }
-            Report::Trimmed { bitmap, start, sectors } => {
-                let geometry = Arc::clone(&self.geometry);
-                if let Some(intent) = self.bitmap_named(bitmap) {
-                    intent.is_trimmed(&geometry, start, sectors);
-                }
-            }
-            Report::WrittenAgain { bitmap, from, to } => {
-                let geometry = Arc::clone(&self.geometry);
-                if let Some(intent) = self.bitmap_named(bitmap) {
-                    intent.is_written_again(&geometry, from..to);
-                }
-            }
-            Report::WantLog { ticket, entries } => {
-                let (roster, file) = (&self.roster, self.bitmap_file);
-                let members = |slot| {
-                    let members = roster.members_of(slot).filter(move |_| file.is_none());
-                    members.chain(file)
-                };
-                match &mut self.parity_logs {
-                    Some(logs) => logs.wants((shard, ticket), &entries, members),
-                    // It was lost with its file, and the shard has not heard of it: superblocks say so.
-                    None => self.effects.push_back(ArrayEffect::Logged { shard, ticket }),
-                }
-            }
-            Report::WantJournal { ticket, rows } => {
-                let journal = self.journal.as_mut().expect("only an array with one is asked");
-                journal.wants((shard, ticket), rows);
-            }
-            Report::LogOver { ticket } if self.journal.is_some() => {
-                let journal = self.journal.as_mut().expect("just seen");
-                journal.is_over((shard, ticket));
-            }
-            Report::LogOver { ticket } => {
-                // None if it was lost with its file meanwhile.
-                if let Some(logs) = &mut self.parity_logs {
-                    logs.is_over((shard, ticket));
-                }
-            }
-            Report::Drained { bitmap, revocation } => {
-                if let Some(intent) = self.bitmap_named(bitmap) {
-                    intent.is_drained(shard, revocation);
-                }
+            Report::WantBits { .. }
+            | Report::Touched { .. }
+            | Report::Trimmed { .. }
+            | Report::WrittenAgain { .. }
+            | Report::Drained { .. }
+            | Report::WantLog { .. }
+            | Report::WantJournal { .. }
+            | Report::LogOver { .. } => {
+                let (consistency, ground, out) = self.consistency_and_ground();
+                consistency.handle_report(shard, report, &ground, out);
             }
             Report::Lacking { start } => {
                 return self.jobs.is_read(start, self.roster.ranges_ahead());
@@ -416,7 +340,7 @@ impl Array {
             Report::WriteLost { start, sectors, cause } => {
                 self.flushes.lost = true;
                 let notice = Notice::WriteLost { start, sectors, cause };
-                self.effects.push_back(ArrayEffect::Notice(notice));
+                self.out.notice(notice);
             }
             Report::NotTaken { fault } => self.misses_write(fault),
             Report::ViewInForce { epoch } => {
@@ -473,24 +397,16 @@ impl Array {
             self.may_replace(member.map(|member| member.id).ok_or(MemberRefusal::NoMember)?)?;
             reached(Mark::ReplacementWanted);
         }
-        // It may have been looked at before logs were made.
-        let is_in_file = self.bitmap_file.is_some();
-        let has_place = self.parity_logs.is_none() || is_in_file || newcomer.parity_log.is_some();
-        if !has_place || !self.log_change.is_settled() {
+        if !self.consistency.may_come(&newcomer) {
             return Err(MemberRefusal::Changing);
         }
         reached(Mark::MemberAdded);
-        let SpareSetup { id, device_number, bad_log_sectors, tears, returns, parity_log } =
-            newcomer;
-        let parity_log = parity_log.filter(|_| !is_in_file);
-        if let Some((logs, place)) = self.parity_logs.as_mut().zip(parity_log) {
-            logs.keep(id, place);
-        }
-        self.returning.extend(returns.map(|returns| (id, returns)));
+        let SpareSetup { id, device_number, bad_log_sectors, tears, .. } = newcomer;
+        self.consistency.waits(&newcomer);
         self.roster.join(id, device_number, wanted);
         self.bad_logs.keep_blank(id, bad_log_sectors);
         self.setup.superblocks_tear |= tears;
-        self.condition.changes += 1;
+        self.out.change();
         self.step(now);
         Ok(())
     }
@@ -504,58 +420,44 @@ impl Array {
     /// Sectors that a member which comes back would not have to be recovered, if it got its slot now: what no bit of the bitmap names.
     #[must_use]
     pub fn would_keep(&self, returns: Returns) -> u64 {
-        let missed = self.intent.as_ref().and_then(|intent| intent.missed_since(returns.events));
-        missed.map_or(0, |missed| held_of(&self.geometry, returns.slot, missed).sectors())
+        self.consistency.would_keep(&self.geometry, returns)
     }
 
     /// Its write-intent bitmap, if it keeps one.
     #[must_use]
     pub fn bitmap(&self) -> Option<BitmapLook> {
-        self.intent.as_ref().map(Intent::look)
+        self.consistency.bitmap()
     }
 
     /// The bitmap file that has its bitmap, and our own parity log if there is one.
     #[must_use]
     pub fn bitmap_file(&self) -> Option<MemberId> {
-        self.bitmap_file
+        self.consistency.file()
     }
 
     /// The place of our own parity log on each of its members, if it keeps such logs there, and the sectors that its bitmap takes.
     #[must_use]
     pub fn own_log(&self) -> Option<(OwnLogPlace, u64)> {
-        if self.bitmap_file.is_some() {
-            return None;
-        }
-        let place = self.parity_logs.as_ref()?.own_place()?;
-        Some((place, self.intent.as_ref().map_or(0, Intent::area_sectors)))
+        let place = self.consistency.own_place()?;
+        self.bitmap_file().is_none().then(|| (place, self.consistency.bitmap_sectors()))
     }
 
     /// Whether it keeps a parity log of our own, on members or in its bitmap file.
     #[must_use]
     pub fn has_own_logs(&self) -> bool {
-        self.parity_logs.as_ref().is_some_and(|logs| logs.own_place().is_some())
+        self.consistency.own_place().is_some()
     }
 
     /// Sectors that its bitmap takes on each member; 0 if it keeps none there.
     #[must_use]
     pub fn bitmap_sectors(&self) -> u64 {
-        let on_members = self.intent.as_ref().filter(|_| self.bitmap_file.is_none());
-        on_members.map_or(0, Intent::area_sectors)
+        if self.bitmap_file().is_none() { self.consistency.bitmap_sectors() } else { 0 }
     }
 
     /// Sectors that its bitmap takes in its bitmap file; 0 if it has none.
     #[must_use]
     pub fn bitmap_file_sectors(&self) -> u64 {
-        let in_file = self.intent.as_ref().filter(|_| self.bitmap_file.is_some());
-        in_file.map_or(0, Intent::area_sectors)
-    }
-
-    /// The bitmap of this name, unless it has been given up since: who waits for bits asks again for those of another.
-    fn bitmap_named(&mut self, name: BitmapId) -> Option<&mut Intent> {
-        let intent = self.intent.as_mut()?;
-        let is_this = intent.id() == name;
-        let is_this = spoiled(Bug::BitsOfAnotherBitmap, is_this, true);
-        is_this.then_some(intent)
+        if self.bitmap_file().is_some() { self.consistency.bitmap_sectors() } else { 0 }
     }
 
     /// A person wants a bitmap made, instead of what there is; or that given up. It is so when [`Self::is_bitmap_settled`] says so.
@@ -568,7 +470,7 @@ impl Array {
         wanted: Option<NewBitmap>,
     ) -> Result<(), BitmapRefusal> {
         self.may_change_bitmap(wanted.is_some())?;
-        self.bitmap_change.want(wanted);
+        self.consistency.want_bitmap(wanted);
         self.step(now);
         Ok(())
     }
@@ -579,47 +481,13 @@ impl Array {
     /// As [`Self::handle_bitmap_request`] says.
     pub fn may_change_bitmap(&self, is_to_be_there: bool) -> Result<(), BitmapRefusal> {
         self.may_change_members()?;
-        // Nobody but a lockless bitmap knows where there is no parity yet.
-        let is_made = self.intent.as_ref().is_none_or(Intent::is_made);
-        let agrees = self.condition.resync_offset == u64::MAX && is_made;
-        let is_whole = self.missing_count() == 0 && self.roster.recovering().next().is_none();
-        match &self.intent {
-            _ if !self.is_bitmap_settled() || !self.are_logs_settled() => Err(BitmapRefusal::Busy),
-            _ if self.parity_logs.is_some() => Err(BitmapRefusal::ParityLogs),
-            _ if self.journal.is_some() => Err(BitmapRefusal::Journal),
-            None if !is_to_be_there => Err(BitmapRefusal::HasNone),
-            Some(_) if !agrees => Err(BitmapRefusal::InDoubt),
-            Some(_) if !is_whole => Err(BitmapRefusal::Degraded),
-            _ => Ok(()),
-        }
+        self.consistency.may_change_bitmap(&self.consistency_ground(), is_to_be_there)
     }
 
     /// Whether no bitmap is being made or given up.
     #[must_use]
     pub fn is_bitmap_settled(&self) -> bool {
-        self.bitmap_change.is_settled()
-    }
-
-    /// The next superblocks tell of the bitmap, or of none.
-    pub(super) fn change_bitmap(&mut self) {
-        let made = self.bitmap_change.begin(self.intent.is_some());
-        reached(if made.is_some() { Mark::BitmapMade } else { Mark::BitmapGivenUp });
-        if let Some((id, NewBitmap { head, file })) = made {
-            self.bitmap_file = file;
-            let events_cleared = self.events.count();
-            let events_cleared = spoiled(Bug::MadeBitmapReachesBack, events_cleared, 0);
-            let head = BitmapSuperblock { events_cleared, ..head };
-            let Condition { on_disk, resync_offset, .. } = self.condition;
-            let says = first_bits(&head, on_disk, resync_offset);
-            let setup = BitmapSetup { head, says, doubt: None, marks: None };
-            let mut intent = Intent::new(id, setup, u64::MAX);
-            if on_disk == Activity::Active {
-                intent.open_all();
-            }
-            self.intent = Some(intent);
-            self.condition.unpublished = true;
-        }
-        self.condition.changes += 1;
+        self.consistency.is_bitmap_settled()
     }
 
     /// A person wants parity logs made at these places, all of one kind and one for each member; or those given up which there are. It is
@@ -638,14 +506,7 @@ impl Array {
             ppls == 0
         });
         self.may_change_logs(is_own)?;
-        if planted(Bug::LogSkippedEarly)
-            && wanted.is_none()
-            && let Some(logs) = &mut self.parity_logs
-        {
-            logs.are_off();
-            self.condition.unpublished = true;
-        }
-        self.log_change.want(wanted.map_or(LogWish::Nothing, LogWish::Logs));
+        self.consistency.want_logs(wanted, &mut self.out);
         self.step(now);
         Ok(())
     }
@@ -661,7 +522,7 @@ impl Array {
         journal: JournalSetup,
     ) -> Result<(), LogRefusal> {
         self.may_add_journal()?;
-        self.log_change.want(LogWish::Journal(journal));
+        self.consistency.want_journal(journal);
         self.step(now);
         Ok(())
     }
@@ -671,9 +532,8 @@ impl Array {
     /// # Errors
     /// As [`Self::handle_journal_added`] says.
     pub fn may_add_journal(&self) -> Result<(), LogRefusal> {
-        // What our own log needs, a journal needs, too; but beside it no bitmap is kept.
-        self.may_change_logs(Some(true))?;
-        if self.intent.is_some() { Err(LogRefusal::Bitmap) } else { Ok(()) }
+        self.may_change_members()?;
+        self.consistency.may_add_journal(&self.consistency_ground())
     }
 
     /// Whether parity logs may be made, our own or md's; or given up.
@@ -682,81 +542,13 @@ impl Array {
     /// As [`Self::handle_log_request`] says.
     pub fn may_change_logs(&self, is_own: Option<bool>) -> Result<(), LogRefusal> {
         self.may_change_members()?;
-        let level = self.geometry.level();
-        let has_level = match is_own {
-            Some(false) => level == Level::Raid5,
-            Some(true) | None => level.family() == Family::Stripe,
-        };
-        // Nobody but a lockless bitmap knows where there is no parity yet.
-        let is_made = self.intent.as_ref().is_none_or(Intent::is_made);
-        // A file takes one for all.
-        let bears_bitmap = match is_own {
-            Some(true) => self.intent.as_ref().is_none_or(|intent| !intent.is_lockless()),
-            Some(false) => self.intent.is_none(),
-            None => true,
-        };
-        let is_whole = self.missing_count() == 0 && self.roster.recovering().next().is_none();
-        let has_logs = self.parity_logs.is_some() || self.journal.is_some();
-        match () {
-            () if !self.is_bitmap_settled() || !self.are_logs_settled() => Err(LogRefusal::Busy),
-            () if !has_level => Err(LogRefusal::Level),
-            () if self.condition.resync_offset != u64::MAX || !is_made => Err(LogRefusal::InDoubt),
-            () if !is_whole => Err(LogRefusal::Degraded),
-            () if is_own.is_none() && !has_logs => Err(LogRefusal::HasNone),
-            // No other log is kept beside a journal either.
-            () if is_own.is_some() && has_logs => Err(LogRefusal::HasLogs),
-            () if !bears_bitmap => Err(LogRefusal::Bitmap),
-            () => Ok(()),
-        }
+        self.consistency.may_change_logs(&self.consistency_ground(), is_own)
     }
 
     /// Whether no parity logs are being made or given up.
     #[must_use]
     pub fn are_logs_settled(&self) -> bool {
-        self.log_change.is_settled()
-    }
-
-    /// Superblocks say clean: the next tell of logs, or of none. Where somebody came meanwhile who has no place for one it stays as it is.
-    pub(super) fn change_logs(&mut self) {
-        let is_still = self.condition.on_disk == Activity::Clean;
-        let is_still = spoiled(Bug::LogJoinsUndrained, is_still, true);
-        assert!(is_still, "I3: nothing is written that is not logged, or logged in part");
-        match self.log_change.begin(self.journal.is_some()) {
-            LogWish::Logs(places) => {
-                reached(Mark::LogsMade);
-                let mut targets = self.roster.all().filter(|_| self.bitmap_file.is_none());
-                let has_file = self.bitmap_file.is_none_or(|file| places.contains_key(&file));
-                let is_still_there = self.bitmap_change.is_settled() && has_file;
-                if !is_still_there || !targets.all(|member| places.contains_key(&member)) {
-                    return self.log_change.is_over();
-                }
-                let log = |(member, place)| (member, ParityLogSetup { place, newest: None });
-                let is_in_file = self.bitmap_file.is_some();
-                let logs = places.into_iter().map(log);
-                self.parity_logs = Some(ParityLogs::new(&self.geometry, is_in_file, logs, false));
-            }
-            LogWish::Journal(setup) => {
-                self.roster.has_journal(setup.member, setup.device_number);
-                self.journal = Some(Journal::new(setup));
-            }
-            LogWish::Nothing => match self.journal.take() {
-                Some(journal) => {
-                    assert!(journal.is_at_rest(), "I3: what it has is on the members");
-                    self.roster.has_no_journal();
-                }
-                None => reached(Mark::LogsGivenUp),
-            },
-        }
-        self.condition.changes += 1;
-    }
-
-    /// The device of a journal that was to be made has failed, and no member says that there is one.
-    pub(super) fn give_up_making(&mut self) {
-        assert!(self.log_change.is_journal_untold(), "nothing has been changed");
-        self.journal = None;
-        self.roster.has_no_journal();
-        self.log_change.is_over();
-        self.condition.unpublished = true;
+        self.consistency.are_logs_settled()
     }
 
     /// Whether it keeps partial parity logs; if so, whether everything is logged, or will be once parity agrees everywhere.
@@ -765,13 +557,13 @@ impl Array {
         // They are made before the first write: nothing is written without them that agrees.
         let agrees = self.condition.resync_offset == u64::MAX;
         let writes = self.condition.on_disk == Activity::Active;
-        self.parity_logs.as_ref().map(|logs| logs.is_on() || agrees && !writes)
+        self.consistency.logs_parity().map(|is_on| is_on || agrees && !writes)
     }
 
     /// Its write journal, if it is written.
     #[must_use]
     pub fn journal(&self) -> Option<JournalLook> {
-        self.journal.as_ref().map(Journal::look)
+        self.consistency.journal()
     }
 
     /// Members that wait without a slot.
@@ -789,7 +581,7 @@ impl Array {
     /// Whether superblocks tell all that has changed: who came, and how far jobs are.
     #[must_use]
     pub fn tells_all(&self) -> bool {
-        self.condition.changes == self.condition.changes_recorded
+        self.out.changes() == self.condition.changes_recorded
     }
 
     /// The member that is to take the place of the one in `slot`, or is wanted to.
@@ -872,7 +664,7 @@ impl Array {
     ) -> Result<(), MemberRefusal> {
         self.may_fail(member)?;
         match self.roster.spares.contains(&member) {
-            true => self.condition.changes += 1,
+            true => self.out.change(),
             false => reached(Mark::MemberFailedByPerson),
         }
         self.fail_member(Cause::person(member));
@@ -905,8 +697,8 @@ impl Array {
         let write_mostly = &mut self.roster.write_mostly;
         let is_news =
             if is_it { write_mostly.insert(member) } else { write_mostly.remove(&member) };
-        self.condition.changes += u64::from(is_news);
-        self.condition.unpublished |= is_news;
+        self.out.change_if(is_news);
+        self.out.publish_if(is_news);
         self.step(now);
         Ok(())
     }
@@ -938,14 +730,14 @@ impl Array {
         let is_unrecorded = self.roster.is_unrecorded(member);
         let is_replacement = self.roster.slot_to_replace(member).is_some();
         let is_in_slot = self.roster.slot_of(member).is_some() || is_replacement;
-        let is_other = self.roster.is_journal(member) || self.bitmap_file == Some(member);
+        let is_other = self.roster.is_journal(member) || self.bitmap_file() == Some(member);
         if is_in_slot || is_unrecorded || is_other {
             return Err(MemberRefusal::InUse);
         }
         if self.roster.spares.contains(&member) {
             self.may_change_members()?;
             self.roster.leave(member);
-            self.condition.changes += 1;
+            self.out.change();
         }
         self.step(now);
         Ok(())
@@ -976,21 +768,9 @@ impl Array {
                 assert!(update.missing.remove(&member), "this superblock was not asked for");
             }
             MetadataArea::BadBlocks => self.bad_blocks_written(member, written.is_ok()),
-            MetadataArea::Bitmap => {
-                let intent = self.intent.as_mut().expect("a bitmap that was being written");
-                intent.is_written(now, member, written.is_ok());
-            }
-            MetadataArea::ParityLog => {
-                let logs = self.parity_logs.as_mut().expect("a log that was being written");
-                logs.is_written(member, written.is_ok());
-            }
-            MetadataArea::Journal => {
-                // None if its device went while its first block was being written.
-                let journal = self.journal.as_mut();
-                if let Some(rest) = journal.and_then(|one| one.is_written(written.is_ok())) {
-                    let record = MetadataRecord::Journal(rest, JournalPiece::Rest);
-                    self.effects.push_back(ArrayEffect::WriteMetadata { member, record });
-                }
+            MetadataArea::Bitmap | MetadataArea::ParityLog | MetadataArea::Journal => {
+                let is_well = written.is_ok();
+                self.consistency.is_written(now, (member, area), is_well, &mut self.out);
             }
         }
         let written = spoiled(Bug::SuperblockErrorIgnored, written, Ok(()));
@@ -1069,7 +849,7 @@ impl Array {
     /// The next thing to do, in order.
     #[must_use]
     pub fn poll_effect(&mut self) -> Option<ArrayEffect> {
-        self.effects.pop_front()
+        self.out.pop()
     }
 
     /// When to call [`Self::handle_timeout`].
@@ -1080,8 +860,7 @@ impl Array {
         // An array that has just been opened has heard nothing yet that would make it begin.
         let begins = begins.then(Instant::default);
         let job = begins.or_else(|| self.jobs.poll_timeout(&ground));
-        let ground = self.intent_ground();
-        let sweep = self.intent.as_ref().and_then(|intent| intent.poll_timeout(&ground));
+        let sweep = self.consistency.poll_timeout(&self.consistency_ground());
         self.closing.next_look.into_iter().chain(job).chain(sweep).min()
     }
 }

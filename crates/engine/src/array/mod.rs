@@ -27,6 +27,8 @@ mod event_count;
 mod facts;
 mod jobs;
 mod machine;
+mod order;
+mod outbox;
 mod parity_log_record;
 mod read_errors;
 mod refusals;

@@ -56,7 +56,7 @@ impl Array {
         self.sitting_out.past_ns += after_ns;
         if let Some(slot) = self.roster.slot_of(member) {
             let after_ms = after_ns / MS;
-            self.effects.push_back(ArrayEffect::Notice(Notice::Back { member, slot, after_ms }));
+            self.out.notice(Notice::Back { member, slot, after_ms });
         }
     }
 
@@ -84,13 +84,13 @@ impl Array {
                 assert!(can_go_on, "no more sit out than the level can do without");
                 let (latency_ms, siblings_us) = (latency_ns / MS, siblings_ns / 1000);
                 let notice = Notice::SitsOut { member, slot, latency_ms, siblings_us };
-                self.effects.push_back(ArrayEffect::Notice(notice));
+                self.out.notice(notice);
                 self.publish_slow_members();
             }
             Some(Change::Back { after_ns }) => {
                 reached(Mark::ComesBack);
                 let notice = Notice::Back { member, slot, after_ms: after_ns / MS };
-                self.effects.push_back(ArrayEffect::Notice(notice));
+                self.out.notice(notice);
                 self.publish_slow_members();
             }
         }
@@ -125,7 +125,7 @@ impl Array {
             write_slack_ms: self.sitting_out.settings.write_slack_ms,
             sitting_out: self.sitting_out.out().collect(),
         };
-        self.effects.push_back(ArrayEffect::SlowMembers(Arc::new(slow_members)));
+        self.out.push(ArrayEffect::SlowMembers(Arc::new(slow_members)));
     }
 }
 

@@ -29,7 +29,7 @@
 use braid_hooks::{Bug, spoiled};
 use braid_ondisk::{BitmapSuperblock, Bits};
 
-use crate::array::decide::Activity;
+use crate::array::order::Activity;
 use crate::ids::{BitmapId, MemberId};
 
 /// What becomes of the bitmap: nothing to give up what there is, or what is to be made, in the place of what there is.
@@ -58,7 +58,7 @@ enum Stage {
 
 /// The change, if there is one, and what superblocks are to say.
 #[derive(Clone, Debug)]
-pub(in crate::array) struct BitmapChange {
+pub(super) struct BitmapChange {
     stage: Stage,
     names: Option<bool>,
     /// The last that was made.
@@ -67,41 +67,41 @@ pub(in crate::array) struct BitmapChange {
 
 impl BitmapChange {
     /// `names` is what superblocks say from the first update on; none if they are left as they are.
-    pub(in crate::array) fn new(names: Option<bool>) -> Self {
+    pub(super) fn new(names: Option<bool>) -> Self {
         Self { stage: Stage::Settled, names, newest: BitmapId::default() }
     }
 
     /// Whether superblocks are to name a bitmap; none if what each says is to stay.
-    pub(in crate::array) fn names(&self) -> Option<bool> {
+    pub(super) fn names(&self) -> Option<bool> {
         self.names
     }
 
     /// Superblocks do not name the bitmap any more.
-    pub(in crate::array) fn is_left(&self) -> bool {
+    pub(super) fn is_left(&self) -> bool {
         matches!(self.stage, Stage::Left(_))
     }
 
-    pub(in crate::array) fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         matches!(self.stage, Stage::Settled)
     }
 
     /// There is one that is written no more, and superblocks do not say so yet.
-    pub(in crate::array) fn is_leaving(&self) -> bool {
+    pub(super) fn is_leaving(&self) -> bool {
         matches!(self.stage, Stage::ToBeLeft(_))
     }
 
     /// It has not begun.
-    pub(in crate::array) fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         matches!(self.stage, Stage::Wanted(_))
     }
 
-    pub(in crate::array) fn want(&mut self, wish: Wish) {
+    pub(super) fn want(&mut self, wish: Wish) {
         assert!(self.is_settled(), "one change at a time");
         self.stage = Stage::Wanted(wish);
     }
 
     /// Superblocks are to say next that there is none, where there is one now; or that there is one: which is to be made.
-    pub(in crate::array) fn begin(&mut self, is_there: bool) -> Option<(BitmapId, NewBitmap)> {
+    pub(super) fn begin(&mut self, is_there: bool) -> Option<(BitmapId, NewBitmap)> {
         let stage = std::mem::replace(&mut self.stage, Stage::Settled);
         let Stage::Wanted(wish) = stage else { panic!("only what was asked for is done") };
         let (made, follows) = if is_there { (None, wish) } else { (wish, None) };
@@ -115,12 +115,12 @@ impl BitmapChange {
     }
 
     /// The file that the bitmap is in cannot be written: it is given up, whatever was wanted.
-    pub(in crate::array) fn is_lost(&mut self) {
+    pub(super) fn is_lost(&mut self) {
         self.stage = Stage::ToBeLeft(None);
     }
 
     /// Superblocks say it.
-    pub(in crate::array) fn is_said(&mut self) {
+    pub(super) fn is_said(&mut self) {
         match self.stage {
             Stage::MadeToBeSaid => self.stage = Stage::Settled,
             Stage::ToBeLeft(follows) => self.stage = Stage::Left(follows),
@@ -129,7 +129,7 @@ impl BitmapChange {
     }
 
     /// Nobody is at work on what was given up.
-    pub(in crate::array) fn is_dropped(&mut self) {
+    pub(super) fn is_dropped(&mut self) {
         let Stage::Left(follows) = self.stage else {
             panic!("no superblock names what is dropped")
         };
@@ -138,11 +138,7 @@ impl BitmapChange {
 }
 
 /// The bits of a new bitmap: what may be being written, and where redundancy does not agree yet.
-pub(in crate::array) fn first_bits(
-    head: &BitmapSuperblock,
-    on_disk: Activity,
-    resync_offset: u64,
-) -> Bits {
+pub(super) fn first_bits(head: &BitmapSuperblock, on_disk: Activity, resync_offset: u64) -> Bits {
     let sectors = head.sync_size_sectors;
     let agrees = resync_offset == u64::MAX;
     let agrees = spoiled(Bug::MadeBitmapForgetsDoubt, agrees, true);

@@ -30,7 +30,7 @@ use crate::ids::MemberId;
 
 /// What is to be.
 #[derive(Clone, Debug)]
-pub(in crate::array) enum LogWish {
+pub(super) enum LogWish {
     /// Logs at these places.
     Logs(BTreeMap<MemberId, LogPlace>),
     Journal(JournalSetup),
@@ -40,7 +40,7 @@ pub(in crate::array) enum LogWish {
 
 /// The change, if there is one.
 #[derive(Clone, Debug)]
-pub(in crate::array) enum LogChange {
+pub(super) enum LogChange {
     Settled,
     Wanted(LogWish),
     /// Superblocks are to say that there are logs now.
@@ -73,36 +73,36 @@ pub(in crate::array) enum Changing {
 }
 
 impl LogChange {
-    pub(in crate::array) fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         matches!(self, Self::Settled)
     }
 
     /// It has not begun.
-    pub(in crate::array) fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         matches!(self, Self::Wanted(_))
     }
 
     /// Logs are there, and superblocks are not to name them.
-    pub(in crate::array) fn is_leaving(&self) -> bool {
+    pub(super) fn is_leaving(&self) -> bool {
         matches!(self, Self::GivenUp | Self::Left)
     }
 
     /// Logs are there, and superblocks are to name them.
-    pub(in crate::array) fn is_made(&self) -> bool {
+    pub(super) fn is_made(&self) -> bool {
         matches!(self, Self::Made)
     }
 
-    pub(in crate::array) fn is_left(&self) -> bool {
+    pub(super) fn is_left(&self) -> bool {
         matches!(self, Self::Left)
     }
 
-    pub(in crate::array) fn want(&mut self, wish: LogWish) {
+    pub(super) fn want(&mut self, wish: LogWish) {
         assert!(self.is_settled(), "one change at a time");
         *self = Self::Wanted(wish);
     }
 
     /// Superblocks are to say it next, of an array that has a journal or has none.
-    pub(in crate::array) fn begin(&mut self, has_journal: bool) -> LogWish {
+    pub(super) fn begin(&mut self, has_journal: bool) -> LogWish {
         let Self::Wanted(wish) = std::mem::replace(self, Self::Settled) else {
             panic!("only what was asked for is done")
         };
@@ -116,30 +116,30 @@ impl LogChange {
     }
 
     /// Members' superblocks are being written.
-    pub(in crate::array) fn members_are_told(&mut self) {
+    pub(super) fn members_are_told(&mut self) {
         if let Self::JournalMade { is_told } = self {
             *is_told = true;
         }
     }
 
     /// Superblocks are to say that there is a journal.
-    pub(in crate::array) fn is_journal_made(&self) -> bool {
+    pub(super) fn is_journal_made(&self) -> bool {
         matches!(self, Self::JournalMade { .. })
     }
 
     /// The same, and no member's says so.
-    pub(in crate::array) fn is_journal_untold(&self) -> bool {
+    pub(super) fn is_journal_untold(&self) -> bool {
         matches!(self, Self::JournalMade { is_told: false })
     }
 
     /// The file that the log is in cannot be written: it is given up, whatever was wanted, and in the midst of writes: those that wait for it
     /// go on when superblocks say that it does not count.
-    pub(in crate::array) fn is_lost(&mut self) {
+    pub(super) fn is_lost(&mut self) {
         *self = Self::GivenUp;
     }
 
     /// Superblocks say it.
-    pub(in crate::array) fn is_said(&mut self) {
+    pub(super) fn is_said(&mut self) {
         match self {
             Self::Made | Self::JournalMade { .. } | Self::JournalGivenUp => *self = Self::Settled,
             Self::GivenUp => *self = Self::Left,
@@ -148,7 +148,7 @@ impl LogChange {
     }
 
     /// All is as it was, or as it was to be.
-    pub(in crate::array) fn is_over(&mut self) {
+    pub(super) fn is_over(&mut self) {
         *self = Self::Settled;
     }
 }

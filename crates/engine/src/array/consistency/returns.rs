@@ -6,7 +6,7 @@ use braid_ondisk::Bits;
 use crate::ranges::{MemberRange, MemberRanges};
 
 /// Ranges of the member in `slot` that these bits do not stand for, within what the array uses of it.
-pub(in crate::array) fn held_of(geometry: &Geometry, slot: Slot, bits: &Bits) -> MemberRanges {
+pub(super) fn held_of(geometry: &Geometry, slot: Slot, bits: &Bits) -> MemberRanges {
     let used = geometry.used_sectors(slot);
     let mut lacking: Vec<MemberRange> = Vec::new();
     for sectors in bits.iter().map(|bit| bits.sectors_of(bit)) {

@@ -19,7 +19,7 @@
 
 /// How far a sweep is: the look for bits that nobody needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::array) enum Sweep {
+pub(in super::super) enum Sweep {
     /// There is none.
     Rest,
     /// Shards say where they wrote since the last one.
@@ -36,22 +36,22 @@ pub(in crate::array) enum Sweep {
 
 /// The bitmap at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::array) struct Facts {
+pub(in super::super) struct Facts {
     /// It is in a file that is written no more: superblocks are to say so.
-    pub(in crate::array) is_leaving: bool,
+    pub(in super::super) is_leaving: bool,
     /// Bits are durable that shards wait for; and so is the loss of members that did not take them.
-    pub(in crate::array) is_granted: bool,
+    pub(in super::super) is_granted: bool,
     /// Members are writing their bitmaps.
-    pub(in crate::array) is_out: bool,
+    pub(in super::super) is_out: bool,
     /// Shards or superblocks wait for what members' bitmaps do not say yet, or bits are to be cleared there.
-    pub(in crate::array) is_due: bool,
-    pub(in crate::array) sweep: Sweep,
+    pub(in super::super) is_due: bool,
+    pub(in super::super) sweep: Sweep,
     /// It is time for the next sweep.
-    pub(in crate::array) is_time: bool,
+    pub(in super::super) is_time: bool,
     /// Every member holds all, and superblocks tell of every loss.
-    pub(in crate::array) may_clear: bool,
+    pub(in super::super) may_clear: bool,
     /// The array stops, superblocks say clean, and bits are set that nobody needs.
-    pub(in crate::array) is_left: bool,
+    pub(in super::super) is_left: bool,
 }
 
 /// What to do.
@@ -76,7 +76,7 @@ pub(in crate::array) enum Action {
 }
 
 /// The table.
-pub(in crate::array) fn decide(facts: &Facts) -> Action {
+pub(in super::super) fn decide(facts: &Facts) -> Action {
     match *facts {
         Facts { is_leaving: true, .. } => Action::Wait,
         Facts { is_granted: true, .. } => Action::Open,

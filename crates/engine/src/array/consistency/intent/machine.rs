@@ -18,21 +18,21 @@ use braid_geometry::{Geometry, LogicalSector};
 
 /// What the bitmap looks at, and is not its own.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::array) struct Ground {
+pub(in super::super) struct Ground {
     /// The count of events that superblocks have, or are about to.
-    pub(in crate::array) events: u64,
+    pub(in super::super) events: u64,
     /// Every member holds all, and superblocks tell of every loss.
-    pub(in crate::array) may_clear: bool,
+    pub(in super::super) may_clear: bool,
     /// A member is out, and no superblock says so.
-    pub(in crate::array) has_unrecorded: bool,
+    pub(in super::super) has_unrecorded: bool,
     /// It is in a file that is written no more, and superblocks do not say so.
-    pub(in crate::array) is_leaving: bool,
+    pub(in super::super) is_leaving: bool,
     /// Superblocks say that members may be written: bits are of use.
-    pub(in crate::array) takes_writes: bool,
+    pub(in super::super) takes_writes: bool,
     /// The array stops, and superblocks say clean.
-    pub(in crate::array) is_over: bool,
+    pub(in super::super) is_over: bool,
     /// Redundancy agrees below this.
-    pub(in crate::array) resync_offset: u64,
+    pub(in super::super) resync_offset: u64,
 }
 
 /// A write of every member's bitmap.
@@ -59,7 +59,7 @@ enum Standing {
 
 /// The bitmap of one array.
 #[derive(Debug)]
-pub(in crate::array) struct Intent {
+pub(in super::super) struct Intent {
     id: BitmapId,
     /// What its superblock is to say, but for the count of events.
     head: BitmapSuperblock,
@@ -100,7 +100,7 @@ pub(in crate::array) struct Intent {
 }
 
 impl Intent {
-    pub(in crate::array) fn new(id: BitmapId, setup: BitmapSetup, resync_offset: u64) -> Self {
+    pub(in super::super) fn new(id: BitmapId, setup: BitmapSetup, resync_offset: u64) -> Self {
         let BitmapSetup { head, says, doubt, marks } = setup;
         let lockless = marks.map(|marks| Lockless::new(marks, &says, resync_offset));
         let none = Bits::none(says.sectors(), says.sectors_each());
@@ -130,22 +130,22 @@ impl Intent {
     }
 
     /// Shards write already, wherever they want: bits that no superblock tells of yet hold nobody up.
-    pub(in crate::array) fn open_all(&mut self) {
+    pub(in super::super) fn open_all(&mut self) {
         self.open = Arc::new(self.says.clone());
     }
 
     /// Superblocks count beyond the file that it is in: nobody believes it, and shards write wherever they want.
-    pub(in crate::array) fn holds_nobody_up(&mut self) {
+    pub(in super::super) fn holds_nobody_up(&mut self) {
         self.open = Arc::new(Bits::all(self.says.sectors(), self.says.sectors_each()));
     }
 
     /// Its name.
-    pub(in crate::array) fn id(&self) -> BitmapId {
+    pub(in super::super) fn id(&self) -> BitmapId {
         self.id
     }
 
     /// What shards are told of it.
-    pub(in crate::array) fn view(&self) -> IntentView {
+    pub(in super::super) fn view(&self) -> IntentView {
         let (bitmap, revocation) = (self.id, self.revocation);
         let unsynced = self.lockless.as_ref().map(|lockless| Arc::clone(lockless.shown()));
         // Nearly always, and nothing is looked up then.
@@ -155,35 +155,35 @@ impl Intent {
     }
 
     /// Sectors that it takes on a member.
-    pub(in crate::array) fn area_sectors(&self) -> u64 {
+    pub(in super::super) fn area_sectors(&self) -> u64 {
         self.head.area_sectors()
     }
 
     /// Bytes that a bit stands for, how many bits there are, and how many are set.
-    pub(in crate::array) fn look(&self) -> BitmapLook {
+    pub(in super::super) fn look(&self) -> BitmapLook {
         let (bits, bits_set) = (self.says.count(), self.says.set_count());
         let unwritten = self.lockless.as_ref().map(|lockless| lockless.unwritten().set_count());
         BitmapLook { bit_bytes: u64::from(self.head.chunk_bytes), bits, bits_set, unwritten }
     }
 
     /// Whether redundancy was made to agree everywhere, but for what was being written: nothing is unwritten, nor unsynced.
-    pub(in crate::array) fn is_made(&self) -> bool {
+    pub(in super::super) fn is_made(&self) -> bool {
         self.lockless.as_ref().is_none_or(|lockless| lockless.shown().is_empty())
     }
 
-    pub(in crate::array) fn is_lockless(&self) -> bool {
+    pub(in super::super) fn is_lockless(&self) -> bool {
         self.lockless.is_some()
     }
 
     /// Of a lockless bitmap: what is to be made to agree though no write was interrupted there, and what no comparison is about.
-    pub(in crate::array) fn lazy(&self) -> Option<(&Bits, &Bits)> {
+    pub(in super::super) fn lazy(&self) -> Option<(&Bits, &Bits)> {
         let lockless = self.lockless.as_ref()?;
         Some((lockless.due(), lockless.shown()))
     }
 
     /// A resync of what is due has passed all sectors below `to`, but for those that it could not do; members are flushed. True if shards
     /// are to hear of it.
-    pub(in crate::array) fn is_synced(&mut self, to: u64, failed: &[Range<u64>]) -> bool {
+    pub(in super::super) fn is_synced(&mut self, to: u64, failed: &[Range<u64>]) -> bool {
         let lockless = self.lockless.as_mut().expect("only a lockless bitmap has what is due");
         let is_news = lockless.is_synced(to, failed);
         self.is_stale |= is_news;
@@ -191,7 +191,7 @@ impl Intent {
     }
 
     /// The resync after an interruption has ended; members are flushed.
-    pub(in crate::array) fn is_resynced(&mut self) {
+    pub(in super::super) fn is_resynced(&mut self) {
         if let Some(lockless) = &mut self.lockless {
             self.is_stale |= lockless.is_resynced();
         }
@@ -199,7 +199,7 @@ impl Intent {
 
     /// Bits that stand for what a member that comes has to be given: all that it may have missed, where that is known, but nothing that
     /// no client has written. None where that is everything.
-    pub(in crate::array) fn lacked_since(&self, events: Option<u64>) -> Option<Bits> {
+    pub(in super::super) fn lacked_since(&self, events: Option<u64>) -> Option<Bits> {
         let missed = events.and_then(|events| self.missed_since(events)).cloned();
         let Some(lockless) = &self.lockless else { return missed };
         let all = || Bits::all(self.says.sectors(), self.says.sectors_each());
@@ -215,12 +215,12 @@ impl Intent {
     }
 
     /// Bits beyond the resync offset that are in doubt; none where all are.
-    pub(in crate::array) fn doubt(&self) -> Option<&Arc<Bits>> {
+    pub(in super::super) fn doubt(&self) -> Option<&Arc<Bits>> {
         self.doubt.as_ref()
     }
 
     /// The bitmap at a glance. `is_awaited` says that superblocks wait for it.
-    pub(in crate::array) fn facts(&self, now: Instant, ground: &Ground, is_awaited: bool) -> Facts {
+    pub(in super::super) fn facts(&self, now: Instant, ground: &Ground, is_awaited: bool) -> Facts {
         let is_recorded = !ground.has_unrecorded;
         let is_recorded = spoiled(Bug::BitOpensUnrecorded, is_recorded, true);
         Facts {
@@ -244,7 +244,7 @@ impl Intent {
     }
 
     /// Whether members' bitmaps do not say a count of events yet, or one of these members has no bitmap: superblocks wait.
-    pub(in crate::array) fn is_behind(
+    pub(in super::super) fn is_behind(
         &self,
         events: u64,
         mut members: impl Iterator<Item = MemberId>,
@@ -260,7 +260,7 @@ impl Intent {
 
     /// Bits that stand for all that a member may lack which was in the array until this count of events; none if some of them may
     /// have been cleared since. Nothing is cleared while a member is away.
-    pub(in crate::array) fn missed_since(&self, events: u64) -> Option<&Bits> {
+    pub(in super::super) fn missed_since(&self, events: u64) -> Option<&Bits> {
         // md does not count for a lockless one, and writes 0.
         let is_counted = self.lockless.is_none() || self.head.events_cleared > 0;
         let knows = is_counted && events >= self.head.events_cleared;
@@ -269,17 +269,17 @@ impl Intent {
     }
 
     /// Whether anything is under way with members.
-    pub(in crate::array) fn is_out(&self) -> bool {
+    pub(in super::super) fn is_out(&self) -> bool {
         self.out.is_some()
     }
 
     /// Whether members, or shards that finish what they began under bits of it, are at work for it.
-    pub(in crate::array) fn is_at_work(&self) -> bool {
+    pub(in super::super) fn is_at_work(&self) -> bool {
         self.is_out() || matches!(self.sweep, Sweep::Draining | Sweep::Flushing)
     }
 
     /// A shard wants to write there.
-    pub(in crate::array) fn is_wanted(&mut self, bits: Range<u64>) {
+    pub(in super::super) fn is_wanted(&mut self, bits: Range<u64>) {
         for bit in bits.start..bits.end.min(self.says.count()) {
             self.closing.clear(bit);
             if self.open.is_set(bit) {
@@ -301,7 +301,7 @@ impl Intent {
     }
 
     /// A client has given up a range of the array.
-    pub(in crate::array) fn is_trimmed(
+    pub(in super::super) fn is_trimmed(
         &mut self,
         geometry: &Geometry,
         start: LogicalSector,
@@ -316,7 +316,7 @@ impl Intent {
     }
 
     /// A client writes under these marks, perhaps to what was given up.
-    pub(in crate::array) fn is_written_again(&mut self, geometry: &Geometry, marks: Range<u64>) {
+    pub(in super::super) fn is_written_again(&mut self, geometry: &Geometry, marks: Range<u64>) {
         let Some(lockless) = &mut self.lockless else { return };
         for mark in marks.start..marks.end.min(self.says.count()) {
             let stands_for = sectors_of_resync(geometry, &self.says.sectors_of(mark));
@@ -325,7 +325,7 @@ impl Intent {
     }
 
     /// Every member's bitmap is to be written: what each of them gets.
-    pub(in crate::array) fn write(
+    pub(in super::super) fn write(
         &mut self,
         members: impl Iterator<Item = MemberId>,
         ground: &Ground,
@@ -377,7 +377,7 @@ impl Intent {
     }
 
     /// A member has written its bitmap, or could not. True if it was the last.
-    pub(in crate::array) fn is_written(&mut self, now: Instant, member: MemberId, is_well: bool) {
+    pub(in super::super) fn is_written(&mut self, now: Instant, member: MemberId, is_well: bool) {
         if planted(Bug::BitsOnFirstMember) && self.out.is_none() {
             return;
         }
@@ -428,7 +428,7 @@ impl Intent {
     }
 
     /// Bits are durable that shards wait for: they may write there.
-    pub(in crate::array) fn open(&mut self) {
+    pub(in super::super) fn open(&mut self) {
         let granted = self.granted.take().expect("some are to be opened");
         assert!(
             granted.iter().all(|bit| self.durable.is_set(bit) && self.says.is_set(bit)),
@@ -453,7 +453,7 @@ impl Intent {
     }
 
     /// Shards are asked where they wrote.
-    pub(in crate::array) fn ask(&mut self, shards: BTreeSet<ShardIndex>) {
+    pub(in super::super) fn ask(&mut self, shards: BTreeSet<ShardIndex>) {
         assert_eq!(self.sweep, Sweep::Rest, "one sweep at a time");
         self.sweep = Sweep::Asking;
         self.unanswered = shards;
@@ -468,7 +468,7 @@ impl Intent {
     }
 
     /// A shard has written there since it was asked last.
-    pub(in crate::array) fn is_touched(&mut self, shard: ShardIndex, touched: &Bits) {
+    pub(in super::super) fn is_touched(&mut self, shard: ShardIndex, touched: &Bits) {
         self.touched.join(touched);
         if self.unanswered.remove(&shard) && self.unanswered.is_empty() {
             assert_eq!(self.sweep, Sweep::Asking, "shards were asked");
@@ -477,7 +477,7 @@ impl Intent {
     }
 
     /// Bits that nobody needed are taken back. True if there are any.
-    pub(in crate::array) fn revoke(
+    pub(in super::super) fn revoke(
         &mut self,
         now: Instant,
         shards: BTreeSet<ShardIndex>,
@@ -532,7 +532,7 @@ impl Intent {
     }
 
     /// A shard has nothing under way any more that began before bits were taken back for this time.
-    pub(in crate::array) fn is_drained(&mut self, shard: ShardIndex, revocation: u64) {
+    pub(in super::super) fn is_drained(&mut self, shard: ShardIndex, revocation: u64) {
         if revocation == self.revocation
             && self.sweep == Sweep::Draining
             && self.unanswered.remove(&shard)
@@ -542,13 +542,13 @@ impl Intent {
         }
     }
 
-    pub(in crate::array) fn flush_begins(&mut self) {
+    pub(in super::super) fn flush_begins(&mut self) {
         assert_eq!(self.sweep, Sweep::Drained, "I5: nothing is under way under closing bits");
         self.sweep = Sweep::Flushing;
     }
 
     /// Members are flushed: what is closing still is not needed any more.
-    pub(in crate::array) fn is_flushed(&mut self, now: Instant, ground: &Ground) {
+    pub(in super::super) fn is_flushed(&mut self, now: Instant, ground: &Ground) {
         assert_eq!(self.sweep, Sweep::Flushing, "members were being flushed");
         if self.may_clear(ground) && !self.closing.is_empty() {
             reached(Mark::BitsAreCleared);
@@ -569,7 +569,7 @@ impl Intent {
     }
 
     /// Nothing is under way, and everything is flushed: no bit is needed but what is in doubt.
-    pub(in crate::array) fn clear_all(&mut self, ground: &Ground) {
+    pub(in super::super) fn clear_all(&mut self, ground: &Ground) {
         let idle = self.idle(ground);
         Arc::make_mut(&mut self.open).subtract(&idle);
         self.closing = self.empty();
@@ -577,13 +577,13 @@ impl Intent {
     }
 
     /// A sweep that cannot go on is none.
-    pub(in crate::array) fn forget(&mut self, now: Instant) {
+    pub(in super::super) fn forget(&mut self, now: Instant) {
         self.closing = self.empty();
         self.is_over(now);
     }
 
     /// When there is something to do though nothing else happens.
-    pub(in crate::array) fn poll_timeout(&self, ground: &Ground) -> Option<Instant> {
+    pub(in super::super) fn poll_timeout(&self, ground: &Ground) -> Option<Instant> {
         let is_resting = self.sweep == Sweep::Rest && self.may_clear(ground);
         self.next_sweep.filter(|_| is_resting)
     }

@@ -40,5 +40,6 @@ mod given_up;
 mod lockless;
 mod machine;
 
-pub(in crate::array) use decide::{Action as IntentAction, decide as decide_intent};
-pub(in crate::array) use machine::{Ground as IntentGround, Intent};
+pub(in crate::array) use decide::Action as IntentAction;
+pub(super) use decide::decide as decide_intent;
+pub(super) use machine::{Ground as IntentGround, Intent};

@@ -11,11 +11,11 @@
 //!
 //! *Can free*: records at the tail are over, and nothing is being freed. The first row that fits is taken. [check: the_table_is_total]
 
-use crate::array::consistency::LogAction;
+use crate::array::consistency::parity_logs::LogAction;
 
 /// How far the record is that was begun last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::array) enum Stage {
+pub(in super::super) enum Stage {
     /// None is under way.
     Rest,
     /// It is being written.
@@ -26,7 +26,7 @@ pub(in crate::array) enum Stage {
 
 /// The journal at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::array) struct Facts {
+pub(in super::super) struct Facts {
     pub(super) stage: Stage,
     /// Superblocks wait for an empty block.
     pub(super) lacks_blank: bool,
@@ -41,7 +41,7 @@ pub(in crate::array) struct Facts {
 }
 
 /// The table.
-pub(in crate::array) fn decide(facts: &Facts) -> LogAction {
+pub(in super::super) fn decide(facts: &Facts) -> LogAction {
     match *facts {
         Facts { stage: Stage::Written, .. } => LogAction::Grant,
         Facts { stage: Stage::Rest, lacks_blank: true, .. } => LogAction::Blank,

@@ -53,7 +53,7 @@ pub struct JournalLook {
 
 /// The write journal of one array.
 #[derive(Debug)]
-pub(in crate::array) struct Journal {
+pub(in super::super) struct Journal {
     member: MemberId,
     area: JournalArea,
     /// Where the next record goes, and its sequence.
@@ -76,7 +76,7 @@ pub(in crate::array) struct Journal {
 }
 
 impl Journal {
-    pub(in crate::array) fn new(setup: JournalSetup) -> Self {
+    pub(in super::super) fn new(setup: JournalSetup) -> Self {
         let JournalSetup { member, area, end_sectors, end_sequence, .. } = setup;
         Self {
             member,
@@ -96,32 +96,32 @@ impl Journal {
     }
 
     /// Its device has failed.
-    pub(in crate::array) fn fails(&mut self) {
+    pub(in super::super) fn fails(&mut self) {
         self.has_failed = true;
     }
 
     /// Nothing is written to it, nor counts in it.
-    pub(in crate::array) fn is_at_rest(&self) -> bool {
+    pub(in super::super) fn is_at_rest(&self) -> bool {
         let is_empty = self.records.iter().all(|record| record.is_empty && record.is_durable);
         self.out.is_none() && self.flushing.is_none() && self.wanted.is_empty() && is_empty
     }
 
-    pub(in crate::array) fn member(&self) -> MemberId {
+    pub(in super::super) fn member(&self) -> MemberId {
         self.member
     }
 
     /// The tail that superblocks are to say from now on.
-    pub(in crate::array) fn next_tail(&self) -> u64 {
+    pub(in super::super) fn next_tail(&self) -> u64 {
         self.next_tail
     }
 
     /// Whether room is free as soon as superblocks say so.
-    pub(in crate::array) fn has_unsaid(&self) -> bool {
+    pub(in super::super) fn has_unsaid(&self) -> bool {
         self.tail != self.next_tail
     }
 
     /// How it stands, for people.
-    pub(in crate::array) fn look(&self) -> JournalLook {
+    pub(in super::super) fn look(&self) -> JournalLook {
         let Self { member, area, has_failed, .. } = *self;
         let (used_sectors, ring_sectors) = (self.used(), area.ring_sectors);
         JournalLook { member, used_sectors, ring_sectors, has_failed }
@@ -149,7 +149,7 @@ impl Journal {
         if is_next_durable { over } else { over.saturating_sub(1) }
     }
 
-    pub(in crate::array) fn facts(&self, superblocks_wait: bool) -> Facts {
+    pub(in super::super) fn facts(&self, superblocks_wait: bool) -> Facts {
         let first = self.wanted.front();
         let has_room = first.is_none_or(|(_, rows)| self.has_room(JournalRecord::sectors_of(rows)));
         let is_settled = self.flushing.is_none() && self.tail == self.next_tail;
@@ -164,17 +164,17 @@ impl Journal {
     }
 
     /// Whether anything is being written to it.
-    pub(in crate::array) fn is_out(&self) -> bool {
+    pub(in super::super) fn is_out(&self) -> bool {
         self.out.is_some()
     }
 
     /// Whether the block that the next superblocks call the tail is not durable yet.
-    pub(in crate::array) fn lacks(&self) -> bool {
+    pub(in super::super) fn lacks(&self) -> bool {
         self.records.iter().any(|record| record.is_empty && !record.is_durable)
     }
 
     /// No write can be under way, and members are flushed: the next superblocks call an empty block the tail, which is to be written.
-    pub(in crate::array) fn begin_anew(&mut self) {
+    pub(in super::super) fn begin_anew(&mut self) {
         assert!(self.stage == Stage::Rest && self.wanted.is_empty(), "no write is under way");
         assert!(self.records.iter().all(|one| one.live.is_empty()), "nor any that is logged");
         if !self.records.back().is_some_and(|record| record.is_empty) {
@@ -191,7 +191,7 @@ impl Journal {
     }
 
     /// The empty block that superblocks wait for.
-    pub(in crate::array) fn make(&mut self) -> Arc<JournalRecord> {
+    pub(in super::super) fn make(&mut self) -> Arc<JournalRecord> {
         assert!(self.lacks() && self.stage == Stage::Rest, "superblocks wait for it");
         let record = self.record(vec![Vec::new()]);
         self.begin(record, true)
@@ -221,12 +221,12 @@ impl Journal {
     }
 
     /// A shard wants these rows journaled.
-    pub(in crate::array) fn wants(&mut self, ticket: Ticket, rows: Vec<JournalRow>) {
+    pub(in super::super) fn wants(&mut self, ticket: Ticket, rows: Vec<JournalRow>) {
         self.wanted.push_back((ticket, rows));
     }
 
     /// What a shard wanted is on the members, or will never be.
-    pub(in crate::array) fn is_over(&mut self, ticket: Ticket) {
+    pub(in super::super) fn is_over(&mut self, ticket: Ticket) {
         self.wanted.retain(|(other, _)| *other != ticket);
         self.records.iter_mut().for_each(|record| {
             record.live.remove(&ticket);
@@ -234,7 +234,7 @@ impl Journal {
     }
 
     /// What was asked for goes into a record, as much as has room.
-    pub(in crate::array) fn write(&mut self) -> Arc<JournalRecord> {
+    pub(in super::super) fn write(&mut self) -> Arc<JournalRecord> {
         assert_eq!(self.stage, Stage::Rest, "one record at a time");
         assert!(!self.records.is_empty(), "superblocks say where it begins");
         let most = RECORD_SECTORS_MAX.min(self.area.ring_sectors / 4);
@@ -268,7 +268,7 @@ impl Journal {
     }
 
     /// A piece is durable, or could not be written; what of the record comes next.
-    pub(in crate::array) fn is_written(&mut self, is_well: bool) -> Option<Arc<JournalRecord>> {
+    pub(in super::super) fn is_written(&mut self, is_well: bool) -> Option<Arc<JournalRecord>> {
         assert!(self.out.take().is_some(), "it was being written");
         if let Some(rest) = self.rest.take().filter(|_| is_well) {
             self.out = Some(JournalPiece::Rest);
@@ -282,20 +282,20 @@ impl Journal {
     }
 
     /// The last record is durable: its shards may write.
-    pub(in crate::array) fn grant(&mut self) -> Vec<Ticket> {
+    pub(in super::super) fn grant(&mut self) -> Vec<Ticket> {
         assert_eq!(self.stage, Stage::Written, "I3: what is written is journaled before");
         self.stage = Stage::Rest;
         let last = self.records.back().expect("one was written");
         last.live.iter().copied().collect()
     }
 
-    pub(in crate::array) fn flush_begins(&mut self) {
+    pub(in super::super) fn flush_begins(&mut self) {
         assert!(self.flushing.is_none(), "one flush at a time");
         self.flushing = Some(self.over());
     }
 
     /// Members have flushed what was over when that began: the next superblocks say that the tail is behind it. Whether they are to.
-    pub(in crate::array) fn is_flushed(&mut self) -> bool {
+    pub(in super::super) fn is_flushed(&mut self) -> bool {
         // The array turned clean meanwhile, and the journal began anew.
         let Some(over) = self.flushing.take() else { return false };
         self.records.drain(..over);
@@ -305,7 +305,7 @@ impl Journal {
     }
 
     /// Superblocks that said this are durable: what is before it is free.
-    pub(in crate::array) fn is_said(&mut self, tail: u64) {
+    pub(in super::super) fn is_said(&mut self, tail: u64) {
         self.tail = tail;
     }
 }
@@ -314,7 +314,7 @@ impl Journal {
 mod tests {
     use super::super::decide::decide;
     use super::*;
-    use crate::array::consistency::LogAction;
+    use crate::array::consistency::parity_logs::LogAction;
 
     const RING: u64 = 64 * 8;
 

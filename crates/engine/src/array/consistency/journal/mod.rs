@@ -31,6 +31,6 @@
 mod decide;
 mod machine;
 
-pub(in crate::array) use decide::decide as decide_journal;
-pub(in crate::array) use machine::Journal;
+pub(super) use decide::decide as decide_journal;
+pub(super) use machine::Journal;
 pub use machine::JournalLook;

@@ -21,7 +21,7 @@ use braid_hooks::{Bug, spoiled};
 
 /// How far the records are that were begun last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::array) enum Stage {
+pub(in super::super) enum Stage {
     /// Nothing that was logged is anywhere but on the members.
     Rest,
     /// Members are writing them.
@@ -38,7 +38,7 @@ pub(in crate::array) enum Stage {
 
 /// The logs at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::array) struct Facts {
+pub(in super::super) struct Facts {
     pub(super) stage: Stage,
     /// Shards want something logged.
     pub(super) is_wanted: bool,
@@ -66,7 +66,7 @@ pub(in crate::array) enum Action {
 }
 
 /// The table.
-pub(in crate::array) fn decide(facts: &Facts) -> Action {
+pub(in super::super) fn decide(facts: &Facts) -> Action {
     let Facts { has_unrecorded, .. } = *facts;
     let has_unrecorded = spoiled(Bug::LogGrantedUnrecorded, has_unrecorded, false);
     match *facts {

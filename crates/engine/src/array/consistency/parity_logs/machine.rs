@@ -148,7 +148,7 @@ pub(in crate::array) enum News {
 
 /// The partial parity logs of one array.
 #[derive(Debug)]
-pub(in crate::array) struct ParityLogs {
+pub(in super::super) struct ParityLogs {
     geometry: StripeGeometry,
     /// Sectors of the largest record that one band makes.
     largest: u64,
@@ -174,7 +174,7 @@ pub(in crate::array) struct ParityLogs {
 
 impl ParityLogs {
     /// `is_in_file` says that one log is that of all members.
-    pub(in crate::array) fn new(
+    pub(in super::super) fn new(
         geometry: &Geometry,
         is_in_file: bool,
         setup: impl IntoIterator<Item = (MemberId, ParityLogSetup)>,
@@ -203,7 +203,7 @@ impl ParityLogs {
     }
 
     /// Where members have our own log, if that is what they keep: the smallest of their places, as a record goes to several.
-    pub(in crate::array) fn own_place(&self) -> Option<OwnLogPlace> {
+    pub(in super::super) fn own_place(&self) -> Option<OwnLogPlace> {
         let own = self.logs.values().filter_map(|log| match log.place {
             LogPlace::Own(place) => Some(place),
             LogPlace::Ppl(_) => None,
@@ -212,7 +212,7 @@ impl ParityLogs {
     }
 
     /// Where members have md's.
-    pub(in crate::array) fn ppls(&self) -> impl Iterator<Item = (MemberId, PplPlace)> {
+    pub(in super::super) fn ppls(&self) -> impl Iterator<Item = (MemberId, PplPlace)> {
         self.logs.iter().filter_map(|(member, log)| Some((*member, log.place.ppl()?)))
     }
 
@@ -224,12 +224,12 @@ impl ParityLogs {
     }
 
     /// Whether nothing of a log of our own is left to be found on these members.
-    pub(in crate::array) fn are_wiped_out(&self, members: impl Iterator<Item = MemberId>) -> bool {
+    pub(in super::super) fn are_wiped_out(&self, members: impl Iterator<Item = MemberId>) -> bool {
         self.with_head(members).next().is_none()
     }
 
     /// What wipes out the heads of these members.
-    pub(in crate::array) fn wipe_out(
+    pub(in super::super) fn wipe_out(
         &mut self,
         members: impl Iterator<Item = MemberId>,
     ) -> Vec<(MemberId, Arc<ParityLogRecord>)> {
@@ -248,12 +248,12 @@ impl ParityLogs {
     }
 
     /// A member may come that has room for a log.
-    pub(in crate::array) fn keep(&mut self, member: MemberId, place: LogPlace) {
+    pub(in super::super) fn keep(&mut self, member: MemberId, place: LogPlace) {
         self.logs.insert(member, Log::new(ParityLogSetup { place, newest: None }));
     }
 
     /// The logs at a glance. `lacks` says that superblocks wait for the logs of members.
-    pub(in crate::array) fn facts(&self, lacks: bool, has_unrecorded: bool) -> Facts {
+    pub(in super::super) fn facts(&self, lacks: bool, has_unrecorded: bool) -> Facts {
         Facts {
             stage: self.stage,
             is_wanted: !self.wanted.is_empty(),
@@ -283,17 +283,17 @@ impl ParityLogs {
     }
 
     /// Whether anything is being written to members.
-    pub(in crate::array) fn is_out(&self) -> bool {
+    pub(in super::super) fn is_out(&self) -> bool {
         !self.out.is_empty() || !self.blanks.is_empty()
     }
 
     /// Whether shards are to have everything logged.
-    pub(in crate::array) fn is_on(&self) -> bool {
+    pub(in super::super) fn is_on(&self) -> bool {
         self.is_on
     }
 
     /// Shards log nothing any more.
-    pub(in crate::array) fn are_off(&mut self) {
+    pub(in super::super) fn are_off(&mut self) {
         self.is_on = false;
     }
 
@@ -310,7 +310,7 @@ impl ParityLogs {
     }
 
     /// Whether the log of one of these members does not hold yet what it is to before an update of superblocks.
-    pub(in crate::array) fn lacks(
+    pub(in super::super) fn lacks(
         &self,
         mut members: impl Iterator<Item = MemberId>,
         news: News,
@@ -323,7 +323,7 @@ impl ParityLogs {
     }
 
     /// Whether an update of superblocks is to say of our own log that it counts, if it does not say clean.
-    pub(in crate::array) fn will_count(&self, news: News) -> bool {
+    pub(in super::super) fn will_count(&self, news: News) -> bool {
         let is_own = self.own_place().is_some();
         let counts = match news {
             News::Drained { in_sync } => in_sync,
@@ -333,7 +333,7 @@ impl ParityLogs {
     }
 
     /// An update of superblocks is durable: logs hold what it wanted.
-    pub(in crate::array) fn is_said(&mut self, news: News) {
+    pub(in super::super) fn is_said(&mut self, news: News) {
         if let News::Drained { in_sync } = news {
             assert!(in_sync || !self.is_on, "I7: what was in sync stays so");
             if self.counts && !in_sync {
@@ -346,7 +346,7 @@ impl ParityLogs {
     }
 
     /// A shard wants this in the logs of the members of the slots that entries name; of some there may be none any more.
-    pub(in crate::array) fn wants<M: Iterator<Item = MemberId>>(
+    pub(in super::super) fn wants<M: Iterator<Item = MemberId>>(
         &mut self,
         ticket: Ticket,
         entries: &[LoggedEntry],
@@ -364,7 +364,7 @@ impl ParityLogs {
     }
 
     /// What a shard wanted is on the members, or will never be.
-    pub(in crate::array) fn is_over(&mut self, ticket: Ticket) {
+    pub(in super::super) fn is_over(&mut self, ticket: Ticket) {
         self.wanted.retain(|wanted| wanted.ticket != ticket);
         self.round.remove(&ticket);
         self.live.remove(&ticket);
@@ -374,7 +374,7 @@ impl ParityLogs {
     }
 
     /// What the logs of these members are to hold before an update of superblocks, for those that do not.
-    pub(in crate::array) fn make(
+    pub(in super::super) fn make(
         &mut self,
         members: impl Iterator<Item = MemberId>,
         news: News,
@@ -407,7 +407,7 @@ impl ParityLogs {
     }
 
     /// What was asked for goes into records, as much as has room in one for each member. `is_in` says who is in the array.
-    pub(in crate::array) fn write(
+    pub(in super::super) fn write(
         &mut self,
         is_in: impl Fn(MemberId) -> bool,
     ) -> Vec<(MemberId, Arc<ParityLogRecord>)> {
@@ -458,7 +458,7 @@ impl ParityLogs {
     }
 
     /// A member has written what it was to, or could not.
-    pub(in crate::array) fn is_written(&mut self, member: MemberId, is_well: bool) {
+    pub(in super::super) fn is_written(&mut self, member: MemberId, is_well: bool) {
         if let Some(holds) = self.blanks.remove(&member) {
             let log = self.logs.get_mut(&member).expect("it was being made");
             log.holds = if is_well { holds } else { Holds::Unknown };
@@ -475,7 +475,7 @@ impl ParityLogs {
     }
 
     /// Records are durable, and who did not take them is out: shards may write.
-    pub(in crate::array) fn grant(&mut self) -> Vec<Ticket> {
+    pub(in super::super) fn grant(&mut self) -> Vec<Ticket> {
         assert_eq!(self.stage, Stage::Written, "I3: what is written is logged before");
         let granted: Vec<Ticket> = std::mem::take(&mut self.round).into_iter().collect();
         self.live.extend(granted.iter().copied());
@@ -484,17 +484,17 @@ impl ParityLogs {
     }
 
     /// Everybody who waits for a record, or has one that is not over: of logs that are dropped.
-    pub(in crate::array) fn waiting(&self) -> impl Iterator<Item = Ticket> {
+    pub(in super::super) fn waiting(&self) -> impl Iterator<Item = Ticket> {
         self.round.iter().copied().chain(self.wanted.iter().map(|wanted| wanted.ticket))
     }
 
-    pub(in crate::array) fn flush_begins(&mut self) {
+    pub(in super::super) fn flush_begins(&mut self) {
         assert_eq!(self.stage, Stage::Over, "what was logged is on the members");
         self.stage = Stage::Flushing;
     }
 
     /// Everything is on the members, flushed, as the array turns clean.
-    pub(in crate::array) fn all_is_flushed(&mut self) {
+    pub(in super::super) fn all_is_flushed(&mut self) {
         if self.stage == Stage::Over {
             self.begin_lap();
         }
@@ -509,7 +509,7 @@ impl ParityLogs {
     }
 
     /// Members are flushed: what was logged is not needed any more.
-    pub(in crate::array) fn is_flushed(&mut self) {
+    pub(in super::super) fn is_flushed(&mut self) {
         assert_eq!(self.stage, Stage::Flushing, "members were being flushed");
         self.begin_lap();
     }

@@ -42,5 +42,7 @@ mod decide;
 mod machine;
 mod rows;
 
-pub(in crate::array) use decide::{Action as LogAction, decide as decide_log};
-pub(in crate::array) use machine::{News, ParityLogs};
+pub(in crate::array) use decide::Action as LogAction;
+pub(super) use decide::decide as decide_log;
+pub(in crate::array) use machine::News;
+pub(super) use machine::ParityLogs;

@@ -1,0 +1,434 @@
+//! The state of consistency: what is kept, what a person wants kept, and what superblocks, shards
+//! and jobs are told of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use braid_geometry::{Family, Geometry, Level, Slot};
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
+use braid_ondisk::{Bits, LogHome, LogPlace, OwnLogPlace, PplPlace};
+
+use super::bitmap_change::{BitmapChange, NewBitmap};
+use super::ground::Ground;
+use super::intent::Intent;
+use super::journal::{Journal, JournalLook};
+use super::log_change::{LogChange, LogWish};
+use super::parity_logs::{News, ParityLogs};
+use super::returns::held_of;
+use crate::Instant;
+use crate::array::bitmap_record::BitmapLook;
+use crate::array::order::Activity;
+use crate::array::outbox::Outbox;
+use crate::array::refusals::{BitmapRefusal, LogRefusal};
+use crate::array::setup::{ArraySetup, JournalSetup, Returns, SpareSetup};
+use crate::array::update::JournalState;
+use crate::array::view::IntentView;
+use crate::ids::{BitmapId, MemberId};
+use crate::ranges::MemberRanges;
+
+/// What is being written is said durably first in one of these, or in none. Beside parity logs of
+/// our own a bitmap may be kept, beside a journal none.
+#[derive(Debug)]
+pub(super) enum Logs {
+    None,
+    Parity(ParityLogs),
+    Journal(Journal),
+}
+
+impl Logs {
+    pub(super) fn parity(&self) -> Option<&ParityLogs> {
+        if let Self::Parity(logs) = self { Some(logs) } else { None }
+    }
+
+    pub(super) fn parity_mut(&mut self) -> Option<&mut ParityLogs> {
+        if let Self::Parity(logs) = self { Some(logs) } else { None }
+    }
+
+    pub(super) fn journal(&self) -> Option<&Journal> {
+        if let Self::Journal(journal) = self { Some(journal) } else { None }
+    }
+
+    pub(super) fn journal_mut(&mut self) -> Option<&mut Journal> {
+        if let Self::Journal(journal) = self { Some(journal) } else { None }
+    }
+
+    fn are_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+}
+
+/// See [`super`].
+#[derive(Debug)]
+pub(in crate::array) struct Consistency {
+    /// The bitmap, if there is one.
+    pub(super) intent: Option<Intent>,
+    pub(super) bitmap_change: BitmapChange,
+    /// The file that has the bitmap and our own log, if it is not members that have them.
+    pub(super) file: Option<MemberId>,
+    pub(super) logs: Logs,
+    pub(super) log_change: LogChange,
+    /// Members that wait, and were in the array before.
+    returning: BTreeMap<MemberId, Returns>,
+}
+
+/// What an update of superblocks says of consistency.
+#[derive(Debug)]
+pub(in crate::array) struct Said {
+    /// What it tells logs, whatever changes while it is written.
+    pub(in crate::array) news: News,
+    /// Our own log counts, and where it is.
+    pub(in crate::array) log_counts: Option<LogHome>,
+    pub(in crate::array) has_bitmap: Option<bool>,
+    pub(in crate::array) ppls: Arc<[(MemberId, PplPlace)]>,
+    pub(in crate::array) journal: Option<JournalState>,
+    /// Whose superblock comes first: a journal that members name is there.
+    pub(in crate::array) first: Option<MemberId>,
+    /// The bitmap file is written no more: it counts beyond what the file has.
+    pub(in crate::array) leaves_file: bool,
+}
+
+impl Consistency {
+    /// Takes what is its own out of the setup of an array.
+    pub(in crate::array) fn new(setup: &mut ArraySetup) -> Self {
+        let bitmap = setup.bitmap.take();
+        let bitmap = bitmap.map(|one| Intent::new(BitmapId::default(), one, setup.resync_offset));
+        let (is_in_file, log_counts) = (setup.bitmap_file.is_some(), setup.log_counts);
+        let logs = match (setup.parity_logs.take(), setup.journal) {
+            (None, None) => Logs::None,
+            (Some(logs), None) => {
+                Logs::Parity(ParityLogs::new(&setup.geometry, is_in_file, logs, log_counts))
+            }
+            (None, Some(journal)) if bitmap.is_none() => Logs::Journal(Journal::new(journal)),
+            _ => panic!("an array keeps one of them"),
+        };
+        Self {
+            intent: bitmap,
+            bitmap_change: BitmapChange::new(setup.names_bitmap),
+            file: setup.bitmap_file,
+            logs,
+            log_change: LogChange::Settled,
+            returning: BTreeMap::new(),
+        }
+    }
+
+    /// Its bitmap, if it keeps one.
+    pub(in crate::array) fn bitmap(&self) -> Option<BitmapLook> {
+        self.intent.as_ref().map(Intent::look)
+    }
+
+    /// The file that has the bitmap and our own log, if it is not members that have them.
+    pub(in crate::array) fn file(&self) -> Option<MemberId> {
+        self.file
+    }
+
+    /// Sectors that the bitmap takes where it is.
+    pub(in crate::array) fn bitmap_sectors(&self) -> u64 {
+        self.intent.as_ref().map_or(0, Intent::area_sectors)
+    }
+
+    /// The place of our own parity log, if one is kept.
+    pub(in crate::array) fn own_place(&self) -> Option<OwnLogPlace> {
+        self.logs.parity()?.own_place()
+    }
+
+    /// Whether parity logs are kept; if so, whether shards have everything logged.
+    pub(in crate::array) fn logs_parity(&self) -> Option<bool> {
+        self.logs.parity().map(ParityLogs::is_on)
+    }
+
+    /// The journal, if it is written.
+    pub(in crate::array) fn journal(&self) -> Option<JournalLook> {
+        self.logs.journal().map(Journal::look)
+    }
+
+    /// The journal's device.
+    pub(in crate::array) fn journal_member(&self) -> Option<MemberId> {
+        self.logs.journal().map(Journal::member)
+    }
+
+    /// Whether what is being written is logged or journaled.
+    pub(in crate::array) fn has_logs(&self) -> bool {
+        !self.logs.are_none()
+    }
+
+    /// What shards are told of the bitmap.
+    pub(in crate::array) fn view(&self) -> Option<IntentView> {
+        self.intent.as_ref().map(Intent::view)
+    }
+
+    /// Bits beyond the resync offset that are in doubt; none where all are.
+    pub(in crate::array) fn doubt(&self) -> Option<&Arc<Bits>> {
+        self.intent.as_ref().and_then(Intent::doubt)
+    }
+
+    /// Of a lockless bitmap: what is to be made to agree, and what no comparison is about.
+    pub(in crate::array) fn lazy(&self) -> Option<(&Bits, &Bits)> {
+        self.intent.as_ref().and_then(Intent::lazy)
+    }
+
+    /// When there is something to do though nothing else happens.
+    pub(in crate::array) fn poll_timeout(&self, ground: &Ground<'_>) -> Option<Instant> {
+        self.intent.as_ref()?.poll_timeout(&self.intent_ground(ground))
+    }
+
+    /// Whether no bitmap is being made or given up.
+    pub(in crate::array) fn is_bitmap_settled(&self) -> bool {
+        self.bitmap_change.is_settled()
+    }
+
+    /// Whether no logs are being made or given up.
+    pub(in crate::array) fn are_logs_settled(&self) -> bool {
+        self.log_change.is_settled()
+    }
+
+    /// Whether the bitmap file is written no more, whatever superblocks say yet.
+    pub(super) fn is_file_out(&self) -> bool {
+        let change = &self.bitmap_change;
+        self.file.is_some() && (change.is_leaving() || change.is_left())
+    }
+
+    /// Whether the bitmap file is written no more, and superblocks do not count beyond it yet.
+    pub(in crate::array) fn is_file_leaving(&self) -> bool {
+        self.file.is_some() && self.bitmap_change.is_leaving()
+    }
+
+    /// Whether redundancy was made to agree everywhere, but for what was being written: nobody but
+    /// a lockless bitmap knows where it was not.
+    fn is_made(&self) -> bool {
+        self.intent.as_ref().is_none_or(Intent::is_made)
+    }
+
+    /// Whether a bitmap may be made, or given up.
+    pub(in crate::array) fn may_change_bitmap(
+        &self,
+        ground: &Ground<'_>,
+        is_to_be_there: bool,
+    ) -> Result<(), BitmapRefusal> {
+        let agrees = ground.resync_offset == u64::MAX && self.is_made();
+        let is_settled = self.is_bitmap_settled() && self.are_logs_settled();
+        match (&self.logs, &self.intent) {
+            _ if !is_settled => Err(BitmapRefusal::Busy),
+            (Logs::Parity(_), _) => Err(BitmapRefusal::ParityLogs),
+            (Logs::Journal(_), _) => Err(BitmapRefusal::Journal),
+            (Logs::None, None) if !is_to_be_there => Err(BitmapRefusal::HasNone),
+            (Logs::None, Some(_)) if !agrees => Err(BitmapRefusal::InDoubt),
+            (Logs::None, Some(_)) if !ground.is_whole() => Err(BitmapRefusal::Degraded),
+            _ => Ok(()),
+        }
+    }
+
+    /// A bitmap is to be made, instead of what there is; or that given up. It may be.
+    pub(in crate::array) fn want_bitmap(&mut self, wanted: Option<NewBitmap>) {
+        self.bitmap_change.want(wanted);
+    }
+
+    /// Whether parity logs may be made, our own or md's; or given up.
+    pub(in crate::array) fn may_change_logs(
+        &self,
+        ground: &Ground<'_>,
+        is_own: Option<bool>,
+    ) -> Result<(), LogRefusal> {
+        let level = ground.geometry.level();
+        let has_level = match is_own {
+            Some(false) => level == Level::Raid5,
+            Some(true) | None => level.family() == Family::Stripe,
+        };
+        // A file takes one for all.
+        let bears_bitmap = match is_own {
+            Some(true) => self.intent.as_ref().is_none_or(|intent| !intent.is_lockless()),
+            Some(false) => self.intent.is_none(),
+            None => true,
+        };
+        let agrees = ground.resync_offset == u64::MAX && self.is_made();
+        match () {
+            () if !self.is_bitmap_settled() || !self.are_logs_settled() => Err(LogRefusal::Busy),
+            () if !has_level => Err(LogRefusal::Level),
+            () if !agrees => Err(LogRefusal::InDoubt),
+            () if !ground.is_whole() => Err(LogRefusal::Degraded),
+            () if is_own.is_none() && !self.has_logs() => Err(LogRefusal::HasNone),
+            // No other log is kept beside a journal either.
+            () if is_own.is_some() && self.has_logs() => Err(LogRefusal::HasLogs),
+            () if !bears_bitmap => Err(LogRefusal::Bitmap),
+            () => Ok(()),
+        }
+    }
+
+    /// Parity logs are to be made at these places; or those given up which there are. They may be.
+    pub(in crate::array) fn want_logs(
+        &mut self,
+        wanted: Option<BTreeMap<MemberId, LogPlace>>,
+        out: &mut Outbox,
+    ) {
+        if planted(Bug::LogSkippedEarly)
+            && wanted.is_none()
+            && let Some(logs) = self.logs.parity_mut()
+        {
+            logs.are_off();
+            out.publish();
+        }
+        self.log_change.want(wanted.map_or(LogWish::Nothing, LogWish::Logs));
+    }
+
+    /// Whether a device may come that is to have a write journal.
+    pub(in crate::array) fn may_add_journal(&self, ground: &Ground<'_>) -> Result<(), LogRefusal> {
+        // What our own log needs, a journal needs, too; but beside it no bitmap is kept.
+        self.may_change_logs(ground, Some(true))?;
+        if self.intent.is_some() { Err(LogRefusal::Bitmap) } else { Ok(()) }
+    }
+
+    /// A write journal is to be made. It may be.
+    pub(in crate::array) fn want_journal(&mut self, journal: JournalSetup) {
+        self.log_change.want(LogWish::Journal(journal));
+    }
+
+    /// Whether a device may come that waits as a spare: it may have been looked at before logs were
+    /// made.
+    pub(in crate::array) fn may_come(&self, newcomer: &SpareSetup) -> bool {
+        let has_place =
+            self.logs.parity().is_none() || self.file.is_some() || newcomer.parity_log.is_some();
+        has_place && self.are_logs_settled()
+    }
+
+    /// It waits from now on.
+    pub(in crate::array) fn waits(&mut self, newcomer: &SpareSetup) {
+        let SpareSetup { id, returns, parity_log, .. } = *newcomer;
+        let parity_log = parity_log.filter(|_| self.file.is_none());
+        if let Some((logs, place)) = self.logs.parity_mut().zip(parity_log) {
+            logs.keep(id, place);
+        }
+        self.returning.extend(returns.map(|returns| (id, returns)));
+    }
+
+    /// What a member holds that was in this slot before it was to be recovered: nothing that a
+    /// client wrote is anywhere else.
+    pub(in crate::array) fn held_unwritten(&self, geometry: &Geometry, slot: Slot) -> MemberRanges {
+        let lacked = self.intent.as_ref().and_then(|intent| intent.lacked_since(None));
+        lacked.map(|lacked| held_of(geometry, slot, &lacked)).unwrap_or_default()
+    }
+
+    /// A member comes into a slot. If it was in there before it holds what no bit of the bitmap
+    /// names: that is not recovered. How many sectors that is. Where a lockless bitmap says that no
+    /// client has written, whatever a member holds is as good as anything, and parity is made to
+    /// fit it from the first write on: that is not recovered either. Shards are told right behind
+    /// this: where they still write without it, bits are open by now.
+    pub(in crate::array) fn held_by(
+        &self,
+        geometry: &Geometry,
+        member: MemberId,
+        slot: Slot,
+    ) -> (MemberRanges, u64) {
+        let returns = self.returning.get(&member).filter(|returns| returns.slot == slot);
+        let since = returns.map(|returns| returns.events);
+        let lacked = self.intent.as_ref().and_then(|intent| intent.lacked_since(since));
+        let Some(lacked) = lacked else { return (MemberRanges::default(), 0) };
+        let held = held_of(geometry, slot, &lacked);
+        let returns = since.is_some_and(|events| self.missed_since(events).is_some());
+        let kept_sectors = if returns { held.sectors() } else { 0 };
+        reached(match returns {
+            true => Mark::MemberReturns,
+            false => Mark::UnwrittenNotRecovered,
+        });
+        (held, kept_sectors)
+    }
+
+    /// A member that waited has its place.
+    pub(in crate::array) fn has_come(&mut self, member: MemberId) {
+        self.returning.remove(&member);
+    }
+
+    /// Sectors that a member which comes back would not have to be recovered, if it got its slot
+    /// now.
+    pub(in crate::array) fn would_keep(&self, geometry: &Geometry, returns: Returns) -> u64 {
+        let missed = self.missed_since(returns.events);
+        missed.map_or(0, |missed| held_of(geometry, returns.slot, missed).sectors())
+    }
+
+    fn missed_since(&self, events: u64) -> Option<&Bits> {
+        self.intent.as_ref().and_then(|intent| intent.missed_since(events))
+    }
+
+    /// An update of superblocks begins: what it says. It is clean if no write can be under way.
+    pub(in crate::array) fn update_begins(
+        &mut self,
+        becomes: Activity,
+        ground: &Ground<'_>,
+    ) -> Said {
+        let news = self.news_of(becomes, ground);
+        if let News::Drained { .. } = news
+            && let Some(journal) = self.logs.journal_mut()
+        {
+            journal.begin_anew();
+        }
+        let is_leaving = self.log_change.is_leaving();
+        let will_count = !is_leaving;
+        let will_count = spoiled(Bug::LostFileCounts, will_count, true);
+        let parity = self.logs.parity();
+        let will_count = will_count && parity.is_some_and(|logs| logs.will_count(news));
+        let log_counts = becomes != Activity::Clean && will_count;
+        let home = if self.file.is_some() { LogHome::File } else { LogHome::Members };
+        let ppls = parity.into_iter().filter(|_| !is_leaving).flat_map(ParityLogs::ppls).collect();
+        let first = self.journal_member().filter(|_| self.log_change.is_journal_made());
+        let first = spoiled(Bug::JournalNamedUnmade, first, None);
+        Said {
+            news,
+            log_counts: log_counts.then_some(home),
+            has_bitmap: self.bitmap_change.names(),
+            ppls,
+            journal: self.logs.journal().map(|journal| {
+                let (member, tail_sectors) = (journal.member(), journal.next_tail());
+                let device_number = ground.roster.device_numbers[&member];
+                JournalState { member, device_number, tail_sectors }
+            }),
+            first,
+            leaves_file: self.is_file_leaving(),
+        }
+    }
+
+    /// Members' superblocks are being written.
+    pub(in crate::array) fn members_are_told(&mut self) {
+        self.log_change.members_are_told();
+    }
+
+    /// An update is durable. What it said of logs is so.
+    pub(in crate::array) fn update_ends(&mut self, news: News, journal: Option<JournalState>) {
+        match &mut self.logs {
+            Logs::None => {}
+            Logs::Parity(logs) => logs.is_said(news),
+            Logs::Journal(one) => {
+                if let Some(said) = journal {
+                    one.is_said(said.tail_sectors);
+                }
+            }
+        }
+    }
+
+    /// An update says all that is so; `leaves_file` is what it says of a bitmap file.
+    pub(in crate::array) fn is_said(&mut self, leaves_file: bool, out: &mut Outbox) {
+        // One that was begun before the file was lost says nothing of that.
+        if leaves_file || !self.is_file_leaving() {
+            self.bitmap_change.is_said();
+            self.log_change.is_said();
+        }
+        // A sweep may wait for shards that wait for bits.
+        let is_left = self.bitmap_change.is_left() && self.file.is_some();
+        let is_left = spoiled(Bug::LeftFileHoldsUp, is_left, false);
+        if let Some(intent) = self.intent.as_mut().filter(|_| is_left) {
+            intent.holds_nobody_up();
+            out.publish();
+        }
+    }
+
+    /// Members are flushed, no write is under way, and superblocks are about to say so.
+    pub(in crate::array) fn turns_clean(&mut self) {
+        if let Some(logs) = self.logs.parity_mut() {
+            logs.all_is_flushed();
+        }
+    }
+
+    /// Redundancy agrees everywhere again; members are flushed.
+    pub(in crate::array) fn is_resynced(&mut self) {
+        if let Some(intent) = &mut self.intent {
+            intent.is_resynced();
+        }
+    }
+}
