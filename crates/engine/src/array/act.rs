@@ -7,15 +7,17 @@ use std::sync::Arc;
 
 use braid_geometry::{Family, MemberSector, Slot};
 
+use super::caches::CachesAction;
 use super::consistency::{Ask, ConsistencyAction};
 use super::decide::{Action, decide};
 use super::effect::{ArrayEffect, MetadataRecord, Notice};
 use super::event_count::Change;
-use super::jobs::{JobAction, Saved, Unmade, decide_job};
+use super::jobs::{JobAction, Saved, Unmade, UpkeepAction, decide_job};
 use super::machine::{Array, Closing, Flushes, Kept, Update};
 use super::order::{Activity, FlushPurpose};
 use super::roster::{Come, Unrecorded, WhyOut};
 use super::setup::JournalSetup;
+use super::superblocks::SuperblocksAction;
 use super::update::SuperblockState;
 use super::view::{ArrayView, Gate};
 use super::waves::next_wave;
@@ -53,104 +55,122 @@ impl Array {
     /// Does what is to be done, until an event is waited for.
     pub(super) fn step(&mut self, now: Instant) {
         loop {
-            let on_disk = self.condition.on_disk;
             match decide(&self.facts(now)) {
-                Action::Wait => return,
+                Action::Wait
+                | Action::Superblocks(SuperblocksAction::Wait)
+                | Action::Caches(CachesAction::Wait) => return,
                 Action::Publish => self.publish(),
-                Action::WriteWave => self.write_next_wave(),
-                Action::DropUpdate => self.drop_update(),
-                Action::KeepRecord => self.keep_record(),
-                Action::CompleteUpdate => self.complete_update(now),
-                Action::FlushAgain => self.flush_again(),
-                Action::Answer => self.answer_flushes(),
-                Action::TurnClean => {
-                    reached(Mark::TurnsClean);
-                    let is_drained =
-                        self.closing.unconfirmed.as_ref().is_some_and(|s| s.is_empty());
-                    assert!(is_drained, "I5: no shard has a write under way");
-                    self.end_last_flush();
-                    self.consistency.turns_clean();
-                    self.write_superblocks(Activity::Clean, Why::Activity);
-                }
-                Action::DropClose => self.end_last_flush(),
-                Action::Record => {
-                    assert!(self.has_unrecorded(), "a loss is there to be recorded");
-                    let wanted = self.condition.write_wanted;
-                    let wanted = wanted && self.consistency.are_logs_settled();
-                    let becomes = if wanted { Activity::Active } else { on_disk };
-                    self.write_superblocks(becomes, Why::Devices);
-                }
-                Action::TurnActive => {
-                    assert_eq!(on_disk, Activity::Clean, "active follows clean");
-                    self.write_superblocks(Activity::Active, Why::Activity);
-                    if planted(Bug::GateEarly) {
-                        self.condition.on_disk = Activity::Active;
-                        self.publish();
-                    }
-                }
-                Action::OpenGate => self.open_gate(),
-                // What an absent member holds of the last run is not flushed: if it came back with the same count, it
-                // would be believed (I8).
-                Action::RecordAbsent => {
-                    assert!(self.condition.absent_unrecorded, "who was away is recorded once");
-                    self.write_superblocks(on_disk, Why::Devices);
-                }
-                Action::FlushForClients => {
-                    let Flushes { running, written_back, unwritten, .. } = &mut self.flushes;
-                    assert!(running.is_empty(), "one flush at a time");
-                    assert!(unwritten.is_empty(), "I8: every shard has brought what it answered");
-                    std::mem::swap(running, written_back);
-                    self.flush(FlushPurpose::Clients);
-                }
-                Action::WriteBack => self.write_back(),
-                Action::SayAgain => {
-                    assert!(
-                        self.condition.said_once,
-                        "an update is said twice, and not more often"
-                    );
-                    self.write_superblocks(on_disk, Why::Again);
-                }
-                Action::TreatErring => self.treat_erring(now),
-                Action::TakeSpare => self.take_spare(),
-                // A loss of the old one, to be recorded. Had superblocks not said before that the new one holds all, power
-                // could be cut when some call the old one out, and the new one's own still says that it holds little.
-                Action::Replace => {
-                    let filled = self.roster.filled().expect("one holds all");
-                    let is_said = self.tells_all();
-                    let is_said = spoiled(Bug::ReplacesEarly, is_said, true);
-                    assert!(is_said, "superblocks say so");
-                    self.roster.replace(filled);
-                }
-                Action::RecordChanges => self.write_superblocks(on_disk, Why::Changes),
-                Action::WriteBadBlocks => self.write_bad_blocks(),
-                Action::FlushForJob => self.flush(FlushPurpose::Job),
-                Action::NoteOffsets => self.note_offsets(now),
-                Action::BitsOrLogsFlushed(purpose) => {
-                    let is_flushed = self.flushes.missing.is_empty();
-                    assert!(is_flushed, "I5: every member has ended its flush");
-                    self.flushing = None;
-                    let (consistency, ground, out) = self.consistency_and_ground();
-                    consistency.is_flushed(purpose, now, &ground, out);
-                }
-                Action::Job => self.job_step(now),
+                Action::Superblocks(action) => self.act_on_superblocks(action, now),
+                Action::Caches(action) => self.act_on_caches(action, now),
                 Action::Consistency(action) => self.act_on_consistency(action, now),
-                Action::CloseGate => self.close_gate(),
-                Action::FlushLast => {
-                    let is_drained =
-                        self.closing.unconfirmed.as_ref().is_some_and(|s| s.is_empty());
-                    assert!(
-                        is_drained || on_disk == Activity::NotKept,
-                        "I5: what is flushed before clean is the last that was written"
-                    );
-                    self.flush(FlushPurpose::Last);
-                }
-                Action::LastRound => {
-                    // What the shards of a broken array have for the members may be of use still, and names memory.
-                    self.closing.last_round = true;
-                    self.write_back();
-                }
+                Action::Upkeep(action) => self.act_on_upkeep(action, now),
                 Action::Stop => self.stop(),
             }
+        }
+    }
+
+    fn act_on_superblocks(&mut self, action: SuperblocksAction, now: Instant) {
+        let on_disk = self.condition.on_disk;
+        match action {
+            SuperblocksAction::Wait => {}
+            SuperblocksAction::WriteWave => self.write_next_wave(),
+            SuperblocksAction::DropUpdate => self.drop_update(),
+            SuperblocksAction::KeepRecord => self.keep_record(),
+            SuperblocksAction::CompleteUpdate => self.complete_update(now),
+            SuperblocksAction::Record => {
+                assert!(self.has_unrecorded(), "a loss is there to be recorded");
+                let wanted = self.condition.write_wanted;
+                let wanted = wanted && self.consistency.are_logs_settled();
+                let becomes = if wanted { Activity::Active } else { on_disk };
+                self.write_superblocks(becomes, Why::Devices);
+            }
+            SuperblocksAction::TurnActive => {
+                assert_eq!(on_disk, Activity::Clean, "active follows clean");
+                self.write_superblocks(Activity::Active, Why::Activity);
+                if planted(Bug::GateEarly) {
+                    self.condition.on_disk = Activity::Active;
+                    self.publish();
+                }
+            }
+            SuperblocksAction::OpenGate => self.open_gate(),
+            SuperblocksAction::CloseGate => self.close_gate(),
+            // What an absent member holds of the last run is not flushed: if it came back with the
+            // same count, it would be believed (I8).
+            SuperblocksAction::RecordAbsent => {
+                assert!(self.condition.absent_unrecorded, "who was away is recorded once");
+                self.write_superblocks(on_disk, Why::Devices);
+            }
+            SuperblocksAction::SayAgain => {
+                let is_once = self.condition.said_once;
+                assert!(is_once, "an update is said twice, and not more often");
+                self.write_superblocks(on_disk, Why::Again);
+            }
+            SuperblocksAction::RecordChanges => self.write_superblocks(on_disk, Why::Changes),
+        }
+    }
+
+    fn act_on_caches(&mut self, action: CachesAction, now: Instant) {
+        let is_drained = self.closing.unconfirmed.as_ref().is_some_and(BTreeSet::is_empty);
+        match action {
+            CachesAction::Wait => {}
+            CachesAction::FlushAgain => self.flush_again(),
+            CachesAction::Answer => self.answer_flushes(),
+            CachesAction::TurnClean => {
+                reached(Mark::TurnsClean);
+                assert!(is_drained, "I5: no shard has a write under way");
+                self.end_last_flush();
+                self.consistency.turns_clean();
+                self.write_superblocks(Activity::Clean, Why::Activity);
+            }
+            CachesAction::DropClose => self.end_last_flush(),
+            CachesAction::Ended(purpose) => {
+                assert!(self.flushes.missing.is_empty(), "I5: every member has ended its flush");
+                self.flushing = None;
+                if purpose == FlushPurpose::Job {
+                    return self.note_offsets(now);
+                }
+                let (consistency, ground, out) = self.consistency_and_ground();
+                consistency.is_flushed(purpose, now, &ground, out);
+            }
+            CachesAction::FlushForClients => {
+                let Flushes { running, written_back, unwritten, .. } = &mut self.flushes;
+                assert!(running.is_empty(), "one flush at a time");
+                assert!(unwritten.is_empty(), "I8: every shard has brought what it answered");
+                std::mem::swap(running, written_back);
+                self.flush(FlushPurpose::Clients);
+            }
+            CachesAction::WriteBack => self.write_back(),
+            CachesAction::FlushLast => {
+                let is_last = is_drained || self.condition.on_disk == Activity::NotKept;
+                assert!(is_last, "I5: what is flushed before clean is the last that was written");
+                self.flush(FlushPurpose::Last);
+            }
+            CachesAction::LastRound => {
+                // What the shards of a broken array have for the members may be of use still, and
+                // names memory.
+                self.closing.last_round = true;
+                self.write_back();
+            }
+        }
+    }
+
+    fn act_on_upkeep(&mut self, action: UpkeepAction, now: Instant) {
+        match action {
+            UpkeepAction::TreatErring => self.treat_erring(now),
+            UpkeepAction::TakeSpare => self.take_spare(),
+            // A loss of the old one, to be recorded. Had superblocks not said before that the new
+            // one holds all, power could be cut when some call the old one out, and the new one's
+            // own still says that it holds little.
+            UpkeepAction::Replace => {
+                let filled = self.roster.filled().expect("one holds all");
+                let is_said = self.tells_all();
+                let is_said = spoiled(Bug::ReplacesEarly, is_said, true);
+                assert!(is_said, "superblocks say so");
+                self.roster.replace(filled);
+            }
+            UpkeepAction::WriteBadBlocks => self.write_bad_blocks(),
+            UpkeepAction::FlushForJob => self.flush(FlushPurpose::Job),
+            UpkeepAction::Job => self.job_step(now),
         }
     }
 
@@ -390,8 +410,6 @@ impl Array {
 
     /// Superblocks say what a job has done: it counts from now on.
     fn note_offsets(&mut self, now: Instant) {
-        assert!(self.flushes.missing.is_empty(), "every member has ended its flush");
-        self.flushing = None;
         let Some(saved) = self.jobs.flush_ended(now) else { return };
         let is_news = match saved {
             Saved::Resync(to) => {

@@ -2,12 +2,14 @@
 
 use braid_hooks::{Bug, spoiled};
 
+use super::caches::{CachesFacts, CachesStage, Round};
 use super::consistency::{Awaiting, Consistency, ConsistencyGround};
-use super::decide::{ArrayFacts, Caches, Round, Superblocks};
-use super::jobs::{Ground, JobAction, decide_job};
+use super::decide::ArrayFacts;
+use super::jobs::{Ground, JobAction, UpkeepFacts, decide_job};
 use super::machine::{Array, Condition, Kept, Update};
 use super::order::{Activity, Closing as GateClosing, FlushPurpose, Writes};
 use super::outbox::Outbox;
+use super::superblocks::{SuperblocksFacts, SuperblocksStage};
 use crate::Instant;
 
 /// Borrows field by field, so that consistency itself may change meanwhile.
@@ -38,57 +40,60 @@ impl Array {
         let Self { condition, closing, flushes, .. } = self;
         let is_whole = self.missing_count() == 0;
         let wakes_a_spare = self.roster.has_spares() && is_whole;
+        let round = |is_none: bool| match () {
+            () if is_none => Round::None,
+            () if flushes.unwritten.is_empty() => Round::Over,
+            () => Round::UnderWay,
+        };
         ArrayFacts {
             unpublished: self.out.is_unpublished(),
-            superblocks: self
-                .update
-                .as_ref()
-                .map_or(Superblocks::Free, |update| self.stands(update)),
-            caches: match self.flushing {
-                None => Caches::Free,
-                Some(purpose) if flushes.missing.is_empty() => Caches::Flushed(purpose),
-                Some(purpose) => Caches::Flushing(purpose),
-            },
-            stopped: condition.stopped,
             writes: match () {
                 () if condition.broken => Writes::Broken,
                 () if condition.read_only => Writes::ReadOnly,
                 () => Writes::Allowed,
             },
             on_disk: condition.on_disk,
-            unrecorded: self.has_unrecorded(),
-            absent: condition.absent_unrecorded,
-            write_wanted: condition.write_wanted,
-            said_once: condition.said_once && !wakes_a_spare,
-            flush_wanted: !flushes.queue.is_empty(),
-            round: match () {
-                () if flushes.written_back.is_empty() => Round::None,
-                () if flushes.unwritten.is_empty() => Round::Over,
-                () => Round::UnderWay,
-            },
             closing: match &closing.unconfirmed {
                 None => GateClosing::No,
                 Some(shards) if shards.is_empty() => GateClosing::Drained,
                 Some(_) => GateClosing::Draining,
             },
-            held_up: closing.is_held_up && closing.unconfirmed.is_some(),
-            idle: closing.idle && condition.on_disk == Activity::Active,
             stopping: condition.stopping,
-            unsaved: !self.tells_all(),
-            replaces: self.roster.filled().is_some(),
-            log_due: self.due_bad_blocks().next().is_some(),
-            log_out: self.bad_logs.is_any_out(),
-            job_flush: self.jobs.wants_flush(),
-            job: self.job_action(now),
-            has_job: self.jobs.is_there(),
+            stopped: condition.stopped,
+            superblocks: SuperblocksFacts {
+                stage: match &self.update {
+                    None => SuperblocksStage::Free,
+                    Some(update) => self.stands(update),
+                },
+                unrecorded: self.has_unrecorded(),
+                absent: condition.absent_unrecorded,
+                said_once: condition.said_once && !wakes_a_spare,
+                unsaved: !self.tells_all(),
+                write_wanted: condition.write_wanted,
+                held_up: closing.is_held_up && closing.unconfirmed.is_some(),
+                idle: closing.idle && condition.on_disk == Activity::Active,
+            },
+            caches: CachesFacts {
+                stage: match self.flushing {
+                    None => CachesStage::Free,
+                    Some(purpose) if flushes.missing.is_empty() => CachesStage::Flushed(purpose),
+                    Some(purpose) => CachesStage::Flushing(purpose),
+                },
+                flush_wanted: !flushes.queue.is_empty(),
+                round: round(flushes.written_back.is_empty()),
+                last_flush_done: closing.last_flush_done,
+                last_round: round(!closing.last_round),
+            },
             consistency: self.consistency.facts(now, &self.consistency_ground()),
-            spare_fits: self.spare_fits(),
-            errs: self.has_erring(now),
-            last_flush_done: closing.last_flush_done,
-            last_round: match () {
-                () if !closing.last_round => Round::None,
-                () if flushes.unwritten.is_empty() => Round::Over,
-                () => Round::UnderWay,
+            upkeep: UpkeepFacts {
+                errs: self.has_erring(now),
+                spare_fits: self.spare_fits(),
+                replaces: self.roster.filled().is_some(),
+                log_due: self.due_bad_blocks().next().is_some(),
+                log_out: self.bad_logs.is_any_out(),
+                job_flush: self.jobs.wants_flush(),
+                job: self.job_action(now),
+                has_job: self.jobs.is_there(),
             },
         }
     }
@@ -152,34 +157,36 @@ impl Array {
         !self.has_unrecorded() && !absent_unrecorded && !stopping
     }
 
-    fn stands(&self, update: &Update) -> Superblocks {
+    fn stands(&self, update: &Update) -> SuperblocksStage {
         let is_broken = self.condition.broken;
         if !is_broken && self.consistency.holds_up(&self.consistency_ground()) {
-            return Superblocks::Behind;
+            return SuperblocksStage::Behind;
         }
         if !update.missing.is_empty() {
-            return Superblocks::Out;
+            return SuperblocksStage::Out;
         }
         // The device of a journal that was to be made has failed, and no member says that it is there.
         let said = update.state.journal.map(|journal| journal.member);
         if said != self.consistency.journal_member() {
-            return Superblocks::Outdated;
+            return SuperblocksStage::Outdated;
         }
         let targets = self.roster.update_targets(true).collect();
         let is_last = update.later.is_disjoint(&targets);
         // The lost member's own count must be passed: said once more.
         let is_behind = self.roster.has_unrecorded() && !self.events.are_beyond_the_lost();
         match () {
-            () if !is_last && !is_broken => Superblocks::WaveDurable,
+            () if !is_last && !is_broken => SuperblocksStage::WaveDurable,
             // A member that holds data cannot be told, so nothing counts as recorded: a write that another member missed is
             // never answered well (I4).
-            () if is_broken || is_behind || !self.roster.records_all() => Superblocks::Outdated,
+            () if is_broken || is_behind || !self.roster.records_all() => {
+                SuperblocksStage::Outdated
+            }
             () if self.keeps_record && self.roster.has_unrecorded() => match update.kept {
-                Kept::No => Superblocks::Unkept,
-                Kept::Asked => Superblocks::Out,
-                Kept::Done => Superblocks::Durable,
+                Kept::No => SuperblocksStage::Unkept,
+                Kept::Asked => SuperblocksStage::Out,
+                Kept::Done => SuperblocksStage::Durable,
             },
-            () => Superblocks::Durable,
+            () => SuperblocksStage::Durable,
         }
     }
 }

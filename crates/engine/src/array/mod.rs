@@ -19,6 +19,7 @@
 mod act;
 mod bad_logs;
 mod bitmap_record;
+mod caches;
 mod consistency;
 mod decide;
 mod effect;
@@ -37,6 +38,7 @@ mod set;
 mod setup;
 mod sitting_out;
 mod slow_members;
+mod superblocks;
 mod update;
 mod view;
 mod waves;

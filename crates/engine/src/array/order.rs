@@ -1,19 +1,40 @@
 //! The written order among the array's machines, and what the table of each sees of the others.
 //!
-//! Superblocks, members' caches, consistency and jobs have a table each, which gives its first row
-//! that fits, and whose turn that row is. The array does what has the earliest [`Turn`]. So this
-//! enumeration is the policy: what has ended is settled, a failed member is recorded before
-//! anything else (I4), then writers are let in, then flushes are served, then the array turns
-//! clean. [check: the_table_keeps_its_promises]
+//! Superblocks, members' caches, jobs and consistency have a table each. It gives its first row
+//! that fits, and whose turn that is; the array does what has the earliest turn. So [`Turn`] is the
+//! policy: what has ended is settled, a failed member is recorded before anything else (I4), then
+//! writers are let in, then flushes are served, then the array turns clean. [check:
+//! the_tables_keep_their_promises]
+//!
+//! Superblocks, caches and bitmaps are three resources. Each has at most one task, and all may have
+//! one at once, except that nothing is written to superblocks between the last flush and the update
+//! that says clean.
 
-/// Whose turn it is, from first to last.
+use super::consistency::Changing;
+
+/// Whose turn it is, from first to last. In one turn superblocks come before caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Turn {
-    /// Logs and bitmaps are made and given up; bits are opened, and records written, that shards
-    /// wait for.
+    /// What has ended counts. A stopped array does nothing else.
+    Settle,
+    /// A loss is recorded; then writers are let in, or the gate closes before a change of logs.
+    Admit,
+    /// Logs and bitmaps are made and given up; shards get the bits and records that they wait for.
     Change,
+    /// Clients' flushes are served, and the gate that has closed turns the array clean.
+    Serve,
+    /// The last update is written once more.
+    Repeat,
+    /// Members that err are treated, and slots get the members that they lack.
+    Members,
+    /// Superblocks tell of what has changed beside losses.
+    Tell,
+    /// Jobs go on.
+    Work,
     /// Bits that no client needs are cleared.
     Sweep,
+    /// The gate closes, since no client has written for a while.
+    Rest,
     /// The array stops, and nothing else is under way.
     Stop,
 }
@@ -71,10 +92,62 @@ pub(super) struct Around {
     pub(super) writes: Writes,
     /// What durable superblocks say.
     pub(super) on_disk: Activity,
+    pub(super) closing: Closing,
     /// Superblocks may be written: no update is under way, nor the flush before they turn clean.
     pub(super) superblocks_free: bool,
     /// No flush is under way.
     pub(super) caches_free: bool,
+    /// A member is out, and no durable superblock says so.
+    pub(super) unrecorded: bool,
+    /// Superblocks are to say of members that they were absent when the array was opened.
+    pub(super) to_record_absent: bool,
+    /// Superblocks are to say again what they say.
+    pub(super) to_say_again: bool,
+    /// Superblocks do not tell all that jobs have done.
+    pub(super) unsaved: bool,
+    /// Nothing keeps superblocks from turning clean when shards have drained.
+    pub(super) may_be_clean: bool,
+    /// Clients' flushes wait, or are being served.
+    pub(super) flushes: bool,
+    /// Members have been flushed for clients, and these are not answered.
+    pub(super) flush_ended: bool,
+    /// Logs are to be made or given up, and no write begins before that.
+    pub(super) log_change: Changing,
+    /// The journal has room that superblocks do not say is free.
+    pub(super) tail_unsaid: bool,
+    pub(super) stopping: bool,
     /// The array stops, and nothing is under way.
     pub(super) stops: bool,
 }
+
+impl Around {
+    pub(super) fn may_write(&self) -> bool {
+        self.writes == Writes::Allowed
+    }
+
+    /// Superblocks are to say who is lost.
+    pub(super) fn is_to_record(&self) -> bool {
+        self.unrecorded && self.may_write() && self.on_disk != Activity::NotKept
+    }
+}
+
+/// Around an array at rest.
+#[cfg(test)]
+pub(super) const AT_REST: Around = Around {
+    writes: Writes::Allowed,
+    on_disk: Activity::Clean,
+    closing: Closing::No,
+    superblocks_free: true,
+    caches_free: true,
+    unrecorded: false,
+    to_record_absent: false,
+    to_say_again: false,
+    unsaved: false,
+    may_be_clean: false,
+    flushes: false,
+    flush_ended: false,
+    log_change: Changing::No,
+    tail_unsaid: false,
+    stopping: false,
+    stops: false,
+};

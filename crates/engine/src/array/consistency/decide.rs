@@ -84,6 +84,7 @@ pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::order::AT_REST;
 
     const BOTH: [bool; 2] = [false, true];
 
@@ -118,9 +119,14 @@ mod tests {
                 };
                 for writes in [Writes::Allowed, Writes::ReadOnly, Writes::Broken] {
                     for on_disk in [Activity::NotKept, Activity::Clean, Activity::Active] {
-                        let (superblocks_free, caches_free, stops) = (bit(5), bit(6), bit(7));
-                        let around =
-                            Around { writes, on_disk, superblocks_free, caches_free, stops };
+                        let around = Around {
+                            writes,
+                            on_disk,
+                            superblocks_free: bit(5),
+                            caches_free: bit(6),
+                            stops: bit(7),
+                            ..AT_REST
+                        };
                         check(&facts, &around);
                     }
                 }

@@ -2,33 +2,34 @@
 //! all is too large.
 
 use super::super::consistency::{IntentAction, LogAction};
+use super::super::jobs::JobAction;
 use super::*;
 
 /// An array at rest: whatever a product is not about.
 const AT_REST: ArrayFacts = ArrayFacts {
     unpublished: false,
-    superblocks: Superblocks::Free,
-    caches: Caches::Free,
-    stopped: false,
     writes: Writes::Allowed,
     on_disk: Activity::Clean,
-    unrecorded: false,
-    absent: false,
-    write_wanted: false,
-    said_once: false,
-    flush_wanted: false,
-    round: Round::None,
     closing: Closing::No,
-    held_up: false,
-    idle: false,
     stopping: false,
-    unsaved: false,
-    replaces: false,
-    log_due: false,
-    log_out: false,
-    job_flush: false,
-    job: JobAction::Wait,
-    has_job: false,
+    stopped: false,
+    superblocks: SuperblocksFacts {
+        stage: SuperblocksStage::Free,
+        unrecorded: false,
+        absent: false,
+        said_once: false,
+        unsaved: false,
+        write_wanted: false,
+        held_up: false,
+        idle: false,
+    },
+    caches: CachesFacts {
+        stage: CachesStage::Free,
+        flush_wanted: false,
+        round: Round::None,
+        last_flush_done: false,
+        last_round: Round::None,
+    },
     consistency: ConsistencyFacts {
         bits: IntentAction::Wait,
         bits_out: false,
@@ -39,10 +40,16 @@ const AT_REST: ArrayFacts = ArrayFacts {
         logs_out: false,
         tail_unsaid: false,
     },
-    spare_fits: false,
-    errs: false,
-    last_flush_done: false,
-    last_round: Round::None,
+    upkeep: UpkeepFacts {
+        errs: false,
+        spare_fits: false,
+        replaces: false,
+        log_due: false,
+        log_out: false,
+        job_flush: false,
+        job: JobAction::Wait,
+        has_job: false,
+    },
 };
 
 /// One fact as it may be: each entry makes it so.
@@ -65,19 +72,19 @@ macro_rules! axis {
     }};
 }
 
-const SUPERBLOCKS: Axis = axis!(superblocks: Superblocks::Free, Superblocks::Behind, Superblocks::Out,
-    Superblocks::WaveDurable, Superblocks::Outdated, Superblocks::Unkept, Superblocks::Durable);
+const SUPERBLOCKS: Axis = axis!(superblocks.stage: SuperblocksStage::Free, SuperblocksStage::Behind, SuperblocksStage::Out,
+    SuperblocksStage::WaveDurable, SuperblocksStage::Outdated, SuperblocksStage::Unkept, SuperblocksStage::Durable);
 const WRITES: Axis = axis!(writes: Writes::Allowed, Writes::ReadOnly, Writes::Broken);
 const ON_DISK: Axis = axis!(on_disk: Activity::Clean, Activity::Active, Activity::NotKept);
 const CLOSING: Axis = axis!(closing: Closing::No, Closing::Draining, Closing::Drained);
-const ROUND: Axis = axis!(round: Round::None, Round::UnderWay, Round::Over);
-const LAST_ROUND: Axis = axis!(last_round: Round::None, Round::UnderWay, Round::Over);
-const CACHES: Axis = axis!(caches: Caches::Free,
-    Caches::Flushing(FlushPurpose::Clients), Caches::Flushed(FlushPurpose::Clients),
-    Caches::Flushing(FlushPurpose::Last), Caches::Flushed(FlushPurpose::Last),
-    Caches::Flushing(FlushPurpose::Job), Caches::Flushed(FlushPurpose::Job),
-    Caches::Flushing(FlushPurpose::Bits), Caches::Flushed(FlushPurpose::Bits),
-    Caches::Flushing(FlushPurpose::Logs), Caches::Flushed(FlushPurpose::Logs));
+const ROUND: Axis = axis!(caches.round: Round::None, Round::UnderWay, Round::Over);
+const LAST_ROUND: Axis = axis!(caches.last_round: Round::None, Round::UnderWay, Round::Over);
+const CACHES: Axis = axis!(caches.stage: CachesStage::Free,
+    CachesStage::Flushing(FlushPurpose::Clients), CachesStage::Flushed(FlushPurpose::Clients),
+    CachesStage::Flushing(FlushPurpose::Last), CachesStage::Flushed(FlushPurpose::Last),
+    CachesStage::Flushing(FlushPurpose::Job), CachesStage::Flushed(FlushPurpose::Job),
+    CachesStage::Flushing(FlushPurpose::Bits), CachesStage::Flushed(FlushPurpose::Bits),
+    CachesStage::Flushing(FlushPurpose::Logs), CachesStage::Flushed(FlushPurpose::Logs));
 
 /// Every combination of these facts that is possible.
 fn product(axes: &[Axis], check: &mut impl FnMut(&ArrayFacts)) {
@@ -101,18 +108,18 @@ fn product(axes: &[Axis], check: &mut impl FnMut(&ArrayFacts)) {
 fn is_possible(facts: &ArrayFacts) -> bool {
     let ConsistencyFacts { bits, bits_out, bitmap_change, bitmap_left, .. } = facts.consistency;
     let ConsistencyFacts { log_change, logs, logs_out, .. } = facts.consistency;
-    let is_behind = facts.superblocks == Superblocks::Behind;
+    let is_behind = facts.superblocks.stage == SuperblocksStage::Behind;
     // What superblocks wait for is being written, or is to be; and what is broken waits for nothing
     // that is said before them.
     let is_awaited =
         bits_out || logs_out || bits == IntentAction::Write || logs == LogAction::Blank;
     let is_behind = !is_behind || is_awaited && facts.writes == Writes::Allowed;
     let is_last = matches!(
-        facts.caches,
-        Caches::Flushing(FlushPurpose::Last) | Caches::Flushed(FlushPurpose::Last)
+        facts.caches.stage,
+        CachesStage::Flushing(FlushPurpose::Last) | CachesStage::Flushed(FlushPurpose::Last)
     );
     // Nothing is written to superblocks from the last flush on, until they turn clean.
-    let is_last = !is_last || facts.superblocks == Superblocks::Free;
+    let is_last = !is_last || facts.superblocks.stage == SuperblocksStage::Free;
     // One write of bitmaps at a time, and one change; and a bitmap is kept as long as members or
     // shards are at work on it.
     let is_once = bits != IntentAction::Write || !bits_out;
@@ -121,10 +128,10 @@ fn is_possible(facts: &ArrayFacts) -> bool {
     let is_begun = !matches!(log_change, Changing::No | Changing::Wanted { .. });
     let is_at_rest = facts.on_disk == Activity::Clean && facts.closing == Closing::No;
     // What drains waits, if anything does.
-    let is_held_up = !facts.held_up || facts.closing == Closing::Draining;
+    let is_held_up = !facts.superblocks.held_up || facts.closing == Closing::Draining;
     // A job that waits to be flushed is there, and one that begins is not.
-    let is_there = facts.has_job || !facts.job_flush;
-    let is_new = facts.job != JobAction::Begin || !facts.has_job;
+    let is_there = facts.upkeep.has_job || !facts.upkeep.job_flush;
+    let is_new = facts.upkeep.job != JobAction::Begin || !facts.upkeep.has_job;
     is_behind
         && is_last
         && is_once
@@ -139,9 +146,9 @@ fn is_possible(facts: &ArrayFacts) -> bool {
 fn for_all(check: &mut impl FnMut(&ArrayFacts)) {
     let axes = [
         SUPERBLOCKS,
-        axis!(caches: Caches::Free,
-            Caches::Flushing(FlushPurpose::Clients), Caches::Flushed(FlushPurpose::Clients),
-            Caches::Flushing(FlushPurpose::Last), Caches::Flushed(FlushPurpose::Last)),
+        axis!(caches.stage: CachesStage::Free,
+            CachesStage::Flushing(FlushPurpose::Clients), CachesStage::Flushed(FlushPurpose::Clients),
+            CachesStage::Flushing(FlushPurpose::Last), CachesStage::Flushed(FlushPurpose::Last)),
         WRITES,
         ON_DISK,
         ROUND,
@@ -150,14 +157,14 @@ fn for_all(check: &mut impl FnMut(&ArrayFacts)) {
         axis!(consistency.bits_out),
         axis!(unpublished),
         axis!(stopped),
-        axis!(unrecorded),
-        axis!(absent),
-        axis!(write_wanted),
-        axis!(said_once),
-        axis!(flush_wanted),
-        axis!(idle),
+        axis!(superblocks.unrecorded),
+        axis!(superblocks.absent),
+        axis!(superblocks.write_wanted),
+        axis!(superblocks.said_once),
+        axis!(caches.flush_wanted),
+        axis!(superblocks.idle),
         axis!(stopping),
-        axis!(last_flush_done),
+        axis!(caches.last_flush_done),
     ];
     product(&axes, check);
 }
@@ -165,16 +172,16 @@ fn for_all(check: &mut impl FnMut(&ArrayFacts)) {
 /// Bits, records and changes of them, with the facts that they meet.
 fn for_all_of_consistency(what: &[Axis], check: &mut impl FnMut(&ArrayFacts)) {
     let met = [
-        axis!(superblocks: Superblocks::Free, Superblocks::Behind, Superblocks::Out),
+        axis!(superblocks.stage: SuperblocksStage::Free, SuperblocksStage::Behind, SuperblocksStage::Out),
         CACHES,
         WRITES,
         axis!(on_disk: Activity::Clean, Activity::Active),
         CLOSING,
         axis!(unpublished),
-        axis!(unrecorded),
-        axis!(write_wanted),
-        axis!(said_once),
-        axis!(flush_wanted),
+        axis!(superblocks.unrecorded),
+        axis!(superblocks.write_wanted),
+        axis!(superblocks.said_once),
+        axis!(caches.flush_wanted),
         axis!(stopping),
         axis!(consistency.bits_out),
         axis!(consistency.bitmap_change),
@@ -201,113 +208,117 @@ fn for_all_of_logs(check: &mut impl FnMut(&ArrayFacts)) {
 
 /// Superblocks are to say what is under way.
 fn for_all_of_log_changes(check: &mut impl FnMut(&ArrayFacts)) {
-    const UNSAVED: Axis = axis!(unsaved: true);
-    for_all_of_consistency(&[LOG_CHANGES, axis!(held_up), UNSAVED], check);
+    const UNSAVED: Axis = axis!(superblocks.unsaved: true);
+    for_all_of_consistency(&[LOG_CHANGES, axis!(superblocks.held_up), UNSAVED], check);
 }
 
 /// Jobs, with the facts that they meet.
 fn for_all_of_jobs(check: &mut impl FnMut(&ArrayFacts)) {
     let axes = [
-        axis!(superblocks: Superblocks::Free, Superblocks::Out, Superblocks::Durable),
+        axis!(superblocks.stage: SuperblocksStage::Free, SuperblocksStage::Out, SuperblocksStage::Durable),
         CACHES,
         WRITES,
         ON_DISK,
         CLOSING,
-        axis!(job: JobAction::Wait, JobAction::Begin, JobAction::Ask, JobAction::Save, JobAction::End),
+        axis!(upkeep.job: JobAction::Wait, JobAction::Begin, JobAction::Ask, JobAction::Save, JobAction::End),
         axis!(stopped),
-        axis!(unrecorded),
-        axis!(write_wanted),
-        axis!(said_once),
+        axis!(superblocks.unrecorded),
+        axis!(superblocks.write_wanted),
+        axis!(superblocks.said_once),
         axis!(stopping),
-        axis!(unsaved),
-        axis!(job_flush),
-        axis!(has_job),
-        axis!(spare_fits),
-        axis!(replaces),
-        axis!(log_due),
-        axis!(log_out),
-        axis!(errs),
+        axis!(superblocks.unsaved),
+        axis!(upkeep.job_flush),
+        axis!(upkeep.has_job),
+        axis!(upkeep.spare_fits),
+        axis!(upkeep.replaces),
+        axis!(upkeep.log_due),
+        axis!(upkeep.log_out),
+        axis!(upkeep.errs),
     ];
     product(&axes, check);
 }
 
 fn check(facts: &ArrayFacts) {
+    use {CachesAction as C, SuperblocksAction as S, UpkeepAction as U};
     let action = decide(facts);
-    let ArrayFacts { superblocks, caches, writes, on_disk, round, closing, .. } = *facts;
+    let ArrayFacts { writes, on_disk, closing, superblocks, caches, consistency, .. } = *facts;
+    let SuperblocksFacts { stage, unrecorded, unsaved, .. } = superblocks;
     let may_write = writes == Writes::Allowed;
-    let is_free = superblocks == Superblocks::Free;
+    let is_free = stage == SuperblocksStage::Free;
+    let is_unflushed = caches.stage == CachesStage::Free;
     let begins_update = matches!(
         action,
-        Action::Record
-            | Action::RecordAbsent
-            | Action::TurnActive
-            | Action::TurnClean
-            | Action::SayAgain
-            | Action::RecordChanges
-            | Action::TakeSpare
+        Action::Superblocks(
+            S::Record | S::RecordAbsent | S::TurnActive | S::SayAgain | S::RecordChanges
+        ) | Action::Caches(C::TurnClean)
+            | Action::Upkeep(U::TakeSpare)
     );
     if begins_update {
         assert!(may_write, "superblocks only change where writes are allowed: {facts:?}");
         assert!(is_free, "one update at a time: {facts:?}");
-        let is_last = caches == Caches::Flushing(FlushPurpose::Last);
+        let is_last = caches.stage == CachesStage::Flushing(FlushPurpose::Last);
         assert!(!is_last, "nothing changes between the last flush and clean: {facts:?}");
     }
     match action {
-        Action::Replace => {
-            assert!(may_write && facts.replaces && !facts.unsaved, "said first: {facts:?}");
-        }
-        Action::TurnClean => {
-            assert_eq!(caches, Caches::Flushed(FlushPurpose::Last), "flushed: {facts:?}");
-            let is_waiting = facts.write_wanted && facts.consistency.log_change == Changing::No;
-            assert!(!facts.unrecorded && !is_waiting, "and nothing came: {facts:?}");
-        }
-        Action::Answer => {
-            let is_told = !facts.unrecorded || writes == Writes::Broken;
-            assert!(is_told, "I4: no flush is answered over an unrecorded loss: {facts:?}");
-            let is_said = !facts.said_once || !may_write;
-            assert!(is_said, "I8: nor while an absent member is one event behind: {facts:?}");
-        }
-        Action::FlushForClients => {
-            let recorded = !facts.unrecorded && !facts.absent;
-            let is_told = recorded || !may_write || on_disk == Activity::NotKept;
-            assert!(is_told, "what is lost is recorded before the flush: {facts:?}");
-            assert!(caches == Caches::Free && round == Round::Over, "{facts:?}");
-        }
-        Action::FlushLast => {
-            assert!(is_free && caches == Caches::Free, "{facts:?}");
-            let is_drained = closing == Closing::Drained || on_disk == Activity::NotKept;
-            assert!(is_drained, "no write is under way: {facts:?}");
-        }
-        Action::CloseGate => {
+        Action::Superblocks(S::CloseGate) => {
             assert!(on_disk == Activity::Active && may_write, "{facts:?}");
-            assert!(closing == Closing::No && !facts.unrecorded, "{facts:?}");
+            assert!(closing == Closing::No && !unrecorded, "{facts:?}");
             assert!(is_free, "what is written may open it: {facts:?}");
         }
-        Action::OpenGate => {
+        Action::Superblocks(S::OpenGate) => {
             let is_allowed = on_disk != Activity::Clean || !may_write;
             assert!(is_allowed, "I2: no write begins under clean superblocks: {facts:?}");
         }
-        Action::FlushForJob => {
-            assert!(caches == Caches::Free && may_write, "{facts:?}");
-            assert!(is_free, "what it counts is recorded next: {facts:?}");
-        }
-        Action::RecordChanges | Action::TakeSpare => {
-            let frees_room = action == Action::RecordChanges && facts.consistency.tail_unsaid;
+        Action::Superblocks(S::RecordChanges) | Action::Upkeep(U::TakeSpare) => {
+            let is_told = action == Action::Superblocks(S::RecordChanges);
+            let frees_room = is_told && consistency.tail_unsaid;
             let may_be = closing == Closing::No || frees_room && closing == Closing::Draining;
             assert!(may_be, "what is drained turns clean: {facts:?}");
-            assert!(!facts.unrecorded || on_disk == Activity::NotKept, "a loss first: {facts:?}");
+            assert!(!unrecorded || on_disk == Activity::NotKept, "a loss first: {facts:?}");
         }
-        Action::WriteBadBlocks => assert!(may_write && facts.log_due, "{facts:?}"),
+        Action::Caches(C::TurnClean) => {
+            let is_flushed = caches.stage == CachesStage::Flushed(FlushPurpose::Last);
+            let is_waiting = superblocks.write_wanted && consistency.log_change == Changing::No;
+            assert!(is_flushed && !unrecorded && !is_waiting, "nothing came: {facts:?}");
+        }
+        Action::Caches(C::Answer) => {
+            let is_told = !unrecorded || writes == Writes::Broken;
+            assert!(is_told, "I4: no flush is answered over an unrecorded loss: {facts:?}");
+            let is_said = !superblocks.said_once || !may_write;
+            assert!(is_said, "I8: nor while an absent member is one event behind: {facts:?}");
+        }
+        Action::Caches(C::FlushForClients) => {
+            let is_recorded = !unrecorded && !superblocks.absent;
+            let is_told = is_recorded || !may_write || on_disk == Activity::NotKept;
+            assert!(is_told, "what is lost is recorded before the flush: {facts:?}");
+            assert!(is_unflushed && caches.round == Round::Over, "{facts:?}");
+        }
+        Action::Caches(C::FlushLast) => {
+            assert!(is_free && is_unflushed, "{facts:?}");
+            let is_drained = closing == Closing::Drained || on_disk == Activity::NotKept;
+            assert!(is_drained, "no write is under way: {facts:?}");
+        }
+        Action::Upkeep(U::Replace) => {
+            assert!(may_write && facts.upkeep.replaces && !unsaved, "said first: {facts:?}");
+        }
+        Action::Upkeep(U::FlushForJob) => {
+            assert!(is_unflushed && may_write, "{facts:?}");
+            assert!(is_free, "what it counts is recorded next: {facts:?}");
+        }
+        Action::Upkeep(U::WriteBadBlocks) => {
+            assert!(may_write && facts.upkeep.log_due, "{facts:?}");
+        }
         Action::Consistency(action) => check_consistency(action, facts),
         Action::Stop => {
-            let is_out = facts.log_out || facts.consistency.bits_out || facts.consistency.logs_out;
-            assert!(!is_out, "nothing is under way: {facts:?}");
-            assert!(!facts.has_job, "a job ends first: {facts:?}");
-            let is_still = is_free && caches == Caches::Free;
-            assert!(is_still && round == Round::None && !facts.flush_wanted, "{facts:?}");
+            assert!(!is_member_at_work(facts), "nothing is under way: {facts:?}");
+            assert!(!facts.upkeep.has_job, "a job ends first: {facts:?}");
+            assert!(is_free && is_unflushed, "{facts:?}");
+            assert!(caches.round == Round::None && !caches.flush_wanted, "{facts:?}");
             assert!(!(may_write && on_disk == Activity::Active), "it turns clean: {facts:?}");
         }
-        Action::Wait => assert!(is_ended(facts), "something will end it: {facts:?}"),
+        Action::Wait | Action::Superblocks(S::Wait) | Action::Caches(C::Wait) => {
+            assert!(is_ended(facts), "something will end it: {facts:?}");
+        }
         _ => {}
     }
 }
@@ -316,7 +327,7 @@ fn check(facts: &ArrayFacts) {
 fn check_consistency(action: ConsistencyAction, facts: &ArrayFacts) {
     match action {
         ConsistencyAction::ChangeLogs | ConsistencyAction::ChangeBitmap => {
-            assert!(!facts.unrecorded, "a loss first: {facts:?}");
+            assert!(!facts.superblocks.unrecorded, "a loss first: {facts:?}");
         }
         ConsistencyAction::DropBitmap => {
             assert!(!facts.consistency.bits_out, "members are not at work on it: {facts:?}");
@@ -325,24 +336,28 @@ fn check_consistency(action: ConsistencyAction, facts: &ArrayFacts) {
     }
 }
 
-/// Who ends a wait: a member, a shard, the clock, a client; or it is over.
+fn is_member_at_work(facts: &ArrayFacts) -> bool {
+    let is_flushing = matches!(facts.caches.stage, CachesStage::Flushing(_));
+    let is_writing = facts.superblocks.stage == SuperblocksStage::Out || facts.upkeep.log_out;
+    is_flushing || is_writing || facts.consistency.bits_out || facts.consistency.logs_out
+}
+
+/// What ends a wait: a member, a shard, the clock, a client; or it is over.
 fn is_ended(facts: &ArrayFacts) -> bool {
-    let member =
-        facts.superblocks == Superblocks::Out || matches!(facts.caches, Caches::Flushing(_));
-    let member =
-        member || facts.log_out || facts.consistency.bits_out || facts.consistency.logs_out;
-    let shard = facts.round == Round::UnderWay
+    let CachesFacts { flush_wanted, round, last_round, .. } = facts.caches;
+    let shard = round == Round::UnderWay
         || facts.closing == Closing::Draining
-        || facts.last_round == Round::UnderWay;
-    let job = facts.has_job;
+        || last_round == Round::UnderWay;
     // Nothing is asked for that could be done; nor is it before logs are changed, which goes on.
-    let is_waiting = facts.write_wanted && facts.consistency.log_change == Changing::No;
-    let nothing = !is_waiting && !facts.flush_wanted && facts.round == Round::None;
-    member || shard || job || facts.stopped || nothing && !facts.stopping
+    let is_settled = facts.consistency.log_change == Changing::No;
+    let is_asked =
+        facts.superblocks.write_wanted && is_settled || flush_wanted || round != Round::None;
+    let is_over = facts.stopped || !is_asked && !facts.stopping;
+    is_member_at_work(facts) || shard || facts.upkeep.has_job || is_over
 }
 
 #[test]
-fn the_table_keeps_its_promises() {
+fn the_tables_keep_their_promises() {
     for_all(&mut check);
     for_all_of_bits(&mut check);
     for_all_of_logs(&mut check);
@@ -350,8 +365,19 @@ fn the_table_keeps_its_promises() {
     for_all_of_jobs(&mut check);
 }
 
+fn waits(facts: &ArrayFacts) -> bool {
+    matches!(
+        decide(facts),
+        Action::Wait
+            | Action::Superblocks(SuperblocksAction::Wait)
+            | Action::Caches(CachesAction::Wait)
+    )
+}
+
 fn is_still(facts: &ArrayFacts) -> bool {
-    facts.superblocks == Superblocks::Free && facts.caches == Caches::Free && !facts.stopped
+    facts.superblocks.stage == SuperblocksStage::Free
+        && facts.caches.stage == CachesStage::Free
+        && !facts.stopped
 }
 
 /// Logs are made or given up however many want to write, and meanwhile no write begins.
@@ -362,11 +388,17 @@ fn logs_are_changed_while_nothing_is_written() {
         if facts.writes != Writes::Allowed {
             return;
         }
-        let begins_writes = matches!(action, Action::TurnActive | Action::OpenGate);
-        assert!(!begins_writes || facts.held_up, "{facts:?}");
+        let begins_writes = matches!(
+            action,
+            Action::Superblocks(SuperblocksAction::TurnActive)
+                | Action::Superblocks(SuperblocksAction::OpenGate)
+        );
+        assert!(!begins_writes || facts.superblocks.held_up, "{facts:?}");
         let is_awaited = facts.closing == Closing::Draining || facts.consistency.bits_out;
-        if is_still(facts) && (!is_awaited || facts.held_up && facts.write_wanted) {
-            assert_ne!(action, Action::Wait, "something is done about it: {facts:?}");
+        if is_still(facts)
+            && (!is_awaited || facts.superblocks.held_up && facts.superblocks.write_wanted)
+        {
+            assert!(!waits(facts), "something is done about it: {facts:?}");
         }
     });
 }
@@ -376,7 +408,7 @@ fn what_is_to_be_logged_is_not_forgotten() {
     for_all_of_logs(&mut |facts| {
         let is_due = facts.consistency.logs != LogAction::Wait && facts.writes == Writes::Allowed;
         if is_still(facts) && is_due {
-            assert_ne!(decide(facts), Action::Wait, "{facts:?}");
+            assert!(!waits(facts), "{facts:?}");
         }
     });
 }
@@ -385,9 +417,15 @@ fn what_is_to_be_logged_is_not_forgotten() {
 #[test]
 fn a_bitmap_is_changed_though_clients_write() {
     for_all_of_bits(&mut |facts| {
-        let may = facts.writes == Writes::Allowed && !facts.unpublished && !facts.unrecorded;
+        let may =
+            facts.writes == Writes::Allowed && !facts.unpublished && !facts.superblocks.unrecorded;
         let ConsistencyFacts { bitmap_change, bitmap_left, .. } = facts.consistency;
-        if is_still(facts) && may && bitmap_change && !facts.write_wanted && !bitmap_left {
+        if is_still(facts)
+            && may
+            && bitmap_change
+            && !facts.superblocks.write_wanted
+            && !bitmap_left
+        {
             let changes = Action::Consistency(ConsistencyAction::ChangeBitmap);
             assert_eq!(decide(facts), changes, "{facts:?}");
         }
@@ -403,15 +441,14 @@ fn a_bit_is_not_forgotten() {
         let is_other = matches!(
             decide(facts),
             Action::Publish
-                | Action::Answer
-                | Action::FlushAgain
-                | Action::TurnClean
-                | Action::DropClose
-                | Action::NoteOffsets
-                | Action::BitsOrLogsFlushed(_)
-                | Action::Record
-                | Action::TurnActive
-                | Action::OpenGate
+                | Action::Caches(CachesAction::Answer)
+                | Action::Caches(CachesAction::FlushAgain)
+                | Action::Caches(CachesAction::TurnClean)
+                | Action::Caches(CachesAction::DropClose)
+                | Action::Caches(CachesAction::Ended(_))
+                | Action::Superblocks(SuperblocksAction::Record)
+                | Action::Superblocks(SuperblocksAction::TurnActive)
+                | Action::Superblocks(SuperblocksAction::OpenGate)
                 | Action::Consistency(
                     ConsistencyAction::ChangeBitmap | ConsistencyAction::DropBitmap
                 )
@@ -429,10 +466,10 @@ fn a_bit_is_not_forgotten() {
 fn a_job_is_not_forgotten() {
     for_all_of_jobs(&mut |facts| {
         let may = facts.writes == Writes::Allowed && facts.closing == Closing::No;
-        let is_due = facts.unsaved || facts.job_flush || facts.log_due;
-        let is_due = is_due || facts.job != JobAction::Wait;
+        let is_due = facts.superblocks.unsaved || facts.upkeep.job_flush || facts.upkeep.log_due;
+        let is_due = is_due || facts.upkeep.job != JobAction::Wait;
         if is_still(facts) && may && is_due {
-            assert_ne!(decide(facts), Action::Wait, "{facts:?}");
+            assert!(!waits(facts), "{facts:?}");
         }
     });
 }
@@ -440,11 +477,12 @@ fn a_job_is_not_forgotten() {
 /// What drains may wait for room in the journal, and that for superblocks.
 #[test]
 fn room_in_the_journal_is_said_while_the_gate_closes() {
-    const UNSAID: [Axis; 2] = [axis!(unsaved: true), axis!(consistency.tail_unsaid: true)];
+    const UNSAID: [Axis; 2] =
+        [axis!(superblocks.unsaved: true), axis!(consistency.tail_unsaid: true)];
     for_all_of_consistency(&UNSAID, &mut |facts| {
         let is_closing = facts.closing == Closing::Draining && facts.writes == Writes::Allowed;
         if is_still(facts) && is_closing {
-            assert_ne!(decide(facts), Action::Wait, "{facts:?}");
+            assert!(!waits(facts), "{facts:?}");
         }
     });
 }
@@ -453,14 +491,18 @@ fn room_in_the_journal_is_said_while_the_gate_closes() {
 #[test]
 fn what_is_asked_for_is_done_when_nothing_is_under_way() {
     for_all(&mut |facts| {
-        let is_flush_due = facts.flush_wanted && facts.round == Round::None;
-        if is_still(facts) && (facts.write_wanted || is_flush_due) {
-            assert_ne!(decide(facts), Action::Wait, "{facts:?}");
+        let is_flush_due = facts.caches.flush_wanted && facts.caches.round == Round::None;
+        if is_still(facts) && (facts.superblocks.write_wanted || is_flush_due) {
+            assert!(!waits(facts), "{facts:?}");
         }
-        let is_lost = facts.unrecorded && facts.writes == Writes::Allowed;
+        let is_lost = facts.superblocks.unrecorded && facts.writes == Writes::Allowed;
         let is_lost = is_lost && facts.on_disk != Activity::NotKept;
         if is_still(facts) && is_lost && !facts.unpublished {
-            assert_eq!(decide(facts), Action::Record, "a loss comes first: {facts:?}");
+            assert_eq!(
+                decide(facts),
+                Action::Superblocks(SuperblocksAction::Record),
+                "a loss comes first: {facts:?}"
+            );
         }
     });
 }

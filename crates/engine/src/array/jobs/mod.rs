@@ -49,10 +49,12 @@ mod allowance;
 mod cursor;
 mod decide;
 mod machine;
+mod upkeep;
 
 pub use allowance::{JobAllowance, JobFlow, Passed};
 pub(super) use decide::{Action as JobAction, decide as decide_job};
 pub(super) use machine::{Ground, Jobs, Saved, Unmade};
+pub(super) use upkeep::{Action as UpkeepAction, Facts as UpkeepFacts, decide as decide_upkeep};
 
 /// What a job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
