@@ -1,28 +1,28 @@
 //! The state of the control machine, and the events that change what is known.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use braid_geometry::{Family, Geometry, Slot};
-use braid_hooks::{Bug, Mark, planted, reached, spoiled};
+use braid_hooks::{Bug, spoiled};
 
 use super::bad_logs::BadLogs;
 use super::bitmap_record::BitmapLook;
-use super::consistency::{Consistency, JournalLook, NewBitmap, News};
+use super::caches::Caches;
+use super::consistency::{Consistency, JournalLook, NewBitmap};
 use super::effect::{ArrayEffect, MetadataArea, Notice};
-use super::event_count::Events;
+use super::gatekeeper::Gatekeeper;
 use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
-use super::order::{Activity, FlushPurpose};
+use super::order::Activity;
 use super::outbox::Outbox;
 use super::read_errors::Errors;
-use super::refusals::{BitmapRefusal, LogRefusal, MemberRefusal};
-use super::roster::{Roster, Wish};
-use super::set::Set;
+use super::refusals::{BitmapRefusal, LogRefusal};
+use super::roster::Roster;
 use super::setup::{
-    AcceptedRisk, ArraySetup, JournalSetup, MemberSetup, ReplacementSetup, Returns, SpareSetup,
+    AcceptedRisk, ArraySetup, JournalSetup, MemberSetup, ReplacementSetup, Returns,
 };
 use super::sitting_out::SittingOut;
-use super::update::SuperblockState;
+use super::superblocks::Superblocks;
 use super::view::MemberView;
 use crate::Instant;
 use crate::cause::Cause;
@@ -35,77 +35,28 @@ use braid_ondisk::{LogPlace, OwnLogPlace};
 /// The control machine of one array.
 #[derive(Debug)]
 pub struct Array {
-    pub(super) geometry: Arc<Geometry>,
     pub(super) setup: Setup,
-    pub(super) roster: Roster,
-    /// What every member's superblock says, once an update of this run is through.
-    pub(super) told: Option<Arc<SuperblockState>>,
-    pub(super) events: Events,
     pub(super) condition: Condition,
-    /// The update that is being written.
-    pub(super) update: Option<Update>,
-    /// A record is kept, beside members, of which of them are in.
-    pub(super) keeps_record: bool,
-    /// What members' caches are being flushed for.
-    pub(super) flushing: Option<FlushPurpose>,
-    pub(super) flushes: Flushes,
-    pub(super) closing: Closing,
-    pub(super) sitting_out: SittingOut,
-    pub(super) read_errors: Errors,
+    pub(super) roster: Roster,
+    pub(super) superblocks: Superblocks,
+    pub(super) caches: Caches,
+    pub(super) gatekeeper: Gatekeeper,
+    pub(super) consistency: Consistency,
     pub(super) jobs: Jobs,
     pub(super) bad_logs: BadLogs,
-    pub(super) consistency: Consistency,
-    /// Members that have been recovered in their slots, until superblocks say so.
-    pub(super) recovered: Vec<(MemberId, Slot)>,
+    pub(super) sitting_out: SittingOut,
+    pub(super) read_errors: Errors,
     pub(super) out: Outbox,
 }
 
 /// What never changes while the array is open.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
+    pub(super) geometry: Arc<Geometry>,
     pub(super) regions: Regions,
     pub(super) work_sectors: u32,
     pub(super) zero_is_fast: bool,
-    pub(super) clean_delay_ms: u64,
-    pub(super) superblocks_tear: bool,
     pub(super) accepted_risk: Option<Arc<AcceptedRisk>>,
-}
-
-/// Superblocks that are being written, or are to be. `later` are when all of `missing` are durable.
-#[derive(Debug)]
-pub(super) struct Update {
-    /// A superblock was asked for.
-    pub(super) has_begun: bool,
-    /// A power cut can tear them.
-    pub(super) may_tear: bool,
-    pub(super) missing: BTreeSet<MemberId>,
-    pub(super) later: BTreeSet<MemberId>,
-    pub(super) state: Arc<SuperblockState>,
-    pub(super) becomes: Activity,
-    /// What it tells parity logs, whatever changes while it is written.
-    pub(super) news: News,
-    /// What it says was said before, with one event less.
-    pub(super) again: bool,
-    /// [`Outbox::changes`] when it was made.
-    pub(super) changes: u64,
-    /// Whose turn comes before all others'.
-    pub(super) first: Option<MemberId>,
-    /// Members whose turn comes when all others have it.
-    pub(super) last: BTreeSet<MemberId>,
-    /// Members that it says are in slots, and that shards do not know yet.
-    pub(super) newcomers: Vec<MemberId>,
-    /// The bitmap file was written no more when it was made: it counts beyond what the file has.
-    pub(super) leaves_file: bool,
-    /// Whether the record has the loss that it tells of, if there is a record.
-    pub(super) kept: Kept,
-}
-
-/// How far the record of a loss is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
-    No,
-    Asked,
-    Done,
 }
 
 /// Where the array stands.
@@ -113,66 +64,10 @@ pub(super) enum Kept {
 pub(super) struct Condition {
     /// Where redundancy agrees up to; `u64::MAX` when everywhere.
     pub(super) resync_offset: u64,
-    /// Changes that superblocks tell ([`Outbox::changes`]).
-    pub(super) changes_recorded: u64,
-    /// What durable superblocks say.
-    pub(super) on_disk: Activity,
-    /// A shard waits for the gate.
-    pub(super) write_wanted: bool,
-    /// The last update of this run was written once; a second time is due.
-    pub(super) said_once: bool,
-    /// The array was found dirty without some of its members, and no superblock says so yet.
-    pub(super) absent_unrecorded: bool,
     pub(super) read_only: bool,
     pub(super) broken: bool,
     pub(super) stopping: bool,
     pub(super) stopped: bool,
-    pub(super) epoch: u64,
-}
-
-/// Clients' flushes, and what they are about.
-///
-/// ```text
-///   queue ──every shard writes back──▶ written back ──members flush──▶ answered
-/// ```
-#[derive(Debug, Default)]
-pub(super) struct Flushes {
-    pub(super) queue: Vec<RequestId>,
-    /// Those whose round of writing back is under way or over.
-    pub(super) written_back: Vec<RequestId>,
-    /// Shards that have not yet told that the round is over.
-    pub(super) unwritten: Set<ShardIndex>,
-    pub(super) round: u64,
-    pub(super) running: Vec<RequestId>,
-    pub(super) failed: bool,
-    /// A write that had been answered was lost. It is not known whose it was, so no flush is answered
-    /// well from then on.
-    pub(super) lost: bool,
-    /// Members that have been written since their last flush began.
-    pub(super) unflushed: Set<MemberId>,
-    /// Members that are being flushed.
-    pub(super) missing: Set<MemberId>,
-}
-
-/// The way from active back to clean.
-#[derive(Debug, Default)]
-pub(super) struct Closing {
-    pub(super) next_look: Option<Instant>,
-    /// Shards that have not yet told their activity; none when no shard was asked.
-    pub(super) asked: BTreeSet<ShardIndex>,
-    /// One of them had a write not long ago.
-    pub(super) busy: bool,
-    /// None of them had.
-    pub(super) idle: bool,
-    /// Shards that have not yet confirmed the closed gate, while it is being closed.
-    pub(super) unconfirmed: Option<BTreeSet<ShardIndex>>,
-    /// A write that one of them has under way waits for others that wait for the gate.
-    pub(super) is_held_up: bool,
-    /// The final flush of an array that keeps no intent is done.
-    pub(super) last_flush_done: bool,
-    /// The last round of writing back of a broken array has been asked for: it comes before the array
-    /// says that it has stopped.
-    pub(super) last_round: bool,
 }
 
 impl Array {
@@ -191,10 +86,8 @@ impl Array {
         let mut device_numbers: BTreeMap<MemberId, u16> =
             setup.spares.iter().map(|spare| (spare.id, spare.device_number)).collect();
         device_numbers.extend(setup.slots.iter().flatten().map(|m| (m.id, m.device_number)));
-        // What was written before may be in their caches still.
-        let mut flushes = Flushes::default();
-        flushes.unflushed.extend(device_numbers.keys().copied());
-        flushes.unflushed.extend(setup.replacements.iter().map(|one| one.member.id));
+        let replacements = setup.replacements.iter().map(|one| one.member.id);
+        let caches = Caches::new(device_numbers.keys().copied().chain(replacements));
         let bad_logs = bad_logs(&setup);
         let consistency = Consistency::new(&mut setup);
         let slots = setup.slots.into_iter().map(|member| member.map(view_of));
@@ -224,44 +117,34 @@ impl Array {
         let is_dirty = has_intent && (setup.is_unclean || setup.resync_offset != u64::MAX);
         // Superblocks say active, and nothing is in doubt any more: what was replayed is not to be replayed at the next start.
         let is_settled = is_dirty && setup.resync_offset == u64::MAX;
+        let absent = is_dirty && is_degraded && !setup.read_only;
+        let on_disk = if has_intent { Activity::Clean } else { Activity::NotKept };
+        let (events, tear) = (setup.events, setup.superblocks_tear);
         let mut array = Self {
-            geometry: Arc::new(setup.geometry),
-            setup: Setup {
-                regions: setup.regions,
-                work_sectors: setup.work_sectors,
-                zero_is_fast: setup.zero_is_fast,
-                clean_delay_ms: setup.clean_delay_ms,
-                superblocks_tear: setup.superblocks_tear,
-                accepted_risk: setup.accepted_risk.map(Arc::new),
-            },
-            roster,
-            told: None,
-            events: Events::new(setup.events),
             condition: Condition {
                 resync_offset: setup.resync_offset,
-                changes_recorded: 0,
-                on_disk: if has_intent { Activity::Clean } else { Activity::NotKept },
-                write_wanted: false,
-                said_once: false,
-                absent_unrecorded: is_dirty && is_degraded && !setup.read_only,
                 read_only: setup.read_only,
                 broken: false,
                 stopping: false,
                 stopped: false,
-                epoch: 0,
             },
-            update: None,
-            keeps_record: false,
-            flushing: None,
-            flushes,
-            closing: Closing::default(),
-            sitting_out: SittingOut::new(),
-            read_errors: Errors::new(),
+            roster,
+            superblocks: Superblocks::new(events, on_disk, absent, tear),
+            caches,
+            gatekeeper: Gatekeeper::new(setup.clean_delay_ms, setup.regions.shards()),
+            consistency,
             jobs: Jobs::new(setup.jobs_paused),
             bad_logs,
-            consistency,
-            recovered: Vec::new(),
+            sitting_out: SittingOut::new(),
+            read_errors: Errors::new(),
             out: Outbox::default(),
+            setup: Setup {
+                geometry: Arc::new(setup.geometry),
+                regions: setup.regions,
+                work_sectors: setup.work_sectors,
+                zero_is_fast: setup.zero_is_fast,
+                accepted_risk: setup.accepted_risk.map(Arc::new),
+            },
         };
         array.out.change_if(begins_anew || is_settled);
         array.publish();
@@ -277,20 +160,14 @@ impl Array {
     /// The event count that the superblocks carry, or are about to.
     #[must_use]
     pub fn events(&self) -> u64 {
-        self.events.count()
+        self.superblocks.events()
     }
 
     /// Takes what a shard has to say.
     pub fn handle_report(&mut self, now: Instant, shard: ShardIndex, report: Report) {
         match report {
-            Report::WantWrite => {
-                reached(Mark::GateAsked);
-                self.condition.write_wanted = true;
-            }
-            Report::HeldUp { epoch } => {
-                let is_newest = epoch == self.condition.epoch;
-                self.closing.is_held_up |= is_newest && self.closing.unconfirmed.is_some();
-            }
+            Report::WantWrite => self.gatekeeper.want(),
+            Report::HeldUp { epoch } => self.gatekeeper.hold_up(epoch),
             Report::MemberFailed { cause } => self.fail_member(cause),
             Report::Mended { member } => self.note_mended(now, member),
             Report::Pace { member, pace } => {
@@ -328,41 +205,17 @@ impl Array {
             Report::Lacking { start } => {
                 return self.jobs.is_read(start, self.roster.ranges_ahead());
             }
-            Report::MemberWritten { member } => {
-                self.flushes.unflushed.insert(member);
-            }
-            Report::WrittenBack { round } => {
-                assert!(round <= self.flushes.round, "no round is over before it is asked for");
-                if round == self.flushes.round {
-                    self.flushes.unwritten.remove(&shard);
-                }
-            }
+            Report::MemberWritten { member } => self.caches.member_written(member),
+            Report::WrittenBack { round } => self.caches.is_written_back(shard, round),
             Report::WriteLost { start, sectors, cause } => {
-                self.flushes.lost = true;
+                self.caches.write_is_lost();
                 let notice = Notice::WriteLost { start, sectors, cause };
                 self.out.notice(notice);
             }
             Report::NotTaken { fault } => self.misses_write(fault),
-            Report::ViewInForce { epoch } => {
-                assert!(
-                    epoch <= self.condition.epoch,
-                    "no view is in force before it is published"
-                );
-                if epoch != self.condition.epoch {
-                    reached(Mark::OldEpochConfirmed);
-                }
-                let is_newest = epoch == self.condition.epoch;
-                let is_newest = spoiled(Bug::EpochIgnored, is_newest, true);
-                if is_newest && let Some(unconfirmed) = &mut self.closing.unconfirmed {
-                    unconfirmed.remove(&shard);
-                }
-            }
+            Report::ViewInForce { epoch } => self.gatekeeper.confirm(shard, epoch),
             Report::Activity { last_write, writing } => {
-                let due = last_write.plus_milliseconds(self.setup.clean_delay_ms);
-                self.closing.busy |= writing || due > now;
-                if self.closing.asked.remove(&shard) && self.closing.asked.is_empty() {
-                    self.all_have_reported(now);
-                }
+                self.gatekeeper.hear(now, shard, last_write, writing);
             }
         }
         self.step(now);
@@ -371,44 +224,13 @@ impl Array {
     /// A member is gone for good though it may still take writes: a file that was deleted. A level
     /// without redundancy then takes none, since they would be lost without an error.
     pub fn handle_member_gone(&mut self, now: Instant, cause: Cause) {
-        let is_direct = self.geometry.level().family() == Family::Direct;
+        let is_direct = self.setup.geometry.level().family() == Family::Direct;
         if is_direct && self.roster.slot_of(cause.member).is_some() {
             self.break_down(cause);
         } else {
             self.fail_member(cause);
         }
         self.step(now);
-    }
-
-    /// A device that is no member is to become one, under a name that none had: it waits as a spare, and gets the slot that is
-    /// wanted, or another that has no member; or it replaces a member.
-    ///
-    /// # Errors
-    /// The array takes no writes, or keeps nothing twice; the slot that it is wanted for has nothing to be replaced.
-    pub fn handle_member_added(
-        &mut self,
-        now: Instant,
-        newcomer: SpareSetup,
-        wanted: Option<Wish>,
-    ) -> Result<(), MemberRefusal> {
-        self.may_change_members()?;
-        if let Some(Wish { slot, replaces: true }) = wanted {
-            let member = self.roster.slots.get(usize::from(slot.0)).and_then(Option::as_ref);
-            self.may_replace(member.map(|member| member.id).ok_or(MemberRefusal::NoMember)?)?;
-            reached(Mark::ReplacementWanted);
-        }
-        if !self.consistency.may_come(&newcomer) {
-            return Err(MemberRefusal::Changing);
-        }
-        reached(Mark::MemberAdded);
-        let SpareSetup { id, device_number, bad_log_sectors, tears, .. } = newcomer;
-        self.consistency.waits(&newcomer);
-        self.roster.join(id, device_number, wanted);
-        self.bad_logs.keep_blank(id, bad_log_sectors);
-        self.setup.superblocks_tear |= tears;
-        self.out.change();
-        self.step(now);
-        Ok(())
     }
 
     /// The lowest place in the superblocks' role table that is free.
@@ -420,7 +242,7 @@ impl Array {
     /// Sectors that a member which comes back would not have to be recovered, if it got its slot now: what no bit of the bitmap names.
     #[must_use]
     pub fn would_keep(&self, returns: Returns) -> u64 {
-        self.consistency.would_keep(&self.geometry, returns)
+        self.consistency.would_keep(&self.setup.geometry, returns)
     }
 
     /// Its write-intent bitmap, if it keeps one.
@@ -556,7 +378,7 @@ impl Array {
     pub fn parity_logs(&self) -> Option<bool> {
         // They are made before the first write: nothing is written without them that agrees.
         let agrees = self.condition.resync_offset == u64::MAX;
-        let writes = self.condition.on_disk == Activity::Active;
+        let writes = self.superblocks.on_disk() == Activity::Active;
         self.consistency.logs_parity().map(|is_on| is_on || agrees && !writes)
     }
 
@@ -581,7 +403,7 @@ impl Array {
     /// Whether superblocks tell all that has changed: who came, and how far jobs are.
     #[must_use]
     pub fn tells_all(&self) -> bool {
-        self.out.changes() == self.condition.changes_recorded
+        self.superblocks.tell(self.out.changes())
     }
 
     /// The member that is to take the place of the one in `slot`, or is wanted to.
@@ -596,160 +418,16 @@ impl Array {
         self.roster.slot_wanted_to_replace(member)
     }
 
-    /// Whether a person may have a member replaced.
-    ///
-    /// # Errors
-    /// It is none, does not hold all itself, or is being replaced; or the array takes no writes, or keeps nothing twice.
-    pub fn may_replace(&self, member: MemberId) -> Result<Slot, MemberRefusal> {
-        self.may_change_members()?;
-        let slot = self.roster.slot_of(member).ok_or(MemberRefusal::NoMember)?;
-        match () {
-            () if self.roster.replacement_of(slot).is_some() => Err(MemberRefusal::Replaced),
-            () if self.roster.is_lost(slot) => Err(MemberRefusal::Unrecovered),
-            () => Ok(slot),
-        }
-    }
-
-    /// A person wants a member's place to go to a spare, which is filled while the member still serves.
-    ///
-    /// # Errors
-    /// As [`Self::may_replace`] says, or the other waits for no place: nothing is changed.
-    pub fn handle_replace_request(
-        &mut self,
-        now: Instant,
-        member: MemberId,
-        spare: MemberId,
-    ) -> Result<(), MemberRefusal> {
-        let slot = self.may_replace(member)?;
-        if !self.roster.spares.contains(&spare) {
-            return Err(MemberRefusal::NoSpare);
-        }
-        reached(Mark::ReplacementWanted);
-        self.roster.wish_to_replace(spare, slot);
-        self.step(now);
-        Ok(())
-    }
-
-    /// Whether a person may have a member fail.
-    ///
-    /// # Errors
-    /// It is none, the array takes no writes, or the level could not make up for it.
-    pub fn may_fail(&self, member: MemberId) -> Result<(), MemberRefusal> {
-        self.may_change_members()?;
-        let is_replacement = self.roster.slot_to_replace(member).is_some();
-        if is_replacement || self.roster.spares.contains(&member) {
-            return Ok(());
-        }
-        if self.roster.is_journal(member) {
-            return Err(MemberRefusal::Needed);
-        }
-        let slot = self.roster.slot_of(member).ok_or(MemberRefusal::NoMember)?;
-        let is_lost = |other: Slot| other == slot || self.roster.is_lost(other);
-        // Parity that may not fit makes up for nothing.
-        let is_doubtful = self.condition.resync_offset != u64::MAX
-            && self.geometry.level().family() == Family::Stripe;
-        let would_lose =
-            !self.roster.is_lost(slot) && (is_doubtful || !self.geometry.survives(&is_lost));
-        if would_lose { Err(MemberRefusal::Needed) } else { Ok(()) }
-    }
-
-    /// A person says that a member fails: it is out, as if it had failed a write.
-    ///
-    /// # Errors
-    /// It is none, the array takes no writes, or the level could not make up for it: nothing is changed.
-    pub fn handle_fail_request(
-        &mut self,
-        now: Instant,
-        member: MemberId,
-    ) -> Result<(), MemberRefusal> {
-        self.may_fail(member)?;
-        match self.roster.spares.contains(&member) {
-            true => self.out.change(),
-            false => reached(Mark::MemberFailedByPerson),
-        }
-        self.fail_member(Cause::person(member));
-        self.step(now);
-        Ok(())
-    }
-
-    /// Whether superblocks could say of a member that it is read only where no other copy is.
-    ///
-    /// # Errors
-    /// There is none of this name, or nothing is written to members.
-    pub fn may_set_write_mostly(&self, member: MemberId) -> Result<(), MemberRefusal> {
-        if !self.roster.device_numbers.contains_key(&member) {
-            return Err(MemberRefusal::NoMember);
-        }
-        self.may_change_members()
-    }
-
-    /// A member is read only where no other copy is, or as the others are from now on. Its superblock is to say so with the next update.
-    ///
-    /// # Errors
-    /// See [`Self::may_set_write_mostly`].
-    pub fn handle_write_mostly(
-        &mut self,
-        now: Instant,
-        member: MemberId,
-        is_it: bool,
-    ) -> Result<(), MemberRefusal> {
-        self.may_set_write_mostly(member)?;
-        let write_mostly = &mut self.roster.write_mostly;
-        let is_news =
-            if is_it { write_mostly.insert(member) } else { write_mostly.remove(&member) };
-        self.out.change_if(is_news);
-        self.out.publish_if(is_news);
-        self.step(now);
-        Ok(())
-    }
-
     /// Whether a record is kept, beside members, of which of them are in: from now on a loss is in there before any write counts on it.
     pub fn handle_keeps_record(&mut self, now: Instant, keeps: bool) {
-        self.keeps_record = keeps;
+        self.superblocks.keep_record(keeps);
         self.step(now);
     }
 
     /// The record has the members that have the update of this count, durably.
     pub fn handle_record_kept(&mut self, now: Instant, events: u64) {
-        // Another member may have been lost meanwhile: then another update tells of that.
-        if let Some(update) = self.update.as_mut().filter(|one| one.state.events == events) {
-            update.kept = Kept::Done;
-        }
+        self.superblocks.record_has(events);
         self.step(now);
-    }
-
-    /// A person takes a member away: one that waits without a slot, or one that is out already.
-    ///
-    /// # Errors
-    /// It has a slot: nothing is changed.
-    pub fn handle_remove_request(
-        &mut self,
-        now: Instant,
-        member: MemberId,
-    ) -> Result<(), MemberRefusal> {
-        let is_unrecorded = self.roster.is_unrecorded(member);
-        let is_replacement = self.roster.slot_to_replace(member).is_some();
-        let is_in_slot = self.roster.slot_of(member).is_some() || is_replacement;
-        let is_other = self.roster.is_journal(member) || self.bitmap_file() == Some(member);
-        if is_in_slot || is_unrecorded || is_other {
-            return Err(MemberRefusal::InUse);
-        }
-        if self.roster.spares.contains(&member) {
-            self.may_change_members()?;
-            self.roster.leave(member);
-            self.out.change();
-        }
-        self.step(now);
-        Ok(())
-    }
-
-    fn may_change_members(&self) -> Result<(), MemberRefusal> {
-        let Condition { on_disk, read_only, broken, stopping, .. } = self.condition;
-        match () {
-            () if on_disk == Activity::NotKept => Err(MemberRefusal::NoRedundancy),
-            () if read_only || broken || stopping => Err(MemberRefusal::NoWrites),
-            () => Ok(()),
-        }
     }
 
     /// Takes the result of an [`ArrayEffect::WriteMetadata`].
@@ -763,10 +441,7 @@ impl Array {
         written: Result<(), MemberFault>,
     ) {
         match area {
-            MetadataArea::Superblock => {
-                let update = self.update.as_mut().expect("superblocks are being written");
-                assert!(update.missing.remove(&member), "this superblock was not asked for");
-            }
+            MetadataArea::Superblock => self.superblocks.is_written(member),
             MetadataArea::BadBlocks => self.bad_blocks_written(member, written.is_ok()),
             MetadataArea::Bitmap | MetadataArea::ParityLog | MetadataArea::Journal => {
                 let is_well = written.is_ok();
@@ -787,17 +462,12 @@ impl Array {
     /// # Panics
     /// When no such effect is out for the member, or the cause is of another member.
     pub fn handle_flushed(&mut self, now: Instant, member: MemberId, flushed: Result<(), Cause>) {
-        assert!(self.flushes.missing.remove(&member), "this flush was not asked for");
+        self.caches.is_flushed(member);
         let flushed = spoiled(Bug::FlushErrorIgnored, flushed, Ok(()));
         if let Err(cause) = flushed {
             assert_eq!(cause.member, member, "a member fails by what it was asked itself");
-            // A failed flush is believed for good: what was in the cache is gone (fsyncgate).
-            self.flushes.failed |= self.condition.on_disk == Activity::NotKept;
-            if planted(Bug::FailedFlushForgotten) {
-                self.fail_member(cause);
-                return self.step(now);
-            }
-            self.flushes.unflushed.insert(member);
+            let is_alone = self.superblocks.on_disk() == Activity::NotKept;
+            self.caches.flush_failed(member, is_alone);
             self.fail_member(cause);
         }
         self.step(now);
@@ -805,13 +475,15 @@ impl Array {
 
     /// A client asks that every write answered so far be on stable storage.
     pub fn handle_flush_request(&mut self, now: Instant, request: RequestId) {
-        self.flushes.queue.push(request);
+        self.caches.want_flush(request);
         self.step(now);
     }
 
     /// The moment asked for by [`Self::poll_timeout`] has come.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.look_for_idleness(now);
+        let Condition { stopping, broken, .. } = self.condition;
+        let is_active = self.superblocks.on_disk() == Activity::Active;
+        self.gatekeeper.look(now, is_active && !stopping && !broken, &mut self.out);
         self.step(now);
     }
 
@@ -861,7 +533,7 @@ impl Array {
         let begins = begins.then(Instant::default);
         let job = begins.or_else(|| self.jobs.poll_timeout(&ground));
         let sweep = self.consistency.poll_timeout(&self.consistency_ground());
-        self.closing.next_look.into_iter().chain(job).chain(sweep).min()
+        self.gatekeeper.next_look().into_iter().chain(job).chain(sweep).min()
     }
 }
 

@@ -26,8 +26,10 @@ mod effect;
 mod erring_members;
 mod event_count;
 mod facts;
+mod gatekeeper;
 mod jobs;
 mod machine;
+mod member_requests;
 mod order;
 mod outbox;
 mod parity_log_record;
@@ -40,6 +42,7 @@ mod sitting_out;
 mod slow_members;
 mod superblocks;
 mod update;
+mod upkeep;
 mod view;
 mod waves;
 

@@ -72,14 +72,14 @@ impl Array {
         if !self.sitting_out.settings.is_on {
             return;
         }
-        let (geometry, roster) = (&self.geometry, &self.roster);
+        let (geometry, roster) = (&self.setup.geometry, &self.roster);
         let may_go = |known: &SittingOut| may_sit_out(geometry, roster, known, member);
         match self.sitting_out.note_pace(now, (shard, member, pace), may_go) {
             None => {}
             Some(Change::Out { latency_ns, siblings_ns }) => {
                 reached(Mark::SitsOut);
                 let can_go_on =
-                    survives(&self.geometry, &self.roster, |slot| self.sits_out_in(slot));
+                    survives(&self.setup.geometry, &self.roster, |slot| self.sits_out_in(slot));
                 let can_go_on = spoiled(Bug::SitOutUnbounded, can_go_on, true);
                 assert!(can_go_on, "no more sit out than the level can do without");
                 let (latency_ms, siblings_us) = (latency_ns / MS, siblings_ns / 1000);
@@ -100,7 +100,7 @@ impl Array {
     pub(super) fn forget_pace(&mut self, member: MemberId) {
         let was_out = self.sitting_out.is_out(member);
         self.sitting_out.members.remove(&member);
-        let (geometry, roster) = (&self.geometry, &self.roster);
+        let (geometry, roster) = (&self.setup.geometry, &self.roster);
         let is_too_many = !survives(geometry, roster, |slot| self.sits_out_in(slot));
         if is_too_many {
             for member in self.sitting_out() {

@@ -83,6 +83,8 @@ pub(in crate::array) struct Said {
     pub(in crate::array) journal: Option<JournalState>,
     /// Whose superblock comes first: a journal that members name is there.
     pub(in crate::array) first: Option<MemberId>,
+    /// A file has the bitmap, or our own log.
+    pub(in crate::array) is_in_file: bool,
     /// The bitmap file is written no more: it counts beyond what the file has.
     pub(in crate::array) leaves_file: bool,
 }
@@ -380,6 +382,7 @@ impl Consistency {
                 JournalState { member, device_number, tail_sectors }
             }),
             first,
+            is_in_file: self.file.is_some(),
             leaves_file: self.is_file_leaving(),
         }
     }
