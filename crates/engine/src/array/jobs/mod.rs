@@ -48,12 +48,15 @@
 mod allowance;
 mod cursor;
 mod decide;
+mod ground;
+mod job;
 mod machine;
 mod upkeep;
 
 pub use allowance::{JobAllowance, JobFlow, Passed};
 pub(super) use decide::{Action as JobAction, decide as decide_job};
-pub(super) use machine::{Ground, Jobs, Saved, Unmade};
+pub(super) use ground::Ground;
+pub(super) use machine::{Jobs, Saved, Unmade};
 pub(super) use upkeep::{Action as UpkeepAction, Facts as UpkeepFacts, decide as decide_upkeep};
 
 /// What a job does.

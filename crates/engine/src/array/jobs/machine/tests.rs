@@ -4,9 +4,11 @@ use super::*;
 use braid_geometry::{Geometry, Shape};
 use std::collections::{BTreeMap as Map, BTreeSet};
 
-use crate::array::roster::WhyOut;
+use crate::array::roster::{Roster, WhyOut};
 use crate::array::view::MemberView;
 use crate::cause::Cause;
+use crate::request::Regions;
+use crate::work::Class;
 
 const NOW: Instant = Instant(1_000_000_000);
 

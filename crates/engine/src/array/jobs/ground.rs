@@ -1,0 +1,38 @@
+//! What jobs look at of the array: where bytes live, who is a member, what is in doubt, and what
+//! may be done.
+
+use braid_geometry::Geometry;
+use braid_ondisk::Bits;
+
+use crate::array::roster::Roster;
+use crate::request::Regions;
+
+/// What jobs look at, and is not theirs.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Ground<'a> {
+    pub(in super::super) geometry: &'a Geometry,
+    pub(in super::super) regions: Regions,
+    /// Sectors of one work at most ([`crate::Shard::block_sectors`]).
+    pub(in super::super) work_sectors: u32,
+    pub(in super::super) roster: &'a Roster,
+    /// `u64::MAX` when redundancy agrees everywhere.
+    pub(in super::super) resync_offset: u64,
+    /// And from here on, whatever the offset is.
+    pub(in super::super) resync_end: u64,
+    /// What beyond that is in doubt; none where all is.
+    pub(in super::super) doubt: Option<&'a Bits>,
+    /// Of a lockless bitmap: what is to be made to agree though no write was interrupted there; and
+    /// that with what holds nothing that a client wrote: redundancy need not agree there.
+    pub(in super::super) lazy: Option<(&'a Bits, &'a Bits)>,
+    /// Members and superblocks may be written, and the array goes on.
+    pub(in super::super) may_run: bool,
+    /// What can be saved may be.
+    pub(in super::super) may_save: bool,
+    /// Bad-block logs say what they are to.
+    pub(in super::super) are_logs_settled: bool,
+}
+
+/// Whether no slot lacks its member, or anything of it.
+pub(super) fn is_whole(roster: &Roster) -> bool {
+    roster.missing_count() == 0 && roster.recovering().next().is_none()
+}
