@@ -15,7 +15,7 @@ use super::superblocks::{
 };
 
 /// The array at a glance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ArrayFacts {
     /// The view that shards have is not what is so.
     pub(super) unpublished: bool,

@@ -33,6 +33,8 @@ mod member_requests;
 mod order;
 mod outbox;
 mod parity_log_record;
+#[cfg(test)]
+mod product;
 mod read_errors;
 mod refusals;
 mod roster;

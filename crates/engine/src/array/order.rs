@@ -40,11 +40,12 @@ pub(super) enum Turn {
 }
 
 /// What durable superblocks say about writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Activity {
     /// No redundancy, so nothing is said.
     NotKept,
     /// No write is under way.
+    #[default]
     Clean,
     /// Writes may be under way.
     Active,
@@ -66,8 +67,9 @@ pub(super) enum FlushPurpose {
 }
 
 /// Whether writes may start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Writes {
+    #[default]
     Allowed,
     /// The array was opened for reading.
     ReadOnly,
@@ -76,9 +78,10 @@ pub(super) enum Writes {
 }
 
 /// How far the gate is on its way from open to closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Closing {
     /// It is not being closed.
+    #[default]
     No,
     /// Shards still have writes under way.
     Draining,
@@ -87,7 +90,7 @@ pub(super) enum Closing {
 }
 
 /// What a machine's table sees of the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Around {
     pub(super) writes: Writes,
     /// What durable superblocks say.
@@ -130,24 +133,3 @@ impl Around {
         self.unrecorded && self.may_write() && self.on_disk != Activity::NotKept
     }
 }
-
-/// Around an array at rest.
-#[cfg(test)]
-pub(super) const AT_REST: Around = Around {
-    writes: Writes::Allowed,
-    on_disk: Activity::Clean,
-    closing: Closing::No,
-    superblocks_free: true,
-    caches_free: true,
-    unrecorded: false,
-    to_record_absent: false,
-    to_say_again: false,
-    unsaved: false,
-    may_be_clean: false,
-    flushes: false,
-    flush_ended: false,
-    log_change: Changing::No,
-    tail_unsaid: false,
-    stopping: false,
-    stops: false,
-};

@@ -6,9 +6,10 @@ use braid_hooks::{Bug, spoiled};
 use crate::array::order::{Activity, Around, Closing, FlushPurpose, Turn, Writes};
 
 /// How the caches stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Stage {
     /// No flush is under way.
+    #[default]
     Free,
     /// Members are flushing.
     Flushing(FlushPurpose),
@@ -17,9 +18,10 @@ pub(in crate::array) enum Stage {
 }
 
 /// A round in which every shard brings what it has answered to the members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Round {
     /// None was begun.
+    #[default]
     None,
     /// Shards are at it.
     UnderWay,
@@ -28,7 +30,7 @@ pub(in crate::array) enum Round {
 }
 
 /// Members' caches and clients' flushes at a glance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) struct Facts {
     pub(in crate::array) stage: Stage,
     /// Clients' flushes wait for a round to begin.

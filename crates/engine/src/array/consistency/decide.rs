@@ -12,7 +12,7 @@ use super::parity_logs::LogAction;
 use crate::array::order::{Activity, Around, Turn, Writes};
 
 /// Bitmap, logs, journal and their changes at a glance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) struct Facts {
     /// What is to be done about the bitmap.
     pub(in crate::array) bits: IntentAction,
@@ -84,54 +84,30 @@ pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::array::order::AT_REST;
+    use crate::array::product::{Axis, axis, flags, product, set};
 
-    const BOTH: [bool; 2] = [false, true];
+    #[derive(Clone, Copy, Default)]
+    struct Case {
+        facts: Facts,
+        around: Around,
+    }
 
     /// Every combination of facts, in every surrounding.
     fn for_all(mut check: impl FnMut(&Facts, &Around)) {
         use IntentAction::{Ask, Clear, Flush, Forget, Open, Revoke, Wait, Write};
-        let wanted = BOTH.map(|makes| Changing::Wanted { makes });
-        let changes = [Changing::No, Changing::UnderWay, Changing::ToWipe, Changing::Over];
-        let records = [
-            LogAction::Wait,
-            LogAction::Blank,
-            LogAction::Write,
-            LogAction::Grant,
-            LogAction::Flush,
+        let axes: [Axis<'_, Case>; 5] = [
+            axis!(facts.bits: Wait, Open, Write, Ask, Revoke, Flush, Forget, Clear),
+            axis!(facts.logs: LogAction::Wait, LogAction::Blank, LogAction::Write, LogAction::Grant,
+                LogAction::Flush),
+            axis!(facts.log_change: Changing::No, Changing::Wanted { makes: true },
+                Changing::Wanted { makes: false }, Changing::UnderWay, Changing::ToWipe,
+                Changing::Over),
+            axis!(around.writes: Writes::Allowed, Writes::ReadOnly, Writes::Broken),
+            axis!(around.on_disk: Activity::Clean, Activity::Active, Activity::NotKept),
         ];
-        let of_bits = [Wait, Open, Write, Ask, Revoke, Flush, Forget, Clear];
-        let of_bits = of_bits.into_iter().flat_map(|bits| records.map(|logs| (bits, logs)));
-        for (log_change, (bits, logs)) in
-            changes.into_iter().chain(wanted).flat_map(|one| of_bits.clone().map(move |b| (one, b)))
-        {
-            for n in 0_u32..1 << 8 {
-                let bit = |at: u32| n >> at & 1 == 1;
-                let facts = Facts {
-                    bits,
-                    bits_out: bit(0),
-                    bitmap_change: bit(1),
-                    bitmap_left: bit(2),
-                    log_change,
-                    logs,
-                    logs_out: bit(3),
-                    tail_unsaid: bit(4),
-                };
-                for writes in [Writes::Allowed, Writes::ReadOnly, Writes::Broken] {
-                    for on_disk in [Activity::NotKept, Activity::Clean, Activity::Active] {
-                        let around = Around {
-                            writes,
-                            on_disk,
-                            superblocks_free: bit(5),
-                            caches_free: bit(6),
-                            stops: bit(7),
-                            ..AT_REST
-                        };
-                        check(&facts, &around);
-                    }
-                }
-            }
-        }
+        let flags: [Axis<'_, Case>; 8] = flags![facts.bits_out facts.bitmap_change facts.bitmap_left
+            facts.logs_out facts.tail_unsaid around.superblocks_free around.caches_free around.stops];
+        product(&[&axes[..], &flags].concat(), &mut |case| check(&case.facts, &case.around));
     }
 
     #[test]

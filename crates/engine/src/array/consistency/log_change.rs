@@ -58,9 +58,10 @@ pub(super) enum LogChange {
 }
 
 /// How it stands, for the table of the array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Changing {
     /// Nothing is to be changed.
+    #[default]
     No,
     /// It begins when superblocks say clean: logs are made, or given up.
     Wanted { makes: bool },

@@ -3,106 +3,8 @@
 
 use super::super::consistency::{IntentAction, LogAction};
 use super::super::jobs::JobAction;
+use super::super::product::{Axis, axis, flags, product, set};
 use super::*;
-
-/// An array at rest: whatever a product is not about.
-const AT_REST: ArrayFacts = ArrayFacts {
-    unpublished: false,
-    writes: Writes::Allowed,
-    on_disk: Activity::Clean,
-    closing: Closing::No,
-    stopping: false,
-    stopped: false,
-    superblocks: SuperblocksFacts {
-        stage: SuperblocksStage::Free,
-        unrecorded: false,
-        absent: false,
-        said_once: false,
-        unsaved: false,
-        write_wanted: false,
-        held_up: false,
-        idle: false,
-    },
-    caches: CachesFacts {
-        stage: CachesStage::Free,
-        flush_wanted: false,
-        round: Round::None,
-        last_flush_done: false,
-        last_round: Round::None,
-    },
-    consistency: ConsistencyFacts {
-        bits: IntentAction::Wait,
-        bits_out: false,
-        bitmap_change: false,
-        bitmap_left: false,
-        log_change: Changing::No,
-        logs: LogAction::Wait,
-        logs_out: false,
-        tail_unsaid: false,
-    },
-    upkeep: UpkeepFacts {
-        errs: false,
-        spare_fits: false,
-        replaces: false,
-        log_due: false,
-        log_out: false,
-        job_flush: false,
-        job: JobAction::Wait,
-        has_job: false,
-    },
-};
-
-/// One fact as it may be: each entry makes it so.
-type Axis = &'static [fn(&mut ArrayFacts)];
-
-/// What sets a fact.
-macro_rules! set {
-    ([$($fact:ident).+] $value:expr) => {
-        |facts| facts.$($fact).+ = $value
-    };
-}
-
-/// An axis of values, or of a fact that is so or not.
-macro_rules! axis {
-    ($($fact:ident).+) => { axis!($($fact).+: false, true) };
-    ($($fact:ident).+: $($value:expr),+) => { axis!(@ [$($fact).+] $($value),+) };
-    (@ $fact:tt $($value:expr),+) => {{
-        const AXIS: Axis = &[$(set!($fact $value)),+];
-        AXIS
-    }};
-}
-
-const SUPERBLOCKS: Axis = axis!(superblocks.stage: SuperblocksStage::Free, SuperblocksStage::Behind, SuperblocksStage::Out,
-    SuperblocksStage::WaveDurable, SuperblocksStage::Outdated, SuperblocksStage::Unkept, SuperblocksStage::Durable);
-const WRITES: Axis = axis!(writes: Writes::Allowed, Writes::ReadOnly, Writes::Broken);
-const ON_DISK: Axis = axis!(on_disk: Activity::Clean, Activity::Active, Activity::NotKept);
-const CLOSING: Axis = axis!(closing: Closing::No, Closing::Draining, Closing::Drained);
-const ROUND: Axis = axis!(caches.round: Round::None, Round::UnderWay, Round::Over);
-const LAST_ROUND: Axis = axis!(caches.last_round: Round::None, Round::UnderWay, Round::Over);
-const CACHES: Axis = axis!(caches.stage: CachesStage::Free,
-    CachesStage::Flushing(FlushPurpose::Clients), CachesStage::Flushed(FlushPurpose::Clients),
-    CachesStage::Flushing(FlushPurpose::Last), CachesStage::Flushed(FlushPurpose::Last),
-    CachesStage::Flushing(FlushPurpose::Job), CachesStage::Flushed(FlushPurpose::Job),
-    CachesStage::Flushing(FlushPurpose::Bits), CachesStage::Flushed(FlushPurpose::Bits),
-    CachesStage::Flushing(FlushPurpose::Logs), CachesStage::Flushed(FlushPurpose::Logs));
-
-/// Every combination of these facts that is possible.
-fn product(axes: &[Axis], check: &mut impl FnMut(&ArrayFacts)) {
-    fn go(facts: ArrayFacts, axes: &[Axis], check: &mut impl FnMut(&ArrayFacts)) {
-        let Some((axis, rest)) = axes.split_first() else {
-            if is_possible(&facts) {
-                check(&facts);
-            }
-            return;
-        };
-        for set in *axis {
-            let mut facts = facts;
-            set(&mut facts);
-            go(facts, rest, check);
-        }
-    }
-    go(AT_REST, axes, check);
-}
 
 /// Facts that the tables' own decisions do not rule out.
 fn is_possible(facts: &ArrayFacts) -> bool {
@@ -124,6 +26,10 @@ fn is_possible(facts: &ArrayFacts) -> bool {
     // shards are at work on it.
     let is_once = bits != IntentAction::Write || !bits_out;
     let is_left = !bitmap_left || !bitmap_change && !bits_out;
+    // An array without redundancy keeps nothing.
+    let is_change = log_change != Changing::No || bitmap_change || bitmap_left;
+    let is_kept = is_change || bits != IntentAction::Wait || logs != LogAction::Wait;
+    let is_kept = !is_kept || facts.on_disk != Activity::NotKept;
     // Nothing is written while a change of logs goes on.
     let is_begun = !matches!(log_change, Changing::No | Changing::Wanted { .. });
     let is_at_rest = facts.on_disk == Activity::Clean && facts.closing == Closing::No;
@@ -136,106 +42,95 @@ fn is_possible(facts: &ArrayFacts) -> bool {
         && is_last
         && is_once
         && is_left
+        && is_kept
         && (!is_begun || is_at_rest)
         && is_held_up
         && is_there
         && is_new
 }
 
+const SUPERBLOCKS: Axis<'_, ArrayFacts> = axis!(superblocks.stage: SuperblocksStage::Free,
+    SuperblocksStage::Behind, SuperblocksStage::Out, SuperblocksStage::WaveDurable,
+    SuperblocksStage::Outdated, SuperblocksStage::Unkept, SuperblocksStage::Durable);
+const CACHES: Axis<'_, ArrayFacts> = axis!(caches.stage: CachesStage::Free,
+    CachesStage::Flushing(FlushPurpose::Clients), CachesStage::Flushed(FlushPurpose::Clients),
+    CachesStage::Flushing(FlushPurpose::Last), CachesStage::Flushed(FlushPurpose::Last),
+    CachesStage::Flushing(FlushPurpose::Job), CachesStage::Flushed(FlushPurpose::Job),
+    CachesStage::Flushing(FlushPurpose::Bits), CachesStage::Flushed(FlushPurpose::Bits),
+    CachesStage::Flushing(FlushPurpose::Logs), CachesStage::Flushed(FlushPurpose::Logs));
+
+/// The facts that every question is about: who may write, what superblocks say, the gate.
+fn with_all(axes: &[Axis<'_, ArrayFacts>], check: &mut impl FnMut(&ArrayFacts)) {
+    let met: [Axis<'_, ArrayFacts>; 3] = [
+        axis!(writes: Writes::Allowed, Writes::ReadOnly, Writes::Broken),
+        axis!(on_disk: Activity::Clean, Activity::Active, Activity::NotKept),
+        axis!(closing: Closing::No, Closing::Draining, Closing::Drained),
+    ];
+    let flags: [Axis<'_, ArrayFacts>; 4] =
+        flags![superblocks.unrecorded superblocks.write_wanted superblocks.said_once stopping];
+    product(&[axes, &met, &flags].concat(), &mut |facts| {
+        if is_possible(facts) {
+            check(facts);
+        }
+    });
+}
+
 /// Superblocks, caches, clients and the gate.
 fn for_all(check: &mut impl FnMut(&ArrayFacts)) {
-    let axes = [
+    let axes: [Axis<'_, ArrayFacts>; 4] = [
         SUPERBLOCKS,
-        axis!(caches.stage: CachesStage::Free,
-            CachesStage::Flushing(FlushPurpose::Clients), CachesStage::Flushed(FlushPurpose::Clients),
-            CachesStage::Flushing(FlushPurpose::Last), CachesStage::Flushed(FlushPurpose::Last)),
-        WRITES,
-        ON_DISK,
-        ROUND,
-        LAST_ROUND,
-        CLOSING,
-        axis!(consistency.bits_out),
-        axis!(unpublished),
-        axis!(stopped),
-        axis!(superblocks.unrecorded),
-        axis!(superblocks.absent),
-        axis!(superblocks.write_wanted),
-        axis!(superblocks.said_once),
-        axis!(caches.flush_wanted),
-        axis!(superblocks.idle),
-        axis!(stopping),
-        axis!(caches.last_flush_done),
+        &CACHES[..5],
+        axis!(caches.round: Round::None, Round::UnderWay, Round::Over),
+        axis!(caches.last_round: Round::None, Round::UnderWay, Round::Over),
     ];
-    product(&axes, check);
+    let flags: [Axis<'_, ArrayFacts>; 7] = flags![unpublished stopped superblocks.absent
+        superblocks.idle caches.flush_wanted caches.last_flush_done consistency.bits_out];
+    with_all(&[&axes[..], &flags].concat(), check);
 }
 
 /// Bits, records and changes of them, with the facts that they meet.
-fn for_all_of_consistency(what: &[Axis], check: &mut impl FnMut(&ArrayFacts)) {
-    let met = [
-        axis!(superblocks.stage: SuperblocksStage::Free, SuperblocksStage::Behind, SuperblocksStage::Out),
-        CACHES,
-        WRITES,
-        axis!(on_disk: Activity::Clean, Activity::Active),
-        CLOSING,
-        axis!(unpublished),
-        axis!(superblocks.unrecorded),
-        axis!(superblocks.write_wanted),
-        axis!(superblocks.said_once),
-        axis!(caches.flush_wanted),
-        axis!(stopping),
-        axis!(consistency.bits_out),
-        axis!(consistency.bitmap_change),
-        axis!(consistency.bitmap_left),
-    ];
-    product(&[what, &met].concat(), check);
+fn for_all_of_consistency(what: &[Axis<'_, ArrayFacts>], check: &mut impl FnMut(&ArrayFacts)) {
+    let flags: [Axis<'_, ArrayFacts>; 5] = flags![unpublished caches.flush_wanted
+        consistency.bits_out consistency.bitmap_change consistency.bitmap_left];
+    with_all(&[what, &[&SUPERBLOCKS[..3], CACHES], &flags].concat(), check);
 }
 
-const BITS: Axis = axis!(consistency.bits: IntentAction::Wait, IntentAction::Open,
-    IntentAction::Write, IntentAction::Ask, IntentAction::Revoke, IntentAction::Flush,
-    IntentAction::Forget, IntentAction::Clear);
-const LOGS: Axis = axis!(consistency.logs: LogAction::Wait, LogAction::Blank, LogAction::Write,
-    LogAction::Grant, LogAction::Flush);
-const LOG_CHANGES: Axis = axis!(consistency.log_change: Changing::Wanted { makes: true },
-    Changing::Wanted { makes: false }, Changing::UnderWay, Changing::ToWipe, Changing::Over);
-
 fn for_all_of_bits(check: &mut impl FnMut(&ArrayFacts)) {
-    for_all_of_consistency(&[BITS], check);
+    let bits: Axis<'_, ArrayFacts> = axis!(consistency.bits: IntentAction::Wait,
+        IntentAction::Open, IntentAction::Write, IntentAction::Ask, IntentAction::Revoke,
+        IntentAction::Flush, IntentAction::Forget, IntentAction::Clear);
+    for_all_of_consistency(&[bits], check);
 }
 
 fn for_all_of_logs(check: &mut impl FnMut(&ArrayFacts)) {
-    for_all_of_consistency(&[LOGS, axis!(consistency.logs_out)], check);
+    let logs: Axis<'_, ArrayFacts> = axis!(consistency.logs: LogAction::Wait, LogAction::Blank,
+        LogAction::Write, LogAction::Grant, LogAction::Flush);
+    let [is_out]: [Axis<'_, ArrayFacts>; 1] = flags![consistency.logs_out];
+    for_all_of_consistency(&[logs, is_out], check);
 }
 
 /// Superblocks are to say what is under way.
 fn for_all_of_log_changes(check: &mut impl FnMut(&ArrayFacts)) {
-    const UNSAVED: Axis = axis!(superblocks.unsaved: true);
-    for_all_of_consistency(&[LOG_CHANGES, axis!(superblocks.held_up), UNSAVED], check);
+    let changes: Axis<'_, ArrayFacts> = axis!(consistency.log_change:
+        Changing::Wanted { makes: true }, Changing::Wanted { makes: false }, Changing::UnderWay,
+        Changing::ToWipe, Changing::Over);
+    let [is_held_up]: [Axis<'_, ArrayFacts>; 1] = flags![superblocks.held_up];
+    let unsaved: Axis<'_, ArrayFacts> = axis!(superblocks.unsaved: true);
+    for_all_of_consistency(&[changes, is_held_up, unsaved], check);
 }
 
 /// Jobs, with the facts that they meet.
 fn for_all_of_jobs(check: &mut impl FnMut(&ArrayFacts)) {
-    let axes = [
-        axis!(superblocks.stage: SuperblocksStage::Free, SuperblocksStage::Out, SuperblocksStage::Durable),
+    let axes: [Axis<'_, ArrayFacts>; 3] = [
+        axis!(superblocks.stage: SuperblocksStage::Free, SuperblocksStage::Out,
+            SuperblocksStage::Durable),
         CACHES,
-        WRITES,
-        ON_DISK,
-        CLOSING,
-        axis!(upkeep.job: JobAction::Wait, JobAction::Begin, JobAction::Ask, JobAction::Save, JobAction::End),
-        axis!(stopped),
-        axis!(superblocks.unrecorded),
-        axis!(superblocks.write_wanted),
-        axis!(superblocks.said_once),
-        axis!(stopping),
-        axis!(superblocks.unsaved),
-        axis!(upkeep.job_flush),
-        axis!(upkeep.has_job),
-        axis!(upkeep.spare_fits),
-        axis!(upkeep.replaces),
-        axis!(upkeep.log_due),
-        axis!(upkeep.log_out),
-        axis!(upkeep.errs),
+        axis!(upkeep.job: JobAction::Wait, JobAction::Begin, JobAction::Ask, JobAction::Save,
+            JobAction::End),
     ];
-    product(&axes, check);
+    let flags: [Axis<'_, ArrayFacts>; 9] = flags![stopped superblocks.unsaved upkeep.job_flush
+        upkeep.has_job upkeep.spare_fits upkeep.replaces upkeep.log_due upkeep.log_out upkeep.errs];
+    with_all(&[&axes[..], &flags].concat(), check);
 }
 
 fn check(facts: &ArrayFacts) {
@@ -477,9 +372,9 @@ fn a_job_is_not_forgotten() {
 /// What drains may wait for room in the journal, and that for superblocks.
 #[test]
 fn room_in_the_journal_is_said_while_the_gate_closes() {
-    const UNSAID: [Axis; 2] =
+    let unsaid: [Axis<'_, ArrayFacts>; 2] =
         [axis!(superblocks.unsaved: true), axis!(consistency.tail_unsaid: true)];
-    for_all_of_consistency(&UNSAID, &mut |facts| {
+    for_all_of_consistency(&unsaid, &mut |facts| {
         let is_closing = facts.closing == Closing::Draining && facts.writes == Writes::Allowed;
         if is_still(facts) && is_closing {
             assert!(!waits(facts), "{facts:?}");

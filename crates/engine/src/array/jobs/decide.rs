@@ -46,9 +46,10 @@ pub(in super::super) struct Facts {
 }
 
 /// What to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) enum Action {
     /// An event will come.
+    #[default]
     Wait,
     /// Make a job of what is to be done.
     Begin,
@@ -82,30 +83,14 @@ pub(in super::super) fn decide(facts: &Facts) -> Action {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn all_facts() -> impl Iterator<Item = Facts> {
-        (0_u32..1 << 11).map(|bits| {
-            let bit = |n: u32| bits >> n & 1 == 1;
-            Facts {
-                is_due: bit(0),
-                is_there: bit(1),
-                goes_on: bit(2),
-                is_out: bit(3),
-                has_more: bit(4),
-                is_over: bit(5),
-                has_unsaved: bit(6),
-                save_is_due: bit(7),
-                is_saving: bit(8),
-                is_allowed: bit(9),
-                awaits_logs: bit(10),
-            }
-        })
-    }
+    use crate::array::product::{Axis, flags, product};
 
     #[test]
     fn the_table_is_total() {
-        for facts in all_facts() {
-            match decide(&facts) {
+        let flags: [Axis<'_, Facts>; 11] = flags![is_due is_there goes_on is_out has_more is_allowed
+            is_over awaits_logs has_unsaved save_is_due is_saving];
+        product(&flags, &mut |facts: &Facts| {
+            match decide(facts) {
                 Action::Begin => assert!(!facts.is_there && facts.is_due, "{facts:?}"),
                 Action::Ask => {
                     assert!(facts.is_there && facts.goes_on && facts.has_more, "{facts:?}");
@@ -129,6 +114,6 @@ mod tests {
                     assert!(is_nothing || others || later, "nothing ends it: {facts:?}");
                 }
             }
-        }
+        });
     }
 }

@@ -8,7 +8,7 @@ use super::JobAction;
 use crate::array::order::{Around, Closing, Turn};
 
 /// Members' upkeep at a glance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) struct Facts {
     /// A member errs again and again, and something is to be done about it
     /// ([`crate::array::read_errors`]).

@@ -7,9 +7,10 @@ use crate::array::consistency::Changing;
 use crate::array::order::{Activity, Around, Closing, Turn};
 
 /// How an update of superblocks stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Stage {
     /// None is under way.
+    #[default]
     Free,
     /// Members' bitmaps are to say first what the update counts, or members that come to have an
     /// empty parity log.
@@ -29,7 +30,7 @@ pub(in crate::array) enum Stage {
 }
 
 /// Superblocks and the gate at a glance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) struct Facts {
     pub(in crate::array) stage: Stage,
     /// A member is out, and no durable superblock says so.

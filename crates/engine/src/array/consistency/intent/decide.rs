@@ -18,9 +18,10 @@
 //! The first row that fits is taken. [check: the_table_is_total]
 
 /// How far a sweep is: the look for bits that nobody needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) enum Sweep {
     /// There is none.
+    #[default]
     Rest,
     /// Shards say where they wrote since the last one.
     Asking,
@@ -35,7 +36,7 @@ pub(in super::super) enum Sweep {
 }
 
 /// The bitmap at a glance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Facts {
     /// It is in a file that is written no more: superblocks are to say so.
     pub(in super::super) is_leaving: bool,
@@ -55,9 +56,10 @@ pub(in super::super) struct Facts {
 }
 
 /// What to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Action {
     /// An event will come.
+    #[default]
     Wait,
     /// Let shards write where bits are durable.
     Open,
@@ -94,40 +96,19 @@ pub(in super::super) fn decide(facts: &Facts) -> Action {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn all_facts() -> impl Iterator<Item = Facts> {
-        let sweeps = [
-            Sweep::Rest,
-            Sweep::Asking,
-            Sweep::Asked,
-            Sweep::Draining,
-            Sweep::Drained,
-            Sweep::Flushing,
-        ];
-        sweeps.into_iter().flat_map(|sweep| {
-            (0_u32..1 << 7).map(move |bits| {
-                let bit = |n: u32| bits >> n & 1 == 1;
-                Facts {
-                    is_granted: bit(0),
-                    is_out: bit(1),
-                    is_due: bit(2),
-                    sweep,
-                    is_time: bit(3),
-                    may_clear: bit(4),
-                    is_left: bit(5),
-                    is_leaving: bit(6),
-                }
-            })
-        })
-    }
+    use crate::array::product::{Axis, axis, flags, product, set};
 
     #[test]
     fn the_table_is_total() {
-        for facts in all_facts() {
-            let action = decide(&facts);
+        let sweeps: Axis<'_, Facts> = axis!(sweep: Sweep::Rest, Sweep::Asking, Sweep::Asked,
+            Sweep::Draining, Sweep::Drained, Sweep::Flushing);
+        let flags: [Axis<'_, Facts>; 7] =
+            flags![is_granted is_out is_due is_time may_clear is_left is_leaving];
+        product(&[&[sweeps][..], &flags].concat(), &mut |facts: &Facts| {
+            let action = decide(facts);
             if facts.is_leaving {
                 assert_eq!(action, Action::Wait, "it is written no more: {facts:?}");
-                continue;
+                return;
             }
             match action {
                 Action::Open => assert!(facts.is_granted, "{facts:?}"),
@@ -148,6 +129,6 @@ mod tests {
             if facts.is_due && !facts.is_out && !facts.is_granted {
                 assert_eq!(action, Action::Write, "a shard waits for it: {facts:?}");
             }
-        }
+        });
     }
 }

@@ -14,9 +14,10 @@
 use crate::array::consistency::parity_logs::LogAction;
 
 /// How far the record is that was begun last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) enum Stage {
     /// None is under way.
+    #[default]
     Rest,
     /// It is being written.
     Writing,
@@ -25,7 +26,7 @@ pub(in super::super) enum Stage {
 }
 
 /// The journal at a glance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Facts {
     pub(super) stage: Stage,
     /// Superblocks wait for an empty block.
@@ -55,37 +56,29 @@ pub(in super::super) fn decide(facts: &Facts) -> LogAction {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::product::{Axis, axis, flags, product, set};
 
     #[test]
     fn the_table_is_total() {
-        for stage in [Stage::Rest, Stage::Writing, Stage::Written] {
-            for bits in 0_u32..1 << 5 {
-                let bit = |n: u32| bits >> n & 1 == 1;
-                let facts = Facts {
-                    stage,
-                    lacks_blank: bit(0),
-                    is_wanted: bit(1),
-                    has_room: bit(2),
-                    can_free: bit(3),
-                    is_tight: bit(4),
-                };
-                let Facts { lacks_blank, is_wanted, has_room, can_free, .. } = facts;
-                match decide(&facts) {
-                    LogAction::Grant => assert_eq!(stage, Stage::Written, "I3: {facts:?}"),
-                    LogAction::Blank => assert!(lacks_blank && stage == Stage::Rest, "{facts:?}"),
-                    LogAction::Write => {
-                        assert!(is_wanted && has_room && stage == Stage::Rest, "{facts:?}");
-                    }
-                    LogAction::Flush => assert!(can_free, "{facts:?}"),
-                    LogAction::Wait => {
-                        // The journal's device; or who writes what is at the tail, or superblocks that say it.
-                        let device = stage == Stage::Writing;
-                        let is_idle = !lacks_blank && !is_wanted;
-                        let is_full = !lacks_blank && !has_room && !can_free;
-                        assert!(device || is_idle || is_full, "something will end it: {facts:?}");
-                    }
+        let stages: Axis<'_, Facts> = axis!(stage: Stage::Rest, Stage::Writing, Stage::Written);
+        let flags: [Axis<'_, Facts>; 5] = flags![lacks_blank is_wanted has_room can_free is_tight];
+        product(&[&[stages][..], &flags].concat(), &mut |facts: &Facts| {
+            let Facts { lacks_blank, is_wanted, has_room, can_free, stage, .. } = *facts;
+            match decide(facts) {
+                LogAction::Grant => assert_eq!(stage, Stage::Written, "I3: {facts:?}"),
+                LogAction::Blank => assert!(lacks_blank && stage == Stage::Rest, "{facts:?}"),
+                LogAction::Write => {
+                    assert!(is_wanted && has_room && stage == Stage::Rest, "{facts:?}");
+                }
+                LogAction::Flush => assert!(can_free, "{facts:?}"),
+                LogAction::Wait => {
+                    // The journal's device; or who writes what is at the tail, or superblocks that say it.
+                    let device = stage == Stage::Writing;
+                    let is_idle = !lacks_blank && !is_wanted;
+                    let is_full = !lacks_blank && !has_room && !can_free;
+                    assert!(device || is_idle || is_full, "something will end it: {facts:?}");
                 }
             }
-        }
+        });
     }
 }

@@ -20,9 +20,10 @@
 use braid_hooks::{Bug, spoiled};
 
 /// How far the records are that were begun last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) enum Stage {
     /// Nothing that was logged is anywhere but on the members.
+    #[default]
     Rest,
     /// Members are writing them.
     Writing,
@@ -37,7 +38,7 @@ pub(in super::super) enum Stage {
 }
 
 /// The logs at a glance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Facts {
     pub(super) stage: Stage,
     /// Shards want something logged.
@@ -51,9 +52,10 @@ pub(in super::super) struct Facts {
 }
 
 /// What to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) enum Action {
     /// An event will come.
+    #[default]
     Wait,
     /// Write empty logs.
     Blank,
@@ -86,18 +88,18 @@ pub(in super::super) fn decide(facts: &Facts) -> Action {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::product::{Axis, axis, flags, product, set};
 
     #[test]
     fn the_table_is_total() {
         use Stage::{Flushing, Live, Over, Rest, Writing, Written};
-        for stage in [Rest, Writing, Written, Live, Over, Flushing] {
-            for bits in 0_u32..1 << 4 {
-                let bit = |n: u32| bits >> n & 1 == 1;
-                let (is_wanted, lacks_blank) = (bit(0), bit(1));
-                let has_unrecorded = bit(2);
-                let has_room = is_wanted && (bit(3) || stage == Rest);
-                let facts = Facts { stage, is_wanted, has_room, lacks_blank, has_unrecorded };
-                match decide(&facts) {
+        let stages: Axis<'_, Facts> = axis!(stage: Rest, Writing, Written, Live, Over, Flushing);
+        let flags: [Axis<'_, Facts>; 4] = flags![is_wanted has_room lacks_blank has_unrecorded];
+        product(&[&[stages][..], &flags].concat(), &mut |facts: &Facts| {
+            let Facts { stage, is_wanted, has_room, lacks_blank, has_unrecorded } = *facts;
+            // At rest everything has room.
+            if has_room == (is_wanted && (has_room || stage == Rest)) {
+                match decide(facts) {
                     Action::Blank => assert!(lacks_blank),
                     Action::Write => {
                         assert!(is_wanted && has_room, "what counts stays: {facts:?}");
@@ -117,6 +119,6 @@ mod tests {
                     }
                 }
             }
-        }
+        });
     }
 }
