@@ -88,7 +88,7 @@ impl Array {
             // What an absent member holds of the last run is not flushed: if it came back with the
             // same count, it would be believed (I8).
             SuperblocksAction::RecordAbsent => {
-                assert!(self.superblocks.lack_absent(), "who was away is recorded once");
+                assert!(self.superblocks.absent_untold(), "who was away is recorded once");
                 self.write_superblocks(on_disk, Why::Devices);
             }
             SuperblocksAction::SayAgain => {
@@ -155,7 +155,7 @@ impl Array {
     }
 
     fn stop(&mut self) {
-        let is_idle = self.superblocks.are_written() && self.caches.are_idle();
+        let is_idle = self.superblocks.are_settled() && self.caches.are_idle();
         assert!(is_idle, "nothing is under way, and every flush is answered");
         let says_active = self.superblocks.on_disk() == Activity::Active;
         let broken = self.condition.broken;

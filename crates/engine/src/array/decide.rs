@@ -1,4 +1,4 @@
-//! What the array does next: the tables of its machines, and the written order among them.
+//! The array's next action: the tables of its machines, and the written order among them.
 //!
 //! Each machine folds itself into facts of its own and has a table of at most fifteen rows; what a
 //! table sees of the others is [`Around`]. The array does what has the earliest [`Turn`], again and
@@ -20,7 +20,7 @@ pub(super) struct ArrayFacts {
     /// The view that shards have is not what is so.
     pub(super) unpublished: bool,
     pub(super) writes: Writes,
-    /// What durable superblocks say.
+    /// The word of durable superblocks.
     pub(super) on_disk: Activity,
     pub(super) closing: Closing,
     pub(super) stopping: bool,
@@ -31,7 +31,7 @@ pub(super) struct ArrayFacts {
     pub(super) upkeep: UpkeepFacts,
 }
 
-/// What to do: a machine's action, or one of the array itself.
+/// A machine's action, or one of the array itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// An event will come.
@@ -70,7 +70,7 @@ pub(super) fn decide(facts: &ArrayFacts) -> Action {
 }
 
 impl ArrayFacts {
-    /// What machines' tables see of each other.
+    /// The machines, as each other's tables see them.
     fn around(&self) -> Around {
         let Self { superblocks, caches, consistency, upkeep, writes, on_disk, .. } = *self;
         let SuperblocksFacts { unrecorded, write_wanted, unsaved, .. } = superblocks;

@@ -36,7 +36,7 @@ impl Array {
             superblocks: SuperblocksFacts {
                 stage: superblocks.stage(&self.roster, standing),
                 unrecorded: self.has_unrecorded(),
-                absent: superblocks.lack_absent(),
+                absent: superblocks.absent_untold(),
                 said_once: superblocks.are_said_once() && !wakes_a_spare,
                 unsaved: !self.tells_all(),
                 write_wanted: gatekeeper.is_wanted(),
@@ -114,7 +114,7 @@ impl Array {
 
     /// Whether superblocks tell of every loss, and the array goes on.
     pub(super) fn is_settled(&self) -> bool {
-        !self.has_unrecorded() && !self.superblocks.lack_absent() && !self.condition.stopping
+        !self.has_unrecorded() && !self.superblocks.absent_untold() && !self.condition.stopping
     }
 }
 
@@ -135,7 +135,7 @@ fn ground<'a>(
         resync_offset,
         may_write: !read_only && !broken && !stopped,
         stopping,
-        absent: superblocks.lack_absent(),
+        absent: superblocks.absent_untold(),
         awaiting: superblocks.awaiting(),
         flushes_for_logs: caches.flush_for_logs(),
     }

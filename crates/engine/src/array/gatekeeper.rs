@@ -1,4 +1,5 @@
-//! The gate through which shards' writes begin: who waits for it, and its way from open to closed.
+//! The gate through which shards' writes begin: shards that wait for it, and its way from open to
+//! closed.
 //!
 //! ```text
 //!        no shard has written for a while,

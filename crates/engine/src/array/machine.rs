@@ -403,7 +403,7 @@ impl Array {
     /// Whether superblocks tell all that has changed: who came, and how far jobs are.
     #[must_use]
     pub fn tells_all(&self) -> bool {
-        self.superblocks.tell(self.out.changes())
+        self.superblocks.tell_all(self.out.changes())
     }
 
     /// The member that is to take the place of the one in `slot`, or is wanted to.

@@ -15,7 +15,7 @@ use super::consistency::Changing;
 /// Whose turn it is, from first to last. In one turn superblocks come before caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Turn {
-    /// What has ended counts. A stopped array does nothing else.
+    /// Writes and flushes that have ended count. A stopped array does nothing else.
     Settle,
     /// A loss is recorded; then writers are let in, or the gate closes before a change of logs.
     Admit,
@@ -39,7 +39,7 @@ pub(super) enum Turn {
     Stop,
 }
 
-/// What durable superblocks say about writes.
+/// The word of durable superblocks about writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Activity {
     /// No redundancy, so nothing is said.
@@ -89,11 +89,11 @@ pub(super) enum Closing {
     Drained,
 }
 
-/// What a machine's table sees of the others.
+/// The other machines, as a machine's table sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Around {
     pub(super) writes: Writes,
-    /// What durable superblocks say.
+    /// The word of durable superblocks.
     pub(super) on_disk: Activity,
     pub(super) closing: Closing,
     /// Superblocks may be written: no update is under way, nor the flush before they turn clean.
@@ -128,7 +128,7 @@ impl Around {
         self.writes == Writes::Allowed
     }
 
-    /// Superblocks are to say who is lost.
+    /// Superblocks are to tell of a lost member.
     pub(super) fn is_to_record(&self) -> bool {
         self.unrecorded && self.may_write() && self.on_disk != Activity::NotKept
     }

@@ -1,5 +1,5 @@
-//! What the array's machines say to the rest of the world: effects in order, whether shards are to
-//! hear, how much superblocks are to tell.
+//! The words of the array's machines to the world: effects in order, whether shards are to hear,
+//! how much superblocks are to tell.
 //!
 //! All machines of the array write here, and none reads it: so each does its part without the
 //! others' state.

@@ -1,9 +1,10 @@
-//! For tests of tables: products of facts, written down as axes. What is on no axis is as it is at rest.
+//! For tests of tables: products of facts, written down as axes. Facts on no axis are as they are
+//! at rest.
 
 /// One fact, or several at once, as it may be: each entry makes it so.
 pub(super) type Axis<'a, F> = &'a [fn(&mut F)];
 
-/// What sets a fact.
+/// A function that sets a fact.
 macro_rules! set {
     ([$($fact:ident).+] $value:expr) => {
         |facts| facts.$($fact).+ = $value

@@ -1,4 +1,4 @@
-//! What becomes of members' volatile caches next: a pure table from facts to one action. The first
+//! The next action for members' volatile caches: a pure table from facts to one action. The first
 //! row that fits is taken. [check: the_tables_keep_their_promises]
 
 use braid_hooks::{Bug, spoiled};
@@ -39,11 +39,11 @@ pub(in crate::array) struct Facts {
     pub(in crate::array) round: Round,
     /// The last flush of an array that keeps no intent is done.
     pub(in crate::array) last_flush_done: bool,
-    /// What the shards of a broken array still have for the members.
+    /// The last round of a broken array's shards.
     pub(in crate::array) last_round: Round,
 }
 
-/// What to do.
+/// An action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum Action {
     /// Shards bring what they have.
@@ -56,7 +56,7 @@ pub(in crate::array) enum Action {
     TurnClean,
     /// Stay active.
     DropClose,
-    /// Who asked for the flush hears that it has ended.
+    /// The machine that asked for the flush hears that it has ended.
     Ended(FlushPurpose),
     FlushForClients,
     /// Ask the shards to bring what they have answered to the members.
@@ -72,7 +72,7 @@ pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, 
     settle(facts, around).map(|action| (Turn::Settle, action)).or_else(|| begin(facts, around))
 }
 
-/// What has ended counts.
+/// Flushes that have ended count.
 fn settle(facts: &Facts, around: &Around) -> Option<Action> {
     let flush_again = around.unrecorded && around.writes != Writes::Broken;
     let flush_again = spoiled(Bug::FlushedUnrecorded, flush_again, false);
@@ -89,7 +89,7 @@ fn settle(facts: &Facts, around: &Around) -> Option<Action> {
     }
 }
 
-/// What may begin does.
+/// Flushes and rounds begin.
 fn begin(facts: &Facts, around: &Around) -> Option<(Turn, Action)> {
     let Facts { round, last_round, .. } = *facts;
     let Around { on_disk, writes, to_record_absent, caches_free: free, stops, .. } = *around;

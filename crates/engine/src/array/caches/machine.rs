@@ -1,4 +1,4 @@
-//! The state of members' caches: who is being flushed and what for, and clients' flushes.
+//! The state of members' caches: members that are being flushed, the purpose, and clients' flushes.
 //!
 //! ```text
 //!   queue ──every shard writes back──▶ written back ──members flush──▶ answered
@@ -17,7 +17,7 @@ use crate::request::Fault;
 /// See [`super`].
 #[derive(Debug, Default)]
 pub(in crate::array) struct Caches {
-    /// What members are being flushed for, or have been.
+    /// The purpose for which members are being flushed, or have been.
     flushing: Option<FlushPurpose>,
     queue: Vec<RequestId>,
     /// Those whose round of writing back is under way or over.
@@ -42,7 +42,7 @@ pub(in crate::array) struct Caches {
 }
 
 impl Caches {
-    /// What was written before the array was opened may be in these members' caches still.
+    /// Data written before the array was opened may be in these members' caches still.
     pub(in crate::array) fn new(members: impl Iterator<Item = MemberId>) -> Self {
         let mut caches = Self::default();
         caches.unflushed.extend(members);
@@ -156,7 +156,7 @@ impl Caches {
         self.flushing = Some(purpose);
     }
 
-    /// What clients were told of is on its way to the members first. This is no task: a shard may
+    /// Answered writes are on their way to the members first. This is no task: a shard may
     /// need a view, hence superblocks, to get there.
     pub(in crate::array) fn write_back(&mut self, shards: u16, out: &mut Outbox) {
         let Self { queue, written_back, unwritten, round, .. } = self;
@@ -167,7 +167,7 @@ impl Caches {
         out.push(ArrayEffect::WriteBack { round: *round });
     }
 
-    /// What the shards of a broken array have for the members may be of use still, and names
+    /// Writes that the shards of a broken array still have may be of use, and name
     /// memory.
     pub(in crate::array) fn begin_last_round(&mut self, shards: u16, out: &mut Outbox) {
         self.last_round = true;

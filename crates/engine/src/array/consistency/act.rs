@@ -24,7 +24,7 @@ use crate::cause::Cause;
 use crate::effect::Report;
 use crate::ids::{BitmapId, MemberId, ShardIndex};
 
-/// What an action asks of the rest of the array.
+/// A wish of an action to the rest of the array.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::array) enum Ask {
     Flush(FlushPurpose),
@@ -88,7 +88,7 @@ impl Consistency {
                 self.intent().open();
                 out.publish();
             }
-            // What shards and superblocks wait for goes to every member's bitmap.
+            // Bits that shards and superblocks wait for go to every member's bitmap.
             IntentAction::Write => {
                 let targets = self.targets(ground);
                 let records = self.intent().write(targets.into_iter(), &bits_ground);
@@ -171,7 +171,7 @@ impl Consistency {
         ask_for_logs(records, out);
     }
 
-    /// What shards want logged goes to the members with the parity, or into the journal.
+    /// Records that shards want go to the members with the parity, or into the journal.
     fn write_logs(&mut self, ground: &Ground<'_>, out: &mut Outbox) {
         if let Some(journal) = self.logs.journal_mut() {
             let record = journal.write();
@@ -338,8 +338,8 @@ impl Consistency {
         is_untold
     }
 
-    /// The bitmap of this name, unless it has been given up since: who waits for bits asks again
-    /// for those of another.
+    /// The bitmap of this name, unless it has been given up since: a shard that waits for bits asks
+    /// again for those of another.
     fn bitmap_named(&mut self, name: BitmapId) -> Option<&mut Intent> {
         let intent = self.intent.as_mut()?;
         let is_this = intent.id() == name;

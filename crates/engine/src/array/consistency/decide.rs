@@ -1,8 +1,9 @@
-//! What is done about consistency next: a pure table from facts to one action.
+//! The next action for consistency: a pure table from facts to one action.
 //!
-//! Which action bits or logs want, their own tables say ([`super::intent`], [`super::parity_logs`],
-//! [`super::journal`]); this one says when it may be, beside superblocks and members' caches. The
-//! first row that fits is taken. [check: what_is_kept_changes_only_where_it_may]
+//! The tables of bits and logs say which action each wants ([`super::intent`],
+//! [`super::parity_logs`], [`super::journal`]); this one says when it may be, beside superblocks
+//! and members' caches. The first row that fits is taken.
+//! [check: what_is_kept_changes_only_where_it_may]
 
 use braid_hooks::{Bug, spoiled};
 
@@ -14,7 +15,7 @@ use crate::array::order::{Activity, Around, Turn, Writes};
 /// Bitmap, logs, journal and their changes at a glance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) struct Facts {
-    /// What is to be done about the bitmap.
+    /// The action that the bitmap wants.
     pub(in crate::array) bits: IntentAction,
     /// Members are writing their bitmaps.
     pub(in crate::array) bits_out: bool,
@@ -24,7 +25,7 @@ pub(in crate::array) struct Facts {
     pub(in crate::array) bitmap_left: bool,
     /// Whether logs are to be made, or given up.
     pub(in crate::array) log_change: Changing,
-    /// What is to be done about parity logs, or the journal.
+    /// The action that parity logs want, or the journal.
     pub(in crate::array) logs: LogAction,
     /// Members are writing them.
     pub(in crate::array) logs_out: bool,
@@ -32,7 +33,7 @@ pub(in crate::array) struct Facts {
     pub(in crate::array) tail_unsaid: bool,
 }
 
-/// What to do.
+/// An action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum Action {
     /// Make logs, or give up those that there are: the next superblocks say so.

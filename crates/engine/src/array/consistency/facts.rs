@@ -111,7 +111,7 @@ impl Consistency {
         is_waited_for && self.intent.as_ref().is_some_and(is_behind)
     }
 
-    /// What an update is about, as far as parity logs go.
+    /// The news of an update, as far as parity logs go.
     pub(super) fn news_of(&self, becomes: Activity, ground: &Ground<'_>) -> News {
         let was_drained = ground.on_disk == Activity::Clean || becomes == Activity::Clean;
         let is_made = self.log_change.is_made();
@@ -122,7 +122,7 @@ impl Consistency {
         }
     }
 
-    /// What the bitmap looks at.
+    /// The bitmap's view of consistency and array.
     pub(super) fn intent_ground(&self, ground: &Ground<'_>) -> IntentGround {
         let Ground { events, on_disk, resync_offset, may_write, .. } = *ground;
         let has_unrecorded = self.has_unrecorded(ground);
@@ -139,7 +139,7 @@ impl Consistency {
         }
     }
 
-    /// Who has the bitmap and parity logs: members, or a file beside them.
+    /// The owners of bitmap and parity logs: members, or a file beside them.
     pub(super) fn targets(&self, ground: &Ground<'_>) -> SmallVec<[MemberId; 8]> {
         match self.file {
             Some(file) => SmallVec::from_slice(&[file]),

@@ -1,4 +1,4 @@
-//! What consistency looks at of the rest of the array, as a small value: superblocks' last word,
+//! The rest of the array as consistency sees it, as a small value: superblocks' last word,
 //! members, and what waits.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::parity_logs::News;
 use crate::array::order::Activity;
 use crate::array::roster::Roster;
 
-/// What consistency looks at, and is not its own.
+/// The rest of the array, as consistency sees it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::array) struct Ground<'a> {
     pub(in crate::array) geometry: &'a Arc<Geometry>,
@@ -18,7 +18,7 @@ pub(in crate::array) struct Ground<'a> {
     pub(in crate::array) shards: u16,
     /// The count of events that superblocks have, or are about to.
     pub(in crate::array) events: u64,
-    /// What durable superblocks say.
+    /// The word of durable superblocks.
     pub(in crate::array) on_disk: Activity,
     /// Redundancy agrees below this.
     pub(in crate::array) resync_offset: u64,
@@ -38,7 +38,7 @@ pub(in crate::array) struct Ground<'a> {
 pub(in crate::array) struct Awaiting {
     /// The count of events that it says.
     pub(in crate::array) events: u64,
-    /// What it tells logs.
+    /// Its news for logs.
     pub(in crate::array) news: News,
 }
 

@@ -1,4 +1,4 @@
-//! The state of consistency: what is kept, what a person wants kept, and what superblocks, shards
+//! The state of consistency: what is kept, a person's wishes, and the words to superblocks, shards
 //! and jobs are told of it.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use crate::array::view::IntentView;
 use crate::ids::{BitmapId, MemberId};
 use crate::ranges::MemberRanges;
 
-/// What is being written is said durably first in one of these, or in none. Beside parity logs of
+/// A write is logged first in one of these, or in none. Beside parity logs of
 /// our own a bitmap may be kept, beside a journal none.
 #[derive(Debug)]
 pub(super) enum Logs {
@@ -71,10 +71,10 @@ pub(in crate::array) struct Consistency {
     returning: BTreeMap<MemberId, Returns>,
 }
 
-/// What an update of superblocks says of consistency.
+/// The word of an update of superblocks about consistency.
 #[derive(Debug)]
 pub(in crate::array) struct Said {
-    /// What it tells logs, whatever changes while it is written.
+    /// Its news for logs, whatever changes while it is written.
     pub(in crate::array) news: News,
     /// Our own log counts, and where it is.
     pub(in crate::array) log_counts: Option<LogHome>,
@@ -153,7 +153,7 @@ impl Consistency {
         !self.logs.are_none()
     }
 
-    /// What shards are told of the bitmap.
+    /// The bitmap, as shards see it.
     pub(in crate::array) fn view(&self) -> Option<IntentView> {
         self.intent.as_ref().map(Intent::view)
     }
@@ -194,7 +194,7 @@ impl Consistency {
         self.file.is_some() && self.bitmap_change.is_leaving()
     }
 
-    /// Whether redundancy was made to agree everywhere, but for what was being written: nobody but
+    /// Whether redundancy was made to agree everywhere, but for what was being written: only
     /// a lockless bitmap knows where it was not.
     fn is_made(&self) -> bool {
         self.intent.as_ref().is_none_or(Intent::is_made)
@@ -273,7 +273,7 @@ impl Consistency {
 
     /// Whether a device may come that is to have a write journal.
     pub(in crate::array) fn may_add_journal(&self, ground: &Ground<'_>) -> Result<(), LogRefusal> {
-        // What our own log needs, a journal needs, too; but beside it no bitmap is kept.
+        // A journal needs all that our own log needs; but beside it no bitmap is kept.
         self.may_change_logs(ground, Some(true))?;
         if self.intent.is_some() { Err(LogRefusal::Bitmap) } else { Ok(()) }
     }
@@ -301,8 +301,7 @@ impl Consistency {
         self.returning.extend(returns.map(|returns| (id, returns)));
     }
 
-    /// What a member holds that was in this slot before it was to be recovered: nothing that a
-    /// client wrote is anywhere else.
+    /// Ranges that a member in this slot holds before its recovery: no client has written them.
     pub(in crate::array) fn held_unwritten(&self, geometry: &Geometry, slot: Slot) -> MemberRanges {
         let lacked = self.intent.as_ref().and_then(|intent| intent.lacked_since(None));
         lacked.map(|lacked| held_of(geometry, slot, &lacked)).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! What keeps redundancy right over a crash: a bitmap, parity logs, a journal, or none of them; and
-//! the changes from one to another.
+//! Consistency keeps redundancy right over a crash: a bitmap, parity logs, a journal, or none of
+//! them; and the changes from one to another.
 //!
 //! A member's write is not atomic, and a stripe's or mirror's is several of them. So where members
 //! may differ is said durably before they do: by bits ([`intent`]), by records of what is being

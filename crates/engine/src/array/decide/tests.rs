@@ -1,4 +1,4 @@
-//! What must hold of the table, over products of facts: one for each question, since the product of
+//! Promises that span machines, over products of facts: one for each question, since the product of
 //! all is too large.
 
 use super::super::consistency::{IntentAction, LogAction};
@@ -11,7 +11,7 @@ fn is_possible(facts: &ArrayFacts) -> bool {
     let ConsistencyFacts { bits, bits_out, bitmap_change, bitmap_left, .. } = facts.consistency;
     let ConsistencyFacts { log_change, logs, logs_out, .. } = facts.consistency;
     let is_behind = facts.superblocks.stage == SuperblocksStage::Behind;
-    // What superblocks wait for is being written, or is to be; and what is broken waits for nothing
+    // Superblocks wait for a write that is under way, or is to be; a broken array waits for nothing
     // that is said before them.
     let is_awaited =
         bits_out || logs_out || bits == IntentAction::Write || logs == LogAction::Blank;
@@ -33,7 +33,7 @@ fn is_possible(facts: &ArrayFacts) -> bool {
     // Nothing is written while a change of logs goes on.
     let is_begun = !matches!(log_change, Changing::No | Changing::Wanted { .. });
     let is_at_rest = facts.on_disk == Activity::Clean && facts.closing == Closing::No;
-    // What drains waits, if anything does.
+    // Only a gate that drains is held up.
     let is_held_up = !facts.superblocks.held_up || facts.closing == Closing::Draining;
     // A job that waits to be flushed is there, and one that begins is not.
     let is_there = facts.upkeep.has_job || !facts.upkeep.job_flush;
@@ -59,7 +59,7 @@ const CACHES: Axis<'_, ArrayFacts> = axis!(caches.stage: CachesStage::Free,
     CachesStage::Flushing(FlushPurpose::Bits), CachesStage::Flushed(FlushPurpose::Bits),
     CachesStage::Flushing(FlushPurpose::Logs), CachesStage::Flushed(FlushPurpose::Logs));
 
-/// The facts that every question is about: who may write, what superblocks say, the gate.
+/// The facts that every question is about: whether writes are allowed, superblocks, the gate.
 fn with_all(axes: &[Axis<'_, ArrayFacts>], check: &mut impl FnMut(&ArrayFacts)) {
     let met: [Axis<'_, ArrayFacts>; 3] = [
         axis!(writes: Writes::Allowed, Writes::ReadOnly, Writes::Broken),
@@ -218,7 +218,7 @@ fn check(facts: &ArrayFacts) {
     }
 }
 
-/// What its own table cannot know of the others.
+/// Promises that its own table cannot know of.
 fn check_consistency(action: ConsistencyAction, facts: &ArrayFacts) {
     match action {
         ConsistencyAction::ChangeLogs | ConsistencyAction::ChangeBitmap => {
@@ -237,7 +237,7 @@ fn is_member_at_work(facts: &ArrayFacts) -> bool {
     is_flushing || is_writing || facts.consistency.bits_out || facts.consistency.logs_out
 }
 
-/// What ends a wait: a member, a shard, the clock, a client; or it is over.
+/// A member, a shard, the clock or a client ends a wait; or it is over.
 fn is_ended(facts: &ArrayFacts) -> bool {
     let CachesFacts { flush_wanted, round, last_round, .. } = facts.caches;
     let shard = round == Round::UnderWay
@@ -327,7 +327,7 @@ fn a_bitmap_is_changed_though_clients_write() {
     });
 }
 
-/// What shards or superblocks wait for is done whatever else goes on.
+/// Bits that shards or superblocks wait for are written whatever else goes on.
 #[test]
 fn a_bit_is_not_forgotten() {
     for_all_of_bits(&mut |facts| {
@@ -355,7 +355,7 @@ fn a_bit_is_not_forgotten() {
     });
 }
 
-/// What a job has done comes into superblocks, whatever else goes on, and a job is heard when
+/// A job's offsets come into superblocks, whatever else goes on, and a job is heard when
 /// nothing else is to be done.
 #[test]
 fn a_job_is_not_forgotten() {
@@ -369,7 +369,7 @@ fn a_job_is_not_forgotten() {
     });
 }
 
-/// What drains may wait for room in the journal, and that for superblocks.
+/// Writes that drain may wait for room in the journal, and that for superblocks.
 #[test]
 fn room_in_the_journal_is_said_while_the_gate_closes() {
     let unsaid: [Axis<'_, ArrayFacts>; 2] =

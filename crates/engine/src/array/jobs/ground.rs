@@ -1,4 +1,4 @@
-//! What jobs look at of the array: where bytes live, who is a member, what is in doubt, and what
+//! The array as jobs see it: where bytes live, members, ranges in doubt, and what
 //! may be done.
 
 use braid_geometry::Geometry;

@@ -1,4 +1,4 @@
-//! What is done next for no client: members that err, members that slots lack, bad-block logs and
+//! The next action for no client: members that err, members that slots lack, bad-block logs and
 //! the job. A pure table from facts to one action. The first row that fits is taken.
 //! [check: the_tables_keep_their_promises]
 
@@ -23,12 +23,12 @@ pub(in crate::array) struct Facts {
     pub(in crate::array) log_out: bool,
     /// A job wants members flushed.
     pub(in crate::array) job_flush: bool,
-    /// What the job is to do next.
+    /// The action that the job wants.
     pub(in crate::array) job: JobAction,
     pub(in crate::array) has_job: bool,
 }
 
-/// What to do.
+/// An action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum Action {
     /// Warn of a member that errs again and again, have it replaced, or put it out.

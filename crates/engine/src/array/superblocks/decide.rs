@@ -1,4 +1,4 @@
-//! What superblocks are to say next, and whether writes may begin: a pure table from facts to one
+//! The next word of superblocks, and whether writes may begin: a pure table from facts to one
 //! action. The first row that fits is taken. [check: the_tables_keep_their_promises]
 
 use braid_hooks::{Bug, spoiled};
@@ -22,7 +22,7 @@ pub(in crate::array) enum Stage {
     /// All have, but the update says less than is so by now: another member was lost, the lost
     /// one's own count is not passed, or the array has broken.
     Outdated,
-    /// All have; a program that keeps a record of who is in is to write down a loss that they tell
+    /// All have; a program that keeps a record of members is to write down a loss that they tell
     /// of, before any write counts on it.
     Unkept,
     /// All have, and so has the record.
@@ -43,13 +43,13 @@ pub(in crate::array) struct Facts {
     pub(in crate::array) unsaved: bool,
     /// A shard waits for the gate.
     pub(in crate::array) write_wanted: bool,
-    /// What shards still have under way waits for writes that wait for the gate.
+    /// Writes under way in shards wait for others that wait for the gate.
     pub(in crate::array) held_up: bool,
     /// No shard has had a write for a while.
     pub(in crate::array) idle: bool,
 }
 
-/// What to do.
+/// An action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum Action {
     /// Shards finish what they have under way.
@@ -96,7 +96,7 @@ pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, 
     // with the next update if that is near.
     let is_followed = !is_open || around.stopping && on_disk == Activity::Active;
     let says_again = around.to_say_again && (around.flush_ended || !is_followed);
-    // What drains may wait for room in the journal; the gate closes again then.
+    // Writes that drain may wait for room in the journal; the gate closes again then.
     let frees_room = around.tail_unsaid && closing == Closing::Draining;
     let frees_room = spoiled(Bug::JournalFreedAfterClosing, frees_room, false);
     let tells = facts.unsaved && may_write && (is_open || frees_room);

@@ -1,4 +1,4 @@
-//! The state of superblocks: what durable ones say, and the update that is being written.
+//! The state of superblocks: the word of durable ones, and the update that is being written.
 //!
 //! ```text
 //!   begin ─▶ Behind ─ bitmaps and logs ─▶ wave ─ durable ─▶ wave ─ … ─▶ complete: it counts
@@ -22,7 +22,7 @@ use crate::array::update::SuperblockState;
 use crate::array::waves::next_wave;
 use crate::ids::MemberId;
 
-/// What superblocks are written for.
+/// The reason for an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum Why {
     /// A step between clean and active.
@@ -31,7 +31,7 @@ pub(in crate::array) enum Why {
     Devices,
     /// A job has come further, or a newcomer has failed.
     Changes,
-    /// What they say is said a second time ([`crate::array::event_count`]).
+    /// They say the same a second time ([`crate::array::event_count`]).
     Again,
 }
 
@@ -62,9 +62,9 @@ struct Update {
     later: BTreeSet<MemberId>,
     state: Arc<SuperblockState>,
     becomes: Activity,
-    /// What it tells logs, whatever changes while it is written.
+    /// Its news for logs, whatever changes while it is written.
     news: News,
-    /// What it says was said before, with one event less.
+    /// It says the same as the one before, with one event more.
     again: bool,
     /// [`Outbox::changes`] when it was made.
     changes: u64,
@@ -80,7 +80,7 @@ struct Update {
     kept: Kept,
 }
 
-/// What an update is to say beside members and events.
+/// The contents of an update beside members and events.
 #[derive(Debug)]
 pub(in crate::array) struct Telling {
     pub(in crate::array) becomes: Activity,
@@ -93,7 +93,7 @@ pub(in crate::array) struct Telling {
     pub(in crate::array) changes: u64,
 }
 
-/// What an update said that is durable, and is what is so.
+/// The news of an update that is durable.
 #[derive(Debug)]
 pub(in crate::array) struct Completed {
     pub(in crate::array) becomes: Activity,
@@ -106,7 +106,7 @@ pub(in crate::array) struct Completed {
     pub(in crate::array) recovered: Vec<(MemberId, Slot)>,
 }
 
-/// What of the array an update's stage hangs on.
+/// The facts of the array on which an update's stage hangs.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::array) struct Standing {
     pub(in crate::array) broken: bool,
@@ -119,10 +119,10 @@ pub(in crate::array) struct Standing {
 /// See [`super`].
 #[derive(Debug)]
 pub(in crate::array) struct Superblocks {
-    /// What every member's superblock says, once an update of this run is through.
+    /// The contents of every member's superblock, once an update of this run is through.
     told: Option<Arc<SuperblockState>>,
     events: Events,
-    /// What durable superblocks say.
+    /// The word of durable superblocks.
     on_disk: Activity,
     /// The update that is being written.
     update: Option<Update>,
@@ -162,21 +162,23 @@ impl Superblocks {
         self.events.count()
     }
 
-    /// What durable superblocks say.
+    /// The word of durable superblocks.
     pub(in crate::array) fn on_disk(&self) -> Activity {
         self.on_disk
     }
 
-    pub(in crate::array) fn lack_absent(&self) -> bool {
+    /// Whether no superblock tells of members that were absent when the array was opened.
+    pub(in crate::array) fn absent_untold(&self) -> bool {
         self.absent
     }
 
     /// Whether they tell all these changes ([`Outbox::changes`]).
-    pub(in crate::array) fn tell(&self, changes: u64) -> bool {
+    pub(in crate::array) fn tell_all(&self, changes: u64) -> bool {
         self.changes == changes
     }
 
-    pub(in crate::array) fn are_written(&self) -> bool {
+    /// Whether no update is under way.
+    pub(in crate::array) fn are_settled(&self) -> bool {
         self.update.is_none()
     }
 
@@ -334,8 +336,7 @@ impl Superblocks {
         let soonest = waiting().map(|member| turn(&member)).min().expect("there is a next wave");
         let (now, then): (Vec<_>, Vec<_>) = waiting().partition(|one| turn(one) == soonest);
         let mut waiting: Vec<_> = now.into_iter().map(slot_of).collect();
-        // Who holds all since a moment ago is missing to whoever reads the superblocks before
-        // these.
+        // A member recovered a moment ago is missing to a reader of the superblocks before these.
         let was_lost = |slot: Slot| self.recovered.iter().any(|(_, recovered)| *recovered == slot);
         let is_lost = |slot: Slot| roster.is_lost(slot) || was_lost(slot);
         let wave: Vec<MemberId> = match update.may_tear {
@@ -353,7 +354,7 @@ impl Superblocks {
         soonest == Turn::First
     }
 
-    /// The update is durable. What it says of activity is so, whatever has happened meanwhile.
+    /// The update is durable. Its word on activity holds, whatever has happened meanwhile.
     fn end(&mut self, consistency: &mut Consistency) -> Update {
         let update = self.update.take().expect("superblocks were being written");
         assert!(update.missing.is_empty(), "every superblock that was asked for has ended");
