@@ -7,20 +7,16 @@ use braid_geometry::{Family, Geometry, Slot};
 use braid_hooks::{Bug, spoiled};
 
 use super::bad_logs::BadLogs;
-use super::bitmap_record::BitmapLook;
 use super::caches::Caches;
-use super::consistency::{Consistency, JournalLook, NewBitmap};
+use super::consistency::Consistency;
 use super::effect::{ArrayEffect, MetadataArea, Notice};
 use super::gatekeeper::Gatekeeper;
 use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
 use super::order::Activity;
 use super::outbox::Outbox;
 use super::read_errors::Errors;
-use super::refusals::{BitmapRefusal, LogRefusal};
 use super::roster::Roster;
-use super::setup::{
-    AcceptedRisk, ArraySetup, JournalSetup, MemberSetup, ReplacementSetup, Returns,
-};
+use super::setup::{AcceptedRisk, ArraySetup, MemberSetup, ReplacementSetup};
 use super::sitting_out::SittingOut;
 use super::superblocks::Superblocks;
 use super::view::MemberView;
@@ -30,7 +26,6 @@ use crate::effect::{MemberFault, Report};
 use crate::ids::{MemberId, RequestId, ShardIndex};
 use crate::ranges::BadRange;
 use crate::request::Regions;
-use braid_ondisk::{LogPlace, OwnLogPlace};
 
 /// The control machine of one array.
 #[derive(Debug)]
@@ -110,7 +105,7 @@ impl Array {
         // Levels without redundancy have no "active": a crash leaves nothing to make consistent.
         let has_intent = setup.geometry.level().family() != Family::Direct;
         assert!(
-            has_intent || consistency.bitmap().is_none(),
+            has_intent || consistency.view().is_none(),
             "a bitmap says where redundancy may not agree"
         );
         let is_degraded = roster.missing_count() > 0;
@@ -237,155 +232,6 @@ impl Array {
     #[must_use]
     pub fn free_device_number(&self) -> u16 {
         self.roster.free_number()
-    }
-
-    /// Sectors that a member which comes back would not have to be recovered, if it got its slot now: what no bit of the bitmap names.
-    #[must_use]
-    pub fn would_keep(&self, returns: Returns) -> u64 {
-        self.consistency.would_keep(&self.setup.geometry, returns)
-    }
-
-    /// Its write-intent bitmap, if it keeps one.
-    #[must_use]
-    pub fn bitmap(&self) -> Option<BitmapLook> {
-        self.consistency.bitmap()
-    }
-
-    /// The bitmap file that has its bitmap, and our own parity log if there is one.
-    #[must_use]
-    pub fn bitmap_file(&self) -> Option<MemberId> {
-        self.consistency.file()
-    }
-
-    /// The place of our own parity log on each of its members, if it keeps such logs there, and the sectors that its bitmap takes.
-    #[must_use]
-    pub fn own_log(&self) -> Option<(OwnLogPlace, u64)> {
-        let place = self.consistency.own_place()?;
-        self.bitmap_file().is_none().then(|| (place, self.consistency.bitmap_sectors()))
-    }
-
-    /// Whether it keeps a parity log of our own, on members or in its bitmap file.
-    #[must_use]
-    pub fn has_own_logs(&self) -> bool {
-        self.consistency.own_place().is_some()
-    }
-
-    /// Sectors that its bitmap takes on each member; 0 if it keeps none there.
-    #[must_use]
-    pub fn bitmap_sectors(&self) -> u64 {
-        if self.bitmap_file().is_none() { self.consistency.bitmap_sectors() } else { 0 }
-    }
-
-    /// Sectors that its bitmap takes in its bitmap file; 0 if it has none.
-    #[must_use]
-    pub fn bitmap_file_sectors(&self) -> u64 {
-        if self.bitmap_file().is_some() { self.consistency.bitmap_sectors() } else { 0 }
-    }
-
-    /// A person wants a bitmap made, instead of what there is; or that given up. It is so when [`Self::is_bitmap_settled`] says so.
-    ///
-    /// # Errors
-    /// There is none to give up; the array takes no writes, keeps something else, or needs the bitmap: nothing is changed.
-    pub fn handle_bitmap_request(
-        &mut self,
-        now: Instant,
-        wanted: Option<NewBitmap>,
-    ) -> Result<(), BitmapRefusal> {
-        self.may_change_bitmap(wanted.is_some())?;
-        self.consistency.want_bitmap(wanted);
-        self.step(now);
-        Ok(())
-    }
-
-    /// Whether a bitmap may be made, or given up.
-    ///
-    /// # Errors
-    /// As [`Self::handle_bitmap_request`] says.
-    pub fn may_change_bitmap(&self, is_to_be_there: bool) -> Result<(), BitmapRefusal> {
-        self.may_change_members()?;
-        self.consistency.may_change_bitmap(&self.consistency_ground(), is_to_be_there)
-    }
-
-    /// Whether no bitmap is being made or given up.
-    #[must_use]
-    pub fn is_bitmap_settled(&self) -> bool {
-        self.consistency.is_bitmap_settled()
-    }
-
-    /// A person wants parity logs made at these places, all of one kind and one for each member; or those given up which there are. It is
-    /// so when [`Self::are_logs_settled`] says so.
-    ///
-    /// # Errors
-    /// There are none to give up; the array takes no writes, keeps something else, or needs what it has: nothing is changed.
-    pub fn handle_log_request(
-        &mut self,
-        now: Instant,
-        wanted: Option<BTreeMap<MemberId, LogPlace>>,
-    ) -> Result<(), LogRefusal> {
-        let is_own = wanted.as_ref().map(|places| {
-            let ppls = places.values().filter(|place| place.ppl().is_some()).count();
-            assert!(ppls == 0 || ppls == places.len(), "logs are of one kind");
-            ppls == 0
-        });
-        self.may_change_logs(is_own)?;
-        self.consistency.want_logs(wanted, &mut self.out);
-        self.step(now);
-        Ok(())
-    }
-
-    /// A person wants a write journal, on a device that is none of the array's. It is so when [`Self::are_logs_settled`] says so, unless the
-    /// device has failed meanwhile: then nothing was changed.
-    ///
-    /// # Errors
-    /// The array takes no writes, keeps something else for a crash, or is not whole: nothing is changed.
-    pub fn handle_journal_added(
-        &mut self,
-        now: Instant,
-        journal: JournalSetup,
-    ) -> Result<(), LogRefusal> {
-        self.may_add_journal()?;
-        self.consistency.want_journal(journal);
-        self.step(now);
-        Ok(())
-    }
-
-    /// Whether a device may come that is to have a write journal.
-    ///
-    /// # Errors
-    /// As [`Self::handle_journal_added`] says.
-    pub fn may_add_journal(&self) -> Result<(), LogRefusal> {
-        self.may_change_members()?;
-        self.consistency.may_add_journal(&self.consistency_ground())
-    }
-
-    /// Whether parity logs may be made, our own or md's; or given up.
-    ///
-    /// # Errors
-    /// As [`Self::handle_log_request`] says.
-    pub fn may_change_logs(&self, is_own: Option<bool>) -> Result<(), LogRefusal> {
-        self.may_change_members()?;
-        self.consistency.may_change_logs(&self.consistency_ground(), is_own)
-    }
-
-    /// Whether no parity logs are being made or given up.
-    #[must_use]
-    pub fn are_logs_settled(&self) -> bool {
-        self.consistency.are_logs_settled()
-    }
-
-    /// Whether it keeps partial parity logs; if so, whether everything is logged, or will be once parity agrees everywhere.
-    #[must_use]
-    pub fn parity_logs(&self) -> Option<bool> {
-        // They are made before the first write: nothing is written without them that agrees.
-        let agrees = self.condition.resync_offset == u64::MAX;
-        let writes = self.superblocks.on_disk() == Activity::Active;
-        self.consistency.logs_parity().map(|is_on| is_on || agrees && !writes)
-    }
-
-    /// Its write journal, if it is written.
-    #[must_use]
-    pub fn journal(&self) -> Option<JournalLook> {
-        self.consistency.journal()
     }
 
     /// Members that wait without a slot.

@@ -4,23 +4,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use braid_geometry::{Family, Geometry, Level, Slot};
-use braid_hooks::{Bug, Mark, planted, reached, spoiled};
-use braid_ondisk::{Bits, LogHome, LogPlace, OwnLogPlace, PplPlace};
+use braid_geometry::{Geometry, Slot};
+use braid_hooks::{Bug, Mark, reached, spoiled};
+use braid_ondisk::{Bits, LogHome, PplPlace};
 
-use super::bitmap_change::{BitmapChange, NewBitmap};
+use super::bitmap_change::BitmapChange;
 use super::ground::Ground;
 use super::intent::Intent;
-use super::journal::{Journal, JournalLook};
-use super::log_change::{LogChange, LogWish};
+use super::journal::Journal;
+use super::log_change::LogChange;
 use super::parity_logs::{News, ParityLogs};
 use super::returns::held_of;
 use crate::Instant;
-use crate::array::bitmap_record::BitmapLook;
 use crate::array::order::Activity;
 use crate::array::outbox::Outbox;
-use crate::array::refusals::{BitmapRefusal, LogRefusal};
-use crate::array::setup::{ArraySetup, JournalSetup, Returns, SpareSetup};
+use crate::array::setup::{ArraySetup, Returns, SpareSetup};
 use crate::array::update::JournalState;
 use crate::array::view::IntentView;
 use crate::ids::{BitmapId, MemberId};
@@ -113,34 +111,14 @@ impl Consistency {
         }
     }
 
-    /// Its bitmap, if it keeps one.
-    pub(in crate::array) fn bitmap(&self) -> Option<BitmapLook> {
-        self.intent.as_ref().map(Intent::look)
-    }
-
     /// The file that has the bitmap and our own log, if it is not members that have them.
     pub(in crate::array) fn file(&self) -> Option<MemberId> {
         self.file
     }
 
-    /// Sectors that the bitmap takes where it is.
-    pub(in crate::array) fn bitmap_sectors(&self) -> u64 {
-        self.intent.as_ref().map_or(0, Intent::area_sectors)
-    }
-
-    /// The place of our own parity log, if one is kept.
-    pub(in crate::array) fn own_place(&self) -> Option<OwnLogPlace> {
-        self.logs.parity()?.own_place()
-    }
-
     /// Whether parity logs are kept; if so, whether shards have everything logged.
     pub(in crate::array) fn logs_parity(&self) -> Option<bool> {
         self.logs.parity().map(ParityLogs::is_on)
-    }
-
-    /// The journal, if it is written.
-    pub(in crate::array) fn journal(&self) -> Option<JournalLook> {
-        self.logs.journal().map(Journal::look)
     }
 
     /// The journal's device.
@@ -173,11 +151,6 @@ impl Consistency {
         self.intent.as_ref()?.poll_timeout(&self.intent_ground(ground))
     }
 
-    /// Whether no bitmap is being made or given up.
-    pub(in crate::array) fn is_bitmap_settled(&self) -> bool {
-        self.bitmap_change.is_settled()
-    }
-
     /// Whether no logs are being made or given up.
     pub(in crate::array) fn are_logs_settled(&self) -> bool {
         self.log_change.is_settled()
@@ -196,91 +169,8 @@ impl Consistency {
 
     /// Whether redundancy was made to agree everywhere, but for what was being written: only
     /// a lockless bitmap knows where it was not.
-    fn is_made(&self) -> bool {
+    pub(super) fn is_made(&self) -> bool {
         self.intent.as_ref().is_none_or(Intent::is_made)
-    }
-
-    /// Whether a bitmap may be made, or given up.
-    pub(in crate::array) fn may_change_bitmap(
-        &self,
-        ground: &Ground<'_>,
-        is_to_be_there: bool,
-    ) -> Result<(), BitmapRefusal> {
-        let agrees = ground.resync_offset == u64::MAX && self.is_made();
-        let is_settled = self.is_bitmap_settled() && self.are_logs_settled();
-        match (&self.logs, &self.intent) {
-            _ if !is_settled => Err(BitmapRefusal::Busy),
-            (Logs::Parity(_), _) => Err(BitmapRefusal::ParityLogs),
-            (Logs::Journal(_), _) => Err(BitmapRefusal::Journal),
-            (Logs::None, None) if !is_to_be_there => Err(BitmapRefusal::HasNone),
-            (Logs::None, Some(_)) if !agrees => Err(BitmapRefusal::InDoubt),
-            (Logs::None, Some(_)) if !ground.is_whole() => Err(BitmapRefusal::Degraded),
-            _ => Ok(()),
-        }
-    }
-
-    /// A bitmap is to be made, instead of what there is; or that given up. It may be.
-    pub(in crate::array) fn want_bitmap(&mut self, wanted: Option<NewBitmap>) {
-        self.bitmap_change.want(wanted);
-    }
-
-    /// Whether parity logs may be made, our own or md's; or given up.
-    pub(in crate::array) fn may_change_logs(
-        &self,
-        ground: &Ground<'_>,
-        is_own: Option<bool>,
-    ) -> Result<(), LogRefusal> {
-        let level = ground.geometry.level();
-        let has_level = match is_own {
-            Some(false) => level == Level::Raid5,
-            Some(true) | None => level.family() == Family::Stripe,
-        };
-        // A file takes one for all.
-        let bears_bitmap = match is_own {
-            Some(true) => self.intent.as_ref().is_none_or(|intent| !intent.is_lockless()),
-            Some(false) => self.intent.is_none(),
-            None => true,
-        };
-        let agrees = ground.resync_offset == u64::MAX && self.is_made();
-        match () {
-            () if !self.is_bitmap_settled() || !self.are_logs_settled() => Err(LogRefusal::Busy),
-            () if !has_level => Err(LogRefusal::Level),
-            () if !agrees => Err(LogRefusal::InDoubt),
-            () if !ground.is_whole() => Err(LogRefusal::Degraded),
-            () if is_own.is_none() && !self.has_logs() => Err(LogRefusal::HasNone),
-            // No other log is kept beside a journal either.
-            () if is_own.is_some() && self.has_logs() => Err(LogRefusal::HasLogs),
-            () if !bears_bitmap => Err(LogRefusal::Bitmap),
-            () => Ok(()),
-        }
-    }
-
-    /// Parity logs are to be made at these places; or those given up which there are. They may be.
-    pub(in crate::array) fn want_logs(
-        &mut self,
-        wanted: Option<BTreeMap<MemberId, LogPlace>>,
-        out: &mut Outbox,
-    ) {
-        if planted(Bug::LogSkippedEarly)
-            && wanted.is_none()
-            && let Some(logs) = self.logs.parity_mut()
-        {
-            logs.are_off();
-            out.publish();
-        }
-        self.log_change.want(wanted.map_or(LogWish::Nothing, LogWish::Logs));
-    }
-
-    /// Whether a device may come that is to have a write journal.
-    pub(in crate::array) fn may_add_journal(&self, ground: &Ground<'_>) -> Result<(), LogRefusal> {
-        // A journal needs all that our own log needs; but beside it no bitmap is kept.
-        self.may_change_logs(ground, Some(true))?;
-        if self.intent.is_some() { Err(LogRefusal::Bitmap) } else { Ok(()) }
-    }
-
-    /// A write journal is to be made. It may be.
-    pub(in crate::array) fn want_journal(&mut self, journal: JournalSetup) {
-        self.log_change.want(LogWish::Journal(journal));
     }
 
     /// Whether a device may come that waits as a spare: it may have been looked at before logs were
@@ -337,14 +227,7 @@ impl Consistency {
         self.returning.remove(&member);
     }
 
-    /// Sectors that a member which comes back would not have to be recovered, if it got its slot
-    /// now.
-    pub(in crate::array) fn would_keep(&self, geometry: &Geometry, returns: Returns) -> u64 {
-        let missed = self.missed_since(returns.events);
-        missed.map_or(0, |missed| held_of(geometry, returns.slot, missed).sectors())
-    }
-
-    fn missed_since(&self, events: u64) -> Option<&Bits> {
+    pub(super) fn missed_since(&self, events: u64) -> Option<&Bits> {
         self.intent.as_ref().and_then(|intent| intent.missed_since(events))
     }
 

@@ -9,6 +9,7 @@
 //! ```text
 //!   kept      none, a bitmap, our own logs (with a bitmap or without), md's logs, or a journal
 //!   changes   bitmap_change, while clients write; log_change, while nothing is written
+//!   requests  a person asks for a change, or what is kept
 //!   machine   what is kept; what superblocks, shards and jobs are told of it
 //!   facts     how it stands beside the rest of the array (ground) ─▶ decide, its table ─▶ act
 //! ```
@@ -27,6 +28,7 @@ mod journal;
 mod log_change;
 mod machine;
 mod parity_logs;
+mod requests;
 mod returns;
 
 pub(super) use act::Ask;
