@@ -79,6 +79,6 @@ pub use snippet::Snippet;
 pub use superblock::{
     ArrayFacts, BitmapPlace, ByteOrder, Claim, DeviceFacts, DeviceFlags, Features, IntentFacts,
     JoinError, LogHome, NewSuperblock, NewSuperblockError, NewV0, Reshape, ReshapeSide, Role,
-    StateFacts, Superblock, SuperblockError, SuperblockFault, SuperblockUpdate, Timestamp,
-    UnvalidatedV0, UnvalidatedV1, Version, format_uuid,
+    StateFacts, Superblock, SuperblockError, SuperblockFault, SuperblockShape, SuperblockUpdate,
+    Timestamp, UnvalidatedV0, UnvalidatedV1, Version, format_uuid,
 };

@@ -13,6 +13,7 @@ mod intent;
 mod joining;
 mod new;
 mod reshaping;
+mod shape;
 mod v0_90;
 mod v1;
 mod write;
@@ -29,6 +30,7 @@ pub use facts::{
 pub use intent::BitmapPlace;
 pub use joining::JoinError;
 pub use new::{NewSuperblock, NewSuperblockError, NewV0, SuperblockUpdate};
+pub use shape::SuperblockShape;
 pub use v0_90::UnvalidatedV0;
 pub use v1::UnvalidatedV1;
 

@@ -808,3 +808,121 @@ fn what_is_write_mostly_is_read_again_as_it_was_set() {
     let found = read_v0(&old.to_bytes()).expect("it is sound");
     assert!(found.device.flags.write_mostly && found == old);
 }
+
+/// A RAID-5 of four members that becomes a RAID-6 of as many more as this.
+fn reshape(delta_disks: i32, backwards: bool, new_data_offset_sectors: Option<u64>) -> Reshape {
+    Reshape {
+        position_sectors: 3072,
+        delta_disks,
+        new_level: Level::Raid6,
+        new_layout: 16,
+        new_chunk_sectors: 256,
+        new_data_offset_sectors,
+        backwards,
+    }
+}
+
+#[test]
+fn a_shape_is_read_back_as_it_was_written() {
+    let of_v1 = new_superblock(Version::V1_0, Level::Raid5);
+    let of_v0 = Superblock::new_v0(&NewV0 {
+        array: of_v1.array,
+        device_bytes: DEVICE_BYTES,
+        device_number: 2,
+        device_flags: DeviceFlags::default(),
+        roles: of_v1.roles,
+        nodes: std::sync::Arc::default(),
+        events: 17,
+        resync_offset: u64::MAX,
+    });
+    let of_v0 = of_v0.unwrap();
+    for plain in [Version::V1_0, Version::V1_1, Version::V1_2].map(made).into_iter().chain([of_v0])
+    {
+        let shape = plain.shape();
+        let same = plain.with_shape(&shape, DEVICE_BYTES).expect("it is its own");
+        assert_eq!((same.to_bytes(), &same), (plain.to_bytes(), &plain), "{}", plain.version);
+        let offset = shape.data_offset_sectors;
+        let (is_v1, is_low) = (plain.version.is_v1(), offset < 1024);
+        let moved = (is_v1 && !is_low).then(|| offset - 1024);
+        for (delta, backwards) in [(1, false), (0, false), (0, true), (-1, true)] {
+            let raid_slots = shape.raid_slots.checked_add_signed(delta).unwrap();
+            let reshape = Some(reshape(delta, backwards, moved.filter(|_| !backwards)));
+            let wanted = SuperblockShape { raid_slots, reshape, ..shape };
+            let written = plain.with_shape(&wanted, DEVICE_BYTES);
+            if !is_v1 && backwards && delta == 0 {
+                assert!(written.is_err(), "0.90 has no word for it");
+                continue;
+            }
+            let written =
+                written.unwrap_or_else(|error| panic!("{} {delta}: {error}", plain.version));
+            assert_eq!(written.shape(), wanted);
+            assert_eq!(
+                (&written.state.roles, written.state.role),
+                (&plain.state.roles, plain.state.role)
+            );
+            let found = probed(DEVICE_BYTES, written.offset_bytes(), &written.to_bytes());
+            assert_eq!(found, [Ok(written.clone())]);
+            // It goes on, and goes back to where it came from.
+            let position_sectors = 6144;
+            let further = reshape.map(|reshape| Reshape { position_sectors, ..reshape });
+            let on = SuperblockShape { reshape: further, ..wanted };
+            let on = written.with_shape(&on, DEVICE_BYTES).expect("further on");
+            assert_eq!(on.reshape.map(|reshape| reshape.position_sectors), Some(6144));
+            let back = on.with_shape(&shape, DEVICE_BYTES).expect("as before");
+            assert_eq!(back.shape(), shape);
+        }
+    }
+}
+
+#[test]
+fn a_reshape_begins_with_the_bytes_that_md_writes() {
+    let mut raw = made(Version::V1_2).to_bytes();
+    let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes);
+    put(8, &(4_u32 | 64).to_le_bytes());
+    put(92, &5_u32.to_le_bytes());
+    put(100, &6_i32.to_le_bytes());
+    put(104, &3072_u64.to_le_bytes());
+    put(112, &1_i32.to_le_bytes());
+    put(116, &16_u32.to_le_bytes());
+    put(120, &256_u32.to_le_bytes());
+    put(124, &(-1024_i32).to_le_bytes());
+    let checksum = checksum_v1(&raw).unwrap();
+    raw[216..220].copy_from_slice(&checksum.to_le_bytes());
+    let plain = made(Version::V1_2);
+    let reshape = reshape(1, false, Some(plain.device.data_offset_sectors - 1024));
+    let shape = SuperblockShape { raid_slots: 5, reshape: Some(reshape), ..plain.shape() };
+    assert_eq!(plain.with_shape(&shape, DEVICE_BYTES).unwrap().to_bytes(), raw);
+}
+
+#[test]
+fn the_end_of_a_reshape_is_the_array_that_it_leads_to() {
+    let plain = made(Version::V1_2);
+    let old = plain.shape();
+    let data_offset_sectors = old.data_offset_sectors - 1024;
+    let reshape = reshape(1, false, Some(data_offset_sectors));
+    let begun = SuperblockShape { raid_slots: 5, reshape: Some(reshape), ..old };
+    let begun = plain.with_shape(&begun, DEVICE_BYTES).unwrap();
+    let end = SuperblockShape {
+        level: Level::Raid6,
+        layout: 16,
+        chunk_sectors: 256,
+        member_size_sectors: old.member_size_sectors,
+        raid_slots: 5,
+        data_offset_sectors,
+        data_size_sectors: old.data_size_sectors + 1024,
+        reshape: None,
+    };
+    let ended = begun.with_shape(&end, DEVICE_BYTES).unwrap();
+    assert_eq!(Ok(ended), begun.on_side(ReshapeSide::After, (0, DEVICE_BYTES)));
+    let before = begun.on_side(ReshapeSide::Before, (0, DEVICE_BYTES)).unwrap();
+    assert_eq!(before.shape(), old);
+    for contradiction in [
+        SuperblockShape { data_offset_sectors: 0, ..end },
+        SuperblockShape { chunk_sectors: 3, ..end },
+        SuperblockShape { raid_slots: 0, ..end },
+        SuperblockShape { data_size_sectors: u64::MAX, ..end },
+        SuperblockShape { member_size_sectors: DEVICE_BYTES, ..end },
+    ] {
+        begun.with_shape(&contradiction, DEVICE_BYTES).expect_err("no array has this shape");
+    }
+}

@@ -31,6 +31,7 @@ use super::facts::{
     ReshapeSide, Role, StateFacts, Timestamp, Version,
 };
 use super::new::{NewV0, SuperblockUpdate};
+use super::shape::SuperblockShape;
 use super::{Raw, Superblock};
 use crate::checksum::{checksum_v0, fold_v0};
 use crate::limits::{MAGIC, SECTOR_BYTES, SUPERBLOCK_BYTES_MAX, V0_DEVICES_MAX};
@@ -588,6 +589,28 @@ pub(super) fn plain(raw: &mut [u8], (reshape, side): (Reshape, ReshapeSide), slo
         if state & (DISK_FAULTY | DISK_REMOVED) == 0 && descriptor.raid_disk.get() >= slots {
             descriptor.state = U32::new(state & !in_use);
         }
+    }
+    seal(whole);
+}
+
+/// Says another shape ([`super::shape`]); a minor version of 91 says that a reshape is under way.
+pub(super) fn put_shape(raw: &mut [u8], shape: &SuperblockShape) {
+    let (whole, _) =
+        Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
+    whole.constant.level = I32::new(shape.level.md_number());
+    whole.constant.raid_disks = U32::new(shape.raid_slots);
+    whole.constant.size_kib =
+        U32::new(u32::try_from(shape.member_size_sectors / 2).unwrap_or(u32::MAX));
+    whole.personality.layout = U32::new(shape.layout);
+    whole.personality.chunk_bytes = U32::new(shape.chunk_sectors.saturating_mul(512));
+    whole.constant.minor_version = U32::new(if shape.reshape.is_some() { 91 } else { 90 });
+    if let Some(reshape) = shape.reshape {
+        let fields = &mut whole.reshape;
+        fields.position = U64::new(reshape.position_sectors);
+        fields.new_level = I32::new(reshape.new_level.md_number());
+        fields.delta_disks = I32::new(reshape.delta_disks);
+        fields.new_layout = U32::new(reshape.new_layout);
+        fields.new_chunk_bytes = U32::new(reshape.new_chunk_sectors.saturating_mul(512));
     }
     seal(whole);
 }

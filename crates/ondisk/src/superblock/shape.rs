@@ -1,0 +1,149 @@
+//! What a superblock says of its array's shape, as one value that is read and written as a whole: the plain fields, and the
+//! reshape under way.
+//!
+//! md's order of a reshape ([`Reshape`] has the fields): plain fields stay those of before until its end, but the number of
+//! slots, which is that of afterwards from the beginning. Each member has its own data offset, and says where it moves.
+//!
+//! ```text
+//!   begin     slots, reshape { position 0 or the end, ... }        end     level, layout, chunk, offset as they were to
+//!   go on     reshape { position }                                         become; no reshape
+//! ```
+//!
+//! What is made goes through the same validation as what is read, so a shape that is none of an array is an error.
+//!
+//! What it does not do: decide when a position may be said, or move anything.
+//!
+//! Invariants
+//! - what was written is read back `[check: a_shape_is_read_back_as_it_was_written]`;
+//! - the bytes are those that md writes `[check: a_reshape_begins_with_the_bytes_that_md_writes]`;
+//! - the end of a reshape is its side *after* `[check: the_end_of_a_reshape_is_the_array_that_it_leads_to]`.
+
+use braid_geometry::Level;
+use zerocopy::FromBytes;
+use zerocopy::byteorder::little_endian::{I32, U32, U64};
+
+use super::error::{SuperblockError, SuperblockFault};
+use super::facts::{Features, Reshape};
+use super::v1::{Fixed, UnvalidatedV1};
+use super::write::seal;
+use super::{Superblock, v0_90};
+
+/// The shape of an array as the superblock of one member says it. Sectors have 512 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SuperblockShape {
+    /// Level; during a reshape as it was before.
+    pub level: Level,
+    /// md's number of the layout; during a reshape as it was before.
+    pub layout: u32,
+    /// Sectors per chunk; during a reshape as it was before.
+    pub chunk_sectors: u32,
+    /// Sectors that the array uses of each member.
+    pub member_size_sectors: u64,
+    /// Slots; during a reshape as they will be.
+    pub raid_slots: u32,
+    /// First sector of this member's data; during a reshape as it was before.
+    pub data_offset_sectors: u64,
+    /// Sectors from there on that this member has for data.
+    pub data_size_sectors: u64,
+    /// The reshape under way.
+    pub reshape: Option<Reshape>,
+}
+
+impl Superblock {
+    /// What it says of the array's shape.
+    #[must_use]
+    pub fn shape(&self) -> SuperblockShape {
+        SuperblockShape {
+            level: self.array.level,
+            layout: self.array.layout,
+            chunk_sectors: self.array.chunk_sectors,
+            member_size_sectors: self.array.member_size_sectors,
+            raid_slots: self.array.raid_slots,
+            data_offset_sectors: self.device.data_offset_sectors,
+            data_size_sectors: self.device.data_size_sectors,
+            reshape: self.reshape,
+        }
+    }
+
+    /// The same superblock with another shape, on a device of this size.
+    ///
+    /// # Errors
+    /// No array has the shape, or this version cannot say it: 0.90 moves no data offset.
+    pub fn with_shape(
+        &self,
+        shape: &SuperblockShape,
+        device_bytes: u64,
+    ) -> Result<Self, SuperblockError> {
+        let found_bytes = self.offset_bytes();
+        let mut raw = self.raw.0.clone();
+        if self.version.is_v1() {
+            self.put_shape_v1(&mut raw, shape).map_err(|cause| SuperblockError {
+                version: self.version,
+                offset_bytes: found_bytes,
+                cause,
+                claim: None,
+            })?;
+            let unvalidated = UnvalidatedV1::recognise(&raw, self.version);
+            return unvalidated.expect("the magic stays").validate(device_bytes, found_bytes);
+        }
+        let moves = shape.reshape.is_some_and(|reshape| reshape.new_data_offset_sectors.is_some());
+        let is_said_backwards =
+            shape.reshape.is_none_or(|reshape| reshape.backwards == (reshape.delta_disks < 0));
+        let cause = match () {
+            () if moves || shape.data_offset_sectors != self.device.data_offset_sectors => {
+                Some("metadata 0.90 has no data offset to move")
+            }
+            () if !is_said_backwards => {
+                Some("metadata 0.90 says the direction by the number of members only")
+            }
+            () => None,
+        };
+        if let Some(cause) = cause.map(SuperblockFault::Contradiction) {
+            let (version, offset_bytes) = (self.version, found_bytes);
+            return Err(SuperblockError { version, offset_bytes, cause, claim: None });
+        }
+        v0_90::put_shape(&mut raw, shape);
+        let unvalidated = v0_90::UnvalidatedV0::recognise(&raw).expect("the magic stays");
+        let changed = unvalidated.validate(device_bytes, found_bytes)?;
+        Ok(Self { byte_order: self.byte_order, ..changed })
+    }
+
+    fn put_shape_v1(&self, raw: &mut [u8], shape: &SuperblockShape) -> Result<(), SuperblockFault> {
+        let of_reshape =
+            Features::RESHAPE.with(Features::RESHAPE_BACKWARDS).with(Features::NEW_OFFSET);
+        let mut features = self.state.features.without(of_reshape);
+        let (head, _) = Fixed::mut_from_prefix(raw).expect("validated");
+        head.shape.level = I32::new(shape.level.md_number());
+        head.shape.layout = U32::new(shape.layout);
+        head.shape.chunk_sectors = U32::new(shape.chunk_sectors);
+        head.shape.size = U64::new(shape.member_size_sectors);
+        head.shape.raid_slots = U32::new(shape.raid_slots);
+        head.device.data_offset = U64::new(shape.data_offset_sectors);
+        head.device.data_size = U64::new(shape.data_size_sectors);
+        if let Some(reshape) = shape.reshape {
+            features = features.with(Features::RESHAPE);
+            // The number of slots says it where it changes.
+            if reshape.delta_disks == 0 && reshape.backwards {
+                features = features.with(Features::RESHAPE_BACKWARDS);
+            }
+            let fields = &mut head.reshape;
+            fields.position = U64::new(reshape.position_sectors);
+            fields.delta_disks = I32::new(reshape.delta_disks);
+            fields.new_level = I32::new(reshape.new_level.md_number());
+            fields.new_layout = U32::new(reshape.new_layout);
+            fields.new_chunk_sectors = U32::new(reshape.new_chunk_sectors);
+            fields.new_offset = I32::new(0);
+            if let Some(moved) = reshape.new_data_offset_sectors {
+                features = features.with(Features::NEW_OFFSET);
+                let by = i128::from(moved) - i128::from(shape.data_offset_sectors);
+                let by = i32::try_from(by).map_err(|_| {
+                    SuperblockFault::Contradiction("the data moves further than a superblock says")
+                })?;
+                fields.new_offset = I32::new(by);
+            }
+        }
+        head.identity.feature_map = U32::new(features.0);
+        seal(raw);
+        Ok(())
+    }
+}
