@@ -47,8 +47,9 @@ pub fn state_dir() -> PathBuf {
     state_dir_of(xdg, std::env::home_dir())
 }
 
-/// The state folder of a user who is not root, by `$XDG_STATE_HOME` and the home, which is `$HOME` or as the system knows it. Where both
-/// are missing it is root's: what is saved has to be found again, and is not left in the folder that one happens to stand in.
+/// The state folder of a user who is not root, by `$XDG_STATE_HOME` and the home, which is `$HOME`
+/// or as the system knows it. Where both are missing it is root's: what is saved has to be found
+/// again, and is not left in the folder that one happens to stand in.
 fn state_dir_of(xdg: Option<PathBuf>, home: Option<PathBuf>) -> PathBuf {
     let absolute = |folder: &PathBuf| folder.is_absolute();
     let of_home = home.filter(absolute).map(|home| home.join(".local/state"));

@@ -6,8 +6,8 @@
 //!                                  └─ known (how new the array was) ┘        └─ undo (saved before it is overwritten)
 //! ```
 //!
-//! What it does not do: run an array, or listen for anybody. Refusals become errors with remedies in
-//! [`refusal`].
+//! What it does not do: run an array, or listen for anybody. Refusals become errors with remedies
+//! in [`refusal`].
 
 #![forbid(unsafe_code)]
 

@@ -1,17 +1,18 @@
 //! What a server serves: the [`Export`] trait.
 //!
-//! Where it stands: the seam between the protocol and everything below. The service implements it over an array; this
-//! crate calls it. It is asynchronous: `submit` takes a request and returns, and the [`Completion`] brings the outcome
-//! from whatever thread finished it.
+//! Where it stands: the seam between the protocol and everything below. The service implements it
+//! over an array; this crate calls it. It is asynchronous: `submit` takes a request and returns,
+//! and the [`Completion`] brings the outcome from whatever thread finished it.
 //!
-//! What the server promises: ranges lie within [`Export::size_bytes`], are multiples of the minimum block size, and
-//! no READ or WRITE is longer than the maximum; a Trim or WriteZeroes is shorter than two times
-//! [`Export::stretch_bytes`], and one that a client asked for longer comes in several, each when the one before is over; a
-//! read-only export gets no Write, Trim or WriteZeroes. NBD_CMD_CACHE is answered here: the page cache of members knows better.
+//! What the server promises: ranges lie within [`Export::size_bytes`], are multiples of the minimum
+//! block size, and no READ or WRITE is longer than the maximum; a Trim or WriteZeroes is shorter
+//! than two times [`Export::stretch_bytes`], and one that a client asked for longer comes in
+//! several, each when the one before is over; a read-only export gets no Write, Trim or
+//! WriteZeroes. NBD_CMD_CACHE is answered here: the page cache of members knows better.
 //!
-//! What the export promises: every request is ended once, whatever thread does it; the payload of a Read comes
-//! back with the length it went out with, filled if it succeeded (a Write may keep its own); Flush and `durable` mean what
-//! NBD says of FLUSH and FUA, over all connections.
+//! What the export promises: every request is ended once, whatever thread does it; the payload of a
+//! Read comes back with the length it went out with, filled if it succeeded (a Write may keep its
+//! own); Flush and `durable` mean what NBD says of FLUSH and FUA, over all connections.
 //!
 //! Invariants
 //! - A request whose completion is dropped is answered with NBD_EIO:
@@ -73,7 +74,8 @@ pub trait Export: Send + Sync + 'static {
         true
     }
 
-    /// Starts a request, and returns without waiting for others: the thread serves many connections.
+    /// Starts a request, and returns without waiting for others: the thread serves many
+    /// connections.
     fn submit(&self, request: ClientRequest, completion: Completion);
 
     /// Extents from `offset` on: at least one, at most `extents_max`, none empty, none starting beyond

@@ -1,14 +1,16 @@
-//! A client of NBD over a Unix socket, by calls that block: one request at a time ([`Client::read`] and its like), or
-//! many under way ([`Client::send`], [`Client::hear`]).
+//! A client of NBD over a Unix socket, by calls that block: one request at a time ([`Client::read`]
+//! and its like), or many under way ([`Client::send`], [`Client::hear`]).
 //!
-//! Where it stands: around `braid-nbd-proto`'s client half, which decides what may be sent and catches a server that
-//! sends bytes twice or claims success with bytes missing. Here are the socket, its patience, and where bytes go.
+//! Where it stands: around `braid-nbd-proto`'s client half, which decides what may be sent and
+//! catches a server that sends bytes twice or claims success with bytes missing. Here are the
+//! socket, its patience, and where bytes go.
 //!
 //! ```text
 //!   send ─ session: header ─▶ socket        socket ─▶ session ─ event ─▶ hear: data, hole, extents, answer
 //! ```
 //!
-//! What it does not do: connect again. A connection that failed is over; its owner knows what was not answered.
+//! What it does not do: connect again. A connection that failed is over; its owner knows what was
+//! not answered.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Rescue: an array that does not start, or that nobody dares to start, read back without writing to it.
+//! Rescue: an array that does not start, or that nobody dares to start, read back without writing
+//! to it.
 //!
 //! ```text
 //!   open (read-only, locked) ─▶ partitions of disks, volumes of containers ─▶ (--solve: superblocks in memory) ─▶ arrays ─▶ plan (assembly::rescue) ─▶ what stands on it ─▶ the story
@@ -59,10 +60,12 @@ use group::{Group, groups, one_of};
 use look::Found;
 use volumes::Volumes;
 
-/// Looks at the members, tells what is left of their array, and does what is asked for: serves it, writes an overlay to its members, and so on.
+/// Looks at the members, tells what is left of their array, and does what is asked for: serves it,
+/// writes an overlay to its members, and so on.
 ///
 /// # Errors
-/// The array cannot be read as asked; a member, the overlay or the state folder cannot be read or written.
+/// The array cannot be read as asked; a member, the overlay or the state folder cannot be read or
+/// written.
 pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
     if let Some(stopped) = unfinished(&globals.state_dir, &args.members) {
         return match args.commit

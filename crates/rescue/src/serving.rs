@@ -200,13 +200,14 @@ fn moved(
         let name = reshape::overlay_name(moving, &members);
         overlay::make_array(args, &found.folder, (&joined, &name))?
     };
+    let (uuid, logical_block_bytes) = moving.identity();
     Ok(Device {
         name: found.group.name.clone(),
-        uuid: found.group.uuid.clone(),
+        uuid,
         kind: reshape::level(moving),
-        device,
+        device: reshape::within_margins(device),
         read_only: args.read_only,
-        logical_block_bytes: moving.logical_block_bytes(),
+        logical_block_bytes,
     })
 }
 

@@ -1,13 +1,16 @@
-//! What a client asks of what is served, and how it is told: the values that every door hands down and gets back.
+//! What a client asks of what is served, and how it is told: the values that every door hands down
+//! and gets back.
 //!
-//! Where it stands: here, below doors and arrays, because both know payloads and neither knows the other. A door makes a
-//! [`ClientRequest`] and a [`Completion`]; whatever serves it ends the completion, on any thread.
+//! Where it stands: here, below doors and arrays, because both know payloads and neither knows the
+//! other. A door makes a [`ClientRequest`] and a [`Completion`]; whatever serves it ends the
+//! completion, on any thread.
 //!
-//! A completion is two values and a reference count, so that a request costs no memory of its own: whom to tell, and
-//! the token of the request there.
+//! A completion is two values and a reference count, so that a request costs no memory of its own:
+//! whom to tell, and the token of the request there.
 //!
 //! Invariant
-//! - A completion that is dropped tells [`RequestError::Dropped`] `[check: a_completion_that_is_dropped_is_told]`.
+//! - A completion that is dropped tells [`RequestError::Dropped`] `[check:
+//!   a_completion_that_is_dropped_is_told]`.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -85,7 +88,8 @@ pub enum RequestError {
 pub struct Outcome {
     /// How it went.
     pub result: Result<(), RequestError>,
-    /// The payload that came with the request. A Read's always comes back; a Write may have kept its own.
+    /// The payload that came with the request. A Read's always comes back; a Write may have kept
+    /// its own.
     pub payload: Option<Payload>,
 }
 
@@ -121,7 +125,8 @@ impl<F: FnOnce(Outcome) + Send> Receiver for Once<F> {
     }
 }
 
-/// The right and the duty to end one request, once, on any thread, also before the call that asked returns.
+/// The right and the duty to end one request, once, on any thread, also before the call that asked
+/// returns.
 pub struct Completion {
     receiver: Option<Arc<dyn Receiver>>,
     token: Token,

@@ -1,4 +1,5 @@
-//! What a door serves: the seam between doors and the array, in whose place other things that hold bytes can stand.
+//! What a door serves: the seam between doors and the array, in whose place other things that hold
+//! bytes can stand.
 
 use braid_ring::client::{ClientRequest, Completion};
 
@@ -22,7 +23,8 @@ pub trait Disk: Send + Sync + 'static {
         false
     }
 
-    /// What of a range is a hole, in order and at most so many runs; the last may end beyond the range.
+    /// What of a range is a hole, in order and at most so many runs; the last may end beyond the
+    /// range.
     fn extents(&self, offset: u64, length: u64, runs_max: usize) -> Vec<Extent> {
         let _ = (offset, runs_max);
         vec![Extent { length_bytes: length, is_hole: false }]

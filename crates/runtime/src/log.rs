@@ -100,7 +100,8 @@ pub(crate) fn bitmap(member: &MemberHandle, record: &BitmapRecord) {
     );
 }
 
-/// Superblocks tell of all losses. What else the array tells becomes an event, and is logged as one.
+/// Superblocks tell of all losses. What else the array tells becomes an event, and is logged as
+/// one.
 pub(crate) fn recorded(events: u64, state: Option<Arc<SuperblockState>>) {
     info!(
         target: ARRAY,

@@ -1,4 +1,5 @@
-//! The command line of this process once more: in advice, and in the note for those who start the server again.
+//! The command line of this process once more: in advice, and in the note for those who start the
+//! server again.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -5,7 +5,8 @@
 //!                                                               └─ stopped, if a later step fails
 //! ```
 //!
-//! Places are taken before the array is opened, so that an array which cannot be reached is never started.
+//! Places are taken before the array is opened, so that an array which cannot be reached is never
+//! started.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,8 @@ pub(super) struct Context<'a> {
     pub(super) confining: &'a confine::Begun,
 }
 
-/// What an array has of others that are served beside it: settings of the server, and its place there.
+/// What an array has of others that are served beside it: settings of the server, and its place
+/// there.
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) place: (Arc<Together>, usize),
@@ -74,7 +76,8 @@ pub(super) struct Shared {
 pub(super) enum Origin<'a> {
     /// They are opened, and looked at.
     Named(&'a [PathBuf]),
-    /// They were opened before, for reading only; what is written goes elsewhere. Other arrays, and parts of all of them.
+    /// They were opened before, for reading only; what is written goes elsewhere. Other arrays, and
+    /// parts of all of them.
     Rescued(Box<Ready>, RescuedBeside),
 }
 
@@ -109,6 +112,14 @@ impl Inputs {
         descriptors::raise(settings.connections_max + members);
         Ok(Self { inherited, tls, tuning, settings })
     }
+
+    /// Says that payloads have less memory than is useful, where nobody chose that.
+    pub(super) fn tell_little_memory(&self, config: &ServerConfig, reporter: &Reporter) {
+        let bytes = self.settings.payload_bytes_max;
+        if bytes < limits::PAYLOAD_BYTES_MAX && !config.settings.says("payload-memory") {
+            reporter.little_memory(bytes, Room::now().least().1);
+        }
+    }
 }
 
 impl Origin<'_> {
@@ -138,23 +149,22 @@ pub(super) fn one(
     shared: Option<&Shared>,
 ) -> Result<Exit, CliError> {
     let Context { config, globals, confining } = context;
-    let Inputs { inherited, tls, tuning, settings } = Inputs::take(config, shared)?;
+    let inputs = Inputs::take(config, shared)?;
     let (ready, rescued) = origin.ready(config, &globals.state_dir)?;
     let is_rescued = rescued.is_some();
     let RescuedBeside { others, parts } = rescued.unwrap_or_default();
     let reporter = Arc::new(Reporter::new(globals, &ready));
     reporter.members(&ready);
-    let is_little = settings.payload_bytes_max < limits::PAYLOAD_BYTES_MAX;
-    if is_little && !config.settings.says("payload-memory") {
-        reporter.little_memory(settings.payload_bytes_max, Room::now().least().1);
-    }
+    inputs.tell_little_memory(config, &reporter);
+    let Inputs { inherited, tls, tuning, settings } = inputs;
     let name = reporter.name().to_string();
     if shared.is_none() {
         config.nbd.iter().try_for_each(|address| check_export(&address.export, &name))?;
     }
     let Inherited { nbd: inherited, control: passed_on } = inherited;
     let is_captive = config.nbd.is_empty() && inherited.is_empty() && config.run.is_some();
-    // An array that is rescued takes in no devices: a client that could add one could have a member written.
+    // An array that is rescued takes in no devices: a client that could add one could have a member
+    // written.
     let place = match is_rescued {
         true => None,
         false => control_place(config, (passed_on, is_captive), &reporter)?,
@@ -281,9 +291,9 @@ pub(super) fn one(
     };
     let stopped = serving.end(config, &reporter)?;
     drop((port, watchdog));
-    beside.stop();
+    let is_beside_clean = beside.stop(config.stop_patience());
     let exit = outcome?;
-    let is_in_order = stopped.clean || config.assembly.read_only;
+    let is_in_order = stopped.clean && is_beside_clean || config.assembly.read_only;
     if is_in_order { Ok(exit) } else { Ok(Exit::Attention) }
 }
 
@@ -325,8 +335,8 @@ struct Serving {
 }
 
 impl Serving {
-    /// Ends all of it: clients, the array, what is kept of it; and the control socket last, since a client of it may wait for the
-    /// end.
+    /// Ends all of it: clients, the array, what is kept of it; and the control socket last, since a
+    /// client of it may wait for the end.
     fn end(self, config: &ServerConfig, reporter: &Reporter) -> Result<Stopped, CliError> {
         let Self { volume, keeper, answered, server, doors, .. } = self;
         let Self { sampler, checks, board, answers, control, telling, .. } = self;
@@ -389,8 +399,8 @@ pub(super) fn serve_until_end(
     }
 }
 
-/// Listens for those who look at the array, where that was asked for or is found by the array's name. Where nothing was asked for
-/// the array is served without, if need be.
+/// Listens for those who look at the array, where that was asked for or is found by the array's
+/// name. Where nothing was asked for the array is served without, if need be.
 fn control_place(
     config: &ServerConfig,
     (passed_on, is_captive): (Vec<OwnedFd>, bool),

@@ -1,13 +1,17 @@
-//! Arrays that are rescued beside another, for volumes that lie on several: served by its server, and told of by nobody but their exports.
+//! Arrays that are rescued beside another, for volumes that lie on several: served by its server,
+//! and told of by nobody but their exports.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use braid_frontend_nbd::Export;
 use braid_runtime::{Options, Volume};
 
 use super::described;
+use super::device::DeviceDisk;
 use super::not_opened::not_opened;
 use super::parts::Opened;
+use super::telling::logged;
 use braid_console::error::CliError;
 
 /// They run until they are stopped.
@@ -15,6 +19,7 @@ use braid_console::error::CliError;
 pub(super) struct Beside {
     exports: Vec<Arc<dyn Export>>,
     volumes: Vec<Arc<Volume>>,
+    devices: Vec<Arc<DeviceDisk>>,
 }
 
 impl Beside {
@@ -25,13 +30,21 @@ impl Beside {
             let ready = match opened {
                 Opened::Array(ready) => *ready,
                 Opened::Device(device) => {
-                    beside.exports.push(device.export()?.1);
+                    // The log has what fails below it.
+                    let (disk, export) = device.export(|_| {})?;
+                    beside.exports.push(export);
+                    beside.devices.push(disk);
                     continue;
                 }
             };
             let block_bytes = ready.array.newest.array.logical_block_bytes;
             let labels = ready.labels();
-            let opened = Volume::open(&ready.array, ready.members, options, |_| {});
+            let opened = Volume::open(
+                &ready.array,
+                ready.members,
+                options,
+                logged(name.clone(), labels.clone()),
+            );
             let volume =
                 Arc::new(opened.map_err(|error| not_opened(&error, &labels).about(&name))?);
             beside.exports.push(described::export(name, &volume, block_bytes));
@@ -45,11 +58,65 @@ impl Beside {
         std::iter::once(first).chain(&self.exports).cloned().collect()
     }
 
-    /// Ends them; what was on its way is over by then.
-    pub(super) fn stop(self) {
+    /// Ends them, and waits for devices so long; whether all that was written is durable.
+    pub(super) fn stop(self, patience: Duration) -> bool {
         drop(self.exports);
-        for volume in self.volumes {
-            volume.stop();
-        }
+        let volumes = self.volumes.iter().map(|volume| volume.stop().clean);
+        let devices = self.devices.iter().map(|device| device.end(patience).is_ok());
+        // Each of them is stopped, whatever becomes of the others.
+        volumes.chain(devices).fold(true, |all, one| all & one)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use braid_frontend_nbd::{ClientRequest, Completion, Payload};
+    use braid_member::layer::Overlay;
+    use braid_member::layer::overlay::OverlayId;
+    use braid_member::{Member, MemoryMember};
+
+    use super::super::device::Device;
+    use super::*;
+
+    /// A device beside another was not flushed at the stop: what its overlay had taken was gone.
+    #[test]
+    fn what_was_written_to_a_device_beside_an_array_is_durable_at_the_stop() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let below = || Arc::new(MemoryMember::new(1 << 20)) as Arc<dyn Member>;
+        let made = Overlay::make(below(), folder.path(), "array-7", (7, OverlayId::default()));
+        let device: Arc<dyn Member> = Arc::new(made.expect("an overlay"));
+        let device = Device {
+            name: "tank".to_owned(),
+            uuid: [7; 16],
+            kind: "raid5 that is reshaped".to_owned(),
+            device,
+            read_only: false,
+            logical_block_bytes: None,
+        };
+        let others = vec![("tank".to_owned(), Opened::Device(device))];
+        let beside = Beside::open(others, &Options::default()).expect("it is opened");
+        let (sender, told) = channel();
+        let tell = move |outcome: braid_frontend_nbd::Outcome| {
+            sender.send(outcome.result).expect("heard");
+        };
+        let payload = Payload::from(vec![9; 4096]);
+        let write = ClientRequest::Write { offset: 8192, payload, durable: false };
+        beside.exports[0].submit(write, Completion::from_fn(tell));
+        assert_eq!(told.recv(), Ok(Ok(())));
+        assert!(beside.stop(Duration::from_secs(20)), "all is durable");
+        // Its threads let go of it when their queue is gone.
+        let until = std::time::Instant::now() + Duration::from_secs(20);
+        let again = loop {
+            match Overlay::open(below(), folder.path(), "array-7", 7) {
+                Ok(again) => break again,
+                Err(error) => assert!(std::time::Instant::now() < until, "{error}"),
+            }
+            std::thread::yield_now();
+        };
+        let mut found = [0; 4096];
+        again.read_at(&mut found, 8192).expect("it can be read");
+        assert_eq!(found, [9; 4096]);
     }
 }

@@ -1,4 +1,5 @@
-//! What a server is asked for, as a value: the command line, a file in `/etc/braid` and `rescue` each make one.
+//! What a server is asked for, as a value: the command line, a file in `/etc/braid` and `rescue`
+//! each make one.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,7 +25,8 @@ pub struct ServerConfig {
     pub bitmap_file: Option<PathBuf>,
     /// Every array that the members are of is served, also one that lacks some.
     pub all: bool,
-    /// What assembly is asked for: which array, whether it is only read, and which risks are accepted.
+    /// What assembly is asked for: which array, whether it is only read, and which risks are
+    /// accepted.
     pub assembly: braid_assembly::Options,
     /// NBD addresses; without one (and without a command) a socket named after the array.
     pub nbd: Vec<Address>,
@@ -32,7 +34,8 @@ pub struct ServerConfig {
     pub tls: TlsConfig,
     /// The array is this file as well, through FUSE.
     pub file: Option<PathBuf>,
-    /// The array is a block device as well, through ublk: with this number, or one that the kernel chooses.
+    /// The array is a block device as well, through ublk: with this number, or one that the kernel
+    /// chooses.
     pub device: Option<Option<u32>>,
     /// The socket at which the array is a disk of virtual machines, by vhost-user-blk.
     pub vhost_user: Option<PathBuf>,
@@ -52,7 +55,8 @@ pub struct ServerConfig {
     pub spare_group: Option<String>,
     /// Where events go beside the history.
     pub events: EventConfig,
-    /// How long a stop goes on without any answer from members that were asked for something; without it a minute.
+    /// How long a stop goes on without any answer from members that were asked for something;
+    /// without it a minute.
     pub stop_patience: Option<Duration>,
     /// What the server gives up of what serving does not need.
     pub confine: Confine,

@@ -1,15 +1,19 @@
-//! A device that is served as it stands: no array of its own, and so no jobs, no history and nothing to be looked at or set.
+//! A device that is served as it stands: no array of its own, and so no jobs, no history and
+//! nothing to be looked at or set.
 //!
 //! ```text
 //!   a client's request ─▶ queue ─▶ one of a few threads ─▶ the device, by calls that block ─▶ completion
 //! ```
 //!
-//! Rescue serves an array in the middle of a reshape like this: to its clients it is one device, whatever is read where.
+//! Rescue serves an array in the middle of a reshape like this: to its clients it is one device,
+//! whatever is read where.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use braid_console::error::CliError;
 use braid_console::error::system::system;
@@ -26,8 +30,8 @@ const THREADS: usize = 4;
 pub struct Device {
     /// The name of its export.
     pub name: String,
-    /// The UUID of the array that it stands for, as it is printed.
-    pub uuid: String,
+    /// The UUID of the array that it stands for.
+    pub uuid: [u8; 16],
     /// What it is, in words.
     pub kind: String,
     /// The device.
@@ -39,9 +43,12 @@ pub struct Device {
 }
 
 impl Device {
-    /// The device as an export.
-    pub(super) fn export(&self) -> Result<(Arc<DeviceDisk>, Arc<dyn Export>), CliError> {
-        let disk = DeviceDisk::start(Arc::clone(&self.device), self.read_only);
+    /// The device as an export. The first error below it is told to `tell`; the log has all.
+    pub(super) fn export(
+        &self,
+        tell: impl Fn(&MemberError) + Send + Sync + 'static,
+    ) -> Result<(Arc<DeviceDisk>, Arc<dyn Export>), CliError> {
+        let disk = DeviceDisk::start(Arc::clone(&self.device), self.read_only, Box::new(tell));
         let disk = disk.map_err(|error| system("a device cannot be served", &error))?;
         let (served, kind) = (Arc::clone(&disk), self.kind.clone());
         let block_bytes = self.logical_block_bytes;
@@ -52,84 +59,149 @@ impl Device {
 
 /// A device behind a queue.
 pub(super) struct DeviceDisk {
+    queue: Sender<(ClientRequest, Completion)>,
+    below: Arc<Below>,
+}
+
+/// The device, as its threads have it.
+struct Below {
     device: Arc<dyn Member>,
     read_only: bool,
-    queue: Sender<(ClientRequest, Completion)>,
+    /// Requests that have not ended.
+    under_way: Mutex<usize>,
+    ended: Condvar,
+    was_told: AtomicBool,
+    tell: Box<dyn Fn(&MemberError) + Send + Sync>,
 }
 
 impl DeviceDisk {
-    fn start(device: Arc<dyn Member>, read_only: bool) -> std::io::Result<Arc<Self>> {
+    fn start(
+        device: Arc<dyn Member>,
+        read_only: bool,
+        tell: Box<dyn Fn(&MemberError) + Send + Sync>,
+    ) -> std::io::Result<Arc<Self>> {
         let (queue, requests) = channel();
         let requests = Arc::new(Mutex::new(requests));
+        let (under_way, ended, was_told) = Default::default();
+        let below = Arc::new(Below { device, read_only, under_way, ended, was_told, tell });
         for _ in 0..THREADS {
-            let (device, requests) = (Arc::clone(&device), Arc::clone(&requests));
-            let work = move || while serve_one(&*device, read_only, &requests).is_continue() {};
+            let (below, requests) = (Arc::clone(&below), Arc::clone(&requests));
+            let work = move || while below.serve_one(&requests).is_continue() {};
             // It ends with the queue.
             thread::Builder::new().name("braid-device".into()).spawn(work)?;
         }
-        Ok(Arc::new(Self { device, read_only, queue }))
+        Ok(Arc::new(Self { queue, below }))
     }
 
-    /// Makes all that was written durable.
-    pub(super) fn flush(&self) -> Result<(), MemberError> {
-        if self.read_only { Ok(()) } else { self.device.flush() }
+    /// Waits for requests that are under way, and makes all that was written durable; gives up when
+    /// that takes longer.
+    pub(super) fn end(&self, patience: Duration) -> Result<(), EndError> {
+        let (below, (done, ended)) = (Arc::clone(&self.below), channel());
+        let flush = move || {
+            let none = below.ended.wait_while(below.count(), |count| *count > 0);
+            drop(none);
+            let flushed = if below.read_only { Ok(()) } else { below.device.flush() };
+            // There is no listener any more when it was given up.
+            let _ = done.send(flushed);
+        };
+        let thread = thread::Builder::new().name("braid-stop".into()).spawn(flush);
+        thread.map_err(EndError::Thread)?;
+        ended.recv_timeout(patience).map_err(|_| EndError::Silent)?.map_err(EndError::Device)
     }
 }
 
-fn serve_one(
-    device: &dyn Member,
-    read_only: bool,
-    requests: &Mutex<Receiver<(ClientRequest, Completion)>>,
-) -> ControlFlow<()> {
-    let next = requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
-    let Ok((request, completion)) = next else { return ControlFlow::Break(()) };
-    completion.complete(carry_out(device, read_only, request));
-    ControlFlow::Continue(())
+/// Why the end of a device is not known to be durable.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EndError {
+    /// It cannot be waited for.
+    #[error("it could not be waited for: {0}")]
+    Thread(std::io::Error),
+    /// It has answered nothing.
+    #[error("it has answered nothing")]
+    Silent,
+    /// It cannot be flushed.
+    #[error("{0}")]
+    Device(MemberError),
 }
 
-fn carry_out(device: &dyn Member, read_only: bool, request: ClientRequest) -> Outcome {
-    let denied = |payload| Outcome { result: Err(RequestError::ReadOnly), payload };
-    let (result, payload) = match request {
-        ClientRequest::Read { offset, mut payload } => {
-            (device.read_at(&mut payload, offset), Some(payload))
-        }
-        ClientRequest::Write { payload, .. } if read_only => return denied(Some(payload)),
-        ClientRequest::WriteZeroes { .. } | ClientRequest::Trim { .. } if read_only => {
-            return denied(None);
-        }
-        ClientRequest::Write { offset, payload, durable } => {
-            (device.write_at(&payload, offset, durable), Some(payload))
-        }
-        ClientRequest::WriteZeroes { fast: true, .. } if !device.can_zero_fast() => {
-            return Outcome { result: Err(RequestError::NotFast), payload: None };
-        }
-        ClientRequest::WriteZeroes { offset, length, may_punch, durable, .. } => {
-            let zeroed = device.zero(offset, length, may_punch);
-            (zeroed.and_then(|()| if durable { device.flush() } else { Ok(()) }), None)
-        }
-        ClientRequest::Flush if !read_only => (device.flush(), None),
-        // Nothing was written, or nothing need be done.
-        ClientRequest::Flush | ClientRequest::Trim { .. } => (Ok(()), None),
-    };
-    Outcome { result: result.map_err(error), payload }
-}
+impl Below {
+    fn count(&self) -> MutexGuard<'_, usize> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-fn error(error: MemberError) -> RequestError {
-    match error {
-        MemberError::OutOfSpace { .. } | MemberError::FileTooLong => RequestError::NoSpace,
-        MemberError::OutOfBounds { .. } => RequestError::OutOfRange,
-        MemberError::ReadOnly | MemberError::Protected { .. } => RequestError::ReadOnly,
-        _ => RequestError::Io("the device cannot be read or written there"),
+    fn serve_one(
+        &self,
+        requests: &Mutex<Receiver<(ClientRequest, Completion)>>,
+    ) -> ControlFlow<()> {
+        let next = requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((request, completion)) = next else { return ControlFlow::Break(()) };
+        completion.complete(self.carry_out(request));
+        *self.count() -= 1;
+        self.ended.notify_all();
+        ControlFlow::Continue(())
+    }
+
+    fn carry_out(&self, request: ClientRequest) -> Outcome {
+        let device = &self.device;
+        let lies_within = |offset: u64, length: u64| {
+            offset.checked_add(length).is_some_and(|end| end <= device.size_bytes())
+        };
+        let refused = |error, payload| Outcome { result: Err(error), payload };
+        let (result, payload) = match request {
+            ClientRequest::Read { offset, mut payload } => {
+                (device.read_at(&mut payload, offset), Some(payload))
+            }
+            ClientRequest::Write { payload, .. } if self.read_only => {
+                return refused(RequestError::ReadOnly, Some(payload));
+            }
+            ClientRequest::WriteZeroes { .. } | ClientRequest::Trim { .. } if self.read_only => {
+                return refused(RequestError::ReadOnly, None);
+            }
+            ClientRequest::Write { offset, payload, durable } => {
+                (device.write_at(&payload, offset, durable), Some(payload))
+            }
+            ClientRequest::WriteZeroes { fast: true, .. } if !device.can_zero_fast() => {
+                return refused(RequestError::NotFast, None);
+            }
+            ClientRequest::WriteZeroes { offset, length, may_punch, durable, .. } => {
+                let zeroed = device.zero(offset, length, may_punch);
+                (zeroed.and_then(|()| if durable { device.flush() } else { Ok(()) }), None)
+            }
+            ClientRequest::Trim { offset, length, .. } if !lies_within(offset, length) => {
+                return refused(RequestError::OutOfRange, None);
+            }
+            ClientRequest::Flush | ClientRequest::Trim { durable: true, .. } if !self.read_only => {
+                (device.flush(), None)
+            }
+            // Nothing was written, or nothing need be done.
+            ClientRequest::Flush | ClientRequest::Trim { .. } => (Ok(()), None),
+        };
+        Outcome { result: result.map_err(|error| self.told(&error)), payload }
+    }
+
+    /// Says what failed: to the log always, to a person once.
+    fn told(&self, error: &MemberError) -> RequestError {
+        tracing::warn!(target: "braid::device", error = %error, "a request failed at the device");
+        let word = match error {
+            MemberError::OutOfBounds { .. } => return RequestError::OutOfRange,
+            MemberError::OutOfSpace { .. } | MemberError::FileTooLong => RequestError::NoSpace,
+            MemberError::ReadOnly | MemberError::Protected { .. } => RequestError::ReadOnly,
+            _ => RequestError::Io("the device cannot be read or written there"),
+        };
+        if !self.was_told.swap(true, Ordering::Relaxed) {
+            (self.tell)(error);
+        }
+        word
     }
 }
 
 impl Disk for DeviceDisk {
     fn size_bytes(&self) -> u64 {
-        self.device.size_bytes()
+        self.below.device.size_bytes()
     }
 
     fn is_read_only(&self) -> bool {
-        self.read_only
+        self.below.read_only
     }
 
     fn unit_bytes(&self) -> u64 {
@@ -137,12 +209,15 @@ impl Disk for DeviceDisk {
     }
 
     fn zeroes_fast(&self, _: u64, _: u64) -> bool {
-        self.device.can_zero_fast()
+        self.below.device.can_zero_fast()
     }
 
     fn submit(&self, request: ClientRequest, completion: Completion) {
-        // Without any thread the request is dropped, and its completion says so.
-        let _ = self.queue.send((request, completion));
+        *self.below.count() += 1;
+        if self.queue.send((request, completion)).is_err() {
+            // Without any thread the request was dropped, and its completion has said so.
+            *self.below.count() -= 1;
+        }
     }
 }
 
@@ -163,7 +238,8 @@ mod tests {
     #[test]
     fn a_device_is_read_and_written_at_any_byte() {
         let device: Arc<dyn Member> = Arc::new(MemoryMember::new(1 << 16));
-        let disk = DeviceDisk::start(Arc::clone(&device), false).expect("threads");
+        let disk =
+            DeviceDisk::start(Arc::clone(&device), false, Box::new(|_| {})).expect("threads");
         let (offset, payload) = (777, Payload::from(vec![7; 1000]));
         let write = ClientRequest::Write { offset, payload, durable: true };
         assert_eq!(asked(&disk, write).result, Ok(()));
@@ -182,7 +258,8 @@ mod tests {
         let expected = (700..1100).map(|at| u8::from((777..1000).contains(&at)) * 7);
         assert!(found.iter().copied().eq(expected), "{:?}", &found[..]);
         assert_eq!(read(&disk, (1 << 16) - 1).result, Err(RequestError::OutOfRange));
-        let disk = DeviceDisk::start(device, true).expect("threads");
+        disk.end(Duration::from_secs(20)).expect("all is durable");
+        let disk = DeviceDisk::start(device, true, Box::new(|_| {})).expect("threads");
         assert_eq!(read(&disk, 700).payload.as_deref(), Some(&found[..]));
         let trim = ClientRequest::Trim { offset: 0, length: 512, durable: false };
         assert_eq!(asked(&disk, trim).result, Err(RequestError::ReadOnly));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use braid_console::error::{CliError, Exit};
 use braid_runtime::Disk;
+use serde_json::json;
 
 use super::array::{Context, Inputs, STOP_DEADLINE, serve_until_end};
 use super::beside::Beside;
@@ -24,13 +25,21 @@ pub(super) fn serve(
     watch: &Watch,
 ) -> Result<Exit, CliError> {
     let Context { config, globals, .. } = context;
-    let Inputs { inherited, tls, settings, .. } = Inputs::take(config, None)?;
+    let inputs = Inputs::take(config, None)?;
     let reporter = Arc::new(Reporter::of_device(globals, device));
+    inputs.tell_little_memory(config, &reporter);
+    let Inputs { inherited, tls, settings, .. } = inputs;
     config.nbd.iter().try_for_each(|address| check_export(&address.export, &device.name))?;
-    let places = DoorPlaces::take(config, [0; 16], &reporter)?;
-    let endpoints = Endpoints::new(config, tls.as_ref(), (Some(&device.name), reporter.uuid()))?;
+    let places = DoorPlaces::take(config, device.uuid, &reporter)?;
+    let own = Some(&device.name).filter(|_| inherited.nbd.is_empty());
+    let endpoints =
+        Endpoints::new(config, tls.as_ref(), (own.map(String::as_str), reporter.uuid()))?;
     let workers = io::workers(&config.io, &reporter)?;
-    let (disk, export) = device.export()?;
+    let told = Arc::clone(&reporter);
+    let (disk, export) = device.export(move |error| {
+        let text = format!("a request of a client failed: {error}; the log has those that follow");
+        told.aside("device-error", &json!({ "why": error.to_string() }), &text);
+    })?;
     let arrays = beside.exports(&export);
     let stretches = parts.iter().map(|part| part.export(&arrays));
     let exports: Vec<_> = std::iter::once(export).chain(stretches).collect();
@@ -42,14 +51,22 @@ pub(super) fn serve(
     let reached = doors.reached(uris(&device.name));
     reporter.serving((disk.size_bytes(), device.read_only), &reached, None);
     parts.iter().for_each(|part| reporter.part(&**part, &uris(part.name())));
+    tracing::info!(target: "braid::serve", array = device.name, reached = ?reached, "serving");
+    let watchdog = service::ready(&[], workers.as_ref(), (&reporter, &reached.uris));
     let outcome = serve_until_end(context, (watch, &reporter), &reached);
     service::stopping();
     let meter = server.meter();
     doors.close(STOP_DEADLINE, &reporter);
     let clients = server.stop(STOP_DEADLINE);
-    beside.stop();
-    let flushed = disk.flush();
-    reporter.stopped(None, flushed.is_ok(), clients.cut, &meter.counts());
+    let mut in_order = beside.stop(config.stop_patience());
+    let ended = disk.end(config.stop_patience());
+    drop(watchdog);
+    if let Err(error) = &ended {
+        in_order = false;
+        let text = format!("what was written last to {} may be lost: {error}", device.name);
+        reporter.aside("device-not-flushed", &json!({ "why": error.to_string() }), &text);
+    }
+    reporter.stopped(None, in_order, clients.cut, &meter.counts());
     let exit = outcome?;
-    Ok(if flushed.is_ok() { exit } else { Exit::Attention })
+    Ok(if in_order { exit } else { Exit::Attention })
 }

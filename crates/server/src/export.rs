@@ -1,13 +1,15 @@
 //! Something that holds bytes, an array or a device, as the NBD server wants it.
 //!
-//! Where it stands: between the server's [`Export`] and a [`Disk`]. Requests and their completions go through as they are; what
-//! is added is what NBD tells clients beside the size.
+//! Where it stands: between the server's [`Export`] and a [`Disk`]. Requests and their completions
+//! go through as they are; what is added is what NBD tells clients beside the size.
 //!
-//! The smallest block is a byte, since any is written (by reading the sector around it) unless the array says otherwise; the
-//! preferred one is the largest power of two that rows of a parity level consist of, and 4 KiB where there is no parity.
+//! The smallest block is a byte, since any is written (by reading the sector around it) unless the
+//! array says otherwise; the preferred one is the largest power of two that rows of a parity level
+//! consist of, and 4 KiB where there is no parity.
 //!
 //! Invariant
-//! - From the socket to a member's file and back nothing is allocated for a request: `tests/allocations.rs`.
+//! - From the socket to a member's file and back nothing is allocated for a request:
+//!   `tests/allocations.rs`.
 
 use std::sync::Arc;
 
@@ -28,8 +30,8 @@ pub struct DiskExport {
 }
 
 impl DiskExport {
-    /// `logical_block_bytes`: the smallest block that users of the disk may write, if it says so; `describe`: says what it is
-    /// and how, for people.
+    /// `logical_block_bytes`: the smallest block that users of the disk may write, if it says so;
+    /// `describe`: says what it is and how, for people.
     ///
     /// # Panics
     /// The logical block is no power of two, or larger than a request may be.
@@ -41,7 +43,8 @@ impl DiskExport {
         describe: impl Fn() -> String + Send + Sync + 'static,
     ) -> Self {
         let usual = BlockSizes::BYTE_GRANULAR;
-        // Of 512 any disk is: what clients ask for in parts is read and written by sectors in any case.
+        // Of 512 any disk is: what clients ask for in parts is read and written by sectors in any
+        // case.
         let larger = logical_block_bytes.filter(|bytes| *bytes > SECTOR_BYTES);
         let minimum = larger.unwrap_or(usual.minimum_bytes());
         let least = usual.preferred_bytes().max(minimum);
@@ -95,7 +98,8 @@ impl Export for DiskExport {
     }
 }
 
-/// The largest power of two that divides a unit, but no less than `least`, and no more than a request may have.
+/// The largest power of two that divides a unit, but no less than `least`, and no more than a
+/// request may have.
 fn preferred(unit_bytes: u64, least: u32) -> u32 {
     let most = BlockSizes::BYTE_GRANULAR.maximum_bytes();
     let power = 1_u64 << unit_bytes.trailing_zeros();

@@ -43,7 +43,8 @@ impl Hearing {
         }
     }
 
-    /// What members that come and go need: told like this, used past the page cache or not, saved in this folder.
+    /// What members that come and go need: told like this, used past the page cache or not, saved
+    /// in this folder.
     pub(super) fn membership(
         &self,
         telling: &Telling,

@@ -1,13 +1,14 @@
-//! The service: an array, or several, served over NBD, as a file, as a block device and to virtual machines, looked at and set
-//! through a control socket, watched by a service manager, and stopped in order.
+//! The service: an array, or several, served over NBD, as a file, as a block device and to virtual
+//! machines, looked at and set through a control socket, watched by a service manager, and stopped
+//! in order.
 //!
 //! ```text
 //!   ServerConfig ─ prepare ─▶ Prepared ─ serve ─▶ [`several`]: arrays by their superblocks ─▶ [`array`]: one array's life
-//!   arrays that rescue has opened ─ serve_rescued ──────────────────────────────────────────────▶ [`array`]
+//!   opened by rescue ─ serve_rescued ─▶ [`array`]; a device that stands for one ─▶ [`device_service`]
 //! ```
 //!
-//! What it does not do: read a command line or a file of settings. What is asked for comes as a value, a
-//! [`ServerConfig`]; what came of it goes back as an exit status or an error with a code.
+//! What it does not do: read a command line or a file of settings. What is asked for comes as a
+//! value, a [`ServerConfig`]; what came of it goes back as an exit status or an error with a code.
 
 #![forbid(unsafe_code)]
 
@@ -95,7 +96,8 @@ pub struct Prepared<'a> {
     confining: confine::Begun,
 }
 
-/// Makes hooks ready, and gives up capabilities and files if that is asked for. The process has one thread yet.
+/// Makes hooks ready, and gives up capabilities and files if that is asked for. The process has one
+/// thread yet.
 ///
 /// # Errors
 /// An address of a hook is none; the server cannot be confined as asked.
@@ -122,7 +124,8 @@ impl Prepared<'_> {
             metrics.check()?;
         }
         let context = Context { config, globals, confining: &confining };
-        // A confined server looks at the members of one array, and at nothing before it is confined.
+        // A confined server looks at the members of one array, and at nothing before it is
+        // confined.
         if config.confine == Confine::Off
             && let Some(groups) = several::groups(config)?
         {
@@ -133,8 +136,9 @@ impl Prepared<'_> {
     }
 }
 
-/// Serves an array that `braid rescue` has opened: its members are only read, and what is written goes into an overlay. There is no
-/// control socket: nothing is added to an array that is rescued, and a signal stops it.
+/// Serves an array that `braid rescue` has opened: its members are only read, and what is written
+/// goes into an overlay. There is no control socket: nothing is added to an array that is rescued,
+/// and a signal stops it.
 ///
 /// # Errors
 /// As for [`Prepared::serve`].

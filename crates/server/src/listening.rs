@@ -27,7 +27,8 @@ pub(super) struct Endpoints {
 }
 
 impl Endpoints {
-    /// The addresses that are asked for; where there is none, a socket of the server's own under this name, if it has one.
+    /// The addresses that are asked for; where there is none, a socket of the server's own under
+    /// this name, if it has one.
     pub(super) fn new(
         config: &ServerConfig,
         tls: Option<&Tls>,

@@ -1,4 +1,5 @@
-//! Arrays that were opened before they are served, and what stands on them: each part is an export of its own beside the whole.
+//! Arrays that were opened before they are served, and what stands on them: each part is an export
+//! of its own beside the whole.
 
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ pub enum Opened {
     Device(Device),
 }
 
-/// A stretch of an array that stands by itself, such as a partition, or bytes from here and there that do, such as a volume of LVM.
+/// A stretch of an array that stands by itself, such as a partition, or bytes from here and there
+/// that do, such as a volume of LVM.
 pub trait Part {
     /// The name of its export.
     fn name(&self) -> &str;

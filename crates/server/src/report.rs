@@ -85,7 +85,7 @@ impl Reporter {
             json: globals.json,
             paint: globals.paint_err,
             name: device.name.clone(),
-            uuid: device.uuid.clone(),
+            uuid: format_uuid(&device.uuid),
             level: device.kind.clone(),
             tolerance: Tolerance { can_lose: 0, parity_in_doubt: false, copies_in_doubt: false },
             stays_dirty: false,
@@ -296,12 +296,17 @@ impl Reporter {
         }
     }
 
-    /// Something has happened to the array. For programs it is the event that hooks and the history have, but its number.
+    /// Something has happened to the array. For programs it is the event that hooks and the history
+    /// have, but its number.
     pub(crate) fn change(&self, change: &Change) {
         let is_completed =
             change.result.as_ref().map(|end| end.outcome) == Some(Outcome::Completed);
         if change.kind == Kind::ResyncFinished && is_completed {
             self.is_resynced.store(true, Ordering::Relaxed);
+        }
+        // `stopped` says it with the counts, once the server is closed as well.
+        if change.kind == Kind::ArrayStopped {
+            return;
         }
         let lost = (change.kind == Kind::WriteLost).then(|| self.write_lost(change));
         if self.json {
@@ -310,8 +315,6 @@ impl Reporter {
             return self.event(&change.kind.to_string(), &facts);
         }
         let text = match (&change.kind, lost, &change.advice) {
-            // `stopped` says it with the counts, once the server is closed as well.
-            (Kind::ArrayStopped, ..) => return,
             // For a person that is the business of `status`.
             (Kind::Rebuild(_), ..) => return,
             (_, Some(None), _) => return,
@@ -326,7 +329,8 @@ impl Reporter {
         }
     }
 
-    /// What a person is told of a range that is lost: of the first ones, and then no more until the end.
+    /// What a person is told of a range that is lost: of the first ones, and then no more until the
+    /// end.
     fn write_lost(&self, change: &Change) -> Option<String> {
         let number = |name| change.number(name).unwrap_or_default();
         let start = number("offset_bytes");
@@ -497,7 +501,8 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    /// `cut` connections had not finished when time was up; `served` is what clients had. Of a device there is no volume.
+    /// `cut` connections had not finished when time was up; `served` is what clients had. Of a
+    /// device there is no volume.
     pub(crate) fn stopped(
         &self,
         volume: Option<&Volume>,
@@ -628,7 +633,7 @@ fn severity(change: &Change) -> Severity {
             // A repair may have put right what it found.
             let differing = match change.details.get("repair") {
                 Some(Detail::Flag(true)) => {
-                    count("located") - count("repaired") + count("ambiguous")
+                    count("located").saturating_sub(count("repaired")) + count("ambiguous")
                 }
                 _ => count("differing_sectors"),
             };

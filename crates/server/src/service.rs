@@ -93,7 +93,7 @@ pub(super) fn ready(
     (reporter, uris): (&Reporter, &[String]),
 ) -> Option<Watchdog> {
     let what = match volumes.len() {
-        1 => reporter.name().to_owned(),
+        0 | 1 => reporter.name().to_owned(),
         count => format!("{count} arrays"),
     };
     let status = format!("serving {what} at {}", uris.join(", "));

@@ -1,4 +1,5 @@
-//! Settings in the words of `braid set`, as they are given at the start: on a command line, or in a file.
+//! Settings in the words of `braid set`, as they are given at the start: on a command line, or in a
+//! file.
 
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};

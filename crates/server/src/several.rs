@@ -1,7 +1,8 @@
 //! Several arrays in one server: which members are of which, and the life of each beside the others.
 //!
-//! Where it stands: in front of [`super::array`], which serves one array as ever, on a thread of its own for each. They share
-//! workers, listeners and the memory for payloads; all else each has for itself: control socket, notices, jobs, what is kept of it.
+//! Where it stands: in front of [`super::array`], which serves one array as ever, on a thread of
+//! its own for each. They share workers, listeners and the memory for payloads; all else each has
+//! for itself: control socket, notices, jobs, what is kept of it.
 //!
 //! ```text
 //!   members ─ by superblocks ─▶ groups ─▶ a thread each: assemble, open ─▶ [`together`]: joins ─▶ one server, an export each

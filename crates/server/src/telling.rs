@@ -13,7 +13,7 @@ use braid_runtime::{MemberId, Notice, Volume};
 use braid_telling::hooks::command::OnEvent;
 use braid_telling::hooks::mail::{Address, Mail, SENDMAIL};
 use braid_telling::hooks::webhook::{PATIENCE, Url, Webhook};
-use braid_telling::notice::{Mapping, Names};
+use braid_telling::notice::{Doubt, Mapping, Names};
 use braid_telling::{
     Backoff, Change, Complaint, Deliver, History, HistoryError, Identity, Kind, Listener, Moment,
     OutletNotice, Severity, Teller, Voice, history, service,
@@ -192,7 +192,8 @@ impl Telling {
         Ok(Self { array, teller, held: Arc::new(held), mapping, after_crash, is_new })
     }
 
-    /// Makes a change of each notice, once, and has all hear of it in one order: those named here, the log, and what is told.
+    /// Makes a change of each notice, once, and has all hear of it in one order: those named here,
+    /// the log, and what is told.
     pub(super) fn of_notices(
         &self,
         reporter: &Arc<Reporter>,
@@ -205,17 +206,21 @@ impl Telling {
             // Whoever reads it stands in another folder, and at another time.
             let member = |member| absolute(&reporter.label(member));
             let names = Names { array: reporter.name(), member: &member, doubt: reporter.doubt() };
-            // Held until it is told: what comes after is told after.
-            let mut mapping = mapping.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(change) = mapping.change(notice, Moment::now(), names) else { return };
-            health.note(&change);
+            let change = {
+                // Held until it is told: what comes after is told after.
+                let mut mapping = mapping.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(change) = mapping.change(notice, Moment::now(), names) else { return };
+                health.note(&change);
+                held.tell(change.clone());
+                change
+            };
+            // A terminal may be slow, and keeps nothing but notices waiting.
             reporter.change(&change);
             log(reporter.name(), &change);
             if change.kind.severity() == Severity::Critical {
                 // What `systemctl status` shows; where it cannot be told, the events say it.
                 let _ = service::status(&change.message);
             }
-            held.tell(change);
         }
     }
 
@@ -230,14 +235,14 @@ impl Telling {
 
     /// The array has started: tells it, what is wrong with it from the start, and what has happened since.
     pub(super) fn started(&self, facts: &Started, volume: &Volume) {
-        let voice = &self.held.voice;
+        let tell = |change: Change| {
+            log(&facts.name, &change);
+            self.held.voice.tell(change);
+        };
         let mut changes = self.held.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let name = &facts.name;
         if self.is_new {
-            voice.tell(Change::now(
-                Kind::NewArray,
-                format!("{name} is served here for the first time"),
-            ));
+            tell(Change::now(Kind::NewArray, format!("{name} is served here for the first time")));
         }
         let how = match (self.after_crash, facts.dirty) {
             (true, _) => "; the last run did not end in order",
@@ -254,13 +259,13 @@ impl Telling {
             .with("dirty", facts.dirty)
             .with("read_only", volume.is_read_only())
             .with("after_crash", self.after_crash);
-        voice.tell(started);
+        tell(started);
         if facts.degraded > 0 {
             let (degraded, can_lose) = (facts.degraded, facts.can_lose);
             let message =
                 format!("{name} is degraded: {degraded} missing, {can_lose} more may be lost");
             let change = Change::now(Kind::DegradedArray, message);
-            voice.tell(
+            tell(
                 change.with("degraded", u64::from(degraded)).with("can_lose", u64::from(can_lose)),
             );
         }
@@ -269,10 +274,10 @@ impl Telling {
                 "{member} is an old copy ({behind} events behind) and was left out of {name}"
             );
             let change = Change::now(Kind::StaleDiskIgnored, message);
-            voice.tell(change.of(member, None).with("events_behind", *behind));
+            tell(change.of(member, None).with("events_behind", *behind));
         }
         for change in changes.take().into_iter().flatten() {
-            voice.tell(change);
+            self.held.voice.tell(change);
         }
     }
 
@@ -295,7 +300,8 @@ pub(super) struct MemberTelling {
 }
 
 impl MemberTelling {
-    /// Does something, and tells what came of it if anything did, and gives that as well. What the array says of it meanwhile is told after that.
+    /// Does something, and tells what came of it if anything did, and gives that as well. What the
+    /// array says of it meanwhile is told after that.
     pub(super) fn around<T, E>(
         &self,
         act: impl FnOnce() -> Result<T, E>,
@@ -345,6 +351,19 @@ fn open_history(state_dir: &Path, uuid: &str) -> Result<History, HistoryError> {
     History::open(&folder, history::BYTES_MAX)
 }
 
+/// Writes the changes of an array to the log that nothing else hears of.
+pub(super) fn logged(array: String, labels: Vec<String>) -> impl Fn(Notice) + Send + 'static {
+    let mapping = Mutex::new(Mapping::default());
+    move |notice| {
+        let member = |id: MemberId| labels.get(usize::from(id.0)).cloned().unwrap_or_default();
+        let names = Names { array: &array, member: &member, doubt: Doubt::Nothing };
+        let mut mapping = mapping.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(change) = mapping.change(&notice, Moment::now(), names) {
+            log(&array, &change);
+        }
+    }
+}
+
 /// Writes a change to the log.
 fn log(array: &str, change: &Change) {
     macro_rules! write_at {
@@ -360,6 +379,8 @@ fn log(array: &str, change: &Change) {
                 sectors = change.cause.as_ref().and_then(|why| why.sectors),
                 os_error = change.cause.as_ref().and_then(|why| why.os_error),
                 error = change.cause.as_ref().map(|why| why.error.as_str()),
+                result = change.result.as_ref().map(|result| json!(result).to_string()),
+                details = (!change.details.is_empty()).then(|| json!(change.details).to_string()),
                 "{}", change.message
             )
         };

@@ -13,9 +13,11 @@ use braid_console::output::shell::shell_argument;
 /// Certificates, and which clients they are for.
 #[derive(Clone, Debug, Default)]
 pub struct TlsConfig {
-    /// The folder with server-cert.pem, server-key.pem, ca-cert.pem and, if there is one, ca-crl.pem.
+    /// The folder with server-cert.pem, server-key.pem, ca-cert.pem and, if there is one,
+    /// ca-crl.pem.
     pub folder: Option<PathBuf>,
-    /// Every client comes in by TLS, without a certificate; else those that `ca-cert.pem` signs for.
+    /// Every client comes in by TLS, without a certificate; else those that `ca-cert.pem` signs
+    /// for.
     pub admits_any: bool,
     /// Clients that do not ask for TLS come in as well; on loopback and Unix sockets only.
     pub is_optional: bool,

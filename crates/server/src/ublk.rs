@@ -11,8 +11,8 @@ use braid_console::error::code::Code;
 use braid_console::error::system::system;
 use braid_console::error::{CliError, Risk};
 
-/// The place of the device, before anything is done about the array with this UUID: with this number, or one that the kernel
-/// chooses.
+/// The place of the device, before anything is done about the array with this UUID: with this
+/// number, or one that the kernel chooses.
 pub(super) fn place(id: Option<u32>, uuid: [u8; 16]) -> Result<Place, CliError> {
     Place::take(id, word_of(uuid)).map_err(|error| place_error(&error))
 }

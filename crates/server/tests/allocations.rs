@@ -1,4 +1,5 @@
-//! No heap allocation per request, from a client's socket through the server's own export to the members' files and back.
+//! No heap allocation per request, from a client's socket through the server's own export to the
+//! members' files and back.
 //!
 //! The server, the export and the array are the ones that `braid serve` starts; only that they are started here, in the
 //! process whose allocator counts. Lists and pools

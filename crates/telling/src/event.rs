@@ -127,7 +127,8 @@ impl Why {
     }
 }
 
-/// A sentence's part for people: `read of 8 sectors at sector 2048 failed: Input/output error (os error 5)`.
+/// A sentence's part for people: `read of 8 sectors at sector 2048 failed: Input/output error (os
+/// error 5)`.
 impl fmt::Display for Why {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.operation.as_str() {

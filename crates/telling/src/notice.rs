@@ -64,6 +64,9 @@ impl Mapping {
             }
             Notice::MemberOut { member, .. } if self.recovering.remove(member) => {
                 change.kind = Kind::FailSpare;
+                let what = " failed, as it was being filled,";
+                change.message = change.message.replacen(" failed", what, 1);
+                change.advice = Some("what it was to hold is served as before".to_owned());
             }
             _ => {}
         }
@@ -217,7 +220,8 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
                     "`braid spare {} DEVICE` has it copied to another disk, which takes its place",
                     shell_word(array)
                 )),
-                Erring::Replaced(_) | Erring::PutOut => change,
+                Erring::Replaced(spare) => change.with("spare", label(*spare).as_str()),
+                Erring::PutOut => change,
             }
         }
         Notice::Back { member, slot, after_ms } => {
@@ -281,7 +285,10 @@ fn found_words(found: &Found, names: Names<'_>) -> Change {
                 "{length} bytes at {offset} of the members' data do not agree in {array}, and which are wrong cannot be told: {slots}"
             );
             let change = Change::now(Kind::CorruptionAmbiguous, message);
+            let numbers: Vec<String> =
+                candidates.named().iter().map(|slot| slot.0.to_string()).collect();
             let change = change.with("candidates", slots.as_str());
+            let change = change.with("candidate_slots", numbers.join(",").as_str());
             let change = change.with("member_offset_bytes", offset).with("length_bytes", length);
             match at {
                 Some(at) => change.with("array_offset_bytes", at.0 * SECTOR_BYTES),
@@ -319,9 +326,25 @@ fn began(progress: &JobProgress, array: &str) -> Change {
         0 => format!("the {name} of {array} has begun"),
         from => format!("the {name} of {array} goes on at sector {from} of {}", progress.end),
     };
+    let what = match progress.kind {
+        JobKind::Resync => {
+            "it was not stopped cleanly, or is new: its redundancy is made to agree with its data"
+        }
+        JobKind::Recovery => {
+            "a member does not hold all it should: it is recovered from the others"
+        }
+        JobKind::Replace => "a member is copied to the one that is to take its place",
+        JobKind::Check => "all of it is read and compared",
+        JobKind::Repair => {
+            "all of it is read and compared, and what is known to be wrong is written again"
+        }
+    };
     let change = Change::now(kind, message)
+        .advising(what)
+        .with("job", name)
         .with("from_sectors", progress.from)
-        .with("total_sectors", progress.end);
+        .with("total_sectors", progress.end)
+        .with("paused", progress.paused);
     said_to_repair(change, progress.kind)
 }
 
@@ -347,7 +370,9 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
     let (_, kind, name) = kinds(progress.kind);
     let (outcome, word, how) = match end {
         JobEnd::Completed => (Outcome::Completed, "completed", "is over"),
-        JobEnd::Interrupted => (Outcome::Aborted, "interrupted", "was interrupted"),
+        JobEnd::Interrupted => {
+            (Outcome::Aborted, "interrupted", "ends for now, and goes on where it was")
+        }
         JobEnd::TargetLost => {
             (Outcome::Aborted, "target-lost", "has ended: the member that it was for is lost")
         }
@@ -389,7 +414,10 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
         ("written_sectors", written),
     ];
     let message = format!("the {name} of {array} {how}{place}{found}");
-    let change = said_to_repair(Change::now(kind, message).with("end", word), progress.kind);
+    let change = said_to_repair(
+        Change::now(kind, message).with("job", name).with("end", word),
+        progress.kind,
+    );
     if progress.kind.is_check() {
         return change.ended(outcome, &counts);
     }

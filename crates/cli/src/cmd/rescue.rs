@@ -16,59 +16,67 @@ pub(crate) struct Args {
     /// This array alone, if the members are of several: its name or UUID.
     #[arg(long, value_name = "NAME")]
     array: Option<String>,
-    /// Believe these members although they are older, the array gave them up, or their superblocks only nearly stand: as braid names
-    /// them, with commas between. A spare is tried in each free slot, or in this one (SPARE=SLOT).
+    /// Believe these members although they are older, the array gave them up, or their superblocks
+    /// only nearly stand: as braid names them, with commas between. A spare is tried in each free
+    /// slot, or in this one (SPARE=SLOT).
     #[arg(long, value_name = "MEMBER,...", value_delimiter = ',')]
     with: Vec<String>,
     /// Go on as if these members were not there: what would the others make without them?
     #[arg(long, value_name = "MEMBER,...", value_delimiter = ',')]
     without: Vec<String>,
-    /// What a copy of a disk has, as a map of ddrescue's or of `braid image`: what the disk did not give is made of the others, or is
-    /// an I/O error. Without it IMAGE.map is taken, if it is there. May be given more than once.
+    /// What a copy of a disk has, as a map of ddrescue's or of `braid image`: what the disk did not
+    /// give is made of the others, or is an I/O error. Without it IMAGE.map is taken, if it is
+    /// there. May be given more than once.
     #[arg(long = "map", value_name = "MEMBER=FILE")]
     maps: Vec<NamedMap>,
-    /// Which disk of a container of Intel's (IMSM) this is, by the serial number that its metadata lists: a copy of a disk has none of its
-    /// own. May be given more than once.
+    /// Which disk of a container of Intel's (IMSM) this is, by the serial number that its metadata
+    /// lists: a copy of a disk has none of its own. May be given more than once.
     #[arg(long = "serial", value_name = "MEMBER=SERIAL")]
     serials: Vec<NamedSerial>,
-    /// Compute what this copy of a disk lacks from the other members, and write it into the copy and its map. Nothing else is written.
+    /// Compute what this copy of a disk lacks from the other members, and write it into the copy
+    /// and its map. Nothing else is written.
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["serve", "commit", "discard", "solve"])]
     fill: Option<PathBuf>,
-    /// Find the files behind what cannot be read, with the tools of the file system (debugfs, xfs_db).
+    /// Find the files behind what cannot be read, with the tools of the file system (debugfs,
+    /// xfs_db).
     #[arg(long, conflicts_with_all = ["serve", "commit", "discard", "fill"])]
     lost: bool,
-    /// Read all of it and compare: whose bytes are wrong, where two parities or three copies know it, and where members only differ.
+    /// Read all of it and compare: whose bytes are wrong, where two parities or three copies know
+    /// it, and where members only differ.
     #[arg(long, conflicts_with_all = ["serve", "commit", "discard", "fill", "lost"])]
     check: bool,
-    /// The backup file that mdadm made for a reshape (`mdadm --grow --backup-file`): what of it is needed is read from there.
+    /// The backup file that mdadm made for a reshape (`mdadm --grow --backup-file`): what of it is
+    /// needed is read from there.
     #[arg(long, value_name = "FILE")]
     backup_file: Option<PathBuf>,
     /// With --backup-file: use it although it is older, or newer, than the superblocks.
     #[arg(long, requires = "backup_file")]
     accept_older: bool,
-    /// Of an array in the middle of a reshape in place: go by the position that md recorded, and do not ask what stands on the array how
-    /// far it got.
+    /// Of an array in the middle of a reshape in place: go by the position that md recorded, and do
+    /// not ask what stands on the array how far it got.
     #[arg(long)]
     as_recorded: bool,
-    /// Read in spite of bad-block logs, which may name sectors that are sound. Over an overlay the logs are emptied, and `--commit` writes
-    /// that to the members.
+    /// Read in spite of bad-block logs, which may name sectors that are sound. Over an overlay the
+    /// logs are emptied, and `--commit` writes that to the members.
     #[arg(long)]
     ignore_bad_blocks: bool,
-    /// Find out how members were put together whose superblocks are lost or wrong, by what stands on them. What is certain is gone
-    /// on with; else all guesses are shown.
+    /// Find out how members were put together whose superblocks are lost or wrong, by what stands
+    /// on them. What is certain is gone on with; else all guesses are shown.
     #[arg(long)]
     solve: bool,
-    /// How a RAID-0 of unequal members goes on where its smallest ends, if its superblocks do not say it: look what stands on it by each.
+    /// How a RAID-0 of unequal members goes on where its smallest ends, if its superblocks do not
+    /// say it: look what stands on it by each.
     #[arg(long, value_parser = layout_word::parser(), value_name = "LAYOUT", conflicts_with = "solve")]
     layout: Option<Raid0Layout>,
     /// With --solve: go on with this guess, by its number.
     #[arg(long, value_name = "NUMBER", requires = "solve")]
     guess: Option<usize>,
-    /// The folder of overlays: what is written while an array is served, and nothing of it on members. Without it in the state folder.
+    /// The folder of overlays: what is written while an array is served, and nothing of it on
+    /// members. Without it in the state folder.
     #[arg(long, value_name = "FOLDER")]
     overlay: Option<PathBuf>,
-    /// Serve the array over NBD, and each partition and volume on it as an export of its own; of several arrays, all that can be read.
-    /// What is written goes into the overlay.
+    /// Serve the array over NBD, and each partition and volume on it as an export of its own; of
+    /// several arrays, all that can be read. What is written goes into the overlay.
     #[arg(long)]
     serve: bool,
     /// Serve it for reading only: no overlay is made, and what may be wrong is an I/O error.
@@ -86,7 +94,8 @@ pub(crate) struct Args {
     /// Run a shell command with $uri set, and $file with --fuse, and stop when it ends.
     #[arg(long, value_name = "CMD", requires = "serve")]
     run: Option<String>,
-    /// Write what the overlay holds to the members, and throw the overlay away; what is overwritten is saved first (`braid undo`).
+    /// Write what the overlay holds to the members, and throw the overlay away; what is overwritten
+    /// is saved first (`braid undo`).
     #[arg(long, conflicts_with_all = ["serve", "with", "without"])]
     commit: bool,
     /// With --commit: say which sectors of which member would be written, and write nothing.

@@ -1,7 +1,8 @@
 //! `braid status`: how running arrays are, what is wrong, and what to do about it.
 //!
-//! Asks each array once ([`braid_discovery::running`]), tells it in words ([`render`]) or as JSON; decides nothing about arrays, but what to
-//! advise ([`braid_discovery::status::advice`], a pure function).
+//! Asks each array once ([`braid_discovery::running`]), tells it in words ([`render`]) or as JSON;
+//! decides nothing about arrays, but what to advise ([`braid_discovery::status::advice`], a pure
+//! function).
 
 pub(crate) mod render;
 

@@ -1,4 +1,5 @@
-//! The members of the array that a file is about: found by their paths, or among devices, and waited for.
+//! The members of the array that a file is about: found by their paths, or among devices, and
+//! waited for.
 
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -14,7 +15,8 @@ use super::Config;
 /// Between two looks for members that are not there yet.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The members of the array of a file. Those that the others miss are waited for, as long as the file says.
+/// The members of the array of a file. Those that the others miss are waited for, as long as the
+/// file says.
 ///
 /// # Errors
 /// None of them is here.

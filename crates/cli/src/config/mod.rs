@@ -7,7 +7,8 @@
 //! There is no second list of options: every key below `[doors]` and `[policy]` is a long option of `braid serve`, and its value
 //! goes to that option as it would from a command line. What is at the top says which devices the array is on.
 //!
-//! What it does not do: look for devices ([`members`]), or judge values (clap does, in `serve::named`).
+//! What it does not do: look for devices ([`members`]), or judge values (clap does, in
+//! `serve::named`).
 //!
 //! Invariants
 //! - a key that is not known is refused with its line, and with the key that was probably meant

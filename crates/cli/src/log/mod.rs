@@ -1,7 +1,8 @@
 //! The log of `braid serve`: which events of `tracing` are written, how, and where to.
 //!
-//! Notices, which a person must see, go their own way ([`crate::cmd::serve`]); the log has more of them for who looks for a
-//! cause. It is off unless `--log` or `BRAID_LOG` asks for it, and then nothing subscribes: an event costs a look at a number.
+//! Notices, which a person must see, go their own way (`braid_server`); the log has more of them
+//! for who looks for a cause. It is off unless `--log` or `BRAID_LOG` asks for it, and then nothing
+//! subscribes: an event costs a look at a number.
 //!
 //! ```text
 //!   workers, threads ──event──▶ formatted there ──line──▶ queue ──▶ one thread ──▶ standard error, or the journal's socket

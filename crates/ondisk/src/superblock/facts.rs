@@ -405,6 +405,27 @@ pub struct Reshape {
     pub backwards: bool,
 }
 
+/// The shape of an array as the superblock of one member says it. Sectors have 512 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SuperblockShape {
+    /// Level; during a reshape as it was before.
+    pub level: Level,
+    /// md's number of the layout; during a reshape as it was before.
+    pub layout: u32,
+    /// Sectors per chunk; during a reshape as it was before.
+    pub chunk_sectors: u32,
+    /// Sectors that the array uses of each member.
+    pub member_size_sectors: u64,
+    /// Slots; during a reshape as they will be.
+    pub raid_slots: u32,
+    /// First sector of this member's data; during a reshape as it was before.
+    pub data_offset_sectors: u64,
+    /// Sectors from there on that this member has for data.
+    pub data_size_sectors: u64,
+    /// The reshape under way.
+    pub reshape: Option<Reshape>,
+}
+
 /// One of the two shapes of an array in the middle of a reshape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReshapeSide {

@@ -25,12 +25,12 @@ pub(crate) use check::has_member_size;
 pub use error::{Claim, SuperblockError, SuperblockFault};
 pub use facts::{
     ArrayFacts, ByteOrder, DeviceFacts, DeviceFlags, Features, IntentFacts, LogHome, Reshape,
-    ReshapeSide, Role, StateFacts, Timestamp, UnknownVersion, Version, format_uuid,
+    ReshapeSide, Role, StateFacts, SuperblockShape, Timestamp, UnknownVersion, Version,
+    format_uuid,
 };
 pub use intent::BitmapPlace;
 pub use joining::JoinError;
 pub use new::{NewSuperblock, NewSuperblockError, NewV0, SuperblockUpdate};
-pub use shape::SuperblockShape;
 pub use v0_90::UnvalidatedV0;
 pub use v1::UnvalidatedV1;
 

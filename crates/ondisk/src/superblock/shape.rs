@@ -1,53 +1,34 @@
-//! What a superblock says of its array's shape, as one value that is read and written as a whole: the plain fields, and the
-//! reshape under way.
+//! What a superblock says of its array's shape, as one value that is read and written as a whole:
+//! the plain fields, and the reshape under way.
 //!
-//! md's order of a reshape ([`Reshape`] has the fields): plain fields stay those of before until its end, but the number of
-//! slots, which is that of afterwards from the beginning. Each member has its own data offset, and says where it moves.
+//! md's order of a reshape ([`super::Reshape`] has the fields): plain fields stay those of before
+//! until its end, but the number of slots, which is that of afterwards from the beginning. Each
+//! member has its own data offset, and says where it moves.
 //!
 //! ```text
 //!   begin     slots, reshape { position 0 or the end, ... }        end     level, layout, chunk, offset as they were to
 //!   go on     reshape { position }                                         become; no reshape
 //! ```
 //!
-//! What is made goes through the same validation as what is read, so a shape that is none of an array is an error.
+//! What is made goes through the same validation as what is read, so a shape that is none of an
+//! array is an error.
 //!
 //! What it does not do: decide when a position may be said, or move anything.
 //!
 //! Invariants
 //! - what was written is read back `[check: a_shape_is_read_back_as_it_was_written]`;
 //! - the bytes are those that md writes `[check: a_reshape_begins_with_the_bytes_that_md_writes]`;
-//! - the end of a reshape is its side *after* `[check: the_end_of_a_reshape_is_the_array_that_it_leads_to]`.
+//! - the end of a reshape is its side *after* `[check:
+//!   the_end_of_a_reshape_is_the_array_that_it_leads_to]`.
 
-use braid_geometry::Level;
 use zerocopy::FromBytes;
 use zerocopy::byteorder::little_endian::{I32, U32, U64};
 
 use super::error::{SuperblockError, SuperblockFault};
-use super::facts::{Features, Reshape};
+use super::facts::{Features, SuperblockShape};
 use super::v1::{Fixed, UnvalidatedV1};
 use super::write::seal;
 use super::{Superblock, v0_90};
-
-/// The shape of an array as the superblock of one member says it. Sectors have 512 bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SuperblockShape {
-    /// Level; during a reshape as it was before.
-    pub level: Level,
-    /// md's number of the layout; during a reshape as it was before.
-    pub layout: u32,
-    /// Sectors per chunk; during a reshape as it was before.
-    pub chunk_sectors: u32,
-    /// Sectors that the array uses of each member.
-    pub member_size_sectors: u64,
-    /// Slots; during a reshape as they will be.
-    pub raid_slots: u32,
-    /// First sector of this member's data; during a reshape as it was before.
-    pub data_offset_sectors: u64,
-    /// Sectors from there on that this member has for data.
-    pub data_size_sectors: u64,
-    /// The reshape under way.
-    pub reshape: Option<Reshape>,
-}
 
 impl Superblock {
     /// What it says of the array's shape.

@@ -28,10 +28,9 @@ use super::check;
 use super::error::{Claim, SuperblockError, SuperblockFault};
 use super::facts::{
     ArrayFacts, ByteOrder, DeviceFacts, DeviceFlags, Features, IntentFacts, LogHome, Reshape,
-    ReshapeSide, Role, StateFacts, Timestamp, Version,
+    ReshapeSide, Role, StateFacts, SuperblockShape, Timestamp, Version,
 };
 use super::new::{NewV0, SuperblockUpdate};
-use super::shape::SuperblockShape;
 use super::{Raw, Superblock};
 use crate::checksum::{checksum_v0, fold_v0};
 use crate::limits::{MAGIC, SECTOR_BYTES, SUPERBLOCK_BYTES_MAX, V0_DEVICES_MAX};

@@ -1,8 +1,8 @@
 //! An array in the middle of a reshape as one device: each stretch of it is read from where it is.
 //!
 //! ```text
-//!   | 0 ............ position ....................... size |
-//!     Volume (after)   backup   nothing   Volume (before)
+//!   | zeroes | 0 ............ position ....................... size | zeroes |
+//!              Volume (after)   backup   nothing   Volume (before)
 //! ```
 //!
 //! Both volumes are arrays of the same members, opened for reading. What no stretch has is an I/O error.
@@ -22,6 +22,9 @@ use rustix::io::Errno;
 
 /// Bytes in a sector.
 pub(super) const SECTOR_BYTES: u64 = 512;
+/// Bytes of zeroes before the array and behind it: overlays have lain over them since there are
+/// any.
+pub(super) const MARGIN_BYTES: u64 = 1 << 20;
 /// Bytes that are asked of a volume at once.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -128,7 +131,7 @@ fn to_usize(bytes: u64) -> usize {
 
 impl Member for Joined {
     fn size_bytes(&self) -> u64 {
-        self.size_sectors * SECTOR_BYTES
+        self.size_sectors * SECTOR_BYTES + 2 * MARGIN_BYTES
     }
 
     fn identity(&self) -> &Identity {
@@ -138,7 +141,15 @@ impl Member for Joined {
     fn read_at(&self, buffer: &mut [u8], offset_bytes: u64) -> Result<(), MemberError> {
         let (length_bytes, size_bytes) = (buffer.len() as u64, self.size_bytes());
         check_bounds(offset_bytes, length_bytes, size_bytes)?;
-        self.read_array(buffer, offset_bytes)
+        buffer.fill(0);
+        let end = offset_bytes + length_bytes;
+        let array = MARGIN_BYTES..size_bytes - MARGIN_BYTES;
+        let (from, to) = (offset_bytes.max(array.start), end.min(array.end));
+        if from >= to {
+            return Ok(());
+        }
+        let part = &mut buffer[to_usize(from - offset_bytes)..to_usize(to - offset_bytes)];
+        self.read_array(part, from - MARGIN_BYTES)
     }
 
     fn write_at(&self, _: &[u8], _: u64, _: bool) -> Result<(), MemberError> {
@@ -181,16 +192,19 @@ mod tests {
             stretch(5..2100, Source::Backup(place, 0)),
         ];
         let joined = Joined::new(stretches, (None, None));
-        assert_eq!(joined.size_bytes(), 2100 * 512);
+        assert_eq!(joined.size_bytes(), (2048 + 2100 + 2048) * 512);
         let mut found = vec![0; 3 * 512];
-        joined.read_at(&mut found, 0).expect("it is there");
+        joined.read_array(&mut found, 0).expect("it is there");
         assert_eq!(found, bytes[2 * 512..5 * 512]);
-        joined.read_at(&mut found, 100).expect_err("a byte of it is nowhere");
-        joined.read_at(&mut found[..1400], 100).expect("it is there");
+        let at = |byte| MARGIN_BYTES + byte;
+        joined.read_at(&mut found, at(100)).expect_err("a byte of it is nowhere");
+        joined.read_at(&mut found[..1400], at(100)).expect("it is there");
         assert_eq!(found[..1400], bytes[2 * 512 + 100..][..1400]);
-        joined.read_at(&mut found, 5 * 512).expect("it is there");
+        joined.read_at(&mut found, at(5 * 512)).expect("it is there");
         assert_eq!(found, bytes[..3 * 512]);
-        joined.read_at(&mut found, 2099 * 512).expect_err("it is outside");
+        joined.read_at(&mut found, at(2100 * 512)).expect("zeroes");
+        assert!(found.iter().all(|byte| *byte == 0));
+        joined.read_at(&mut found, joined.size_bytes() - 512).expect_err("it is outside");
         assert_eq!(joined.write_at(&found, 0, false), Err(MemberError::ReadOnly));
         assert_eq!(joined.zero(0, 512, true), Err(MemberError::ReadOnly));
     }

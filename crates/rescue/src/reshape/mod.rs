@@ -30,6 +30,7 @@ use braid_assembly::rescue::{Outcome, Plan, plan, without};
 use braid_assembly::reshape::Reshaping;
 use braid_assembly::{Options, ProbedMember, Refusal};
 use braid_member::Member;
+use braid_member::layer::Part;
 use braid_ondisk::{
     BackupPart, RESHAPE_BACKUP_BEFORE_END_SECTORS, RESHAPE_BACKUP_BYTES, ReshapeBackup,
     ReshapeSide, Role, reshape_backup,
@@ -461,10 +462,11 @@ impl Moving {
         Ok(Arc::new(Joined::new(stretches, volumes)))
     }
 
-    /// The smallest block that users of the array may write, if it says so.
-    pub(super) fn logical_block_bytes(&self) -> Option<u32> {
+    /// The array's UUID, and the smallest block that its users may write, if it says so.
+    pub(super) fn identity(&self) -> ([u8; 16], Option<u32>) {
         let newest = self.told_by().0.iter().filter_map(|member| member.probe.newest());
-        newest.max_by_key(|one| one.state.events)?.array.logical_block_bytes
+        let newest = newest.max_by_key(|one| one.state.events).expect("it has superblocks");
+        (newest.array.uuid, newest.array.logical_block_bytes)
     }
 
     fn volume(
@@ -500,19 +502,26 @@ impl Moving {
 
 /// Bytes of the array that a device is served for.
 pub(super) fn array_bytes(device: &dyn Member) -> u64 {
-    device.size_bytes()
+    device.size_bytes() - 2 * joined::MARGIN_BYTES
 }
 
 /// Reads of the array that a device is served for; the range is within.
 pub(super) fn read(device: &dyn Member, offset: u64, length: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; length];
-    device.read_at(&mut bytes, offset).ok().map(|()| bytes)
+    device.read_at(&mut bytes, joined::MARGIN_BYTES + offset).ok().map(|()| bytes)
+}
+
+/// The array alone, of a device that has it within margins.
+pub(super) fn within_margins(device: Arc<dyn Member>) -> Arc<dyn Member> {
+    let bytes = array_bytes(&*device);
+    let part = Part::new(device, joined::MARGIN_BYTES, bytes);
+    Arc::new(part.expect("it has both margins"))
 }
 
 /// The device that an overlay of the array lies over, and the overlay's name and mark.
 pub(super) fn overlay_name(moving: &Moving, members: &[&Disk]) -> (String, u64) {
     let mark = moving.mark(members);
-    (format!("reshaped-{mark:016x}"), mark)
+    (format!("array-{mark:016x}"), mark)
 }
 
 /// What was written over an array in the middle of a reshape belongs to no member.

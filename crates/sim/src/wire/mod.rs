@@ -1,7 +1,7 @@
 //! Clients behind the NBD protocol: both shipped sessions, and a wire that delivers as the seed says.
 //!
 //! Where it stands: a connection takes the place of a socket, its two ends and the threads around
-//! them. What the server does with a request is `frontend-nbd` and the command's `VolumeExport`,
+//! them. What the server does with a request is `frontend-nbd` and the command's `DiskExport`,
 //! without their threads: the session admits, [`crate::call`] is the volume, the session's codec
 //! answers. The client's half is `ClientSession`, which notices replies that it does not wait for,
 //! answers given twice, and data that is missing or comes twice.

@@ -1,6 +1,6 @@
 //! The server's end: the shipped session, and what the front end and the command do around it.
 //!
-//! Where it stands: `frontend-nbd/connection` and the command's `VolumeExport` without threads and
+//! Where it stands: `frontend-nbd/connection` and the command's `DiskExport` without threads and
 //! sockets. Commands become requests in bytes, faults become error values; both tables are mirrored
 //! from there, because neither the protocol nor the engine knows the other.
 
@@ -35,7 +35,7 @@ fn in_bytes(command: Command) -> Option<ByteRequest> {
     Some(ByteRequest { operation, offset, length })
 }
 
-/// What a client is told, as `VolumeExport` in the command and the front end map it.
+/// What a client is told, as `DiskExport` in the command and the front end map it.
 pub(super) fn code(error: CallError) -> ErrorCode {
     match error {
         CallError::Denied(Denial::OutOfRange) => ErrorCode::Invalid,

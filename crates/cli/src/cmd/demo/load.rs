@@ -25,8 +25,8 @@ use braid_nbd_client::{Client, ClientError, plan_for};
 use super::process::failed;
 use braid_console::error::CliError;
 
-/// Longest silence of a server, mid-request. Losing a member takes half a second to be noticed; a machine under load is given
-/// many times that.
+/// Longest silence of a server, mid-request. Losing a member takes half a second to be noticed; a
+/// machine under load is given many times that.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Clients at once.

@@ -18,8 +18,8 @@ enum Who {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "TLS")]
 pub(crate) struct TlsArgs {
-    /// The folder with server-cert.pem, server-key.pem, ca-cert.pem and, if there is one, ca-crl.pem, for --nbd nbds://... and
-    /// nbds+unix://...
+    /// The folder with server-cert.pem, server-key.pem, ca-cert.pem and, if there is one,
+    /// ca-crl.pem, for --nbd nbds://... and nbds+unix://...
     #[arg(long = "tls", value_name = "FOLDER")]
     folder: Option<PathBuf>,
     /// Which clients come in by TLS.
@@ -34,8 +34,9 @@ pub(crate) struct TlsArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "A file")]
 pub(crate) struct FuseArgs {
-    /// Serve the array as this file as well, through FUSE: for losetup and for programs that know no NBD. It is made if it is
-    /// not there, and must be empty if it is. Users other than root need fusermount3.
+    /// Serve the array as this file as well, through FUSE: for losetup and for programs that know
+    /// no NBD. It is made if it is not there, and must be empty if it is. Users other than root
+    /// need fusermount3.
     #[arg(long = "fuse", value_name = "PATH")]
     path: Option<std::path::PathBuf>,
 }
@@ -44,8 +45,9 @@ pub(crate) struct FuseArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "A block device")]
 pub(crate) struct UblkArgs {
-    /// Serve the array as a block device of this machine as well, /dev/ublkbID, through the kernel's ublk_drv; without ID the
-    /// kernel chooses one. A device that a server of the array has left when it was killed is taken over. Needs root.
+    /// Serve the array as a block device of this machine as well, /dev/ublkbID, through the
+    /// kernel's ublk_drv; without ID the kernel chooses one. A device that a server of the array
+    /// has left when it was killed is taken over. Needs root.
     #[arg(
         long = "ublk",
         value_name = "ID",
@@ -73,8 +75,9 @@ fn wish(word: &str) -> Result<Wish, String> {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "A disk of virtual machines")]
 pub(crate) struct VhostUserArgs {
-    /// Serve the array to a virtual machine as well, at this Unix socket: as a disk by vhost-user-blk, through memory that both
-    /// share. QEMU connects to it (`-device vhost-user-blk-pci`), and again when the server was killed and is started anew.
+    /// Serve the array to a virtual machine as well, at this Unix socket: as a disk by
+    /// vhost-user-blk, through memory that both share. QEMU connects to it (`-device
+    /// vhost-user-blk-pci`), and again when the server was killed and is started anew.
     #[arg(long = "vhost-user", value_name = "PATH")]
     machines: Option<PathBuf>,
 }
@@ -83,8 +86,8 @@ pub(crate) struct VhostUserArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Metrics")]
 pub(crate) struct MetricsArgs {
-    /// Serve metrics as OpenMetrics at http://ADDRESS:PORT/metrics, and a page for browsers at http://ADDRESS:PORT/; the
-    /// address is a loopback one.
+    /// Serve metrics as OpenMetrics at http://ADDRESS:PORT/metrics, and a page for browsers at
+    /// http://ADDRESS:PORT/; the address is a loopback one.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<String>,
     /// Serve them at an address that other machines can reach, too.

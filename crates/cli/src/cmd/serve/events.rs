@@ -9,8 +9,8 @@ use braid_telling::hooks::mail::SENDMAIL;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Telling")]
 pub(crate) struct TellingArgs {
-    /// Run a shell command for each event, with the event as JSON on its standard input and in $BRAID_EVENT_...; its "$@" is
-    /// what mdadm gives its PROGRAM.
+    /// Run a shell command for each event, with the event as JSON on its standard input and in
+    /// $BRAID_EVENT_...; its "$@" is what mdadm gives its PROGRAM.
     #[arg(long, value_name = "CMD")]
     on_event: Option<String>,
     /// Seconds after which that command is ended.

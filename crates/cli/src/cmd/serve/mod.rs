@@ -120,8 +120,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     stop_patience: u64,
-    /// Whether the server gives up what serving does not need: files other than the members and its own folders (landlock), system
-    /// calls (seccomp), capabilities. The unit braid@.service says auto.
+    /// Whether the server gives up what serving does not need: files other than the members and its
+    /// own folders (landlock), system calls (seccomp), capabilities. The unit braid@.service says
+    /// auto.
     #[arg(long, value_enum, default_value_t = Confine::Off, value_name = "WHEN")]
     confine: Confine,
     #[command(flatten)]

@@ -1,4 +1,5 @@
-//! Settings in the words of `braid set`, as options of `serve`: each group below is one of its headings in the help.
+//! Settings in the words of `braid set`, as options of `serve`: each group below is one of its
+//! headings in the help.
 
 use braid_server::SettingWords;
 
@@ -6,9 +7,10 @@ use braid_server::SettingWords;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Stripe cache (levels 4, 5, 6)")]
 pub(crate) struct CacheArgs {
-    /// When a write is answered: `writethrough`, when the members have it, or `writeback`, when it is in the cache (FLUSH and
-    /// FUA mean what they say; where the runtime folder is in memory, what was answered outlives a killed server)
-    /// [default: writeback where it outlives the server, else writethrough].
+    /// When a write is answered: `writethrough`, when the members have it, or `writeback`, when it
+    /// is in the cache (FLUSH and FUA mean what they say; where the runtime folder is in memory,
+    /// what was answered outlives a killed server) [default: writeback where it outlives the
+    /// server, else writethrough].
     #[arg(long, value_name = "MODE")]
     cache: Option<String>,
     /// Memory for stripes, such as 64M [default: 64M].
@@ -33,20 +35,21 @@ pub(crate) struct CacheArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Elevators (members that seek)")]
 pub(crate) struct SchedulingArgs {
-    /// Whether requests to a member are sorted, merged and given deadlines: `deadline`, `none` (each goes
-    /// at once), or `auto`: `deadline` where the device says that it rotates and is used past the page
-    /// cache.
+    /// Whether requests to a member are sorted, merged and given deadlines: `deadline`, `none`
+    /// (each goes at once), or `auto`: `deadline` where the device says that it rotates and is used
+    /// past the page cache.
     #[arg(long, value_name = "POLICY")]
     elevator: Option<String>,
-    /// Whether reads and write-back take turns at members with an elevator: `on`, `off`, or `auto`: `on`
-    /// where a member rotates and writes are answered early (levels 4, 5, 6 with `--cache writeback`).
+    /// Whether reads and write-back take turns at members with an elevator: `on`, `off`, or `auto`:
+    /// `on` where a member rotates and writes are answered early (levels 4, 5, 6 with `--cache
+    /// writeback`).
     #[arg(long, value_name = "WHEN")]
     multiplexer: Option<String>,
     /// Milliseconds of a period in which both have their turn [default: 200].
     #[arg(long, value_name = "MS")]
     multiplexer_period: Option<String>,
-    /// Per cent of a period that are write-back's: with nothing to write back, and with as much as may be
-    /// [default: 10-70].
+    /// Per cent of a period that are write-back's: with nothing to write back, and with as much as
+    /// may be [default: 10-70].
     #[arg(long, value_name = "MIN-MAX")]
     multiplexer_share: Option<String>,
     /// Milliseconds after which a read is served before nearer ones, or `auto`.
@@ -61,7 +64,8 @@ pub(crate) struct SchedulingArgs {
     /// Requests in one direction before the choice is made anew, or `auto`.
     #[arg(long, value_name = "COUNT")]
     batch: Option<String>,
-    /// Requests that a member is given at once, or `auto`; a quarter is kept for reads, one for writes.
+    /// Requests that a member is given at once, or `auto`; a quarter is kept for reads, one for
+    /// writes.
     #[arg(long, value_name = "COUNT")]
     depth: Option<String>,
 }
@@ -70,8 +74,8 @@ pub(crate) struct SchedulingArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Slow members")]
 pub(crate) struct SitOutArgs {
-    /// Whether a member that is much slower than its siblings is read around, where the level can do without
-    /// it: `on` or `off` [default: on].
+    /// Whether a member that is much slower than its siblings is read around, where the level can
+    /// do without it: `on` or `off` [default: on].
     #[arg(long, value_name = "WHETHER")]
     sit_out: Option<String>,
     /// How many times as slow as its siblings, 2 or more [default: 8].
@@ -86,12 +90,12 @@ pub(crate) struct SitOutArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Members that err")]
 pub(crate) struct ReadErrorArgs {
-    /// How many corrected read errors a member may have, where those older than an hour count half, older than two a quarter,
-    /// and so on: a number, or `off` for any [default: 20, as md has it].
+    /// How many corrected read errors a member may have, where those older than an hour count half,
+    /// older than two a quarter, and so on: a number, or `off` for any [default: 20, as md has it].
     #[arg(long, value_name = "COUNT")]
     read_errors_max: Option<String>,
-    /// What becomes of a member with more: `warn`, `replace` (copied to a spare, if one waits) or `fail` (the same, and put
-    /// out where none waits and the others bear it) [default: replace].
+    /// What becomes of a member with more: `warn`, `replace` (copied to a spare, if one waits) or
+    /// `fail` (the same, and put out where none waits and the others bear it) [default: replace].
     #[arg(long, value_name = "WHAT")]
     on_read_errors: Option<String>,
 }
@@ -100,11 +104,12 @@ pub(crate) struct ReadErrorArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Jobs beside clients")]
 pub(crate) struct JobPaceArgs {
-    /// How many times as long the slowest hundredth of clients' requests may take beside a job, 1 or more; `any` if it does
-    /// not matter [default: 2].
+    /// How many times as long the slowest hundredth of clients' requests may take beside a job, 1
+    /// or more; `any` if it does not matter [default: 2].
     #[arg(long, value_name = "TIMES")]
     job_latency_factor: Option<String>,
-    /// Bytes a second that a job gets whatever clients feel: of a recovery, of each member that is filled [default: 8M].
+    /// Bytes a second that a job gets whatever clients feel: of a recovery, of each member that is
+    /// filled [default: 8M].
     #[arg(long, value_name = "SIZE")]
     job_floor: Option<String>,
     /// Bytes a second that a job gets at most, or `none` [default: none]; 0B has jobs stand still.
@@ -119,16 +124,17 @@ pub(crate) struct ClientArgs {
     /// How many connections there may be at a time [default: 256].
     #[arg(long, value_name = "COUNT")]
     connections: Option<String>,
-    /// Memory for what clients write and read, all together, such as 192M; without it as much as is sensible with what
-    /// the machine, the control group and limits of the process leave, 192M at most.
+    /// Memory for what clients write and read, all together, such as 192M; without it as much as is
+    /// sensible with what the machine, the control group and limits of the process leave, 192M at
+    /// most.
     #[arg(long, value_name = "SIZE")]
     payload_memory: Option<String>,
-    /// Seconds after which an idle connection goes when all are in use and another client comes; 0: never
-    /// [default: 0].
+    /// Seconds after which an idle connection goes when all are in use and another client comes; 0:
+    /// never [default: 0].
     #[arg(long, value_name = "SECONDS")]
     idle_limit: Option<String>,
-    /// Seconds in which a client that sends a payload, or is sent a reply, has to move 2 MiB of it, before it is
-    /// cut [default: 30].
+    /// Seconds in which a client that sends a payload, or is sent a reply, has to move 2 MiB of it,
+    /// before it is cut [default: 30].
     #[arg(long, value_name = "SECONDS")]
     progress_limit: Option<String>,
 }

@@ -1,4 +1,5 @@
-//! A client of NBD for tests: requests by cookies of the test's own, an answer in time or none, and errors by number.
+//! A client of NBD for tests: requests by cookies of the test's own, an answer in time or none, and
+//! errors by number.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;

@@ -58,8 +58,8 @@ pub(super) enum Saving {
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) kind: JobKind,
-    /// It is not told of: a resync of what was never made to agree, and no more, which is begun often; or a check of what bad-block logs
-    /// name, and no more.
+    /// It is not told of: a resync of what was never made to agree, and no more, which is begun
+    /// often; or a check of what bad-block logs name, and no more.
     pub(super) is_quiet: bool,
     /// It tries what logs name and the others cannot give.
     pub(super) retries: bool,
@@ -92,7 +92,8 @@ pub(super) struct Job {
     pub(super) unmade: u64,
     /// Sectors that bad-block logs name, when that was last looked at.
     pub(super) named: u64,
-    /// Bands that clients have read and that it has not come to; the next work is one of them, or else in its turn.
+    /// Bands that clients have read and that it has not come to; the next work is one of them, or
+    /// else in its turn.
     pub(super) wanted: VecDeque<u64>,
     pub(super) takes_wanted: bool,
     /// What was made last, ahead of its turn.
@@ -160,7 +161,8 @@ impl Job {
         self.targets.iter().any(|id| roster.slot_to_replace(*id).is_some() || has_replaced(*id))
     }
 
-    /// A band that a client has read: every other work may be one, so that the job comes to its end.
+    /// A band that a client has read: every other work may be one, so that the job comes to its
+    /// end.
     pub(super) fn wanted(&mut self) -> Option<u64> {
         self.takes_wanted = !self.takes_wanted && !self.wanted.is_empty();
         if !self.takes_wanted {
@@ -182,8 +184,8 @@ impl Job {
         self.only.get(self.only.partition_point(|range| range.end <= start))
     }
 
-    /// Where the first sector is from `start` on that is in need of it, if that is not `start`: a resync passes over what is not in
-    /// doubt, and a recovery over what all its members hold.
+    /// Where the first sector is from `start` on that is in need of it, if that is not `start`: a
+    /// resync passes over what is not in doubt, and a recovery over what all its members hold.
     pub(super) fn passes_over(&self, ground: &Ground<'_>, start: u64) -> Option<u64> {
         let next = match (self.kind, ground.doubt) {
             (JobKind::Resync, _) if self.is_quiet => {
@@ -257,7 +259,8 @@ impl Job {
         self.cursor.under_way() < (WORKS_EACH * usize::from(shards)).min(WORKS_MAX)
     }
 
-    /// What came back undone and is to be asked for now. Where it could not be made, logs name it first.
+    /// What came back undone and is to be asked for now. Where it could not be made, logs name it
+    /// first.
     pub(super) fn to_repeat(&self, now: Instant, ground: &Ground<'_>) -> Option<Run> {
         let is_time = self.repeat_at.is_none_or(|at| at <= now);
         let is_time = is_time && (self.marked.is_empty() || ground.are_logs_settled);
@@ -269,7 +272,8 @@ impl Job {
         self.has_room(ground.regions.shards()) && is_left
     }
 
-    /// The sector of the array that `at` is about, and how many follow in one work. None where nothing lies.
+    /// The sector of the array that `at` is about, and how many follow in one work. None where
+    /// nothing lies.
     pub(super) fn place(&self, ground: &Ground<'_>, at: u64) -> Option<(LogicalSector, u64)> {
         let work_sectors = u64::from(ground.work_sectors);
         let (first, sectors) = match (ground.geometry, self.axis) {

@@ -134,8 +134,8 @@ fn run(settings: &Settings) -> Report {
 /// Longer than any answer takes here.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A client of the export without a name. fio and the kernel's client do not have ten thousand connections; this one has a
-/// socket, and no thread.
+/// A client of the export without a name. fio and the kernel's client do not have ten thousand
+/// connections; this one has a socket, and no thread.
 pub(in crate::suites) fn connect(socket: &Path) -> Result<Client, String> {
     let plan = ClientPlan { structured_replies: false, extended_headers: false, ..plan_for("") };
     let said = |error: ClientError| format!("{}: {error}", socket.display());

@@ -72,7 +72,8 @@ mod tests {
                 }
                 LogAction::Flush => assert!(can_free, "{facts:?}"),
                 LogAction::Wait => {
-                    // The journal's device; or who writes what is at the tail, or superblocks that say it.
+                    // The journal's device; or who writes what is at the tail, or superblocks that
+                    // say it.
                     let device = stage == Stage::Writing;
                     let is_idle = !lacks_blank && !is_wanted;
                     let is_full = !lacks_blank && !has_room && !can_free;
