@@ -2,7 +2,7 @@
 //! [`super::machine`].
 
 use braid_geometry::{RowMap, Slot};
-use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes, spoiled};
+use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use smallvec::SmallVec;
 
 use super::super::band::Band;
@@ -10,10 +10,10 @@ use super::super::batch::Phase as BatchPhase;
 use super::super::in_flight::{IoOwner, ReadIo, ReadIoKind};
 use super::super::plan::{Filled, Plan, Planner, Way};
 use super::super::solve::{Blocks, by_exponent, solve, solve_in_place};
-use super::check::Parity;
+use super::comparison::Parity;
 use super::decide::{Action, Phase, decide, waits};
-use super::facts::holds;
-use super::machine::{Around, Column, Origin, Outcome, Read, Reconstruct, Waits, Want, WorkState};
+use super::machine::{Around, Outcome, Reconstruct, Waits};
+use super::read::{Column, Origin, Read, Want, WorkState, holds};
 use crate::array::{ArrayView, MemberView};
 use crate::buffer::Buffer;
 use crate::computation::{Computation, ComputationId, Step};
@@ -29,66 +29,6 @@ const P: u16 = 0;
 const Q: u16 = 1;
 
 impl Read {
-    pub(super) fn band(&self) -> &Band {
-        self.band.as_ref().expect("a read has a band")
-    }
-
-    pub(super) fn column(&self, slot: Slot) -> &Column {
-        &self.columns[usize::from(slot.0)]
-    }
-
-    fn column_mut(&mut self, slot: Slot) -> &mut Column {
-        &mut self.columns[usize::from(slot.0)]
-    }
-
-    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
-        (0..u16::try_from(self.columns.len()).expect("slots are numbered by u16")).map(Slot)
-    }
-
-    /// The read is about this from now on.
-    fn aim(&mut self, origin: Origin, unit_sectors: u32) {
-        let whole = SectorSet::run(0, unit_sectors);
-        match origin {
-            Origin::Client(want) => self.aim_at(&want, whole),
-            Origin::Background(work) => {
-                let offset = u32::try_from(work.start - self.band().start.0).expect("in its band");
-                self.window = SectorSet::run(offset, work.sectors).common(whole);
-            }
-        }
-        (self.filled, self.work) = (None, WorkState::default());
-        self.origin = Some(origin);
-        self.phase = Phase::Fill;
-    }
-
-    fn aim_at(&mut self, want: &Want, whole: SectorSet) {
-        let (band, map) = (*self.band(), self.map);
-        let mut window = SectorSet::EMPTY;
-        for index in 0..map.data_slots() {
-            let segment = band.segment(&want.run, index);
-            let touched = segment.map_or(SectorSet::EMPTY, |segment| {
-                SectorSet::run(segment.offset, segment.sectors)
-            });
-            self.column_mut(map.data_slot(index)).touched = touched;
-            window = window.union(touched);
-        }
-        assert!(!window.is_empty(), "a read wants something of its band");
-        self.window = if sometimes(Point::WholeWindow) { whole } else { window.joined(whole) };
-    }
-
-    /// Work that fills members: these columns are to be written to them, as they are or as the others make them.
-    fn aim_at_columns(&mut self, slots: impl Iterator<Item = Slot>) {
-        let (map, window) = (self.map, self.window);
-        self.work.targets = slots.map(|slot| (slot, window)).collect();
-        let targets = self.work.targets.clone();
-        let is_target = |slot: Slot| targets.iter().any(|(target, _)| *target == slot);
-        let makes_parity = is_target(map.p_slot()) || map.q_slot().is_some_and(is_target);
-        for index in 0..map.data_slots() {
-            let slot = map.data_slot(index);
-            let is_wanted = makes_parity || is_target(slot);
-            self.column_mut(slot).touched = if is_wanted { window } else { SectorSet::EMPTY };
-        }
-    }
-
     /// A computation has ended: what it found differs, and is to be written; so is parity that could not be read.
     fn note_found(
         &mut self,
@@ -121,20 +61,6 @@ impl Read {
                 targets.filter(|(slot, set)| !set.is_empty() && view.member(*slot).is_some());
             self.work.targets = targets.collect();
         }
-    }
-
-    /// The client's part that it is for.
-    pub(super) fn client(&self) -> Want {
-        self.origin.and_then(|origin| origin.client()).expect("a client wants it")
-    }
-
-    pub(super) fn is_target(&self, slot: Slot) -> bool {
-        self.work.targets.iter().any(|(target, _)| *target == slot)
-    }
-
-    /// Whether all of a column that it is about is in its block.
-    fn is_read(&self, slot: Slot) -> bool {
-        self.column(slot).valid.contains(self.window)
     }
 
     /// The place in the client's payload of what is solved for, where a column that cannot be read is all that is wanted: it
@@ -202,6 +128,7 @@ impl Reconstruct {
     }
 
     /// Does the next thing. False when the read waits for an event, or is over.
+    #[inline]
     fn go_on(&mut self, around: &mut Around<'_>, place: u32, planner: &mut Planner) -> bool {
         let repair = self.to_repair(around, place);
         let read = &self.reads[place as usize];
@@ -269,6 +196,7 @@ impl Reconstruct {
 
     /// Goes on as was planned when it was to be read, or else by the plan that was made now, for
     /// which all is there.
+    #[inline]
     fn compute(&mut self, around: &mut Around<'_>, place: u32, planner: &Planner) {
         let number = self.first + place;
         let read = &mut self.reads[place as usize];
@@ -511,6 +439,7 @@ impl Reconstruct {
     }
 
     /// Solves for what is lost, and copies into the payload what was not solved for right there.
+    #[inline]
     fn make(
         &mut self,
         around: &mut Around<'_>,
@@ -646,6 +575,7 @@ impl Reconstruct {
         read.work.targets.retain(|(slot, _)| copied.contains(slot));
     }
 
+    #[inline]
     fn answer_client(&mut self, around: &mut Around<'_>, place: u32, want: &Want) {
         let band = *self.reads[place as usize].band();
         let is_lost = around.damage.is_lost(band.sectors(&self.geometry, &want.run));

@@ -4,14 +4,14 @@ use braid_geometry::Slot;
 use braid_hooks::{Bug, spoiled};
 use smallvec::SmallVec;
 
-use super::super::band::Band;
 use super::super::damage::is_synced;
 use super::super::known::Known;
 use super::super::plan::{
     Need, Plan, Planner, StripeFacts, plan, plan_columns, plan_rest, plan_resync, plan_whole,
 };
 use super::decide::{Facts, Phase, Rest};
-use super::machine::{Around, Column, Origin, Read, Want};
+use super::machine::Around;
+use super::read::{Column, Origin, Read, Want, holds};
 use crate::array::MemberView;
 use crate::work::{Task, Work};
 
@@ -60,6 +60,7 @@ impl Read {
     }
 
     /// What is known of the stripe without the columns that are left out.
+    #[inline]
     fn tell(
         &self,
         facts: &mut StripeFacts,
@@ -91,6 +92,7 @@ impl Read {
 
     /// The read at a glance, for the decision table. For one that is being filled the planner has the plan, unless it goes
     /// on as was planned.
+    #[inline]
     pub(super) fn facts(
         &self,
         around: &Around<'_>,
@@ -190,6 +192,7 @@ impl Read {
     }
 
     /// How a client's read goes on, if it can.
+    #[inline]
     fn plan<'a>(
         &self,
         around: &Around<'_>,
@@ -203,9 +206,4 @@ impl Read {
         }
         planner.planned()
     }
-}
-
-/// Whether a member holds all of the band, as far as it can be read.
-pub(super) fn holds(member: &MemberView, band: &Band) -> bool {
-    member.holds(band.start, band.end().0 - band.start.0)
 }

@@ -2,24 +2,22 @@
 
 use std::collections::VecDeque;
 
-use braid_geometry::{RowMap, Slot, StripeGeometry};
+use braid_geometry::{Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
-use smallvec::SmallVec;
 
-use super::super::band::{Band, BandKey, Run};
+use super::super::band::{Band, BandKey};
 use super::super::batch::{ColumnState, Phase as BatchPhase, Stripe};
 use super::super::damage::Damage;
 use super::super::in_flight::IoOwner;
 use super::super::known::EntireSlots;
-use super::super::plan::{Filled, Planner};
+use super::super::plan::Planner;
 use super::super::pool::Pool;
-use super::checked::Check;
 use super::decide::Phase;
-use crate::context::{Common, PieceKey};
-use crate::ids::RequestId;
+use super::read::{Column, Origin, Read, Want, WorkState};
+use crate::context::Common;
 use crate::sectors::SectorSet;
 use crate::slab::Slab;
-use crate::work::{self, Class, Difference, Task, Work};
+use crate::work::{self, Class, Work};
 
 /// Clients' reads under way at once; more wait for one to end, which takes as long as the other members take.
 const READS_MAX: usize = 32;
@@ -30,68 +28,6 @@ const BACKGROUND_MAX: usize = 16;
 /// Places for reads. More than reads at once, since one that is abandoned keeps its place until the late answer: a few
 /// members may stall one after the other before there are none. What is not used is no memory.
 pub(in super::super) const PLACES: u32 = 64;
-
-/// A part of a client's read, in one band.
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Want {
-    pub(in super::super) piece: PieceKey,
-    pub(in super::super) request: RequestId,
-    pub(in super::super) run: Run,
-    /// It waits for whatever member it takes.
-    pub(in super::super) insists: bool,
-}
-
-/// Whom a read is for.
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) enum Origin {
-    /// A client waits for it.
-    Client(Want),
-    /// It was asked for by a job, and gets a result.
-    Background(Work),
-}
-
-impl Origin {
-    /// It waits for whatever member it takes: nothing is made around one that is slow.
-    pub(super) fn insists(&self) -> bool {
-        match self {
-            Self::Client(want) => want.insists,
-            Self::Background(_) => true,
-        }
-    }
-
-    /// It writes what is wrong.
-    pub(super) fn repairs(&self) -> bool {
-        matches!(self, Self::Background(Work { task: Task::Repair, .. }))
-    }
-
-    /// It compares.
-    pub(super) fn checks(&self) -> bool {
-        matches!(self, Self::Background(work) if work.task.checks())
-    }
-
-    /// It writes to replacements.
-    pub(super) fn copies(&self) -> bool {
-        matches!(self, Self::Background(Work { task: Task::Replace, .. }))
-    }
-
-    /// It fills members.
-    pub(super) fn fills(&self) -> bool {
-        matches!(self, Self::Background(work) if work.task.fills())
-    }
-
-    /// Clients go before it, and take its band.
-    fn is_idle(&self) -> bool {
-        matches!(self, Self::Background(Work { class: Class::Idle, .. }))
-    }
-
-    /// The client's part.
-    pub(super) fn client(&self) -> Option<Want> {
-        match self {
-            Self::Client(want) => Some(*want),
-            Self::Background(_) => None,
-        }
-    }
-}
 
 /// What a read waits for before it may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,63 +48,6 @@ pub(in super::super) enum Outcome {
     Insists(Band, Want),
     /// The band's stripe may have waited for it.
     Wake(BandKey),
-}
-
-/// One slot's part of a read.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Column {
-    /// Requests that are under way with its member.
-    pub(super) out: u32,
-    /// Sectors that the client wants.
-    pub(super) touched: SectorSet,
-    /// Sectors of the block that hold what the member holds, or would hold if it could be read.
-    pub(super) valid: SectorSet,
-    /// Sectors that could not be read; writing them again may help.
-    pub(super) unreadable: SectorSet,
-}
-
-/// One read, or the place for one.
-#[derive(Debug)]
-pub(super) struct Read {
-    /// None while the place is free.
-    pub(super) band: Option<Band>,
-    pub(super) map: RowMap,
-    /// Whom it is for; none once it is answered or abandoned.
-    pub(super) origin: Option<Origin>,
-    /// Its band may not be written.
-    pub(super) owns_band: bool,
-    /// It writes again what could not be read.
-    pub(super) repairs: bool,
-    pub(super) phase: Phase,
-    pub(super) columns: Box<[Column]>,
-    /// Sectors of the stripe unit that it is about.
-    pub(super) window: SectorSet,
-    /// The sector of the stripe unit that its blocks begin with.
-    pub(super) shift_sectors: u32,
-    /// Member requests and computations that are out.
-    pub(super) outstanding: u32,
-    /// How it goes on when what it reads is there; none if it is to be planned anew.
-    pub(super) filled: Option<Filled>,
-    pub(super) work: WorkState,
-}
-
-/// How far background work is.
-#[derive(Debug, Default)]
-pub(super) struct WorkState {
-    /// What was found to differ.
-    pub(super) found: Difference,
-    /// What is to be written, by slot.
-    pub(super) targets: SmallVec<[(Slot, SectorSet); 2]>,
-    /// Parity has been made anew.
-    pub(super) is_remade: bool,
-    /// Sectors that members have taken.
-    pub(super) written: u32,
-    /// A member has not taken what it was to be written.
-    pub(super) is_missed: bool,
-    /// Some of it cannot be made, as was reported.
-    pub(super) is_unmade: bool,
-    /// Of a comparison.
-    pub(super) check: Check,
 }
 
 /// Everything around the reads that they look at or use.

@@ -40,7 +40,7 @@
 //! differs. It begins when no client's read waits for a place, and takes a part of the places only. While a member sits out it
 //! gives its band up: what waits for that band would wait for the member.
 //!
-//! *Finding and mending.* A comparison says which column is wrong as far as that can be known (`check`). What is to be
+//! *Finding and mending.* A comparison says which column is wrong as far as that can be known (`comparison`). What is to be
 //! written again is made from the blocks: a data column that is wrong by what P differs by, parity anew from the data. Then
 //! all of it is read and compared a second time. While that lasts no batch of the band even begins
 //! ([`Reconstruct::keeps_batches_out`]): it would read what is wrong, and make parity of it after it was repaired. One that has
@@ -62,9 +62,11 @@
 
 mod act;
 mod check;
-mod checked;
+mod comparison;
 mod decide;
 mod facts;
 mod machine;
+mod read;
 
-pub(super) use machine::{Around, Outcome, PLACES, Reconstruct, Want};
+pub(super) use machine::{Around, Outcome, PLACES, Reconstruct};
+pub(super) use read::Want;
