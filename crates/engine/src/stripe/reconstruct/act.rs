@@ -1,82 +1,22 @@
-//! Carrying a read's decisions out: where it goes on, and its effects leave it. It begins, and is abandoned, in
-//! [`super::machine`].
+//! Carrying a read's decisions out, whatever its kind: its effects leave it here, and events reach it.
 
-use braid_geometry::{RowMap, Slot};
+use braid_geometry::Slot;
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use smallvec::SmallVec;
 
 use super::super::band::Band;
-use super::super::batch::Phase as BatchPhase;
 use super::super::in_flight::{IoOwner, ReadIo, ReadIoKind};
-use super::super::plan::{Filled, Plan, Planner, Way};
-use super::super::solve::{Blocks, by_exponent, solve, solve_in_place};
-use super::comparison::Parity;
+use super::super::plan::{Filled, Plan, Planner};
+use super::super::solve::Blocks;
 use super::decide::{Action, Phase, decide, waits};
+use super::kind::{End, Kind, Nature, Steps};
 use super::machine::{Around, Outcome, Reconstruct, Waits};
-use super::read::{Column, Origin, Read, Want, WorkState, holds};
-use crate::array::{ArrayView, MemberView};
-use crate::buffer::Buffer;
-use crate::computation::{Computation, ComputationId, Step};
+use super::read::{Column, Origin, WorkState};
+use crate::computation::{Computation, ComputationId};
 use crate::effect::{FaultKind, MemberFault, MemberOperation, Report};
 use crate::ids::IoId;
-use crate::request::Fault;
-use crate::rot::Located;
-use crate::sectors::{BLOCK_SECTORS, Extent, SectorSet};
-use crate::work::{self, Class, Difference, Task, Work};
-
-/// Where a comparison notes what it finds.
-const P: u16 = 0;
-const Q: u16 = 1;
-
-impl Read {
-    /// A computation has ended: what it found differs, and is to be written; so is parity that could not be read.
-    fn note_found(
-        &mut self,
-        (view, parity): (&ArrayView, Parity),
-        (found, located): (Difference, Option<&Located>),
-    ) {
-        let Some(Origin::Background(work)) = self.origin else { return };
-        if work.task.checks() {
-            // What is made to be written has been compared before.
-            if !self.work.is_remade || self.work.check.is_again() {
-                self.note_checked(&work, (view, parity), (found, located));
-            }
-            return;
-        }
-        if work.task.fills() || self.work.is_remade {
-            return;
-        }
-        let (map, window) = (self.map, self.window);
-        if !found.p.union(found.q).is_empty() {
-            reached(Mark::ParityDiffers);
-        }
-        self.work.found = found;
-        if work.task == Task::Resync {
-            let parity = [Some((map.p_slot(), found.p)), map.q_slot().map(|slot| (slot, found.q))];
-            let targets = parity.into_iter().flatten().map(|(slot, differs)| {
-                let was_read = self.column(slot).valid.contains(window);
-                (slot, if was_read { differs.joined(window) } else { window })
-            });
-            let targets =
-                targets.filter(|(slot, set)| !set.is_empty() && view.member(*slot).is_some());
-            self.work.targets = targets.collect();
-        }
-    }
-
-    /// The place in the client's payload of what is solved for, where a column that cannot be read is all that is wanted: it
-    /// is solved for right there.
-    fn straight(&self, index: u16, solved: SectorSet) -> Option<(Buffer, u32)> {
-        if !self.column(self.map.data_slot(index)).unreadable.is_empty() {
-            return None; // It is to be written again, from the block.
-        }
-        let want = self.client();
-        let segment = self.band().segment(&want.run, index)?;
-        let wants = SectorSet::run(segment.offset, segment.sectors);
-        let offset_sectors = segment.payload_offset;
-        let payload = Buffer::Payload { request: want.request, offset_sectors };
-        (wants == solved).then_some((payload, segment.offset))
-    }
-}
+use crate::sectors::{BLOCK_SECTORS, Extent};
+use crate::work::{self, Class, Work};
 
 impl Reconstruct {
     pub(super) fn begin(&mut self, around: &mut Around<'_>, band: Band, origin: Origin) {
@@ -85,17 +25,9 @@ impl Reconstruct {
             Origin::Background(_) => Mark::WorkBegins,
         });
         let view = &around.common.view;
-        let to_fill: Option<SmallVec<[Slot; 2]>> = match origin {
-            Origin::Background(Work { task: Task::Recover, .. }) => {
-                Some(lacking(view, &band).collect())
-            }
-            Origin::Background(Work { task: Task::Replace, .. }) => {
-                Some(view.slots_with_replacement().collect())
-            }
-            Origin::Client(_) | Origin::Background(_) => None,
-        };
+        let targets = by_kind!(origin, kind => kind.targets(view, &band));
         if let Origin::Background(Work { id, .. }) = origin
-            && to_fill.as_ref().is_some_and(SmallVec::is_empty)
+            && targets.as_ref().is_some_and(SmallVec::is_empty)
         {
             // The member that the work was for is out.
             return around.common.work_done(id, work::Outcome::Unwritten);
@@ -112,7 +44,7 @@ impl Reconstruct {
         let first = read.window.first_from(0).filter(|_| is_of_client);
         read.shift_sectors = first.map_or(0, |first| first / BLOCK_SECTORS * BLOCK_SECTORS);
         self.wanted += usize::from(is_of_client);
-        if let Some(slots) = to_fill {
+        if let Some(slots) = targets {
             read.aim_at_columns(slots.into_iter());
         }
         self.step(around, place);
@@ -128,7 +60,6 @@ impl Reconstruct {
     }
 
     /// Does the next thing. False when the read waits for an event, or is over.
-    #[inline]
     fn go_on(&mut self, around: &mut Around<'_>, place: u32, planner: &mut Planner) -> bool {
         let repair = self.to_repair(around, place);
         let read = &self.reads[place as usize];
@@ -146,24 +77,28 @@ impl Reconstruct {
             Action::Compute => self.compute(around, place, planner),
             Action::Divide => self.divide(around, place),
             Action::Insist => self.insist(place),
-            Action::Remake => self.remake(around, place),
             Action::Mend => self.mend(around, place),
             Action::GiveWay => self.give_way_to_batch(place),
             Action::ReadAgain => self.read_again(place),
             Action::Write => self.write(around, place),
-            Action::Answer => self.answer(around, place),
+            Action::Answer => self.end(around, place, End::Answered),
             Action::Repair => self.repair(around, place, &repair),
-            Action::Refuse => self.refuse(around, place),
+            Action::Refuse => self.end(around, place, End::Refused),
         }
         true
     }
 
-    fn blocks(&self, place: u32) -> Blocks {
+    pub(super) fn blocks(&self, place: u32) -> Blocks {
         let shift_sectors = self.reads[place as usize].shift_sectors;
         Blocks::of(self.first + place, self.geometry.slots(), shift_sectors)
     }
 
-    fn submit(&mut self, around: &mut Around<'_>, io: ReadIo, operation: MemberOperation) {
+    pub(super) fn submit(
+        &mut self,
+        around: &mut Around<'_>,
+        io: ReadIo,
+        operation: MemberOperation,
+    ) {
         let read = &mut self.reads[io.place as usize];
         let id = IoId(around.in_flight.insert(IoOwner::Reconstruct(io)));
         let range = read.band().range(io.extent);
@@ -196,9 +131,7 @@ impl Reconstruct {
 
     /// Goes on as was planned when it was to be read, or else by the plan that was made now, for
     /// which all is there.
-    #[inline]
     fn compute(&mut self, around: &mut Around<'_>, place: u32, planner: &Planner) {
-        let number = self.first + place;
         let read = &mut self.reads[place as usize];
         assert!(read.phase == Phase::Fill && read.outstanding == 0, "all that is needed is read");
         read.phase = Phase::Compute;
@@ -206,88 +139,38 @@ impl Reconstruct {
         let planned = planner.planned().map(|plan| &plan.way);
         let way = planned.or(filled.as_ref().map(|filled| &filled.way));
         let way = way.expect("there is a way, or it could not go on");
-        let mut computation = around.common.blank_computation(ComputationId(u64::from(number)));
-        match read.origin.expect("it is wanted") {
-            Origin::Client(want) => self.make(around, place, (&want, way), &mut computation),
-            Origin::Background(work) => match work.task {
-                Task::Compare | Task::Repair | Task::Retry => {
-                    self.check(place, way, &mut computation);
-                }
-                Task::Resync => self.compare(place, way, &mut computation),
-                Task::Recover | Task::Replace => {
-                    self.recover(around, place, way, &mut computation);
-                }
-            },
-        }
+        self.submit_steps(around, place, |origin, steps, around| {
+            by_kind!(origin, kind => kind.compute(steps, around, way));
+        });
+    }
+
+    /// Columns that were found to be wrong are made anew.
+    fn mend(&mut self, around: &mut Around<'_>, place: u32) {
+        self.reads[place as usize].work.is_remade = true;
+        self.submit_steps(around, place, |origin, steps, around| {
+            by_kind!(origin, kind => kind.mend(steps, around));
+        });
+    }
+
+    /// Has the steps of a read computed, if it has any.
+    #[inline]
+    fn submit_steps(
+        &mut self,
+        around: &mut Around<'_>,
+        place: u32,
+        note: impl FnOnce(Origin, &mut Steps<'_>, &mut Around<'_>),
+    ) {
+        let (blocks, unit_sectors) = (self.blocks(place), self.unit_sectors);
+        let id = ComputationId(u64::from(self.first + place));
+        let mut computation = around.common.blank_computation(id);
+        let read = &mut self.reads[place as usize];
+        let origin = read.origin.expect("it is wanted");
+        let steps = &mut Steps { read, blocks, unit_sectors, computation: &mut computation };
+        note(origin, steps, around);
         if computation.steps.is_empty() {
-            return around.common.recycle(computation); // What is to be copied was read.
+            return around.common.recycle(computation); // All of it was read, or solved for.
         }
         self.reads[place as usize].outstanding += 1;
-        around.common.submit_computation(computation);
-    }
-
-    /// Solves for what could not be read; then compares, and has P and Q name the column that is wrong.
-    fn check(&mut self, place: u32, way: &Way, computation: &mut Computation) {
-        let blocks = self.blocks(place);
-        let read = &mut self.reads[place as usize];
-        let (map, sectors) = (read.map, self.unit_sectors);
-        read.note_erased(way);
-        solve_in_place(computation, (&map, blocks), way);
-        let among = read.to_locate();
-        // Where parity could not be read it says nothing, and is not asked.
-        let (p, q) = (blocks.at(map.p_slot(), 0), map.q_slot().map(|slot| blocks.at(slot, 0)));
-        for index in 0..map.data_slots() {
-            if planted(Bug::CompareForgetsColumn) && index == 1 {
-                continue;
-            }
-            let (delta, exponent) = (blocks.at(map.data_slot(index), 0), map.exponent(index));
-            computation.steps.push(Step::Update { delta, exponent, p: Some(p), q, sectors });
-        }
-        computation.steps.push(Step::Find { unit: p, offset: 0, sectors, into: P });
-        if let Some(q) = q {
-            computation.steps.push(Step::Find { unit: q, offset: 0, sectors, into: Q });
-            let columns = |index| Some(blocks.at(map.data_slot(index), 0));
-            let columns = by_exponent(computation, &map, columns);
-            computation.steps.push(Step::Locate { p, q, columns, among });
-        }
-    }
-
-    /// Makes what is wrong, or could not be read, from the others. From here on the band is kept to the end: its requests go
-    /// in their turn, and no batch of it begins.
-    fn mend(&mut self, around: &mut Around<'_>, place: u32) {
-        reached(Mark::ColumnsMended);
-        let (number, blocks) = (self.first + place, self.blocks(place));
-        let read = &mut self.reads[place as usize];
-        let map = read.map;
-        if let Some(Origin::Background(work)) = &mut read.origin {
-            work.class = Class::BestEffort;
-        }
-        (read.work.is_remade, read.repairs) = (true, true);
-        let stripe = around.pool.peek(read.band().key);
-        let stripe = spoiled(Bug::RepairKeepsBlocks, stripe, None);
-        let stripe = spoiled(Bug::RepairIgnoresBatch, stripe, None);
-        if let Some(stripe) = stripe {
-            around.pool.stripe_mut(stripe).forget_columns();
-        }
-        let mut computation = around.common.blank_computation(ComputationId(u64::from(number)));
-        // P's block holds what P differs by: that is what a data column is wrong by.
-        for index in 0..map.data_slots() {
-            let slot = map.data_slot(index);
-            let wrong = read.work.check.wrong(slot);
-            let wrong = spoiled(Bug::RepairWritesParity, wrong, SectorSet::EMPTY);
-            for Extent { offset, sectors } in wrong.extents() {
-                let (target, source) = (blocks.at(slot, offset), blocks.at(map.p_slot(), offset));
-                computation.xor_into(target, std::iter::once(source), sectors);
-            }
-        }
-        let is_target = |slot: &Slot| read.work.targets.iter().any(|(target, _)| target == slot);
-        let p = Some(map.p_slot()).filter(is_target);
-        let q = map.q_slot().filter(is_target);
-        make_parity(&mut computation, (&map, blocks), (p, q), self.unit_sectors);
-        if computation.steps.is_empty() {
-            return around.common.recycle(computation); // What is to be written was solved for.
-        }
-        read.outstanding += 1;
         around.common.submit_computation(computation);
     }
 
@@ -303,99 +186,6 @@ impl Reconstruct {
         self.kept_out.push_back((*read.band(), again, Waits::ForBand));
     }
 
-    /// What was written is read, and all else with it.
-    fn read_again(&mut self, place: u32) {
-        let read = &mut self.reads[place as usize];
-        read.columns.iter_mut().for_each(|column| *column = Column::default());
-        read.work.check.begin_again();
-        read.phase = Phase::Fill;
-    }
-
-    /// Says what a comparison has found, and that it is over.
-    pub(super) fn tell(&mut self, around: &mut Around<'_>, place: u32, work: &Work) {
-        let read = &self.reads[place as usize];
-        let view = std::sync::Arc::clone(&around.common.view);
-        read.found(work, (&view, &self.geometry), |report| around.common.report(report));
-        let WorkState { found, written, is_missed, ref check, .. } = read.work;
-        let differing = found.p.sectors() + found.q.sectors();
-        let outcome = match work.task {
-            Task::Repair if is_missed => work::Outcome::Unwritten,
-            Task::Compare if written == 0 && !check.has_erased() => work::Outcome::Compared(found),
-            _ => work::Outcome::Checked { differing, written },
-        };
-        around.common.work_done(work.id, outcome);
-    }
-
-    /// Solves for what is missing; then adds every data column to P, and its multiple to Q: what is not zero then differs.
-    fn compare(&mut self, place: u32, way: &Way, computation: &mut Computation) {
-        let blocks = self.blocks(place);
-        let read = &mut self.reads[place as usize];
-        let map = read.map;
-        let whole = read.window;
-        solve_in_place(computation, (&map, blocks), way);
-        // Parity that could not be read is left out.
-        let at = |slot: Slot| read.column(slot).valid.contains(whole).then(|| blocks.at(slot, 0));
-        let (p, q) = (at(map.p_slot()), map.q_slot().and_then(at));
-        for Extent { offset, sectors } in whole.extents() {
-            let from = |unit: Option<Buffer>| unit.map(|unit| unit.plus(offset));
-            for index in 0..map.data_slots() {
-                if planted(Bug::CompareForgetsColumn) && index == 1 {
-                    continue;
-                }
-                let delta = blocks.at(map.data_slot(index), offset);
-                let exponent = map.exponent(index);
-                let (p, q) = (from(p), from(q));
-                computation.steps.push(Step::Update { delta, exponent, p, q, sectors });
-            }
-            for (into, unit) in [(P, p), (Q, q)] {
-                let find = unit.map(|unit| Step::Find { unit, offset, sectors, into });
-                computation.steps.extend(find);
-            }
-        }
-    }
-
-    /// Solves for data that is lost, and makes parity that is, into the blocks.
-    fn recover(
-        &mut self,
-        around: &mut Around<'_>,
-        place: u32,
-        way: &Way,
-        computation: &mut Computation,
-    ) {
-        let blocks = self.blocks(place);
-        let read = &mut self.reads[place as usize];
-        let map = read.map;
-        // What is to be copied may have been read as it is.
-        let is_made = |slot: &Slot| read.is_target(*slot) && !read.is_read(*slot);
-        let (p, q) = (Some(map.p_slot()).filter(is_made), map.q_slot().filter(is_made));
-        let makes = p.is_some() || q.is_some() || !way.solutions.is_empty();
-        around.common.counters.reconstructions += u64::from(makes);
-        if makes && read.origin.is_some_and(|origin| origin.copies()) {
-            reached(Mark::CopyIsMade);
-        }
-        solve_in_place(computation, (&map, blocks), way);
-        make_parity(computation, (&map, blocks), (p, q), self.unit_sectors);
-    }
-
-    /// Parity differs: it is made from the data, which is believed.
-    fn remake(&mut self, around: &mut Around<'_>, place: u32) {
-        reached(Mark::ParityRemade);
-        let (number, blocks) = (self.first + place, self.blocks(place));
-        let read = &mut self.reads[place as usize];
-        let map = read.map;
-        if let Some(stripe) = around.pool.peek(read.band().key) {
-            around.pool.stripe_mut(stripe).forget_parity();
-        }
-        read.work.is_remade = true;
-        let is_target = |slot: &Slot| read.work.targets.iter().any(|(target, _)| target == slot);
-        let p = Some(map.p_slot()).filter(is_target);
-        let q = map.q_slot().filter(is_target);
-        let mut computation = around.common.blank_computation(ComputationId(u64::from(number)));
-        make_parity(&mut computation, (&map, blocks), (p, q), self.unit_sectors);
-        read.outstanding += 1;
-        around.common.submit_computation(computation);
-    }
-
     /// Writes what was made to the members that lack it.
     fn write(&mut self, around: &mut Around<'_>, place: u32) {
         let blocks = self.blocks(place);
@@ -404,21 +194,16 @@ impl Reconstruct {
         let targets = std::mem::take(&mut read.work.targets);
         // What is told to be repaired stays so; and superblocks may say clean meanwhile.
         let durable = read.work.check.has_rot();
-        let repairs = read.origin.is_some_and(|origin| origin.repairs());
-        let copies = read.origin.is_some_and(|origin| origin.copies());
-        let fills = read.origin.is_some_and(|origin| origin.fills());
+        let nature = read.origin.expect("it is wanted").nature();
+        let Nature { repairs, copies, fills, .. } = nature;
         // What another read would write again reaches the replacement as well.
         read.repairs |= copies;
         for (slot, set) in &targets {
             let work = &mut self.reads[place as usize].work;
             // A view may have taken the member out, or the right to write, since the band was looked at.
-            let member = around.common.view.member(*slot);
-            let is_there = match copies {
-                true => member.is_some_and(|member| member.replacement.is_some()),
-                false => member.is_some(),
-            };
+            let is_there = nature.member_of(&around.common.view, *slot).is_some();
             if !is_there || !around.common.may_repair() {
-                // One that was to be filled and is there no more lacks nothing.
+                // A member that left while it was filled lacks nothing.
                 work.is_missed |= !fills || !around.common.may_repair();
                 continue;
             }
@@ -438,199 +223,42 @@ impl Reconstruct {
         }
     }
 
-    /// Solves for what is lost, and copies into the payload what was not solved for right there.
-    #[inline]
-    fn make(
-        &mut self,
-        around: &mut Around<'_>,
-        place: u32,
-        (want, way): (&Want, &Way),
-        computation: &mut Computation,
-    ) {
-        let blocks = self.blocks(place);
-        let read = &mut self.reads[place as usize];
-        around.common.counters.reconstructions += u64::from(!way.solutions.is_empty());
-        let map = read.map;
-        solve(computation, (&map, blocks), way, |index, offset| {
-            match read.straight(index, way.solved(index)) {
-                Some((payload, from)) => payload.plus(offset - from),
-                None => blocks.at(map.data_slot(index), offset),
-            }
-        });
-        for index in 0..map.data_slots() {
-            let slot = map.data_slot(index);
-            let solved = way.solved(index);
-            if !solved.is_empty() && read.straight(index, solved).is_some() {
-                continue;
-            }
-            let column = read.column_mut(slot);
-            column.valid = column.valid.union(solved);
-            let Some(segment) = read.band().segment(&want.run, index) else { continue };
-            let sectors = segment.sectors;
-            around.common.counters.cache.copied_sectors += u64::from(sectors);
-            let offset_sectors = segment.payload_offset;
-            computation.steps.push(Step::Copy {
-                from: blocks.at(slot, segment.offset),
-                to: Buffer::Payload { request: want.request, offset_sectors },
-                sectors,
-            });
-        }
-    }
-
-    /// The first block goes on here; the rest becomes a read of its own.
-    fn divide(&mut self, around: &mut Around<'_>, place: u32) {
-        reached(Mark::ReadDivided);
-        let read = &mut self.reads[place as usize];
-        let (band, want) = (*read.band(), read.client());
-        let (first, rest) = want.run.cut(&band).expect("it is divisible");
-        around.common.add_part(want.piece);
-        self.arrived.push_front((band, Want { run: rest, ..want }));
-        // One bad sector made a whole extent unreadable; a shorter one may be read.
-        read.columns.iter_mut().for_each(|column| column.unreadable = SectorSet::EMPTY);
-        let window = read.window;
-        read.aim(Origin::Client(Want { run: first, ..want }), self.unit_sectors);
-        read.window = read.window.common(window);
-    }
-
-    fn insist(&mut self, place: u32) {
-        reached(Mark::AroundFails);
-        let want = Want { insists: true, ..self.reads[place as usize].client() };
-        self.let_go(place);
-        let band = *self.reads[place as usize].band();
-        self.outcomes.push_back(Outcome::Insists(band, want));
-    }
-
-    /// The bytes are there: a client gets its answer, a job its result.
-    fn answer(&mut self, around: &mut Around<'_>, place: u32) {
-        match self.let_go(place) {
-            Origin::Client(want) => self.answer_client(around, place, &want),
-            Origin::Background(work) => match work.task {
-                Task::Compare | Task::Repair | Task::Retry => self.tell(around, place, &work),
-                Task::Resync | Task::Recover | Task::Replace => {
-                    let work_state = &self.reads[place as usize].work;
-                    let WorkState { written, is_missed, is_unmade, .. } = *work_state;
-                    let unmade = work::Outcome::Unmade { written };
-                    let done = if is_unmade { unmade } else { work::Outcome::Done { written } };
-                    let outcome = if is_missed { work::Outcome::Unwritten } else { done };
-                    around.common.work_done(work.id, outcome);
-                }
+    /// What was made has been written: a job gets its result.
+    pub(super) fn end_written(&self, around: &mut Around<'_>, place: u32, work: &Work) {
+        let WorkState { written, is_missed, is_unmade, .. } = self.reads[place as usize].work;
+        around.common.work_done(
+            work.id,
+            match (is_missed, is_unmade) {
+                (true, _) => work::Outcome::Unwritten,
+                (false, true) => work::Outcome::Unmade { written },
+                (false, false) => work::Outcome::Done { written },
             },
-        }
+        );
     }
 
-    fn refuse(&mut self, around: &mut Around<'_>, place: u32) {
-        match self.let_go(place) {
-            Origin::Client(want) => {
-                reached(Mark::ReadRefused);
-                around.common.part_done(want.piece, Err(Fault::Unreadable));
-            }
-            // What was written cannot be read again, and is told as it is.
-            Origin::Background(work) if self.reads[place as usize].work.check.is_again() => {
-                self.tell(around, place, &work);
-            }
-            // What sits out may make the rest of it, later.
-            Origin::Background(work) if work.task.fills() && around.common.clocks.is_any_out() => {
-                reached(Mark::WorkSitsOut);
-                around.common.work_done(work.id, work::Outcome::SitsOut);
-            }
-            Origin::Background(work) if work.task.makes() => {
-                self.cannot_make(around, place, &work);
-            }
-            Origin::Background(work) => {
-                reached(Mark::WorkRefused);
-                around.common.work_done(work.id, work::Outcome::Unreadable);
-            }
-        }
-    }
-
-    /// Says who lacks what cannot be made. What can be copied is, though not all can.
-    fn cannot_make(&mut self, around: &mut Around<'_>, place: u32, work: &Work) {
-        let copied = match work.task {
-            Task::Replace => self.reads[place as usize].copied(around),
-            _ => SmallVec::new(),
-        };
-        let read = &mut self.reads[place as usize];
-        let (band, window, map) = (*read.band(), read.window, read.map);
-        let slots: SmallVec<[Slot; 2]> = match work.task {
-            Task::Resync => [Some(map.p_slot()), map.q_slot()].into_iter().flatten().collect(),
-            _ => read.work.targets.iter().map(|(slot, _)| *slot).collect(),
-        };
+    /// Says which members lack this band's columns for good.
+    pub(super) fn report_unmade(
+        &self,
+        around: &mut Around<'_>,
+        (place, work): (u32, &Work),
+        slots: impl IntoIterator<Item = Slot>,
+    ) {
         reached(Mark::WorkGivenUp);
-        for slot in slots.into_iter().filter(|slot| !copied.contains(slot)) {
-            let Some(view) = around.common.view.member(slot) else { continue };
-            let member = if work.task == Task::Replace { view.replacement } else { Some(view.id) };
-            let Some(member) = member else { continue };
-            for extent in window.extents() {
-                let (start, sectors) = band.range(extent);
-                let id = work.id;
+        let read = &self.reads[place as usize];
+        let (id, nature) = (work.id, Origin::Background(*work).nature());
+        for slot in slots {
+            let Some(member) = nature.member_of(&around.common.view, slot) else { continue };
+            for extent in read.window.extents() {
+                let (start, sectors) = read.band().range(extent);
                 around.common.report(Report::Unmade { id, member, start, sectors });
             }
         }
-        if copied.is_empty() {
-            return around.common.work_done(work.id, work::Outcome::Unmade { written: 0 });
-        }
-        let read = &mut self.reads[place as usize];
-        read.origin = Some(Origin::Background(*work));
-        read.work.is_unmade = true;
-        read.work.targets.retain(|(slot, _)| copied.contains(slot));
     }
 
-    #[inline]
-    fn answer_client(&mut self, around: &mut Around<'_>, place: u32, want: &Want) {
-        let band = *self.reads[place as usize].band();
-        let is_lost = around.damage.is_lost(band.sectors(&self.geometry, &want.run));
-        if is_lost {
-            reached(Mark::LostIsNotRead);
-        }
-        let result = if is_lost { Err(Fault::Lost) } else { Ok(()) };
-        around.common.part_done(want.piece, result);
-    }
-
-    /// What of a read that has been answered can be written again, by slot: what could not be read and was solved for.
-    fn to_repair(&self, around: &Around<'_>, place: u32) -> SmallVec<[(Slot, SectorSet); 2]> {
-        let read = &self.reads[place as usize];
-        let is_over = read.origin.is_none() && read.phase == Phase::Compute && read.owns_band;
-        let repaired = |slot: Slot| read.column(slot).unreadable.common(read.column(slot).valid);
-        if !is_over || !read.slots().any(|slot| !repaired(slot).is_empty()) {
-            return SmallVec::new();
-        }
-        let band = read.band();
-        // A stripe that is writing goes on doing so, and must not be met.
-        let is_written = around.batch_of(band).is_some_and(|stripe| {
-            matches!(stripe.phase(), BatchPhase::Write | BatchPhase::AwaitRecord)
-        });
-        // Another read of the band may be repairing the same sectors.
-        let is_repairing =
-            |read: &Read| read.repairs && read.band.is_some_and(|other| other.key == band.key);
-        if is_written || !around.common.may_repair() || self.reads.iter().any(is_repairing) {
-            return SmallVec::new();
-        }
-        let may_help = |(slot, set): &(Slot, SectorSet)| {
-            let member = around.common.view.member(*slot);
-            // A member that came since, and is to be recovered, is not the one that could not be read.
-            let holds_it = member.is_some_and(|one| holds(one, band));
-            !set.is_empty() && holds_it && !around.common.clocks.sits_out(*slot)
-        };
-        read.slots().map(|slot| (slot, repaired(slot))).filter(may_help).collect()
-    }
-
-    fn repair(&mut self, around: &mut Around<'_>, place: u32, repair: &[(Slot, SectorSet)]) {
-        let blocks = self.blocks(place);
-        for &(slot, repaired) in repair {
-            reached(Mark::RepairsStripe);
-            around.common.counters.read_repairs += 1;
-            let mut from = slot;
-            if planted(Bug::RepairWritesWrong) {
-                from = Slot((slot.0 + 1) % self.geometry.slots());
-            }
-            for extent in repaired.extents() {
-                let buffer = blocks.at(from, extent.offset);
-                let io = ReadIo { place, slot, extent, kind: ReadIoKind::Repair };
-                self.submit(around, io, MemberOperation::Write { buffer, durable: false });
-            }
-        }
-        let read = &mut self.reads[place as usize];
-        (read.repairs, read.phase) = (true, Phase::Repair);
+    /// A read is not wanted any more.
+    fn end(&mut self, around: &mut Around<'_>, place: u32, end: End) {
+        let origin = self.let_go(place);
+        by_kind!(origin, kind => kind.end(self, around, place, end));
     }
 
     fn release(&mut self, place: u32) {
@@ -640,6 +268,29 @@ impl Reconstruct {
         (read.owns_band, read.repairs) = (false, false);
         self.free.push(place);
         self.outcomes.push_back(Outcome::Wake(band.key));
+    }
+
+    /// Members have begun to sit out: reads that wait for them are abandoned, and begin anew.
+    pub(in super::super) fn abandon(&mut self, around: &mut Around<'_>) {
+        for place in 0..self.reads.len() {
+            let read = &mut self.reads[place];
+            let (Some(band), Some(origin)) = (read.band, read.origin) else { continue };
+            let waits_for = |slot: Slot| read.column(slot).out > 0;
+            let is_stuck = around.common.clocks.slots_out().any(waits_for);
+            // What is being written stays so until the member has it: a client's write must not be overtaken by it.
+            let is_writing = read.phase == Phase::Write;
+            if !is_stuck || is_writing || origin.client().is_some_and(|want| want.insists) {
+                continue;
+            }
+            if planted(Bug::WaitsBehindStuck) {
+                continue;
+            }
+            reached(Mark::ReadAbandoned);
+            (read.owns_band, read.repairs) = (false, false);
+            let at = u32::try_from(place).expect("a few places");
+            self.end(around, at, End::Abandoned);
+            self.outcomes.push_back(Outcome::Wake(band.key));
+        }
     }
 
     /// A request has ended.
@@ -677,7 +328,9 @@ impl Reconstruct {
                 }
                 read.work.written += extent.sectors;
             }
-            (ReadIoKind::Write, Err(fault)) if read.origin.is_some_and(|one| one.checks()) => {
+            (ReadIoKind::Write, Err(fault))
+                if read.origin.is_some_and(|one| one.nature().compares) =>
+            {
                 around.common.note_written(slot);
                 // What is named costs its sectors, and the work goes on.
                 read.work.is_missed |= fault.kind != FaultKind::Media;
@@ -712,15 +365,10 @@ impl Reconstruct {
         self.step(around, place);
     }
 
-    /// Whether a comparison could not read something that is longer than a block: it is not to make more of the others than it
-    /// must.
+    /// Whether more than a block could not be read, of a kind that is to make no more of the others than it must.
     fn is_read_in_parts(&self, around: &Around<'_>, io: ReadIo, kind: FaultKind) -> bool {
-        let read = &self.reads[io.place as usize];
-        let is_fine = match read.origin {
-            // Nor is what is copied to be made of the others more than it must.
-            Some(Origin::Background(work)) => work.task.checks() || work.task == Task::Replace,
-            Some(Origin::Client(_)) | None => false,
-        };
+        let origin = self.reads[io.place as usize].origin;
+        let is_fine = origin.is_some_and(|origin| origin.nature().reads_in_parts);
         let is_there = around.common.view.member(io.slot).is_some();
         let is_long = io.extent.sectors > BLOCK_SECTORS;
         is_fine && is_there && is_long && kind == FaultKind::Media
@@ -761,42 +409,9 @@ impl Reconstruct {
         let read = &mut self.reads[place as usize];
         assert!(read.phase == Phase::Compute && read.outstanding > 0, "one computation at a time");
         read.outstanding -= 1;
-        let (found, located) = (&computation.found, computation.located());
-        let set = |index: u16| found.get(usize::from(index)).copied().unwrap_or_default();
-        let band = read.band();
-        let agrees = around.damage.parity_agrees(&around.common.view, band);
-        let parity = Parity { agrees, may_mend: around.common.may_repair() };
-        let found = Difference { p: set(P), q: set(Q) };
-        read.note_found((&around.common.view, parity), (found, located));
+        if let Some(origin) = read.origin {
+            by_kind!(origin, kind => kind.note_computed(read, around, computation));
+        }
         self.step(around, place);
     }
-}
-
-/// Slots whose member is not recovered up to the end of the band. What it holds ahead, a later job makes once more.
-fn lacking(view: &ArrayView, band: &Band) -> impl Iterator<Item = Slot> {
-    let end = band.end().0;
-    let slots = (0u16..).map(Slot).zip(&view.slots);
-    let lacks_it = move |(_, member): &(Slot, &Option<MemberView>)| {
-        member.as_ref().is_some_and(|member| member.recovered_sectors < end)
-    };
-    slots.filter(lacks_it).map(|(slot, _)| slot)
-}
-
-/// Makes the parity that is asked for, from data that is all in the blocks.
-fn make_parity(
-    computation: &mut Computation,
-    (map, blocks): (&RowMap, Blocks),
-    (p, q): (Option<Slot>, Option<Slot>),
-    sectors: u32,
-) {
-    if p.is_none() && q.is_none() {
-        return;
-    }
-    let at = |slot: Slot| blocks.at(slot, 0);
-    let sources = by_exponent(computation, map, |index| Some(at(map.data_slot(index))));
-    computation.steps.push(match (p, q) {
-        (p, Some(q)) => Step::Generate { sources, p: p.map(at), q: at(q), sectors },
-        (Some(p), None) => Step::Xor { target: at(p), sources, sectors },
-        (None, None) => unreachable!("seen above"),
-    });
 }

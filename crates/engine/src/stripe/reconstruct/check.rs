@@ -1,4 +1,4 @@
-//! How far a comparison is, and what it knows: what came of it is made in [`super::comparison`].
+//! How far a comparison is, and what it knows: [`super::comparison`] makes the findings.
 
 use braid_geometry::Slot;
 use braid_hooks::{Mark, reached};
@@ -32,15 +32,6 @@ pub(super) struct Rot {
 }
 
 impl Check {
-    pub(super) fn is_again(&self) -> bool {
-        self.is_again
-    }
-
-    /// Whether something could not be read.
-    pub(super) fn has_erased(&self) -> bool {
-        !self.erased.is_empty()
-    }
-
     /// Whether something is wrong.
     pub(super) fn has_rot(&self) -> bool {
         !self.rot.is_empty()

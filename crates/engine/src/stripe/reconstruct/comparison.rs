@@ -1,7 +1,7 @@
-//! What comes of a comparison: which columns are wrong, what may be written again, and what is told of it.
+//! A comparison: which columns are wrong, which are written again, and what is told of it.
 //!
-//! Where it stands: a [`Read`] that a [`Task::Compare`] or [`Task::Repair`] has aimed at a band carries a [`Check`] along. The
-//! rule that makes columns of verdicts is [`crate::rot`]; here sectors that could not be read come in.
+//! Where it stands: a [`Kind`]; its [`Read`] carries a [`Check`] along. The rule that makes columns of verdicts is
+//! [`crate::rot`]; here sectors that could not be read come in.
 //!
 //! ```text
 //!   sectors of the band     who speaks                      wrong, if it differs
@@ -24,27 +24,152 @@ use braid_geometry::{RowMap, Slot, StripeGeometry};
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
 use braid_parity::Column as Named;
 
-use super::super::plan::{Recovery, Way};
+use super::super::plan::{Planner, Recovery, Way, plan_rest, plan_whole};
+use super::super::solve::by_exponent;
 use super::check::{Check, Rot};
-use super::read::Read;
+use super::decide::{Phase, Rest};
+use super::kind::{End, Kind, Nature, Steps, difference};
+use super::machine::{Around, Reconstruct, sits_out};
+use super::read::{Column, Origin, Read, WorkState, holds};
 use crate::array::ArrayView;
+use crate::computation::{Computation, Step};
 use crate::effect::Report;
 use crate::rot::Located;
 use crate::sectors::{Extent, SectorSet};
-use crate::work::{Candidates, Difference, Fate, Found, RotKind, Task, Work};
+use crate::work::{Candidates, Class, Difference, Fate, Found, Outcome, RotKind, Task, Work};
 
-/// What may be made of what parity says.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Parity {
-    /// It is known to have agreed with the data.
-    pub(super) agrees: bool,
-    /// Members may be written.
-    pub(super) may_mend: bool,
+/// [`Task::Compare`], [`Task::Repair`] and [`Task::Retry`].
+pub(super) struct Comparison(pub(super) Work);
+
+impl Kind for Comparison {
+    fn nature(&self) -> Nature {
+        Nature {
+            compares: true,
+            repairs: self.0.task == Task::Repair,
+            reads_in_parts: true,
+            tries_named: self.0.task == Task::Retry,
+            ..Nature::default()
+        }
+    }
+
+    fn plan(&self, read: &Read, around: &Around<'_>, planner: &mut Planner) {
+        let (view, band) = (&around.common.view, read.band());
+        let is_whole = |slot: Slot| view.member(slot).is_some_and(|member| holds(member, band));
+        read.plan_by(around, planner, |facts| {
+            let can_solve = !read.work.check.is_again && read.slots().all(is_whole);
+            let rest = || can_solve.then(|| plan_rest(facts)).flatten();
+            plan_whole(facts, true).or_else(rest)
+        });
+    }
+
+    /// Solves for columns that could not be read; then compares, and has P and Q name the column that is wrong.
+    fn compute(&self, steps: &mut Steps<'_>, _: &mut Around<'_>, way: &Way) {
+        steps.read.note_erased(way);
+        steps.solve(way);
+        let (map, blocks) = (steps.read.map, steps.blocks);
+        let (p, q) = (map.p_slot(), map.q_slot());
+        // Where parity could not be read it says nothing, and is not asked.
+        steps.compare((Some(p), q), Extent { offset: 0, sectors: steps.unit_sectors });
+        if let Some(q) = q {
+            let at = |slot: Slot| blocks.at(slot, 0);
+            let columns = |index| Some(at(map.data_slot(index)));
+            let columns = by_exponent(steps.computation, &map, columns);
+            let among = steps.read.to_locate();
+            steps.computation.steps.push(Step::Locate { p: at(p), q: at(q), columns, among });
+        }
+    }
+
+    fn note_computed(&self, read: &mut Read, around: &Around<'_>, done: &Computation) {
+        // What is made to be written has been compared before.
+        if !read.work.is_remade || read.work.check.is_again {
+            read.note_checked(&self.0, around, (difference(done), done.located()));
+        }
+    }
+
+    fn rest(&self, read: &Read, is_behind: bool) -> Rest {
+        let WorkState { targets, check, is_remade, .. } = &read.work;
+        if read.phase == Phase::Write {
+            let is_looked_at = check.is_again;
+            let is_looked_at = spoiled(Bug::RepairUnverified, is_looked_at, true);
+            let is_open = check.has_unverified() && !is_looked_at;
+            return if is_open { Rest::Look } else { Rest::Nothing };
+        }
+        match (targets.is_empty(), is_remade, is_behind) {
+            (true, ..) => Rest::Nothing,
+            (false, true, _) => Rest::Writes,
+            (false, false, true) => Rest::Behind,
+            (false, false, false) => Rest::Columns,
+        }
+    }
+
+    /// Makes columns that are wrong, or could not be read, from the others. From here on the band is kept to the end: its
+    /// requests go in their turn, and no batch of it begins.
+    fn mend(&self, steps: &mut Steps<'_>, around: &mut Around<'_>) {
+        reached(Mark::ColumnsMended);
+        let Steps { read, blocks, computation, .. } = steps;
+        let work = Work { class: Class::BestEffort, ..self.0 };
+        (read.origin, read.repairs) = (Some(Origin::Background(work)), true);
+        let stripe = around.pool.peek(read.band().key);
+        let stripe = spoiled(Bug::RepairKeepsBlocks, stripe, None);
+        let stripe = spoiled(Bug::RepairIgnoresBatch, stripe, None);
+        if let Some(stripe) = stripe {
+            around.pool.stripe_mut(stripe).forget_columns();
+        }
+        // P's block holds what P differs by: that is what a data column is wrong by.
+        for index in 0..read.map.data_slots() {
+            let slot = read.map.data_slot(index);
+            let wrong = read.work.check.wrong(slot);
+            let wrong = spoiled(Bug::RepairWritesParity, wrong, SectorSet::EMPTY);
+            for Extent { offset, sectors } in wrong.extents() {
+                let source = blocks.at(read.map.p_slot(), offset);
+                computation.xor_into(blocks.at(slot, offset), std::iter::once(source), sectors);
+            }
+        }
+        steps.parity(Read::is_target);
+    }
+
+    fn end(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32, end: End) {
+        // What was written cannot be read again, or is not found a second time: it is told as it is.
+        let is_again = reads.reads[place as usize].work.check.is_again;
+        match end {
+            End::Refused if !is_again => {
+                reached(Mark::WorkRefused);
+                around.common.work_done(self.0.id, Outcome::Unreadable);
+            }
+            End::Abandoned if !is_again => sits_out(around, &self.0),
+            End::Answered | End::Refused | End::Abandoned => reads.tell(around, place, &self.0),
+        }
+    }
+}
+
+impl Reconstruct {
+    /// What was written is read, and all else with it.
+    pub(super) fn read_again(&mut self, place: u32) {
+        let read = &mut self.reads[place as usize];
+        read.columns.iter_mut().for_each(|column| *column = Column::default());
+        read.work.check.begin_again();
+        read.phase = Phase::Fill;
+    }
+
+    /// Says what a comparison has found, and that it is over.
+    fn tell(&mut self, around: &mut Around<'_>, place: u32, work: &Work) {
+        let read = &self.reads[place as usize];
+        let view = std::sync::Arc::clone(&around.common.view);
+        read.found(work, (&view, &self.geometry), |report| around.common.report(report));
+        let WorkState { found, written, is_missed, ref check, .. } = read.work;
+        let differing = found.p.sectors() + found.q.sectors();
+        let outcome = match work.task {
+            Task::Repair if is_missed => Outcome::Unwritten,
+            Task::Compare if written == 0 && check.erased.is_empty() => Outcome::Compared(found),
+            _ => Outcome::Checked { differing, written },
+        };
+        around.common.work_done(work.id, outcome);
+    }
 }
 
 impl Read {
     /// All that can be read is in the blocks: what is lacking is made by this plan.
-    pub(super) fn note_erased(&mut self, way: &Way) {
+    fn note_erased(&mut self, way: &Way) {
         let lacks = self.columns.iter().map(|column| self.window.without(column.valid));
         let erased = lacks.fold(SectorSet::EMPTY, SectorSet::union);
         let uses =
@@ -62,20 +187,22 @@ impl Read {
     }
 
     /// The sectors of which P and Q name a column.
-    pub(super) fn to_locate(&self) -> SectorSet {
+    fn to_locate(&self) -> SectorSet {
         let erased = self.work.check.erased;
         let erased = spoiled(Bug::LocatesWhatWasSolved, erased, SectorSet::EMPTY);
         self.window.without(erased)
     }
 
     /// A comparison has ended: `found` is where parity differs.
-    pub(super) fn note_checked(
+    fn note_checked(
         &mut self,
         work: &Work,
-        (view, parity): (&ArrayView, Parity),
+        around: &Around<'_>,
         (found, located): (Difference, Option<&Located>),
     ) {
-        let Parity { agrees, may_mend } = parity;
+        let view = &*around.common.view;
+        let agrees = around.damage.parity_agrees(view, self.band());
+        let may_mend = around.common.may_repair();
         let Check { erased, p_speaks, q_speaks, is_again, .. } = self.work.check;
         let heard = |set: SectorSet, speaks: bool| {
             let of_erased = if speaks { set.common(erased) } else { SectorSet::EMPTY };
@@ -173,7 +300,7 @@ impl Read {
     }
 
     /// Says what has been found: run by run.
-    pub(super) fn found(
+    fn found(
         &self,
         work: &Work,
         (view, geometry): (&ArrayView, &StripeGeometry),

@@ -10,7 +10,6 @@
 //! | no          | yes    | Fill    | Less       |       | Divide   |
 //! | no          | yes    | Fill    | Impossible | no    | Insist   |
 //! | no          | yes    | Fill    | Impossible | yes   | Refuse   |
-//! | no          | yes    | Compute | Parity     |       | Remake   |
 //! | no          | yes    | Compute | Columns    |       | Mend     |
 //! | no          | yes    | Compute | Behind     |       | GiveWay  |
 //! | no          | yes    | Compute | Writes     |       | Write    |
@@ -42,8 +41,6 @@ pub(super) enum Phase {
 pub(super) enum Rest {
     /// Nothing.
     Nothing,
-    /// Parity was found to differ, and is to be made anew.
-    Parity,
     /// Columns are wrong, or could not be read, and are to be made from the others.
     Columns,
     /// The same; but a batch of the band has begun, or another read may write to it, and may go by what is wrong.
@@ -89,8 +86,6 @@ pub(super) enum Action {
     Divide,
     /// Read again, from whatever member it takes, and however long that lasts.
     Insist,
-    /// Make parity from the data.
-    Remake,
     /// Make the columns that are wrong, or could not be read, from the others.
     Mend,
     /// Begin anew when the batch that has begun is over, and then let no other begin.
@@ -118,7 +113,6 @@ pub(super) fn decide(facts: &Facts) -> Action {
     match *facts {
         Facts { wanted: false, phase: Phase::Compute, to_repair: true, .. } => Action::Repair,
         Facts { wanted: false, .. } => Action::Release,
-        Facts { phase: Phase::Compute, rest: Rest::Parity, .. } => Action::Remake,
         Facts { phase: Phase::Compute, rest: Rest::Columns, .. } => Action::Mend,
         Facts { phase: Phase::Compute, rest: Rest::Behind, .. } => Action::GiveWay,
         Facts { phase: Phase::Compute, rest: Rest::Writes, .. } => Action::Write,
@@ -139,8 +133,7 @@ mod tests {
     fn all_facts() -> impl Iterator<Item = Facts> {
         let needs = [Need::Nothing, Need::Reads, Need::Less, Need::Impossible];
         let phases = [Phase::Fill, Phase::Compute, Phase::Write, Phase::Repair];
-        let rests =
-            [Rest::Nothing, Rest::Parity, Rest::Columns, Rest::Behind, Rest::Writes, Rest::Look];
+        let rests = [Rest::Nothing, Rest::Columns, Rest::Behind, Rest::Writes, Rest::Look];
         let cases = phases.into_iter().flat_map(move |phase| needs.map(|need| (phase, need)));
         let cases = cases.flat_map(move |(phase, need)| rests.map(|rest| (phase, need, rest)));
         cases.flat_map(|(phase, need, rest)| {
@@ -180,7 +173,7 @@ mod tests {
                         && matches!(facts.rest, Rest::Nothing | Rest::Look);
                     assert!(is_written || is_made, "all of it is done: {facts:?}");
                 }
-                Action::Remake | Action::Mend | Action::Write => {
+                Action::Mend | Action::Write => {
                     assert_eq!(facts.phase, Phase::Compute, "written once, when made: {facts:?}");
                     assert_ne!(facts.rest, Rest::Behind, "not beside a batch: {facts:?}");
                 }

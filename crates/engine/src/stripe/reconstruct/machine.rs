@@ -192,14 +192,10 @@ impl Reconstruct {
 
     /// Whether no batch of a band is to begin: what it would read is being repaired, or has been waited for to be.
     pub(in super::super) fn keeps_batches_out(&self, key: BandKey) -> bool {
-        let keeps_out = |read: &Read| match (read.band, read.origin) {
-            (Some(band), Some(Origin::Background(work))) => {
-                read.owns_band
-                    && band.key == key
-                    && work.task.checks()
-                    && work.class == Class::BestEffort
-            }
-            _ => false,
+        let mends = |origin: Origin| origin.is_in_its_turn() && origin.nature().compares;
+        let keeps_out = |read: &Read| {
+            let is_band = read.band.is_some_and(|band| band.key == key);
+            read.owns_band && is_band && read.origin.is_some_and(mends)
         };
         let is_idle = self.free.len() == self.reads.len();
         let is_idle = spoiled(Bug::RepairLetsBatchBegin, is_idle, true);
@@ -285,7 +281,7 @@ impl Reconstruct {
         // What fills a member may do without one that sits out: that is seen when it is planned.
         if let Origin::Background(work) = origin
             && around.common.clocks.is_any_out()
-            && !work.task.fills()
+            && !origin.nature().fills
         {
             self.outcomes.push_back(Outcome::Wake(band.key));
             sits_out(around, &work);
@@ -313,12 +309,12 @@ impl Reconstruct {
     pub(super) fn is_behind(&self, around: &Around<'_>, place: u32) -> bool {
         let read = &self.reads[place as usize];
         let Some(band) = read.band else { return false };
-        let copies = read.origin.is_some_and(|origin| origin.copies());
+        let copies = read.origin.is_some_and(|origin| origin.nature().copies);
         let has_batch = around.batch_of(&band).is_some();
         let has_batch = spoiled(Bug::RepairIgnoresBatch, has_batch, false);
         let is_other = |(at, other): (usize, &Read)| {
             let is_band = other.band.is_some_and(|one| one.key == band.key);
-            let is_of_client = matches!(other.origin, Some(Origin::Client(_)));
+            let is_of_client = other.origin.is_some_and(|origin| origin.client().is_some());
             let may_write = other.repairs || is_of_client && !copies;
             at != place as usize && other.owns_band && is_band && may_write
         };
@@ -331,48 +327,17 @@ impl Reconstruct {
         let is_computed =
             |stripe: &Stripe| stripe.phase() == BatchPhase::Compute && !stripe.has_outstanding();
         let is_held_up = |read: &Read| {
-            let is_out = |slot: Slot| read.columns[usize::from(slot.0)].out > 0;
+            let is_out = |slot: Slot| read.column(slot).out > 0;
             read.repairs && around.common.clocks.slots_out().any(is_out)
         };
         let is_band = |read: &Read| read.band.is_some_and(|other| other.key == band.key);
         around.batch_of(band).is_some_and(is_computed)
             && self.reads.iter().any(|read| is_band(read) && is_held_up(read))
     }
-
-    /// Members have begun to sit out: reads that wait for them are abandoned, and begin anew.
-    pub(in super::super) fn abandon(&mut self, around: &mut Around<'_>) {
-        for place in 0..self.reads.len() {
-            let read = &mut self.reads[place];
-            let (Some(band), Some(origin)) = (read.band, read.origin) else { continue };
-            let waits_for = |slot: Slot| read.columns[usize::from(slot.0)].out > 0;
-            let is_stuck = around.common.clocks.slots_out().any(waits_for);
-            // What is being written stays so until the member has it: a client's write must not be overtaken by it.
-            let is_writing = read.phase == Phase::Write;
-            if !is_stuck || is_writing || origin.client().is_some_and(|want| want.insists) {
-                continue;
-            }
-            if planted(Bug::WaitsBehindStuck) {
-                continue;
-            }
-            reached(Mark::ReadAbandoned);
-            (read.owns_band, read.repairs) = (false, false);
-            let at = u32::try_from(place).expect("a few places");
-            self.let_go(at);
-            match origin {
-                Origin::Client(want) => self.outcomes.push_back(Outcome::Anew(band, want)),
-                // What was written is not found a second time.
-                Origin::Background(work) if self.reads[place].work.check.is_again() => {
-                    self.tell(around, at, &work);
-                }
-                Origin::Background(work) => sits_out(around, &work),
-            }
-            self.outcomes.push_back(Outcome::Wake(band.key));
-        }
-    }
 }
 
 /// Background work is not done while a member sits out: its band would be held, and clients with it.
-fn sits_out(around: &mut Around<'_>, work: &Work) {
+pub(super) fn sits_out(around: &mut Around<'_>, work: &Work) {
     reached(Mark::WorkSitsOut);
     around.common.work_done(work.id, work::Outcome::SitsOut);
 }

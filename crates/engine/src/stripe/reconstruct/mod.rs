@@ -50,6 +50,17 @@
 //! *Repair of reads.* What could not be read and has been solved for is written again, so that a bad sector gets a new place, while
 //! the band's stripe still waits. It changes no content. A client's answer does not wait for it.
 //!
+//! *Kinds.* Each kind of read has a file, and one face ([`kind::Kind`]). The shared machine does not ask which kind it has: one
+//! more is a file, and a line of `by_kind` below.
+//!
+//! ```text
+//!   kind         reads                       computes                   writes                  ends with
+//!   client       the cheapest way            the columns it lacks       its payload             the piece's answer
+//!   comparison   every column it can         where parity differs       sectors that are wrong  findings
+//!   resync       data, and parity it can     where parity differs       parity                  sectors written
+//!   fill         the cheapest way, a copy    columns that it lacks      members, replacements   sectors written
+//! ```
+//!
 //! # Invariants
 //! - Nothing of a band is written by its stripe while it is read here [check: a_write_waits_for_reads_beside_it].
 //! - A band that is always written lets reads in [check: a_read_is_let_in_between_two_writes_of_its_band].
@@ -60,13 +71,37 @@
 //! - Work that is compared while its band is written gets the old state or the new one, and none between
 //!   [check: a_band_is_compared_between_two_writes].
 
+/// Calls a read's kind by its face. A kind's line here is all that the other files say of it.
+macro_rules! by_kind {
+    ($origin:expr, $kind:ident => $call:expr) => {{
+        use crate::stripe::reconstruct::{comparison::Comparison, fill::Fill, resync::Resync};
+        use crate::work::Task::{Compare, Recover, Repair, Replace, Resync as Level, Retry};
+        match &$origin {
+            Origin::Client($kind) => $call,
+            Origin::Background(work) => match work.task {
+                Compare | Repair | Retry => by_kind!(Comparison(*work), $kind => $call, of),
+                Level => by_kind!(Resync(*work), $kind => $call, of),
+                Recover | Replace => by_kind!(Fill(*work), $kind => $call, of),
+            },
+        }
+    }};
+    ($value:expr, $kind:ident => $call:expr, of) => {{
+        let $kind = &$value;
+        $call
+    }};
+}
+
 mod act;
 mod check;
+mod client;
 mod comparison;
 mod decide;
 mod facts;
+mod fill;
+mod kind;
 mod machine;
 mod read;
+mod resync;
 
 pub(super) use machine::{Around, Outcome, PLACES, Reconstruct};
 pub(super) use read::Want;

@@ -1,9 +1,8 @@
 //! One read, whom it is for, and how far it is.
 //!
-//! Where it stands: [`super::machine`] owns the reads.
+//! Where it stands: [`super::machine`] owns the reads; what a read does by its kind stands in the file of that kind.
 
 use braid_geometry::{RowMap, Slot};
-use braid_hooks::{Point, sometimes};
 use smallvec::SmallVec;
 
 use super::super::band::{Band, Run};
@@ -14,7 +13,7 @@ use crate::array::MemberView;
 use crate::context::PieceKey;
 use crate::ids::RequestId;
 use crate::sectors::SectorSet;
-use crate::work::{Class, Difference, Task, Work};
+use crate::work::{Class, Difference, Work};
 
 /// A part of a client's read, in one band.
 #[derive(Clone, Copy, Debug)]
@@ -44,29 +43,14 @@ impl Origin {
         }
     }
 
-    /// It writes what is wrong.
-    pub(super) fn repairs(&self) -> bool {
-        matches!(self, Self::Background(Work { task: Task::Repair, .. }))
-    }
-
-    /// It compares.
-    pub(super) fn checks(&self) -> bool {
-        matches!(self, Self::Background(work) if work.task.checks())
-    }
-
-    /// It writes to replacements.
-    pub(super) fn copies(&self) -> bool {
-        matches!(self, Self::Background(Work { task: Task::Replace, .. }))
-    }
-
-    /// It fills members.
-    pub(super) fn fills(&self) -> bool {
-        matches!(self, Self::Background(work) if work.task.fills())
-    }
-
     /// Clients go before it, and take its band.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self, Self::Background(Work { class: Class::Idle, .. }))
+    }
+
+    /// It goes in its turn, and keeps its band.
+    pub(super) fn is_in_its_turn(&self) -> bool {
+        matches!(self, Self::Background(Work { class: Class::BestEffort, .. }))
     }
 
     /// The client's part.
@@ -123,7 +107,7 @@ pub(super) struct WorkState {
     pub(super) found: Difference,
     /// What is to be written, by slot.
     pub(super) targets: SmallVec<[(Slot, SectorSet); 2]>,
-    /// Parity has been made anew.
+    /// Columns that were wrong have been made anew.
     pub(super) is_remade: bool,
     /// Sectors that members have taken.
     pub(super) written: u32,
@@ -167,21 +151,6 @@ impl Read {
         self.phase = Phase::Fill;
     }
 
-    fn aim_at(&mut self, want: &Want, whole: SectorSet) {
-        let (band, map) = (*self.band(), self.map);
-        let mut window = SectorSet::EMPTY;
-        for index in 0..map.data_slots() {
-            let segment = band.segment(&want.run, index);
-            let touched = segment.map_or(SectorSet::EMPTY, |segment| {
-                SectorSet::run(segment.offset, segment.sectors)
-            });
-            self.column_mut(map.data_slot(index)).touched = touched;
-            window = window.union(touched);
-        }
-        assert!(!window.is_empty(), "a read wants something of its band");
-        self.window = if sometimes(Point::WholeWindow) { whole } else { window.joined(whole) };
-    }
-
     /// Work that fills members: these columns are to be written to them, as they are or as the others make them.
     pub(super) fn aim_at_columns(&mut self, slots: impl Iterator<Item = Slot>) {
         let (map, window) = (self.map, self.window);
@@ -196,11 +165,6 @@ impl Read {
         }
     }
 
-    /// The client's part that it is for.
-    pub(super) fn client(&self) -> Want {
-        self.origin.and_then(|origin| origin.client()).expect("a client wants it")
-    }
-
     pub(super) fn is_target(&self, slot: Slot) -> bool {
         self.work.targets.iter().any(|(target, _)| *target == slot)
     }
@@ -209,7 +173,13 @@ impl Read {
     pub(super) fn is_read(&self, slot: Slot) -> bool {
         self.column(slot).valid.contains(self.window)
     }
+
+    /// The slots that are to be written.
+    pub(super) fn target_slots(&self) -> impl Iterator<Item = Slot> {
+        self.work.targets.iter().map(|(slot, _)| *slot)
+    }
 }
+
 /// Whether a member holds all of the band, as far as it can be read.
 pub(super) fn holds(member: &MemberView, band: &Band) -> bool {
     member.holds(band.start, band.end().0 - band.start.0)
