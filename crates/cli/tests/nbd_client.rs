@@ -44,7 +44,7 @@ fn bytes_are_written_and_read_one_by_one_and_many_at_a_time() {
                 result.unwrap();
                 answered.push(cookie);
             }
-            Heard::Extents { .. } => panic!("nobody asked"),
+            Heard::Extents { .. } => panic!("no request asks for extents"),
         }
     }
     answered.sort_unstable();

@@ -151,12 +151,6 @@ impl Client {
         &self.info
     }
 
-    /// The socket, for what this client does not do.
-    #[must_use]
-    pub const fn stream(&self) -> &UnixStream {
-        &self.stream
-    }
-
     /// Requests sent so far.
     #[must_use]
     pub const fn requests(&self) -> u64 {
@@ -289,19 +283,11 @@ impl Client {
         self.call(Command::Flush, &[], &mut []).map(drop)
     }
 
-    /// Says goodbye.
+    /// Tells the server that no request will follow, and closes the connection.
     ///
     /// # Errors
     /// The connection was over already.
     pub fn disconnect(mut self) -> Result<(), ClientError> {
-        self.say_goodbye()
-    }
-
-    /// Says that nothing more will be asked; what is under way is answered still.
-    ///
-    /// # Errors
-    /// The connection was over already.
-    pub fn say_goodbye(&mut self) -> Result<(), ClientError> {
         Ok(self.stream.write_all(&self.session.disconnect())?)
     }
 

@@ -156,7 +156,8 @@ impl Array {
         }
     }
 
-    /// What of a range a member lacks: of one that is filled, only what lies beyond what it holds.
+    /// The part of a range that a member lacks. Of a member that a job fills, only the sectors
+    /// past its recovery offset; of any other, the whole range.
     fn lacked(&self, member: MemberId, range: BadRange, fills: bool) -> Option<BadRange> {
         let is_held = fills && self.roster.holds(member, range);
         let is_held = spoiled(Bug::HeldIsGivenUp, is_held, false);

@@ -289,11 +289,12 @@ fn a_logical_block_is_read_and_kept() {
     assert_eq!(made(Version::V1_2).array.logical_block_bytes, None, "a new one says nothing");
 }
 
-#[test]
-fn a_reshape_is_read() {
+/// A superblock of so many slots in a reshape, in the bytes that md writes.
+fn in_a_reshape_of_md(slots: u32) -> Vec<u8> {
     let mut raw = made(Version::V1_2).to_bytes();
     let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes);
     put(8, &(4_u32 | 64).to_le_bytes());
+    put(92, &slots.to_le_bytes());
     put(100, &6_i32.to_le_bytes());
     put(104, &3072_u64.to_le_bytes());
     put(112, &1_i32.to_le_bytes());
@@ -302,6 +303,12 @@ fn a_reshape_is_read() {
     put(124, &(-1024_i32).to_le_bytes());
     let checksum = checksum_v1(&raw).unwrap();
     raw[216..220].copy_from_slice(&checksum.to_le_bytes());
+    raw
+}
+
+#[test]
+fn a_reshape_is_read() {
+    let raw = in_a_reshape_of_md(4);
     let superblock = UnvalidatedV1::recognise(&raw, Version::V1_2)
         .unwrap()
         .validate(DEVICE_BYTES, 4096)
@@ -876,18 +883,7 @@ fn a_shape_is_read_back_as_it_was_written() {
 
 #[test]
 fn a_reshape_begins_with_the_bytes_that_md_writes() {
-    let mut raw = made(Version::V1_2).to_bytes();
-    let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes);
-    put(8, &(4_u32 | 64).to_le_bytes());
-    put(92, &5_u32.to_le_bytes());
-    put(100, &6_i32.to_le_bytes());
-    put(104, &3072_u64.to_le_bytes());
-    put(112, &1_i32.to_le_bytes());
-    put(116, &16_u32.to_le_bytes());
-    put(120, &256_u32.to_le_bytes());
-    put(124, &(-1024_i32).to_le_bytes());
-    let checksum = checksum_v1(&raw).unwrap();
-    raw[216..220].copy_from_slice(&checksum.to_le_bytes());
+    let raw = in_a_reshape_of_md(5);
     let plain = made(Version::V1_2);
     let reshape = reshape(1, false, Some(plain.device.data_offset_sectors - 1024));
     let shape = SuperblockShape { raid_slots: 5, reshape: Some(reshape), ..plain.shape() };

@@ -14,7 +14,7 @@
 //!   facts     how it stands beside the rest of the array (ground) ─▶ decide, its table ─▶ act
 //! ```
 //!
-//! One owner has all of it, so that the rest of the array asks what is so and not what is kept. It
+//! One owner has all of it, so that the rest of the array need not know which log is kept. It
 //! does not know superblocks' updates, members' caches or jobs: what it asks of them is an [`Ask`],
 //! and what it says goes to the outbox.
 

@@ -1,4 +1,4 @@
-//! One job: what it is about, what of it shards have, how far it is and what it found.
+//! A job: its kind, the pieces of it that shards have, its progress and its findings.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;

@@ -1,4 +1,5 @@
-//! Carrying a read's decisions out, whatever its kind: its effects leave it here, and events reach it.
+//! Carrying a read's decisions out, whatever its kind: its effects leave it here, and events reach
+//! it.
 
 use braid_geometry::Slot;
 use braid_hooks::{Bug, Mark, planted, reached, spoiled};
@@ -277,7 +278,8 @@ impl Reconstruct {
             let (Some(band), Some(origin)) = (read.band, read.origin) else { continue };
             let waits_for = |slot: Slot| read.column(slot).out > 0;
             let is_stuck = around.common.clocks.slots_out().any(waits_for);
-            // What is being written stays so until the member has it: a client's write must not be overtaken by it.
+            // What is being written stays so until the member has it: a client's write must not be
+            // overtaken by it.
             let is_writing = read.phase == Phase::Write;
             if !is_stuck || is_writing || origin.client().is_some_and(|want| want.insists) {
                 continue;
@@ -365,7 +367,8 @@ impl Reconstruct {
         self.step(around, place);
     }
 
-    /// Whether more than a block could not be read, of a kind that is to make no more of the others than it must.
+    /// Whether more than a block could not be read, of a kind that is to make no more of the others
+    /// than it must.
     fn is_read_in_parts(&self, around: &Around<'_>, io: ReadIo, kind: FaultKind) -> bool {
         let origin = self.reads[io.place as usize].origin;
         let is_fine = origin.is_some_and(|origin| origin.nature().reads_in_parts);

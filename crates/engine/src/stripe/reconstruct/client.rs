@@ -1,7 +1,9 @@
-//! A client's read: it solves for the columns that its member cannot give, answers, and then repairs what could not be read.
+//! A client's read: it solves for the columns that its member cannot give, answers, and then
+//! repairs what could not be read.
 //!
-//! What it lacks in different places it takes in parts ([`Reconstruct::divide`]); what cannot be had around members that sit
-//! out it asks of its own member, however long that takes ([`Reconstruct::insist`]).
+//! What it lacks in different places it takes in parts ([`Reconstruct::divide`]); what cannot be
+//! had around members that sit out it asks of its own member, however long that takes
+//! ([`Reconstruct::insist`]).
 
 use braid_geometry::Slot;
 use braid_hooks::{Bug, Mark, Point, planted, reached, sometimes};
@@ -109,7 +111,8 @@ impl Read {
         self.origin.and_then(|origin| origin.client()).expect("a client wants it")
     }
 
-    /// By slot, whether it does without a column, if it can: its member sits out, or is being written.
+    /// By slot, whether it does without a column, if it can: its member sits out, or is being
+    /// written.
     fn is_left_out(&self, around: &Around<'_>) -> impl Fn(Slot) -> bool {
         let is_changing = around.is_changing(self.band());
         move |slot| around.common.clocks.sits_out(slot) || is_changing(slot)
@@ -121,8 +124,8 @@ impl Read {
         self.slots().any(is_local) && self.client().run.cut(self.band()).is_some()
     }
 
-    /// The place in the client's payload of what is solved for, where a column that cannot be read is all that is wanted: it
-    /// is solved for right there.
+    /// The place in the client's payload of what is solved for, where a column that cannot be read
+    /// is all that is wanted: it is solved for right there.
     fn straight(&self, index: u16, solved: SectorSet) -> Option<(Buffer, u32)> {
         if !self.column(self.map.data_slot(index)).unreadable.is_empty() {
             return None; // It is to be written again, from the block.
@@ -160,7 +163,8 @@ impl Reconstruct {
         self.outcomes.push_back(Outcome::Insists(band, want));
     }
 
-    /// What of a read that has been answered can be written again, by slot: what could not be read and was solved for.
+    /// What of a read that has been answered can be written again, by slot: what could not be read
+    /// and was solved for.
     pub(super) fn to_repair(
         &self,
         around: &Around<'_>,
@@ -185,7 +189,8 @@ impl Reconstruct {
         }
         let may_help = |(slot, set): &(Slot, SectorSet)| {
             let member = around.common.view.member(*slot);
-            // A member that came since, and is to be recovered, is not the one that could not be read.
+            // A member that came since, and is to be recovered, is not the one that could not be
+            // read.
             let holds_it = member.is_some_and(|one| holds(one, band));
             !set.is_empty() && holds_it && !around.common.clocks.sits_out(*slot)
         };

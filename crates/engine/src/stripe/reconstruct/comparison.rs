@@ -1,22 +1,23 @@
 //! A comparison: which columns are wrong, which are written again, and what is told of it.
 //!
-//! Where it stands: a [`Kind`]; its [`Read`] carries a [`Check`] along. The rule that makes columns of verdicts is
-//! [`crate::rot`]; here sectors that could not be read come in.
+//! Where it stands: a [`Kind`]; its [`Read`] carries a [`Check`] along. The rule that makes columns
+//! of verdicts is [`crate::rot`]; here sectors that could not be read come in.
 //!
 //! ```text
 //!   sectors of the band     who speaks                      wrong, if it differs
 //!   all columns were read   P and Q, together               the column that they name, or unknown
 //!   the same, P alone       P                               unknown: any of them
 //!   one had to be made      the parity that did not make it unknown: any of them
-//!   two had to be made      nobody                          (they are written again as read repair does)
+//!   two had to be made      no parity                       (they are written again as read repair does)
 //! ```
 //!
-//! What had to be made of the others is written again unless somebody says that the others do not agree: what could not be read, and
-//! what bad-block logs name, which is good again by that. What is wrong is
-//! written again if that was asked for. What is unknown is left.
+//! What had to be made of the others is written again unless somebody says that the others do not
+//! agree: what could not be read, and what bad-block logs name, which is good again by that. What
+//! is wrong is written again if that was asked for. What is unknown is left.
 //!
-//! A [`Task::Retry`] believes what bad-block logs name where somebody says that it agrees, and has it written again as it is. What was
-//! made of the others it believes only where the other parity says so: one of them is named as well.
+//! A [`Task::Retry`] believes what bad-block logs name where somebody says that it agrees, and has
+//! it written again as it is. What was made of the others it believes only where the other parity
+//! says so: one of them is named as well.
 //!
 //! - Nothing that is unknown is written [check: two_rotten_chunks_are_never_guessed_at].
 
@@ -62,7 +63,8 @@ impl Kind for Comparison {
         });
     }
 
-    /// Solves for columns that could not be read; then compares, and has P and Q name the column that is wrong.
+    /// Solves for columns that could not be read; then compares, and has P and Q name the column
+    /// that is wrong.
     fn compute(&self, steps: &mut Steps<'_>, _: &mut Around<'_>, way: &Way) {
         steps.read.note_erased(way);
         steps.solve(way);
@@ -102,8 +104,8 @@ impl Kind for Comparison {
         }
     }
 
-    /// Makes columns that are wrong, or could not be read, from the others. From here on the band is kept to the end: its
-    /// requests go in their turn, and no batch of it begins.
+    /// Makes columns that are wrong, or could not be read, from the others. From here on the band
+    /// is kept to the end: its requests go in their turn, and no batch of it begins.
     fn mend(&self, steps: &mut Steps<'_>, around: &mut Around<'_>) {
         reached(Mark::ColumnsMended);
         let Steps { read, blocks, computation, .. } = steps;
@@ -129,7 +131,8 @@ impl Kind for Comparison {
     }
 
     fn end(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32, end: End) {
-        // What was written cannot be read again, or is not found a second time: it is told as it is.
+        // What was written cannot be read again, or is not found a second time: it is told as it
+        // is.
         let is_again = reads.reads[place as usize].work.check.is_again;
         match end {
             End::Refused if !is_again => {

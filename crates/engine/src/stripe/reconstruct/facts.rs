@@ -63,8 +63,8 @@ impl Read {
         facts.is_synced = band_facts.is_synced;
     }
 
-    /// The read at a glance, for the decision table. For one that is being filled the planner has the plan, unless it goes
-    /// on as was planned.
+    /// The read at a glance, for the decision table. For one that is being filled the planner has
+    /// the plan, unless it goes on as was planned.
     #[inline]
     pub(super) fn facts(
         &self,
@@ -106,7 +106,8 @@ impl Read {
         self.filled.as_ref().is_some_and(|filled| filled.holds(view.epoch, agrees))
     }
 
-    /// Plans background work by its own rule. A kind that fills members does without those that sit out.
+    /// Plans background work by its own rule. A kind that fills members does without those that sit
+    /// out.
     pub(super) fn plan_by(
         &self,
         around: &Around<'_>,
@@ -118,8 +119,9 @@ impl Read {
         planner.plan_by(|facts| self.tell(facts, around, sits_out), rule);
     }
 
-    /// Whether work that fills a member does without a column because its member sits out. Not where no client wrote: there it
-    /// holds other bytes than parity makes of it, and the member that is filled is to hold the same.
+    /// Whether work that fills a member does without a column because its member sits out. Not
+    /// where no client wrote: there it holds other bytes than parity makes of it, and the member
+    /// that is filled is to hold the same.
     pub(super) fn is_gone_around(&self, around: &Around<'_>, slot: Slot) -> bool {
         let may_be = is_synced(&around.common.view, self.band());
         let may_be = spoiled(Bug::UnsyncedGoneAround, may_be, true);

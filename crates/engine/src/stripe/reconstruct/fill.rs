@@ -1,6 +1,8 @@
-//! A recovery and a replacement: columns of members that do not hold the band yet are made from the others, and written to them.
+//! A recovery and a replacement: columns of members that do not hold the band yet are made from the
+//! others, and written to them.
 //!
-//! A member that has a replacement is copied to it, and columns that it cannot read are made as those of a recovery are.
+//! A member that has a replacement is copied to it, and columns that it cannot read are made as
+//! those of a recovery are.
 
 use braid_geometry::Slot;
 use braid_hooks::{Mark, reached};
@@ -31,8 +33,8 @@ impl Kind for Fill {
         Nature { fills: true, copies, reads_in_parts: copies, ..Nature::default() }
     }
 
-    /// Of a recovery, slots whose member is not recovered up to the end of the band. What it holds ahead, a later job makes
-    /// once more.
+    /// Of a recovery, slots whose member is not recovered up to the end of the band. What it holds
+    /// ahead, a later job makes once more.
     fn targets(&self, view: &ArrayView, band: &Band) -> Option<SmallVec<[Slot; 2]>> {
         if self.copies() {
             return Some(view.slots_with_replacement().collect());

@@ -1,8 +1,9 @@
 //! The face of a kind of read: what it reads, computes and writes, and how it ends.
 //!
-//! Where it stands: each kind has a file of its own that implements this; the shared machine ([`super::machine`], `act`,
-//! `facts`) carries out decisions of the table, and asks a kind through `by_kind`. A client's read is a kind as background tasks
-//! are; the call is static, and functions on its way are `#[inline]`: without that it costs 62 instructions more, of 4,496.
+//! Where it stands: each kind has a file of its own that implements this; the shared machine
+//! ([`super::machine`], `act`, `facts`) carries out decisions of the table, and asks a kind through
+//! `by_kind`. A client's read is a kind as background tasks are; the call is static, and functions
+//! on its way are `#[inline]`: without that it costs 62 instructions more, of 4,496.
 
 use braid_geometry::Slot;
 use braid_hooks::{Bug, planted};
@@ -27,7 +28,8 @@ const Q: u16 = 1;
 /// What the shared machine must know of a kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Nature {
-    /// It compares. What it writes, members had: a medium that does not take it costs sectors, and not the member.
+    /// It compares. What it writes, members had: a medium that does not take it costs sectors, and
+    /// not the member.
     pub(super) compares: bool,
     /// It writes what was found to be wrong, and looks at it again.
     pub(super) repairs: bool,
@@ -64,7 +66,8 @@ pub(super) trait Kind {
     /// What it reads: plans how to go on, if there is a way.
     fn plan(&self, read: &Read, around: &Around<'_>, planner: &mut Planner);
 
-    /// Where it has no plan: what may help, and whether nothing was left out that could be asked after all.
+    /// Where it has no plan: what may help, and whether nothing was left out that could be asked
+    /// after all.
     fn without_plan(&self, _read: &Read, _around: &Around<'_>) -> (Need, bool) {
         (Need::Impossible, true)
     }
@@ -75,7 +78,8 @@ pub(super) trait Kind {
     /// A computation of it has ended.
     fn note_computed(&self, _read: &mut Read, _around: &Around<'_>, _done: &Computation) {}
 
-    /// What it does before it ends. It is behind a batch of its band, or another read that may write to the band.
+    /// What it does before it ends. It is behind a batch of its band, or another read that may
+    /// write to the band.
     fn rest(&self, _read: &Read, _is_behind: bool) -> Rest {
         Rest::Nothing
     }
@@ -132,7 +136,8 @@ impl Steps<'_> {
         }
     }
 
-    /// Makes the parity that is to be made, from data that is all in the blocks. True if there is any.
+    /// Makes the parity that is to be made, from data that is all in the blocks. True if there is
+    /// any.
     pub(super) fn parity(&mut self, is_made: impl Fn(&Read, Slot) -> bool) -> bool {
         let (read, blocks) = (&*self.read, self.blocks);
         let (map, sectors, at) = (&read.map, self.unit_sectors, |slot: Slot| blocks.at(slot, 0));

@@ -40,18 +40,19 @@
 //! differs. It begins when no client's read waits for a place, and takes a part of the places only. While a member sits out it
 //! gives its band up: what waits for that band would wait for the member.
 //!
-//! *Finding and mending.* A comparison says which column is wrong as far as that can be known (`comparison`). What is to be
-//! written again is made from the blocks: a data column that is wrong by what P differs by, parity anew from the data. Then
-//! all of it is read and compared a second time. While that lasts no batch of the band even begins
-//! ([`Reconstruct::keeps_batches_out`]): it would read what is wrong, and make parity of it after it was repaired. One that has
-//! begun by then goes first, and the comparison begins anew when it is over. The blocks of the band's stripe are forgotten.
-//! A client's write is thus before the first read, or after the last.
+//! *Finding and mending.* A comparison says which column is wrong as far as that can be known
+//! (`comparison`). What is to be written again is made from the blocks: a data column that is wrong
+//! by what P differs by, parity anew from the data. Then all of it is read and compared a second
+//! time. While that lasts no batch of the band even begins ([`Reconstruct::keeps_batches_out`]): it
+//! would read what is wrong, and make parity of it after it was repaired. One that has begun by
+//! then goes first, and the comparison begins anew when it is over. The blocks of the band's stripe
+//! are forgotten. A client's write is thus before the first read, or after the last.
 //!
 //! *Repair of reads.* What could not be read and has been solved for is written again, so that a bad sector gets a new place, while
 //! the band's stripe still waits. It changes no content. A client's answer does not wait for it.
 //!
-//! *Kinds.* Each kind of read has a file, and one face ([`kind::Kind`]). The shared machine does not ask which kind it has: one
-//! more is a file, and a line of `by_kind` below.
+//! *Kinds.* Each kind of read has a file, and one face ([`kind::Kind`]). The shared machine does
+//! not ask which kind it has: one more is a file, and a line of `by_kind` below.
 //!
 //! ```text
 //!   kind         reads                       computes                   writes                  ends with

@@ -1,6 +1,7 @@
 //! One read, whom it is for, and how far it is.
 //!
-//! Where it stands: [`super::machine`] owns the reads; what a read does by its kind stands in the file of that kind.
+//! Where it stands: [`super::machine`] owns the reads; what a read does by its kind stands in the
+//! file of that kind.
 
 use braid_geometry::{RowMap, Slot};
 use smallvec::SmallVec;
@@ -151,7 +152,8 @@ impl Read {
         self.phase = Phase::Fill;
     }
 
-    /// Work that fills members: these columns are to be written to them, as they are or as the others make them.
+    /// Work that fills members: these columns are to be written to them, as they are or as the
+    /// others make them.
     pub(super) fn aim_at_columns(&mut self, slots: impl Iterator<Item = Slot>) {
         let (map, window) = (self.map, self.window);
         self.work.targets = slots.map(|slot| (slot, window)).collect();

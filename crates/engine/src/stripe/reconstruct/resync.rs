@@ -1,4 +1,5 @@
-//! A resync: data is believed, and parity that differs, or could not be read, is made from it and written.
+//! A resync: data is believed, and parity that differs, or could not be read, is made from it and
+//! written.
 
 use braid_hooks::{Mark, reached};
 

@@ -1,4 +1,5 @@
-//! What a model has on its way: requests to disks, each with its owner, and parts of clients' requests.
+//! What a model has on its way: requests to disks, each with its owner, and parts of clients'
+//! requests.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +67,8 @@ impl<O> Traffic<O> {
         self.parts.insert(request, parts);
     }
 
-    /// A part of a client's request is done; whether it was the last, so that the client is answered.
+    /// A part of a client's request is done; whether it was the last, so that the client is
+    /// answered.
     pub(super) fn part_done(&mut self, request: u64) -> bool {
         let parts = self.parts.get_mut(&request).expect("it is under way");
         *parts -= 1;
