@@ -38,6 +38,13 @@ impl Cause {
         Self { member, asked: Asked::Read, sector: 0, sectors: 0, answer }
     }
 
+    /// It left with requests under way, and these are not waited for.
+    #[must_use]
+    pub fn silent(member: MemberId) -> Self {
+        let answer = Answer::Silent;
+        Self { member, asked: Asked::Nothing, sector: 0, sectors: 0, answer }
+    }
+
     /// The member's name leads nowhere any more, or not to it.
     #[must_use]
     pub fn vanished(member: MemberId) -> Self {
@@ -129,6 +136,8 @@ pub enum Answer {
     Person,
     /// It has had more read errors than the limit allows, all of which were corrected.
     ErredOften,
+    /// It has not answered in time.
+    Silent,
 }
 
 impl Answer {
@@ -145,6 +154,7 @@ impl Answer {
             Self::Injected => "injected",
             Self::Person => "person",
             Self::ErredOften => "erred-often",
+            Self::Silent => "silent",
         }
     }
 

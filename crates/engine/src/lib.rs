@@ -67,5 +67,6 @@ pub use shard::{PREFETCH_PIECES, Shard};
 pub use stripe::{Bypass, Index};
 pub use time::Instant;
 pub use tuning::{
-    CacheConfig, CacheMode, OnReadErrors, ReadErrorLimit, SitOut, Tuning, UNIT_SECTORS_MAX,
+    CacheConfig, CacheMode, OnReadErrors, Patience, ReadErrorLimit, SitOut, Tuning,
+    UNIT_SECTORS_MAX,
 };

@@ -12,7 +12,7 @@ use crate::Instant;
 use crate::array::{ArrayView, Gate, MemberView};
 use crate::buffer::Buffer;
 use crate::computation::Computation;
-use crate::context::{Common, PROBE_SECTORS, PieceKey};
+use crate::context::{Common, Gone, Held, PROBE_SECTORS, PieceKey};
 use crate::counters::Counters;
 use crate::direct::Direct;
 use crate::effect::{
@@ -142,10 +142,46 @@ impl Shard {
     /// Takes the result of a [`MemberIo`].
     pub fn handle_member_io(&mut self, now: Instant, done: MemberIoDone) {
         self.common.now = now;
-        if let Some(done) = self.common.io_done(done) {
+        if let Some(held) = self.common.end_left(done.id) {
+            self.let_go(held);
+        } else if let Some(done) = self.common.io_done(done) {
             self.tell_family(done);
         }
         self.common.confirm_view();
+    }
+
+    /// Nothing is waited for that is under way at members that went.
+    fn leave(&mut self, before: &ArrayView) {
+        let gone = Gone::between(before, &self.common.view);
+        if gone.is_none() {
+            return;
+        }
+        let left = match &mut self.family {
+            Machine::Direct(_) => return, // Its members stay.
+            Machine::Mirror(mirror) => mirror.leave(&mut self.common, &gone),
+            Machine::Stripe(stripes) => stripes.leave(&mut self.common, &gone),
+        };
+        for request in left {
+            reached(Mark::RequestLeft);
+            if let Some(done) = self.common.leave(request) {
+                self.tell_family(done);
+            }
+        }
+    }
+
+    /// A request that was left has ended: its memory is free.
+    fn let_go(&mut self, held: Held) {
+        match (&mut self.family, held) {
+            (_, Held::Nothing) => {}
+            (_, Held::Payload(piece)) => self.common.let_go_of_payload(piece),
+            (Machine::Stripe(stripes), held) => stripes.let_go_of(&mut self.common, held),
+            (Machine::Mirror(mirror), Held::Place(place)) => {
+                mirror.let_go_of(&mut self.common, place);
+            }
+            (Machine::Direct(_) | Machine::Mirror(_), held) => {
+                unreachable!("it has no such memory: {held:?}")
+            }
+        }
     }
 
     fn tell_family(&mut self, done: MemberIoDone) {
@@ -227,6 +263,7 @@ impl Shard {
             }
             _ => unreachable!("an array keeps its family of levels while it is open"),
         }
+        self.leave(&before);
         for done in self.common.settle_pairs() {
             self.tell_family(done);
         }
@@ -371,6 +408,12 @@ impl Shard {
             Machine::Stripe(stripes) => Some(stripes.tuning()),
             Machine::Direct(_) | Machine::Mirror(_) => None,
         }
+    }
+
+    /// Whether a piece of the request was answered early, and is not on the members.
+    #[must_use]
+    pub fn keeps(&self, request: RequestId) -> bool {
+        self.common.pieces.keeps(request)
     }
 
     /// Whether sectors that were answered were lost, and have not been written again since.

@@ -49,6 +49,11 @@ impl<T> Slab<T> {
         self.values.iter_mut().map(|(key, value)| (key.data().as_ffi(), value))
     }
 
+    /// Every value with its name, in no order that means anything.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        self.values.iter().map(|(key, value)| (key.data().as_ffi(), value))
+    }
+
     /// Whether there are no values.
     pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()

@@ -142,6 +142,27 @@ impl SitOut {
     pub const OFF: Self = Self { is_on: false, factor: 8, min_ms: 500, write_slack_ms: 0 };
 }
 
+/// How long a member that answers nothing is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Milliseconds without any answer after which a member that can come back goes away; none for
+    /// ever. Longer than the 7 s for which disks made for RAID try a bad sector.
+    pub silence_ms: Option<u64>,
+    /// Milliseconds for which its slot waits for it before a spare may have it.
+    pub spare_after_ms: u64,
+}
+
+impl Patience {
+    /// Every member is waited for.
+    pub const ENDLESS: Self = Self { silence_ms: None, spare_after_ms: 60_000 };
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { silence_ms: Some(8000), ..Self::ENDLESS }
+    }
+}
+
 impl Default for SitOut {
     fn default() -> Self {
         Self { is_on: true, ..Self::OFF }

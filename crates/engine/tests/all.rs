@@ -1,6 +1,7 @@
 //! The tests of the engine, in one program: a program for each file is linked for each file.
 
 mod array;
+mod away;
 mod mirror;
 mod one_shard;
 mod open;

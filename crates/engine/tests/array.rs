@@ -7,6 +7,7 @@ use braid_engine::array::{
 };
 use braid_engine::cause::{self, Answer, Cause};
 use braid_engine::effect::{FaultKind, LogTicket, MemberFault, Report};
+use braid_engine::ids::WorkId;
 use braid_engine::request::{Regions, RequestId, ShardIndex};
 use braid_engine::work::Outcome;
 use braid_engine::{BadBlocks, BadLog, Instant};
@@ -17,8 +18,8 @@ use braid_ondisk::{
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-const NOW: Instant = Instant(1);
-const SHARD: ShardIndex = ShardIndex(0);
+pub(crate) const NOW: Instant = Instant(1);
+pub(crate) const SHARD: ShardIndex = ShardIndex(0);
 
 fn array(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> Array {
     Array::new(setup(level, slots, recovered))
@@ -40,7 +41,7 @@ fn outcome(member: MemberId, fails: bool) -> Result<(), MemberFault> {
 }
 
 /// A clean array, whole but for what is `recovered` of a slot.
-fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup {
+pub(crate) fn setup(level: Level, slots: u16, recovered: impl Fn(u16) -> u64) -> ArraySetup {
     let shape = Shape {
         level,
         layout: default_layout(level),
@@ -132,26 +133,35 @@ fn array_that_tears(level: Level, slots: u16) -> Array {
 }
 
 /// What the array asks for now.
-struct Asked {
-    superblocks: Vec<(MemberId, std::sync::Arc<SuperblockState>)>,
-    flushes: Vec<MemberId>,
-    views: Vec<(u64, Gate)>,
-    notices: Vec<Notice>,
-    answers: Vec<RequestId>,
+pub(crate) struct Asked {
+    pub(crate) superblocks: Vec<(MemberId, std::sync::Arc<SuperblockState>)>,
+    pub(crate) flushes: Vec<MemberId>,
+    pub(crate) views: Vec<(u64, Gate)>,
+    pub(crate) notices: Vec<Notice>,
+    pub(crate) answers: Vec<RequestId>,
+    pub(crate) bitmaps: Vec<MemberId>,
+    pub(crate) left: Vec<MemberId>,
+    pub(crate) works: Vec<WorkId>,
 }
 
-fn asked(array: &mut Array) -> Asked {
+pub(crate) fn asked(array: &mut Array) -> Asked {
     let mut asked = Asked {
         superblocks: Vec::new(),
         flushes: Vec::new(),
         views: Vec::new(),
         notices: Vec::new(),
         answers: Vec::new(),
+        bitmaps: Vec::new(),
+        left: Vec::new(),
+        works: Vec::new(),
     };
     while let Some(effect) = array.poll_effect() {
         match effect {
             ArrayEffect::WriteMetadata { member, record: MetadataRecord::Superblock(state) } => {
                 asked.superblocks.push((member, state));
+            }
+            ArrayEffect::WriteMetadata { record: MetadataRecord::Bitmap(_), member } => {
+                asked.bitmaps.push(member);
             }
             ArrayEffect::WriteMetadata { record, .. } => panic!("jobs are paused: {record:?}"),
             ArrayEffect::Flush { member } => asked.flushes.push(member),
@@ -167,14 +177,15 @@ fn asked(array: &mut Array) -> Asked {
             ArrayEffect::QueryTouched
             | ArrayEffect::QueryActivity
             | ArrayEffect::SlowMembers(_) => {}
-            ArrayEffect::Work { work, .. } => panic!("jobs are paused: {work:?}"),
+            ArrayEffect::Leave { member } => asked.left.push(member),
+            ArrayEffect::Work { work, .. } => asked.works.push(work.id),
         }
     }
     asked
 }
 
 /// Lets every superblock asked for be written, except those of `failing`.
-fn write(array: &mut Array, asked: &Asked, failing: &[MemberId]) {
+pub(crate) fn write(array: &mut Array, asked: &Asked, failing: &[MemberId]) {
     for (member, _) in &asked.superblocks {
         let written = outcome(*member, failing.contains(member));
         array.handle_metadata_written(NOW, (*member, MetadataArea::Superblock), written);

@@ -1,6 +1,7 @@
 //! One shard of a stripe cache, driven by hand: orders of events that the world meets too rarely.
 
 use braid_engine::array::{ArrayView, Gate, MemberId, MemberView};
+use braid_engine::buffer::Buffer;
 use braid_engine::cause::{Answer, Asked, Cause};
 use braid_engine::computation::Computation;
 use braid_engine::effect::{
@@ -17,6 +18,7 @@ use std::sync::Arc;
 /// A shard, and what it has asked for.
 struct Driver {
     shard: Shard,
+    view: Arc<ArrayView>,
     now: u64,
     next: u64,
     ios: VecDeque<MemberIo>,
@@ -57,8 +59,10 @@ impl Driver {
         };
         let cache =
             CacheConfig { unit_sectors_max: 128, stripes_max: 4096, cached_blocks_max, tuning };
+        let view = Arc::new(view);
         Self {
-            shard: Shard::new(cache, Arc::new(view)),
+            shard: Shard::new(cache, Arc::clone(&view)),
+            view,
             now: 1,
             next: 1,
             ios: VecDeque::new(),
@@ -318,4 +322,71 @@ fn a_write_over_two_columns_is_erased_at_once() {
     driver.drain();
     driver.run();
     assert_eq!(records(&mut driver), [Err(CachedWriteId(0))]);
+}
+
+/// The first view, without the member in this slot.
+fn without(driver: &Driver, slot: usize) -> Arc<ArrayView> {
+    let mut slots = driver.view.slots.clone();
+    slots[slot] = None;
+    Arc::new(ArrayView { epoch: driver.view.epoch + 1, slots, ..(*driver.view).clone() })
+}
+
+/// A disk that hung held the clients of its array up, and its stripes, for as long as it hung; also
+/// once a person had put it out.
+#[test]
+fn a_write_does_not_wait_for_a_member_that_has_left() {
+    let mut driver = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
+    let first = driver.ask(WRITE, 0, 384);
+    driver.computation();
+    let (hung, others): (Vec<_>, Vec<_>) =
+        driver.ios.drain(..).partition(|io| io.member == MemberId(0));
+    let of_payload = |io: &MemberIo| {
+        matches!(io.operation, MemberOperation::Write { buffer: Buffer::Payload { .. }, .. })
+    };
+    assert!(!hung.is_empty() && hung.iter().all(of_payload), "its column is written straight");
+    driver.ios.extend(others);
+    driver.run();
+    assert!(!driver.answered(first), "it waits for the member");
+    let now = driver.t();
+    driver.shard.handle_view(now, without(&driver, 0));
+    driver.drain();
+    let reply = driver.replies.iter().find(|reply| reply.request == first).expect("answered");
+    assert!(reply.result.is_ok() && reply.keeps_payload, "its payload is still written");
+    // The same stripe is written again meanwhile.
+    let second = driver.ask(WRITE, 0, 8);
+    driver.run();
+    assert!(driver.answered(second) && driver.releases.is_empty());
+    for io in hung {
+        let now = driver.t();
+        driver.shard.handle_member_io(now, MemberIoDone { id: io.id, result: Ok(()) });
+    }
+    driver.drain();
+    assert_eq!(driver.releases, [first], "and given back when the member has ended");
+    assert!(driver.shard.is_idle());
+}
+
+/// What such a member reads at last must not land in a block that another batch uses.
+#[test]
+fn a_batch_that_was_reading_a_member_begins_again_in_other_memory() {
+    let mut driver = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
+    let first = driver.ask(WRITE, 0, 8);
+    let block_of = |io: &MemberIo| match io.operation {
+        MemberOperation::Read { buffer } | MemberOperation::Write { buffer, .. } => buffer,
+        MemberOperation::Zero { .. } => panic!("nothing is zeroed"),
+    };
+    let hung = driver.ios.iter().position(|io| !io.operation.is_write()).expect("it reads");
+    let hung = driver.ios.remove(hung).expect("just seen");
+    driver.run();
+    assert!(!driver.answered(first));
+    let now = driver.t();
+    driver.shard.handle_view(now, without(&driver, usize::from(hung.slot.0)));
+    driver.drain();
+    let others: Vec<_> = driver.ios.iter().map(block_of).collect();
+    assert!(!others.contains(&block_of(&hung)), "{others:?}");
+    driver.run();
+    assert!(driver.answered(first) && !driver.shard.is_idle());
+    let now = driver.t();
+    driver.shard.handle_member_io(now, MemberIoDone { id: hung.id, result: Ok(()) });
+    driver.drain();
+    assert!(driver.shard.is_idle());
 }

@@ -435,6 +435,16 @@ named! {
         NextSlot = "next-slot",
         /// Sitting out: more members sit out than the level can do without.
         SitOutUnbounded = "sit-out-unbounded",
+        /// Array: a member goes away that cannot be done without, or of which no bitmap tells what it misses.
+        GoesAwayAnyhow = "goes-away-anyhow",
+        /// Stripe: the frame of a batch is used again while a member that left may still use it.
+        LeftFrameReused = "left-frame-reused",
+        /// A payload is given back while a member that left may still write it.
+        LeftPayloadReturned = "left-payload-returned",
+        /// Stripe: a batch goes on in a frame that a member that left may still fill.
+        LeftReadBelieved = "left-read-believed",
+        /// Stripe: the memory that a member that left used is never free again.
+        LeftFrameLost = "left-frame-lost",
         /// Sitting out: what is made instead of an abandoned read goes where that still may write.
         AbandonedSameMemory = "abandoned-same-memory",
         /// Sitting out: a read that was abandoned is not made in another way.
@@ -997,6 +1007,20 @@ named! {
         AroundFails = "around-fails",
         /// Stripe: a read that waits for a member that has begun to sit out is left to it, and begins anew.
         ReadAbandoned = "read-abandoned",
+        /// Array: a member has not answered for too long, and goes away.
+        GoesAway = "goes-away",
+        /// Array: the same, but it cannot be done without.
+        SilentButNeeded = "silent-but-needed",
+        /// Array: a member that was away has answered, and comes back.
+        ReturnsFromAway = "returns-from-away",
+        /// A request under way at a member that leaves the array ends for its owner.
+        RequestLeft = "request-left",
+        /// And ends at the member, later.
+        LateAnswer = "late-answer",
+        /// Stripe: a batch that was reading such a member begins again.
+        StripeRestarts = "stripe-restarts",
+        /// Stripe: the frame of a batch is kept from others, since such a member may still use it.
+        FrameSetApart = "frame-set-apart",
     }
 }
 

@@ -195,7 +195,7 @@ impl Volume {
         };
         let head = self.plan_bitmap_in_file(&path, size_bytes, asked)?;
         if let Some(device) = device {
-            let newest = self.template().ok_or(BitmapRefusal::Degraded)?;
+            let newest = self.core().template().ok_or(BitmapRefusal::Degraded)?;
             let stand_in = newest.for_bitmap_file(device.size_bytes());
             let place = Place { slot: None };
             let registered = core.register_member(file, (device, stand_in), place);

@@ -57,6 +57,7 @@ impl fmt::Display for AnswerWords {
             Answer::Injected => formatter.write_str("injected fault"),
             Answer::Person => formatter.write_str("a person said so"),
             Answer::ErredOften => formatter.write_str("it had more read errors than it may have"),
+            Answer::Silent => formatter.write_str("it did not answer in time"),
         }
     }
 }

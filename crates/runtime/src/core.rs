@@ -9,7 +9,7 @@ use braid_dispatch::Combiner;
 use braid_engine::Instant;
 use braid_engine::array::{Array, ArrayView};
 use braid_engine::request::{Regions, ShardIndex};
-use braid_engine::{Shard, SitOut, Tuning};
+use braid_engine::{Patience, Shard, SitOut, Tuning};
 use braid_member::Sentinel;
 use braid_parity::Kernel;
 
@@ -91,6 +91,8 @@ pub(crate) struct Core {
     pub(crate) tuning: Mutex<Tuning>,
     /// When members sit out, as a person has set it.
     pub(crate) sit_out: Mutex<SitOut>,
+    /// How long members are waited for, as a person has set it.
+    pub(crate) patience: Mutex<Patience>,
     /// Workers, where io_uring is used.
     pub(crate) workers: Option<Drivers>,
 }

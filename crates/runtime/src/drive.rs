@@ -22,7 +22,7 @@ use braid_dispatch::{Carry, Combiner};
 use braid_engine::array::{Array, ArrayEffect, ArrayView, MemberId, MetadataRecord, Notice};
 use braid_engine::cause::Asked;
 use braid_engine::computation;
-use braid_engine::effect::{MemberIoDone, Report};
+use braid_engine::effect::{MemberFault, MemberIoDone, Report};
 use braid_engine::request::ShardIndex;
 use braid_engine::{PREFETCH_PIECES, Shard};
 use braid_ring::{Wake, Worker};
@@ -32,6 +32,7 @@ use crate::events::{ArrayEvent, Machine, MemberChange, ShardEvent};
 use crate::executor::fault;
 use crate::executor::submitter::{Heard, Submitter, follows, request};
 use crate::log;
+use crate::members::left::AskedForArray;
 use crate::members::operation::Operation;
 use crate::scratch::{ArrayEffects, DriveScratch, ShardEffects};
 use crate::sync::Arc;
@@ -303,11 +304,16 @@ impl Core {
                 ArrayEvent::FlushRequest(request) => array.handle_flush_request(now, request),
                 ArrayEvent::MemberLost(cause) => array.handle_member_gone(now, cause),
                 ArrayEvent::SitOut(settings) => array.handle_sit_out(now, settings),
+                ArrayEvent::Patience(patience) => array.handle_patience(now, patience),
+                ArrayEvent::Silence(silent) => array.handle_silence(now, &silent),
                 ArrayEvent::ReadErrorLimit(limit) => array.handle_read_error_limit(now, limit),
                 ArrayEvent::Member(change, answer) => {
                     let changed = match change {
                         MemberChange::Add(newcomer, wanted) => {
                             array.handle_member_added(now, newcomer, wanted)
+                        }
+                        MemberChange::Return(old, newcomer) => {
+                            array.handle_member_returned(now, old, newcomer)
                         }
                         MemberChange::Fail(member) => array.handle_fail_request(now, member),
                         MemberChange::Remove(member) => array.handle_remove_request(now, member),
@@ -378,6 +384,7 @@ impl Core {
                 ArrayEffect::Flush { member } => {
                     effects.operations.push((member, Operation::Flush));
                 }
+                ArrayEffect::Leave { member } => effects.left.push(member),
                 ArrayEffect::Logged { shard, ticket } => {
                     self.shard(shard).combiner.push(ShardEvent::Logged(ticket));
                     let machine = Machine::Shard(shard);
@@ -469,21 +476,41 @@ impl Core {
     /// Has something done at a member for the array, which is looked at again anyway.
     fn ask_for_array(self: &Arc<Self>, id: MemberId, operation: Operation) {
         let members = self.members.load();
+        let asked = AskedForArray::of(&operation).expect("the array asks for nothing else");
         let Some(member) = members.open_to_new(id) else {
-            let gone = |asked| fault::gone(id, asked);
-            self.array.push(match operation {
-                Operation::Flush => ArrayEvent::Flushed(id, Err(gone(Asked::Flush).cause)),
-                Operation::Metadata { area, .. } => {
-                    ArrayEvent::MetadataWritten(id, area, Err(gone(fault::asked_of(area))))
-                }
-                _ => unreachable!("the array asks for nothing else"),
-            });
-            return;
+            return self.fail_for_array(id, asked, |asked| fault::gone(id, asked));
         };
+        if !member.for_array.begin(asked) {
+            return self.fail_for_array(id, asked, |_| fault::left(id));
+        }
         let submitter = Submitter::new(self, member);
         submitter.submit(operation);
         let heard = submitter.into_heard();
         debug_assert!(heard.iter().all(|machine| *machine == Machine::Array), "for the array only");
+    }
+
+    /// A member leaves the array: what it was asked for it has failed.
+    fn member_leaves(&self, id: MemberId) {
+        let members = self.members.load();
+        let Some(member) = members.get(id) else { return };
+        for asked in member.for_array.leave() {
+            self.fail_for_array(id, asked, |_| fault::left(id));
+        }
+    }
+
+    /// Tells the array, which is looked at again anyway, that something has failed.
+    fn fail_for_array(
+        &self,
+        id: MemberId,
+        asked: AskedForArray,
+        of: impl FnOnce(Asked) -> MemberFault,
+    ) {
+        self.array.push(match asked {
+            AskedForArray::Flush => ArrayEvent::Flushed(id, Err(of(Asked::Flush).cause)),
+            AskedForArray::Metadata(area) => {
+                ArrayEvent::MetadataWritten(id, area, Err(of(fault::asked_of(area))))
+            }
+        });
     }
 
     fn to_every_shard(&self, machines: &mut VecDeque<Machine>, event: impl Fn() -> ShardEvent) {
@@ -496,6 +523,9 @@ impl Core {
     fn conclude(self: &Arc<Self>, effects: &mut ArrayEffects) {
         for (id, operation) in effects.operations.drain(..) {
             self.ask_for_array(id, operation);
+        }
+        for id in effects.left.drain(..) {
+            self.member_leaves(id);
         }
         for (request, result) in effects.answers.drain(..) {
             let in_flight = self.clients.requests.get(request);

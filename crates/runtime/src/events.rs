@@ -15,7 +15,7 @@ use braid_engine::computation::Computation;
 use braid_engine::effect::{LogTicket, MemberFault, MemberIoDone, Report, SlowMembers};
 use braid_engine::request::{Piece, RequestId, ShardIndex};
 use braid_engine::work::Work;
-use braid_engine::{ReadErrorLimit, SitOut};
+use braid_engine::{Patience, ReadErrorLimit, SitOut};
 use braid_ondisk::LogPlace;
 
 use crate::sync::Arc;
@@ -45,6 +45,9 @@ pub(crate) enum ArrayEvent {
     FlushRequest(RequestId),
     MemberLost(Cause),
     SitOut(SitOut),
+    Patience(Patience),
+    /// Members that were asked something, and milliseconds for which nothing of it has ended.
+    Silence(Vec<(MemberId, u64)>),
     ReadErrorLimit(ReadErrorLimit),
     Job(JobRequest),
     Member(MemberChange, Sender<Result<(), MemberRefusal>>),
@@ -69,6 +72,8 @@ pub(crate) enum ArrayEvent {
 pub(crate) enum MemberChange {
     /// One comes, and is to have this slot.
     Add(SpareSetup, Option<Wish>),
+    /// The first was away, and comes back as the other.
+    Return(MemberId, SpareSetup),
     /// One fails.
     Fail(MemberId),
     /// One goes.

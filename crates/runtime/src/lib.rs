@@ -99,6 +99,8 @@ mod parity_logs;
 mod pending_request;
 mod requests;
 #[cfg(not(loom))]
+mod returning;
+#[cfg(not(loom))]
 mod scheduling;
 #[cfg(not(loom))]
 mod scratch;
@@ -168,6 +170,6 @@ pub use braid_engine::array::{
 };
 pub use braid_engine::cause::{Answer, Asked, Cause};
 pub use braid_engine::work::{Candidates, Fate, Found, RotKind};
-pub use braid_engine::{CacheMode, Counters, OnReadErrors, ReadErrorLimit, SitOut};
+pub use braid_engine::{CacheMode, Counters, OnReadErrors, Patience, ReadErrorLimit, SitOut};
 pub use braid_pace::{GovernorSettings, Look, Phase};
 pub use braid_ring::{Payload, Workers};

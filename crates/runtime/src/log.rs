@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use braid_engine::array::{BitmapRecord, SuperblockState};
+use braid_engine::array::{BitmapRecord, MemberId, SuperblockState};
 use braid_engine::cause::Cause;
 use braid_engine::request::{ByteOperation, ByteRequest, Fault, Operation, Request};
 use braid_engine::{BadLogWrite, Instant};
@@ -200,6 +200,11 @@ pub(crate) fn started(
 /// It is about to stop.
 pub(crate) fn stopping() {
     info!(target: ARRAY, "array is being stopped");
+}
+
+/// A member that was away has answered all, and does not come back by itself.
+pub(crate) fn stays_away(member: MemberId, why: &dyn std::fmt::Display) {
+    warn!(target: ARRAY, member = member.0, %why, "a member stays away");
 }
 
 /// It works in another way from now on; `how` is what was set.

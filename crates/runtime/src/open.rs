@@ -158,6 +158,7 @@ impl Volume {
             scheduling: Mutex::default(),
             tuning: Mutex::new(config.tuning),
             sit_out: Mutex::new(options.sit_out),
+            patience: Mutex::new(options.patience),
             watch: Watch::start(watch)?,
             end: End::default(),
             membership: Mutex::default(),
@@ -167,6 +168,7 @@ impl Volume {
         });
         begin(&core, joining)?;
         core.array.push(ArrayEvent::ReadErrorLimit(options.read_errors));
+        core.array.push(ArrayEvent::Patience(options.patience));
         // A job may be due.
         core.array.push(ArrayEvent::Timeout);
         core.drive(Machine::Array);

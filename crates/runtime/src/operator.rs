@@ -97,11 +97,11 @@ impl Volume {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
         let Newcomer { uuid, wanted, found, write_mostly } = *newcomer;
-        let (mut superblock, number) = self.joining(device.size_bytes(), uuid)?;
+        let (mut superblock, number) = core.joining(device.size_bytes(), uuid)?;
         superblock.set_write_mostly(superblock.device.number, write_mostly);
         let bad_log_sectors = bad_log_sectors(&superblock);
-        let (tears, parity_log) = (can_tear(&superblock), self.parity_log_of(&superblock)?);
-        let returns = found.and_then(|found| self.returns(found));
+        let (tears, parity_log) = (can_tear(&superblock), core.parity_log_of(&superblock)?);
+        let returns = found.and_then(|found| core.returns(found));
         let id = core.members.load().next_id();
         core.register_member(id, (device, superblock), Place { slot: None })
             .map_err(AddError::Thread)?;
@@ -124,25 +124,10 @@ impl Volume {
     /// # Errors
     /// It would not fit.
     pub fn may_add_member(&self, device_bytes: u64) -> Result<(), AddError> {
-        let (superblock, _) = self.joining(device_bytes, [0; 16])?;
-        self.parity_log_of(&superblock)?;
-        Ok(())
-    }
-
-    /// Where a device that comes is to keep a parity log, if members keep such logs.
-    fn parity_log_of(&self, superblock: &Superblock) -> Result<Option<LogPlace>, JoinError> {
         let core = self.core();
-        let own = core.array.inspect(Array::own_log, || core.drive(Machine::Array));
-        let Some((place, bitmap_sectors)) = own else {
-            return Ok(superblock.intent.ppl.map(LogPlace::Ppl));
-        };
-        let needed_sectors = u64::from(place.size_sectors);
-        let room = superblock.own_log_place(bitmap_sectors);
-        let room_sectors = room.map_or(0, |room| u64::from(room.size_sectors));
-        if room_sectors < needed_sectors {
-            return Err(JoinError::ParityLog { room_sectors, needed_sectors });
-        }
-        Ok(Some(LogPlace::Own(place)))
+        let (superblock, _) = core.joining(device_bytes, [0; 16])?;
+        core.parity_log_of(&superblock)?;
+        Ok(())
     }
 
     /// Sectors of what a device holds that was a member of this array before, and that would not be recovered if it came back now;
@@ -153,37 +138,7 @@ impl Volume {
         let look = |returns| {
             core.array.inspect(|array| array.would_keep(returns), || core.drive(Machine::Array))
         };
-        self.returns(found).map_or(0, look)
-    }
-
-    /// What a device that was a member before holds of the array.
-    fn returns(&self, found: &Superblock) -> Option<Returns> {
-        let members = self.core().members.load();
-        let view = self.view();
-        let seated = (0u16..).zip(&view.slots).filter_map(|(slot, member)| {
-            Some((Slot(slot), members.get(member.as_ref()?.id)?.superblock()))
-        });
-        let seated: Vec<(Slot, Superblock)> = seated.collect();
-        let newest = &seated.first()?.1;
-        let number = |superblock: &Superblock| u16::try_from(superblock.device.number).ok();
-        let numbers = seated.iter().map(|(slot, superblock)| Some((*slot, number(superblock)?)));
-        returns(found, newest, numbers.collect::<Option<Vec<_>>>()?)
-    }
-
-    /// The superblock of a device that joins, and its place in the role table.
-    fn joining(&self, device_bytes: u64, uuid: [u8; 16]) -> Result<(Superblock, u16), AddError> {
-        let core = self.core();
-        let number = core.array.inspect(Array::free_device_number, || core.drive(Machine::Array));
-        let template = self.template().ok_or(AddError::Alone)?;
-        Ok((template.joining(device_bytes, number, uuid)?, number))
-    }
-
-    /// A superblock that says what the array is.
-    pub(crate) fn template(&self) -> Option<Superblock> {
-        let members = self.core().members.load();
-        let view = self.view();
-        let mut in_slots = view.slots.iter().flatten();
-        in_slots.find_map(|member| members.get(member.id)).map(|member| member.superblock())
+        core.returns(found).map_or(0, look)
     }
 
     /// Whether a member may be failed by a person now.
@@ -316,8 +271,62 @@ impl Volume {
 }
 
 impl Core {
+    /// Where a device that comes is to keep a parity log, if members keep such logs.
+    pub(crate) fn parity_log_of(
+        self: &Arc<Self>,
+        superblock: &Superblock,
+    ) -> Result<Option<LogPlace>, JoinError> {
+        let own = self.look(Array::own_log);
+        let Some((place, bitmap_sectors)) = own else {
+            return Ok(superblock.intent.ppl.map(LogPlace::Ppl));
+        };
+        let needed_sectors = u64::from(place.size_sectors);
+        let room = superblock.own_log_place(bitmap_sectors);
+        let room_sectors = room.map_or(0, |room| u64::from(room.size_sectors));
+        if room_sectors < needed_sectors {
+            return Err(JoinError::ParityLog { room_sectors, needed_sectors });
+        }
+        Ok(Some(LogPlace::Own(place)))
+    }
+
+    /// What a device that was a member before holds of the array.
+    pub(crate) fn returns(self: &Arc<Self>, found: &Superblock) -> Option<Returns> {
+        let members = self.members.load();
+        let view = Arc::clone(&self.view.lock().expect("looking does not panic"));
+        let seated = (0u16..).zip(&view.slots).filter_map(|(slot, member)| {
+            Some((Slot(slot), members.get(member.as_ref()?.id)?.superblock()))
+        });
+        let seated: Vec<(Slot, Superblock)> = seated.collect();
+        let newest = &seated.first()?.1;
+        let number = |superblock: &Superblock| u16::try_from(superblock.device.number).ok();
+        let numbers = seated.iter().map(|(slot, superblock)| Some((*slot, number(superblock)?)));
+        returns(found, newest, numbers.collect::<Option<Vec<_>>>()?)
+    }
+
+    /// The superblock of a device that joins, and its place in the role table.
+    pub(crate) fn joining(
+        self: &Arc<Self>,
+        device_bytes: u64,
+        uuid: [u8; 16],
+    ) -> Result<(Superblock, u16), AddError> {
+        let number = self.look(Array::free_device_number);
+        let template = self.template().ok_or(AddError::Alone)?;
+        Ok((template.joining(device_bytes, number, uuid)?, number))
+    }
+
+    /// A superblock that says what the array is.
+    pub(crate) fn template(self: &Arc<Self>) -> Option<Superblock> {
+        let members = self.members.load();
+        let view = Arc::clone(&self.view.lock().expect("looking does not panic"));
+        let mut in_slots = view.slots.iter().flatten();
+        in_slots.find_map(|member| members.get(member.id)).map(|member| member.superblock())
+    }
+
     /// Asks the array, and waits for what it says.
-    fn change_members(self: &Arc<Self>, change: MemberChange) -> Result<(), MemberRefusal> {
+    pub(crate) fn change_members(
+        self: &Arc<Self>,
+        change: MemberChange,
+    ) -> Result<(), MemberRefusal> {
         let (answer, answered) = channel();
         self.array.push(ArrayEvent::Member(change, answer));
         self.drive(Machine::Array);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use braid_engine::{ReadErrorLimit, SitOut};
+use braid_engine::{Patience, ReadErrorLimit, SitOut};
 use braid_member::{DirectError, Member, MemberKind};
 use braid_pace::GovernorSettings;
 use braid_ring::Workers;
@@ -75,6 +75,8 @@ pub struct Options {
     pub threads_per_member: usize,
     /// When a slow member is read around.
     pub sit_out: SitOut,
+    /// How long a member that answers nothing is waited for.
+    pub patience: Patience,
     /// How many read errors a member may have, and what becomes of one with more.
     pub read_errors: ReadErrorLimit,
     /// Whether jobs (resync, recovery, check) wait until they are told to go on ([`crate::Volume::request_job`]).
@@ -103,6 +105,7 @@ impl Default for Options {
             scheduling: Scheduling::default(),
             threads_per_member: 4,
             sit_out: SitOut::default(),
+            patience: Patience::default(),
             read_errors: ReadErrorLimit::default(),
             jobs_paused: false,
             job_pace: GovernorSettings::default(),

@@ -55,6 +55,8 @@ pub(crate) struct ArrayEffects {
     pub(crate) answers: Vec<(RequestId, Result<(), Fault>)>,
     /// For members; at most one flush and one superblock of each at a time, so that their order does not matter.
     pub(crate) operations: Vec<(MemberId, Operation)>,
+    /// Members that leave, after that.
+    pub(crate) left: Vec<MemberId>,
 }
 
 thread_local! {

@@ -5,6 +5,7 @@
 
 use std::io;
 
+use braid_engine::array::MemberId;
 use braid_member::{Sentinel, Word};
 use braid_ring::{Wake, Worker};
 
@@ -131,17 +132,35 @@ impl Core {
     /// no thread could be started gets one now, if it can be had.
     fn look_at_members(self: &Arc<Self>) {
         let members = self.members.load();
-        let mut heard = Vec::new();
+        let (mut heard, mut silent, mut returning) = (Vec::new(), Vec::new(), Vec::new());
         for member in members.iter() {
             member.admission.look();
+            match member.for_array.has_left() {
+                true => returning.extend(member.is_idle().then(|| member.id())),
+                false => silent.extend(member.silent_ms().map(|ms| (member.id(), ms))),
+            }
             let submitter = Submitter::new(self, member);
             // Nothing new is asked of one that is being taken out: no thread may be left to answer.
             submitter.look(members.open_to_new(member.id()).is_some());
-            heard.push(submitter.into_heard());
+            heard.extend(submitter.into_heard());
         }
         // Who changes the table waits for those that hold it.
         drop(members);
-        heard.into_iter().for_each(|machines| self.drive_heard(machines, None));
+        heard.into_iter().for_each(|machine| self.drive(machine));
+        self.note_silence(silent);
+        for member in returning {
+            self.bring_back_if_away(member);
+        }
+    }
+
+    /// The array hears of members that have not answered for long, if it has been too long.
+    fn note_silence(self: &Arc<Self>, silent: Vec<(MemberId, u64)>) {
+        let limit_ms = self.patience.lock().expect("setting does not panic").silence_ms;
+        let longest_ms = silent.iter().map(|(_, silent_ms)| *silent_ms).max();
+        if longest_ms.zip(limit_ms).is_some_and(|(longest_ms, limit_ms)| longest_ms >= limit_ms) {
+            self.array.push(ArrayEvent::Silence(silent));
+            self.drive(Machine::Array);
+        }
     }
 }
 

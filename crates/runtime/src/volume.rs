@@ -9,7 +9,7 @@ use braid_engine::array::{
     Array, ArrayView, BitmapLook, JobProgress, JobRequest, JournalLook, MemberId, ReadErrors,
 };
 use braid_engine::request::{self, Allowed, ByteOperation, ByteRequest, Denial, ShardIndex};
-use braid_engine::{Counters, ReadErrorLimit, Shard, SitOut, Tuning};
+use braid_engine::{Counters, Patience, ReadErrorLimit, Shard, SitOut, Tuning};
 use braid_geometry::{Geometry, SECTOR_BYTES};
 use braid_member::DirectError;
 use braid_pace::{GovernorSettings, Look};
@@ -247,6 +247,27 @@ impl Volume {
         log::tuned("sit-out", &settings);
         *core.sit_out.lock().expect("setting does not panic") = settings;
         core.schedule_again();
+    }
+
+    /// How long a member that answers nothing is waited for.
+    #[must_use]
+    pub fn patience(&self) -> Patience {
+        *self.core.patience.lock().expect("setting does not panic")
+    }
+
+    /// The same from now on.
+    pub fn set_patience(&self, patience: Patience) {
+        let core = &self.core;
+        log::tuned("patience", &patience);
+        *core.patience.lock().expect("setting does not panic") = patience;
+        core.array.push(ArrayEvent::Patience(patience));
+        core.drive(Machine::Array);
+    }
+
+    /// Members that are away: they did not answer for too long, and come back when they have.
+    #[must_use]
+    pub fn away(&self) -> Vec<MemberId> {
+        self.look_at_array(|array| array.away().iter().map(|(member, _)| *member).collect())
     }
 
     /// How many read errors a member may have, and what becomes of one with more.

@@ -66,7 +66,7 @@ impl Volume {
         let core = self.core();
         let min = journal_sectors_min(self.geometry()).ok_or(JournalError::Blocks)?;
         let number = core.look(Array::free_device_number);
-        let template = self.template().ok_or(JournalError::Alone)?;
+        let template = self.core().template().ok_or(JournalError::Alone)?;
         let superblock = template.joining_as_journal(device_bytes, number, uuid)?;
         let area = superblock.journal_area().filter(|area| area.ring_sectors >= min);
         let area = area.ok_or_else(|| {

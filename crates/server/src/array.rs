@@ -299,7 +299,7 @@ pub(super) fn one(
 
 /// What the array is opened with.
 fn options(config: &ServerConfig, tuning: Tuning, workers: Option<&Arc<Workers>>) -> Options {
-    let Tuning { cache, scheduling, sit_out, read_errors, job_pace } = tuning;
+    let Tuning { cache, scheduling, sit_out, patience, read_errors, job_pace } = tuning;
     Options {
         read_only: config.assembly.read_only,
         jobs_paused: config.jobs_paused,
@@ -307,6 +307,7 @@ fn options(config: &ServerConfig, tuning: Tuning, workers: Option<&Arc<Workers>>
         cache,
         scheduling,
         sit_out,
+        patience,
         read_errors,
         job_pace,
         hand_over_bytes: config.io.hand_over_bytes,

@@ -7,14 +7,16 @@ use std::time::Duration;
 use braid_console::error::CliError;
 use braid_frontend_nbd::Settings;
 use braid_ring::{Room, few_heaps, set_payload_memory};
-use braid_runtime::{Cache, Direct, GovernorSettings, ReadErrorLimit, Scheduling, SitOut};
+use braid_runtime::{
+    Cache, Direct, GovernorSettings, Patience, ReadErrorLimit, Scheduling, SitOut,
+};
 
 use super::metrics::MetricsConfig;
 use super::place::Address;
 use super::setting_words::SettingWords;
 use super::telling::EventConfig;
 use super::tls::TlsConfig;
-use super::{cache, clients, job_pace, read_errors, scheduling, sit_out};
+use super::{cache, clients, job_pace, patience, read_errors, scheduling, sit_out};
 
 /// Everything that a server is asked for. The default serves nothing: it names no member.
 #[derive(Clone, Debug, Default)]
@@ -140,6 +142,7 @@ pub(super) struct Tuning {
     pub(super) cache: Cache,
     pub(super) scheduling: Scheduling,
     pub(super) sit_out: SitOut,
+    pub(super) patience: Patience,
     pub(super) read_errors: ReadErrorLimit,
     pub(super) job_pace: GovernorSettings,
 }
@@ -151,6 +154,7 @@ impl Tuning {
         words.apply(&cache::START_KEYS, &mut tuning.cache, cache::set)?;
         words.apply(&scheduling::KEYS, &mut tuning.scheduling, scheduling::set)?;
         words.apply(&sit_out::KEYS, &mut tuning.sit_out, sit_out::set)?;
+        words.apply(&patience::KEYS, &mut tuning.patience, patience::set)?;
         words.apply(&read_errors::KEYS, &mut tuning.read_errors, read_errors::set)?;
         words.apply(&job_pace::KEYS, &mut tuning.job_pace, job_pace::set)?;
         Ok(tuning)

@@ -24,6 +24,16 @@ pub(crate) struct Incident {
     pub(crate) cause: String,
     /// It is out since another one has its place, and for nothing else.
     pub(crate) is_replaced: bool,
+    /// It is out since it does not answer, and comes back by itself.
+    pub(crate) is_away: bool,
+}
+
+impl Incident {
+    /// A member that failed, or is slow, now.
+    fn now(member: String, cause: String) -> Self {
+        let since = rfc3339_utc(now_seconds());
+        Self { member, since, cause, is_replaced: false, is_away: false }
+    }
 }
 
 /// What a member is called where it does not matter in which folder the server was started.
@@ -59,7 +69,6 @@ impl Health {
 
     /// Takes a change in.
     pub(super) fn note(&self, change: &Change) {
-        let since = || rfc3339_utc(now_seconds());
         let mut happened = self.happened();
         if change.kind == Kind::WriteLost {
             let number = |name| change.number(name).unwrap_or_default();
@@ -72,7 +81,7 @@ impl Health {
         let cause = change.cause.as_ref().map(ToString::to_string).unwrap_or_default();
         match (&change.kind, slot) {
             (Kind::Fail | Kind::FailSpare, Some(slot)) => {
-                let incident = Incident { member, since: since(), cause, is_replaced: false };
+                let incident = Incident::now(member, cause);
                 match happened.filling.remove(&slot) {
                     // The member that it was to replace is still there.
                     Some(filling) if filling == incident.member => {
@@ -90,21 +99,32 @@ impl Health {
                 }
             }
             (Kind::FailSpare, None) => {
-                let incident = Incident { member, since: since(), cause, is_replaced: false };
+                let incident = Incident::now(member, cause);
                 happened.replaced.push((None, incident));
             }
             (Kind::Broken | Kind::OutOfSpace | Kind::WriteProtected, _) => {
                 let out_of_space = change.kind == Kind::OutOfSpace;
                 let write_protected = change.kind == Kind::WriteProtected;
-                let since = since();
+                let since = rfc3339_utc(now_seconds());
                 let failure = Failure { member, since, out_of_space, write_protected, cause };
                 happened.failure.get_or_insert(failure);
             }
             (Kind::SlowDisk, Some(slot)) => {
                 let latency_ms = change.number("latency_ms").unwrap_or_default();
                 let cause = format!("it took {latency_ms} ms, and the others much less");
-                let incident = Incident { member, since: since(), cause, is_replaced: false };
+                let incident = Incident::now(member, cause);
                 happened.slow.insert(slot, incident);
+            }
+            (Kind::DiskAway, Some(slot)) => {
+                let cause = "it does not answer".to_owned();
+                let incident = Incident { is_away: true, ..Incident::now(member, cause) };
+                happened.slow.remove(&slot);
+                happened.out.insert(slot, incident);
+            }
+            // Its slot may have been a spare's meanwhile.
+            (Kind::DiskReturned, _) => {
+                happened.out.retain(|_, out| out.member != member);
+                happened.replaced.retain(|(_, out)| out.member != member);
             }
             (Kind::SlowDiskBack, Some(slot)) => {
                 happened.slow.remove(&slot);
@@ -117,7 +137,7 @@ impl Health {
                     happened.filling.remove(&slot);
                     happened.slow.remove(&slot);
                     let (cause, old) = (format!("{member} has its place"), old.to_owned());
-                    let old = Incident { member: old, since: since(), cause, is_replaced: true };
+                    let old = Incident { is_replaced: true, ..Incident::now(old, cause) };
                     happened.replaced.push((Some(slot), old));
                     happened.seats.insert(slot, member);
                 }
@@ -155,7 +175,7 @@ impl Health {
 
     /// A person took a member away.
     pub(super) fn note_removed(&self, member: &str) {
-        let (member, since) = (absolute(member), rfc3339_utc(now_seconds()));
+        let member = absolute(member);
         let mut happened = self.happened();
         happened.replaced.retain(|(_, out)| out.member != member);
         let slot = happened.out.iter().find(|(_, out)| out.member == member).map(|(slot, _)| *slot);
@@ -163,7 +183,7 @@ impl Health {
         happened.out.remove(&slot);
         happened.seats.remove(&slot);
         let cause = format!("{member} was taken away");
-        happened.gone.insert(slot, Incident { member, since, cause, is_replaced: false });
+        happened.gone.insert(slot, Incident::now(member, cause));
     }
 
     /// The last member that the slot had, if it was not taken away.

@@ -72,6 +72,9 @@ impl Hearing {
         let hear = move |notice| match notice {
             Notice::Recorded { .. } => notifier.notify(),
             _ => {
+                if let Notice::Returned { member, old, .. } = notice {
+                    watcher.name_member(member, watcher.label(old));
+                }
                 board.note(&notice, |member| watcher.label(member));
                 tell(&notice);
                 if let Notice::MemberOut { .. } = notice {

@@ -44,6 +44,7 @@ mod membership;
 mod metrics;
 mod not_opened;
 mod parts;
+mod patience;
 mod place;
 mod reached;
 mod read_errors;

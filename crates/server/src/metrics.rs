@@ -139,7 +139,7 @@ impl ArrayMetrics {
             Member { name: name(member.id), slot: Some(slot), state, corrected_read_errors }
         };
         let mut members: Vec<Member> = slots.map(in_slot).collect();
-        let waiting = volume.waiting();
+        let (waiting, away) = (volume.waiting(), volume.away());
         for member in volume.look_at_members() {
             let (name, is_in) = (name(member.id), member.is_in);
             // One that came back under its name is told once.
@@ -148,6 +148,9 @@ impl ArrayMetrics {
             }
             let (slot, state) = match is_in || waiting.iter().any(|(id, _)| *id == member.id) {
                 true => (None, MemberState::Spare),
+                false if away.contains(&member.id) => {
+                    (failed.get(&name).copied().flatten(), MemberState::Away)
+                }
                 false => (failed.get(&name).copied().flatten(), MemberState::Failed),
             };
             members.push(Member { name, slot, state, corrected_read_errors: 0 });
@@ -214,7 +217,7 @@ impl Source for ArrayMetrics {
                 active: count(MemberState::Active) + count(MemberState::Slow),
                 rebuilding: count(MemberState::Rebuilding),
                 spare: count(MemberState::Spare),
-                failed: count(MemberState::Failed),
+                failed: count(MemberState::Failed) + count(MemberState::Away),
                 missing: view.map_or(0, |view| {
                     slots_of(view).filter(|slot| !is_whole(view, *slot)).count() as u64
                 }),

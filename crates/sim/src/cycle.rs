@@ -354,8 +354,7 @@ impl World {
                     }
                 }
             }
-            Event::Superblock { member, state } => {
-                let time = self.engine.machines.time_of(&state);
+            Event::Superblock { member, state, time } => {
                 self.bits_may_be_left_behind();
                 let side = &mut self.engine.machines.members[usize::from(member.0)];
                 side.superblock_for(member, (&state, time));

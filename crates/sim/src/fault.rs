@@ -69,6 +69,8 @@ pub(crate) enum Mishap {
     /// on no read may wait for it.
     Pauses,
     GoesOn,
+    /// Nor this: its driver says that it has answered nothing for longer than is waited for.
+    IsSilent,
     /// Nor this: an operator sets elevators and multiplexer.
     SetsElevators {
         seed: u64,
@@ -108,6 +110,7 @@ impl Mishap {
             Self::Watches(_) => "members-watched",
             Self::Pauses => "disk-pauses",
             Self::GoesOn => "disk-goes-on",
+            Self::IsSilent => "disk-is-silent",
             Self::SetsElevators { .. } => "elevators-set",
             Self::AllowsLittle { .. } => "jobs-allowed-little",
             Self::Compares { .. } => "band-is-compared",

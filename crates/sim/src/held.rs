@@ -16,15 +16,15 @@
 
 mod world;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use braid_engine::request::RequestId;
 
 /// One answered request of which pieces are held.
 #[derive(Debug)]
 struct HeldRequest {
-    /// Pieces, by shard.
-    pieces: BTreeMap<usize, u32>,
+    /// Shards that have pieces.
+    shards: BTreeSet<usize>,
     /// Its name in the model.
     write: u64,
     range: (u64, u64),
@@ -36,6 +36,8 @@ struct HeldRequest {
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     requests: BTreeMap<RequestId, HeldRequest>,
+    /// Pieces whose payload is named beyond their answer: by these, or by members that have left.
+    users: BTreeMap<RequestId, u32>,
     /// An answered write was lost: the array cannot tell whose, so no flush goes well any more in this run.
     pub(crate) has_lost: bool,
 }
@@ -43,10 +45,6 @@ pub(crate) struct Held {
 impl Held {
     pub(crate) fn is_empty(&self) -> bool {
         self.requests.is_empty()
-    }
-
-    pub(crate) fn holds(&self, request: RequestId) -> bool {
-        self.requests.contains_key(&request)
     }
 
     /// Whether a write, by its name in the model, is with the process only.
@@ -65,15 +63,17 @@ impl Held {
     }
 
     fn pieces_of(&self, shard: usize) -> u32 {
-        self.requests.values().filter_map(|held| held.pieces.get(&shard)).sum()
+        let held = self.requests.values().filter(|held| held.shards.contains(&shard));
+        held.count() as u32
     }
 
     /// How many pieces, for who wants to know whether something changed.
     pub(crate) fn pieces(&self) -> u64 {
-        self.requests
-            .values()
-            .flat_map(|held| held.pieces.values())
-            .map(|one| u64::from(*one))
-            .sum()
+        self.requests.values().map(|held| held.shards.len() as u64).sum()
+    }
+
+    /// Whether the payload of a request is named beyond its answer.
+    pub(crate) fn uses_payload(&self, request: RequestId) -> bool {
+        self.users.contains_key(&request)
     }
 }

@@ -14,7 +14,7 @@ use braid_engine::cause::Cause;
 use braid_engine::computation::Computation;
 use braid_engine::effect::MemberIoDone;
 use braid_engine::request::Piece;
-use braid_ondisk::{JournalPiece, JournalRecord};
+use braid_ondisk::{JournalPiece, JournalRecord, Timestamp};
 
 use crate::elevators::Vector;
 use crate::random::Random;
@@ -25,7 +25,7 @@ pub(crate) enum Event {
     Computation { shard: usize, computation: Computation },
     Io(Vector),
     IoDone { shard: usize, done: MemberIoDone },
-    Superblock { member: MemberId, state: Arc<SuperblockState> },
+    Superblock { member: MemberId, state: Arc<SuperblockState>, time: Timestamp },
     BadBlocks { member: MemberId, write: Arc<BadLogWrite> },
     Bitmap { member: MemberId, record: Arc<BitmapRecord> },
     ParityLog { member: MemberId, record: Arc<ParityLogRecord> },

@@ -12,17 +12,20 @@
 //! The disks, the model, the step count and the chance outlive the engine: [`crate::cycle`] ends it
 //! and starts the next one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use braid_engine::array::{ArrayEffect, MemberId, MetadataArea, MetadataRecord, Notice};
+use braid_engine::buffer::Buffer;
 use braid_engine::cause::{Asked, Cause};
 use braid_engine::effect::{
     FaultKind, MemberFault, MemberIo, MemberIoDone, MemberOperation, Report,
 };
+use braid_engine::ids::IoId;
 use braid_engine::request::{RequestId, ShardIndex};
 use braid_engine::{Instant, computation};
 use braid_geometry::Geometry;
+use braid_ondisk::Timestamp;
 
 use crate::allowances::Allowances;
 use crate::background::Background;
@@ -100,6 +103,10 @@ pub(crate) struct Engine {
     /// Disks that have failed a flush: out before a flush is answered well.
     pub(crate) unflushed: BTreeSet<usize>,
     pub(crate) slow: Slow,
+    /// Members that have left: what they were asked for the array has failed.
+    pub(crate) left: BTreeSet<MemberId>,
+    /// What writes from blocks that are under way wrote when they were asked for, as a number.
+    written_from_blocks: BTreeMap<(usize, IoId, MemberId), u64>,
     /// What disks have failed at.
     pub(crate) failures: Failures,
     /// Where the array stands between clean and active.
@@ -136,6 +143,8 @@ impl Engine {
             unflushed: BTreeSet::new(),
             failures: Failures::default(),
             slow: Slow::default(),
+            left: BTreeSet::new(),
+            written_from_blocks: BTreeMap::new(),
             phase,
         }
     }
@@ -328,6 +337,7 @@ impl World {
             }
             Mishap::Pauses => disk.ills.stalled = true,
             Mishap::GoesOn => self.goes_on(index),
+            Mishap::IsSilent => self.is_silent(index),
             Mishap::SetsElevators { seed } => self.set_elevators(&mut Random::new(seed)),
             Mishap::Joins => self.a_disk_joins(index),
             Mishap::AllowsLittle { seed } => self.allow_little(seed),
@@ -435,8 +445,8 @@ impl World {
                 self.engine.machines.shards[shard].shard.handle_member_io(now, done);
                 self.drain_shard(shard);
             }
-            Event::Superblock { member, state } => {
-                let written = self.write_superblock(member, &state);
+            Event::Superblock { member, state, time } => {
+                let written = self.write_superblock(member, (&state, time));
                 let area = MetadataArea::Superblock;
                 self.engine.pending.push(Event::MetadataDone { member, area, written });
             }
@@ -460,6 +470,8 @@ impl World {
                 let area = MetadataArea::Journal;
                 self.engine.pending.push(Event::MetadataDone { member, area, written });
             }
+            Event::MetadataDone { member, .. } | Event::FlushDone { member, .. }
+                if self.engine.left.contains(&member) => {}
             Event::MetadataDone { member, area, written } => {
                 let name = match area {
                     MetadataArea::Superblock => "super-done",
@@ -501,9 +513,8 @@ impl World {
     fn write_superblock(
         &mut self,
         member: MemberId,
-        state: &braid_engine::array::SuperblockState,
+        (state, time): (&braid_engine::array::SuperblockState, Timestamp),
     ) -> Result<(), Cause> {
-        let time = self.engine.machines.time_of(state);
         self.check_log_is_there(member, state);
         self.bits_may_be_left_behind();
         let side = &mut self.engine.machines.members[usize::from(member.0)];
@@ -555,6 +566,23 @@ impl World {
         }
     }
 
+    /// Notes what a write from a block is about to write.
+    fn note_blocks(&mut self, shard: usize, io: &MemberIo) {
+        if let MemberOperation::Write { buffer: Buffer::Block { .. }, .. } = io.operation {
+            let number = number_of(&self.bytes_to_write(shard, io).0);
+            let key = (shard, io.id, io.member);
+            self.engine.written_from_blocks.insert(key, number);
+        }
+    }
+
+    /// A block is as it was when it was to be written, also if its member has left since.
+    fn check_blocks(&mut self, (shard, io): (usize, &MemberIo), data: &[u8]) {
+        let key = (shard, io.id, io.member);
+        let asked = self.engine.written_from_blocks.remove(&key);
+        let is_same = asked.is_none_or(|asked| asked == number_of(data));
+        assert!(is_same, "{io:?} writes something else than it was asked for");
+    }
+
     /// Where a request goes: disk and sector of it.
     pub(crate) fn place_of(&self, io: &MemberIo) -> (usize, u64) {
         let member = &self.engine.machines.members[usize::from(io.member.0)];
@@ -596,6 +624,7 @@ impl World {
             return read.map(|_| ());
         }
         let (data, durable) = self.bytes_to_write(shard, io);
+        self.check_blocks((shard, io), &data);
         self.write_to(index, (start, &data), durable)
     }
 
@@ -606,6 +635,7 @@ impl World {
         while let Some(io) = self.engine.machines.shards[index].shard.poll_member_io() {
             self.check_io(index, &io);
             self.check_logged(&io);
+            self.note_blocks(index, &io);
             self.queue_io(index, io);
         }
         let shard = &mut self.engine.machines.shards[index].shard;
@@ -639,8 +669,10 @@ impl World {
         if !lost.is_empty() {
             self.lose_answered();
         }
-        released.iter().for_each(|request| self.release(index, *request));
-        lost.into_iter().for_each(|range| self.lose_sectors(range, &released));
+        let over = self.no_longer_kept(index);
+        over.iter().for_each(|request| self.reaches_members(index, *request));
+        released.iter().for_each(|request| self.release(*request));
+        lost.into_iter().for_each(|range| self.lose_sectors(range, &over));
         reports.retain(|report| !self.take_result(index, report));
         self.engine.machines.shards[index].reports.extend(reports);
         self.check_held(index);
@@ -658,12 +690,12 @@ impl World {
                 }
                 ArrayEffect::WriteMetadata { member, record } => {
                     self.check_is_in(member);
-                    if let MetadataRecord::Superblock(state) = &record {
-                        let time = self.engine.machines.time_of(state);
-                        self.cache_file.note_update(state.events, time);
-                    }
                     self.engine.pending.push(match record {
-                        MetadataRecord::Superblock(state) => Event::Superblock { member, state },
+                        MetadataRecord::Superblock(state) => {
+                            let time = self.engine.machines.time_of(&state);
+                            self.cache_file.note_update(state.events, time);
+                            Event::Superblock { member, state, time }
+                        }
                         MetadataRecord::BadBlocks(write) => Event::BadBlocks { member, write },
                         MetadataRecord::Bitmap(record) => Event::Bitmap { member, record },
                         MetadataRecord::ParityLog(record) => Event::ParityLog { member, record },
@@ -676,6 +708,7 @@ impl World {
                     self.check_is_in(member);
                     self.engine.pending.push(Event::Flush { member });
                 }
+                ArrayEffect::Leave { member } => self.member_leaves(member),
                 ArrayEffect::SlowMembers(slow_members) => {
                     for side in &mut self.engine.machines.shards {
                         side.inbox.push_back(Message::SlowMembers(Arc::clone(&slow_members)));
@@ -743,4 +776,11 @@ impl World {
             && self.engine.elevators.is_empty()
             && sides.iter().all(|side| side.inbox.is_empty() && side.reports.is_empty())
     }
+}
+
+/// Bytes as a number: others are another number, nearly always.
+fn number_of(bytes: &[u8]) -> u64 {
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight of them"));
+    let words = bytes.chunks_exact(8).map(word);
+    words.fold(0, |sum, word| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
 }

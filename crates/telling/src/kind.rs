@@ -106,8 +106,12 @@ kinds! {
     CorruptionRepaired Warning,
     /// A member was added.
     DiskAdded Info,
+    /// A member has not answered for too long: the array goes on without it until it does.
+    DiskAway Warning,
     /// A member was removed.
     DiskRemoved Info,
+    /// A member that was away has answered, and comes back.
+    DiskReturned Info,
     /// Events came faster than they could be kept, and some were dropped.
     EventsLost Warning,
     /// The file system below a member is full: writes are refused.

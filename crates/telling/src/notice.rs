@@ -106,6 +106,23 @@ fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
                 }
             })
         }
+        Notice::Away { member, slot } => {
+            let name = label(*member);
+            let message =
+                format!("{name} does not answer, and {array} goes on without it (slot {})", slot.0);
+            let change = Change::now(Kind::DiskAway, message).of(&name, Some(slot.0));
+            change.advising(
+                "it comes back by itself once it has answered all that it was asked; the bitmap \
+                 remembers what it misses",
+            )
+        }
+        Notice::Returned { member, slot, after_ms, .. } => {
+            let name = label(*member);
+            let message =
+                format!("{name} answers again after {after_ms} ms and comes back to {array}");
+            let change = Change::now(Kind::DiskReturned, message).of(&name, Some(slot.0));
+            change.with("after_ms", *after_ms)
+        }
         Notice::JobBegan(progress) => began(progress, array),
         Notice::JobPassed(progress) => passed(progress, array),
         Notice::JobEnded { progress, end } => ended(progress, *end, array),
@@ -504,6 +521,8 @@ mod tests {
             ("WriteLost", None, None),
             ("SlowDisk", Some(2), m1()),
             ("SlowDiskBack", Some(2), m1()),
+            ("DiskAway", Some(2), m1()),
+            ("DiskReturned", Some(2), Some("/dev/m5".to_owned())),
             ("ReadErrors", Some(2), m1()),
             ("SpareTaken", Some(2), m1()),
             ("RebuildStarted", None, None),

@@ -58,6 +58,8 @@ pub(crate) fn notices() -> Vec<Notice> {
         Notice::WriteLost { start, sectors, cause: None },
         Notice::SitsOut { member, slot, latency_ms: 900, siblings_us: 1200 },
         Notice::Back { member, slot, after_ms: 5000 },
+        Notice::Away { member, slot },
+        Notice::Returned { member: MemberId(5), slot, old: member, after_ms: 9000 },
         Notice::Errs { member, slot, errors: 21, erring: Erring::Replaced(MemberId(4)) },
         Notice::SpareTaken { member, slot, kept_sectors: 0 },
         began(JobKind::Recovery),

@@ -148,7 +148,8 @@ fn next(array: &Array) -> Option<JobKind> {
 }
 
 fn is_incomplete(array: &Array) -> bool {
-    let is_empty = |state| matches!(state, SlotState::Missing | SlotState::Failed);
+    let is_empty =
+        |state| matches!(state, SlotState::Missing | SlotState::Failed | SlotState::Away);
     array.slots.iter().any(|slot| is_empty(slot.state))
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// What to set: cache=writeback|writethrough, cache-size=SIZE, bypass-threshold=COUNT,
-    /// dirty-limit=SIZE, dirty-age=MS; sit-out=on|off, sit-out-factor=TIMES, sit-out-min-ms=MS; read-errors-max=COUNT|off,
+    /// dirty-limit=SIZE, dirty-age=MS; sit-out=on|off, sit-out-factor=TIMES, sit-out-min-ms=MS, away-after-ms=MS|never, away-spare-after-ms=MS; read-errors-max=COUNT|off,
     /// on-read-errors=warn|replace|fail; job-latency-factor=TIMES|any,
     /// job-floor=SIZE, job-ceiling=SIZE|none; elevator=auto|deadline|none, elevator:SLOT=... for one member,
     /// multiplexer=auto|on|off, multiplexer-period=MS, multiplexer-share=MIN-MAX, read-expiry=MS,

@@ -147,11 +147,14 @@ fn seen(array: &Array, what: For, check: u64, manner: Manner) -> Seen {
     }
 }
 
+/// States of a slot without a member.
+const EMPTY: [SlotState; 3] = [SlotState::Missing, SlotState::Failed, SlotState::Away];
+
 fn idle(array: &Array, manner: Manner) -> Seen {
     if let Some(job) = array.jobs.first() {
         return under_way(array, job, manner);
     }
-    let is_empty = has(array, SlotState::Missing) || has(array, SlotState::Failed);
+    let is_empty = EMPTY.into_iter().any(|state| has(array, state));
     let can_recover = is_empty && array.has_spare() && array.state != State::Failed;
     let kind = if array.dirty {
         JobKind::Resync
@@ -172,7 +175,7 @@ fn rebuilt(array: &Array, manner: Manner) -> Seen {
     if let Some(job) = kinds.into_iter().find_map(|kind| array.job(kind)) {
         return under_way(array, job, manner);
     }
-    let is_empty = has(array, SlotState::Missing) || has(array, SlotState::Failed);
+    let is_empty = EMPTY.into_iter().any(|state| has(array, state));
     if has(array, SlotState::Recovering) {
         let kind = if array.dirty { JobKind::Resync } else { JobKind::Recovery };
         return about_to_begin(array, kind);

@@ -56,6 +56,7 @@
 
 mod advertised;
 mod answered;
+mod away;
 mod bad_blocks;
 mod bad_input;
 mod bare_roots;

@@ -277,6 +277,8 @@ pub enum SlotState {
     Slow,
     /// Its member is written, and not all of it is up to date yet.
     Recovering,
+    /// Its member does not answer, and is out until it does: it comes back by itself.
+    Away,
     /// Its member failed since the array was started, and is out.
     Failed,
     /// It has no member: it has had none since the array was started, or its member was removed, which has a moment and a cause.
@@ -296,6 +298,7 @@ impl SlotState {
         match self {
             Self::Ok => "ok",
             Self::Slow => "slow",
+            Self::Away => "away",
             Self::Recovering => "recovering",
             Self::Failed => "failed",
             Self::Missing => "missing",

@@ -97,6 +97,13 @@ fn of_slot(array: &Array, slot: &Slot, word: &str, manner: Manner) -> Option<Adv
         SlotState::Failed if array.failure.as_ref().is_some_and(|last| last.member == member) => {
             None
         }
+        SlotState::Away => Some(Advice {
+            problem: format!("{member} (slot {number}) is away{at}{because}"),
+            now: format!("it comes back by itself when it answers; {}", from_others(array)),
+            what: "look at its cable and its disk; to give it up, have another take its place:"
+                .into(),
+            command: Some(format!("braid add {word} DEVICE")),
+        }),
         SlotState::Failed => {
             let problem = format!("{member} (slot {number}) failed{at}{because}");
             let what =

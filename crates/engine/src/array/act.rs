@@ -214,6 +214,7 @@ impl Array {
             let why = spoiled(Bug::OneCauseForAll, why, losses[0].why);
             self.forget_read_errors(member);
             self.out.notice(match why {
+                WhyOut::Failed(_) if self.away.has(member) => Notice::Away { member, slot },
                 WhyOut::Failed(cause) => Notice::MemberOut { member, slot, cause },
                 WhyOut::Replaced(by) => Notice::Replaced { member: by, slot, old: member },
             });
@@ -289,6 +290,7 @@ impl Array {
             return;
         }
         if self.roster.leave(member) {
+            self.out.push(ArrayEffect::Leave { member });
             return self.out.notice(Notice::SpareLost { member, cause });
         }
         if self.roster.is_journal(member) {
@@ -296,6 +298,7 @@ impl Array {
                 return;
             }
             if self.consistency.journal_fails(&mut self.out) {
+                self.out.push(ArrayEffect::Leave { member });
                 return self.roster.has_no_journal();
             }
             return self.take_no_writes(Notice::JournalLost { member, cause });
@@ -307,12 +310,14 @@ impl Array {
             // does not.
             self.roster.forget_newcomer(member);
             self.out.change();
+            self.out.push(ArrayEffect::Leave { member });
             return self.out.notice(Notice::SpareLost { member, cause });
         }
         if replaced.is_some() {
             // The member that it was to replace is still there; but it missed writes that it was to
             // have.
             reached(Mark::ReplacementLost);
+            self.out.push(ArrayEffect::Leave { member });
             return self.roster.take_out_replacement(failed, cause);
         }
         if self.setup.geometry.level().family() == Family::Direct {
@@ -325,6 +330,7 @@ impl Array {
         }
         if survives {
             self.roster.take_out(failed, WhyOut::Failed(cause));
+            self.out.push(ArrayEffect::Leave { member });
             self.forget_pace(member);
             let misses_nothing = self.condition.read_only;
             let misses_nothing = spoiled(Bug::LossUnrecorded, misses_nothing, true);

@@ -40,6 +40,12 @@ pub enum ArrayEffect {
         /// Whose.
         member: MemberId,
     },
+    /// The member is none any more. Whatever else it was asked for the array, by
+    /// [`Self::WriteMetadata`] or [`Self::Flush`], has failed: say so now, and nothing when it ends.
+    Leave {
+        /// Which.
+        member: MemberId,
+    },
     /// Give this to every shard, which need not wait for what is under way.
     SlowMembers(Arc<SlowMembers>),
     /// Ask every shard for its activity.
@@ -144,6 +150,25 @@ pub enum Notice {
         slot: Slot,
         /// How it failed.
         cause: Cause,
+    },
+    /// A member has not answered for so long that the array goes on without it, until it does. The
+    /// survivors' superblocks say so.
+    Away {
+        /// Which.
+        member: MemberId,
+        /// Its slot.
+        slot: Slot,
+    },
+    /// A member that was away has answered all that it was asked, and comes back.
+    Returned {
+        /// Its name from now on.
+        member: MemberId,
+        /// The slot that it had.
+        slot: Slot,
+        /// Its name until now.
+        old: MemberId,
+        /// Milliseconds that it was away.
+        after_ms: u64,
     },
     /// More members failed than the level can make up for; writes are refused from now on.
     Broken {

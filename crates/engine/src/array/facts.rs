@@ -47,7 +47,7 @@ impl Array {
             consistency: self.consistency.facts(now, &self.consistency_ground()),
             upkeep: UpkeepFacts {
                 errs: self.has_erring(now),
-                spare_fits: self.spare_fits(),
+                spare_fits: self.spare_fits(now),
                 replaces: self.roster.filled().is_some(),
                 log_due: self.due_bad_blocks().next().is_some(),
                 log_out: self.bad_logs.is_any_out(),
@@ -108,8 +108,9 @@ impl Array {
     }
 
     /// Whether a spare may take the place of a member that is missing, or is to be replaced.
-    fn spare_fits(&self) -> bool {
-        self.is_settled() && self.roster.has_due_spare() && !self.jobs.is_paused()
+    fn spare_fits(&self, now: Instant) -> bool {
+        let is_kept = |slot| self.away.keeps(slot, now);
+        self.is_settled() && self.roster.has_due_spare(is_kept) && !self.jobs.is_paused()
     }
 
     /// Whether superblocks tell of every loss, and the array goes on.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use braid_geometry::{Family, Geometry, Slot};
 use braid_hooks::{Bug, spoiled};
 
+use super::away::Away;
 use super::bad_logs::BadLogs;
 use super::caches::Caches;
 use super::consistency::Consistency;
@@ -40,6 +41,7 @@ pub struct Array {
     pub(super) jobs: Jobs,
     pub(super) bad_logs: BadLogs,
     pub(super) sitting_out: SittingOut,
+    pub(super) away: Away,
     pub(super) read_errors: Errors,
     pub(super) out: Outbox,
 }
@@ -131,6 +133,7 @@ impl Array {
             jobs: Jobs::new(setup.jobs_paused),
             bad_logs,
             sitting_out: SittingOut::new(),
+            away: Away::new(),
             read_errors: Errors::new(),
             out: Outbox::default(),
             setup: Setup {
@@ -329,6 +332,7 @@ impl Array {
     pub fn handle_timeout(&mut self, now: Instant) {
         let Condition { stopping, broken, .. } = self.condition;
         let is_active = self.superblocks.on_disk() == Activity::Active;
+        self.away.look(now);
         self.gatekeeper.look(now, is_active && !stopping && !broken, &mut self.out);
         self.step(now);
     }
@@ -379,7 +383,8 @@ impl Array {
         let begins = begins.then(Instant::default);
         let job = begins.or_else(|| self.jobs.poll_timeout(&ground));
         let sweep = self.consistency.poll_timeout(&self.consistency_ground());
-        self.gatekeeper.next_look().into_iter().chain(job).chain(sweep).min()
+        let away = self.away.next_timeout();
+        self.gatekeeper.next_look().into_iter().chain(job).chain(sweep).chain(away).min()
     }
 }
 

@@ -179,6 +179,7 @@ impl Array {
             self.roster.leave(member);
             self.out.change();
         }
+        self.away.ends(member);
         self.step(now);
         Ok(())
     }

@@ -17,6 +17,7 @@
 //! It does not know sectors, requests' content, devices or threads.
 
 mod act;
+mod away;
 mod bad_logs;
 mod bitmap_record;
 mod caches;
@@ -49,6 +50,7 @@ mod view;
 mod waves;
 
 pub use crate::ids::{BitmapId, MemberId};
+pub use away::AwayMember;
 pub use bitmap_record::{BitmapLook, BitmapRecord, bitmap_for};
 pub use consistency::{JournalLook, NewBitmap};
 pub use effect::{ArrayEffect, Erring, MetadataArea, MetadataRecord, Notice};

@@ -247,8 +247,9 @@ impl Roster {
     /// A slot that has no member gets a spare, which holds nothing of it yet: the one that wants it, or else the first; and it the slot
     /// that it wants, or else the lowest.
     /// Where no slot is without one, a spare that is to replace a member begins to.
-    pub(super) fn take_in_spare(&mut self) {
-        if let Some((member, slot)) = self.due_for_a_free_slot() {
+    /// A slot that `is_kept` for its own member has none but who is to have it.
+    pub(super) fn take_in_spare(&mut self, is_kept: impl Fn(Slot) -> bool) {
+        if let Some((member, slot)) = self.due_for_a_free_slot(is_kept) {
             self.leave(member);
             self.slots[usize::from(slot.0)] = Some(MemberView::new(member, 0));
             self.newcomers.insert(member);
@@ -268,14 +269,14 @@ impl Roster {
     }
 
     /// A spare that may have a place now.
-    pub(super) fn has_due_spare(&self) -> bool {
-        self.due_for_a_free_slot().is_some() || self.due_replacement().is_some()
+    pub(super) fn has_due_spare(&self, is_kept: impl Fn(Slot) -> bool) -> bool {
+        self.due_for_a_free_slot(is_kept).is_some() || self.due_replacement().is_some()
     }
 
-    fn due_for_a_free_slot(&self) -> Option<(MemberId, Slot)> {
-        let is_free = |slot: Slot| self.slots.get(usize::from(slot.0)).is_some_and(Option::is_none);
-        let lowest = (0u16..).map(Slot).take(self.slots.len()).find(|slot| is_free(*slot))?;
-        let mut wishes = self.wanted.iter().filter(|(_, wish)| is_free(wish.slot));
+    fn due_for_a_free_slot(&self, is_kept: impl Fn(Slot) -> bool) -> Option<(MemberId, Slot)> {
+        let is_free_slot =
+            |slot: Slot| self.slots.get(usize::from(slot.0)).is_some_and(Option::is_none);
+        let mut wishes = self.wanted.iter().filter(|(_, wish)| is_free_slot(wish.slot));
         if let Some((member, wish)) = wishes.next() {
             return Some((*member, wish.slot));
         }
@@ -284,6 +285,8 @@ impl Roster {
             let replaces = self.wanted.get(spare).is_some_and(|wish| wish.replaces);
             !replaces || self.wanted_by_itself.contains(spare)
         };
+        let is_open = |slot: &Slot| is_free_slot(*slot) && !is_kept(*slot);
+        let lowest = (0u16..).map(Slot).take(self.slots.len()).find(is_open)?;
         self.spares.iter().find(is_free).map(|spare| (*spare, lowest))
     }
 
@@ -406,12 +409,15 @@ impl Roster {
     }
 
     /// The replacement in `slot`, which holds all, takes its place.
-    pub(super) fn replace(&mut self, slot: Slot) {
+    /// Gives the member that had it.
+    pub(super) fn replace(&mut self, slot: Slot) -> MemberId {
         let replacement = self.replacements.get(&slot).expect("the slot has a replacement");
         assert_eq!(replacement.recovered_sectors, u64::MAX, "it holds all");
         let member = replacement.id;
         self.untold.insert(member);
+        let old = self.slots[usize::from(slot.0)].as_ref().expect("it is there").id;
         self.take_out(slot, WhyOut::Replaced(member));
+        old
     }
 
     /// What a shard that knows everyone sees in `slot`.

@@ -20,7 +20,7 @@ impl Array {
     pub(super) fn act_on_upkeep(&mut self, action: UpkeepAction, now: Instant) {
         match action {
             UpkeepAction::TreatErring => self.treat_erring(now),
-            UpkeepAction::TakeSpare => self.take_spare(),
+            UpkeepAction::TakeSpare => self.take_spare(now),
             // A loss of the old one, to be recorded. Had superblocks not said before that the new
             // one holds all, power could be cut when some call the old one out, and the new one's
             // own still says that it holds little.
@@ -29,7 +29,8 @@ impl Array {
                 let is_said = self.tells_all();
                 let is_said = spoiled(Bug::ReplacesEarly, is_said, true);
                 assert!(is_said, "superblocks say so");
-                self.roster.replace(filled);
+                let old = self.roster.replace(filled);
+                self.out.push(ArrayEffect::Leave { member: old });
             }
             UpkeepAction::WriteBadBlocks => self.write_bad_blocks(),
             UpkeepAction::FlushForJob => self.flush(FlushPurpose::Job),
@@ -202,9 +203,10 @@ impl Array {
 
     /// A slot that has no member gets a spare, or one whose member is to be replaced. Superblocks
     /// say so before any shard writes to it.
-    fn take_spare(&mut self) {
+    fn take_spare(&mut self, now: Instant) {
         reached(Mark::SpareTaken);
-        self.roster.take_in_spare();
+        let Self { roster, away, .. } = self;
+        roster.take_in_spare(|slot| away.keeps(slot, now));
         self.write_superblocks(self.superblocks.on_disk(), Why::Devices);
     }
 }

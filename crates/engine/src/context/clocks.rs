@@ -175,6 +175,13 @@ impl Clocks {
         }
     }
 
+    /// A request is not waited for any more, and its end says nothing of the slot's member.
+    pub(crate) fn forget(&mut self, id: IoId) {
+        if let Some(stamp) = self.stamps.get_mut(place(id)) {
+            stamp.is_under_way = false;
+        }
+    }
+
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.next_report.into_iter().chain(self.next_probe).min()
     }

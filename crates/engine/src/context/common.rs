@@ -7,13 +7,16 @@ use std::sync::Arc;
 
 use braid_geometry::{MemberSector, Slot};
 use braid_ondisk::Bits;
+use smallvec::SmallVec;
 
 use super::clocks::Clocks;
+use super::left::{Gone, Held, Left, LeftRequest};
 use super::pairs::{Ended, Pairs};
 use super::pieces::{Extent, PieceKey, Pieces};
 use super::trims::Trims;
 use crate::Instant;
 use crate::array::{ArrayView, Gate, IntentView};
+use crate::cause::Cause;
 use crate::computation::{Computation, ComputationId};
 use crate::counters::Counters;
 use crate::effect::{
@@ -54,6 +57,7 @@ pub(crate) struct Common {
     pub(crate) reports: VecDeque<Report>,
     pub(crate) clocks: Clocks,
     pairs: Pairs,
+    left: Left,
     /// Bits that the array was asked for, and that are not open.
     wanted: Option<Bits>,
     /// Bits under which writes began since the array asked for them.
@@ -87,6 +91,7 @@ impl Common {
             cache_records: VecDeque::new(),
             reports: VecDeque::new(),
             pairs: Pairs::default(),
+            left: Left::default(),
             over_bad: Vec::new(),
             wanted: None,
             touched: None,
@@ -188,6 +193,57 @@ impl Common {
                 None
             }
         }
+    }
+
+    /// What is out of a family's request at members that went: its own, the write to the
+    /// replacement that goes with it, or both. `is_copy` if it is for the replacement alone.
+    pub(crate) fn out_at(
+        &self,
+        gone: &Gone,
+        (id, slot): (IoId, Slot),
+        (held, is_copy): (Held, bool),
+    ) -> SmallVec<[LeftRequest; 2]> {
+        let own = if is_copy { gone.replacement(slot) } else { gone.member(slot) };
+        let own = own.filter(|_| !self.pairs.has_ended(id)).map(|member| (id, member));
+        let other = self.pairs.of_replacement(id).zip(gone.replacement(slot));
+        let left = |(id, member)| LeftRequest { id, member, held };
+        own.into_iter().chain(other).map(left).collect()
+    }
+
+    /// A request at a member that went is not waited for. Gives what the family is to hear of it,
+    /// if it is time to; its memory is held until [`Self::end_left`].
+    pub(crate) fn leave(&mut self, request: LeftRequest) -> Option<MemberIoDone> {
+        let LeftRequest { id, member, held } = request;
+        self.left.note(id, held);
+        self.over_bad.retain(|(other, ..)| *other != id);
+        if !Pairs::is_of_replacement(id) {
+            self.clocks.forget(id);
+        }
+        let fault = MemberFault { kind: FaultKind::Gone, cause: Cause::silent(member) };
+        match self.pairs.ended(&self.view, MemberIoDone { id, result: Err(fault) }) {
+            Ended::Tell(done) => Some(done),
+            // The array knows that the replacement is out.
+            Ended::Wait | Ended::Failed(_) => None,
+        }
+    }
+
+    /// A request has ended. If it was left, what it held until now.
+    pub(crate) fn end_left(&mut self, id: IoId) -> Option<Held> {
+        let held = self.left.end(id)?;
+        reached(Mark::LateAnswer);
+        assert!(self.in_flight > 0, "more results than requests");
+        self.in_flight -= 1;
+        Some(held)
+    }
+
+    /// A write at a member that has left names the payload of `piece`.
+    pub(crate) fn hold_payload(&mut self, piece: PieceKey) {
+        self.pieces.hold(piece);
+    }
+
+    /// And does not any more.
+    pub(crate) fn let_go_of_payload(&mut self, piece: PieceKey) {
+        self.releases.extend(self.pieces.let_go(piece));
     }
 
     /// What families are to hear now that the view is another.

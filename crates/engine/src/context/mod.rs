@@ -4,12 +4,14 @@
 
 mod clocks;
 mod common;
+mod left;
 mod pairs;
 mod pieces;
 mod trims;
 
 pub(crate) use clocks::{Clocks, PROBE_SECTORS};
 pub(crate) use common::Common;
+pub(crate) use left::{Gone, Held, LeftRequest};
 pub(crate) use pieces::PieceKey;
 #[cfg(test)]
 pub(crate) use pieces::Pieces;

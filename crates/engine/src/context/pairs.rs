@@ -65,6 +65,17 @@ impl Pairs {
         id.0 & OF_REPLACEMENT != 0
     }
 
+    /// Whether a family's write to a member has ended, and waits for that to the replacement.
+    pub(super) fn has_ended(&self, id: IoId) -> bool {
+        self.pairs.get(&id).is_some_and(|pair| pair.of_member.is_some())
+    }
+
+    /// The name of the write to the replacement that goes with a family's, if it is under way.
+    pub(super) fn of_replacement(&self, id: IoId) -> Option<IoId> {
+        let pair = self.pairs.get(&id)?;
+        pair.of_replacement.is_none().then_some(IoId(id.0 | OF_REPLACEMENT))
+    }
+
     /// A request has ended.
     pub(super) fn ended(&mut self, view: &ArrayView, done: MemberIoDone) -> Ended {
         if self.pairs.is_empty() {

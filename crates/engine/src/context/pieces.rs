@@ -7,6 +7,7 @@
 //! ```
 
 use braid_geometry::LogicalSector;
+use braid_hooks::{Bug, spoiled};
 
 use crate::cause::Cause;
 use crate::effect::PieceReply;
@@ -33,6 +34,8 @@ struct Entry {
     parts: u32,
     /// Parts whose writing goes on after they were answered.
     kept: u32,
+    /// Its payload is named by writes at members that have left.
+    held: u32,
     is_answered: bool,
     /// A read into its payload was abandoned.
     is_left: bool,
@@ -72,6 +75,7 @@ impl Pieces {
             generation: self.generation,
             parts: 1,
             kept: 0,
+            held: 0,
             is_answered: false,
             is_left: false,
             worst: None,
@@ -210,18 +214,19 @@ impl Pieces {
             return None;
         }
         entry.is_answered = true;
+        let is_over = entry.kept == 0;
         let mut reply = PieceReply {
             request: entry.request,
             result: entry.worst.map_or(Ok(()), Err),
-            keeps_payload: entry.kept > 0,
+            keeps_payload: entry.kept > 0 || spoiled(Bug::LeftPayloadReturned, entry.held, 0) > 0,
             leaves_payload: entry.is_left,
             cause: None,
         };
         if !self.causes.is_empty() {
             reply.cause = self.take_cause(key).filter(|_| reply.result.is_err());
         }
-        if !reply.keeps_payload {
-            self.forget(key);
+        if is_over {
+            self.is_over(key);
         }
         Some(reply)
     }
@@ -242,21 +247,50 @@ impl Pieces {
         if entry.kept > 0 {
             return None;
         }
-        let Entry { request, sectors, is_answered, .. } = *entry;
+        let Entry { sectors, is_answered, .. } = *entry;
         self.kept_sectors -= u64::from(sectors);
-        is_answered.then(|| {
-            self.forget(key);
-            request
-        })
+        if is_answered { self.is_over(key) } else { None }
     }
 
-    fn forget(&mut self, key: PieceKey) {
-        let entry = self.entries.remove(key.0).expect("a piece under way");
+    /// A write at a member that has left still names the payload.
+    pub(crate) fn hold(&mut self, key: PieceKey) {
+        let entry = self.entry(key);
+        assert!(entry.is_write, "a read at a member that has left is abandoned");
+        entry.held += 1;
+    }
+
+    /// It has ended; the request whose payload this piece needs no longer, if that was the last of
+    /// it after its answer.
+    pub(crate) fn let_go(&mut self, key: PieceKey) -> Option<RequestId> {
+        let entry = self.entry(key);
+        assert!(entry.held > 0, "a payload is let go of as often as it was held");
+        entry.held -= 1;
+        let is_free = entry.held == 0 && entry.kept == 0 && entry.is_answered;
+        is_free.then(|| self.forget(key))
+    }
+
+    /// The array needs it no longer. Its request, if nothing names the payload either.
+    fn is_over(&mut self, key: PieceKey) -> Option<RequestId> {
+        let entry = *self.entry(key);
+        let is_free = spoiled(Bug::LeftPayloadReturned, entry.held, 0) == 0;
+        if is_free {
+            self.forget(key);
+        }
         assert!(entry.parts == 0 && entry.kept == 0, "nothing of it is under way");
         self.writes -= u32::from(entry.is_write && entry.has_intent);
         let is_before = entry.generation != self.generation;
         self.writes_before -= u32::from(entry.is_write && entry.has_intent && is_before);
         self.waiting -= u32::from(entry.is_write && !entry.has_intent);
+        is_free.then_some(entry.request)
+    }
+
+    fn forget(&mut self, key: PieceKey) -> RequestId {
+        self.entries.remove(key.0).expect("a piece under way").request
+    }
+
+    /// Whether a part of this request was answered early, and is not on the members.
+    pub(crate) fn keeps(&self, request: RequestId) -> bool {
+        self.entries.iter().any(|(_, entry)| entry.request == request && entry.kept > 0)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -12,7 +12,7 @@ use super::loads::Loads;
 use crate::array::Gate;
 use crate::buffer::{BlockIndex, Buffer, PayloadBuffer, SHADOW_BUFFER, payload_buffer_of};
 use crate::computation::Computation;
-use crate::context::{Common, PieceKey};
+use crate::context::{Common, Gone, Held, LeftRequest, PieceKey};
 use crate::effect::{FaultKind, MemberIoDone, MemberOperation};
 use crate::ids::{IoId, MemberId};
 use crate::request::{LockKey, Operation, Piece, RangeLock};
@@ -223,6 +223,49 @@ impl Mirror {
         for name in slow {
             self.abandon(common, name);
         }
+        self.settle(common);
+    }
+
+    /// Members went: what is under way there ends for its owner. Gives the requests that are to.
+    pub(crate) fn leave(&mut self, common: &mut Common, gone: &Gone) -> Vec<LeftRequest> {
+        let (mut left, mut reads) = (Vec::new(), Vec::new());
+        for (name, (owner, slot)) in self.in_flight.iter() {
+            let (held, is_copy) = match owner {
+                Owner::Work(key) => {
+                    let work = self.works.get(key.0).expect("work lasts as long as its requests");
+                    match work.stage {
+                        Stage::Write => (Held::Payload(work.extent.key), false),
+                        Stage::Read => {
+                            reads.extend(gone.has(*slot).then_some(name));
+                            continue;
+                        }
+                        // A read's payload is given back with its answer.
+                        Stage::Mend => continue,
+                    }
+                }
+                // Whatever is read there, nothing looks at it.
+                Owner::Probe => (Held::Nothing, false),
+                Owner::Background(place) => (Held::Place(*place), self.background.is_copy(*place)),
+                Owner::Abandoned => continue,
+            };
+            left.extend(common.out_at(gone, (IoId(name), *slot), (held, is_copy)));
+        }
+        for name in reads {
+            self.abandon(common, name);
+        }
+        for LeftRequest { held, .. } in &left {
+            match *held {
+                Held::Payload(piece) => common.hold_payload(piece),
+                Held::Place(place) => self.background.hold(place),
+                Held::Nothing | Held::Frame(_) => {}
+            }
+        }
+        left
+    }
+
+    /// A member that left has ended a request of background work.
+    pub(crate) fn let_go_of(&mut self, common: &mut Common, place: u32) {
+        self.with_background(common, |background, around| background.let_go_of(around, place));
         self.settle(common);
     }
 

@@ -153,7 +153,11 @@ impl Stripes {
 
     /// A stripe's batch is over, or did not begin: its memory goes to the head of the line, if there is one.
     pub(super) fn let_go(&mut self, common: &mut Common, number: u32) {
-        self.pool.let_go(number);
+        let frame = self.pool.frame(number).expect("it is held");
+        match self.left_frames.has(frame) {
+            true => self.pool.set_apart(number),
+            false => self.pool.let_go(number),
+        }
         self.serve_line(common);
     }
 

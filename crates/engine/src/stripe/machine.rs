@@ -10,6 +10,7 @@ use super::damage::{Damage, is_synced, sectors_of};
 use super::epochs::DirtyEpochs;
 use super::in_flight::{CopyOut, IoOwner};
 use super::known::EntireSlots;
+use super::left::LeftFrames;
 use super::plan::Planner;
 use super::pool::Pool;
 use super::reconstruct::{PLACES, Reconstruct};
@@ -52,6 +53,7 @@ pub(crate) struct Stripes {
     held_up_in: Option<u64>,
     pub(super) in_flight: Slab<IoOwner>,
     pub(super) copies: Slab<CopyOut>,
+    pub(super) left_frames: LeftFrames,
     /// Of the batch that is being looked at; kept for its memory.
     pub(super) content: Content,
     /// The same; none while one is being planned.
@@ -109,6 +111,7 @@ impl Stripes {
             held_up_in: None,
             in_flight: Slab::default(),
             copies: Slab::default(),
+            left_frames: LeftFrames::default(),
             content: Content::default(),
             planner: Some(Box::new(Planner::blank())),
         };
@@ -470,14 +473,14 @@ impl Stripes {
                     let counters = &mut common.counters.cache;
                     self.scheduler.begin((number, width), has_started, counters);
                 }
-                (Action::Narrow | Action::Finish | Action::Refuse, width) => {
+                (Action::Narrow | Action::Restart | Action::Finish | Action::Refuse, width) => {
                     self.scheduler.set_width(number, width);
                 }
                 _ => {}
             }
             match action {
                 Action::AwaitRecord => self.await_view(number),
-                Action::Finish | Action::Refuse => self.let_go(common, number),
+                Action::Restart | Action::Finish | Action::Refuse => self.let_go(common, number),
                 _ => {}
             }
         }

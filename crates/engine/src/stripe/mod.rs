@@ -31,6 +31,7 @@ mod epochs;
 mod in_flight;
 mod index;
 mod known;
+mod left;
 mod list;
 mod machine;
 mod plan;

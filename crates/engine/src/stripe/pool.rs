@@ -21,6 +21,8 @@
 //! - A frame has one stripe at most, and no batch loses its own; an idle stripe has one that rests
 //!   [check: stripes_come_and_go].
 
+use std::collections::BTreeSet;
+
 use braid_geometry::RowMap;
 use braid_hooks::{Bug, Mark, Point, reached, sometimes, spoiled};
 
@@ -66,6 +68,10 @@ pub(super) struct Pool {
     frames: Vec<Option<u32>>,
     /// Frames that no stripe has.
     free: Vec<u32>,
+    /// Frames that members which left the array may still use; in place of each there is another.
+    apart: BTreeSet<u32>,
+    /// Frames that are asked for beside those.
+    wanted: u32,
     /// More than that are never asked for.
     frames_max: u32,
     /// Frames from this one on are out of use, or will be when they are not held.
@@ -87,6 +93,8 @@ impl Pool {
             resting: List::EMPTY,
             frames: Vec::new(),
             free: Vec::new(),
+            apart: BTreeSet::new(),
+            wanted: 0,
             frames_max,
             target: 0,
         }
@@ -247,8 +255,15 @@ impl Pool {
     /// Makes as many frames as are asked for, or gives up those that are too many: at once if no batch has them, else when it
     /// is over.
     pub(super) fn resize(&mut self, frames: u32) {
-        let target = frames.clamp(1, self.frames_max);
-        let target = if sometimes(Point::OneStripe) { 1 } else { target };
+        let wanted = frames.clamp(1, self.frames_max);
+        self.wanted = if sometimes(Point::OneStripe) { 1 } else { wanted };
+        self.aim();
+    }
+
+    /// Has as many frames as are wanted beside those that are set apart.
+    fn aim(&mut self) {
+        let apart = u32::try_from(self.apart.len()).expect("frames are counted so");
+        let target = (self.wanted + apart).min(self.frames_max);
         let before = std::mem::replace(&mut self.target, target);
         if self.frames.len() < target as usize {
             self.frames.resize(target as usize, None);
@@ -262,8 +277,30 @@ impl Pool {
                 self.give_up(number);
             }
         }
-        let is_free = |frame: &u32| self.frames[*frame as usize].is_none();
+        let is_free =
+            |frame: &u32| self.frames[*frame as usize].is_none() && !self.apart.contains(frame);
         self.free.extend((before..target).rev().filter(is_free));
+    }
+
+    /// The memory of a stripe's batch, which is over, may still be used by a member that left: no
+    /// stripe has it until it is taken back.
+    pub(super) fn set_apart(&mut self, number: u32) {
+        let frame = self.frame(number).expect("it was held");
+        reached(Mark::FrameSetApart);
+        self.memories[number as usize] = Memory::None;
+        self.frames[frame as usize] = None;
+        self.stripes[number as usize].forget_columns();
+        self.apart.insert(frame);
+        self.aim();
+    }
+
+    /// No member that left uses the frame any more.
+    pub(super) fn take_back(&mut self, frame: u32) {
+        // Its batch may be under way still.
+        if self.apart.remove(&frame) {
+            self.aim();
+            self.set_free(frame);
+        }
     }
 
     /// A stripe's memory, which rests, is not its own any more. One that has no work goes with it.

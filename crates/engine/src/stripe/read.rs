@@ -247,21 +247,25 @@ impl Stripes {
     /// Members begin to sit out, or come back: lets go of reads that are under way with those that do.
     pub(crate) fn handle_slow_members(&mut self, common: &mut Common) {
         if common.clocks.is_any_out() {
-            self.abandon_direct(common);
+            self.abandon_direct(common, |common, slot| common.clocks.sits_out(slot));
             self.with_reads(common, |reads, around| reads.abandon(around));
         }
         self.settle(common);
     }
 
-    /// Lets go of reads straight into payloads that are with members that sit out.
-    fn abandon_direct(&mut self, common: &mut Common) {
+    /// Lets go of reads straight into payloads that are with members that sit out, or went.
+    pub(super) fn abandon_direct(
+        &mut self,
+        common: &mut Common,
+        is_out: impl Fn(&Common, Slot) -> bool,
+    ) {
         if planted(Bug::AbandonsNothing) {
             return;
         }
         let mut abandoned = Vec::new();
         for (name, owner) in self.in_flight.iter_mut() {
             if let IoOwner::Direct(read) = owner
-                && common.clocks.sits_out(read.slot)
+                && is_out(common, read.slot)
                 && read.may_be_abandoned()
             {
                 abandoned.push((name, *read));

@@ -34,6 +34,11 @@ pub(crate) fn gone(member: MemberId, asked: Asked) -> MemberFault {
     MemberFault { kind: FaultKind::Gone, cause }
 }
 
+/// That a member has left the array before it answered.
+pub(crate) fn left(member: MemberId) -> MemberFault {
+    MemberFault { kind: FaultKind::Gone, cause: Cause::silent(member) }
+}
+
 /// What a member is asked that writes such an area.
 pub(crate) const fn asked_of(area: MetadataArea) -> Asked {
     match area {

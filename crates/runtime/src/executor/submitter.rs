@@ -44,6 +44,7 @@ use super::{fault, ring, threads};
 use crate::core::{AbortOnPanic, Core};
 use crate::events::{ArrayEvent, Machine, ShardEvent};
 use crate::members::handle::MemberHandle;
+use crate::members::left::AskedForArray;
 use crate::members::operation::{Flight, Item, Operation, Parts};
 use crate::members::ring_admission::Route;
 use crate::workers::Drivers;
@@ -175,10 +176,16 @@ impl<'a> Submitter<'a> {
             Operation::Apart(flight) => self.land_first(flight, result),
             Operation::Flush => {
                 self.member.scheduler.flush_ends(self);
+                if !self.member.for_array.end(AskedForArray::Flush) {
+                    return;
+                }
                 let cause = |error| fault::cause(self.member, Asked::Flush, (0, 0), error);
                 self.tell_array(ArrayEvent::Flushed(id, result.map_err(cause)));
             }
             Operation::Metadata { area, bytes, offset_bytes } => {
+                if !self.member.for_array.end(AskedForArray::Metadata(area)) {
+                    return;
+                }
                 let range = (offset_bytes, bytes.len() as u64);
                 let asked = fault::asked_of(area);
                 let fault = |error| fault::at(self.member, asked, range, error);

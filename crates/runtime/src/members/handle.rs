@@ -21,12 +21,18 @@ use braid_ring::Handler;
 use slab::Slab;
 
 use super::crew::Crew;
+use super::left::ForArray;
 use super::operation::{Item, Operation, PartLists};
 use super::ring_admission::RingAdmission;
 use super::traffic::Traffic;
-use crate::sync::atomic::AtomicU64;
+use crate::alarm::LOOK_INTERVAL;
+use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::sync::{Arc, Mutex};
 use crate::updates::RecordedMember;
+
+/// How many times as long as anything else a flush may take: what a page cache holds of a slow
+/// disk, or a disk that shingles.
+const FLUSH_PATIENCE: u64 = 8;
 
 /// See the module.
 pub(crate) struct MemberHandle {
@@ -46,6 +52,10 @@ pub(crate) struct MemberHandle {
     pub(crate) ports: OnceLock<Ports>,
     /// Its threads.
     pub(crate) crew: Crew,
+    /// What it was asked for the array as a whole.
+    pub(crate) for_array: ForArray,
+    /// It was away, and is being brought back, or cannot be.
+    pub(crate) is_returning: AtomicBool,
     pub(crate) part_lists: PartLists,
     /// What went to and from it.
     pub(crate) traffic: Traffic,
@@ -91,6 +101,8 @@ impl MemberHandle {
             out: Mutex::default(),
             ports: OnceLock::new(),
             crew: Crew::new(threads_max),
+            for_array: ForArray::default(),
+            is_returning: AtomicBool::new(false),
             part_lists: PartLists::default(),
             traffic: Traffic::default(),
             raw: device.raw(),
@@ -99,6 +111,11 @@ impl MemberHandle {
             place: Mutex::new(place),
             superblock: Mutex::new(superblock),
         }
+    }
+
+    /// Its device, when nothing has to do with it any more.
+    pub(crate) fn into_device(self) -> Box<dyn Member> {
+        self.device
     }
 
     pub(crate) fn id(&self) -> MemberId {
@@ -172,6 +189,17 @@ impl MemberHandle {
     /// Whether it has been asked for something that has not ended.
     pub(crate) fn is_unanswered(&self) -> bool {
         self.admission.is_busy() || self.crew.is_looking()
+    }
+
+    /// Milliseconds for which nothing has ended that it was asked, by the looks at it; none if
+    /// something has, or nothing was asked. A flush alone may take much longer than anything else,
+    /// and counts so much less.
+    pub(crate) fn silent_ms(&self) -> Option<u64> {
+        let silent = LOOK_INTERVAL * self.admission.silent_looks();
+        let silent_ms = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
+        let is_flush = self.for_array.flushes() && self.admission.out() == 1;
+        let silent_ms = if is_flush { silent_ms / FLUSH_PATIENCE } else { silent_ms };
+        (silent_ms > 0).then_some(silent_ms)
     }
 
     /// Whether nothing waits for it, and nothing is out.

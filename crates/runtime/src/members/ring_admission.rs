@@ -65,6 +65,8 @@ struct Seen {
     was_out: bool,
     ended: u64,
     calm_looks: u32,
+    /// Looks in a row that found nothing ended of what was out at the one before.
+    silent_looks: u32,
 }
 
 /// One request that has ended, in [`RingAdmission::requests`].
@@ -201,6 +203,12 @@ impl<W> RingAdmission<W> {
         self.requests.load(Ordering::Relaxed) / ENDED
     }
 
+    /// Requests that have begun and not ended.
+    pub(crate) fn out(&self) -> u64 {
+        let requests = self.requests.load(Ordering::Relaxed) % ENDED;
+        requests + u64::from(self.aside.load(Ordering::Relaxed))
+    }
+
     /// Whether the member has been asked for something that has not ended.
     pub(crate) fn is_busy(&self) -> bool {
         !self.requests.load(Ordering::Relaxed).is_multiple_of(ENDED)
@@ -210,6 +218,11 @@ impl<W> RingAdmission<W> {
     /// The array reads around the member from now on, or does not any more.
     pub(crate) fn set_sits_out(&self, sits_out: bool) {
         self.set(SITS_OUT, sits_out);
+    }
+
+    /// Looks in a row, up to the last, between which it was asked something and nothing ended.
+    pub(crate) fn silent_looks(&self) -> u32 {
+        self.seen.lock().expect("looking does not panic").silent_looks
     }
 
     fn set(&self, reason: u8, holds: bool) {
@@ -227,7 +240,8 @@ impl<W> RingAdmission<W> {
         let mut seen = self.seen.lock().expect("looking does not panic");
         let is_stuck = is_busy && seen.was_out && ended == seen.ended;
         let calm_looks = if is_stuck { 0 } else { seen.calm_looks.saturating_add(1) };
-        *seen = Seen { was_out: is_busy, ended, calm_looks };
+        let silent_looks = if is_stuck { seen.silent_looks.saturating_add(1) } else { 0 };
+        *seen = Seen { was_out: is_busy, ended, calm_looks, silent_looks };
         if is_stuck {
             self.set(STUCK, true);
         } else if calm_looks >= CALM_LOOKS {
@@ -277,12 +291,13 @@ mod tests {
             (admission.next(), admission.route()),
             (Some((7, Route::Threads)), Route::Threads)
         );
+        assert_eq!(admission.silent_looks(), 1);
         // It ends something: not trusted at once.
         admission.leave();
         (1..CALM_LOOKS).for_each(|_| admission.look());
         assert_eq!(admission.route(), Route::Threads);
         admission.look();
-        assert_eq!(admission.route(), Route::Ring);
+        assert_eq!((admission.route(), admission.silent_looks()), (Route::Ring, 0));
     }
 
     #[test]

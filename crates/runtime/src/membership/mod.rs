@@ -88,6 +88,11 @@ impl Core {
     /// # Panics
     /// When there is none of this name.
     pub(crate) fn close_member(self: &Arc<Self>, id: MemberId) {
+        drop(self.take_out(id));
+    }
+
+    /// The same, but its device stays open: gives it.
+    pub(crate) fn take_out(self: &Arc<Self>, id: MemberId) -> Box<dyn Member> {
         let _whole_patience = self.drain_member(id, Duration::MAX);
         let member = self.members.load().get(id).map(Arc::clone).expect("it is registered");
         member.crew.stop();
@@ -97,9 +102,10 @@ impl Core {
         self.unregister_files(&member);
         self.members.remove(id);
         let last = Arc::into_inner(member);
-        assert!(last.is_some(), "all who had the member had it from the table");
+        let last = last.expect("all who had the member had it from the table");
         // What its device is decides for the others, too.
         self.schedule_again();
+        last.into_device()
     }
 
     /// Has rings know no member any more, so that closing their devices gives up their locks.

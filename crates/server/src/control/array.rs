@@ -332,9 +332,10 @@ impl Facts {
         if member.is_none() {
             return missing(None, None);
         }
+        let is_away = out.as_ref().is_some_and(|out| out.is_away);
         let (since, cause) = out.map(|out| (out.since, out.cause)).unzip();
         let (slot, role) = (Some(number), Role::None);
-        let state = SlotState::Failed;
+        let state = if is_away { SlotState::Away } else { SlotState::Failed };
         Slot {
             slot,
             replaces: None,

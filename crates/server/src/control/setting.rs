@@ -9,14 +9,14 @@ use braid_frontend_nbd::{Settings as ClientSettings, Tuner};
 use braid_geometry::Level;
 use braid_ring::Room;
 use braid_runtime::{
-    Cache, CacheMode, GovernorSettings, ReadErrorLimit, Scheduling, SitOut, Volume,
+    Cache, CacheMode, GovernorSettings, Patience, ReadErrorLimit, Scheduling, SitOut, Volume,
 };
 
 use super::consistency::{self, Consistency, Named};
 use crate::jobs::{Board, JobsWhen, Schedule};
 use crate::membership::Membership;
 use crate::spare_group::SpareGroup;
-use crate::{cache, clients as limits, job_pace, read_errors, scheduling, sit_out};
+use crate::{cache, clients as limits, job_pace, patience, read_errors, scheduling, sit_out};
 use braid_console::error::CliError;
 use braid_console::output::utc::now_seconds;
 
@@ -70,6 +70,7 @@ pub(super) struct Wanted {
     cache: Cache,
     scheduling: Scheduling,
     sit_out: SitOut,
+    patience: Patience,
     read_errors: ReadErrorLimit,
     job_pace: GovernorSettings,
     clients: ClientSettings,
@@ -86,6 +87,7 @@ impl Wanted {
             cache: volume.cache(),
             scheduling: volume.scheduling(),
             sit_out: volume.sit_out(),
+            patience: volume.patience(),
             read_errors: volume.read_error_limit(),
             job_pace: volume.job_pace(),
             clients: tuner.settings(),
@@ -138,6 +140,9 @@ impl Wanted {
         if sit_out::KEYS.contains(&key) {
             return sit_out::set(&mut self.sit_out, key, text);
         }
+        if patience::KEYS.contains(&key) {
+            return patience::set(&mut self.patience, key, text);
+        }
         if read_errors::KEYS.contains(&key) {
             return read_errors::set(&mut self.read_errors, key, text);
         }
@@ -170,6 +175,7 @@ impl Wanted {
             &cache::LIVE_KEYS[..],
             &scheduling::KEYS[..],
             &sit_out::KEYS[..],
+            &patience::KEYS[..],
             &read_errors::KEYS[..],
             &job_pace::KEYS[..],
             &limits::KEYS[..],
@@ -216,6 +222,9 @@ impl Wanted {
         if self.sit_out != volume.sit_out() {
             volume.set_sit_out(self.sit_out);
         }
+        if self.patience != volume.patience() {
+            volume.set_patience(self.patience);
+        }
         if self.read_errors != volume.read_error_limit() {
             volume.set_read_error_limit(self.read_errors);
         }
@@ -238,6 +247,7 @@ impl Wanted {
         let mut settings = scheduling::to_settings(&self.scheduling);
         settings.extend(cache::to_settings(&self.cache));
         settings.extend(sit_out::to_settings(&self.sit_out));
+        settings.extend(patience::to_settings(&self.patience));
         settings.extend(read_errors::to_settings(&self.read_errors));
         settings.extend(job_pace::to_settings(&self.job_pace));
         settings.extend(limits::to_settings(&self.clients));

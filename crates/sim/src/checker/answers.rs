@@ -111,9 +111,9 @@ impl World {
     /// The array asks something of a member as a whole: it has not said that this one is out.
     pub(crate) fn check_is_in(&self, member: MemberId) {
         let is_it = |notice: &Notice| match notice {
-            Notice::MemberOut { member: out, .. } | Notice::Replaced { old: out, .. } => {
-                *out == member
-            }
+            Notice::MemberOut { member: out, .. }
+            | Notice::Away { member: out, .. }
+            | Notice::Replaced { old: out, .. } => *out == member,
             _ => false,
         };
         let is_out = self.engine.notices.iter().any(is_it);
@@ -169,6 +169,18 @@ impl World {
                 self.out.insert(disk);
                 self.check_spares_are_told(member);
                 self.tally.count("member-out");
+            }
+            Notice::Away { member, .. } => {
+                self.engine.slow.sitting_out.remove(&member);
+                let disk = self.disk_index(member);
+                self.note("away", [disk as u64, 0, 0]);
+                self.out.insert(disk);
+                self.check_spares_are_told(member);
+                self.tally.count("member-away");
+            }
+            Notice::Returned { member, slot, .. } => {
+                self.note("returned", [u64::from(member.0), u64::from(slot.0), 0]);
+                self.tally.count("member-returned");
             }
             Notice::Broken { member, cause } => {
                 self.check_loss(member, &cause);

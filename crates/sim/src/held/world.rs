@@ -1,6 +1,6 @@
 //! What the world does with held writes, and what must be true of them at each moment.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use braid_engine::effect::PieceReply;
 use braid_engine::request::RequestId;
@@ -12,9 +12,14 @@ use crate::world::World;
 const UNHEEDED_MAX: u32 = 8;
 
 impl World {
-    /// A piece was answered and goes on.
+    /// A piece was answered, and its payload is named still: it goes on, or a member that left has
+    /// it.
     pub(crate) fn keep(&mut self, shard: usize, reply: &PieceReply) {
         let id = reply.request;
+        *self.engine.held.users.entry(id).or_default() += 1;
+        if !self.engine.machines.shards[shard].shard.keeps(id) {
+            return self.tally.count("payload-left");
+        }
         let flight = &self.engine.clients.flights[&id];
         let request = &flight.request;
         assert!(request.operation.is_write(), "{reply:?} of {request:?}");
@@ -26,30 +31,42 @@ impl World {
         let range = (request.start.0, request.sectors);
         let held = self.engine.held.requests.entry(id);
         let held =
-            held.or_insert(HeldRequest { pieces: BTreeMap::new(), write, range, answered: 0 });
-        *held.pieces.entry(shard).or_default() += 1;
+            held.or_insert(HeldRequest { shards: BTreeSet::new(), write, range, answered: 0 });
+        held.shards.insert(shard);
         held.answered = self.clock.step;
     }
 
-    /// A held piece of a request is not held any more.
-    pub(crate) fn release(&mut self, shard: usize, id: RequestId) {
-        let held = self.engine.held.requests.get_mut(&id);
-        let held = held.unwrap_or_else(|| panic!("{id:?} is released and was not held"));
-        let pieces = held.pieces.get_mut(&shard);
-        let pieces = pieces.unwrap_or_else(|| panic!("{id:?} is released by shard {shard}"));
-        *pieces -= 1;
-        if *pieces == 0 {
-            held.pieces.remove(&shard);
+    /// A piece of a request names its payload no longer.
+    pub(crate) fn release(&mut self, id: RequestId) {
+        let users = self.engine.held.users.get_mut(&id);
+        let users = users.unwrap_or_else(|| panic!("{id:?} is released and was not used"));
+        *users -= 1;
+        if *users == 0 {
+            self.engine.held.users.remove(&id);
+            self.note("released", [id.0, 0, 0]);
+            if !self.engine.clients.flights.contains_key(&id) {
+                self.engine.payloads.remove(&id);
+            }
         }
-        if !held.pieces.is_empty() {
+    }
+
+    /// Requests of which this shard keeps nothing any more.
+    pub(crate) fn no_longer_kept(&self, shard: usize) -> Vec<RequestId> {
+        let engine = &self.engine;
+        let is_over = |id: &RequestId| !engine.machines.shards[shard].shard.keeps(*id);
+        let held = engine.held.requests.iter().filter(|(_, held)| held.shards.contains(&shard));
+        held.map(|(id, _)| *id).filter(is_over).collect()
+    }
+
+    /// A shard keeps nothing of a request any more.
+    pub(crate) fn reaches_members(&mut self, shard: usize, id: RequestId) {
+        let held = self.engine.held.requests.get_mut(&id).expect("it was kept");
+        held.shards.remove(&shard);
+        if !held.shards.is_empty() {
             return;
         }
         let HeldRequest { write, range, .. } =
             self.engine.held.requests.remove(&id).expect("it was just there");
-        self.note("released", [id.0, 0, 0]);
-        if !self.engine.clients.flights.contains_key(&id) {
-            self.engine.payloads.remove(&id);
-        }
         self.model.released(range, write);
         self.cover(range);
     }

@@ -202,7 +202,9 @@ impl History {
                     ArrayEffect::WriteBack { round } => reports.push(Report::WrittenBack { round }),
                     ArrayEffect::Notice(Notice::Broken { .. }) => run.is_broken = true,
                     ArrayEffect::Notice(Notice::Recorded { .. }) => self.told(run),
-                    ArrayEffect::Notice(_)
+                    // Whatever was asked of a member has ended before the next effect.
+                    ArrayEffect::Leave { .. }
+                    | ArrayEffect::Notice(_)
                     | ArrayEffect::Answer { .. }
                     | ArrayEffect::QueryTouched
                     | ArrayEffect::SlowMembers(_) => {}

@@ -38,6 +38,12 @@ impl World {
         }
     }
 
+    /// The member of a disk that is away.
+    fn away(&self, disk: usize) -> Option<MemberId> {
+        let mut away = self.engine.machines.array.away().into_iter().map(|(member, _)| member);
+        away.find(|member| self.disk_index(*member) == disk)
+    }
+
     /// What the old disk holds of the array, if it comes back itself.
     fn what_is_held(&self, disk: usize) -> Option<Returns> {
         let probed = open::probe_disk(&self.disks[disk], disk);
@@ -57,6 +63,7 @@ impl World {
     pub(crate) fn a_disk_joins(&mut self, disk: usize) {
         let has_bitmap = self.metadata.design.bit_sectors > 0;
         let may_return = has_bitmap && self.chances.of(Purpose::Joins, 2).chance(60);
+        let may_return = may_return || self.away(disk).is_some();
         self.joins(disk, may_return);
     }
 
@@ -84,6 +91,7 @@ impl World {
             return;
         }
         let returns = if may_return { self.what_is_held(disk) } else { None };
+        let away = self.away(disk).filter(|_| returns.is_some());
         if returns.is_some() {
             self.tally.count("disk-comes-back");
             self.disks[disk].ills = Ills::default();
@@ -123,7 +131,10 @@ impl World {
             SpareSetup { id, device_number: number, bad_log_sectors, tears, returns, parity_log };
         let wanted = Some(Wish { slot, replaces: false });
         let array = &mut self.engine.machines.array;
-        let added = array.handle_member_added(now, newcomer, wanted);
+        let added = match away {
+            Some(old) => array.handle_member_returned(now, old, newcomer),
+            None => array.handle_member_added(now, newcomer, wanted),
+        };
         // Refused or not: what is answered from now on does not say that it is in.
         self.came.insert(id);
         if added.is_err() {

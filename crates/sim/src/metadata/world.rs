@@ -93,12 +93,10 @@ impl World {
     /// Whether superblocks are under way that are not on disks but for their first sector.
     pub(crate) fn superblocks_may_tear(&self) -> bool {
         self.engine.pending.iter().any(|event| {
-            let Event::Superblock { member, state } = event else { return false };
+            let Event::Superblock { member, state, time } = event else { return false };
             let mut side = self.engine.machines.members[usize::from(member.0)].clone();
             let before = side.superblock.to_bytes();
-            let mut times = self.engine.machines.times;
-            let time = times.of(state.events, open::NOW);
-            let (_, data) = side.superblock_for(*member, (state, time));
+            let (_, data) = side.superblock_for(*member, (state, *time));
             data.iter().zip(&before).skip(SECTOR).any(|(one, other)| one != other)
         })
     }

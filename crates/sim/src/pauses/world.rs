@@ -1,12 +1,16 @@
 //! What the world does with a disk that pauses: before it goes on, everything else does.
 
-use braid_engine::SitOut;
-use braid_engine::array::Notice;
+use braid_engine::array::{MemberId, MetadataArea, Notice};
+use braid_engine::cause::Cause;
+use braid_engine::effect::{FaultKind, MemberFault};
 use braid_engine::request::Operation;
+use braid_engine::{Patience, SitOut};
 
 use crate::chances::Purpose;
 use crate::cut::Kind;
+use crate::disk::Disk;
 use crate::fault::{Fault, Mishap};
+use crate::schedule::Event;
 use crate::world::{Did, World};
 
 /// Ordinals among the faults of a cycle: behind those of elevators.
@@ -20,6 +24,11 @@ const PERCENT: u64 = 60;
 const STEPS_MAX: u32 = 20_000;
 /// How often it may: a schedule draws something else long before.
 const DRAWS_MAX: u32 = 1_000_000;
+
+/// How long a member is waited for.
+const SILENCE_MS: u64 = 8000;
+/// Steps after which a disk that has gone on may be a member again.
+const RETURN_TRIES: [u64; 3] = [60, 300, 1500];
 
 impl World {
     /// Adds to the plan of a run of about `steps` steps from `now` on.
@@ -43,7 +52,11 @@ impl World {
         if random.chance(PERCENT) {
             let step = now + random.below(steps);
             plan.push((step, disk, Mishap::Pauses));
-            plan.push((step + 1 + random.below(steps), disk, Mishap::GoesOn));
+            let lasts = 1 + random.below(steps);
+            plan.push((step + lasts, disk, Mishap::GoesOn));
+            if random.chance(50) {
+                plan.push((step + random.below(lasts), disk, Mishap::IsSilent));
+            }
         }
         for (ordinal, (step, disk, mishap)) in (FIRST_ORDINAL..).zip(plan) {
             // Without its end a pause would be for ever.
@@ -56,16 +69,117 @@ impl World {
 
     /// The disk is about to go on: no read has waited for it.
     pub(crate) fn goes_on(&mut self, disk: usize) {
-        if self.all_can_be_read_around(disk) {
+        if self.is_away(disk) {
+            self.serve_all(disk);
+            // It comes back when it has done all that it was asked.
+            for steps in RETURN_TRIES {
+                let step = self.clock.step + steps;
+                let fault = Fault { step, disk, mishap: Mishap::Joins, ordinal: FIRST_ORDINAL };
+                self.engine.plan.faults.push(fault);
+            }
+        } else if self.all_can_be_read_around(disk) {
             self.serve_reads(disk);
         }
         self.disks[disk].ills.stalled = false;
     }
 
+    /// The driver says that the disk, which is stalled, has answered nothing for too long.
+    pub(crate) fn is_silent(&mut self, disk: usize) {
+        if !self.is_alone_in_harm(disk) {
+            return;
+        }
+        let now = self.clock.now;
+        let array = &mut self.engine.machines.array;
+        let spare_after_ms =
+            if self.chances.of(Purpose::Pauses, 1).chance(50) { 0 } else { 60_000 };
+        array.handle_patience(now, Patience { silence_ms: Some(SILENCE_MS), spare_after_ms });
+        let members = &self.engine.machines.members;
+        let of_disk = (0..).zip(members).filter(|(_, member)| member.disk == disk);
+        let newest = of_disk.map(|(id, _)| MemberId(id)).last().expect("a disk is a member");
+        array.handle_silence(now, &[(newest, SILENCE_MS - 1)]);
+        assert!(!array.away().iter().any(|(member, _)| *member == newest), "it is too early");
+        array.handle_silence(now, &[(newest, SILENCE_MS)]);
+        if array.away().iter().any(|(member, _)| *member == newest) {
+            self.engine.plan.victims.insert(disk);
+        }
+        self.drain_array();
+    }
+
+    /// Everything else that was asked of the member has failed, and nothing is heard when it ends.
+    pub(crate) fn member_leaves(&mut self, member: MemberId) {
+        assert!(self.engine.left.insert(member), "a member leaves once");
+        let now = self.clock.now;
+        let array_events = self.engine.pending.iter().filter_map(|event| match *event {
+            Event::Superblock { member, .. } => Some((member, Some(MetadataArea::Superblock))),
+            Event::BadBlocks { member, .. } => Some((member, Some(MetadataArea::BadBlocks))),
+            Event::Bitmap { member, .. } => Some((member, Some(MetadataArea::Bitmap))),
+            Event::ParityLog { member, .. } => Some((member, Some(MetadataArea::ParityLog))),
+            Event::Journal { member, .. } => Some((member, Some(MetadataArea::Journal))),
+            Event::MetadataDone { member, area, .. } => Some((member, Some(area))),
+            Event::Flush { member } | Event::FlushDone { member, .. } => Some((member, None)),
+            _ => None,
+        });
+        let of_member = array_events.filter(|(of, _)| *of == member);
+        let asked: Vec<Option<MetadataArea>> = of_member.map(|(_, area)| area).collect();
+        let cause = Cause::silent(member);
+        for area in asked {
+            self.tally.count("left-by-the-array");
+            let array = &mut self.engine.machines.array;
+            match area {
+                Some(area) => {
+                    let fault = MemberFault { kind: FaultKind::Gone, cause };
+                    array.handle_metadata_written(now, (member, area), Err(fault));
+                }
+                None => array.handle_flushed(now, member, Err(cause)),
+            }
+        }
+    }
+
+    /// Whether the member of a disk is away, and every shard knows.
+    fn is_away(&self, disk: usize) -> bool {
+        let machines = &self.engine.machines;
+        let mut away = machines.array.away().into_iter().map(|(member, _)| member);
+        let Some(member) = away.find(|member| self.disk_index(*member) == disk) else {
+            return false;
+        };
+        machines.shards.iter().all(|side| !side.view.is_used(member))
+    }
+
+    /// The disk is about to go on, and its member is away: nothing waits for it.
+    fn serve_all(&mut self, disk: usize) {
+        let mut steps = 0;
+        while self.engine.clients.flights.values().any(|flight| flight.call.is_none()) {
+            let did = self.step(false);
+            if did == Did::Nothing || !self.is_alone_in_harm(disk) || !self.disks_are_whole() {
+                return;
+            }
+            steps += u32::from(did != Did::Stalled);
+            assert!(steps < STEPS_MAX, "requests wait for disk {disk}, whose member is away");
+        }
+        self.tally.count("no-request-waits-for-one-away");
+    }
+
+    /// Whether no disk has sectors that cannot be read: what is written there again is waited for.
+    fn disks_are_whole(&self) -> bool {
+        self.disks.iter().all(|disk| disk.bad.is_empty())
+    }
+
+    /// Whether the disk is stalled, and nothing is wrong with any other.
+    fn is_alone_in_harm(&self, disk: usize) -> bool {
+        let engine = &self.engine;
+        let mut others = self.disks.iter().enumerate().filter(|(index, _)| *index != disk);
+        let is_well = |disk: &Disk| !disk.ills.stalled && disk.ills.slow_until_ns == 0;
+        let is_alone = engine.plan.victims.iter().all(|victim| *victim == disk);
+        self.disks[disk].ills.stalled
+            && others.all(|(_, other)| is_well(other))
+            && is_alone
+            && !engine.plan.lies
+            && self.taint.is_calm()
+    }
+
     /// Whether every read can be made without this disk, and nothing else but time is in its way.
     fn all_can_be_read_around(&self, disk: usize) -> bool {
         let engine = &self.engine;
-        let others = self.disks.iter().enumerate().filter(|(index, _)| *index != disk);
         let mut notices = engine.notices.iter();
         let sits_out = |notice: &Notice| match notice {
             Notice::SitsOut { member, .. } => Some(self.disk_index(*member)),
@@ -74,13 +188,8 @@ impl World {
         let is_alone = notices.all(|notice| sits_out(notice).is_none_or(|index| index == disk));
         let view = &engine.machines.shards[0].view;
         is_alone
-            && self.disks[disk].ills.stalled
-            && others
-                .into_iter()
-                .all(|(_, other)| !other.ills.stalled && other.ills.slow_until_ns == 0)
+            && self.is_alone_in_harm(disk)
             && engine.plan.victims.is_empty()
-            && !engine.plan.lies
-            && self.taint.is_calm()
             && self.bad_logs.is_empty()
             && view.resync_offset == u64::MAX
     }

@@ -130,7 +130,7 @@ impl World {
             }
         }
         if let Some(call) = flight.call {
-            let is_held = self.engine.held.holds(id);
+            let is_held = self.engine.held.uses_payload(id);
             let payload = (!is_held).then(|| self.engine.payloads.remove(&id)).flatten();
             let data = payload.map(|payload| payload.data);
             let what = (operation, start.0, sectors);
@@ -138,7 +138,9 @@ impl World {
         }
         self.engine.clients.answers.insert(id, result);
         if flight.writes_back {
-            self.engine.payloads.remove(&id);
+            if !self.engine.held.uses_payload(id) {
+                self.engine.payloads.remove(&id);
+            }
             assert!(result.is_ok() || self.engine.trust.errors_allowed, "{:?}", flight.request);
             return;
         }
@@ -165,7 +167,7 @@ impl World {
             }
             Operation::Trim => self.end_write(range, id.0, times, End::Unsure),
         }
-        let stays = flight.keep && result.is_ok() || self.engine.held.holds(id);
+        let stays = flight.keep && result.is_ok() || self.engine.held.uses_payload(id);
         if !stays {
             self.engine.payloads.remove(&id);
         }

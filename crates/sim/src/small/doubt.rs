@@ -247,11 +247,9 @@ fn under_way(world: &mut World) -> Vec<(usize, u64, Vec<u8>)> {
             Event::Io(vector) => {
                 ios.extend(vector.parts.iter().filter(|(_, io)| io.operation.is_write()).copied());
             }
-            Event::Superblock { member, state } => {
-                let mut times = world.engine.machines.times;
-                let time = times.of(state.events, crate::open::NOW);
+            Event::Superblock { member, state, time } => {
                 let mut side = world.engine.machines.members[usize::from(member.0)].clone();
-                let (start, data) = side.superblock_for(*member, (state, time));
+                let (start, data) = side.superblock_for(*member, (state, *time));
                 writes.push((side.disk, start, data));
             }
             Event::BadBlocks { .. } => unreachable!("jobs are paused in small worlds"),
@@ -278,7 +276,7 @@ pub(super) fn pulse(world: &World) -> u64 {
                     hash = fold(hash, io.id.0 << 8 | *shard as u64);
                 }
             }
-            Event::Superblock { member, state } => {
+            Event::Superblock { member, state, .. } => {
                 hash = fold(hash, 1 << 63 | state.events << 16 | u64::from(member.0));
             }
             _ => {}

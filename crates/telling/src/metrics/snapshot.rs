@@ -59,14 +59,16 @@ pub enum MemberState {
     Rebuilding,
     /// Waits.
     Spare,
+    /// Out since it does not answer: it comes back by itself.
+    Away,
     /// Out.
     Failed,
 }
 
 impl MemberState {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Active, Self::Slow, Self::Rebuilding, Self::Spare, Self::Failed];
+    pub const ALL: [Self; 6] =
+        [Self::Active, Self::Slow, Self::Rebuilding, Self::Spare, Self::Away, Self::Failed];
 
     /// Its word.
     #[must_use]
@@ -76,6 +78,7 @@ impl MemberState {
             Self::Slow => "slow",
             Self::Rebuilding => "rebuilding",
             Self::Spare => "spare",
+            Self::Away => "away",
             Self::Failed => "failed",
         }
     }

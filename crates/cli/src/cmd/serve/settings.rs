@@ -70,7 +70,7 @@ pub(crate) struct SchedulingArgs {
     depth: Option<String>,
 }
 
-/// Options of `braid serve` about members that are slow.
+/// Options of `braid serve` about members that are slow, or do not answer.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Slow members")]
 pub(crate) struct SitOutArgs {
@@ -84,6 +84,14 @@ pub(crate) struct SitOutArgs {
     /// Milliseconds that it takes at least [default: 500].
     #[arg(long, value_name = "MS")]
     sit_out_min_ms: Option<String>,
+    /// Milliseconds without any answer after which a member goes away, where the level can do
+    /// without it and a bitmap tells what it misses: it comes back by itself. Or `never`
+    /// [default: 8000].
+    #[arg(long, value_name = "MS")]
+    away_after_ms: Option<String>,
+    /// Milliseconds for which its slot waits for it before a spare may have it [default: 60000].
+    #[arg(long, value_name = "MS")]
+    away_spare_after_ms: Option<String>,
 }
 
 /// Options of `braid serve` about members that err.
@@ -179,6 +187,8 @@ impl SettingArgs {
             ("sit-out", &sit_out.sit_out),
             ("sit-out-factor", &sit_out.sit_out_factor),
             ("sit-out-min-ms", &sit_out.sit_out_min_ms),
+            ("away-after-ms", &sit_out.away_after_ms),
+            ("away-spare-after-ms", &sit_out.away_spare_after_ms),
             ("read-errors-max", &read_errors.read_errors_max),
             ("on-read-errors", &read_errors.on_read_errors),
             ("job-latency-factor", &job_pace.job_latency_factor),

@@ -192,6 +192,7 @@ fn rows<'a>(array: &'a Array) -> impl Iterator<Item = (&'a Slot, &'static str)> 
 pub(crate) fn state_of(row: &Slot) -> &'static str {
     match row.state {
         SlotState::Failed => "FAILED",
+        SlotState::Away => "AWAY",
         SlotState::Missing => "MISSING",
         SlotState::Recovering => "rebuilding",
         other => other.word(),

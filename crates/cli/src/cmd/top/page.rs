@@ -162,7 +162,9 @@ fn tone(array: &Array) -> Tone {
 fn tone_of(slot: &Slot) -> Tone {
     match slot.state {
         SlotState::Failed => Tone::Error,
-        SlotState::Slow | SlotState::Recovering | SlotState::Missing => Tone::Warning,
+        SlotState::Slow | SlotState::Recovering | SlotState::Missing | SlotState::Away => {
+            Tone::Warning
+        }
         SlotState::Ok | SlotState::Waiting | SlotState::Filling | SlotState::Replaced => {
             Tone::Plain
         }
@@ -283,9 +285,10 @@ fn row(slot: &Slot, elevators: Option<&Elevators>, rates: Option<&Rates>) -> [St
     let number = place_of(slot);
     let member = slot.member.clone().unwrap_or_else(dash);
     let is_here = |one: Option<u16>| one.is_some() && one == slot.slot;
-    let elevator = elevators
-        .and_then(|all| all.elevators.iter().find(|one| is_here(one.slot)))
-        .filter(|_| !matches!(slot.state, SlotState::Failed | SlotState::Missing));
+    let elevator =
+        elevators.and_then(|all| all.elevators.iter().find(|one| is_here(one.slot))).filter(|_| {
+            !matches!(slot.state, SlotState::Failed | SlotState::Missing | SlotState::Away)
+        });
     let of_member =
         |rates: &Rates| rates.members.iter().find(|row| is_here(Some(row.slot))).copied();
     let rate: Option<MemberRates> = elevator.and(rates).and_then(of_member);

@@ -173,6 +173,11 @@ impl Consistency {
         self.intent.as_ref().is_none_or(Intent::is_made)
     }
 
+    /// Whether the bitmap tells what a member misses that is out, from now on.
+    pub(in crate::array) fn tells_what_is_missed(&self) -> bool {
+        self.intent.is_some() && self.are_logs_settled()
+    }
+
     /// Whether a device may come that waits as a spare: it may have been looked at before logs were
     /// made.
     pub(in crate::array) fn may_come(&self, newcomer: &SpareSetup) -> bool {

@@ -5,6 +5,7 @@
 //! | yes         |            |          |                              | Wait    | the member or the computation |
 //! | no          | not asked  |          |                              | Lock    |                               |
 //! | no          | waited for |          |                              | Wait    | those that hold the range     |
+//! | no          | held       |          | a member left that had some  | LeaveOff |                              |
 //! | no          | held       | Read     | copies are to be read        | Read    |                               |
 //! | no          | held       | Read     | the believed one failed      | Halve   |                               |
 //! | no          | held       | Read     | none can be read             | Refuse  |                               |
@@ -49,6 +50,8 @@ pub(super) enum Copies {
 pub(super) struct Facts {
     /// Requests or a computation are out.
     pub(super) outstanding: bool,
+    /// A member left that was asked something for it, and may still use its blocks.
+    pub(super) left: bool,
     pub(super) range: Range,
     pub(super) phase: Phase,
     /// Only meaningful in [`Phase::Read`].
@@ -66,6 +69,8 @@ pub(super) enum Action {
     Lock,
     /// Read the copies that are lacking.
     Read,
+    /// End, to be asked for again: it has other blocks then.
+    LeaveOff,
     /// Begin again with half of the run.
     Halve,
     /// Nothing can be made of it.
@@ -86,6 +91,7 @@ pub(super) fn decide(facts: &Facts) -> Action {
         Facts { outstanding: true, .. } => Action::Wait,
         Facts { range: Range::NotAsked, .. } => Action::Lock,
         Facts { range: Range::Waiting, .. } => Action::Wait,
+        Facts { left: true, .. } => Action::LeaveOff,
         Facts { phase: Phase::Read, copies, .. } => match copies {
             Copies::Lacking => Action::Read,
             Copies::Divisible => Action::Halve,
@@ -112,10 +118,9 @@ mod tests {
         let pairs = ranges.into_iter().flat_map(|range| phases.map(|phase| (range, phase)));
         let cases = pairs.flat_map(|pair| all.map(|copies| (pair, copies)));
         for ((range, phase), copies) in cases {
-            for (outstanding, to_look) in
-                [(false, false), (false, true), (true, false), (true, true)]
-            {
-                let facts = Facts { outstanding, range, phase, copies, to_look };
+            for bits in 0..8 {
+                let (outstanding, to_look, left) = (bits & 1 > 0, bits & 2 > 0, bits & 4 > 0);
+                let facts = Facts { outstanding, left, range, phase, copies, to_look };
                 match decide(&facts) {
                     Action::Wait => {
                         assert!(outstanding || range == Range::Waiting, "it is woken: {facts:?}");

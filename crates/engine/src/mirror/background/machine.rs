@@ -19,7 +19,10 @@ use crate::sectors::{BLOCK_SECTORS, SectorSet};
 use crate::work::{Candidates, Class, Fate, Found, Outcome, RotKind, Task, Work};
 
 /// Works under way at once; more wait. Each has a block for every copy.
-const PLACES: u32 = 4;
+const WORKS_MAX: usize = 4;
+
+/// Places for them: one that a member left with requests is not used before these end.
+const PLACES: u32 = 8;
 
 /// One copy of the run.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +60,8 @@ struct Place {
     range: Range,
     phase: Phase,
     outstanding: u32,
+    /// Requests at members that have left, which may still use its blocks.
+    left: u32,
     copies: SmallVec<[Copy; 4]>,
     /// Sectors of which another copy than the first that was read is right: which, and where.
     right: SmallVec<[(u16, SectorSet); 1]>,
@@ -105,6 +110,7 @@ impl Place {
             range: Range::NotAsked,
             phase: Phase::Read,
             outstanding: 0,
+            left: 0,
             copies: SmallVec::new(),
             right: SmallVec::new(),
             tied: SectorSet::EMPTY,
@@ -198,7 +204,8 @@ impl Place {
         let Self { range, phase, .. } = *self;
         let is_open = self.copies.iter().any(|copy| copy.fate == Fate::Unverified);
         let to_look = is_open && !self.is_again;
-        Facts { outstanding: self.outstanding > 0, range, phase, copies, to_look }
+        let (outstanding, left) = (self.outstanding > 0, self.left > 0);
+        Facts { outstanding, left, range, phase, copies, to_look }
     }
 }
 
@@ -310,7 +317,9 @@ impl Background {
     }
 
     fn begin(&mut self, around: &mut Around<'_>) {
-        while let Some(place) = self.places.iter().position(|place| place.work.is_none())
+        let is_free = |place: &Place| place.work.is_none() && place.left == 0;
+        while self.places.iter().filter(|place| place.work.is_some()).count() < WORKS_MAX
+            && let Some(place) = self.places.iter().position(is_free)
             && let Some(work) = self.asked.pop_front()
         {
             reached(Mark::WorkBegins);
@@ -372,6 +381,7 @@ impl Background {
                 Action::Write => self.write(around, number),
                 Action::Look => self.look(number),
                 Action::Next => self.next(around, number),
+                Action::LeaveOff => self.end(around, number, Outcome::SitsOut),
             }
         }
     }
@@ -647,6 +657,23 @@ impl Background {
         self.step(around, number);
     }
 
+    /// Whether the work at a place is done for the replacement of a member: what it writes.
+    pub(in super::super) fn is_copy(&self, number: u32) -> bool {
+        let place = &self.places[number as usize];
+        place.phase == Phase::Written && place.task() == Task::Replace
+    }
+
+    /// A request of the work at a place is left.
+    pub(in super::super) fn hold(&mut self, number: u32) {
+        self.places[number as usize].left += 1;
+    }
+
+    /// And has ended.
+    pub(in super::super) fn let_go_of(&mut self, around: &mut Around<'_>, number: u32) {
+        self.places[number as usize].left -= 1;
+        self.begin(around);
+    }
+
     /// The run is done: the next one, or the end.
     fn next(&mut self, around: &mut Around<'_>, number: u32) {
         let place = &mut self.places[number as usize];
@@ -670,7 +697,8 @@ impl Background {
     }
 
     fn end(&mut self, around: &mut Around<'_>, number: u32, outcome: Outcome) {
-        let place = std::mem::replace(&mut self.places[number as usize], Place::free());
+        let free = Place { left: self.places[number as usize].left, ..Place::free() };
+        let place = std::mem::replace(&mut self.places[number as usize], free);
         assert!(place.outstanding == 0 && place.range == Range::Locked, "nothing of it is out");
         let work = place.work.expect("it worked");
         self.granted.extend(around.lock.release(LockKey(u64::from(number))));

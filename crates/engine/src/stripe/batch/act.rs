@@ -106,6 +106,7 @@ impl Stripe {
                 self.end_batch(Ok(()), effects);
             }
             Action::Narrow => self.narrow(effects),
+            Action::Restart => self.restart(),
             Action::Refuse => self.refuse(effects),
         }
     }
@@ -407,6 +408,15 @@ impl Stripe {
         self.begin_batch(effects.unit_sectors, 1, effects.common.view.keeps_journal);
     }
 
+    /// Begins again, since a block of its frame may change under it. Nothing of it is written.
+    fn restart(&mut self) {
+        assert!(self.phase == Phase::Fill && self.outstanding == 0, "only what is read is left");
+        self.batch = None;
+        self.phase = Phase::Ready;
+        self.is_left = false;
+        self.forget_columns();
+    }
+
     /// The batch cannot be served. If it had begun to write, the band is inconsistent from now on.
     fn refuse(&mut self, effects: &mut Effects<'_>) {
         assert!(
@@ -435,6 +445,7 @@ impl Stripe {
         assert!(has_all, "what a client waits for is queued");
         let batch = self.batch.take().expect("a batch is being ended");
         self.phase = Phase::Ready;
+        self.is_left = false;
         self.has_served = true;
         self.is_worth_keeping = !batch.is_full;
         for column in &mut self.columns {

@@ -10,6 +10,7 @@
 //! | Ready       | no          | (no memory)| no   |        |        | StandInLine |                                    |
 //! | Ready       | no          | (admitted) | no   |        |        | Begin       |                                    |
 //! | Fill        | no          | (no intent)|      |        |        | Refuse      |                                    |
+//! | Fill        | no          | (left)     |      |        |        | Restart     |                                    |
 //! | Fill        | no          | Reads      |      |        |        | Read        |                                    |
 //! | Fill        | no          | Nothing    |      |        |        | Compute     |                                    |
 //! | Fill        | no          | Less       |      |        |        | Narrow      |                                    |
@@ -29,7 +30,7 @@
 //! An empty cell means that it does not matter; the first line wins. *Intent*: superblocks say that the region of what is
 //! queued first may be written (I3); an array that is broken gives none, and what has none is refused. *read*: between batches, reads of the band wait to begin, or it is being repaired; later, the
 //! band is being read ([`mod@super::super::reconstruct`]), *idly* if only by background work that gives way. When a stripe may begin is the scheduler's to say: `admission`. *memory*: the stripe has a frame for its blocks, or one can be had
-//! ([`super::super::pool`]).
+//! ([`super::super::pool`]). *left*: a member that left the array may still fill a block of the frame.
 //! [check: the_table_is_total]
 
 use braid_hooks::{Mark, reached};
@@ -51,6 +52,9 @@ pub(in super::super) struct Facts {
     pub(super) outstanding: bool,
     /// Only meaningful in [`Phase::Fill`].
     pub(super) need: Need,
+    /// Only meaningful in [`Phase::Fill`]: a member left that was being read, and may still write to
+    /// the frame.
+    pub(super) left: bool,
     /// In [`Phase::Ready`]: reads of the band wait to begin before its next batch, or it is being repaired, and a batch would
     /// read what is rotten. In [`Phase::Compute`]: the band is being
     /// read, and may not be written.
@@ -88,6 +92,8 @@ pub(in super::super) enum Action {
     Compute,
     /// Begin again with less.
     Narrow,
+    /// Begin again in another frame.
+    Restart,
     /// Have background work give the band up.
     TakeBand,
     /// Have it logged.
@@ -134,6 +140,7 @@ pub(in super::super) fn decide(facts: &Facts) -> Action {
         }
         Facts { phase: Phase::Ready, .. } => (Mark::StripeBegins, Action::Begin),
         Facts { phase: Phase::Fill, intent: false, .. } => (Mark::GatedRefused, Action::Refuse),
+        Facts { phase: Phase::Fill, left: true, .. } => (Mark::StripeRestarts, Action::Restart),
         Facts { phase: Phase::Fill, need, .. } => match need {
             Need::Reads => (Mark::StripeReads, Action::Read),
             Need::Nothing => (Mark::StripeComputes, Action::Compute),
@@ -180,7 +187,7 @@ mod tests {
         let mut all = Vec::new();
         for phase in [Phase::Ready, Phase::Fill, Phase::Compute, Phase::Write, Phase::AwaitRecord] {
             for need in [Need::Nothing, Need::Reads, Need::Less, Need::Impossible] {
-                for bits in 0..4096 {
+                for bits in 0..8192 {
                     let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
                     let admission = match (bit(4), bit(5)) {
                         (false, _) => Admission::Now,
@@ -198,6 +205,7 @@ mod tests {
                         intent: bit(7),
                         read_idly: bit(8),
                         memory: bit(11),
+                        left: bit(12),
                         admission,
                         logged: match (bit(9), bit(10)) {
                             (false, false) => Logged::Needless,
@@ -255,6 +263,7 @@ mod tests {
                     let put_off = Action::PutOff(facts.admission);
                     &[Action::Release, Action::Begin, Action::Wait, put_off, Action::StandInLine]
                 }
+                Phase::Fill if facts.left => &[Action::Restart, Action::Refuse],
                 Phase::Fill => &[Action::Read, Action::Compute, Action::Narrow, Action::Refuse],
                 Phase::Compute => {
                     &[Action::Write, Action::TakeBand, Action::Wait, Action::Log, Action::Refuse]

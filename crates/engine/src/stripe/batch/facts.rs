@@ -63,6 +63,7 @@ pub(in super::super) fn facts(
         read_idly: around.read_idly,
         outstanding: stripe.is_outstanding(),
         need,
+        left: spoiled(Bug::LeftReadBelieved, stripe.is_left, false),
         intent: around.intent,
         memory: around.memory,
         missed,

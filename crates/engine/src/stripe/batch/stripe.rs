@@ -152,6 +152,8 @@ pub(in super::super) struct Stripe {
     pub(super) outstanding: u32,
     /// Copies out of its payloads that are out.
     pub(super) copies: u32,
+    /// A member left that the batch was reading, and may still fill a block of its frame.
+    pub(super) is_left: bool,
 }
 
 /// What other rooms ask of a stripe.
@@ -176,6 +178,7 @@ impl Stripe {
             rows: Vec::new(),
             outstanding: 0,
             copies: 0,
+            is_left: false,
         }
     }
 
@@ -289,6 +292,20 @@ impl Stripe {
     /// that all lack it.
     pub(in super::super) fn has_intent(&self) -> bool {
         self.queue.front().is_none_or(|first| !first.lacks_intent)
+    }
+
+    /// A member left that has a request of the batch. Gives the payloads that it may still read.
+    pub(in super::super) fn leave(&mut self) -> Vec<PieceKey> {
+        match self.phase {
+            Phase::Fill => {
+                self.is_left = true;
+                Vec::new()
+            }
+            Phase::Write => self.attachments().map(|work| work.piece).collect(),
+            Phase::Ready | Phase::Compute | Phase::AwaitRecord => {
+                unreachable!("no request is out")
+            }
+        }
     }
 
     /// Whether any of what is queued lacks its intent.

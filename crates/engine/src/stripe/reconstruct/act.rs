@@ -14,6 +14,7 @@ use super::kind::{End, Kind, Nature, Steps};
 use super::machine::{Around, Outcome, Reconstruct, Waits};
 use super::read::{Column, Origin, WorkState};
 use crate::computation::{Computation, ComputationId};
+use crate::context::Gone;
 use crate::effect::{FaultKind, MemberFault, MemberOperation, Report};
 use crate::ids::IoId;
 use crate::sectors::{BLOCK_SECTORS, Extent};
@@ -36,7 +37,8 @@ impl Reconstruct {
         let place = self.free.pop().expect("there is room");
         let map = self.geometry.row_map(band.row);
         let read = &mut self.reads[place as usize];
-        assert!(read.origin.is_none() && read.outstanding == 0, "a free place has no work");
+        let is_free = read.origin.is_none() && read.outstanding == 0 && read.left == 0;
+        assert!(is_free, "a free place has no work");
         read.columns.fill(Column::default());
         (read.band, read.map, read.owns_band) = (Some(band), map, true);
         read.aim(origin, self.unit_sectors);
@@ -267,32 +269,51 @@ impl Reconstruct {
         assert!(read.outstanding == 0 && read.origin.is_none(), "nothing of it is under way");
         let band = read.band.take().expect("it had one");
         (read.owns_band, read.repairs) = (false, false);
-        self.free.push(place);
+        if read.left == 0 {
+            self.free.push(place);
+        }
         self.outcomes.push_back(Outcome::Wake(band.key));
     }
 
     /// Members have begun to sit out: reads that wait for them are abandoned, and begin anew.
     pub(in super::super) fn abandon(&mut self, around: &mut Around<'_>) {
         for place in 0..self.reads.len() {
-            let read = &mut self.reads[place];
-            let (Some(band), Some(origin)) = (read.band, read.origin) else { continue };
+            let read = &self.reads[place];
             let waits_for = |slot: Slot| read.column(slot).out > 0;
             let is_stuck = around.common.clocks.slots_out().any(waits_for);
-            // What is being written stays so until the member has it: a client's write must not be
-            // overtaken by it.
-            let is_writing = read.phase == Phase::Write;
-            if !is_stuck || is_writing || origin.client().is_some_and(|want| want.insists) {
-                continue;
+            let insists = read.origin.is_some_and(|origin| origin.insists());
+            if is_stuck && !insists {
+                self.abandon_place(around, place);
             }
-            if planted(Bug::WaitsBehindStuck) {
-                continue;
-            }
-            reached(Mark::ReadAbandoned);
-            (read.owns_band, read.repairs) = (false, false);
-            let at = u32::try_from(place).expect("a few places");
-            self.end(around, at, End::Abandoned);
-            self.outcomes.push_back(Outcome::Wake(band.key));
         }
+    }
+
+    /// Members went: reads of theirs begin anew, since their blocks may change under them.
+    pub(in super::super) fn leave_reads(&mut self, around: &mut Around<'_>, gone: &Gone) {
+        for place in 0..self.reads.len() {
+            let read = &self.reads[place];
+            let mut slots = read.slots();
+            if slots.any(|slot| gone.has(slot) && read.column(slot).out > 0) {
+                self.abandon_place(around, place);
+            }
+        }
+    }
+
+    fn abandon_place(&mut self, around: &mut Around<'_>, place: usize) {
+        let read = &mut self.reads[place];
+        let (Some(band), Some(_)) = (read.band, read.origin) else { return };
+        // What is being written stays so until the member has it: a client's write must not be
+        // overtaken by it.
+        let stays = read.phase == Phase::Write;
+        let stays = spoiled(Bug::WaitsBehindStuck, stays, true);
+        if stays {
+            return;
+        }
+        reached(Mark::ReadAbandoned);
+        (read.owns_band, read.repairs) = (false, false);
+        let at = u32::try_from(place).expect("a few places");
+        self.end(around, at, End::Abandoned);
+        self.outcomes.push_back(Outcome::Wake(band.key));
     }
 
     /// A request has ended.

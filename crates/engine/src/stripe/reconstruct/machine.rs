@@ -110,6 +110,7 @@ impl Reconstruct {
             window: SectorSet::EMPTY,
             shift_sectors: 0,
             outstanding: 0,
+            left: 0,
             filled: None,
             work: WorkState::default(),
         };
@@ -225,6 +226,20 @@ impl Reconstruct {
     /// Whether one more read of a client may begin.
     fn has_room(&self) -> bool {
         !self.free.is_empty() && self.wanted < READS_MAX
+    }
+
+    /// A request of a read is left.
+    pub(in super::super) fn hold(&mut self, place: u32) {
+        self.reads[place as usize].left += 1;
+    }
+
+    /// And has ended.
+    pub(in super::super) fn let_go_of(&mut self, place: u32) {
+        let read = &mut self.reads[place as usize];
+        read.left -= 1;
+        if read.left == 0 && read.band.is_none() {
+            self.free.push(place);
+        }
     }
 
     /// Nobody waits for a read any more.

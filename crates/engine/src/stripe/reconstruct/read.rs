@@ -96,6 +96,8 @@ pub(super) struct Read {
     pub(super) shift_sectors: u32,
     /// Member requests and computations that are out.
     pub(super) outstanding: u32,
+    /// Requests at members that have left, which may still use its blocks.
+    pub(super) left: u32,
     /// How it goes on when what it reads is there; none if it is to be planned anew.
     pub(super) filled: Option<Filled>,
     pub(super) work: WorkState,

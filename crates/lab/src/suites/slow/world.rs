@@ -299,6 +299,7 @@ impl World {
             ArrayEffect::Answer { .. } => {}
             ArrayEffect::KeepRecord { events } => panic!("no record is kept: {events}"),
             ArrayEffect::Logged { ticket, .. } => panic!("nothing is logged: {ticket:?}"),
+            ArrayEffect::Leave { member } => panic!("no member leaves: {member:?}"),
             ArrayEffect::Work { work, .. } => panic!("nothing is amiss: {work:?}"),
         }
     }

@@ -185,7 +185,7 @@ pub(in super::super) fn says_that_it_holds_all(seed: u64) {
     // Those of one member wait, and with them all whose turn comes later; or those of all.
     let waits = seed as usize / 8 % (usize::from(slots) + 1);
     story.hold(move |event| {
-        let Event::Superblock { member, state } = event else { return false };
+        let Event::Superblock { member, state, .. } = event else { return false };
         let in_slots = state.roles.iter().filter(|device| device.slot.is_some());
         let says_all = state.recovered.is_empty() && in_slots.count() == usize::from(slots);
         says_all && state.roles.get(waits).is_none_or(|device| device.member == *member)

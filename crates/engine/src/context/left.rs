@@ -1,0 +1,106 @@
+//! Requests that were under way at members when these left the array.
+//!
+//! A disk that hangs may answer in ten seconds, or never. So its requests end for their owners
+//! when a view comes without it, as if it had failed them. Their memory stays as it is until the
+//! member ends them: it may still read and write there.
+//!
+//! ```text
+//!   under way ──a view without the member──▶ left: the owner hears an error
+//!                                              └──the member ends it──▶ its memory is free
+//! ```
+
+use std::collections::BTreeMap;
+
+use braid_geometry::Slot;
+use smallvec::SmallVec;
+
+use super::pieces::PieceKey;
+use crate::array::ArrayView;
+use crate::ids::{IoId, MemberId};
+
+/// The memory of a request that was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// None, or nothing else uses it.
+    Nothing,
+    /// The payload of a client's write.
+    Payload(PieceKey),
+    /// The blocks of a batch, and the payloads that it writes: by the frame's number.
+    Frame(u32),
+    /// The blocks of a read or of background work, by its place.
+    Place(u32),
+}
+
+/// Requests that were left and have not ended.
+#[derive(Debug, Default)]
+pub(crate) struct Left(BTreeMap<IoId, Held>);
+
+impl Left {
+    pub(super) fn note(&mut self, id: IoId, held: Held) {
+        let before = self.0.insert(id, held);
+        assert!(before.is_none(), "a request is left once");
+    }
+
+    /// The memory of a request that has ended, if it was left.
+    pub(super) fn end(&mut self, id: IoId) -> Option<Held> {
+        if self.0.is_empty() {
+            return None; // Nearly always.
+        }
+        self.0.remove(&id)
+    }
+}
+
+/// Slots from which members went between two views.
+#[derive(Debug, Default)]
+pub(crate) struct Gone {
+    members: SmallVec<[(Slot, MemberId); 2]>,
+    replacements: SmallVec<[(Slot, MemberId); 2]>,
+}
+
+/// A request that is to be left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeftRequest {
+    pub(crate) id: IoId,
+    /// The member that was asked.
+    pub(crate) member: MemberId,
+    pub(crate) held: Held,
+}
+
+impl Gone {
+    /// What went between these.
+    pub(crate) fn between(old: &ArrayView, new: &ArrayView) -> Self {
+        let mut gone = Self::default();
+        let slots = old.slots.iter().zip(&new.slots);
+        for (slot, (old, new)) in (0..).map(Slot).zip(slots) {
+            let Some(old) = old else { continue };
+            if new.as_ref().is_none_or(|new| new.id != old.id) {
+                gone.members.push((slot, old.id));
+            }
+            let is_in =
+                |id| new.as_ref().is_some_and(|new| new.id == id || new.replacement == Some(id));
+            let replacement = old.replacement.filter(|id| !is_in(*id));
+            gone.replacements.extend(replacement.map(|id| (slot, id)));
+        }
+        gone
+    }
+
+    /// Whether nobody went.
+    pub(crate) fn is_none(&self) -> bool {
+        self.members.is_empty() && self.replacements.is_empty()
+    }
+
+    /// Whether the member of this slot went.
+    pub(crate) fn has(&self, slot: Slot) -> bool {
+        self.member(slot).is_some()
+    }
+
+    /// The member of this slot, if it went.
+    pub(super) fn member(&self, slot: Slot) -> Option<MemberId> {
+        self.members.iter().find(|(of, _)| *of == slot).map(|(_, id)| *id)
+    }
+
+    /// The replacement of this slot's member, if it went.
+    pub(super) fn replacement(&self, slot: Slot) -> Option<MemberId> {
+        self.replacements.iter().find(|(of, _)| *of == slot).map(|(_, id)| *id)
+    }
+}

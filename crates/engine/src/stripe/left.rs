@@ -1,0 +1,100 @@
+//! Members that leave the array while they are asked something: their requests end as failed, and
+//! the frames and payloads that they name are used by nothing else until they answer.
+
+use std::collections::BTreeMap;
+
+use braid_hooks::{Bug, spoiled};
+
+use super::in_flight::{IoOwner, ReadIoKind};
+use super::machine::Stripes;
+use crate::context::{Common, Gone, Held, LeftRequest, PieceKey};
+use crate::ids::IoId;
+
+/// Frames that members which have left may still use.
+#[derive(Debug, Default)]
+pub(super) struct LeftFrames(BTreeMap<u32, LeftFrame>);
+
+#[derive(Debug, Default)]
+struct LeftFrame {
+    /// Requests that have not ended.
+    out: u32,
+    /// Payloads that these write.
+    payloads: Vec<PieceKey>,
+}
+
+impl LeftFrames {
+    /// Whether such a member may still use this one.
+    pub(super) fn has(&self, frame: u32) -> bool {
+        let is_held = self.0.contains_key(&frame);
+        spoiled(Bug::LeftFrameReused, is_held, false)
+    }
+}
+
+impl Stripes {
+    /// Members went: what is under way there ends for its owner. Gives the requests that are to.
+    pub(crate) fn leave(&mut self, common: &mut Common, gone: &Gone) -> Vec<LeftRequest> {
+        self.abandon_direct(common, |_, slot| gone.has(slot));
+        self.with_reads(common, |reads, around| reads.leave_reads(around, gone));
+        let mut left = Vec::new();
+        for (name, owner) in self.in_flight.iter() {
+            let (slot, held, is_copy) = match owner {
+                IoOwner::Column(io) => {
+                    let frame = self.pool.frame(io.number).expect("a batch has memory");
+                    (io.slot, Held::Frame(frame), false)
+                }
+                IoOwner::Reconstruct(io) => {
+                    (io.slot, Held::Place(io.place), io.kind == ReadIoKind::Copy)
+                }
+                // Whatever is read there, nothing looks at it.
+                IoOwner::Probe(slot) => (*slot, Held::Nothing, false),
+                IoOwner::Direct(_) | IoOwner::Abandoned(_) => continue,
+            };
+            left.extend(common.out_at(gone, (IoId(name), slot), (held, is_copy)));
+        }
+        for LeftRequest { held, .. } in &left {
+            match *held {
+                Held::Frame(frame) => self.hold_frame(common, frame),
+                Held::Place(place) => self.reads.hold(place),
+                Held::Nothing | Held::Payload(_) => {}
+            }
+        }
+        left
+    }
+
+    fn hold_frame(&mut self, common: &mut Common, frame: u32) {
+        let number = self.pool.holder(frame).expect("a batch has it");
+        let of_frame = self.left_frames.0.entry(frame).or_insert_with(|| {
+            let payloads = self.pool.stripe_mut(number).leave();
+            payloads.iter().for_each(|piece| common.hold_payload(*piece));
+            LeftFrame { out: 0, payloads }
+        });
+        of_frame.out += 1;
+    }
+
+    /// A member that left has ended a request.
+    pub(crate) fn let_go_of(&mut self, common: &mut Common, held: Held) {
+        match held {
+            Held::Frame(frame) => self.let_go_of_frame(common, frame),
+            Held::Place(place) => {
+                self.with_reads(common, |reads, _| reads.let_go_of(place));
+            }
+            Held::Nothing | Held::Payload(_) => unreachable!("no memory of stripes"),
+        }
+        self.settle(common);
+    }
+
+    fn let_go_of_frame(&mut self, common: &mut Common, frame: u32) {
+        let of_frame = self.left_frames.0.get_mut(&frame).expect("it is held");
+        of_frame.out -= 1;
+        if of_frame.out > 0 {
+            return;
+        }
+        let LeftFrame { payloads, .. } = self.left_frames.0.remove(&frame).expect("just seen");
+        payloads.into_iter().for_each(|piece| common.let_go_of_payload(piece));
+        let is_lost = spoiled(Bug::LeftFrameLost, false, true);
+        if !is_lost {
+            self.pool.take_back(frame);
+        }
+        self.serve_line(common);
+    }
+}
