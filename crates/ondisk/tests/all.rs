@@ -15,4 +15,5 @@ mod never_panics;
 #[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
 #[path = "../../../oracle/pattern.rs"]
 mod pattern;
+mod shape;
 mod v0_90_made;

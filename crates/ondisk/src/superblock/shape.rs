@@ -18,14 +18,18 @@
 //! Invariants
 //! - what was written is read back `[check: a_shape_is_read_back_as_it_was_written]`;
 //! - the bytes are those that md writes `[check: a_reshape_begins_with_the_bytes_that_md_writes]`;
+//! - a change of shape changes nothing behind the first sector, so that no power cut tears it
+//!   `[check: a_shape_stands_in_the_first_sector_of_what_md_wrote]`;
 //! - the end of a reshape is its side *after* `[check:
 //!   the_end_of_a_reshape_is_the_array_that_it_leads_to]`.
 
 use zerocopy::FromBytes;
 use zerocopy::byteorder::little_endian::{I32, U32, U64};
 
+use super::check::slots_named;
 use super::error::{SuperblockError, SuperblockFault};
-use super::facts::{Features, SuperblockShape};
+use super::facts::{Features, Reshape, SuperblockShape};
+use super::new::SuperblockUpdate;
 use super::v1::{Fixed, UnvalidatedV1};
 use super::write::seal;
 use super::{Superblock, v0_90};
@@ -44,6 +48,38 @@ impl Superblock {
             data_size_sectors: self.device.data_size_sectors,
             reshape: self.reshape,
         }
+    }
+
+    /// [`Self::apply`], and another shape in the same update, on a device of this size.
+    ///
+    /// # Errors
+    /// Those of [`Self::with_shape`]; the superblock is then as it was.
+    ///
+    /// # Panics
+    /// Those of [`Self::apply`].
+    pub fn apply_with_shape(
+        &mut self,
+        update: &SuperblockUpdate,
+        shape: &SuperblockShape,
+        device_bytes: u64,
+    ) -> Result<(), SuperblockError> {
+        let named = |slots, reshape: Option<Reshape>| {
+            slots_named(slots, reshape.map(|reshape| reshape.delta_disks))
+        };
+        // Roles never name a slot that the shape beside them has not: new slots come before their
+        // roles, and old ones go after theirs.
+        let loses_slots =
+            named(shape.raid_slots, shape.reshape) < named(self.array.raid_slots, self.reshape);
+        let mut changed = self.clone();
+        if loses_slots {
+            changed.apply(update);
+        }
+        changed = changed.with_shape(shape, device_bytes)?;
+        if !loses_slots {
+            changed.apply(update);
+        }
+        *self = changed;
+        Ok(())
     }
 
     /// The same superblock with another shape, on a device of this size.

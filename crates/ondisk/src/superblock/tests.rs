@@ -829,8 +829,8 @@ fn reshape(delta_disks: i32, backwards: bool, new_data_offset_sectors: Option<u6
     }
 }
 
-#[test]
-fn a_shape_is_read_back_as_it_was_written() {
+/// A member's superblock in each version.
+fn one_of_each() -> [Superblock; 4] {
     let of_v1 = new_superblock(Version::V1_0, Level::Raid5);
     let of_v0 = Superblock::new_v0(&NewV0 {
         array: of_v1.array,
@@ -842,9 +842,12 @@ fn a_shape_is_read_back_as_it_was_written() {
         events: 17,
         resync_offset: u64::MAX,
     });
-    let of_v0 = of_v0.unwrap();
-    for plain in [Version::V1_0, Version::V1_1, Version::V1_2].map(made).into_iter().chain([of_v0])
-    {
+    [of_v0.unwrap(), made(Version::V1_0), made(Version::V1_1), made(Version::V1_2)]
+}
+
+#[test]
+fn a_shape_is_read_back_as_it_was_written() {
+    for plain in one_of_each() {
         let shape = plain.shape();
         let same = plain.with_shape(&shape, DEVICE_BYTES).expect("it is its own");
         assert_eq!((same.to_bytes(), &same), (plain.to_bytes(), &plain), "{}", plain.version);
@@ -920,5 +923,45 @@ fn the_end_of_a_reshape_is_the_array_that_it_leads_to() {
         SuperblockShape { member_size_sectors: DEVICE_BYTES, ..end },
     ] {
         begun.with_shape(&contradiction, DEVICE_BYTES).expect_err("no array has this shape");
+    }
+}
+
+/// A table that names the slot that comes does not fit the shape before, nor one that names the
+/// slot that goes the shape after.
+#[test]
+fn slots_come_before_their_roles_and_go_after_them() {
+    let with_roles = |slots: u16| {
+        let mut roles: Vec<Role> = (0..slots).map(Role::Active).collect();
+        roles.resize(6, Role::Spare);
+        SuperblockUpdate { roles: roles.into(), ..update() }
+    };
+    for plain in one_of_each() {
+        let old = plain.shape();
+        let grown = Some(Reshape { new_level: Level::Raid5, ..reshape(1, false, None) });
+        let grown = SuperblockShape { raid_slots: 5, reshape: grown, ..old };
+        let mut superblock = plain.clone();
+        superblock.apply_with_shape(&with_roles(5), &grown, DEVICE_BYTES).expect("it grows");
+        let mut by_hand = plain.with_shape(&grown, DEVICE_BYTES).expect("five slots");
+        by_hand.apply(&with_roles(5));
+        assert_eq!((superblock.to_bytes(), &superblock), (by_hand.to_bytes(), &by_hand));
+        let found = probed(DEVICE_BYTES, superblock.offset_bytes(), &superblock.to_bytes());
+        assert_eq!(found, [Ok(superblock.clone())]);
+
+        let five = SuperblockShape { reshape: None, ..grown };
+        superblock.apply_with_shape(&with_roles(5), &five, DEVICE_BYTES).expect("five slots");
+        let shrinks = Some(Reshape { new_level: Level::Raid5, ..reshape(-1, true, None) });
+        let shrinks = SuperblockShape { reshape: shrinks, ..old };
+        superblock.apply_with_shape(&with_roles(5), &shrinks, DEVICE_BYTES).expect("it shrinks");
+        let before = superblock.clone();
+        let error = superblock.apply_with_shape(&with_roles(5), &old, DEVICE_BYTES);
+        let cause = error.expect_err("a role names the slot that goes").cause;
+        assert!(matches!(cause, SuperblockFault::RoleOutOfRange { slots: 4, .. }), "{cause}");
+        assert_eq!(superblock, before, "nothing has changed");
+        superblock.apply_with_shape(&with_roles(4), &old, DEVICE_BYTES).expect("its end");
+        let mut by_hand = plain;
+        by_hand.apply(&with_roles(4));
+        assert_eq!((superblock.shape(), &superblock.state), (old, &by_hand.state));
+        let found = probed(DEVICE_BYTES, superblock.offset_bytes(), &superblock.to_bytes());
+        assert_eq!(found, [Ok(superblock)]);
     }
 }
