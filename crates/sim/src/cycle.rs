@@ -357,7 +357,7 @@ impl World {
             Event::Superblock { member, state, time } => {
                 self.bits_may_be_left_behind();
                 let side = &mut self.engine.machines.members[usize::from(member.0)];
-                side.superblock_for(member, (&state, time));
+                side.superblock_for(&self.disks, member, (&state, time));
                 let (disk, superblock) = (side.disk, side.superblock.clone());
                 self.tear_superblock(disk, &superblock, Purpose::Disks);
             }

@@ -51,10 +51,13 @@ impl Member {
     /// Its superblock for `state`, as bytes and their sector.
     pub(crate) fn superblock_for(
         &mut self,
+        disks: &[Disk],
         id: MemberId,
         (state, time): (&SuperblockState, Timestamp),
     ) -> (u64, Vec<u8>) {
-        apply_to(&mut self.superblock, id, state, time);
+        let device_bytes = disks[self.disk].size_bytes();
+        let applied = apply_to(&mut self.superblock, id, device_bytes, state, time);
+        applied.expect("a shape is tried before it is said");
         (self.superblock.offset_bytes() / SECTOR as u64, self.superblock.to_bytes())
     }
 }

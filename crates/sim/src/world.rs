@@ -519,7 +519,7 @@ impl World {
         self.bits_may_be_left_behind();
         let side = &mut self.engine.machines.members[usize::from(member.0)];
         let index = side.disk;
-        let (start, data) = side.superblock_for(member, (state, time));
+        let (start, data) = side.superblock_for(&self.disks, member, (state, time));
         let ills = self.disks[index].ills;
         let written = if ills.superblocks_fail && !ills.gone {
             // An error does not say that nothing was written.

@@ -65,8 +65,8 @@ pub use setup::{
     ReplacementSetup, Returns, SpareSetup,
 };
 pub use update::{
-    DeviceRole, JournalState, SuperblockState, UpdateTimes, apply_to, bad_block_log_for,
-    level_with, update_for,
+    DataArea, DeviceRole, JournalState, ShapeState, SuperblockState, UpdateTimes, apply_to,
+    bad_block_log_for, level_with, update_for,
 };
 pub use view::{ArrayView, Gate, IntentView, MemberView};
 pub(crate) use waves::next_wave;

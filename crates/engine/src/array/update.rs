@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use braid_geometry::Slot;
+use braid_geometry::{Level, Slot};
 use braid_hooks::{Bug, planted, spoiled};
 use braid_ondisk::{
-    BadBlockLog, BadRange, Features, LogHome, PplPlace, Role, Superblock, SuperblockUpdate,
-    Timestamp, Version,
+    BadBlockLog, BadRange, Features, LogHome, PplPlace, Reshape, Role, Superblock, SuperblockError,
+    SuperblockShape, SuperblockUpdate, Timestamp, Version,
 };
 
 use crate::bad_log::BadLogWrite;
@@ -40,6 +40,64 @@ pub struct JournalState {
     pub tail_sectors: u64,
 }
 
+/// The shape of the array, as superblocks shall say it; [`SuperblockShape`] has the words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShapeState {
+    /// Level; during a reshape as it was before.
+    pub level: Level,
+    /// md's number of the layout; during a reshape as it was before.
+    pub layout: u32,
+    /// Sectors per chunk; during a reshape as it was before.
+    pub chunk_sectors: u32,
+    /// Sectors that the array uses of each member.
+    pub member_size_sectors: u64,
+    /// Slots; during a reshape as they will be.
+    pub raid_slots: u32,
+    /// The reshape under way. Where each member's data moves, `data_areas` says.
+    pub reshape: Option<Reshape>,
+    /// Data areas that change. Superblocks of the other members say what they said of theirs.
+    pub data_areas: Vec<(MemberId, DataArea)>,
+}
+
+/// The part of a member that holds data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataArea {
+    /// Its first sector; during a reshape as it was before.
+    pub offset_sectors: u64,
+    /// Sectors from there on.
+    pub size_sectors: u64,
+    /// Its first sector when the reshape is over, if it moves.
+    pub new_offset_sectors: Option<u64>,
+}
+
+impl ShapeState {
+    /// The shape that one member's superblock shall say.
+    fn of_member(&self, member: MemberId, superblock: &Superblock) -> SuperblockShape {
+        let said = superblock.shape();
+        let kept = DataArea {
+            offset_sectors: said.data_offset_sectors,
+            size_sectors: said.data_size_sectors,
+            new_offset_sectors: said.reshape.and_then(|said| said.new_data_offset_sectors),
+        };
+        let area = self.data_areas.iter().find(|(id, _)| *id == member);
+        let area = area.map_or(kept, |(_, area)| *area);
+        let reshape = self.reshape.map(|reshape| {
+            assert_eq!(reshape.new_data_offset_sectors, None, "each member moves its own data");
+            Reshape { new_data_offset_sectors: area.new_offset_sectors, ..reshape }
+        });
+        SuperblockShape {
+            level: self.level,
+            layout: self.layout,
+            chunk_sectors: self.chunk_sectors,
+            member_size_sectors: self.member_size_sectors,
+            raid_slots: self.raid_slots,
+            data_offset_sectors: area.offset_sectors,
+            data_size_sectors: area.size_sectors,
+            reshape,
+        }
+    }
+}
+
 /// What all superblocks of the array shall say after an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuperblockState {
@@ -61,11 +119,14 @@ pub struct SuperblockState {
     pub ppls: Arc<[(MemberId, PplPlace)]>,
     /// The write journal, if there is one.
     pub journal: Option<JournalState>,
+    /// The array's shape; none to leave what each says.
+    pub shape: Option<Arc<ShapeState>>,
 }
 
 impl SuperblockState {
     /// Whether both have the same table of devices: the superblocks of a member differ in the first sector at most. In version 0.90 a
-    /// member that does not hold all yet is a spare in the table.
+    /// member that does not hold all yet is a spare in the table. The shape stands in the first sector, whatever the version
+    /// ([`Superblock::apply_with_shape`]).
     pub(super) fn has_table_of(&self, other: &Self) -> bool {
         let journal = |state: &Self| state.journal.map(|journal| journal.device_number);
         let is_alike = self.unfinished().eq(other.unfinished()) && journal(self) == journal(other);
@@ -138,14 +199,26 @@ pub fn level_with(
     })
 }
 
-/// Has one member's superblock say `state`.
+/// Has one member's superblock say `state`, on a device of this size.
+///
+/// # Errors
+/// The superblock cannot say the shape, and is as it was. Whoever begins a reshape tries that on
+/// every member first.
 pub fn apply_to(
     superblock: &mut Superblock,
     member: MemberId,
+    device_bytes: u64,
     state: &SuperblockState,
     update_time: Timestamp,
-) {
-    superblock.apply(&update_for(superblock, member, state, update_time));
+) -> Result<(), SuperblockError> {
+    let update = update_for(superblock, member, state, update_time);
+    match &state.shape {
+        None => superblock.apply(&update),
+        Some(shape) => {
+            let shape = shape.of_member(member, superblock);
+            superblock.apply_with_shape(&update, &shape, device_bytes)?;
+        }
+    }
     if let Some(journal) = state.journal.filter(|journal| journal.member == member) {
         superblock.set_journal_tail(journal.tail_sectors, state.events);
     }
@@ -175,6 +248,7 @@ pub fn apply_to(
     if let Some((_, place)) = ppl {
         superblock.name_ppl(Some(*place));
     }
+    Ok(())
 }
 
 /// What is to be written to a member's bad-block log: the offset on the device, in bytes, and the bytes.
@@ -260,5 +334,197 @@ pub fn update_for(
         recovery_offset: recovered_sectors,
         is_replacement,
         role_of_this,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_ondisk::{
+        ArrayFacts, DeviceFlags, NewSuperblock, NewV0, PlacementRequest, SuperblockFault, placement,
+    };
+
+    const DEVICE_BYTES: u64 = 64 << 20;
+    const TIME: Timestamp = Timestamp { seconds: 1_800_000_000, microseconds: 0 };
+    const MEMBERS: [MemberId; 2] = [MemberId(1), MemberId(4)];
+
+    /// Device 1 of a RAID-5 of four, and its spare, device 4.
+    fn superblocks(version: Version) -> [Superblock; 2] {
+        let is_v1 = version.is_v1();
+        let request = PlacementRequest {
+            version: if is_v1 { version } else { Version::V1_0 },
+            device_bytes: DEVICE_BYTES,
+            level: Level::Raid5,
+            chunk_sectors: 128,
+            member_size_sectors: Some(65536),
+            data_offset_sectors: None,
+        };
+        let placement = placement(&request).expect("there is room");
+        let array = ArrayFacts {
+            uuid: [7; 16],
+            name: String::new(),
+            creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
+            level: Level::Raid5,
+            layout: 2,
+            chunk_sectors: 128,
+            member_size_sectors: 65536,
+            raid_slots: 4,
+            preferred_minor: None,
+            logical_block_bytes: None,
+        };
+        let roles: Arc<[Role]> = (0..4).map(Role::Active).chain([Role::Spare]).collect();
+        MEMBERS.map(|MemberId(number)| {
+            let (array, roles) = (array.clone(), Arc::clone(&roles));
+            let (device_number, device_flags) = (u32::from(number), DeviceFlags::default());
+            let (events, resync_offset) = (5, u64::MAX);
+            let made = if is_v1 {
+                let device_uuid = [9; 16];
+                Superblock::new_v1(&NewSuperblock {
+                    array,
+                    placement,
+                    device_number,
+                    device_uuid,
+                    device_flags,
+                    roles,
+                    events,
+                    resync_offset,
+                })
+            } else {
+                let nodes = (0..5).map(|number| (8, number)).collect();
+                Superblock::new_v0(&NewV0 {
+                    array,
+                    device_bytes: DEVICE_BYTES,
+                    device_number,
+                    device_flags,
+                    roles,
+                    nodes,
+                    events,
+                    resync_offset,
+                })
+            };
+            made.expect("a plain superblock")
+        })
+    }
+
+    fn state(slots: u16, shape: Option<ShapeState>) -> SuperblockState {
+        let role = |number: u16| DeviceRole {
+            member: MemberId(number),
+            device_number: number,
+            slot: Some(Slot(number)).filter(|slot| slot.0 < slots),
+            is_replacement: false,
+        };
+        SuperblockState {
+            events: 6,
+            resync_offset: u64::MAX,
+            roles: (0..5).map(role).collect(),
+            recovered: Arc::default(),
+            bad_blocks: Arc::default(),
+            log_counts: None,
+            has_bitmap: None,
+            ppls: Arc::default(),
+            journal: None,
+            shape: shape.map(Arc::new),
+        }
+    }
+
+    /// A fifth slot comes, and chunks become half as long.
+    fn begun(data_areas: Vec<(MemberId, DataArea)>) -> ShapeState {
+        ShapeState {
+            level: Level::Raid5,
+            layout: 2,
+            chunk_sectors: 128,
+            member_size_sectors: 65536,
+            raid_slots: 5,
+            reshape: Some(Reshape {
+                position_sectors: 0,
+                delta_disks: 1,
+                new_level: Level::Raid5,
+                new_layout: 2,
+                new_chunk_sectors: 64,
+                new_data_offset_sectors: None,
+                backwards: false,
+            }),
+            data_areas,
+        }
+    }
+
+    #[test]
+    fn an_update_without_a_shape_says_what_it_always_said() {
+        let state = state(4, None);
+        for (superblock, member) in Version::ALL
+            .into_iter()
+            .flat_map(|version| superblocks(version).into_iter().zip(MEMBERS))
+        {
+            let mut expected = superblock.clone();
+            expected.apply(&update_for(&superblock, member, &state, TIME));
+            let mut told = superblock.clone();
+            apply_to(&mut told, member, DEVICE_BYTES, &state, TIME).expect("nothing to refuse");
+            assert_eq!((told.to_bytes(), told.shape()), (expected.to_bytes(), superblock.shape()));
+        }
+    }
+
+    #[test]
+    fn an_update_with_a_shape_is_the_shape_and_the_update() {
+        for version in Version::ALL {
+            let found = superblocks(version);
+            let said = found[0].shape();
+            let new_offset_sectors = version.is_v1().then(|| said.data_offset_sectors + 128);
+            let area = DataArea {
+                offset_sectors: said.data_offset_sectors,
+                size_sectors: said.data_size_sectors,
+                new_offset_sectors,
+            };
+            let shape = begun(vec![(MEMBERS[0], area)]);
+            let state = state(5, Some(shape.clone()));
+            // The data of the second stays where it is.
+            let moves = [new_offset_sectors, None];
+            for ((superblock, member), new_data_offset_sectors) in
+                found.into_iter().zip(MEMBERS).zip(moves)
+            {
+                let own =
+                    Reshape { new_data_offset_sectors, ..shape.reshape.expect("one is under way") };
+                let own =
+                    SuperblockShape { raid_slots: 5, reshape: Some(own), ..superblock.shape() };
+                let mut expected =
+                    superblock.with_shape(&own, DEVICE_BYTES).expect("there is such an array");
+                expected.apply(&update_for(&superblock, member, &state, TIME));
+                let mut told = superblock;
+                apply_to(&mut told, member, DEVICE_BYTES, &state, TIME).expect("the same array");
+                assert_eq!((told.to_bytes(), &told), (expected.to_bytes(), &expected));
+                assert_eq!((told.shape(), told.state.role), (own, Role::Active(member.0)));
+
+                // What is not named anew goes on as it is.
+                let mut on = begun(Vec::new());
+                let reshape = on.reshape.as_mut().expect("one is under way");
+                reshape.position_sectors = 1024;
+                let on = SuperblockState { shape: Some(Arc::new(on)), ..state.clone() };
+                apply_to(&mut told, member, DEVICE_BYTES, &on, TIME).expect("further on");
+                let reshape = told.reshape.expect("one is under way");
+                assert_eq!(reshape.position_sectors, 1024);
+                assert_eq!(reshape.new_data_offset_sectors, new_data_offset_sectors);
+                assert!(on.has_table_of(&state), "one sector for each step");
+            }
+        }
+    }
+
+    #[test]
+    fn a_superblock_that_cannot_say_a_shape_says_nothing_of_the_update() {
+        let size_sectors = DEVICE_BYTES / 512;
+        let area = DataArea { offset_sectors: 4096, size_sectors, new_offset_sectors: None };
+        let state = state(5, Some(begun(vec![(MEMBERS[0], area)])));
+        for version in Version::ALL {
+            let [found, _] = superblocks(version);
+            let mut told = found.clone();
+            let error = apply_to(&mut told, MEMBERS[0], DEVICE_BYTES, &state, TIME);
+            let cause = error.expect_err("it does not begin there, or goes past the end").cause;
+            let is_said = match version {
+                Version::V0_90 => matches!(cause, SuperblockFault::Contradiction(_)),
+                Version::V1_0 => {
+                    matches!(cause, SuperblockFault::DataOverlapsSuperblock { data_offset: 4096 })
+                }
+                _ => cause == SuperblockFault::Truncated { missing_bytes: 4096 * 512 },
+            };
+            assert!(is_said && told == found, "{version}: {cause}");
+        }
     }
 }

@@ -257,9 +257,13 @@ impl MemberHandle {
     }
 
     /// The superblock that tells of `state`. To be written durably, one at a time.
+    ///
+    /// # Panics
+    /// It cannot say the shape: the array tried that before.
     pub(crate) fn next_superblock(&self, state: &SuperblockState, time: Timestamp) -> Operation {
         let mut superblock = self.superblock.lock().expect("writing does not panic");
-        apply_to(&mut superblock, self.id, state, time);
+        let applied = apply_to(&mut superblock, self.id, self.device.size_bytes(), state, time);
+        applied.expect("a shape is tried before it is said");
         Operation::Metadata {
             area: MetadataArea::Superblock,
             bytes: superblock.to_bytes(),

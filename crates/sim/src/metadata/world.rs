@@ -96,7 +96,7 @@ impl World {
             let Event::Superblock { member, state, time } = event else { return false };
             let mut side = self.engine.machines.members[usize::from(member.0)].clone();
             let before = side.superblock.to_bytes();
-            let (_, data) = side.superblock_for(*member, (state, *time));
+            let (_, data) = side.superblock_for(&self.disks, *member, (state, *time));
             data.iter().zip(&before).skip(SECTOR).any(|(one, other)| one != other)
         })
     }

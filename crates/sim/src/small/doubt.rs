@@ -249,7 +249,7 @@ fn under_way(world: &mut World) -> Vec<(usize, u64, Vec<u8>)> {
             }
             Event::Superblock { member, state, time } => {
                 let mut side = world.engine.machines.members[usize::from(member.0)].clone();
-                let (start, data) = side.superblock_for(*member, (state, *time));
+                let (start, data) = side.superblock_for(&world.disks, *member, (state, *time));
                 writes.push((side.disk, start, data));
             }
             Event::BadBlocks { .. } => unreachable!("jobs are paused in small worlds"),

@@ -284,6 +284,7 @@ impl Superblocks {
             has_bitmap: said.has_bitmap,
             ppls: said.ppls,
             journal: said.journal,
+            shape: None,
         });
         roster.update_begins();
         // With the table as it was, only the first sector changes, and that is written whole.
