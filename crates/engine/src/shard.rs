@@ -236,9 +236,7 @@ impl Shard {
             "I6: of a member that comes nothing is read before it is recovered"
         );
         self.common.now = now;
-        let before = std::mem::replace(&mut self.common.view, view);
-        self.common.clocks.look(&self.common.view);
-        self.common.unconfirmed_epoch = Some(self.common.view.epoch);
+        let before = self.common.turn_view(view);
         let view = Arc::clone(&self.common.view);
         let mut unanswered = Vec::new();
         self.common.note_bits(before.intent.as_ref());

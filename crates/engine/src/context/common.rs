@@ -14,6 +14,7 @@ use super::left::{Gone, Held, Left, LeftRequest};
 use super::pairs::{Ended, Pairs};
 use super::pieces::{Extent, PieceKey, Pieces};
 use super::trims::Trims;
+use super::written::Written;
 use crate::Instant;
 use crate::array::{ArrayView, Gate, IntentView};
 use crate::cause::Cause;
@@ -52,8 +53,7 @@ pub(crate) struct Common {
     pub(crate) replies: VecDeque<PieceReply>,
     pub(crate) releases: VecDeque<RequestId>,
     pub(crate) cache_records: VecDeque<CacheRecord>,
-    /// By slot: a write has reached its member since it was last told.
-    written: Vec<bool>,
+    written: Written,
     pub(crate) reports: VecDeque<Report>,
     pub(crate) clocks: Clocks,
     pairs: Pairs,
@@ -73,7 +73,7 @@ pub(crate) struct Common {
 impl Common {
     pub(crate) fn new(view: Arc<ArrayView>) -> Self {
         Self {
-            written: vec![false; view.slots.len()],
+            written: Written::new(&view),
             clocks: Clocks::new(view.slots.len()),
             now: Instant::default(),
             view,
@@ -98,6 +98,14 @@ impl Common {
             trims: Trims::default(),
             undrained: None,
         }
+    }
+
+    /// Another view is to rule. Gives the one before. All that goes by slot has those of this one from now on.
+    pub(crate) fn turn_view(&mut self, view: Arc<ArrayView>) -> Arc<ArrayView> {
+        self.written.turn(&self.view, &view);
+        self.clocks.look(&view);
+        self.unconfirmed_epoch = Some(view.epoch);
+        std::mem::replace(&mut self.view, view)
     }
 
     /// Notes a write that covers what is not to be believed of its member.
@@ -268,28 +276,19 @@ impl Common {
 
     /// A write has reached the member in `slot`, at least in part: a flush must reach it, too.
     pub(crate) fn note_written(&mut self, slot: Slot) {
-        self.written[usize::from(slot.0)] = true;
+        self.written.note(slot);
     }
 
-    /// Whether a member of any slot is to be flushed.
+    /// Whether any member is to be flushed.
     pub(crate) fn owes_flush(&self) -> bool {
-        self.written.contains(&true)
+        self.written.is_any()
     }
 
     /// What was asked for in this round is on the members: says on which, and that it is.
     pub(crate) fn written_back(&mut self, round: u64) {
-        for slot in (0..self.view.slots.len()).filter_map(|slot| u16::try_from(slot).ok()) {
-            let was_written = std::mem::take(&mut self.written[usize::from(slot)]);
-            if planted(Bug::FlushSetForgets) && slot == 0 || !was_written {
-                continue;
-            }
-            let known = self.view.member(Slot(slot));
-            let replacement = known.and_then(|member| member.replacement);
-            let replacement = spoiled(Bug::ReplacementUnflushed, replacement, None);
-            for member in known.map(|member| member.id).into_iter().chain(replacement) {
-                self.reports.push_back(Report::MemberWritten { member });
-            }
-        }
+        // One that is out has nothing to flush.
+        let members = self.written.take(&self.view).filter(|member| self.view.is_used(*member));
+        self.reports.extend(members.map(|member| Report::MemberWritten { member }));
         self.report(Report::WrittenBack { round });
     }
 

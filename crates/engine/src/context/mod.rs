@@ -8,6 +8,7 @@ mod left;
 mod pairs;
 mod pieces;
 mod trims;
+mod written;
 
 pub(crate) use clocks::{Clocks, PROBE_SECTORS};
 pub(crate) use common::Common;
