@@ -6,7 +6,7 @@
 use braid_hooks::{Bug, Mark, planted, reached};
 use std::sync::Arc;
 
-use braid_geometry::Geometry;
+use braid_geometry::{Geometry, Slot};
 
 use crate::Instant;
 use crate::array::{ArrayView, Gate, MemberView};
@@ -214,7 +214,8 @@ impl Shard {
     /// When the view is not newer than the one before.
     pub fn handle_view(&mut self, now: Instant, view: Arc<ArrayView>) {
         assert!(view.epoch > self.common.view.epoch, "views come in order");
-        assert_eq!(view.slots.len(), self.common.view.slots.len(), "slots are counted by shards");
+        let slots = usize::from(view.geometry.slots());
+        assert_eq!(view.slots.len(), slots, "a view has a place for each slot of its geometry");
         let was_final = matches!(self.common.view.gate, Gate::ReadOnly | Gate::Broken);
         let is_final = matches!(view.gate, Gate::ReadOnly | Gate::Broken);
         assert!(is_final || !was_final, "what takes no writes takes none ever after");
@@ -222,17 +223,15 @@ impl Shard {
         assert!(begins_so, "an array is opened for reading only, and does not come to be so");
         let is_in_sync = view.resync_offset >= self.common.view.resync_offset;
         assert!(is_in_sync, "I7: redundancy that was in sync is in sync in every later view");
-        let may_be = |(new, old): (&Option<MemberView>, &Option<MemberView>)| {
-            let was_in = |old: &MemberView, id| old.id == id || old.replacement == Some(id);
-            let stays = |new: &MemberView| old.as_ref().is_some_and(|old| was_in(old, new.id));
+        let mut members = (0..).map(Slot).zip(&view.slots);
+        let may_be = |(slot, new): (Slot, &Option<MemberView>)| {
             // One that comes back holds what no bit of the bitmap names.
             let returns = |new: &MemberView| new.ahead.is_empty() || view.intent.is_some();
             let is_empty = |new: &MemberView| new.recovered_sectors == 0 && returns(new);
-            new.as_ref().is_none_or(|new| stays(new) || is_empty(new))
+            new.as_ref().is_none_or(|new| self.common.view.has(slot, new.id) || is_empty(new))
         };
-        let mut slots = view.slots.iter().zip(&self.common.view.slots);
         assert!(
-            slots.all(may_be),
+            members.all(may_be),
             "I6: of a member that comes nothing is read before it is recovered"
         );
         self.common.now = now;

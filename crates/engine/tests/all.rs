@@ -7,3 +7,4 @@ mod one_shard;
 mod open;
 mod read_errors;
 mod sitting_out;
+mod slots;

@@ -125,8 +125,10 @@ impl Clocks {
         self.next_probe = self.is_any_out().then(|| now.plus_milliseconds(PROBE_MS));
     }
 
-    /// The members, or their slots, have changed.
+    /// The members, or their slots, have changed. What is known of a slot that goes is kept: requests of its member may be under way.
     pub(crate) fn look(&mut self, view: &ArrayView) {
+        let slots = self.members.len().max(view.slots.len());
+        self.members.resize(slots, Latencies::default());
         let sitting_out = &self.slow_members.sitting_out;
         for (slot, known) in (0..).map(Slot).zip(&mut self.members) {
             let member = view.member(slot).map(|member| member.id);
