@@ -15,9 +15,9 @@ use super::plan::Planner;
 use super::pool::Pool;
 use super::reconstruct::{PLACES, Reconstruct};
 use super::scheduler::{Admission, QueuedWork, Scheduler};
+use super::solve::FrameBlocks;
 use crate::Instant;
 use crate::array::{ArrayView, Gate};
-use crate::buffer::{BlockIndex, Buffer};
 use crate::computation::Computation;
 use crate::context::{Common, PieceKey};
 use crate::effect::{LogTicket, MemberIoDone, MemberOperation, Report};
@@ -36,6 +36,8 @@ const PREFETCHED_BANDS_MAX: u32 = 4;
 pub(crate) struct Stripes {
     pub(super) geometry: StripeGeometry,
     pub(super) unit_sectors: u32,
+    /// Stripes have the first frames, places for reads those behind, and probes the last.
+    frame_blocks: FrameBlocks,
     pub(super) pool: Pool,
     pub(super) scheduler: Scheduler,
     pub(super) epochs: DirtyEpochs,
@@ -95,14 +97,16 @@ impl Stripes {
         assert!(is_of_blocks || !view.keeps_journal, "a journal has whole blocks");
         let fits = geometry.chunk_sectors().is_multiple_of(unit_sectors);
         assert!(fits, "chunks and stripe units are powers of two");
+        let frame_blocks = FrameBlocks::new(geometry.slots());
         let mut stripes = Self {
             geometry,
             unit_sectors,
+            frame_blocks,
             pool: Pool::new(config.stripes_max),
             scheduler: Scheduler::new(config.tuning),
             epochs: DirtyEpochs::default(),
             cached: CachedWrites::new(config.cached_blocks_max),
-            reads: Reconstruct::new(geometry, unit_sectors, config.stripes_max),
+            reads: Reconstruct::new(geometry, unit_sectors, frame_blocks, config.stripes_max),
             damage: Damage::default(),
             entire: EntireSlots::of_none(geometry.slots()),
             is_whole: false,
@@ -121,8 +125,7 @@ impl Stripes {
     }
 
     pub(crate) fn arena_blocks(&self) -> u32 {
-        let slots = u32::from(self.geometry.slots());
-        (self.pool.frames_max() + PLACES) * slots + slots
+        self.frame_blocks.of(self.probe_frame() + 1)
     }
 
     pub(crate) fn unit_sectors(&self) -> u32 {
@@ -297,17 +300,15 @@ impl Stripes {
         self.settle(common);
     }
 
-    /// The first block of those for probes, one for each slot.
-    pub(super) fn probe_blocks(&self) -> u32 {
-        (self.pool.frames_max() + PLACES) * u32::from(self.geometry.slots())
+    fn probe_frame(&self) -> u32 {
+        self.pool.frames_max() + PLACES
     }
 
     /// Reads a little, to see how long it takes.
     pub(crate) fn probe(&mut self, common: &mut Common, slot: Slot, run: (MemberSector, u32)) {
         let (sector, sectors) = run;
         let io = IoId(self.in_flight.insert(IoOwner::Probe(slot)));
-        let block = BlockIndex(self.probe_blocks() + u32::from(slot.0));
-        let buffer = Buffer::Block { block, offset_sectors: 0 };
+        let buffer = self.frame_blocks.at(self.probe_frame(), 0).at(slot, 0);
         let run = (sector, sectors.min(self.unit_sectors));
         common.counters.probes += 1;
         common.submit((io, slot), run, MemberOperation::Read { buffer });
@@ -450,7 +451,7 @@ impl Stripes {
             let Self {
                 pool, in_flight, damage, epochs, cached, content, geometry, planner, ..
             } = self;
-            let unit_sectors = self.unit_sectors;
+            let (unit_sectors, frame_blocks) = (self.unit_sectors, self.frame_blocks);
             let stripe = pool.stripe_mut(number);
             stripe.act(
                 action,
@@ -466,6 +467,7 @@ impl Stripes {
                     content,
                     geometry,
                     unit_sectors,
+                    frame_blocks,
                 },
             );
             match (action, stripe.width()) {

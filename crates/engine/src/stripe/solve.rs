@@ -13,6 +13,28 @@ use crate::buffer::{BlockIndex, Buffer};
 use crate::computation::{Computation, Sources, Step};
 use crate::sectors::Extent;
 
+/// How one machine's blocks in the shard's arena are dealt out: as many to each frame, one for each slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FrameBlocks {
+    each: u32,
+}
+
+impl FrameBlocks {
+    pub(super) fn new(slots: u16) -> Self {
+        Self { each: u32::from(slots) }
+    }
+
+    /// Blocks of so many frames.
+    pub(super) fn of(self, frames: u32) -> u32 {
+        frames * self.each
+    }
+
+    /// Those of frame number `index`.
+    pub(super) fn at(self, index: u32, shift_sectors: u32) -> Blocks {
+        Blocks { first: self.of(index), shift_sectors }
+    }
+}
+
 /// Where the blocks of a stripe, or of a read, are in the shard's arena: one for each slot.
 ///
 /// What is short stands at the beginning of its block, wherever in the stripe unit it is: few lines of the processor's caches are
@@ -25,11 +47,6 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Those of stripe or read number `index`.
-    pub(super) fn of(index: u32, slots: u16, shift_sectors: u32) -> Self {
-        Self { first: index * u32::from(slots), shift_sectors }
-    }
-
     /// A place in a column's block.
     pub(super) fn at(self, slot: Slot, offset_sectors: u32) -> Buffer {
         let offset_sectors = offset_sectors.checked_sub(self.shift_sectors).expect("it is there");

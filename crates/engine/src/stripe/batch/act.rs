@@ -13,7 +13,7 @@ use super::super::damage::Damage;
 use super::super::epochs::DirtyEpochs;
 use super::super::in_flight::{ColumnIo, IoOwner};
 use super::super::plan::{Filled, Method, Plan, Way};
-use super::super::solve::Blocks;
+use super::super::solve::{Blocks, FrameBlocks};
 use super::content::{Content, Part, Source};
 use super::decide::Action;
 use super::log::{Logged, ToLog};
@@ -43,11 +43,12 @@ pub(in super::super) struct Effects<'a> {
     pub(in super::super) content: &'a mut Content,
     pub(in super::super) geometry: &'a StripeGeometry,
     pub(in super::super) unit_sectors: u32,
+    pub(in super::super) frame_blocks: FrameBlocks,
 }
 
 impl Effects<'_> {
     fn blocks_of(&self, stripe: &Stripe) -> Blocks {
-        Blocks::of(self.frame, self.geometry.slots(), stripe.shift_sectors())
+        self.frame_blocks.at(self.frame, stripe.shift_sectors())
     }
 
     /// A dirty reference is given back.

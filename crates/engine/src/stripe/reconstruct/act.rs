@@ -93,7 +93,7 @@ impl Reconstruct {
 
     pub(super) fn blocks(&self, place: u32) -> Blocks {
         let shift_sectors = self.reads[place as usize].shift_sectors;
-        Blocks::of(self.first + place, self.geometry.slots(), shift_sectors)
+        self.frame_blocks.at(self.first + place, shift_sectors)
     }
 
     pub(super) fn submit(

@@ -12,6 +12,7 @@ use super::super::in_flight::IoOwner;
 use super::super::known::EntireSlots;
 use super::super::plan::Planner;
 use super::super::pool::Pool;
+use super::super::solve::FrameBlocks;
 use super::decide::Phase;
 use super::read::{Column, Origin, Read, Want, WorkState};
 use crate::context::Common;
@@ -78,6 +79,7 @@ impl Around<'_> {
 pub(in super::super) struct Reconstruct {
     pub(super) geometry: StripeGeometry,
     pub(super) unit_sectors: u32,
+    pub(super) frame_blocks: FrameBlocks,
     /// Number of the first place, as blocks and computations are numbered: behind all stripes.
     pub(super) first: u32,
     pub(super) reads: Box<[Read]>,
@@ -97,7 +99,12 @@ pub(in super::super) struct Reconstruct {
 
 impl Reconstruct {
     /// For a shard whose stripes are numbered below `first`.
-    pub(in super::super) fn new(geometry: StripeGeometry, unit_sectors: u32, first: u32) -> Self {
+    pub(in super::super) fn new(
+        geometry: StripeGeometry,
+        unit_sectors: u32,
+        frame_blocks: FrameBlocks,
+        first: u32,
+    ) -> Self {
         let map = geometry.row_map(braid_geometry::ChunkRow(0));
         let blank = || Read {
             band: None,
@@ -117,6 +124,7 @@ impl Reconstruct {
         Self {
             geometry,
             unit_sectors,
+            frame_blocks,
             first,
             reads: (0..PLACES).map(|_| blank()).collect(),
             free: (0..PLACES).rev().collect(),
