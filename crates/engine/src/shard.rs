@@ -151,6 +151,7 @@ impl Shard {
     }
 
     /// Nothing is waited for that is under way at members that went.
+    #[inline(never)]
     fn leave(&mut self, before: &ArrayView) {
         let gone = Gone::between(before, &self.common.view);
         if gone.is_none() {
@@ -170,6 +171,8 @@ impl Shard {
     }
 
     /// A request that was left has ended: its memory is free.
+    #[cold]
+    #[inline(never)]
     fn let_go(&mut self, held: Held) {
         match (&mut self.family, held) {
             (_, Held::Nothing) => {}

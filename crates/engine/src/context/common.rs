@@ -236,6 +236,7 @@ impl Common {
     }
 
     /// A request has ended. If it was left, what it held until now.
+    #[inline]
     pub(crate) fn end_left(&mut self, id: IoId) -> Option<Held> {
         let held = self.left.end(id)?;
         reached(Mark::LateAnswer);

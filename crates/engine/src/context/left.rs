@@ -42,6 +42,7 @@ impl Left {
     }
 
     /// The memory of a request that has ended, if it was left.
+    #[inline]
     pub(super) fn end(&mut self, id: IoId) -> Option<Held> {
         if self.0.is_empty() {
             return None; // Nearly always.

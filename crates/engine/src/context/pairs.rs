@@ -77,10 +77,16 @@ impl Pairs {
     }
 
     /// A request has ended.
+    #[inline]
     pub(super) fn ended(&mut self, view: &ArrayView, done: MemberIoDone) -> Ended {
         if self.pairs.is_empty() {
-            return Ended::Tell(done);
+            return Ended::Tell(done); // Nearly always.
         }
+        self.ended_of_pair(view, done)
+    }
+
+    #[inline(never)]
+    fn ended_of_pair(&mut self, view: &ArrayView, done: MemberIoDone) -> Ended {
         let id = IoId(done.id.0 & !OF_REPLACEMENT);
         let Some(pair) = self.pairs.get_mut(&id) else { return Ended::Tell(done) };
         let of = match Self::is_of_replacement(done.id) {

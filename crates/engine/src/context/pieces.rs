@@ -270,12 +270,15 @@ impl Pieces {
     }
 
     /// The array needs it no longer. Its request, if nothing names the payload either.
+    #[inline]
     fn is_over(&mut self, key: PieceKey) -> Option<RequestId> {
-        let entry = *self.entry(key);
-        let is_free = spoiled(Bug::LeftPayloadReturned, entry.held, 0) == 0;
-        if is_free {
-            self.forget(key);
-        }
+        let is_held = self.entry(key).held > 0;
+        let is_held = spoiled(Bug::LeftPayloadReturned, is_held, false);
+        let is_free = !is_held;
+        let entry = match is_free {
+            true => self.entries.remove(key.0).expect("a piece under way"),
+            false => *self.entry(key),
+        };
         assert!(entry.parts == 0 && entry.kept == 0, "nothing of it is under way");
         self.writes -= u32::from(entry.is_write && entry.has_intent);
         let is_before = entry.generation != self.generation;

@@ -38,6 +38,7 @@ pub(in super::super) struct Around<'a> {
 
 /// The stripe at a glance, for the decision table. For one that is being filled the planner has the plan, unless it goes on as
 /// was planned.
+#[inline]
 pub(in super::super) fn facts(
     stripe: &Stripe,
     around: &Around<'_>,
