@@ -41,6 +41,7 @@ mod refusals;
 mod roster;
 mod set;
 mod setup;
+mod silent_members;
 mod sitting_out;
 mod slow_members;
 mod superblocks;

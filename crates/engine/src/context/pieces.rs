@@ -215,10 +215,12 @@ impl Pieces {
         }
         entry.is_answered = true;
         let is_over = entry.kept == 0;
+        let is_held = entry.held > 0;
+        let is_held = spoiled(Bug::LeftPayloadReturned, is_held, false);
         let mut reply = PieceReply {
             request: entry.request,
             result: entry.worst.map_or(Ok(()), Err),
-            keeps_payload: entry.kept > 0 || spoiled(Bug::LeftPayloadReturned, entry.held, 0) > 0,
+            keeps_payload: entry.kept > 0 || is_held,
             leaves_payload: entry.is_left,
             cause: None,
         };

@@ -1,34 +1,12 @@
 //! Members that leave the array while they are asked something: their requests end as failed, and
 //! the frames and payloads that they name are used by nothing else until they answer.
 
-use std::collections::BTreeMap;
-
-use braid_hooks::{Bug, spoiled};
+use braid_hooks::{Bug, planted};
 
 use super::in_flight::{IoOwner, ReadIoKind};
 use super::machine::Stripes;
-use crate::context::{Common, Gone, Held, LeftRequest, PieceKey};
+use crate::context::{Common, Gone, Held, LeftRequest};
 use crate::ids::IoId;
-
-/// Frames that members which have left may still use.
-#[derive(Debug, Default)]
-pub(super) struct LeftFrames(BTreeMap<u32, LeftFrame>);
-
-#[derive(Debug, Default)]
-struct LeftFrame {
-    /// Requests that have not ended.
-    out: u32,
-    /// Payloads that these write.
-    payloads: Vec<PieceKey>,
-}
-
-impl LeftFrames {
-    /// Whether such a member may still use this one.
-    pub(super) fn has(&self, frame: u32) -> bool {
-        let is_held = self.0.contains_key(&frame);
-        spoiled(Bug::LeftFrameReused, is_held, false)
-    }
-}
 
 impl Stripes {
     /// Members went: what is under way there ends for its owner. Gives the requests that are to.
@@ -62,13 +40,13 @@ impl Stripes {
     }
 
     fn hold_frame(&mut self, common: &mut Common, frame: u32) {
-        let number = self.pool.holder(frame).expect("a batch has it");
-        let of_frame = self.left_frames.0.entry(frame).or_insert_with(|| {
-            let payloads = self.pool.stripe_mut(number).leave();
+        let Self { left_frames, pool, .. } = self;
+        let number = pool.holder(frame).expect("a batch has it");
+        left_frames.hold(frame, || {
+            let payloads = pool.stripe_mut(number).leave();
             payloads.iter().for_each(|piece| common.hold_payload(*piece));
-            LeftFrame { out: 0, payloads }
+            payloads
         });
-        of_frame.out += 1;
     }
 
     /// A member that left has ended a request.
@@ -84,17 +62,12 @@ impl Stripes {
     }
 
     fn let_go_of_frame(&mut self, common: &mut Common, frame: u32) {
-        let of_frame = self.left_frames.0.get_mut(&frame).expect("it is held");
-        of_frame.out -= 1;
-        if of_frame.out > 0 {
+        let Some(payloads) = self.left_frames.let_go(frame) else { return };
+        payloads.into_iter().for_each(|piece| common.let_go_of_payload(piece));
+        if planted(Bug::LeftFrameLost) {
             return;
         }
-        let LeftFrame { payloads, .. } = self.left_frames.0.remove(&frame).expect("just seen");
-        payloads.into_iter().for_each(|piece| common.let_go_of_payload(piece));
-        let is_lost = spoiled(Bug::LeftFrameLost, false, true);
-        if !is_lost {
-            self.pool.take_back(frame);
-        }
+        self.pool.take_back(frame);
         self.serve_line(common);
     }
 }

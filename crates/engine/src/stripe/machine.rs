@@ -10,7 +10,7 @@ use super::damage::{Damage, is_synced, sectors_of};
 use super::epochs::DirtyEpochs;
 use super::in_flight::{CopyOut, IoOwner};
 use super::known::EntireSlots;
-use super::left::LeftFrames;
+use super::left_frames::LeftFrames;
 use super::plan::Planner;
 use super::pool::Pool;
 use super::reconstruct::{PLACES, Reconstruct};

@@ -32,6 +32,7 @@ mod in_flight;
 mod index;
 mod known;
 mod left;
+mod left_frames;
 mod list;
 mod machine;
 mod plan;
