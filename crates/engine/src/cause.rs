@@ -40,6 +40,13 @@ impl Cause {
 
     /// It left with requests under way, and these are not waited for.
     #[must_use]
+    pub fn left(member: MemberId) -> Self {
+        let answer = Answer::Left;
+        Self { member, asked: Asked::Nothing, sector: 0, sectors: 0, answer }
+    }
+
+    /// It has not answered for too long.
+    #[must_use]
     pub fn silent(member: MemberId) -> Self {
         let answer = Answer::Silent;
         Self { member, asked: Asked::Nothing, sector: 0, sectors: 0, answer }
@@ -138,6 +145,8 @@ pub enum Answer {
     ErredOften,
     /// It has not answered in time.
     Silent,
+    /// It left the array before it answered.
+    Left,
 }
 
 impl Answer {
@@ -155,6 +164,7 @@ impl Answer {
             Self::Person => "person",
             Self::ErredOften => "erred-often",
             Self::Silent => "silent",
+            Self::Left => "left",
         }
     }
 

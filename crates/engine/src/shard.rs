@@ -12,7 +12,7 @@ use crate::Instant;
 use crate::array::{ArrayView, Gate, MemberView};
 use crate::buffer::Buffer;
 use crate::computation::Computation;
-use crate::context::{Common, Gone, Held, PROBE_SECTORS, PieceKey};
+use crate::context::{Common, Gone, Held, LeftRequest, PROBE_SECTORS, PieceKey};
 use crate::counters::Counters;
 use crate::direct::Direct;
 use crate::effect::{
@@ -150,19 +150,19 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Nothing is waited for that is under way at members that went.
+    /// What is under way at members that went, before anything new is asked under the new view.
     #[inline(never)]
-    fn leave(&mut self, before: &ArrayView) {
-        let gone = Gone::between(before, &self.common.view);
-        if gone.is_none() {
-            return;
+    fn under_way_at(&mut self, gone: &Gone) -> Vec<LeftRequest> {
+        match &mut self.family {
+            Machine::Direct(_) => Vec::new(), // Its members stay.
+            Machine::Mirror(mirror) => mirror.leave(&mut self.common, gone),
+            Machine::Stripe(stripes) => stripes.leave(&mut self.common, gone),
         }
-        let left = match &mut self.family {
-            Machine::Direct(_) => return, // Its members stay.
-            Machine::Mirror(mirror) => mirror.leave(&mut self.common, &gone),
-            Machine::Stripe(stripes) => stripes.leave(&mut self.common, &gone),
-        };
-        for request in left {
+    }
+
+    /// That is not waited for.
+    fn leave(&mut self, requests: Vec<LeftRequest>) {
+        for request in requests {
             reached(Mark::RequestLeft);
             if let Some(done) = self.common.leave(request) {
                 self.tell_family(done);
@@ -253,6 +253,8 @@ impl Shard {
             Gate::Closed => {}
         }
         self.common.want_bits_again();
+        let gone = Gone::between(&before, &view);
+        let left = if gone.is_none() { Vec::new() } else { self.under_way_at(&gone) };
         match (&mut self.family, &*view.geometry) {
             (Machine::Direct(direct), Geometry::Direct(geometry)) => direct.handle_view(geometry),
             (Machine::Mirror(mirror), Geometry::Mirror(geometry)) => {
@@ -263,7 +265,7 @@ impl Shard {
             }
             _ => unreachable!("an array keeps its family of levels while it is open"),
         }
-        self.leave(&before);
+        self.leave(left);
         for done in self.common.settle_pairs() {
             self.tell_family(done);
         }

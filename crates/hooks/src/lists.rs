@@ -1011,6 +1011,8 @@ named! {
         GoesAway = "goes-away",
         /// Array: the same, but it cannot be done without.
         SilentButNeeded = "silent-but-needed",
+        /// Array: a member that is away cannot come back, and has failed.
+        StaysAway = "stays-away",
         /// Array: a member that was away has answered, and comes back.
         ReturnsFromAway = "returns-from-away",
         /// A request under way at a member that leaves the array ends for its owner.

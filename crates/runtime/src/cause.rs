@@ -58,6 +58,7 @@ impl fmt::Display for AnswerWords {
             Answer::Person => formatter.write_str("a person said so"),
             Answer::ErredOften => formatter.write_str("it had more read errors than it may have"),
             Answer::Silent => formatter.write_str("it did not answer in time"),
+            Answer::Left => formatter.write_str("it left the array before it answered"),
         }
     }
 }

@@ -305,6 +305,7 @@ impl Core {
                 ArrayEvent::MemberLost(cause) => array.handle_member_gone(now, cause),
                 ArrayEvent::SitOut(settings) => array.handle_sit_out(now, settings),
                 ArrayEvent::Patience(patience) => array.handle_patience(now, patience),
+                ArrayEvent::StaysAway(cause) => array.handle_stays_away(now, cause),
                 ArrayEvent::Silence(silent) => array.handle_silence(now, &silent),
                 ArrayEvent::ReadErrorLimit(limit) => array.handle_read_error_limit(now, limit),
                 ArrayEvent::Member(change, answer) => {

@@ -46,6 +46,8 @@ pub(crate) enum ArrayEvent {
     MemberLost(Cause),
     SitOut(SitOut),
     Patience(Patience),
+    /// A member that is away has failed.
+    StaysAway(Cause),
     /// Members that were asked something, and milliseconds for which nothing of it has ended.
     Silence(Vec<(MemberId, u64)>),
     ReadErrorLimit(ReadErrorLimit),

@@ -7,31 +7,29 @@
 //!
 //! ```text
 //!   away ──all that was asked has ended──▶ well? ──yes──▶ a new name ──▶ recovered where it missed
-//!                                            └──no───▶ away, until a person adds it
+//!                                            └──no───▶ it has failed, as any other
 //! ```
 
 use std::io;
 
 use braid_engine::array::{Array, MemberId, SpareSetup};
+use braid_engine::cause::Cause;
 use braid_engine::open::{bad_log_sectors, can_tear};
-use braid_member::{Member, MemberError};
-use braid_ondisk::{Snippet, Superblock, probe, probe_ranges};
+use braid_ondisk::Superblock;
 
 use crate::core::Core;
-use crate::events::MemberChange;
+use crate::events::{ArrayEvent, Machine, MemberChange};
+use crate::executor::submitter::Submitter;
 use crate::log;
 use crate::members::handle::Place;
+use crate::members::operation::Operation;
+use crate::members::rejoining::Next;
 use crate::operator::AddError;
-use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, thread};
 
-/// Why a member that has answered stays away.
+/// Why a member that has answered does not come back.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReturnError {
-    #[error("it does not read or flush well: {0}")]
-    Unwell(#[from] MemberError),
-    #[error("it has no superblock of this array")]
-    NoSuperblock,
     #[error(transparent)]
     NotAdded(#[from] AddError),
     #[error("no thread could be started for it")]
@@ -39,45 +37,70 @@ pub(crate) enum ReturnError {
 }
 
 impl Core {
-    /// A member that has left has nothing more to do: if it is away, it comes back.
-    pub(crate) fn bring_back_if_away(self: &Arc<Self>, id: MemberId) {
-        if !self.look(|array| array.may_return(id)) {
-            return;
-        }
-        let members = self.members.load();
-        let Some(member) = members.get(id) else { return };
-        // One try at a time, and none after one that failed.
-        if member.is_returning.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let core = Arc::clone(self);
-        let bring_back = move || {
-            if let Err(error) = core.bring_back(id) {
-                log::stays_away(id, &error);
-            }
+    /// Looks after a member that has left, and that has nothing more to do.
+    pub(crate) fn look_at_left(self: &Arc<Self>, id: MemberId) {
+        let next = match self.members.load().get(id) {
+            Some(member) => member.rejoining.look(),
+            None => return,
         };
-        let started = thread::Builder::new().name("braid-return".into()).spawn(bring_back);
-        match started {
-            Ok(thread) => {
-                self.end.threads.lock().expect("starting does not panic").push(thread);
+        match next {
+            Next::Wait => {}
+            Next::Ask => self.ask_to_rejoin(id),
+            Next::Returns(found) => self.begin_return(id, found),
+            Next::Fails(cause) => {
+                self.array.push(ArrayEvent::StaysAway(cause));
+                self.drive(Machine::Array);
             }
-            // The next look tries again.
-            Err(_) => member.is_returning.store(false, Ordering::Release),
         }
     }
 
-    fn bring_back(self: &Arc<Self>, id: MemberId) -> Result<(), ReturnError> {
-        let _one = self.membership.lock().expect("changing members does not panic");
-        let found = {
-            let members = self.members.load();
-            let Some(member) = members.get(id) else { return Ok(()) };
-            // What fails here fails as a member, too.
-            member.device.flush()?;
-            newest_on(&*member.device)?.ok_or(ReturnError::NoSuperblock)?
-        };
-        if !self.look(|array| array.may_return(id)) {
-            return Ok(()); // A person was quicker.
+    /// Has a member flushed and read, if it is away and may come back now.
+    fn ask_to_rejoin(self: &Arc<Self>, id: MemberId) {
+        let is_away = |array: &Array| array.away().iter().any(|(member, _)| *member == id);
+        let (is_away, may_return) = self.look(|array| (is_away(array), array.may_return(id)));
+        let members = self.members.load();
+        let Some(member) = members.get(id) else { return };
+        if !is_away {
+            return member.rejoining.is_over();
         }
+        if may_return {
+            member.rejoining.begins();
+            let submitter = Submitter::new(self, member);
+            submitter.submit(Operation::Rejoin);
+            let heard = submitter.into_heard();
+            drop(members);
+            self.drive_heard(heard, None);
+        }
+    }
+
+    /// By a thread of its own: superblocks are waited for.
+    fn begin_return(self: &Arc<Self>, id: MemberId, found: Box<Superblock>) {
+        let core = Arc::clone(self);
+        let bring_back = move || {
+            if let Err(error) = core.bring_back(id, &found) {
+                log::stays_away(id, &error);
+                core.array.push(ArrayEvent::StaysAway(Cause::vanished(id)));
+                core.drive(Machine::Array);
+            }
+        };
+        let started = thread::Builder::new().name("braid-return".into()).spawn(bring_back);
+        let mut threads = self.end.threads.lock().expect("starting does not panic");
+        #[cfg(not(any(loom, shuttle)))]
+        threads.retain(|thread| !thread.is_finished());
+        match started {
+            Ok(thread) => threads.push(thread),
+            Err(error) => log::stays_away(id, &error),
+        }
+    }
+
+    fn bring_back(self: &Arc<Self>, id: MemberId, found: &Superblock) -> Result<(), ReturnError> {
+        let _one = self.membership.lock().expect("changing members does not panic");
+        let returns = match self.members.load().get(id) {
+            // A person was quicker.
+            Some(_) if !self.look(|array| array.may_return(id)) => return Ok(()),
+            Some(member) => member.returns_lately(),
+            None => return Ok(()),
+        };
         let device = self.take_out(id);
         let (mut superblock, number) = self.joining(device.size_bytes(), found.device.uuid)?;
         let is_write_mostly = found.device.flags.write_mostly;
@@ -87,31 +110,31 @@ impl Core {
             device_number: number,
             bad_log_sectors: bad_log_sectors(&superblock),
             tears: can_tear(&superblock),
-            returns: self.returns(&found),
+            returns: self.returns(found),
             parity_log: self.parity_log_of(&superblock).map_err(AddError::from)?,
         };
-        self.register_member(newcomer.id, (device, superblock), Place { slot: None })
-            .map_err(ReturnError::Thread)?;
+        let place = Place { slot: None };
+        let registered = self.register_member(newcomer.id, (device, superblock), place);
+        registered.map_err(ReturnError::Thread)?;
+        if let Some(member) = self.members.load().get(newcomer.id) {
+            member.rejoining.has_come_back(returns);
+        }
         self.schedule_again();
         let returned = self.change_members(MemberChange::Return(id, newcomer));
         returned.inspect_err(|_| self.close_member(newcomer.id)).map_err(AddError::from)?;
         if is_write_mostly {
-            let change = MemberChange::WriteMostly(newcomer.id, true);
-            self.change_members(change).map_err(AddError::from)?;
+            self.tell_write_mostly(newcomer.id, number);
         }
         let _in_time = self.comes_to(Array::tells_all);
         Ok(())
     }
-}
 
-/// The newest superblock on a device.
-fn newest_on(device: &dyn Member) -> Result<Option<Superblock>, MemberError> {
-    let mut snippets = Vec::new();
-    for range in probe_ranges(device.size_bytes()) {
-        let length = usize::try_from(range.end - range.start).expect("a few sectors");
-        let mut bytes = vec![0; length];
-        device.read_at(&mut bytes, range.start)?;
-        snippets.push(Snippet { offset: range.start, bytes });
+    /// A member that is back is read only where no other copy is, as before: all superblocks say so.
+    fn tell_write_mostly(self: &Arc<Self>, id: MemberId, number: u16) {
+        let members = self.members.load();
+        members.iter().for_each(|member| member.set_write_mostly(number.into(), true));
+        drop(members);
+        // It has come back all the same if it is refused.
+        let _as_before = self.change_members(MemberChange::WriteMostly(id, true));
     }
-    Ok(probe(device.size_bytes(), &snippets).newest().cloned())
 }

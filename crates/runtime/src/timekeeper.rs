@@ -65,8 +65,10 @@ impl Core {
 
     /// Whether nothing is under way at any member, and none is to be watched for how it answers.
     fn are_members_idle(&self) -> bool {
-        let is_well =
-            |member: &Arc<MemberHandle>| member.is_idle() && !member.admission.is_suspect();
+        let is_well = |member: &Arc<MemberHandle>| {
+            let is_back = !member.for_array.has_left() || !member.rejoining.is_waiting();
+            member.is_idle() && !member.admission.is_suspect() && is_back
+        };
         self.members.load().iter().all(is_well)
     }
 
@@ -132,24 +134,29 @@ impl Core {
     /// no thread could be started gets one now, if it can be had.
     fn look_at_members(self: &Arc<Self>) {
         let members = self.members.load();
-        let (mut heard, mut silent, mut returning) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut heard, mut silent, mut left) = (Vec::new(), Vec::new(), Vec::new());
         for member in members.iter() {
-            member.admission.look();
+            member.look();
             match member.for_array.has_left() {
-                true => returning.extend(member.is_idle().then(|| member.id())),
+                true => left.extend(member.rejoining.is_waiting().then(|| member.id())),
                 false => silent.extend(member.silent_ms().map(|ms| (member.id(), ms))),
             }
             let submitter = Submitter::new(self, member);
             // Nothing new is asked of one that is being taken out: no thread may be left to answer.
-            submitter.look(members.open_to_new(member.id()).is_some());
+            // Nor of one that has left: whether it is there shows when it comes back.
+            let is_open = members.open_to_new(member.id()).is_some();
+            submitter.look(is_open && !member.for_array.has_left());
             heard.extend(submitter.into_heard());
         }
         // Who changes the table waits for those that hold it.
         drop(members);
         heard.into_iter().for_each(|machine| self.drive(machine));
         self.note_silence(silent);
-        for member in returning {
-            self.bring_back_if_away(member);
+        for id in left {
+            let is_idle = |member: &Arc<MemberHandle>| self.is_idle(member);
+            if self.members.load().get(id).is_some_and(is_idle) {
+                self.look_at_left(id);
+            }
         }
     }
 

@@ -270,6 +270,14 @@ impl Volume {
         self.look_at_array(|array| array.away().iter().map(|(member, _)| *member).collect())
     }
 
+    /// Slots that wait for members that are away, so that no spare may have them yet.
+    #[must_use]
+    pub fn kept_slots(&self) -> usize {
+        self.look_at_array(|array| {
+            array.away().iter().filter(|(_, away)| away.spare_at.is_some()).count()
+        })
+    }
+
     /// How many read errors a member may have, and what becomes of one with more.
     #[must_use]
     pub fn read_error_limit(&self) -> ReadErrorLimit {

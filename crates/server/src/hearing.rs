@@ -77,7 +77,7 @@ impl Hearing {
                 }
                 board.note(&notice, |member| watcher.label(member));
                 tell(&notice);
-                if let Notice::MemberOut { .. } = notice {
+                if let Notice::MemberOut { .. } | Notice::Away { .. } = notice {
                     spare_group.look();
                 }
             }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::kit::{
-    Array, Client, Hang, Hanging, Mount, Need, RAID_1, RAID_5, RAID_6, Shape, assert_same,
-    random_bytes, skip, wait_until,
+    Array, Client, Deed, Fail, Hang, Hanging, Mount, Need, RAID_1, RAID_5, RAID_6, Shape,
+    assert_same, random_bytes, skip, wait_until,
 };
 
 const BLOCK: usize = 4096;
@@ -114,6 +114,34 @@ fn a_member_that_hangs_goes_away_and_comes_back_on_threads() {
     for (shape, hang) in [(RAID_1, Hang::Writes), (RAID_5, Hang::Everything)] {
         goes_away_and_comes_back(shape, hang, "threads");
     }
+}
+
+/// A disk that hung before it died was said to come back, for ever, and no spare came.
+#[test]
+fn a_member_that_dies_while_it_is_away_has_failed() {
+    let mut array = Array::create_with("tank", RAID_5, MEMBER_SIZE, &["--bitmap-chunk", "64K"]);
+    let hanging = Mount::is_possible().then(|| Hanging::over(&array.members)).flatten();
+    let Some(hanging) = hanging else { return skip(Need::Fuse, "no FUSE can be mounted here") };
+    array.members = hanging.files();
+    let mut served = array.serve_with(&["--away-after-ms", "1000"], &array.members);
+    assert_eq!(array.braid(&["wait", "tank", "--for", "idle"], &[]).status.code(), Some(0));
+    let mut client = Client::connect(&served.socket, PATIENCE);
+    let _let_go = hanging.let_go_at_end();
+    hanging.hang(1, Hang::Both);
+    write_round(&mut client, 64, 0);
+    served.wait_for("DiskAway");
+    hanging.fail(1, Fail { deed: Deed::Flush, bytes: 0..u64::MAX, errno: 5 });
+    hanging.let_go_of_held();
+    let told = served.wait_for("Fail");
+    assert_eq!(told["subject"]["slot"], 1, "{told}");
+    assert_eq!(
+        (&told["cause"]["operation"], &told["cause"]["os_error"]),
+        (&"flush".into(), &5.into())
+    );
+    assert_eq!(slot_state(&array), "failed");
+    assert!(served.events("DiskReturned").is_empty());
+    drop(client);
+    served.stop();
 }
 
 /// A person may put out and take away a member that is away, and add it again when it answers.

@@ -4,6 +4,7 @@
 use braid_geometry::{Family, Slot};
 use braid_hooks::{Mark, reached};
 
+use super::effect::Notice;
 use super::machine::{Array, Condition};
 use super::order::Activity;
 use super::refusals::MemberRefusal;
@@ -179,7 +180,10 @@ impl Array {
             self.roster.leave(member);
             self.out.change();
         }
-        self.away.ends(member);
+        if let Some(away) = self.away.ends(member) {
+            let (slot, cause) = (away.slot, Cause::person(member));
+            self.out.notice(Notice::MemberOut { member, slot, cause });
+        }
         self.step(now);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What the array does about members that do not answer: which go away, and how they come back.
 
-use braid_geometry::{Family, Slot};
+use braid_geometry::Slot;
 use braid_hooks::{Bug, Mark, planted, reached};
 
 use super::away::AwayMember;
@@ -32,6 +32,15 @@ impl Array {
     #[must_use]
     pub fn away(&self) -> Vec<(MemberId, AwayMember)> {
         self.away.members.iter().map(|(member, away)| (*member, *away)).collect()
+    }
+
+    /// A member that is away cannot come back: it has failed, and its slot waits no more.
+    pub fn handle_stays_away(&mut self, now: Instant, cause: Cause) {
+        if let Some(AwayMember { slot, .. }) = self.away.ends(cause.member) {
+            reached(Mark::StaysAway);
+            self.out.notice(Notice::MemberOut { member: cause.member, slot, cause });
+        }
+        self.step(now);
     }
 
     /// Whether a member that is away could come back now.
@@ -97,18 +106,24 @@ impl Array {
         if planted(Bug::GoesAwayAnyhow) {
             return self.may_change_members().is_ok();
         }
-        // A member that is being filled would have to be filled from the start.
-        let holds_all = !self.roster.is_lost(slot) && !self.roster.is_newcomer(member);
+        let holds_all = !self.roster.is_lost(slot);
         let is_alone = self.roster.replacement_of(slot).is_none();
         let is_lost = |other: Slot| is_suspect(other) || self.roster.is_lost(other);
-        // Parity that may not fit makes up for nothing.
-        let agrees = self.condition.resync_offset == u64::MAX
-            || self.setup.geometry.level().family() != Family::Stripe;
-        self.may_change_members().is_ok()
-            && holds_all
-            && is_alone
-            && agrees
-            && self.consistency.tells_what_is_missed()
-            && self.setup.geometry.survives(&is_lost)
+        // What is in doubt may read as another copy has it, or as nothing. What a log names of
+        // another member, only this one may have; one with a log that names anything comes back
+        // as a blank one.
+        let agrees = self.condition.resync_offset == u64::MAX;
+        let is_whole = self.roster.named_sectors() == 0;
+        let may_be = self.may_change_members().is_ok() && !self.roster.is_newcomer(member);
+        // One that is being filled is not needed, and would hold every write up. It is filled from
+        // the start when it is back.
+        let is_needed = !self.setup.geometry.survives(&is_lost)
+            || holds_all && !(agrees && is_whole && self.tells_what_is_missed());
+        may_be && is_alone && !is_needed
+    }
+
+    /// Whether the bitmap tells what a member misses that is out, from now on.
+    fn tells_what_is_missed(&self) -> bool {
+        self.consistency.tells_what_is_missed_since(self.superblocks.events())
     }
 }

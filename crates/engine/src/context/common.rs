@@ -213,9 +213,16 @@ impl Common {
     ) -> SmallVec<[LeftRequest; 2]> {
         let own = if is_copy { gone.replacement(slot) } else { gone.member(slot) };
         let own = own.filter(|_| !self.pairs.has_ended(id)).map(|member| (id, member));
-        let other = self.pairs.of_replacement(id).zip(gone.replacement(slot));
+        let other = self.pairs.of_replacement(id).filter(|(_, member)| gone.went(*member));
         let left = |(id, member)| LeftRequest { id, member, held };
         own.into_iter().chain(other).map(left).collect()
+    }
+
+    /// A read stays with a member that went: how long it takes says nothing of the slot's next.
+    pub(crate) fn forget_pace_at(&mut self, gone: &Gone, (id, slot): (IoId, Slot)) {
+        if gone.has(slot) {
+            self.clocks.forget(id);
+        }
     }
 
     /// A request at a member that went is not waited for. Gives what the family is to hear of it,
@@ -227,7 +234,7 @@ impl Common {
         if !Pairs::is_of_replacement(id) {
             self.clocks.forget(id);
         }
-        let fault = MemberFault { kind: FaultKind::Gone, cause: Cause::silent(member) };
+        let fault = MemberFault { kind: FaultKind::Gone, cause: Cause::left(member) };
         match self.pairs.ended(&self.view, MemberIoDone { id, result: Err(fault) }) {
             Ended::Tell(done) => Some(done),
             // The array knows that the replacement is out.

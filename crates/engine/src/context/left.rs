@@ -71,14 +71,13 @@ impl Gone {
     /// What went between these.
     pub(crate) fn between(old: &ArrayView, new: &ArrayView) -> Self {
         let mut gone = Self::default();
-        let slots = old.slots.iter().zip(&new.slots);
-        for (slot, (old, new)) in (0..).map(Slot).zip(slots) {
+        for (slot, old) in (0..).map(Slot).zip(&old.slots) {
             let Some(old) = old else { continue };
-            if new.as_ref().is_none_or(|new| new.id != old.id) {
+            let new = new.member(slot);
+            if new.is_none_or(|new| new.id != old.id) {
                 gone.members.push((slot, old.id));
             }
-            let is_in =
-                |id| new.as_ref().is_some_and(|new| new.id == id || new.replacement == Some(id));
+            let is_in = |id| new.is_some_and(|new| new.id == id || new.replacement == Some(id));
             let replacement = old.replacement.filter(|id| !is_in(*id));
             gone.replacements.extend(replacement.map(|id| (slot, id)));
         }
@@ -93,6 +92,11 @@ impl Gone {
     /// Whether the member of this slot went.
     pub(crate) fn has(&self, slot: Slot) -> bool {
         self.member(slot).is_some()
+    }
+
+    /// Whether this one went.
+    pub(super) fn went(&self, member: MemberId) -> bool {
+        self.members.iter().chain(&self.replacements).any(|(_, id)| *id == member)
     }
 
     /// The member of this slot, if it went.

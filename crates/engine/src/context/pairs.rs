@@ -70,10 +70,11 @@ impl Pairs {
         self.pairs.get(&id).is_some_and(|pair| pair.of_member.is_some())
     }
 
-    /// The name of the write to the replacement that goes with a family's, if it is under way.
-    pub(super) fn of_replacement(&self, id: IoId) -> Option<IoId> {
+    /// The write to a replacement that goes with a family's, if it is under way; and to which.
+    pub(super) fn of_replacement(&self, id: IoId) -> Option<(IoId, MemberId)> {
         let pair = self.pairs.get(&id)?;
-        pair.of_replacement.is_none().then_some(IoId(id.0 | OF_REPLACEMENT))
+        let name = IoId(id.0 | OF_REPLACEMENT);
+        pair.of_replacement.is_none().then_some((name, pair.replacement))
     }
 
     /// A request has ended.

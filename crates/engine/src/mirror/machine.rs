@@ -237,6 +237,7 @@ impl Mirror {
                         Stage::Write => (Held::Payload(work.extent.key), false),
                         Stage::Read => {
                             reads.extend(gone.has(*slot).then_some(name));
+                            common.forget_pace_at(gone, (IoId(name), *slot));
                             continue;
                         }
                         // A read's payload is given back with its answer.
@@ -246,7 +247,10 @@ impl Mirror {
                 // Whatever is read there, nothing looks at it.
                 Owner::Probe => (Held::Nothing, false),
                 Owner::Background(place) => (Held::Place(*place), self.background.is_copy(*place)),
-                Owner::Abandoned => continue,
+                Owner::Abandoned => {
+                    common.forget_pace_at(gone, (IoId(name), *slot));
+                    continue;
+                }
             };
             left.extend(common.out_at(gone, (IoId(name), *slot), (held, is_copy)));
         }

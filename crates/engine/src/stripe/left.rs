@@ -3,7 +3,7 @@
 
 use braid_hooks::{Bug, planted};
 
-use super::in_flight::{IoOwner, ReadIoKind};
+use super::in_flight::{DirectRead, IoOwner, ReadIoKind};
 use super::machine::Stripes;
 use crate::context::{Common, Gone, Held, LeftRequest};
 use crate::ids::IoId;
@@ -25,7 +25,10 @@ impl Stripes {
                 }
                 // Whatever is read there, nothing looks at it.
                 IoOwner::Probe(slot) => (*slot, Held::Nothing, false),
-                IoOwner::Direct(_) | IoOwner::Abandoned(_) => continue,
+                IoOwner::Direct(DirectRead { slot, .. }) | IoOwner::Abandoned(slot) => {
+                    common.forget_pace_at(gone, (IoId(name), *slot));
+                    continue;
+                }
             };
             left.extend(common.out_at(gone, (IoId(name), slot), (held, is_copy)));
         }

@@ -36,7 +36,7 @@ pub(crate) fn gone(member: MemberId, asked: Asked) -> MemberFault {
 
 /// That a member has left the array before it answered.
 pub(crate) fn left(member: MemberId) -> MemberFault {
-    MemberFault { kind: FaultKind::Gone, cause: Cause::silent(member) }
+    MemberFault { kind: FaultKind::Gone, cause: Cause::left(member) }
 }
 
 /// What a member is asked that writes such an area.

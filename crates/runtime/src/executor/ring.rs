@@ -46,7 +46,7 @@ pub(super) fn submit(
     }
     let on = match &operation {
         Operation::Io(flight) | Operation::Apart(flight) => usize::from(flight.first().0.0),
-        Operation::Flush | Operation::Metadata { .. } | Operation::Look => {
+        Operation::Flush | Operation::Metadata { .. } | Operation::Look | Operation::Rejoin => {
             usize::from(member.id().0)
         }
     };
@@ -105,7 +105,7 @@ fn first(
         }
         // A bad-block log is flushed first: that takes a thread, and there are few.
         Operation::Metadata { area: MetadataArea::BadBlocks, .. } => None,
-        Operation::Flush | Operation::Apart(_) | Operation::Look => None,
+        Operation::Flush | Operation::Apart(_) | Operation::Look | Operation::Rejoin => None,
     }
 }
 

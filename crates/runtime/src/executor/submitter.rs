@@ -197,6 +197,10 @@ impl<'a> Submitter<'a> {
                     self.tell_array(ArrayEvent::MemberLost(Cause::vanished(id)));
                 }
             }
+            Operation::Rejoin => {
+                let cause = |error| fault::cause(self.member, Asked::Flush, (0, 0), error);
+                self.member.rejoining.ends(result.map_err(cause));
+            }
         }
     }
 

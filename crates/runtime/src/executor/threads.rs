@@ -15,6 +15,7 @@ use crate::arena::{self, ShardMemory};
 use crate::core::Core;
 use crate::members::handle::MemberHandle;
 use crate::members::operation::{Flight, Item, Operation, span_of};
+use crate::members::rejoining::newest_on;
 
 /// Carries an operation out, on the thread that calls.
 pub(super) fn perform(
@@ -36,6 +37,11 @@ pub(super) fn perform(
         }
         Operation::Look if device.has_vanished() => Err(MemberError::Truncated),
         Operation::Look => Ok(()),
+        Operation::Rejoin => {
+            device.flush()?;
+            member.rejoining.tells(newest_on(&**device)?);
+            Ok(())
+        }
     }
 }
 

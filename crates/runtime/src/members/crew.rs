@@ -163,7 +163,6 @@ impl Crew {
     }
 
     /// Whether nothing waits for them.
-    #[cfg_attr(not(test), allow(dead_code, reason = "no job takes members out yet"))]
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use braid_dispatch::{Scheduler, Settings};
 use braid_engine::BadLogWrite;
@@ -23,16 +24,20 @@ use slab::Slab;
 use super::crew::Crew;
 use super::left::ForArray;
 use super::operation::{Item, Operation, PartLists};
+use super::rejoining::Rejoining;
 use super::ring_admission::RingAdmission;
 use super::traffic::Traffic;
 use crate::alarm::LOOK_INTERVAL;
-use crate::sync::atomic::{AtomicBool, AtomicU64};
+use crate::sync::atomic::AtomicU64;
 use crate::sync::{Arc, Mutex};
 use crate::updates::RecordedMember;
 
 /// How many times as long as anything else a flush may take: what a page cache holds of a slow
 /// disk, or a disk that shingles.
-const FLUSH_PATIENCE: u64 = 8;
+const FLUSH_PATIENCE: u32 = 8;
+
+/// A member that has been one for so long has not come and gone lately.
+const CALM: Duration = Duration::from_secs(3600);
 
 /// See the module.
 pub(crate) struct MemberHandle {
@@ -54,8 +59,10 @@ pub(crate) struct MemberHandle {
     pub(crate) crew: Crew,
     /// What it was asked for the array as a whole.
     pub(crate) for_array: ForArray,
-    /// It was away, and is being brought back, or cannot be.
-    pub(crate) is_returning: AtomicBool,
+    /// How it comes back, if it goes away.
+    pub(crate) rejoining: Rejoining,
+    /// When it became a member.
+    pub(crate) since: Instant,
     pub(crate) part_lists: PartLists,
     /// What went to and from it.
     pub(crate) traffic: Traffic,
@@ -102,7 +109,8 @@ impl MemberHandle {
             ports: OnceLock::new(),
             crew: Crew::new(threads_max),
             for_array: ForArray::default(),
-            is_returning: AtomicBool::new(false),
+            rejoining: Rejoining::new(id),
+            since: Instant::now(),
             part_lists: PartLists::default(),
             traffic: Traffic::default(),
             raw: device.raw(),
@@ -195,11 +203,21 @@ impl MemberHandle {
     /// something has, or nothing was asked. A flush alone may take much longer than anything else,
     /// and counts so much less.
     pub(crate) fn silent_ms(&self) -> Option<u64> {
-        let silent = LOOK_INTERVAL * self.admission.silent_looks();
-        let silent_ms = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
-        let is_flush = self.for_array.flushes() && self.admission.out() == 1;
-        let silent_ms = if is_flush { silent_ms / FLUSH_PATIENCE } else { silent_ms };
-        (silent_ms > 0).then_some(silent_ms)
+        let (silent_looks, silent_flush_looks) = self.admission.silent_looks();
+        let looks = silent_looks.max(silent_flush_looks / FLUSH_PATIENCE);
+        let silent = LOOK_INTERVAL * looks;
+        (looks > 0).then(|| u64::try_from(silent.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Looks whether anything has ended since the last look.
+    pub(crate) fn look(&self) {
+        self.admission.look(self.for_array.flushes());
+    }
+
+    /// How often its device has come back lately, if it does so once more now.
+    pub(crate) fn returns_lately(&self) -> u32 {
+        let is_lately = self.since.elapsed() < CALM;
+        if is_lately { self.rejoining.returns() + 1 } else { 0 }
     }
 
     /// Whether nothing waits for it, and nothing is out.

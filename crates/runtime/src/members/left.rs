@@ -19,12 +19,17 @@ pub(crate) enum AskedForArray {
 }
 
 impl AskedForArray {
+    /// Whether the member is flushed by it: a bad-block log comes after a flush.
+    fn flushes(self) -> bool {
+        matches!(self, Self::Flush | Self::Metadata(MetadataArea::BadBlocks))
+    }
+
     /// What an operation is; none if it is not for the array as a whole.
     pub(crate) fn of(operation: &Operation) -> Option<Self> {
         match operation {
             Operation::Flush => Some(Self::Flush),
             Operation::Metadata { area, .. } => Some(Self::Metadata(*area)),
-            Operation::Io(_) | Operation::Apart(_) | Operation::Look => None,
+            Operation::Io(_) | Operation::Apart(_) | Operation::Look | Operation::Rejoin => None,
         }
     }
 }
@@ -63,10 +68,10 @@ impl ForArray {
         std::mem::take(&mut state.under_way)
     }
 
-    /// Whether it is being flushed.
-    pub(crate) fn flushes(&self) -> bool {
+    /// How much of what is under way flushes the member.
+    pub(crate) fn flushes(&self) -> u64 {
         let state = self.0.lock().expect("noting does not panic");
-        state.under_way.contains(&AskedForArray::Flush)
+        state.under_way.iter().filter(|asked| asked.flushes()).count() as u64
     }
 
     /// Whether it has left.

@@ -18,6 +18,7 @@ pub(crate) mod crew;
 pub(crate) mod handle;
 pub(crate) mod left;
 pub(crate) mod operation;
+pub(crate) mod rejoining;
 pub(crate) mod ring_admission;
 mod table;
 pub(crate) mod traffic;

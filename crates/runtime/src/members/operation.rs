@@ -35,6 +35,8 @@ pub(crate) enum Operation {
     },
     /// Whether the device is still there: [`braid_member::Member::has_vanished`].
     Look,
+    /// To be flushed and to tell its superblock, since it was away and is to come back.
+    Rejoin,
 }
 
 /// Adjacent transfers of one kind, or one zeroing: out together.
@@ -56,7 +58,7 @@ impl Operation {
     pub(crate) fn deed(&self) -> Deed {
         match self {
             Self::Io(flight) | Self::Apart(flight) => deed(&flight.first().1),
-            Self::Flush => Deed::Flush,
+            Self::Flush | Self::Rejoin => Deed::Flush,
             Self::Metadata { .. } => Deed::Write { durable: true },
             Self::Look => Deed::Read,
         }

@@ -65,8 +65,12 @@ struct Seen {
     was_out: bool,
     ended: u64,
     calm_looks: u32,
-    /// Looks in a row that found nothing ended of what was out at the one before.
+    /// Something that is no flush was out.
+    was_out_beside_flush: bool,
+    /// Looks in a row that found nothing ended of what was out at the one before, and that was no
+    /// flush; and the same of flushes, too.
     silent_looks: u32,
+    silent_flush_looks: u32,
 }
 
 /// One request that has ended, in [`RingAdmission::requests`].
@@ -220,9 +224,11 @@ impl<W> RingAdmission<W> {
         self.set(SITS_OUT, sits_out);
     }
 
-    /// Looks in a row, up to the last, between which it was asked something and nothing ended.
-    pub(crate) fn silent_looks(&self) -> u32 {
-        self.seen.lock().expect("looking does not panic").silent_looks
+    /// Looks in a row, up to the last, between which something was out that is no flush and nothing
+    /// ended; and between which anything was.
+    pub(crate) fn silent_looks(&self) -> (u32, u32) {
+        let seen = self.seen.lock().expect("looking does not panic");
+        (seen.silent_looks, seen.silent_flush_looks)
     }
 
     fn set(&self, reason: u8, holds: bool) {
@@ -235,13 +241,28 @@ impl<W> RingAdmission<W> {
 
     /// Looks whether anything has ended since the last look. Something that was out then and nothing that ended since is
     /// older than the time between them.
-    pub(crate) fn look(&self) {
+    /// So many of those that are out are flushes.
+    pub(crate) fn look(&self, flushes: u64) {
         let (is_busy, ended) = (self.is_busy(), self.ended());
         let mut seen = self.seen.lock().expect("looking does not panic");
         let is_stuck = is_busy && seen.was_out && ended == seen.ended;
         let calm_looks = if is_stuck { 0 } else { seen.calm_looks.saturating_add(1) };
-        let silent_looks = if is_stuck { seen.silent_looks.saturating_add(1) } else { 0 };
-        *seen = Seen { was_out: is_busy, ended, calm_looks, silent_looks };
+        let was_out_beside_flush = self.out() > flushes;
+        let silent_looks = if is_stuck && seen.was_out_beside_flush && was_out_beside_flush {
+            seen.silent_looks.saturating_add(1)
+        } else {
+            0
+        };
+        let silent_flush_looks =
+            if is_stuck { seen.silent_flush_looks.saturating_add(1) } else { 0 };
+        *seen = Seen {
+            was_out: is_busy,
+            ended,
+            calm_looks,
+            was_out_beside_flush,
+            silent_looks,
+            silent_flush_looks,
+        };
         if is_stuck {
             self.set(STUCK, true);
         } else if calm_looks >= CALM_LOOKS {
@@ -284,37 +305,37 @@ mod tests {
         let admission: RingAdmission<u32> = RingAdmission::new(Some(2), AnsweredBy::Device);
         assert_eq!((admission.route(), admission.route()), (Route::Ring, Route::Line));
         admission.keep(7);
-        admission.look();
+        admission.look(0);
         assert_eq!(admission.next(), None);
-        admission.look();
+        admission.look(0);
         assert_eq!(
             (admission.next(), admission.route()),
             (Some((7, Route::Threads)), Route::Threads)
         );
-        assert_eq!(admission.silent_looks(), 1);
+        assert_eq!(admission.silent_looks(), (1, 1));
         // It ends something: not trusted at once.
         admission.leave();
-        (1..CALM_LOOKS).for_each(|_| admission.look());
+        (1..CALM_LOOKS).for_each(|_| admission.look(0));
         assert_eq!(admission.route(), Route::Threads);
-        admission.look();
-        assert_eq!((admission.route(), admission.silent_looks()), (Route::Ring, 0));
+        admission.look(0);
+        assert_eq!((admission.route(), admission.silent_looks()), (Route::Ring, (0, 0)));
     }
 
     #[test]
     fn a_busy_member_is_not_stuck_and_an_idle_one_is_not_either() {
         let admission: RingAdmission<u32> = RingAdmission::new(None, AnsweredBy::Device);
-        (0..9).for_each(|_| admission.look());
+        (0..9).for_each(|_| admission.look(0));
         assert!(!admission.is_suspect(), "it has nothing to do");
         assert_eq!(admission.route(), Route::Ring);
         for _ in 0..9 {
             assert_eq!(admission.route(), Route::Ring);
-            admission.look();
+            admission.look(0);
             admission.leave();
         }
         assert!(!admission.is_suspect(), "something ends all the time");
         admission.begin_aside();
-        admission.look();
-        admission.look();
+        admission.look(0);
+        admission.look(0);
         assert!(admission.is_suspect(), "its threads are stuck as well");
         admission.leave();
         admission.end_aside();
@@ -329,20 +350,33 @@ mod tests {
         let admission: RingAdmission<u32> = RingAdmission::new(None, AnsweredBy::Memory);
         assert!(admission.is_here() && !admission.is_busy());
         admission.begin_here();
-        admission.look();
+        admission.look(0);
         assert!(admission.is_here(), "it may have begun just now");
-        admission.look();
+        admission.look(0);
         assert!(!admission.is_here() && admission.route() == Route::Threads);
         admission.leave();
         assert!(!admission.is_busy());
-        (0..CALM_LOOKS).for_each(|_| admission.look());
+        (0..CALM_LOOKS).for_each(|_| admission.look(0));
         assert!(admission.is_here(), "it has been well for a while");
+    }
+
+    /// All disks were flushed for nine seconds, and a read of one came at the end: it went away.
+    #[test]
+    fn a_read_behind_a_long_flush_has_not_waited_for_as_long() {
+        let admission: RingAdmission<u32> = RingAdmission::new(None, AnsweredBy::Device);
+        admission.begin_aside();
+        (0..18).for_each(|_| admission.look(1));
+        assert_eq!(admission.silent_looks(), (0, 17));
+        assert_eq!(admission.route(), Route::Threads, "its threads have it");
+        admission.begin_aside();
+        (0..2).for_each(|_| admission.look(1));
+        assert_eq!(admission.silent_looks(), (1, 19));
     }
 
     #[test]
     fn what_is_answered_outside_is_never_for_rings() {
         let admission: RingAdmission<u32> = RingAdmission::new(Some(128), AnsweredBy::Outside);
-        (0..9).for_each(|_| admission.look());
+        (0..9).for_each(|_| admission.look(0));
         assert_eq!(admission.route(), Route::Threads);
         admission.set_sits_out(true);
         admission.set_sits_out(false);

@@ -109,8 +109,10 @@ impl Members {
         self.load().iter().for_each(|member| member.crew.stop());
     }
 
-    /// Waits for them to end.
+    /// Waits for them to end, but for those of a member that has left and may never answer.
     pub(crate) fn join(&self) {
-        self.load().iter().for_each(|member| member.crew.join());
+        let is_awaited =
+            |member: &&Arc<MemberHandle>| !member.for_array.has_left() || !member.is_unanswered();
+        self.load().iter().filter(is_awaited).for_each(|member| member.crew.join());
     }
 }

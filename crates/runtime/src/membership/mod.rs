@@ -75,7 +75,8 @@ impl Core {
         }
         true
     }
-    fn is_idle(self: &Arc<Self>, member: &MemberHandle) -> bool {
+    /// Whether nothing waits for a member, and nothing is out, in its elevator neither.
+    pub(crate) fn is_idle(self: &Arc<Self>, member: &MemberHandle) -> bool {
         let submitter = Submitter::new(self, member);
         let counters = member.scheduler.counters(&submitter);
         self.drive_heard(submitter.into_heard(), None);

@@ -59,7 +59,7 @@ fn spare(slot: &Slot) -> Option<&str> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
     Nothing,
-    /// A slot has no member, and a spare waits that may take it.
+    /// A slot has no member, and a spare waits that may take it, or it waits for its own.
     SpareWaits,
     Member,
 }
@@ -73,7 +73,8 @@ fn lack(running: &setting::Running) -> Lack {
     match ground.missing_count {
         0 => Lack::Nothing,
         _ if !may_have => Lack::Nothing,
-        missing if missing <= waiting => Lack::SpareWaits,
+        // A member that is away may come back in a moment.
+        missing if missing <= waiting + volume.kept_slots() => Lack::SpareWaits,
         _ => Lack::Member,
     }
 }

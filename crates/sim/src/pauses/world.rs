@@ -1,7 +1,7 @@
 //! What the world does with a disk that pauses: before it goes on, everything else does.
 
 use braid_engine::array::{MemberId, MetadataArea, Notice};
-use braid_engine::cause::Cause;
+use braid_engine::cause::{Asked, Cause};
 use braid_engine::effect::{FaultKind, MemberFault};
 use braid_engine::request::Operation;
 use braid_engine::{Patience, SitOut};
@@ -71,6 +71,14 @@ impl World {
     pub(crate) fn goes_on(&mut self, disk: usize) {
         if self.is_away(disk) {
             self.serve_all(disk);
+            let member = self.newest_of(disk);
+            if self.chances.of(Purpose::Pauses, 2).chance(20) {
+                // Or it never does: it does not flush well.
+                let cause = self.failed(member, (Asked::Flush, FaultKind::Gone), (0, 0));
+                let now = self.clock.now;
+                self.engine.machines.array.handle_stays_away(now, cause);
+                self.drain_array();
+            }
             // It comes back when it has done all that it was asked.
             for steps in RETURN_TRIES {
                 let step = self.clock.step + steps;
@@ -83,19 +91,24 @@ impl World {
         self.disks[disk].ills.stalled = false;
     }
 
+    /// The member that a disk is, or was last.
+    fn newest_of(&self, disk: usize) -> MemberId {
+        let members = (0..).zip(&self.engine.machines.members);
+        let of_disk = members.filter(|(_, member)| member.disk == disk);
+        of_disk.map(|(id, _)| MemberId(id)).last().expect("a disk is a member")
+    }
+
     /// The driver says that the disk, which is stalled, has answered nothing for too long.
     pub(crate) fn is_silent(&mut self, disk: usize) {
         if !self.is_alone_in_harm(disk) {
             return;
         }
         let now = self.clock.now;
+        let newest = self.newest_of(disk);
         let array = &mut self.engine.machines.array;
         let spare_after_ms =
             if self.chances.of(Purpose::Pauses, 1).chance(50) { 0 } else { 60_000 };
         array.handle_patience(now, Patience { silence_ms: Some(SILENCE_MS), spare_after_ms });
-        let members = &self.engine.machines.members;
-        let of_disk = (0..).zip(members).filter(|(_, member)| member.disk == disk);
-        let newest = of_disk.map(|(id, _)| MemberId(id)).last().expect("a disk is a member");
         array.handle_silence(now, &[(newest, SILENCE_MS - 1)]);
         assert!(!array.away().iter().any(|(member, _)| *member == newest), "it is too early");
         array.handle_silence(now, &[(newest, SILENCE_MS)]);
@@ -121,7 +134,7 @@ impl World {
         });
         let of_member = array_events.filter(|(of, _)| *of == member);
         let asked: Vec<Option<MetadataArea>> = of_member.map(|(_, area)| area).collect();
-        let cause = Cause::silent(member);
+        let cause = Cause::left(member);
         for area in asked {
             self.tally.count("left-by-the-array");
             let array = &mut self.engine.machines.array;

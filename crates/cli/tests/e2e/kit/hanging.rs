@@ -159,6 +159,16 @@ impl Hanging {
         let_go(&self.state);
     }
 
+    /// The same; what is to fail still does.
+    pub(crate) fn let_go_of_held(&self) {
+        let held = {
+            let mut state = self.state.lock().expect("no panic under this lock");
+            state.hangs.clear();
+            std::mem::take(&mut state.held)
+        };
+        held.into_iter().for_each(|answer| answer());
+    }
+
     pub(crate) fn let_go_at_end(&self) -> LetGo {
         LetGo(Arc::clone(&self.state))
     }

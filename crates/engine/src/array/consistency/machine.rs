@@ -173,9 +173,9 @@ impl Consistency {
         self.intent.as_ref().is_none_or(Intent::is_made)
     }
 
-    /// Whether the bitmap tells what a member misses that is out, from now on.
-    pub(in crate::array) fn tells_what_is_missed(&self) -> bool {
-        self.intent.is_some() && self.are_logs_settled()
+    /// Whether the bitmap tells what a member misses that is out since this count of events.
+    pub(in crate::array) fn tells_what_is_missed_since(&self, events: u64) -> bool {
+        self.missed_since(events).is_some() && self.are_logs_settled()
     }
 
     /// Whether a device may come that waits as a spare: it may have been looked at before logs were

@@ -281,7 +281,8 @@ impl Reconstruct {
             let read = &self.reads[place];
             let waits_for = |slot: Slot| read.column(slot).out > 0;
             let is_stuck = around.common.clocks.slots_out().any(waits_for);
-            let insists = read.origin.is_some_and(|origin| origin.insists());
+            let client = read.origin.and_then(|origin| origin.client());
+            let insists = client.is_some_and(|want| want.insists);
             if is_stuck && !insists {
                 self.abandon_place(around, place);
             }

@@ -1,0 +1,164 @@
+//! A member that has left the array, on its way back if it is away.
+//!
+//! ```text
+//!   calm for a while ──▶ asked ─┬─▶ well, with its superblock ──▶ over: it comes back under a new name
+//!     ▲ something is out ┘      └─▶ unwell ──▶ over: it has failed
+//!     └── it has left
+//! ```
+//!
+//! Its own thread asks the device, so that it holds up nobody but itself if it hangs again.
+
+use braid_engine::array::MemberId;
+use braid_engine::cause::Cause;
+use braid_member::{Member, MemberError};
+use braid_ondisk::{Snippet, Superblock, probe, probe_ranges};
+
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, Ordering};
+
+/// How often the wait for a member that comes and goes is doubled: to about eight minutes.
+const DOUBLINGS_MAX: u32 = 10;
+
+/// How far it is.
+enum Stage {
+    /// Nothing is under way there since so many looks.
+    Calm(u32),
+    /// It is flushed, and its superblock is read.
+    Asked(Option<Box<Superblock>>),
+    Well(Box<Superblock>),
+    Unwell(Cause),
+    /// It was no member that is away, or has come back, or has failed.
+    Over,
+}
+
+/// What follows on a look at it.
+pub(crate) enum Next {
+    /// Nothing for now.
+    Wait,
+    /// Ask it, if it is away and may come back now.
+    Ask,
+    /// It comes back, and this is its superblock.
+    Returns(Box<Superblock>),
+    /// It cannot: it has failed.
+    Fails(Cause),
+}
+
+/// See the module.
+pub(crate) struct Rejoining {
+    member: MemberId,
+    stage: Mutex<Stage>,
+    /// How often its device has come back lately.
+    returns: AtomicU32,
+}
+
+impl Rejoining {
+    pub(crate) fn new(member: MemberId) -> Self {
+        Self { member, stage: Mutex::new(Stage::Calm(0)), returns: AtomicU32::new(0) }
+    }
+
+    /// Its device has come back so many times lately.
+    pub(crate) fn has_come_back(&self, times: u32) {
+        self.returns.store(times, Ordering::Relaxed);
+    }
+
+    /// How often it has.
+    pub(crate) fn returns(&self) -> u32 {
+        self.returns.load(Ordering::Relaxed)
+    }
+
+    /// A look has found nothing under way at the member.
+    pub(crate) fn look(&self) -> Next {
+        let mut stage = self.stage.lock().expect("looking does not panic");
+        let wanted = (1 << self.returns().min(DOUBLINGS_MAX)) - 1;
+        match std::mem::replace(&mut *stage, Stage::Over) {
+            Stage::Calm(looks) if looks >= wanted => {
+                *stage = Stage::Calm(looks);
+                Next::Ask
+            }
+            Stage::Calm(looks) => {
+                *stage = Stage::Calm(looks + 1);
+                Next::Wait
+            }
+            Stage::Asked(found) => {
+                *stage = Stage::Asked(found);
+                Next::Wait
+            }
+            Stage::Well(found) => Next::Returns(found),
+            Stage::Unwell(cause) => Next::Fails(cause),
+            Stage::Over => Next::Wait,
+        }
+    }
+
+    /// It is asked.
+    pub(crate) fn begins(&self) {
+        *self.stage.lock().expect("noting does not panic") = Stage::Asked(None);
+    }
+
+    /// It is not away.
+    pub(crate) fn is_over(&self) {
+        *self.stage.lock().expect("noting does not panic") = Stage::Over;
+    }
+
+    /// Whether it is to be looked at.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !matches!(*self.stage.lock().expect("looking does not panic"), Stage::Over)
+    }
+
+    /// The device has told its newest superblock, if it has one.
+    pub(crate) fn tells(&self, found: Option<Superblock>) {
+        *self.stage.lock().expect("noting does not panic") = Stage::Asked(found.map(Box::new));
+    }
+
+    /// It has answered.
+    pub(crate) fn ends(&self, result: Result<(), Cause>) {
+        let mut stage = self.stage.lock().expect("noting does not panic");
+        *stage = match (std::mem::replace(&mut *stage, Stage::Over), result) {
+            (_, Err(cause)) => Stage::Unwell(cause),
+            (Stage::Asked(Some(found)), Ok(())) => Stage::Well(found),
+            // Another device is there, or none that was a member.
+            _ => Stage::Unwell(Cause::vanished(self.member)),
+        };
+    }
+}
+
+/// The newest superblock on a device.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn newest_on(device: &dyn Member) -> Result<Option<Superblock>, MemberError> {
+    let mut snippets = Vec::new();
+    for range in probe_ranges(device.size_bytes()) {
+        let length = usize::try_from(range.end - range.start).expect("a few sectors");
+        let mut bytes = vec![0; length];
+        device.read_at(&mut bytes, range.start)?;
+        snippets.push(Snippet { offset: range.start, bytes });
+    }
+    Ok(probe(device.size_bytes(), &snippets).newest().cloned())
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_comes_and_goes_is_waited_for_longer_each_time() {
+        let looks = |returns| {
+            let rejoining = Rejoining::new(MemberId(1));
+            rejoining.has_come_back(returns);
+            (0..).take_while(|_| matches!(rejoining.look(), Next::Wait)).count()
+        };
+        assert_eq!([0, 1, 2, 5, 10, 99].map(looks), [0, 1, 3, 31, 1023, 1023]);
+    }
+
+    #[test]
+    fn a_member_that_does_not_flush_or_tell_its_superblock_fails() {
+        let rejoining = Rejoining::new(MemberId(1));
+        rejoining.begins();
+        rejoining.tells(None);
+        rejoining.ends(Ok(()));
+        let Next::Fails(cause) = rejoining.look() else { panic!("it has no superblock") };
+        assert_eq!(cause, Cause::vanished(MemberId(1)));
+        assert!(!rejoining.is_waiting() && matches!(rejoining.look(), Next::Wait), "once");
+    }
+}
