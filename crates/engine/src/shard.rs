@@ -144,10 +144,21 @@ impl Shard {
         self.common.now = now;
         if let Some(held) = self.common.end_left(done.id) {
             self.let_go(held);
-        } else if let Some(done) = self.common.io_done(done) {
-            self.tell_family(done);
+        } else {
+            self.common.note_done(&done);
+            if !self.common.has_pairs() {
+                self.tell_family(done);
+            } else if let Some(done) = self.common.pair_done(done) {
+                self.tell_family_later(done);
+            }
         }
         self.common.confirm_view();
+    }
+
+    /// The same since there is another view.
+    #[inline(never)]
+    fn tell_family_later(&mut self, done: MemberIoDone) {
+        self.tell_family(done);
     }
 
     /// What is under way at members that went, before anything new is asked under the new view.
@@ -165,7 +176,7 @@ impl Shard {
         for request in requests {
             reached(Mark::RequestLeft);
             if let Some(done) = self.common.leave(request) {
-                self.tell_family(done);
+                self.tell_family_later(done);
             }
         }
     }
@@ -187,6 +198,8 @@ impl Shard {
         }
     }
 
+    /// The family hears what came of a request, which has ended just now: nearly always.
+    #[inline(always)]
     fn tell_family(&mut self, done: MemberIoDone) {
         match &mut self.family {
             Machine::Direct(direct) => direct.handle_io(&mut self.common, done),
@@ -267,7 +280,7 @@ impl Shard {
         }
         self.leave(left);
         for done in self.common.settle_pairs() {
-            self.tell_family(done);
+            self.tell_family_later(done);
         }
         let result = if view.gate == Gate::Open { Ok(()) } else { Err(Fault::Unwritable) };
         for key in unanswered {

@@ -149,3 +149,54 @@ fn a_write_mostly_member_is_read_only_where_no_other_copy_is() {
     let read: Vec<_> = ios(&mut shard).into_iter().map(|io| io.member).collect();
     assert_eq!(read, [MemberId(0)], "no other is left");
 }
+
+/// A write that the view itself had let begin, to the replacement that stepped in with it, was taken
+/// for one to the member that went: it was answered before that copy had it.
+#[test]
+fn a_write_to_a_member_that_has_just_stepped_in_is_waited_for() {
+    let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };
+    let cache =
+        CacheConfig { unit_sectors_max: 8, stripes_max: 1, cached_blocks_max: None, tuning };
+    let mut replaced = ArrayView::clone(&view(1, Gate::Closed));
+    replaced.slots[1].as_mut().expect("it is there").replacement = Some(MemberId(7));
+    let mut shard = Shard::new(cache, Arc::new(replaced));
+    ask(&mut shard, 1, Operation::Write { durable: false });
+    assert_eq!(ios(&mut shard), [], "the gate is closed");
+    let stepped_in = view_of(2, Gate::Open, [Some((0, u64::MAX)), Some((7, u64::MAX))]);
+    shard.handle_view(Instant(2), stepped_in);
+    let (own, other): (Vec<_>, Vec<_>) =
+        ios(&mut shard).into_iter().partition(|io| io.member == MemberId(0));
+    let [own, other] = [own[0], other[0]];
+    assert_eq!(other.member, MemberId(7));
+    shard.handle_member_io(Instant(3), MemberIoDone { id: own.id, result: Ok(()) });
+    assert!(shard.poll_reply().is_none(), "a copy has not taken it");
+    shard.handle_member_io(Instant(4), MemberIoDone { id: other.id, result: Ok(()) });
+    let reply = shard.poll_reply().expect("both have it");
+    assert!(reply.result.is_ok() && !reply.keeps_payload && shard.is_idle());
+}
+
+/// A disk that hung held the write up, and the range, and the member that came to its slot sat out
+/// for the age of its reads.
+#[test]
+fn a_mirror_does_not_wait_for_a_member_that_has_left() {
+    let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };
+    let cache =
+        CacheConfig { unit_sectors_max: 8, stripes_max: 1, cached_blocks_max: None, tuning };
+    let mut shard = Shard::new(cache, view(1, Gate::Open));
+    ask(&mut shard, 1, Operation::Write { durable: false });
+    let (own, hung): (Vec<_>, Vec<_>) =
+        ios(&mut shard).into_iter().partition(|io| io.member == MemberId(0));
+    shard.handle_member_io(Instant(2), MemberIoDone { id: own[0].id, result: Ok(()) });
+    assert!(shard.poll_reply().is_none());
+    shard.handle_view(Instant(3), view_of(2, Gate::Open, [Some((0, u64::MAX)), None]));
+    let reply = shard.poll_reply().expect("the array goes on without it");
+    assert!(reply.result.is_ok() && reply.keeps_payload, "its payload is still written");
+    ask(&mut shard, 2, Operation::Write { durable: false });
+    let second = ios(&mut shard);
+    assert_eq!(second.iter().map(|io| io.member.0).collect::<Vec<_>>(), [0], "the range is free");
+    shard.handle_member_io(Instant(4), MemberIoDone { id: second[0].id, result: Ok(()) });
+    assert!(shard.poll_reply().is_some() && shard.poll_release().is_none());
+    shard.handle_member_io(Instant(5), MemberIoDone { id: hung[0].id, result: Ok(()) });
+    assert_eq!(shard.poll_release(), Some(RequestId(1)));
+    assert!(shard.is_idle());
+}

@@ -180,17 +180,30 @@ impl Common {
         self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
     }
 
-    /// A request has ended. Gives what the family is to hear of it, if it is time to.
-    pub(crate) fn io_done(&mut self, done: MemberIoDone) -> Option<MemberIoDone> {
+    /// A request has ended.
+    #[inline]
+    pub(crate) fn note_done(&mut self, done: &MemberIoDone) {
         assert!(self.in_flight > 0, "more results than requests");
         self.in_flight -= 1;
         if !self.over_bad.is_empty() {
-            self.end_over_bad(&done);
+            self.end_over_bad(done);
         }
         if !Pairs::is_of_replacement(done.id) {
             self.clocks.ends(self.now, done.id);
         }
         self.counters.member_errors += u64::from(done.result.is_err());
+    }
+
+    /// Whether writes to members and their replacements are under way: nearly never.
+    #[inline]
+    pub(crate) fn has_pairs(&self) -> bool {
+        !self.pairs.is_empty()
+    }
+
+    /// The same of a request that may be one of a pair. Gives what the family is to hear of it, if
+    /// it is time to.
+    #[inline(never)]
+    pub(crate) fn pair_done(&mut self, done: MemberIoDone) -> Option<MemberIoDone> {
         match self.pairs.ended(&self.view, done) {
             Ended::Tell(done) => Some(done),
             Ended::Wait => None,

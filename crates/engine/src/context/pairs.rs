@@ -77,17 +77,14 @@ impl Pairs {
         pair.of_replacement.is_none().then_some((name, pair.replacement))
     }
 
-    /// A request has ended.
+    /// Whether there are none.
     #[inline]
-    pub(super) fn ended(&mut self, view: &ArrayView, done: MemberIoDone) -> Ended {
-        if self.pairs.is_empty() {
-            return Ended::Tell(done); // Nearly always.
-        }
-        self.ended_of_pair(view, done)
+    pub(super) fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
     }
 
-    #[inline(never)]
-    fn ended_of_pair(&mut self, view: &ArrayView, done: MemberIoDone) -> Ended {
+    /// A request has ended.
+    pub(super) fn ended(&mut self, view: &ArrayView, done: MemberIoDone) -> Ended {
         let id = IoId(done.id.0 & !OF_REPLACEMENT);
         let Some(pair) = self.pairs.get_mut(&id) else { return Ended::Tell(done) };
         let of = match Self::is_of_replacement(done.id) {
