@@ -6,10 +6,11 @@ use braid_engine::cause::{Answer, Asked, Cause};
 use braid_engine::computation::Computation;
 use braid_engine::effect::{
     CacheRecord, CachedWriteId, FaultKind, MemberIo, MemberIoDone, MemberOperation, PieceReply,
-    Report,
+    Report, SlowMembers,
 };
+use braid_engine::ids::WorkId;
 use braid_engine::request::{Operation, Piece, RequestId};
-use braid_engine::work::Purpose;
+use braid_engine::work::{Class, Outcome, Purpose, Task, Work};
 use braid_engine::{CacheConfig, CacheMode, Instant, Shard, Tuning};
 use braid_geometry::{Geometry, Level, LogicalSector, Shape};
 use std::collections::VecDeque;
@@ -389,4 +390,26 @@ fn a_batch_that_was_reading_a_member_begins_again_in_other_memory() {
     driver.shard.handle_member_io(now, MemberIoDone { id: hung.id, result: Ok(()) });
     driver.drain();
     assert!(driver.shard.is_idle());
+}
+
+/// A check kept its bands from clients for as long as a member that had stalled kept it waiting.
+#[test]
+fn background_work_gives_its_band_up_when_a_member_sits_out() {
+    let mut driver = Driver::new(Tuning { mode: CacheMode::WriteThrough, ..tuning() });
+    let id = WorkId(5);
+    let (class, task) = (Class::BestEffort, Task::Compare);
+    let work = Work { id, class, task, start: 0, sectors: 128 };
+    let now = driver.t();
+    driver.shard.handle_work(now, work);
+    driver.drain();
+    let stalled = driver.ios.pop_front().expect("it reads");
+    driver.run();
+    assert!(driver.reports.is_empty(), "it waits for the member");
+    let sitting_out = vec![stalled.member];
+    let slow_members = SlowMembers { number: 1, watches: true, write_slack_ms: 0, sitting_out };
+    let now = driver.t();
+    driver.shard.handle_slow_members(now, Arc::new(slow_members));
+    driver.drain();
+    let sits_out = Report::WorkDone { id, outcome: Outcome::SitsOut };
+    assert!(driver.reports.contains(&sits_out), "{:?}", driver.reports);
 }

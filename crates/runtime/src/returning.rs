@@ -125,7 +125,6 @@ impl Core {
         if is_write_mostly {
             self.tell_write_mostly(newcomer.id, number);
         }
-        let _in_time = self.comes_to(Array::tells_all);
         Ok(())
     }
 

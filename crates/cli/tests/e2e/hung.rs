@@ -323,7 +323,8 @@ fn a_stop_gives_up_on_a_member_that_never_answers_and_names_it() {
         client.flush();
         drop(client);
         served.stop();
-        let mut served = array.serve_with(&["--io", io, "--stop-patience", "2"], &array.members);
+        let options = ["--io", io, "--stop-patience", "2", "--away-after-ms", "never"];
+        let mut served = array.serve_with(&options, &array.members);
         let let_go = hanging.let_go_at_end();
         let mut client = Client::connect(&served.socket, PATIENCE);
         hanging.hang(1, hang);
@@ -358,7 +359,7 @@ fn a_stop_gives_up_on_a_member_that_never_answers_its_superblock_on_rings() {
     let Some(loops) = Loops::attach(&hanging.files()) else {
         return skip(Need::LoopDevices, "no loop device can be attached here");
     };
-    let options = ["--io", "ring", "--stop-patience", "2"];
+    let options = ["--io", "ring", "--stop-patience", "2", "--away-after-ms", "never"];
     let mut served = array.serve_with(&options, &loops.0);
     let let_go = hanging.let_go_at_end();
     let mut client = Client::connect(&served.socket, PATIENCE);

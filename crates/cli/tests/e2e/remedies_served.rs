@@ -210,7 +210,7 @@ fn a_stop_that_was_given_up_says_how_to_see_whether_the_member_answers_again() {
     let mut array = Array::create(RAID_5);
     let Some(files) = files(&array) else { return };
     array.members = files.files();
-    let options = ["--io", "threads", "--stop-patience", "1"];
+    let options = ["--io", "threads", "--stop-patience", "1", "--away-after-ms", "never"];
     let mut served = array.serve_with(&options, &array.members);
     let let_go = files.let_go_at_end();
     let mut client = Client::connect(&served.socket, PATIENCE);

@@ -52,6 +52,8 @@ impl World {
     /// A client is answered with an error, or what it was answered is lost, by a cause.
     pub(crate) fn check_error_cause(&mut self, cause: Option<&Cause>) {
         match cause {
+            // Its member had left before it answered.
+            Some(Cause { answer: Answer::Left, .. }) => self.tally.count("errors-of-members-left"),
             Some(cause) => {
                 self.check_cause(cause);
                 self.tally.count("errors-with-their-cause");

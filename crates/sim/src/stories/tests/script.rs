@@ -667,7 +667,9 @@ impl Script {
         let writes = vectors.flatten().filter(|(_, io)| io.operation.is_write()).copied();
         for (shard, io) in writes.collect::<Vec<_>>() {
             let (disk, start) = self.world.place_of(&io);
-            if self.is_unsynced(disk, start) {
+            // What a member that has left may still write is never believed.
+            let has_left = self.world.engine.left.contains(&io.member);
+            if has_left || self.is_unsynced(disk, start) {
                 continue;
             }
             let (data, _) = self.world.bytes_to_write(shard, &io);
