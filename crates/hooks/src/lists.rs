@@ -441,8 +441,6 @@ named! {
         LeftFrameReused = "left-frame-reused",
         /// A payload is given back while a member that left may still write it.
         LeftPayloadReturned = "left-payload-returned",
-        /// Stripe: a batch goes on in a frame that a member that left may still fill.
-        LeftReadBelieved = "left-read-believed",
         /// Stripe: the memory that a member that left used is never free again.
         LeftFrameLost = "left-frame-lost",
         /// Sitting out: what is made instead of an abandoned read goes where that still may write.

@@ -56,8 +56,6 @@ pub(in super::super) fn facts(
             Some(_) => Need::Nothing,
         },
     };
-    let left = stripe.is_left;
-    let left = spoiled(Bug::LeftReadBelieved, left, false);
     Facts {
         phase: stripe.phase,
         queued: !stripe.queue.is_empty(),
@@ -66,7 +64,7 @@ pub(in super::super) fn facts(
         read_idly: around.read_idly,
         outstanding: stripe.is_outstanding(),
         need,
-        left,
+        left: stripe.is_left,
         intent: around.intent,
         memory: around.memory,
         missed,
