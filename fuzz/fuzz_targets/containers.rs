@@ -6,7 +6,7 @@
 //! them are the interesting ones.
 #![no_main]
 
-use braid_containers::{Label, Seen, gather, look};
+use braid_external_metadata::{Label, Seen, gather, look};
 use libfuzzer_sys::fuzz_target;
 
 const SIGNATURE: &[u8] = b"Intel Raid ISM Cfg Sig. ";

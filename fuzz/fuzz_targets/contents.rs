@@ -5,7 +5,7 @@
 //! repeat over the device, so that chains and copies lead somewhere.
 #![no_main]
 
-use braid_contents::{PARTITIONS_MAX, look};
+use braid_signatures::{PARTITIONS_MAX, look};
 use libfuzzer_sys::fuzz_target;
 
 fn crc32(bytes: &[u8]) -> u32 {

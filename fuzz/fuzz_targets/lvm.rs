@@ -7,7 +7,7 @@
 use braid_lvm::{Map, Shape, Spot, groups, physical, thin};
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/lvm/tests/kit.rs"]
+#[path = "../../crates/formats/lvm/tests/kit.rs"]
 #[allow(dead_code)]
 mod kit;
 

@@ -9,7 +9,7 @@ use braid_parity::{Kernel, definition, kernel, kernel_named};
 
 mod isal;
 #[allow(dead_code, reason = "shared with the crate's own benchmark, which uses more of it")]
-#[path = "../../crates/parity/examples/throughput/measure.rs"]
+#[path = "../../crates/core/parity/examples/throughput/measure.rs"]
 mod measure;
 
 use measure::{

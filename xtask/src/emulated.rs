@@ -26,7 +26,7 @@ const PURE: [&str; 9] = [
     "fuse-proto",
     "elevator",
     "pace",
-    "hints",
+    "prefetch",
     "assembly",
     "engine",
 ];

@@ -70,7 +70,7 @@ pub(crate) fn ensure() -> Result<()> {
     let mut missing: Vec<&str> =
         NEEDED.into_iter().filter(|name| !is_installed(&status_of(name))).collect();
     // One that is not the distribution's is as good, and usually newer.
-    if !braid_needs::is_installed("go") {
+    if !braid_test_needs::is_installed("go") {
         missing.push(GO);
     }
     if missing.is_empty() {

@@ -86,7 +86,8 @@ pub(crate) fn end(notes: &Path, is_complete: bool) -> Result<String> {
 }
 
 /// The crates whose errors a person reads.
-const CRATES: [&str; 5] = ["cli", "console", "discovery", "server", "rescue"];
+const CRATES: [&str; 5] =
+    ["cli", "service/console", "service/discovery", "service/server", "rescue/rescue"];
 
 /// Their files.
 fn sources() -> Result<Vec<(PathBuf, String)>> {

@@ -5,7 +5,7 @@
 //! and every marked path be taken. What the program prints is the report. The simulator has one thread, so two processes run at a
 //! time; each decides by its seed alone.
 //!
-//! The program in release has hooks (`--cfg braid_hooks`), which do nothing unless they are asked to; that in debug has none. So
+//! The program in release has hooks (`--cfg braid_sim_hooks`), which do nothing unless they are asked to; that in debug has none. So
 //! what is compared first says that, too.
 
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ fn with_hooks() -> Result<PathBuf> {
     let root = repository_root()?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let target = target.join("hooks");
-    let flags = std::env::var("RUSTFLAGS").unwrap_or_default() + " --cfg braid_hooks";
+    let flags = std::env::var("RUSTFLAGS").unwrap_or_default() + " --cfg braid_sim_hooks";
     let mut build = command(&["build", "--quiet", "--release", "--package", "braid-sim"]);
     build.arg("--target-dir").arg(&target).env("RUSTFLAGS", flags);
     ensure!(build.status().context("cargo build")?.success(), "braid-sim with hooks");

@@ -368,7 +368,9 @@ fn test() -> Result<Ending> {
 
 /// What tests say, and whether they pass.
 fn output_of(command: &mut Command, notes: &Path, per_core: usize) -> Result<(String, bool)> {
-    command.env(braid_needs::VARIABLE, braid_needs::found()).env(remedies::VARIABLE, notes);
+    command
+        .env(braid_test_needs::VARIABLE, braid_test_needs::found())
+        .env(remedies::VARIABLE, notes);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
         command.env("RUST_TEST_THREADS", (cores * per_core).to_string());
@@ -395,7 +397,7 @@ struct Counts {
 impl Counts {
     fn add(&mut self, line: &str) {
         // It may stand behind what the harness has begun to say.
-        if let Some((_, why)) = line.split_once(braid_needs::MARK) {
+        if let Some((_, why)) = line.split_once(braid_test_needs::MARK) {
             *self.skipped.entry(why.to_owned()).or_default() += 1;
         }
         let Some(result) = line.strip_prefix("test result:") else { return };

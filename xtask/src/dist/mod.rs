@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn what_is_stripped_names_the_file_that_has_it() {
-        braid_needs::needs!("g++", "objdump");
+        braid_test_needs::needs!("g++", "objdump");
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name);
         fs::write(path("one.cc"), "int main() { return 0; }").expect("a source");

@@ -31,7 +31,7 @@ const PURE_REGISTRY: &[&str] =
 /// Crates that a dev-dependency may always name: the pure ones, and what a test asks of the machine before it asks anything
 /// else of the world.
 const FOR_TESTS: [&str; 13] = [
-    "braid-hooks",
+    "braid-sim-hooks",
     "braid-geometry",
     "braid-parity",
     "braid-nbd-proto",
@@ -43,47 +43,51 @@ const FOR_TESTS: [&str; 13] = [
     "braid-elevator",
     "braid-pace",
     "braid-engine",
-    "braid-needs",
+    "braid-test-needs",
 ];
 
 /// Crates of the registry that bring an asynchronous runtime along, and those of ours that may have one.
 const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
-const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-telling"];
+const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-events"];
 
 const ROWS: [Row; 44] = [
     // Nothing without the simulator's cfg, hence allowed at the very bottom.
-    Row { name: "braid-hooks", workspace: &[], registry: &[] },
+    Row { name: "braid-sim-hooks", workspace: &[], registry: &[] },
     // Nothing but an instruction that has no effect.
-    Row { name: "braid-hints", workspace: &[], registry: &[] },
-    Row { name: "braid-geometry", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
-    Row { name: "braid-parity", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
+    Row { name: "braid-prefetch", workspace: &[], registry: &[] },
+    Row { name: "braid-geometry", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
+    Row { name: "braid-parity", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
     Row {
         name: "braid-solver",
         workspace: &["braid-geometry", "braid-parity"],
         registry: PURE_REGISTRY,
     },
-    Row { name: "braid-containers", workspace: &["braid-geometry"], registry: PURE_REGISTRY },
-    Row { name: "braid-nbd-proto", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
+    Row {
+        name: "braid-external-metadata",
+        workspace: &["braid-geometry"],
+        registry: PURE_REGISTRY,
+    },
+    Row { name: "braid-nbd-proto", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-fuse-proto", workspace: &[], registry: PURE_REGISTRY },
     Row { name: "braid-ublk-proto", workspace: &[], registry: PURE_REGISTRY },
     Row { name: "braid-virtio-proto", workspace: &[], registry: PURE_REGISTRY },
-    Row { name: "braid-elevator", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
-    Row { name: "braid-pace", workspace: &["braid-hooks"], registry: PURE_REGISTRY },
+    Row { name: "braid-elevator", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
+    Row { name: "braid-pace", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
     Row {
         name: "braid-ondisk",
-        workspace: &["braid-hooks", "braid-geometry"],
+        workspace: &["braid-sim-hooks", "braid-geometry"],
         registry: PURE_REGISTRY,
     },
     Row {
         name: "braid-assembly",
-        workspace: &["braid-hooks", "braid-geometry", "braid-ondisk"],
+        workspace: &["braid-sim-hooks", "braid-geometry", "braid-ondisk"],
         registry: PURE_REGISTRY,
     },
     Row {
         name: "braid-engine",
         workspace: &[
-            "braid-hints",
-            "braid-hooks",
+            "braid-prefetch",
+            "braid-sim-hooks",
             "braid-geometry",
             "braid-parity",
             "braid-ondisk",
@@ -91,16 +95,16 @@ const ROWS: [Row; 44] = [
         ],
         registry: PURE_REGISTRY,
     },
-    Row { name: "braid-contents", workspace: &["braid-ondisk"], registry: PURE_REGISTRY },
+    Row { name: "braid-signatures", workspace: &["braid-ondisk"], registry: PURE_REGISTRY },
     Row { name: "braid-imaging", workspace: &[], registry: PURE_REGISTRY },
     Row { name: "braid-lvm", workspace: &[], registry: PURE_REGISTRY },
     // What tests ask of the machine; in no product.
-    Row { name: "braid-needs", workspace: &[], registry: &["rustix"] },
+    Row { name: "braid-test-needs", workspace: &[], registry: &["rustix"] },
     // The simulator takes the place of everything that talks to the world.
     Row {
         name: "braid-sim",
         workspace: &[
-            "braid-hooks",
+            "braid-sim-hooks",
             "braid-elevator",
             "braid-engine",
             "braid-geometry",
@@ -113,30 +117,34 @@ const ROWS: [Row; 44] = [
         registry: &[],
     },
     // One unsafe call, kept out of the crate that opens members.
-    Row { name: "braid-loop-device", workspace: &[], registry: &["rustix"] },
+    Row { name: "braid-block-ioctl", workspace: &[], registry: &["rustix"] },
     // What a process gives up; asks the kernel and nobody else.
     Row {
         name: "braid-confine",
         workspace: &[],
         registry: &["landlock", "libc", "rustix", "seccompiler", "thiserror"],
     },
-    Row { name: "braid-member", workspace: &["braid-loop-device"], registry: ANY },
+    Row { name: "braid-member", workspace: &["braid-block-ioctl"], registry: ANY },
     // Names for what threads share; the model checkers stand behind them.
-    Row { name: "braid-sync", workspace: &[], registry: &["loom", "shuttle"] },
-    Row { name: "braid-ring", workspace: &["braid-sync"], registry: ANY },
+    Row { name: "braid-concurrency", workspace: &[], registry: &["loom", "shuttle"] },
+    Row { name: "braid-ring", workspace: &["braid-concurrency"], registry: ANY },
     // Threads around a machine; knows no RAID, so that the lab measures it alone.
-    Row { name: "braid-dispatch", workspace: &["braid-elevator", "braid-sync"], registry: ANY },
+    Row {
+        name: "braid-dispatch",
+        workspace: &["braid-elevator", "braid-concurrency"],
+        registry: ANY,
+    },
     // The lab's: a modelled machine in the place of threads, and the files of the dispatcher compiled on top of it. What
     // ships names none of them.
-    Row { name: "braid-cores", workspace: &["braid-sync"], registry: &["generator"] },
+    Row { name: "braid-many-cores", workspace: &["braid-concurrency"], registry: &["generator"] },
     Row {
-        name: "braid-cores-elevator",
-        workspace: &["braid-cores", "braid-elevator"],
+        name: "braid-many-cores-elevator",
+        workspace: &["braid-many-cores", "braid-elevator"],
         registry: &[],
     },
     Row {
-        name: "braid-cores-dispatch",
-        workspace: &["braid-cores", "braid-cores-elevator"],
+        name: "braid-many-cores-dispatch",
+        workspace: &["braid-many-cores", "braid-many-cores-elevator"],
         registry: &[],
     },
     Row {
@@ -152,7 +160,7 @@ const ROWS: [Row; 44] = [
             "braid-assembly",
             "braid-member",
             "braid-ring",
-            "braid-sync",
+            "braid-concurrency",
         ],
         registry: ANY,
     },
@@ -160,7 +168,7 @@ const ROWS: [Row; 44] = [
     Row { name: "braid-nbd-client", workspace: &["braid-nbd-proto"], registry: PURE_REGISTRY },
     Row {
         name: "braid-frontend-nbd",
-        workspace: &["braid-nbd-proto", "braid-ring", "braid-sync"],
+        workspace: &["braid-nbd-proto", "braid-ring", "braid-concurrency"],
         registry: ANY,
     },
     // The array is what it serves; nothing of it is known but how to ask.
@@ -183,7 +191,7 @@ const ROWS: [Row; 44] = [
     Row { name: "braid-control", workspace: &[], registry: ANY },
     // Beside the server, and on no way of data: what notices are, and where they are told.
     Row {
-        name: "braid-telling",
+        name: "braid-events",
         workspace: &["braid-console", "braid-control", "braid-geometry", "braid-runtime"],
         registry: ANY,
     },
@@ -195,7 +203,7 @@ const ROWS: [Row; 44] = [
         workspace: &[
             "braid-assembly",
             "braid-console",
-            "braid-contents",
+            "braid-signatures",
             "braid-control",
             "braid-engine",
             "braid-geometry",
@@ -214,7 +222,7 @@ const ROWS: [Row; 44] = [
             "braid-assembly",
             "braid-confine",
             "braid-console",
-            "braid-contents",
+            "braid-signatures",
             "braid-control",
             "braid-discovery",
             "braid-engine",
@@ -229,7 +237,7 @@ const ROWS: [Row; 44] = [
             "braid-pace",
             "braid-ring",
             "braid-runtime",
-            "braid-telling",
+            "braid-events",
         ],
         registry: ANY,
     },
@@ -239,8 +247,8 @@ const ROWS: [Row; 44] = [
         workspace: &[
             "braid-assembly",
             "braid-console",
-            "braid-containers",
-            "braid-contents",
+            "braid-external-metadata",
+            "braid-signatures",
             "braid-control",
             "braid-discovery",
             "braid-engine",
@@ -263,9 +271,9 @@ const ROWS: [Row; 44] = [
     Row {
         name: "braid-lab",
         workspace: &[
-            "braid-cores",
-            "braid-cores-dispatch",
-            "braid-cores-elevator",
+            "braid-many-cores",
+            "braid-many-cores-dispatch",
+            "braid-many-cores-elevator",
             "braid-dispatch",
             "braid-elevator",
             "braid-engine",
@@ -286,7 +294,7 @@ const ROWS: [Row; 44] = [
             "braid-geometry",
             "braid-parity",
             "braid-nbd-client",
-            "braid-needs",
+            "braid-test-needs",
             "braid-nbd-proto",
             "braid-ondisk",
             "braid-assembly",

@@ -13,7 +13,7 @@ use super::source::{Source, block_end, words};
 use super::{Finding, Rule};
 
 /// The crate that defines them, and asks for them in its own tests.
-const HOOKS: &str = "crates/hooks/";
+const HOOKS: &str = "crates/core/sim-hooks/";
 
 pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
     if source.name().starts_with(HOOKS) {
@@ -132,7 +132,7 @@ mod tests {
             "// if !planted(Bug::X) in a comment\nlet c = \"planted(Bug::X)\";",
         ];
         for statements in taken {
-            assert!(is_taken("crates/engine/src/a.rs", statements), "{statements}");
+            assert!(is_taken("crates/core/engine/src/a.rs", statements), "{statements}");
         }
     }
 
@@ -162,8 +162,8 @@ mod tests {
             "spoiled(Bug::X, c, true)",
         ];
         for statements in refused {
-            assert!(!is_taken("crates/engine/src/a.rs", statements), "{statements}");
-            assert!(is_taken("crates/hooks/src/on.rs", statements), "{statements}");
+            assert!(!is_taken("crates/core/engine/src/a.rs", statements), "{statements}");
+            assert!(is_taken("crates/core/sim-hooks/src/on.rs", statements), "{statements}");
         }
     }
 }

@@ -11,10 +11,10 @@ use super::{Finding, Rule};
 const BANNED: [&str; 4] = ["TODO", "FIXME", "XXX", "HACK"];
 /// Crates that compute and never ask the world; their `src`, tests apart.
 const PURE: [&str; 17] = [
-    "containers",
-    "contents",
-    "hints",
-    "hooks",
+    "external-metadata",
+    "signatures",
+    "prefetch",
+    "sim-hooks",
     "imaging",
     "geometry",
     "parity",
@@ -46,8 +46,17 @@ const WORLD: [&str; 11] = [
 /// Containers whose order differs from run to run; never in the engine or in the sessions.
 const UNORDERED: [&str; 2] = ["HashMap", "HashSet"];
 /// Crates whose decisions must repeat to the last bit.
-const ORDERED: [&str; 9] =
-    ["containers", "hooks", "elevator", "pace", "engine", "nbd-proto", "assembly", "solver", "sim"];
+const ORDERED: [&str; 9] = [
+    "external-metadata",
+    "sim-hooks",
+    "elevator",
+    "pace",
+    "engine",
+    "nbd-proto",
+    "assembly",
+    "solver",
+    "sim",
+];
 
 /// How rustdoc is told that a block is code in Rust, beside a block that is told nothing.
 const EXAMPLES: [&str; 8] = [
@@ -145,8 +154,8 @@ fn examples(source: &Source, findings: &mut Vec<Finding>) {
 
 /// The crate folder of a file in some crate's `src`.
 fn room_of(path: &str) -> Option<&str> {
-    let (room, rest) = path.strip_prefix("crates/")?.split_once('/')?;
-    rest.starts_with("src/").then_some(room)
+    let (folder, _) = path.strip_prefix("crates/")?.split_once("/src/")?;
+    folder.rsplit('/').next()
 }
 
 fn starts_word(code: &str, at: usize) -> bool {
@@ -202,12 +211,16 @@ mod tests {
     fn a_clock_a_thread_a_file_in_the_engine_is_found() {
         for word in WORLD.iter().chain(&UNORDERED) {
             let text = format!("//! A.\nfn a() {{ let b = {word}x; }}\n");
-            assert_eq!(rules("crates/engine/src/a.rs", &text), [Rule::Deterministic], "{word}");
-            assert_eq!(rules("crates/runtime/src/a.rs", &text), []);
+            assert_eq!(
+                rules("crates/core/engine/src/a.rs", &text),
+                [Rule::Deterministic],
+                "{word}"
+            );
+            assert_eq!(rules("crates/io/runtime/src/a.rs", &text), []);
             let text = format!("//! A.\n#[cfg(test)]\nmod tests {{ use {word}x; }}\n");
-            assert_eq!(rules("crates/engine/src/a.rs", &text), []);
+            assert_eq!(rules("crates/core/engine/src/a.rs", &text), []);
         }
-        assert_eq!(rules("crates/engine/src/a.rs", "//! A.\nfn a() { operand::b() }\n"), []);
+        assert_eq!(rules("crates/core/engine/src/a.rs", "//! A.\nfn a() { operand::b() }\n"), []);
     }
 
     #[test]

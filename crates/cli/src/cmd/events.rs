@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use braid_control::Client;
-use braid_telling::history::{self, folders};
-use braid_telling::{Event, Moment, Severity};
+use braid_events::history::{self, folders};
+use braid_events::{Event, Moment, Severity};
 
 use super::Globals;
 use braid_console::error::code::Code;
@@ -248,7 +248,7 @@ pub(super) fn show(event: &Event, called: &Called, globals: &Globals) {
 
 #[cfg(test)]
 mod tests {
-    use braid_telling::{Change, Identity, Kind};
+    use braid_events::{Change, Identity, Kind};
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use braid_telling::{Event, Kind, Moment};
+use braid_events::{Event, Kind, Moment};
 use serde_json::json;
 
 use super::Globals;

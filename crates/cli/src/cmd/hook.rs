@@ -1,12 +1,12 @@
 //! `braid hook`: delivers events for a server that has closed off programs and the network for itself. Not for people.
 //!
 //! The server starts one for each hook before it confines itself, with the hook on its command line, and sends events by its
-//! standard input, which is a socket. See `braid_telling::hooks::apart`.
+//! standard input, which is a socket. See `braid_events::hooks::apart`.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use braid_telling::hooks::apart::carry_out;
+use braid_events::hooks::apart::carry_out;
 
 use super::Globals;
 use super::serve::events::TellingArgs;

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use braid_needs::{Need, skip};
+use braid_test_needs::{Need, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 

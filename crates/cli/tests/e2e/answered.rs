@@ -16,7 +16,7 @@ const BLOCK: usize = 4096;
 /// An array whose runtime folder is in memory; none where that is not to be had.
 fn array(shape: Shape) -> Option<(Array, TempDir)> {
     if !Path::new(MEMORY).is_dir() {
-        braid_needs::skip(braid_needs::Need::Other, "there is no /dev/shm");
+        braid_test_needs::skip(braid_test_needs::Need::Other, "there is no /dev/shm");
         return None;
     }
     let memory = tempfile::Builder::new().prefix("braid-e2e-").tempdir_in(MEMORY);

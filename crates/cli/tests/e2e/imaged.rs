@@ -156,7 +156,7 @@ fn a_failing_disk_is_copied_as_far_as_it_can_be_read() {
     assert_same(&copied[..start], &before[..start], "before the bad place");
     assert_same(&copied[end..], &before[end..], "behind the bad place");
     // The tools of ddrescue read its map.
-    if braid_needs::is_installed("ddrescuelog") {
+    if braid_test_needs::is_installed("ddrescuelog") {
         let listed = ok("ddrescuelog", ["-b", "4096", "-l-", &format!("{}.map", text(&copy))]);
         let blocks: Vec<u64> = listed.lines().map(|line| line.parse().expect("a block")).collect();
         assert_eq!(blocks, (bad.start / 4096..bad.end / 4096).collect::<Vec<_>>());

@@ -178,7 +178,7 @@ fn settings_are_got_set_and_only_looked_at() {
     let control = array.path("run/tank.control").display().to_string();
     let url = "http://braid/v1/settings";
     let body = shown.to_string();
-    if braid_needs::is_installed("curl") {
+    if braid_test_needs::is_installed("curl") {
         let kind = "content-type: application/json";
         let curl = ["-sS", "--unix-socket", &control, "-X", "PATCH", "-H", kind, "-d", &body, url];
         let said: Value = serde_json::from_str(&ok("curl", curl)).expect("JSON");

@@ -17,7 +17,7 @@ use crate::kit::{Array, RAID_1, RAID_5, Served, assert_same, needs, ok, random_b
 use crate::members::text;
 
 /// Physical volumes, written as LVM lays them out and by nothing that reads them.
-#[path = "../../../lvm/tests/kit.rs"]
+#[path = "../../../formats/lvm/tests/kit.rs"]
 #[allow(dead_code, unreachable_pub, clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 mod lvm;
 

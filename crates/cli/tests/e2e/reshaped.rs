@@ -9,7 +9,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use braid_needs::needs;
+use braid_test_needs::needs;
 use serde_json::Value;
 
 use crate::kit::{Array, Client, SUPERBLOCK_BYTES, Served, Shape, assert_same, ok, random_bytes};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   braid serve --detach ... ──starts──▶ braid serve --detached=LOG ...   in a session of its own, what it says in LOG
-//!          │ ◀──────── READY=1 ───────────────┘                           as systemd is told it (`braid_telling::service`)
+//!          │ ◀──────── READY=1 ───────────────┘                           as systemd is told it (`braid_events::service`)
 //!          ├─ ready: what it has said so far is printed, and 0
 //!          └─ it has ended: the same, and its own exit status
 //! ```

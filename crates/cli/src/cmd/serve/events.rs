@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use braid_events::hooks::mail::SENDMAIL;
 use braid_server::EventConfig;
-use braid_telling::hooks::mail::SENDMAIL;
 
 /// Options of telling.
 #[derive(Debug, clap::Args)]

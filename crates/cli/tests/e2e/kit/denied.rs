@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::array::Array;
 use super::process::{Ran, run};
-use braid_needs::{Need, are_installed, skip};
+use braid_test_needs::{Need, are_installed, skip};
 
 /// Installs a filter (seccomp) by which one system call answers an error, and becomes another program.
 pub(crate) const FILTER: &str = r#"

@@ -2,7 +2,7 @@
 //! as a child process, and bytes to write.
 //!
 //! A case that finds a tool missing says so and passes; under `cargo xtask test`, which installs them, it fails
-//! (`braid_needs`).
+//! (`braid_test_needs`).
 
 mod array;
 mod bytes;
@@ -16,7 +16,7 @@ mod remedies;
 mod served;
 
 pub(crate) use array::{Array, CHUNK_BYTES, Refusal, SUPERBLOCK_BYTES};
-pub(crate) use braid_needs::{Need, is_installed, needs, skip};
+pub(crate) use braid_test_needs::{Need, is_installed, needs, skip};
 pub(crate) use bytes::{assert_same, random_bytes};
 pub(crate) use client::Client;
 pub(crate) use denied::{FILTER, FLOCK, IO_URING_SETUP, MOUNT, SECCOMP};

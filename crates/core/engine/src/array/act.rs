@@ -1,0 +1,400 @@
+//! Carrying decisions out: where the array's state follows from a decision. What events say beyond
+//! that is noted where they come in ([`super::machine`], [`super::slow_members`],
+//! [`super::erring_members`]).
+
+use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use std::sync::Arc;
+
+use braid_geometry::{Family, Slot};
+
+use super::caches::CachesAction;
+use super::consistency::{Ask, ConsistencyAction};
+use super::decide::{Action, decide};
+use super::effect::{ArrayEffect, Notice};
+use super::machine::{Array, Condition};
+use super::order::{Activity, Closing, FlushPurpose};
+use super::roster::{Come, Unrecorded, WhyOut};
+use super::setup::JournalSetup;
+use super::superblocks::{Completed, SuperblocksAction, Telling, Why};
+use super::view::{ArrayView, Gate};
+use crate::Instant;
+use crate::cause::Cause;
+use crate::effect::{FaultKind, MemberFault};
+use crate::ids::MemberId;
+
+impl Array {
+    /// Does what is to be done, until an event is waited for.
+    pub(super) fn step(&mut self, now: Instant) {
+        loop {
+            match decide(&self.facts(now)) {
+                Action::Wait
+                | Action::Superblocks(SuperblocksAction::Wait)
+                | Action::Caches(CachesAction::Wait) => return,
+                Action::Publish => self.publish(),
+                Action::Superblocks(action) => self.act_on_superblocks(action, now),
+                Action::Caches(action) => self.act_on_caches(action, now),
+                Action::Consistency(action) => self.act_on_consistency(action, now),
+                Action::Upkeep(action) => self.act_on_upkeep(action, now),
+                Action::Stop => self.stop(),
+            }
+        }
+    }
+
+    fn act_on_superblocks(&mut self, action: SuperblocksAction, now: Instant) {
+        let Self { setup, roster, superblocks, consistency, out, .. } = self;
+        let on_disk = superblocks.on_disk();
+        match action {
+            SuperblocksAction::Wait => {}
+            SuperblocksAction::WriteWave => {
+                if !superblocks.write_next_wave(&setup.geometry, roster, out) {
+                    consistency.members_are_told();
+                }
+            }
+            // Nothing is published yet: the next update says the rest.
+            SuperblocksAction::DropUpdate => {
+                if !roster.records_all() && !self.condition.broken {
+                    reached(Mark::LossWhileRecording);
+                }
+                superblocks.drop_update(consistency);
+            }
+            SuperblocksAction::KeepRecord => superblocks.ask_for_record(out),
+            SuperblocksAction::CompleteUpdate => self.complete_update(now),
+            SuperblocksAction::Record => {
+                assert!(self.has_unrecorded(), "a loss is there to be recorded");
+                let wanted = self.gatekeeper.is_wanted();
+                let wanted = wanted && self.consistency.are_logs_settled();
+                let becomes = if wanted { Activity::Active } else { on_disk };
+                self.write_superblocks(becomes, Why::Devices);
+            }
+            SuperblocksAction::TurnActive => {
+                assert_eq!(on_disk, Activity::Clean, "active follows clean");
+                self.write_superblocks(Activity::Active, Why::Activity);
+                if planted(Bug::GateEarly) {
+                    self.publish();
+                }
+            }
+            SuperblocksAction::OpenGate => {
+                self.gatekeeper.open();
+                self.publish();
+            }
+            SuperblocksAction::CloseGate => {
+                if self.condition.stopping {
+                    reached(Mark::StopsClosing);
+                }
+                assert_eq!(on_disk, Activity::Active, "only an open gate is closed");
+                self.gatekeeper.close();
+                self.publish();
+            }
+            // What an absent member holds of the last run is not flushed: if it came back with the
+            // same count, it would be believed (I8).
+            SuperblocksAction::RecordAbsent => {
+                assert!(self.superblocks.absent_untold(), "who was away is recorded once");
+                self.write_superblocks(on_disk, Why::Devices);
+            }
+            SuperblocksAction::SayAgain => {
+                let is_once = self.superblocks.are_said_once();
+                assert!(is_once, "an update is said twice, and not more often");
+                self.write_superblocks(on_disk, Why::Again);
+            }
+            SuperblocksAction::RecordChanges => self.write_superblocks(on_disk, Why::Changes),
+        }
+    }
+
+    fn act_on_caches(&mut self, action: CachesAction, now: Instant) {
+        let is_drained = self.gatekeeper.closing() == Closing::Drained;
+        let shards = self.setup.regions.shards();
+        match action {
+            CachesAction::Wait => {}
+            CachesAction::FlushAgain => self.caches.flush_again(),
+            CachesAction::Answer => {
+                let is_recorded = self.condition.broken || !self.has_unrecorded();
+                let is_recorded = spoiled(Bug::FlushedUnrecorded, is_recorded, true);
+                assert!(is_recorded, "I4: no flush is answered over an unrecorded loss");
+                self.caches.answer(self.condition.broken, &mut self.out);
+            }
+            CachesAction::TurnClean => {
+                reached(Mark::TurnsClean);
+                assert!(is_drained, "I5: no shard has a write under way");
+                self.caches.end_last_flush();
+                self.consistency.turns_clean();
+                self.write_superblocks(Activity::Clean, Why::Activity);
+            }
+            CachesAction::DropClose => self.caches.end_last_flush(),
+            CachesAction::Ended(purpose) => {
+                self.caches.end_flush();
+                if purpose == FlushPurpose::Job {
+                    return self.note_offsets(now);
+                }
+                let (consistency, ground, out) = self.consistency_and_ground();
+                consistency.is_flushed(purpose, now, &ground, out);
+            }
+            CachesAction::FlushForClients => {
+                self.caches.serve_clients();
+                self.flush(FlushPurpose::Clients);
+            }
+            CachesAction::WriteBack => self.caches.write_back(shards, &mut self.out),
+            CachesAction::FlushLast => {
+                let is_last = is_drained || self.superblocks.on_disk() == Activity::NotKept;
+                assert!(is_last, "I5: what is flushed before clean is the last that was written");
+                self.flush(FlushPurpose::Last);
+            }
+            CachesAction::LastRound => self.caches.begin_last_round(shards, &mut self.out),
+        }
+    }
+
+    fn act_on_consistency(&mut self, action: ConsistencyAction, now: Instant) {
+        let (consistency, ground, out) = self.consistency_and_ground();
+        match consistency.act(action, now, &ground, out) {
+            None => {}
+            Some(Ask::Flush(purpose)) => self.flush(purpose),
+            Some(Ask::JournalComes(JournalSetup { member, device_number, .. })) => {
+                self.roster.has_journal(member, device_number);
+            }
+            Some(Ask::JournalGoes) => self.roster.has_no_journal(),
+        }
+    }
+
+    fn stop(&mut self) {
+        let is_idle = self.superblocks.are_settled() && self.caches.are_idle();
+        assert!(is_idle, "nothing is under way, and every flush is answered");
+        let says_active = self.superblocks.on_disk() == Activity::Active;
+        let broken = self.condition.broken;
+        assert!(
+            !says_active || broken,
+            "only a broken array stops with superblocks that say active"
+        );
+        self.condition.stopped = true;
+        self.gatekeeper.stop();
+        let clean = !says_active && !self.caches.have_failed() && !broken;
+        self.out.notice(Notice::Stopped { clean });
+    }
+
+    pub(super) fn write_superblocks(&mut self, becomes: Activity, why: Why) {
+        assert!(!self.condition.read_only && !self.condition.broken, "superblocks may change");
+        let (consistency, ground, _) = self.consistency_and_ground();
+        let telling = Telling {
+            becomes,
+            why,
+            resync_offset: ground.resync_offset,
+            consistency: consistency.update_begins(becomes, &ground),
+            bad_blocks: self.bad_logs.written().collect(),
+            changes: self.out.changes(),
+        };
+        self.superblocks.begin(telling, &mut self.roster);
+    }
+
+    fn complete_update(&mut self, now: Instant) {
+        assert!(!self.condition.broken, "what is broken records nothing any more");
+        let Self { roster, superblocks, consistency, out, .. } = self;
+        let Completed { becomes, losses, newcomers, is_again, leaves_file, recovered } =
+            superblocks.complete(roster, consistency, out);
+        consistency.is_said(leaves_file, out);
+        if !(losses.is_empty() && newcomers.is_empty()) {
+            self.jobs.membership_changed();
+        }
+        self.take_in(&newcomers);
+        for (member, slot) in recovered {
+            self.out.notice(Notice::Recovered { member, slot });
+        }
+        let is_new = !is_again || !losses.is_empty() || !newcomers.is_empty();
+        if !is_new && !self.gatekeeper.is_wanted() {
+            return; // Nothing is new for the shards.
+        }
+        if !losses.is_empty() {
+            reached(Mark::LossRecorded);
+        }
+        self.report_losses(&losses);
+        self.gatekeeper.follow(now, becomes);
+        self.publish();
+    }
+
+    fn report_losses(&mut self, losses: &[Unrecorded]) {
+        for Unrecorded { member, slot, why, .. } in losses {
+            let (member, slot, why) = (*member, *slot, *why);
+            let why = spoiled(Bug::OneCauseForAll, why, losses[0].why);
+            self.forget_read_errors(member);
+            self.out.notice(match why {
+                WhyOut::Failed(_) if self.away.has(member) => Notice::Away { member, slot },
+                WhyOut::Failed(cause) => Notice::MemberOut { member, slot, cause },
+                WhyOut::Replaced(by) => Notice::Replaced { member: by, slot, old: member },
+            });
+        }
+    }
+
+    /// Superblocks say that these members are in: shards may know.
+    fn take_in(&mut self, newcomers: &[MemberId]) {
+        for member in newcomers {
+            let member = *member;
+            if let Some(come) = self.roster.has_come(member) {
+                let kept_sectors = match come {
+                    Come::Member(slot) => {
+                        let (held, kept) =
+                            self.consistency.held_by(&self.setup.geometry, member, slot);
+                        if !held.is_empty() {
+                            self.roster.holds_from_before(slot, held);
+                        }
+                        kept
+                    }
+                    Come::Replacement(..) => 0,
+                };
+                self.consistency.has_come(member);
+                self.out.notice(match come {
+                    Come::Member(slot) => Notice::SpareTaken { member, slot, kept_sectors },
+                    Come::Replacement(slot, old) => Notice::Replacing { member, slot, old },
+                });
+            }
+        }
+    }
+
+    pub(super) fn flush(&mut self, purpose: FlushPurpose) {
+        // Where logs are kept nothing is resynced after a crash: what a member was made of has to
+        // be as durable as it is. Of a band whose parity had no member when it was written no log
+        // has anything.
+        let is_logged = self.consistency.has_logs();
+        let is_logged = spoiled(Bug::JobFlushesOwnOnly, is_logged, false);
+        let targets = match purpose {
+            FlushPurpose::Job => self.jobs.flush_begins().filter(|_| !is_logged),
+            _ => None,
+        };
+        let is_due = |member: &MemberId| targets.as_ref().is_none_or(|all| all.contains(member));
+        let members = self.roster.superblock_targets(false).filter(is_due);
+        let members = members.filter(|_| !self.condition.read_only);
+        self.caches.flush(purpose, members, &mut self.out);
+    }
+
+    /// A member did not take a write. One with which nothing is wrong stays, and costs the array
+    /// its writes: put out, it would cost redundancy, and the next would follow. One that does not
+    /// hold all yet costs nothing.
+    pub(super) fn misses_write(&mut self, MemberFault { kind, cause }: MemberFault) {
+        let member = cause.member;
+        let slot = self.roster.slot_of(member);
+        let holds_all = slot.is_some_and(|slot| !self.roster.is_lost(slot));
+        match kind {
+            FaultKind::NoSpace if holds_all => {
+                self.take_no_writes(Notice::OutOfSpace { member, cause });
+            }
+            FaultKind::Protected if holds_all => {
+                self.take_no_writes(Notice::WriteProtected { member, cause });
+            }
+            _ => self.fail_member(cause),
+        }
+    }
+
+    /// Takes a member out, if the level can make up for it; otherwise the array takes no writes.
+    pub(super) fn fail_member(&mut self, cause: Cause) {
+        let member = cause.member;
+        if self.consistency.file() == Some(member) {
+            if !self.condition.read_only && !self.condition.broken {
+                self.consistency.lose_file(cause, &mut self.out);
+            }
+            return;
+        }
+        if self.roster.leave(member) {
+            self.out.push(ArrayEffect::Leave { member });
+            return self.out.notice(Notice::SpareLost { member, cause });
+        }
+        if self.roster.is_journal(member) {
+            if planted(Bug::JournalFailureIgnored) {
+                return;
+            }
+            if self.consistency.journal_fails(&mut self.out) {
+                self.out.push(ArrayEffect::Leave { member });
+                return self.roster.has_no_journal();
+            }
+            return self.take_no_writes(Notice::JournalLost { member, cause });
+        }
+        let replaced = self.roster.slot_to_replace(member);
+        let Some(failed) = self.roster.slot_of(member).or(replaced) else { return };
+        if self.roster.is_newcomer(member) {
+            // No shard has written to it. The update that names it will be followed by one that
+            // does not.
+            self.roster.forget_newcomer(member);
+            self.out.change();
+            self.out.push(ArrayEffect::Leave { member });
+            return self.out.notice(Notice::SpareLost { member, cause });
+        }
+        if replaced.is_some() {
+            // The member that it was to replace is still there; but it missed writes that it was to
+            // have.
+            reached(Mark::ReplacementLost);
+            self.out.push(ArrayEffect::Leave { member });
+            return self.roster.take_out_replacement(failed, cause);
+        }
+        if self.setup.geometry.level().family() == Family::Direct {
+            return; // Each error is the client's own; there is nothing to take over.
+        }
+        let is_lost = |slot: Slot| slot == failed || self.roster.is_lost(slot);
+        let mut survives = self.setup.geometry.survives(&is_lost);
+        if planted(Bug::TooManyOut) {
+            survives = self.setup.geometry.survives(&|slot: Slot| slot == failed);
+        }
+        if survives {
+            self.roster.take_out(failed, WhyOut::Failed(cause));
+            self.out.push(ArrayEffect::Leave { member });
+            self.forget_pace(member);
+            let misses_nothing = self.condition.read_only;
+            let misses_nothing = spoiled(Bug::LossUnrecorded, misses_nothing, true);
+            if misses_nothing {
+                // So nothing is recorded first.
+                let losses = self.roster.take_unrecorded();
+                self.report_losses(&losses);
+                self.out.publish();
+            }
+        } else {
+            self.break_down(cause);
+        }
+    }
+
+    /// Nothing can make up for the member that failed: no writes from now on.
+    pub(super) fn break_down(&mut self, cause: Cause) {
+        self.take_no_writes(Notice::Broken { member: cause.member, cause });
+    }
+
+    /// Writes are refused from now on, and the superblocks stay as they are: active, so that the
+    /// next start knows that redundancy may not agree.
+    pub(super) fn take_no_writes(&mut self, notice: Notice) {
+        if !self.condition.broken {
+            reached(Mark::BreaksDown);
+            self.condition.broken = true;
+            self.gatekeeper.give_up();
+            self.caches.forget_last();
+            self.out.notice(notice);
+            self.out.publish();
+        }
+    }
+
+    /// Publishes where things stand. Never called between a failure and its record (I4).
+    pub(super) fn publish(&mut self) {
+        self.roster.are_told();
+        self.out.is_published();
+        let epoch = self.gatekeeper.next_epoch();
+        let on_disk = self.superblocks.on_disk();
+        let is_open = self.gatekeeper.closing() == Closing::No;
+        let gate = match self.condition {
+            Condition { broken: true, .. } => Gate::Broken,
+            Condition { read_only: true, .. } => Gate::ReadOnly,
+            _ if on_disk == Activity::NotKept => Gate::Open,
+            _ if on_disk == Activity::Active && is_open => Gate::Open,
+            _ => Gate::Closed,
+        };
+        let is_recorded = gate != Gate::Open || on_disk != Activity::Clean;
+        let is_recorded = spoiled(Bug::GateEarly, is_recorded, true);
+        assert!(is_recorded, "I3: superblocks say active first");
+        let is_in_doubt = self.condition.resync_offset != u64::MAX;
+        let accepted_risk = self.setup.accepted_risk.as_ref().filter(|_| is_in_doubt);
+        let view = ArrayView {
+            epoch,
+            geometry: Arc::clone(&self.setup.geometry),
+            gate,
+            slots: self.roster.published_slots(),
+            resync_offset: self.condition.resync_offset,
+            accepted_risk: accepted_risk.cloned(),
+            doubt: self.consistency.doubt().cloned(),
+            intent: self.consistency.view(),
+            keeps_parity_logs: self.consistency.logs_parity() == Some(true),
+            keeps_journal: self.consistency.journal_member().is_some(),
+            zero_is_fast: self.setup.zero_is_fast,
+        };
+        self.out.push(ArrayEffect::Publish(Arc::new(view)));
+    }
+}

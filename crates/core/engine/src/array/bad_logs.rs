@@ -1,0 +1,264 @@
+//! Members' bad-block logs: which sectors of each are not to be believed, and what of that is on the member.
+//!
+//! ```text
+//!   a job cannot make a sector ─── mark ──▶ ┌────────┐  flush, write  ┌─────────┐
+//!   a shard has written over it ── clear ─▶ │ wanted │ ─────────────▶ │ on disk │     shards are told of both
+//!                                           └────────┘                └─────────┘
+//! ```
+//!
+//! Invariants:
+//! - A sector that a log calls bad is not read [check: a_read_of_a_logged_sector_is_noticed].
+//! - A job goes on beyond a sector that it could not make when the log on the member names it, durably
+//!   [check: a_rebuild_goes_on_beyond_what_cannot_be_read].
+//! - A sector is believed again when what was written to it is durable, and the log does not name it any more
+//!   [check: what_is_written_over_a_bad_block_is_good_again]. So the member's cache is flushed before its log changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use braid_sim_hooks::{Bug, Mark, planted, reached};
+
+use crate::bad_log::{BadLog, BadLogWrite, Tail};
+use crate::ids::MemberId;
+use crate::ranges::{BadBlocks, BadRange};
+
+/// One member's log.
+#[derive(Debug)]
+struct Log {
+    /// What it is to name.
+    wanted: BadBlocks,
+    /// What it names, durably.
+    named: BadBlocks,
+    /// The same, as it lies on the disk. Without sectors where no log is kept, or one that is left as it is.
+    on_disk: BadLog,
+    /// What is being written.
+    out: Option<Arc<BadLogWrite>>,
+    /// What lies behind what it says.
+    tail: Tail,
+    /// Superblocks are told whether it says anything: since it was written, or came.
+    is_told: bool,
+}
+
+impl Log {
+    /// What the next write will find, and what lies behind that.
+    fn base(&self) -> (&BadLog, Tail) {
+        match &self.out {
+            Some(out) => (&out.says, Tail::Blank),
+            None => (&self.on_disk, self.tail),
+        }
+    }
+
+    /// It is to name this, if there is room for it.
+    fn wants(&mut self, wanted: BadBlocks) -> bool {
+        let (base, tail) = self.base();
+        let has_room = base.reaches(&wanted, tail);
+        if has_room {
+            self.wanted = wanted;
+        }
+        has_room
+    }
+}
+
+/// The logs of all members.
+#[derive(Debug, Default)]
+pub(super) struct BadLogs {
+    logs: BTreeMap<MemberId, Log>,
+}
+
+impl BadLogs {
+    /// A member keeps this log, which names these; or has one that is left as it is.
+    pub(super) fn keep(&mut self, member: MemberId, on_disk: BadLog, named: BadBlocks) {
+        assert!(!on_disk.is_kept() || on_disk.named() == named, "it says what it names");
+        let wanted = named.clone();
+        let log = Log { wanted, named, on_disk, out: None, tail: Tail::Unknown, is_told: false };
+        self.logs.insert(member, log);
+    }
+
+    /// A member comes whose log says what does not matter any more, or nothing: all of it is filled.
+    pub(super) fn keep_blank(&mut self, member: MemberId, log_sectors: u16) {
+        let on_disk = BadLog::new(log_sectors, []);
+        let (wanted, named) = (BadBlocks::default(), BadBlocks::default());
+        // The first superblock that takes it in says that the log names nothing.
+        let log = Log { wanted, named, on_disk, out: None, tail: Tail::Unknown, is_told: true };
+        self.logs.insert(member, log);
+    }
+
+    /// A range of a member holds what nobody can make: its log is to name it. False if the member keeps no log, or there is no
+    /// room in it.
+    #[must_use]
+    pub(super) fn mark(&mut self, member: MemberId, range: BadRange) -> bool {
+        let Some(log) = self.logs.get_mut(&member) else { return false };
+        if log.wanted.contains(range.start, range.sectors) {
+            return true;
+        }
+        let wanted = log.wanted.union(&BadBlocks::new(vec![range]));
+        let has_room = log.wants(wanted);
+        reached(if has_room { Mark::BadBlockMarked } else { Mark::BadBlockLogFull });
+        has_room
+    }
+
+    /// A range of a member has been written.
+    pub(super) fn clear(&mut self, member: MemberId, range: BadRange) {
+        let Some(log) = self.logs.get_mut(&member).filter(|log| log.on_disk.is_kept()) else {
+            return; // It keeps none, or one that is left as it is.
+        };
+        if planted(Bug::BadBlockStays) {
+            return;
+        }
+        let wanted = log.wanted.without(range);
+        // A hole in a range takes one record more, and a log that is full has no room for it: then the range stays.
+        if wanted != log.wanted && log.wants(wanted) {
+            reached(Mark::BadBlockCleared);
+        }
+    }
+
+    /// Whether a member's log is to be written.
+    pub(super) fn is_due(&self, member: MemberId) -> bool {
+        self.logs.get(&member).is_some_and(|log| log.out.is_none() && log.wanted != log.named)
+    }
+
+    /// Whether any log is being written.
+    pub(super) fn is_any_out(&self) -> bool {
+        self.logs.values().any(|log| log.out.is_some())
+    }
+
+    /// A log is being written from now on: this. It may take another write until it says all that it is to.
+    pub(super) fn begin(&mut self, member: MemberId) -> Arc<BadLogWrite> {
+        let log = self.logs.get_mut(&member).expect("it keeps one");
+        assert!(log.out.is_none() && log.on_disk.is_kept(), "one at a time, where there is one");
+        let says = log.on_disk.towards(&log.wanted, log.tail);
+        let sectors = log.on_disk.changed(&says, log.tail);
+        assert!(!sectors.is_empty(), "what it is to say can be said");
+        if sectors.len() < says.sectors().len() {
+            reached(Mark::BadBlockLogInPart);
+        }
+        let write = Arc::new(BadLogWrite { says, sectors });
+        log.out = Some(Arc::clone(&write));
+        write
+    }
+
+    /// That has ended. True if superblocks do not say yet whether it says anything at all.
+    pub(super) fn ended(&mut self, member: MemberId, is_written: bool) -> bool {
+        let log = self.logs.get_mut(&member).expect("it keeps one");
+        let write = log.out.take().expect("a log that was being written");
+        if !is_written {
+            return false;
+        }
+        let said = log.is_told.then(|| !log.named.is_empty());
+        (log.on_disk, log.named) = (write.says.clone(), write.says.named());
+        (log.is_told, log.tail) = (true, Tail::Blank);
+        said != Some(!log.named.is_empty())
+    }
+
+    /// What of a member is not to be believed.
+    pub(super) fn bad_blocks(&self, member: MemberId) -> Option<BadBlocks> {
+        let log = self.logs.get(&member)?;
+        if planted(Bug::BadBlockClearedEarly) {
+            return Some(log.wanted.clone());
+        }
+        // What is being written may be on the disk by now, or not.
+        let known = log.wanted.union(&log.named);
+        Some(log.out.as_ref().map_or_else(|| known.clone(), |out| known.union(&out.says.named())))
+    }
+
+    /// The logs that were written since the array was opened, and whether they say anything: what superblocks tell.
+    pub(super) fn written(&self) -> impl Iterator<Item = (MemberId, bool)> {
+        let is_told = |(_, log): &(&MemberId, &Log)| log.is_told && log.on_disk.is_kept();
+        let written = self.logs.iter().filter(is_told);
+        written.map(|(member, log)| (*member, !log.named.is_empty()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_geometry::MemberSector;
+
+    const MEMBER: MemberId = MemberId(3);
+
+    fn range(start: u64, sectors: u64) -> BadRange {
+        BadRange { start: MemberSector(start), sectors }
+    }
+
+    fn bad(ranges: &[BadRange]) -> Option<BadBlocks> {
+        Some(BadBlocks::new(ranges.to_vec()))
+    }
+
+    #[test]
+    fn what_is_marked_is_not_believed_from_then_on() {
+        let mut logs = BadLogs::default();
+        logs.keep(MEMBER, BadLog::new(8, []), BadBlocks::default());
+        assert!(logs.mark(MEMBER, range(8, 8)));
+        assert!(logs.mark(MEMBER, range(10, 2)));
+        assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(8, 8)]));
+        assert!(logs.is_due(MEMBER) && logs.written().next().is_none());
+        let says = logs.begin(MEMBER);
+        assert_eq!(says.says.named().ranges(), [range(8, 8)]);
+        assert_eq!(says.sectors, 0..8, "what lay there before is not known");
+        // What comes meanwhile is written next.
+        assert!(logs.mark(MEMBER, range(32, 8)));
+        assert!(!logs.is_due(MEMBER) && logs.is_any_out());
+        assert!(logs.ended(MEMBER, true), "it says something now");
+        assert!(logs.is_due(MEMBER));
+        assert_eq!(logs.written().collect::<Vec<_>>(), [(MEMBER, true)]);
+        assert_eq!(logs.begin(MEMBER).sectors, 0..1, "one sector is written");
+    }
+
+    #[test]
+    fn what_was_written_over_is_believed_when_the_log_says_so() {
+        let mut logs = BadLogs::default();
+        let (on_disk, named) = (BadLog::new(1, [(0, range(8, 8))]), vec![range(8, 8)]);
+        logs.keep(MEMBER, on_disk, BadBlocks::new(named));
+        logs.clear(MEMBER, range(0, 12));
+        assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(8, 8)]), "not yet");
+        assert_eq!(logs.begin(MEMBER).says.named().ranges(), [range(12, 4)]);
+        logs.clear(MEMBER, range(12, 4));
+        assert!(logs.ended(MEMBER, true));
+        assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(12, 4)]));
+        // One that is named while it is being written, and taken out again before that has ended.
+        assert!(logs.mark(MEMBER, range(40, 8)));
+        logs.begin(MEMBER);
+        logs.clear(MEMBER, range(40, 8));
+        assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(12, 4), range(40, 8)]));
+        logs.ended(MEMBER, true);
+        assert!(logs.begin(MEMBER).says.named().is_empty());
+        assert!(!logs.ended(MEMBER, false), "it could not be written");
+        assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(40, 8)]));
+        logs.begin(MEMBER);
+        assert!(logs.ended(MEMBER, true), "it says nothing any more");
+        assert_eq!(logs.written().collect::<Vec<_>>(), [(MEMBER, false)]);
+    }
+
+    #[test]
+    fn a_log_has_room_for_so_many_records() {
+        let mut logs = BadLogs::default();
+        logs.keep_blank(MEMBER, 1);
+        for block in 0..63 {
+            assert!(logs.mark(MEMBER, range(block * 16, 8)), "{block}");
+        }
+        assert!(logs.mark(MEMBER, range(4, 12)), "joins two");
+        assert!(logs.mark(MEMBER, range(5000, 512)));
+        assert!(logs.mark(MEMBER, range(7000, 1)));
+        assert!(!logs.mark(MEMBER, range(8000, 1)), "there is no room");
+        assert!(!logs.mark(MemberId(9), range(0, 8)), "it keeps none");
+        logs.clear(MEMBER, range(5100, 8));
+        assert!(logs.bad_blocks(MEMBER).is_some_and(|bad| bad.contains(range(5100, 1).start, 8)));
+        logs.clear(MEMBER, range(5000, 8));
+        assert!(logs.is_due(MEMBER), "a shorter one fits");
+        // In a second sector there is.
+        logs.keep_blank(MEMBER, 2);
+        let marked = (0..128).filter(|block| logs.mark(MEMBER, range(block * 16, 8)));
+        assert_eq!(marked.count(), 128);
+        assert!(!logs.mark(MEMBER, range(8000, 1)));
+    }
+
+    #[test]
+    fn a_log_that_is_left_as_it_is_is_believed() {
+        let mut logs = BadLogs::default();
+        logs.keep(MEMBER, BadLog::default(), BadBlocks::new(vec![range(8, 8)]));
+        assert!(!logs.mark(MEMBER, range(40, 8)) && logs.mark(MEMBER, range(10, 2)));
+        logs.clear(MEMBER, range(8, 8));
+        assert_eq!(logs.bad_blocks(MEMBER), bad(&[range(8, 8)]));
+        assert!(!logs.is_due(MEMBER) && logs.written().next().is_none());
+    }
+}

@@ -1,0 +1,115 @@
+//! The next action for members' volatile caches: a pure table from facts to one action. The first
+//! row that fits is taken. [check: the_tables_keep_their_promises]
+
+use braid_sim_hooks::{Bug, spoiled};
+
+use crate::array::order::{Activity, Around, Closing, FlushPurpose, Turn, Writes};
+
+/// How the caches stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::array) enum Stage {
+    /// No flush is under way.
+    #[default]
+    Free,
+    /// Members are flushing.
+    Flushing(FlushPurpose),
+    /// They have.
+    Flushed(FlushPurpose),
+}
+
+/// A round in which every shard brings what it has answered to the members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::array) enum Round {
+    /// None was begun.
+    #[default]
+    None,
+    /// Shards are at it.
+    UnderWay,
+    /// They are done; what came of it has not been used.
+    Over,
+}
+
+/// Members' caches and clients' flushes at a glance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::array) struct Facts {
+    pub(in crate::array) stage: Stage,
+    /// Clients' flushes wait for a round to begin.
+    pub(in crate::array) flush_wanted: bool,
+    /// The round for clients' flushes that came before.
+    pub(in crate::array) round: Round,
+    /// The last flush of an array that keeps no intent is done.
+    pub(in crate::array) last_flush_done: bool,
+    /// The last round of a broken array's shards.
+    pub(in crate::array) last_round: Round,
+}
+
+/// An action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::array) enum Action {
+    /// Shards bring what they have.
+    Wait,
+    /// The flush is made anew, without the member that failed.
+    FlushAgain,
+    /// Answer the clients whose flush it was.
+    Answer,
+    /// Write superblocks that say clean.
+    TurnClean,
+    /// Stay active.
+    DropClose,
+    /// The machine that asked for the flush hears that it has ended.
+    Ended(FlushPurpose),
+    FlushForClients,
+    /// Ask the shards to bring what they have answered to the members.
+    WriteBack,
+    /// Flush all members, before superblocks turn clean or the array stops.
+    FlushLast,
+    /// Ask the shards of a broken array for what they still have.
+    LastRound,
+}
+
+/// The table.
+pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, Action)> {
+    settle(facts, around).map(|action| (Turn::Settle, action)).or_else(|| begin(facts, around))
+}
+
+/// Flushes that have ended count.
+fn settle(facts: &Facts, around: &Around) -> Option<Action> {
+    let flush_again = around.unrecorded && around.writes != Writes::Broken;
+    let flush_again = spoiled(Bug::FlushedUnrecorded, flush_again, false);
+    let turns_clean = around.may_be_clean;
+    let turns_clean = spoiled(Bug::StaysDirty, turns_clean, false);
+    match facts.stage {
+        Stage::Flushed(FlushPurpose::Clients) if flush_again => Some(Action::FlushAgain),
+        Stage::Flushed(FlushPurpose::Clients) if around.to_say_again => None,
+        Stage::Flushed(FlushPurpose::Clients) => Some(Action::Answer),
+        Stage::Flushed(FlushPurpose::Last) if turns_clean => Some(Action::TurnClean),
+        Stage::Flushed(FlushPurpose::Last) => Some(Action::DropClose),
+        Stage::Flushed(purpose) => Some(Action::Ended(purpose)),
+        Stage::Free | Stage::Flushing(_) => None,
+    }
+}
+
+/// Flushes and rounds begin.
+fn begin(facts: &Facts, around: &Around) -> Option<(Turn, Action)> {
+    let Facts { round, last_round, .. } = *facts;
+    let Around { on_disk, writes, to_record_absent, caches_free: free, stops, .. } = *around;
+    // Flushes of clients do not count on what no superblock says yet.
+    let is_recorded = !around.is_to_record() && !to_record_absent;
+    let is_drained = around.superblocks_free && around.closing == Closing::Drained;
+    let last = stops && writes == Writes::Broken;
+    let lacks_flush = around.may_write() && on_disk == Activity::NotKept && !facts.last_flush_done;
+    let lacks_flush = spoiled(Bug::StopUnflushed, lacks_flush, false);
+    let rows = [
+        (free && round == Round::Over && is_recorded, Turn::Serve, Action::FlushForClients),
+        (
+            facts.flush_wanted && round == Round::None && !to_record_absent,
+            Turn::Serve,
+            Action::WriteBack,
+        ),
+        (free && is_drained, Turn::Serve, Action::FlushLast),
+        (last && last_round == Round::None, Turn::Stop, Action::LastRound),
+        (last && last_round == Round::UnderWay, Turn::Stop, Action::Wait),
+        (stops && lacks_flush, Turn::Stop, Action::FlushLast),
+    ];
+    rows.into_iter().find_map(|(fits, turn, action)| fits.then_some((turn, action)))
+}

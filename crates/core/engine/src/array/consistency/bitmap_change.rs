@@ -1,0 +1,151 @@
+//! A write-intent bitmap is made, given up, or made anew of another size, while the array runs.
+//!
+//! ```text
+//!            a person asks          no update is under way
+//!   settled ──────────────▶ wanted ─┬──────────────────────▶ made, to be said ─────────────────────▶ settled
+//!      ▲                       ▲    │                                          superblocks say so
+//!      │                       │    └─ there is one ───────▶ to be left ──────────────────────────▶ left
+//!      │                       │                                 ▲                                   │
+//!      │                       │                    its file cannot be written,                      │ nobody is at work
+//!      │                       │                    whatever the stage                               │ on the old one
+//!      │                       └──────── another is to follow ◀──────────────────────────────────────┤
+//!      └──────────────────────────────── none is ◀───────────────────────────────────────────────────┘
+//! ```
+//!
+//! Clients go on meanwhile. A new bitmap names everything that may be written just then, which is all where superblocks say active: it
+//! is durable on every member before a superblock names it, as for any update ([`super::intent`]), and sweeps clear it later. One that
+//! is given up is kept until no superblock names it. So power may be cut at any moment: superblocks name a bitmap that can be
+//! believed, or none. Between two of them there is none. [check: a_bitmap_comes_and_goes_while_clients_write]
+//!
+//! # In a file
+//! No superblock names a bitmap that is in a file beside the array: it is believed if it counts as many events as they do, or one more. So
+//! what is given up there, or lost as the file cannot be written, is written no more from the moment that it is so. Superblocks then
+//! count one event more than was ever written to the file, and only when they say so does any write go without it.
+//! [check: a_bitmap_file_that_fails_is_left_behind]
+//!
+//! Each has a name ([`BitmapId`]), and what shards say of bits says whose they are: they may hear late that there is another.
+//! [check: what_is_said_of_an_old_bitmap_is_not_meant_for_the_new_one]
+
+use braid_ondisk::{BitmapSuperblock, Bits};
+use braid_sim_hooks::{Bug, spoiled};
+
+use crate::array::order::Activity;
+use crate::ids::{BitmapId, MemberId};
+
+/// What becomes of the bitmap: nothing to give up what there is, or what is to be made, in the place of what there is.
+type Wish = Option<NewBitmap>;
+
+/// A bitmap that is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewBitmap {
+    /// Its superblock.
+    pub head: BitmapSuperblock,
+    /// The bitmap file that it goes to, by the name that this has as if it were a member; none if members are to have it.
+    pub file: Option<MemberId>,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    Settled,
+    Wanted(Wish),
+    /// Superblocks are to say that there is one.
+    MadeToBeSaid,
+    /// They are to say that there is none, or, where it is in a file, to count events that this has not. It is followed by this.
+    ToBeLeft(Wish),
+    /// They say that there is none. It is followed by this.
+    Left(Wish),
+}
+
+/// The change, if there is one, and what superblocks are to say.
+#[derive(Clone, Debug)]
+pub(super) struct BitmapChange {
+    stage: Stage,
+    names: Option<bool>,
+    /// The last that was made.
+    newest: BitmapId,
+}
+
+impl BitmapChange {
+    /// `names` is what superblocks say from the first update on; none if they are left as they are.
+    pub(super) fn new(names: Option<bool>) -> Self {
+        Self { stage: Stage::Settled, names, newest: BitmapId::default() }
+    }
+
+    /// Whether superblocks are to name a bitmap; none if what each says is to stay.
+    pub(super) fn names(&self) -> Option<bool> {
+        self.names
+    }
+
+    /// Superblocks do not name the bitmap any more.
+    pub(super) fn is_left(&self) -> bool {
+        matches!(self.stage, Stage::Left(_))
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(self.stage, Stage::Settled)
+    }
+
+    /// There is one that is written no more, and superblocks do not say so yet.
+    pub(super) fn is_leaving(&self) -> bool {
+        matches!(self.stage, Stage::ToBeLeft(_))
+    }
+
+    /// It has not begun.
+    pub(super) fn is_wanted(&self) -> bool {
+        matches!(self.stage, Stage::Wanted(_))
+    }
+
+    pub(super) fn want(&mut self, wish: Wish) {
+        assert!(self.is_settled(), "one change at a time");
+        self.stage = Stage::Wanted(wish);
+    }
+
+    /// Superblocks are to say next that there is none, where there is one now; or that there is one: which is to be made.
+    pub(super) fn begin(&mut self, is_there: bool) -> Option<(BitmapId, NewBitmap)> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Settled);
+        let Stage::Wanted(wish) = stage else { panic!("only what was asked for is done") };
+        let (made, follows) = if is_there { (None, wish) } else { (wish, None) };
+        // What is in a file no superblock names.
+        self.names = Some(made.is_some_and(|made| made.file.is_none()));
+        self.stage = if made.is_some() { Stage::MadeToBeSaid } else { Stage::ToBeLeft(follows) };
+        made.map(|made| {
+            self.newest.0 += 1;
+            (self.newest, made)
+        })
+    }
+
+    /// The file that the bitmap is in cannot be written: it is given up, whatever was wanted.
+    pub(super) fn is_lost(&mut self) {
+        self.stage = Stage::ToBeLeft(None);
+    }
+
+    /// Superblocks say it.
+    pub(super) fn is_said(&mut self) {
+        match self.stage {
+            Stage::MadeToBeSaid => self.stage = Stage::Settled,
+            Stage::ToBeLeft(follows) => self.stage = Stage::Left(follows),
+            Stage::Settled | Stage::Wanted(_) | Stage::Left(_) => {}
+        }
+    }
+
+    /// Nobody is at work on what was given up.
+    pub(super) fn is_dropped(&mut self) {
+        let Stage::Left(follows) = self.stage else {
+            panic!("no superblock names what is dropped")
+        };
+        self.stage = if follows.is_some() { Stage::Wanted(follows) } else { Stage::Settled };
+    }
+}
+
+/// The bits of a new bitmap: what may be being written, and where redundancy does not agree yet.
+pub(super) fn first_bits(head: &BitmapSuperblock, on_disk: Activity, resync_offset: u64) -> Bits {
+    let sectors = head.sync_size_sectors;
+    let agrees = resync_offset == u64::MAX;
+    let agrees = spoiled(Bug::MadeBitmapForgetsDoubt, agrees, true);
+    let is_still = on_disk == Activity::Clean;
+    let is_still = spoiled(Bug::MadeBitmapForgetsWrites, is_still, true);
+    match agrees && is_still {
+        true => Bits::none(sectors, head.sectors_each()),
+        false => Bits::all(sectors, head.sectors_each()),
+    }
+}

@@ -1,0 +1,147 @@
+//! The next action for consistency: a pure table from facts to one action.
+//!
+//! The tables of bits and logs say which action each wants ([`super::intent`],
+//! [`super::parity_logs`], [`super::journal`]); this one says when it may be, beside superblocks
+//! and members' caches. The first row that fits is taken.
+//! [check: what_is_kept_changes_only_where_it_may]
+
+use braid_sim_hooks::{Bug, spoiled};
+
+use super::intent::IntentAction;
+use super::log_change::Changing;
+use super::parity_logs::LogAction;
+use crate::array::order::{Activity, Around, Turn, Writes};
+
+/// Bitmap, logs, journal and their changes at a glance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::array) struct Facts {
+    /// The action that the bitmap wants.
+    pub(in crate::array) bits: IntentAction,
+    /// Members are writing their bitmaps.
+    pub(in crate::array) bits_out: bool,
+    /// A bitmap is to be made, or given up.
+    pub(in crate::array) bitmap_change: bool,
+    /// No superblock names the bitmap any more, and neither shards nor members are at work on it.
+    pub(in crate::array) bitmap_left: bool,
+    /// Whether logs are to be made, or given up.
+    pub(in crate::array) log_change: Changing,
+    /// The action that parity logs want, or the journal.
+    pub(in crate::array) logs: LogAction,
+    /// Members are writing them.
+    pub(in crate::array) logs_out: bool,
+    /// The journal has room that superblocks do not say is free.
+    pub(in crate::array) tail_unsaid: bool,
+}
+
+/// An action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::array) enum Action {
+    /// Make logs, or give up those that there are: the next superblocks say so.
+    ChangeLogs,
+    /// Wipe out what is left to be found of logs that were given up.
+    WipeLogs,
+    /// Forget logs that no superblock names any more.
+    DropLogs,
+    /// Forget a bitmap that no superblock names any more.
+    DropBitmap,
+    /// Make a bitmap, or give up the one that there is: the next superblocks say so.
+    ChangeBitmap,
+    Bits(IntentAction),
+    Logs(LogAction),
+}
+
+/// The table.
+pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, Action)> {
+    if around.writes != Writes::Allowed {
+        return None;
+    }
+    let Facts { log_change, .. } = *facts;
+    let Around { superblocks_free, caches_free, .. } = *around;
+    let is_wanted = matches!(log_change, Changing::Wanted { .. });
+    let makes_logs = log_change == Changing::Wanted { makes: true };
+    let is_still = around.on_disk == Activity::Clean;
+    let is_still = spoiled(Bug::LogJoinsUndrained, is_still, is_still || makes_logs);
+    let bits_awaited = matches!(facts.bits, IntentAction::Open | IntentAction::Write);
+    let sweeps =
+        matches!(facts.bits, IntentAction::Ask | IntentAction::Revoke | IntentAction::Forget);
+    let logs_awaited = matches!(facts.logs, LogAction::Blank | LogAction::Grant | LogAction::Write);
+    let (bits, logs) = (Action::Bits(facts.bits), Action::Logs(facts.logs));
+    let rows = [
+        (superblocks_free && is_wanted && is_still, Turn::Change, Action::ChangeLogs),
+        (log_change == Changing::ToWipe, Turn::Change, Action::WipeLogs),
+        (log_change == Changing::Over, Turn::Change, Action::DropLogs),
+        (facts.bitmap_left, Turn::Change, Action::DropBitmap),
+        (superblocks_free && facts.bitmap_change, Turn::Change, Action::ChangeBitmap),
+        (bits_awaited, Turn::Change, bits),
+        (logs_awaited, Turn::Change, logs),
+        (caches_free && facts.logs == LogAction::Flush, Turn::Change, logs),
+        (sweeps, Turn::Sweep, bits),
+        (caches_free && facts.bits == IntentAction::Flush, Turn::Sweep, bits),
+        (around.stops && facts.bits == IntentAction::Clear, Turn::Stop, bits),
+    ];
+    rows.into_iter().find_map(|(fits, turn, action)| fits.then_some((turn, action)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::product::{Axis, axis, flags, product, set};
+
+    #[derive(Clone, Copy, Default)]
+    struct Case {
+        facts: Facts,
+        around: Around,
+    }
+
+    /// Every combination of facts, in every surrounding.
+    fn for_all(mut check: impl FnMut(&Facts, &Around)) {
+        use IntentAction::{Ask, Clear, Flush, Forget, Open, Revoke, Wait, Write};
+        let axes: [Axis<'_, Case>; 5] = [
+            axis!(facts.bits: Wait, Open, Write, Ask, Revoke, Flush, Forget, Clear),
+            axis!(facts.logs: LogAction::Wait, LogAction::Blank, LogAction::Write, LogAction::Grant,
+                LogAction::Flush),
+            axis!(facts.log_change: Changing::No, Changing::Wanted { makes: true },
+                Changing::Wanted { makes: false }, Changing::UnderWay, Changing::ToWipe,
+                Changing::Over),
+            axis!(around.writes: Writes::Allowed, Writes::ReadOnly, Writes::Broken),
+            axis!(around.on_disk: Activity::Clean, Activity::Active, Activity::NotKept),
+        ];
+        let flags: [Axis<'_, Case>; 8] = flags![facts.bits_out facts.bitmap_change facts.bitmap_left
+            facts.logs_out facts.tail_unsaid around.superblocks_free around.caches_free around.stops];
+        product(&[&axes[..], &flags].concat(), &mut |case| check(&case.facts, &case.around));
+    }
+
+    #[test]
+    fn what_is_kept_changes_only_where_it_may() {
+        for_all(|facts, around| {
+            let may_write = around.writes == Writes::Allowed;
+            let awaited = matches!(facts.bits, IntentAction::Open | IntentAction::Write);
+            let Some((turn, action)) = decide(facts, around) else {
+                assert!(!may_write || !awaited, "shards or superblocks wait: {facts:?}");
+                return;
+            };
+            assert!(may_write, "nothing changes where writes are refused: {facts:?}");
+            match action {
+                Action::ChangeLogs => {
+                    assert_eq!(around.on_disk, Activity::Clean, "nothing is written: {facts:?}");
+                    assert!(around.superblocks_free, "they say it next: {facts:?}");
+                }
+                Action::ChangeBitmap => {
+                    assert!(facts.bitmap_change, "{facts:?}");
+                    assert!(around.superblocks_free, "they say it next: {facts:?}");
+                }
+                Action::WipeLogs => assert_eq!(facts.log_change, Changing::ToWipe),
+                Action::DropLogs => assert_eq!(facts.log_change, Changing::Over),
+                Action::DropBitmap => assert!(facts.bitmap_left, "{facts:?}"),
+                Action::Bits(IntentAction::Flush) | Action::Logs(LogAction::Flush) => {
+                    assert!(around.caches_free, "one flush at a time: {facts:?}");
+                }
+                Action::Bits(IntentAction::Wait) | Action::Logs(LogAction::Wait) => {
+                    panic!("a wait is no action: {facts:?}");
+                }
+                Action::Bits(IntentAction::Clear) => assert_eq!(turn, Turn::Stop, "{facts:?}"),
+                Action::Bits(_) | Action::Logs(_) => {}
+            }
+        });
+    }
+}

@@ -1,0 +1,149 @@
+//! Folding consistency into the small value that decisions are made from.
+
+use braid_sim_hooks::{Bug, spoiled};
+use smallvec::SmallVec;
+
+use super::decide::Facts;
+use super::ground::{Awaiting, Ground};
+use super::intent::{Intent, IntentAction, IntentGround, decide_intent};
+use super::journal::{Journal, decide_journal};
+use super::log_change::{Changing, LogChange, LogWish};
+use super::machine::{Consistency, Logs};
+use super::parity_logs::{LogAction, News, ParityLogs, decide_log};
+use crate::Instant;
+use crate::array::order::Activity;
+use crate::ids::MemberId;
+
+impl Consistency {
+    pub(in crate::array) fn facts(&self, now: Instant, ground: &Ground<'_>) -> Facts {
+        Facts {
+            bits: self.intent_action(now, ground),
+            bits_out: self.intent.as_ref().is_some_and(Intent::is_out),
+            bitmap_change: self.bitmap_change.is_wanted(),
+            bitmap_left: self.is_bitmap_left(),
+            log_change: self.log_changing(ground),
+            logs: self.log_action(ground),
+            logs_out: match &self.logs {
+                Logs::None => false,
+                Logs::Parity(logs) => logs.is_out(),
+                Logs::Journal(journal) => journal.is_out(),
+            },
+            tail_unsaid: self.logs.journal().is_some_and(Journal::has_unsaid),
+        }
+    }
+
+    /// Whether an update of superblocks waits for what bitmaps and logs are to say before.
+    pub(in crate::array) fn holds_up(&self, ground: &Ground<'_>) -> bool {
+        self.is_behind(ground) || self.lacks_logs(ground)
+    }
+
+    /// Whether a member is out, or the bitmap file, and no superblock says so.
+    fn has_unrecorded(&self, ground: &Ground<'_>) -> bool {
+        ground.roster.has_unrecorded() || self.is_file_leaving()
+    }
+
+    fn intent_action(&self, now: Instant, ground: &Ground<'_>) -> IntentAction {
+        let Some(intent) = &self.intent else { return IntentAction::Wait };
+        let is_awaited = self.is_behind(ground);
+        decide_intent(&intent.facts(now, &self.intent_ground(ground), is_awaited))
+    }
+
+    /// Whether no superblock names the bitmap any more, and neither shards nor members are at work
+    /// on it, nor on logs in its file.
+    fn is_bitmap_left(&self) -> bool {
+        let is_at_work = self.intent.as_ref().is_some_and(Intent::is_at_work);
+        let has_logs = self.file.is_some() && self.logs.parity().is_some();
+        self.bitmap_change.is_left() && !is_at_work && !has_logs
+    }
+
+    fn log_changing(&self, ground: &Ground<'_>) -> Changing {
+        let logs = || self.logs.parity().expect("logs are given up that there are");
+        match &self.log_change {
+            LogChange::Settled => Changing::No,
+            LogChange::Wanted(wish) => {
+                Changing::Wanted { makes: !matches!(wish, LogWish::Nothing) }
+            }
+            LogChange::Made | LogChange::GivenUp => Changing::UnderWay,
+            LogChange::JournalMade { .. } | LogChange::JournalGivenUp => Changing::UnderWay,
+            LogChange::Left if logs().is_out() || ground.flushes_for_logs => Changing::UnderWay,
+            // A file that could not be written is believed no more, and not asked again.
+            LogChange::Left if self.is_file_out() => Changing::Over,
+            LogChange::Left => {
+                let is_over = logs().are_wiped_out(self.targets(ground).into_iter());
+                let is_over = spoiled(Bug::LogHeadLeft, is_over, true);
+                if is_over { Changing::Over } else { Changing::ToWipe }
+            }
+        }
+    }
+
+    fn log_action(&self, ground: &Ground<'_>) -> LogAction {
+        let lacks = self.lacks_logs(ground);
+        match &self.logs {
+            Logs::None => LogAction::Wait,
+            Logs::Parity(logs) => decide_log(&logs.facts(lacks, self.has_unrecorded(ground))),
+            Logs::Journal(journal) => decide_journal(&journal.facts(lacks)),
+        }
+    }
+
+    /// Whether an update waits for the parity logs of members that come, or for the block that it
+    /// calls the journal's tail.
+    fn lacks_logs(&self, ground: &Ground<'_>) -> bool {
+        let Some(Awaiting { news, .. }) = ground.awaiting else { return false };
+        let lacks = |logs: &ParityLogs| logs.lacks(self.targets(ground).into_iter(), news);
+        let is_waited_for = !self.log_change.is_leaving();
+        let is_made = self.log_change.is_made();
+        let is_waited_for = spoiled(Bug::LogNamedUnmade, is_waited_for, is_waited_for && !is_made);
+        match &self.logs {
+            Logs::None => false,
+            Logs::Parity(logs) => is_waited_for && lacks(logs),
+            Logs::Journal(journal) => journal.lacks(),
+        }
+    }
+
+    /// Whether an update waits for members' bitmaps.
+    fn is_behind(&self, ground: &Ground<'_>) -> bool {
+        let Some(Awaiting { events, .. }) = ground.awaiting else { return false };
+        // One that is written no more is left behind.
+        let is_waited_for = !self.is_file_out();
+        let is_waited_for = spoiled(Bug::FileWrittenOn, is_waited_for, true);
+        let is_behind =
+            |intent: &Intent| intent.is_behind(events, self.targets(ground).into_iter());
+        is_waited_for && self.intent.as_ref().is_some_and(is_behind)
+    }
+
+    /// The news of an update, as far as parity logs go.
+    pub(super) fn news_of(&self, becomes: Activity, ground: &Ground<'_>) -> News {
+        let was_drained = ground.on_disk == Activity::Clean || becomes == Activity::Clean;
+        let is_made = self.log_change.is_made();
+        let was_drained = spoiled(Bug::LogJoinsUndrained, was_drained, was_drained || is_made);
+        match was_drained {
+            true => News::Drained { in_sync: ground.resync_offset == u64::MAX },
+            false => News::Other,
+        }
+    }
+
+    /// The bitmap's view of consistency and array.
+    pub(super) fn intent_ground(&self, ground: &Ground<'_>) -> IntentGround {
+        let Ground { events, on_disk, resync_offset, may_write, .. } = *ground;
+        let has_unrecorded = self.has_unrecorded(ground);
+        let is_leaving = self.is_file_out();
+        let is_leaving = spoiled(Bug::FileWrittenOn, is_leaving, false);
+        IntentGround {
+            events,
+            may_clear: ground.is_whole() && may_write && !ground.absent && !has_unrecorded,
+            has_unrecorded,
+            is_leaving,
+            takes_writes: on_disk == Activity::Active,
+            is_over: ground.stopping && on_disk == Activity::Clean,
+            resync_offset,
+        }
+    }
+
+    /// The owners of bitmap and parity logs: members, or a file beside them.
+    pub(super) fn targets(&self, ground: &Ground<'_>) -> SmallVec<[MemberId; 8]> {
+        match self.file {
+            Some(file) => SmallVec::from_slice(&[file]),
+            None => ground.roster.superblock_targets(false).collect(),
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! What a lockless bitmap keeps beyond bits: where no client has written, and where redundancy is to be made to agree yet.
+//!
+//! Stands below the bitmap's state ([`super::machine`]), which owns it and says when; it changes sets, and decides nothing. What the states
+//! are, and which follows which, is [`braid_ondisk::marks`]'s [check: sets_follow_the_table_of_states].
+//!
+//! ```text
+//!                a shard asks                     a job has made it agree, flushed        nobody needs its bit
+//!   unwritten ─────────────────▶ unsynced (set) ─────────────────────────────────▶ dirty ─────────────────────▶ clean
+//!       ▲                                                                          (set)                       │
+//!       └────────────────────────────── trimmed, all of it ────────────────────────────────────────────────────┘
+//! ```
+//!
+//! *Unsynced* is written durably before the first write to a run, as a bit is. From then on redundancy agrees wherever a client has
+//! written (parity is made of all columns, never modified), so that the loss of a member loses nothing; where nobody wrote it means
+//! nothing, until a resync has passed. What is to be synced is gathered until a sweep, so that a job finds more than one run to do.
+//!
+//! # Invariants
+//! - No run is both unwritten and unsynced, and an unsynced one keeps its bit [check: sets_follow_the_table_of_states].
+//! - A run counts as synced only if it was unsynced when the job began that passed over it, and was not trimmed since
+//!   [check: what_is_trimmed_while_it_is_synced_is_not_synced].
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use braid_ondisk::{Bits, LocklessMarks};
+use braid_sim_hooks::{Bug, Mark, planted, reached};
+
+use super::given_up::GivenUp;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Lockless {
+    marks: LocklessMarks,
+    /// What members say that have the whole bitmap.
+    written: Arc<LocklessMarks>,
+    /// Of those that are unsynced: what the next resync is about, or the one that is under way.
+    due: Bits,
+    /// Of those that are unsynced: what could not be made to agree. Not tried again before the next start.
+    stuck: Bits,
+    /// Of those that are unsynced: what the resync after an interruption is about, too.
+    opened: Bits,
+    /// Unwritten or unsynced: what shards are told.
+    shown: Arc<Bits>,
+    /// Became unwritten since the bitmap that is being written was made.
+    recalled: Bits,
+    given_up: GivenUp,
+}
+
+impl Lockless {
+    /// `says` are bits that are set: nothing of them is unwritten. All of them that stand for sectors beyond the resync offset are resynced.
+    pub(super) fn new(marks: LocklessMarks, says: &Bits, resync_offset: u64) -> Self {
+        let none = Bits::none(says.sectors(), says.sectors_each());
+        let mut marks = marks;
+        marks.unwritten.subtract(says);
+        marks.unsynced.intersect(says);
+        let mut shown = marks.unwritten.clone();
+        shown.join(&marks.unsynced);
+        let mut opened = none.clone();
+        let is_beyond = |bit: &u64| says.sectors_of(*bit).start >= resync_offset;
+        marks.unsynced.iter().filter(is_beyond).for_each(|bit| opened.set(bit));
+        Self {
+            due: marks.unsynced.clone(),
+            written: Arc::new(LocklessMarks { unwritten: none.clone(), unsynced: none.clone() }),
+            stuck: none.clone(),
+            opened,
+            given_up: GivenUp::none_of(&none),
+            recalled: none,
+            shown: Arc::new(shown),
+            marks,
+        }
+    }
+
+    pub(super) fn shown(&self) -> &Arc<Bits> {
+        &self.shown
+    }
+
+    pub(super) fn unwritten(&self) -> &Bits {
+        &self.marks.unwritten
+    }
+
+    pub(super) fn unsynced(&self) -> &Bits {
+        &self.marks.unsynced
+    }
+
+    pub(super) fn due(&self) -> &Bits {
+        &self.due
+    }
+
+    /// A shard is about to write there.
+    pub(super) fn is_wanted(&mut self, bit: u64) {
+        if !self.marks.unwritten.is_set(bit) {
+            return;
+        }
+        reached(Mark::UnwrittenIsWritten);
+        self.marks.unwritten.clear(bit);
+        if planted(Bug::FirstWriteSynced) {
+            return Arc::make_mut(&mut self.shown).clear(bit);
+        }
+        self.marks.unsynced.set(bit);
+    }
+
+    /// A sweep begins: what is unsynced by now is synced together, unless a job is at it still.
+    pub(super) fn gather(&mut self) {
+        if self.due.is_empty() {
+            self.due = self.marks.unsynced.clone();
+            self.due.subtract(&self.stuck);
+        }
+    }
+
+    /// A resync has passed all sectors below `to`, and members were flushed; there it could not make redundancy agree. True if
+    /// anything is synced by that.
+    pub(super) fn is_synced(&mut self, to: u64, failed: &[Range<u64>]) -> bool {
+        for range in failed {
+            for bit in self.due.of(range) {
+                if self.due.is_set(bit) {
+                    self.due.clear(bit);
+                    self.stuck.set(bit);
+                }
+            }
+        }
+        let passed: Vec<u64> =
+            self.due.iter().take_while(|bit| self.due.sectors_of(*bit).end <= to).collect();
+        for bit in &passed {
+            reached(Mark::UnsyncedIsSynced);
+            self.due.clear(*bit);
+            self.marks.unsynced.clear(*bit);
+            Arc::make_mut(&mut self.shown).clear(*bit);
+        }
+        !passed.is_empty()
+    }
+
+    /// The resync after an interruption has ended, and members were flushed. True if anything is synced by that.
+    pub(super) fn is_resynced(&mut self) -> bool {
+        let none = Bits::none(self.due.sectors(), self.due.sectors_each());
+        let opened = std::mem::replace(&mut self.opened, none);
+        self.due.subtract(&opened);
+        self.marks.unsynced.subtract(&opened);
+        Arc::make_mut(&mut self.shown).subtract(&opened);
+        !opened.is_empty()
+    }
+
+    /// A client needs a range of the array no more.
+    pub(super) fn gives_up(&mut self, range: Range<u64>) {
+        self.given_up.add(range);
+    }
+
+    /// All that this mark stands for in the array.
+    pub(super) fn look_at(&mut self, mark: u64, sectors: &[Range<u64>]) {
+        self.given_up.look_at(mark, sectors);
+    }
+
+    /// What of a mark was given up is needed after all.
+    pub(super) fn takes_back(&mut self, mark: u64, sectors: &[Range<u64>]) {
+        self.given_up.forget(mark, sectors);
+    }
+
+    /// Marks that no client needs.
+    pub(super) fn given_up(&self) -> &Bits {
+        self.given_up.marks()
+    }
+
+    /// These bits are cleared: nothing is under way there. Those that no client needs become unwritten, and are given.
+    pub(super) fn become_unwritten(&mut self, cleared: &Bits) -> Bits {
+        let mut marks = self.given_up.marks().clone();
+        marks.intersect(cleared);
+        for mark in marks.iter() {
+            reached(Mark::TrimmedIsUnwritten);
+            self.given_up.forget(mark, &[]);
+            self.is_trimmed(mark);
+        }
+        marks
+    }
+
+    /// No client needs what is there any more, and nobody is about to write.
+    fn is_trimmed(&mut self, bit: u64) {
+        self.marks.unwritten.set(bit);
+        self.marks.unsynced.clear(bit);
+        self.due.clear(bit);
+        self.stuck.clear(bit);
+        self.opened.clear(bit);
+        self.recalled.set(bit);
+        Arc::make_mut(&mut self.shown).set(bit);
+    }
+
+    /// The bitmap is written as it is now. Gives what it says, and where that is news.
+    pub(super) fn write(&mut self) -> (Arc<LocklessMarks>, Range<u64>) {
+        let marks = Arc::new(self.marks.clone());
+        let unwritten = self.written.unwritten.difference(&marks.unwritten);
+        let unsynced = self.written.unsynced.difference(&marks.unsynced);
+        self.recalled = Bits::none(self.due.sectors(), self.due.sectors_each());
+        (marks, around(unwritten, unsynced))
+    }
+
+    /// It is durable. `durable` are the bits that it says: none of what became unwritten meanwhile is to be written under the old word.
+    pub(super) fn is_written(&mut self, marks: Arc<LocklessMarks>, durable: &mut Bits) {
+        self.written = marks;
+        durable.subtract(&self.recalled);
+    }
+}
+
+/// The shortest range that has both in it.
+pub(super) fn around(one: Range<u64>, other: Range<u64>) -> Range<u64> {
+    match (one.is_empty(), other.is_empty()) {
+        (true, _) => other,
+        (_, true) => one,
+        _ => one.start.min(other.start)..one.end.max(other.end),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_ondisk::{MarkAction, MarkState};
+
+    const SECTORS: u64 = 64;
+
+    /// A bitmap of eight marks, the first in `state`, the second clean; and its bits.
+    fn of(state: MarkState) -> (Lockless, Bits) {
+        let mut bits = Bits::none(SECTORS, 8);
+        let mut marks = LocklessMarks::clean(SECTORS, 8);
+        match state {
+            MarkState::Unwritten => marks.unwritten.set(0),
+            MarkState::Dirty => bits.set(0),
+            MarkState::NeedSync => {
+                bits.set(0);
+                marks.unsynced.set(0);
+            }
+            _ => {}
+        }
+        (Lockless::new(marks, &bits, u64::MAX), bits)
+    }
+
+    #[test]
+    fn sets_follow_the_table_of_states() {
+        let states =
+            [MarkState::Unwritten, MarkState::Clean, MarkState::Dirty, MarkState::NeedSync];
+        for state in states {
+            let check = |lockless: &Lockless, bits: &Bits, action: MarkAction| {
+                let found = lockless.marks.state(bits, 0);
+                assert_eq!(found, state.after(action), "{state:?} {action:?}");
+                assert_eq!(lockless.marks.state(bits, 1), MarkState::Clean);
+                let (unwritten, unsynced) = (lockless.unwritten(), lockless.unsynced());
+                assert!(!(unwritten.is_set(0) && (unsynced.is_set(0) || bits.is_set(0))));
+                assert!(bits.is_set(0) || !unsynced.is_set(0), "it keeps its bit");
+                let is_shown = unwritten.is_set(0) || unsynced.is_set(0);
+                assert_eq!(lockless.shown().is_set(0), is_shown, "{state:?} {action:?}");
+            };
+            let (mut written, mut bits) = of(state);
+            bits.set(0);
+            written.is_wanted(0);
+            check(&written, &bits, MarkAction::Write);
+            let (mut synced, bits) = of(state);
+            synced.gather();
+            synced.is_synced(8, &[]);
+            check(&synced, &bits, MarkAction::Synced);
+            let (mut trimmed, mut bits) = of(state);
+            bits.clear(0);
+            trimmed.is_trimmed(0);
+            check(&trimmed, &bits, MarkAction::Trimmed);
+        }
+    }
+
+    #[test]
+    fn what_is_trimmed_while_it_is_synced_is_not_synced() {
+        let (mut lockless, _) = of(MarkState::NeedSync);
+        lockless.gather();
+        assert!(lockless.due().is_set(0));
+        lockless.is_trimmed(0);
+        lockless.is_wanted(0);
+        assert!(!lockless.is_synced(SECTORS, &[]), "a job began before the second write");
+        assert!(lockless.unsynced().is_set(0));
+        lockless.gather();
+        assert!(!lockless.is_synced(7, &[]), "it is passed in part");
+        assert!(lockless.is_synced(8, &[]) && lockless.unsynced().is_empty());
+    }
+
+    #[test]
+    fn what_is_resynced_after_an_interruption_is_synced() {
+        let (lockless, bits) = of(MarkState::NeedSync);
+        let opened = |resync_offset: u64| {
+            let mut one = Lockless::new(lockless.marks.clone(), &bits, resync_offset);
+            (one.is_resynced(), one.unsynced().is_empty() && one.due().is_empty())
+        };
+        assert_eq!(opened(0), (true, true));
+        assert_eq!(opened(1), (false, false), "it begins in the middle of the run");
+        assert_eq!(opened(u64::MAX), (false, false), "there is none");
+    }
+
+    #[test]
+    fn what_cannot_be_synced_is_left_as_it_is() {
+        let (mut lockless, _) = of(MarkState::NeedSync);
+        let failed = 3..4;
+        assert!(!lockless.is_synced(SECTORS, std::slice::from_ref(&failed)));
+        lockless.gather();
+        assert!(lockless.due().is_empty() && lockless.unsynced().is_set(0));
+    }
+
+    #[test]
+    fn what_became_unwritten_while_bits_were_written_is_asked_for_again() {
+        let (mut lockless, bits) = of(MarkState::Dirty);
+        let (marks, _) = lockless.write();
+        lockless.is_trimmed(0);
+        let mut durable = bits;
+        lockless.is_written(marks, &mut durable);
+        assert!(!durable.is_set(0), "its mark says dirty, and is to say need sync first");
+        let (_, changed) = lockless.write();
+        assert_eq!(changed, 0..1);
+    }
+}

@@ -1,0 +1,590 @@
+//! The bitmap's state: what it is to say, what it says, and where shards may write.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use braid_ondisk::{BitmapSuperblock, Bits, LocklessMarks};
+use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+
+use super::decide::{Facts, Sweep};
+use super::lockless::{Lockless, around};
+use crate::Instant;
+use crate::array::bitmap_record::{BitmapLook, BitmapRecord};
+use crate::array::setup::BitmapSetup;
+use crate::array::view::{IntentView, resync_range, sectors_of_resync};
+use crate::ids::{BitmapId, MemberId, ShardIndex};
+use braid_geometry::{Geometry, LogicalSector};
+
+/// What the bitmap looks at, and is not its own.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Ground {
+    /// The count of events that superblocks have, or are about to.
+    pub(in super::super) events: u64,
+    /// Every member holds all, and superblocks tell of every loss.
+    pub(in super::super) may_clear: bool,
+    /// A member is out, and no superblock says so.
+    pub(in super::super) has_unrecorded: bool,
+    /// It is in a file that is written no more, and superblocks do not say so.
+    pub(in super::super) is_leaving: bool,
+    /// Superblocks say that members may be written: bits are of use.
+    pub(in super::super) takes_writes: bool,
+    /// The array stops, and superblocks say clean.
+    pub(in super::super) is_over: bool,
+    /// Redundancy agrees below this.
+    pub(in super::super) resync_offset: u64,
+}
+
+/// A write of every member's bitmap.
+#[derive(Debug)]
+struct Out {
+    bits: Arc<Bits>,
+    marks: Option<Arc<LocklessMarks>>,
+    head: BitmapSuperblock,
+    missing: BTreeSet<MemberId>,
+    has_failed: bool,
+}
+
+/// What members have where the bitmap is to be. A write of several sectors may be cut short, and leave a new superblock before old bits:
+/// where the old ones are not to be believed, the superblock says *stale* until all bits are durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Something that is not believed.
+    Void,
+    /// The bitmap, whose superblock says *stale*.
+    Made,
+    /// The bitmap, as it was at some time since it was believed last.
+    Sound,
+}
+
+/// The bitmap of one array.
+#[derive(Debug)]
+pub(in super::super) struct Intent {
+    id: BitmapId,
+    /// What its superblock is to say, but for the count of events.
+    head: BitmapSuperblock,
+    /// What it says on every member that is in `imaged`.
+    head_written: BitmapSuperblock,
+    standing: Standing,
+    /// What bits are to say.
+    says: Bits,
+    /// Bits that every member's bitmap has, durably, and that are not about to be cleared there.
+    durable: Bits,
+    /// Bits that shards wait for, and that are not durable. Empty nearly always.
+    wanted: Bits,
+    /// Where shards may write. No bit of it is missing in `durable`.
+    open: Arc<Bits>,
+    /// Bits to be resynced when the array was opened; none where all is to be.
+    doubt: Option<Arc<Bits>>,
+    /// Bits that are wanted, and durable: to be opened.
+    granted: Option<Bits>,
+    /// Bits were cleared, and members' bitmaps do not say so.
+    is_stale: bool,
+    out: Option<Out>,
+    /// What the bitmap of each member says that is in `imaged`.
+    written: Arc<Bits>,
+    /// Members that have the whole bitmap.
+    imaged: BTreeSet<MemberId>,
+    sweep: Sweep,
+    /// Shards that have not answered yet.
+    unanswered: BTreeSet<ShardIndex>,
+    /// Where shards wrote since the last sweep.
+    touched: Bits,
+    /// Bits that shards are to finish with.
+    closing: Bits,
+    /// How often bits were taken back from shards.
+    revocation: u64,
+    next_sweep: Option<Instant>,
+    /// What a lockless bitmap says beyond bits.
+    lockless: Option<Lockless>,
+}
+
+impl Intent {
+    pub(in super::super) fn new(id: BitmapId, setup: BitmapSetup, resync_offset: u64) -> Self {
+        let BitmapSetup { head, says, doubt, marks } = setup;
+        let lockless = marks.map(|marks| Lockless::new(marks, &says, resync_offset));
+        let none = Bits::none(says.sectors(), says.sectors_each());
+        Self {
+            id,
+            head,
+            head_written: head,
+            standing: if doubt.is_some() { Standing::Sound } else { Standing::Void },
+            says,
+            durable: none.clone(),
+            wanted: none.clone(),
+            open: Arc::new(none.clone()),
+            doubt: doubt.map(Arc::new),
+            granted: None,
+            is_stale: false,
+            out: None,
+            written: Arc::new(none.clone()),
+            imaged: BTreeSet::new(),
+            sweep: Sweep::Rest,
+            unanswered: BTreeSet::new(),
+            touched: none.clone(),
+            closing: none,
+            revocation: 0,
+            next_sweep: None,
+            lockless,
+        }
+    }
+
+    /// Shards write already, wherever they want: bits that no superblock tells of yet hold nobody up.
+    pub(in super::super) fn open_all(&mut self) {
+        self.open = Arc::new(self.says.clone());
+    }
+
+    /// Superblocks count beyond the file that it is in: nobody believes it, and shards write wherever they want.
+    pub(in super::super) fn holds_nobody_up(&mut self) {
+        self.open = Arc::new(Bits::all(self.says.sectors(), self.says.sectors_each()));
+    }
+
+    /// Its name.
+    pub(in super::super) fn id(&self) -> BitmapId {
+        self.id
+    }
+
+    /// What shards are told of it.
+    pub(in super::super) fn view(&self) -> IntentView {
+        let (bitmap, revocation) = (self.id, self.revocation);
+        let unsynced = self.lockless.as_ref().map(|lockless| Arc::clone(lockless.shown()));
+        // Nearly always, and nothing is looked up then.
+        let unsynced = unsynced.filter(|unsynced| !unsynced.is_empty());
+        let is_lockless = self.lockless.is_some();
+        IntentView { bitmap, open: Arc::clone(&self.open), revocation, is_lockless, unsynced }
+    }
+
+    /// Sectors that it takes on a member.
+    pub(in super::super) fn area_sectors(&self) -> u64 {
+        self.head.area_sectors()
+    }
+
+    /// Bytes that a bit stands for, how many bits there are, and how many are set.
+    pub(in super::super) fn look(&self) -> BitmapLook {
+        let (bits, bits_set) = (self.says.count(), self.says.set_count());
+        let unwritten = self.lockless.as_ref().map(|lockless| lockless.unwritten().set_count());
+        BitmapLook { bit_bytes: u64::from(self.head.chunk_bytes), bits, bits_set, unwritten }
+    }
+
+    /// Whether redundancy was made to agree everywhere, but for what was being written: nothing is unwritten, nor unsynced.
+    pub(in super::super) fn is_made(&self) -> bool {
+        self.lockless.as_ref().is_none_or(|lockless| lockless.shown().is_empty())
+    }
+
+    pub(in super::super) fn is_lockless(&self) -> bool {
+        self.lockless.is_some()
+    }
+
+    /// Of a lockless bitmap: what is to be made to agree though no write was interrupted there, and what no comparison is about.
+    pub(in super::super) fn lazy(&self) -> Option<(&Bits, &Bits)> {
+        let lockless = self.lockless.as_ref()?;
+        Some((lockless.due(), lockless.shown()))
+    }
+
+    /// A resync of what is due has passed all sectors below `to`, but for those that it could not do; members are flushed. True if shards
+    /// are to hear of it.
+    pub(in super::super) fn is_synced(&mut self, to: u64, failed: &[Range<u64>]) -> bool {
+        let lockless = self.lockless.as_mut().expect("only a lockless bitmap has what is due");
+        let is_news = lockless.is_synced(to, failed);
+        self.is_stale |= is_news;
+        is_news
+    }
+
+    /// The resync after an interruption has ended; members are flushed.
+    pub(in super::super) fn is_resynced(&mut self) {
+        if let Some(lockless) = &mut self.lockless {
+            self.is_stale |= lockless.is_resynced();
+        }
+    }
+
+    /// Bits that stand for what a member that comes has to be given: all that it may have missed, where that is known, but nothing that
+    /// no client has written. None where that is everything.
+    pub(in super::super) fn lacked_since(&self, events: Option<u64>) -> Option<Bits> {
+        let missed = events.and_then(|events| self.missed_since(events)).cloned();
+        let Some(lockless) = &self.lockless else { return missed };
+        let all = || Bits::all(self.says.sectors(), self.says.sectors_each());
+        let mut lacked = missed.unwrap_or_else(all);
+        if planted(Bug::UnwrittenNotSkipped) {
+            return Some(lacked);
+        }
+        lacked.subtract(lockless.unwritten());
+        if planted(Bug::UnsyncedNotRecovered) {
+            lacked.subtract(lockless.unsynced());
+        }
+        Some(lacked)
+    }
+
+    /// Bits beyond the resync offset that are in doubt; none where all are.
+    pub(in super::super) fn doubt(&self) -> Option<&Arc<Bits>> {
+        self.doubt.as_ref()
+    }
+
+    /// The bitmap at a glance. `is_awaited` says that superblocks wait for it.
+    pub(in super::super) fn facts(&self, now: Instant, ground: &Ground, is_awaited: bool) -> Facts {
+        let is_recorded = !ground.has_unrecorded;
+        let is_recorded = spoiled(Bug::BitOpensUnrecorded, is_recorded, true);
+        Facts {
+            is_leaving: ground.is_leaving,
+            is_granted: self.granted.is_some() && is_recorded,
+            is_out: self.out.is_some(),
+            // Until superblocks say so too, what is asked for goes with what they wait for.
+            is_due: is_awaited || !self.wanted.is_empty() && ground.takes_writes || self.is_stale,
+            sweep: self.sweep,
+            is_time: self.next_sweep.is_some_and(|at| at <= now),
+            may_clear: self.may_clear(ground),
+            is_left: ground.is_over && !self.idle(ground).is_empty(),
+        }
+    }
+
+    fn may_clear(&self, ground: &Ground) -> bool {
+        if planted(Bug::BitsClearedDegraded) {
+            return true;
+        }
+        ground.may_clear
+    }
+
+    /// Whether members' bitmaps do not say a count of events yet, or one of these members has no bitmap: superblocks wait.
+    pub(in super::super) fn is_behind(
+        &self,
+        events: u64,
+        mut members: impl Iterator<Item = MemberId>,
+    ) -> bool {
+        if planted(Bug::BitmapBehind) {
+            return false;
+        }
+        let is_behind = self.imaged.is_empty()
+            || self.head_written.events < events
+            || self.standing != Standing::Sound;
+        is_behind || members.any(|member| !self.imaged.contains(&member))
+    }
+
+    /// Bits that stand for all that a member may lack which was in the array until this count of events; none if some of them may
+    /// have been cleared since. Nothing is cleared while a member is away.
+    pub(in super::super) fn missed_since(&self, events: u64) -> Option<&Bits> {
+        // md does not count for a lockless one, and writes 0.
+        let is_counted = self.lockless.is_none() || self.head.events_cleared > 0;
+        let knows = is_counted && events >= self.head.events_cleared;
+        let knows = spoiled(Bug::ClearedSinceIgnored, knows, true);
+        knows.then_some(&self.says)
+    }
+
+    /// Whether anything is under way with members.
+    pub(in super::super) fn is_out(&self) -> bool {
+        self.out.is_some()
+    }
+
+    /// Whether members, or shards that finish what they began under bits of it, are at work for it.
+    pub(in super::super) fn is_at_work(&self) -> bool {
+        self.is_out() || matches!(self.sweep, Sweep::Draining | Sweep::Flushing)
+    }
+
+    /// A shard wants to write there.
+    pub(in super::super) fn is_wanted(&mut self, bits: Range<u64>) {
+        for bit in bits.start..bits.end.min(self.says.count()) {
+            self.closing.clear(bit);
+            if self.open.is_set(bit) {
+                continue; // The view that says so is on its way.
+            }
+            self.says.set(bit);
+            if let Some(lockless) = &mut self.lockless {
+                lockless.is_wanted(bit);
+            }
+            if self.durable.is_set(bit) {
+                reached(Mark::BitOpensAgain);
+                let none = Bits::none(self.says.sectors(), self.says.sectors_each());
+                self.granted.get_or_insert(none).set(bit);
+            } else {
+                reached(Mark::BitIsWanted);
+                self.wanted.set(bit);
+            }
+        }
+    }
+
+    /// A client has given up a range of the array.
+    pub(in super::super) fn is_trimmed(
+        &mut self,
+        geometry: &Geometry,
+        start: LogicalSector,
+        sectors: u32,
+    ) {
+        let Some(lockless) = &mut self.lockless else { return };
+        lockless.gives_up(start.0..start.0 + u64::from(sectors));
+        for mark in self.says.of(&resync_range(geometry, start, sectors)) {
+            let stands_for = sectors_of_resync(geometry, &self.says.sectors_of(mark));
+            lockless.look_at(mark, &stands_for);
+        }
+    }
+
+    /// A client writes under these marks, perhaps to what was given up.
+    pub(in super::super) fn is_written_again(&mut self, geometry: &Geometry, marks: Range<u64>) {
+        let Some(lockless) = &mut self.lockless else { return };
+        for mark in marks.start..marks.end.min(self.says.count()) {
+            let stands_for = sectors_of_resync(geometry, &self.says.sectors_of(mark));
+            lockless.takes_back(mark, &stands_for);
+        }
+    }
+
+    /// Every member's bitmap is to be written: what each of them gets.
+    pub(in super::super) fn write(
+        &mut self,
+        members: impl Iterator<Item = MemberId>,
+        ground: &Ground,
+    ) -> Vec<(MemberId, Arc<BitmapRecord>)> {
+        assert!(self.out.is_none(), "one write at a time");
+        let mut head = self.head;
+        // A step back of superblocks is none here: a member that missed it has the higher count.
+        head.events = self.head_written.events.max(ground.events);
+        let bits = Arc::new(self.says.clone());
+        let mut changed = self.written.difference(&bits);
+        let news = self.lockless.as_mut().map(Lockless::write);
+        let marks = news.map(|(marks, news)| {
+            changed = around(changed.clone(), news);
+            marks
+        });
+        let has_new_head = head != self.head_written || self.standing != Standing::Sound;
+        let is_in_the_making = self.standing == Standing::Void;
+        let is_in_the_making = spoiled(Bug::StaleBitmapMadeAtOnce, is_in_the_making, false);
+        self.durable.intersect(&bits);
+        self.is_stale = false;
+        let imaged = &self.imaged;
+        let record = |is_whole: bool| {
+            let bits = Arc::clone(&bits);
+            let (changed, marks) = (changed.clone(), marks.clone());
+            Arc::new(BitmapRecord {
+                head,
+                bits,
+                marks,
+                changed,
+                has_new_head,
+                is_whole,
+                is_in_the_making,
+            })
+        };
+        let (part, whole) = (record(false), record(true));
+        let image = |member: MemberId| match imaged.contains(&member) {
+            true => (member, Arc::clone(&part)),
+            false => (member, Arc::clone(&whole)),
+        };
+        let records: Vec<_> = members.map(image).collect();
+        let mut missing: BTreeSet<MemberId> = records.iter().map(|(member, _)| *member).collect();
+        // A member that is not written is none of those that have it.
+        self.imaged.retain(|member| missing.contains(member));
+        if planted(Bug::BitsOnFirstMember) {
+            missing = missing.into_iter().take(1).collect();
+        }
+        self.out = Some(Out { bits, marks, head, missing, has_failed: false });
+        records
+    }
+
+    /// A member has written its bitmap, or could not. True if it was the last.
+    pub(in super::super) fn is_written(&mut self, now: Instant, member: MemberId, is_well: bool) {
+        if planted(Bug::BitsOnFirstMember) && self.out.is_none() {
+            return;
+        }
+        let out = self.out.as_mut().expect("a bitmap that was being written");
+        if planted(Bug::BitsOnFirstMember) {
+            out.missing.insert(member);
+        }
+        let was_missing = out.missing.remove(&member);
+        assert!(was_missing, "it was being written");
+        if is_well {
+            self.imaged.insert(member);
+        } else {
+            self.imaged.remove(&member);
+            out.has_failed = true;
+        }
+        if !out.missing.is_empty() {
+            return;
+        }
+        let Out { bits, marks, head, has_failed, .. } = self.out.take().expect("just seen");
+        self.head_written = head;
+        self.durable = Bits::clone(&bits);
+        if let Some((lockless, marks)) = self.lockless.as_mut().zip(marks) {
+            lockless.is_written(marks, &mut self.durable);
+        }
+        self.written = bits;
+        self.standing = match self.standing {
+            Standing::Sound => Standing::Sound,
+            _ if has_failed => Standing::Void,
+            Standing::Void => Standing::Made,
+            Standing::Made => Standing::Sound,
+        };
+        if self.standing != Standing::Sound {
+            reached(Mark::StaleBitmapMade);
+            self.durable = self.empty();
+            self.is_stale = true;
+            return self.rest(now);
+        }
+        let mut granted = self.wanted.clone();
+        granted.intersect(&self.durable);
+        self.wanted.subtract(&granted);
+        if !granted.is_empty() {
+            match &mut self.granted {
+                Some(before) => before.join(&granted),
+                None => self.granted = Some(granted),
+            }
+        }
+        self.rest(now);
+    }
+
+    /// Bits are durable that shards wait for: they may write there.
+    pub(in super::super) fn open(&mut self) {
+        let granted = self.granted.take().expect("some are to be opened");
+        assert!(
+            granted.iter().all(|bit| self.durable.is_set(bit) && self.says.is_set(bit)),
+            "I3: a bit is durable before shards write under it"
+        );
+        Arc::make_mut(&mut self.open).join(&granted);
+        self.touched.join(&granted);
+    }
+
+    /// When the next sweep is, if there is to be one.
+    fn rest(&mut self, now: Instant) {
+        let interval_ms = u64::from(self.head.daemon_sleep_seconds) * 1000;
+        if !self.says.is_empty() {
+            self.next_sweep.get_or_insert(now.plus_milliseconds(interval_ms));
+        }
+    }
+
+    fn is_over(&mut self, now: Instant) {
+        self.sweep = Sweep::Rest;
+        self.next_sweep = None;
+        self.rest(now);
+    }
+
+    /// Shards are asked where they wrote.
+    pub(in super::super) fn ask(&mut self, shards: BTreeSet<ShardIndex>) {
+        assert_eq!(self.sweep, Sweep::Rest, "one sweep at a time");
+        self.sweep = Sweep::Asking;
+        self.unanswered = shards;
+        self.touched = self.empty();
+        if let Some(lockless) = &mut self.lockless {
+            lockless.gather();
+        }
+    }
+
+    fn empty(&self) -> Bits {
+        Bits::none(self.says.sectors(), self.says.sectors_each())
+    }
+
+    /// A shard has written there since it was asked last.
+    pub(in super::super) fn is_touched(&mut self, shard: ShardIndex, touched: &Bits) {
+        self.touched.join(touched);
+        if self.unanswered.remove(&shard) && self.unanswered.is_empty() {
+            assert_eq!(self.sweep, Sweep::Asking, "shards were asked");
+            self.sweep = Sweep::Asked;
+        }
+    }
+
+    /// Bits that nobody needed are taken back. True if there are any.
+    pub(in super::super) fn revoke(
+        &mut self,
+        now: Instant,
+        shards: BTreeSet<ShardIndex>,
+        ground: &Ground,
+    ) -> bool {
+        assert_eq!(self.sweep, Sweep::Asked, "shards have said where they wrote");
+        let mut idle = self.idle(ground);
+        idle.subtract(&self.touched);
+        if idle.is_empty() {
+            self.is_over(now);
+            return false;
+        }
+        reached(Mark::BitsAreRevoked);
+        Arc::make_mut(&mut self.open).subtract(&idle);
+        self.closing = idle;
+        self.revocation += 1;
+        self.unanswered = shards;
+        self.sweep = Sweep::Draining;
+        true
+    }
+
+    /// Bits that nobody waits for, and that tell of nothing that is to be resynced.
+    fn idle(&self, ground: &Ground) -> Bits {
+        let mut idle = self.says.clone();
+        idle.subtract(&self.wanted);
+        idle.subtract(&self.in_doubt(ground));
+        idle.subtract(self.granted.as_ref().unwrap_or(&self.wanted));
+        if let Some(lockless) = &self.lockless {
+            // What nobody needs any more is not to be synced first.
+            let mut unsynced = lockless.unsynced().clone();
+            unsynced.subtract(lockless.given_up());
+            idle.subtract(&unsynced);
+        }
+        idle
+    }
+
+    /// Bits that are to be resynced yet.
+    fn in_doubt(&self, ground: &Ground) -> Bits {
+        let mut doubt = match &self.doubt {
+            Some(doubt) => Bits::clone(doubt),
+            None => Bits::all(self.says.sectors(), self.says.sectors_each()),
+        };
+        let agreeing = doubt.of(&(0..ground.resync_offset.min(doubt.sectors())));
+        // The last may be in sync in part only.
+        let is_whole = ground.resync_offset >= doubt.sectors_of(agreeing.end.saturating_sub(1)).end;
+        let end = if is_whole { agreeing.end } else { agreeing.end.saturating_sub(1) };
+        (0..end).for_each(|bit| doubt.clear(bit));
+        if planted(Bug::DoubtCleared) {
+            doubt = self.empty();
+        }
+        doubt
+    }
+
+    /// A shard has nothing under way any more that began before bits were taken back for this time.
+    pub(in super::super) fn is_drained(&mut self, shard: ShardIndex, revocation: u64) {
+        if revocation == self.revocation
+            && self.sweep == Sweep::Draining
+            && self.unanswered.remove(&shard)
+            && self.unanswered.is_empty()
+        {
+            self.sweep = Sweep::Drained;
+        }
+    }
+
+    pub(in super::super) fn flush_begins(&mut self) {
+        assert_eq!(self.sweep, Sweep::Drained, "I5: nothing is under way under closing bits");
+        self.sweep = Sweep::Flushing;
+    }
+
+    /// Members are flushed: what is closing still is not needed any more.
+    pub(in super::super) fn is_flushed(&mut self, now: Instant, ground: &Ground) {
+        assert_eq!(self.sweep, Sweep::Flushing, "members were being flushed");
+        if self.may_clear(ground) && !self.closing.is_empty() {
+            reached(Mark::BitsAreCleared);
+            let closing = self.closing.clone();
+            self.clear(&closing, ground);
+        }
+        self.is_over(now);
+    }
+
+    fn clear(&mut self, bits: &Bits, ground: &Ground) {
+        self.says.subtract(bits);
+        if let Some(lockless) = &mut self.lockless {
+            // Whoever writes there waits for the mark that says so.
+            self.durable.subtract(&lockless.become_unwritten(bits));
+        }
+        self.head.events_cleared = ground.events;
+        self.is_stale = true;
+    }
+
+    /// Nothing is under way, and everything is flushed: no bit is needed but what is in doubt.
+    pub(in super::super) fn clear_all(&mut self, ground: &Ground) {
+        let idle = self.idle(ground);
+        Arc::make_mut(&mut self.open).subtract(&idle);
+        self.closing = self.empty();
+        self.clear(&idle, ground);
+    }
+
+    /// A sweep that cannot go on is none.
+    pub(in super::super) fn forget(&mut self, now: Instant) {
+        self.closing = self.empty();
+        self.is_over(now);
+    }
+
+    /// When there is something to do though nothing else happens.
+    pub(in super::super) fn poll_timeout(&self, ground: &Ground) -> Option<Instant> {
+        let is_resting = self.sweep == Sweep::Rest && self.may_clear(ground);
+        self.next_sweep.filter(|_| is_resting)
+    }
+}

@@ -1,0 +1,324 @@
+//! The state of consistency: what is kept, a person's wishes, and the words to superblocks, shards
+//! and jobs are told of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use braid_geometry::{Geometry, Slot};
+use braid_ondisk::{Bits, LogHome, PplPlace};
+use braid_sim_hooks::{Bug, Mark, reached, spoiled};
+
+use super::bitmap_change::BitmapChange;
+use super::ground::Ground;
+use super::intent::Intent;
+use super::journal::Journal;
+use super::log_change::LogChange;
+use super::parity_logs::{News, ParityLogs};
+use super::returns::held_of;
+use crate::Instant;
+use crate::array::order::Activity;
+use crate::array::outbox::Outbox;
+use crate::array::setup::{ArraySetup, Returns, SpareSetup};
+use crate::array::update::JournalState;
+use crate::array::view::IntentView;
+use crate::ids::{BitmapId, MemberId};
+use crate::ranges::MemberRanges;
+
+/// A write is logged first in one of these, or in none. Beside parity logs of
+/// our own a bitmap may be kept, beside a journal none.
+#[derive(Debug)]
+pub(super) enum Logs {
+    None,
+    Parity(ParityLogs),
+    Journal(Journal),
+}
+
+impl Logs {
+    pub(super) fn parity(&self) -> Option<&ParityLogs> {
+        if let Self::Parity(logs) = self { Some(logs) } else { None }
+    }
+
+    pub(super) fn parity_mut(&mut self) -> Option<&mut ParityLogs> {
+        if let Self::Parity(logs) = self { Some(logs) } else { None }
+    }
+
+    pub(super) fn journal(&self) -> Option<&Journal> {
+        if let Self::Journal(journal) = self { Some(journal) } else { None }
+    }
+
+    pub(super) fn journal_mut(&mut self) -> Option<&mut Journal> {
+        if let Self::Journal(journal) = self { Some(journal) } else { None }
+    }
+
+    fn are_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+}
+
+/// See [`super`].
+#[derive(Debug)]
+pub(in crate::array) struct Consistency {
+    /// The bitmap, if there is one.
+    pub(super) intent: Option<Intent>,
+    pub(super) bitmap_change: BitmapChange,
+    /// The file that has the bitmap and our own log, if it is not members that have them.
+    pub(super) file: Option<MemberId>,
+    pub(super) logs: Logs,
+    pub(super) log_change: LogChange,
+    /// Members that wait, and were in the array before.
+    returning: BTreeMap<MemberId, Returns>,
+}
+
+/// The word of an update of superblocks about consistency.
+#[derive(Debug)]
+pub(in crate::array) struct Said {
+    /// Its news for logs, whatever changes while it is written.
+    pub(in crate::array) news: News,
+    /// Our own log counts, and where it is.
+    pub(in crate::array) log_counts: Option<LogHome>,
+    pub(in crate::array) has_bitmap: Option<bool>,
+    pub(in crate::array) ppls: Arc<[(MemberId, PplPlace)]>,
+    pub(in crate::array) journal: Option<JournalState>,
+    /// Whose superblock comes first: a journal that members name is there.
+    pub(in crate::array) first: Option<MemberId>,
+    /// A file has the bitmap, or our own log.
+    pub(in crate::array) is_in_file: bool,
+    /// The bitmap file is written no more: it counts beyond what the file has.
+    pub(in crate::array) leaves_file: bool,
+}
+
+impl Consistency {
+    /// Takes what is its own out of the setup of an array.
+    pub(in crate::array) fn new(setup: &mut ArraySetup) -> Self {
+        let bitmap = setup.bitmap.take();
+        let bitmap = bitmap.map(|one| Intent::new(BitmapId::default(), one, setup.resync_offset));
+        let (is_in_file, log_counts) = (setup.bitmap_file.is_some(), setup.log_counts);
+        let logs = match (setup.parity_logs.take(), setup.journal) {
+            (None, None) => Logs::None,
+            (Some(logs), None) => {
+                Logs::Parity(ParityLogs::new(&setup.geometry, is_in_file, logs, log_counts))
+            }
+            (None, Some(journal)) if bitmap.is_none() => Logs::Journal(Journal::new(journal)),
+            _ => panic!("an array keeps one of them"),
+        };
+        Self {
+            intent: bitmap,
+            bitmap_change: BitmapChange::new(setup.names_bitmap),
+            file: setup.bitmap_file,
+            logs,
+            log_change: LogChange::Settled,
+            returning: BTreeMap::new(),
+        }
+    }
+
+    /// The file that has the bitmap and our own log, if it is not members that have them.
+    pub(in crate::array) fn file(&self) -> Option<MemberId> {
+        self.file
+    }
+
+    /// Whether parity logs are kept; if so, whether shards have everything logged.
+    pub(in crate::array) fn logs_parity(&self) -> Option<bool> {
+        self.logs.parity().map(ParityLogs::is_on)
+    }
+
+    /// The journal's device.
+    pub(in crate::array) fn journal_member(&self) -> Option<MemberId> {
+        self.logs.journal().map(Journal::member)
+    }
+
+    /// Whether what is being written is logged or journaled.
+    pub(in crate::array) fn has_logs(&self) -> bool {
+        !self.logs.are_none()
+    }
+
+    /// The bitmap, as shards see it.
+    pub(in crate::array) fn view(&self) -> Option<IntentView> {
+        self.intent.as_ref().map(Intent::view)
+    }
+
+    /// Bits beyond the resync offset that are in doubt; none where all are.
+    pub(in crate::array) fn doubt(&self) -> Option<&Arc<Bits>> {
+        self.intent.as_ref().and_then(Intent::doubt)
+    }
+
+    /// Of a lockless bitmap: what is to be made to agree, and what no comparison is about.
+    pub(in crate::array) fn lazy(&self) -> Option<(&Bits, &Bits)> {
+        self.intent.as_ref().and_then(Intent::lazy)
+    }
+
+    /// When there is something to do though nothing else happens.
+    pub(in crate::array) fn poll_timeout(&self, ground: &Ground<'_>) -> Option<Instant> {
+        self.intent.as_ref()?.poll_timeout(&self.intent_ground(ground))
+    }
+
+    /// Whether no logs are being made or given up.
+    pub(in crate::array) fn are_logs_settled(&self) -> bool {
+        self.log_change.is_settled()
+    }
+
+    /// Whether the bitmap file is written no more, whatever superblocks say yet.
+    pub(super) fn is_file_out(&self) -> bool {
+        let change = &self.bitmap_change;
+        self.file.is_some() && (change.is_leaving() || change.is_left())
+    }
+
+    /// Whether the bitmap file is written no more, and superblocks do not count beyond it yet.
+    pub(in crate::array) fn is_file_leaving(&self) -> bool {
+        self.file.is_some() && self.bitmap_change.is_leaving()
+    }
+
+    /// Whether redundancy was made to agree everywhere, but for what was being written: only
+    /// a lockless bitmap knows where it was not.
+    pub(super) fn is_made(&self) -> bool {
+        self.intent.as_ref().is_none_or(Intent::is_made)
+    }
+
+    /// Whether the bitmap tells what a member misses that is out since this count of events.
+    pub(in crate::array) fn tells_what_is_missed_since(&self, events: u64) -> bool {
+        self.missed_since(events).is_some() && self.are_logs_settled()
+    }
+
+    /// Whether a device may come that waits as a spare: it may have been looked at before logs were
+    /// made.
+    pub(in crate::array) fn may_come(&self, newcomer: &SpareSetup) -> bool {
+        let has_place =
+            self.logs.parity().is_none() || self.file.is_some() || newcomer.parity_log.is_some();
+        has_place && self.are_logs_settled()
+    }
+
+    /// It waits from now on.
+    pub(in crate::array) fn waits(&mut self, newcomer: &SpareSetup) {
+        let SpareSetup { id, returns, parity_log, .. } = *newcomer;
+        let parity_log = parity_log.filter(|_| self.file.is_none());
+        if let Some((logs, place)) = self.logs.parity_mut().zip(parity_log) {
+            logs.keep(id, place);
+        }
+        self.returning.extend(returns.map(|returns| (id, returns)));
+    }
+
+    /// Ranges that a member in this slot holds before its recovery: no client has written them.
+    pub(in crate::array) fn held_unwritten(&self, geometry: &Geometry, slot: Slot) -> MemberRanges {
+        let lacked = self.intent.as_ref().and_then(|intent| intent.lacked_since(None));
+        lacked.map(|lacked| held_of(geometry, slot, &lacked)).unwrap_or_default()
+    }
+
+    /// A member comes into a slot. If it was in there before it holds what no bit of the bitmap
+    /// names: that is not recovered. How many sectors that is. Where a lockless bitmap says that no
+    /// client has written, whatever a member holds is as good as anything, and parity is made to
+    /// fit it from the first write on: that is not recovered either. Shards are told right behind
+    /// this: where they still write without it, bits are open by now.
+    pub(in crate::array) fn held_by(
+        &self,
+        geometry: &Geometry,
+        member: MemberId,
+        slot: Slot,
+    ) -> (MemberRanges, u64) {
+        let returns = self.returning.get(&member).filter(|returns| returns.slot == slot);
+        let since = returns.map(|returns| returns.events);
+        let lacked = self.intent.as_ref().and_then(|intent| intent.lacked_since(since));
+        let Some(lacked) = lacked else { return (MemberRanges::default(), 0) };
+        let held = held_of(geometry, slot, &lacked);
+        let returns = since.is_some_and(|events| self.missed_since(events).is_some());
+        let kept_sectors = if returns { held.sectors() } else { 0 };
+        reached(match returns {
+            true => Mark::MemberReturns,
+            false => Mark::UnwrittenNotRecovered,
+        });
+        (held, kept_sectors)
+    }
+
+    /// A member that waited has its place.
+    pub(in crate::array) fn has_come(&mut self, member: MemberId) {
+        self.returning.remove(&member);
+    }
+
+    pub(super) fn missed_since(&self, events: u64) -> Option<&Bits> {
+        self.intent.as_ref().and_then(|intent| intent.missed_since(events))
+    }
+
+    /// An update of superblocks begins: what it says. It is clean if no write can be under way.
+    pub(in crate::array) fn update_begins(
+        &mut self,
+        becomes: Activity,
+        ground: &Ground<'_>,
+    ) -> Said {
+        let news = self.news_of(becomes, ground);
+        if let News::Drained { .. } = news
+            && let Some(journal) = self.logs.journal_mut()
+        {
+            journal.begin_anew();
+        }
+        let is_leaving = self.log_change.is_leaving();
+        let will_count = !is_leaving;
+        let will_count = spoiled(Bug::LostFileCounts, will_count, true);
+        let parity = self.logs.parity();
+        let will_count = will_count && parity.is_some_and(|logs| logs.will_count(news));
+        let log_counts = becomes != Activity::Clean && will_count;
+        let home = if self.file.is_some() { LogHome::File } else { LogHome::Members };
+        let ppls = parity.into_iter().filter(|_| !is_leaving).flat_map(ParityLogs::ppls).collect();
+        let first = self.journal_member().filter(|_| self.log_change.is_journal_made());
+        let first = spoiled(Bug::JournalNamedUnmade, first, None);
+        Said {
+            news,
+            log_counts: log_counts.then_some(home),
+            has_bitmap: self.bitmap_change.names(),
+            ppls,
+            journal: self.logs.journal().map(|journal| {
+                let (member, tail_sectors) = (journal.member(), journal.next_tail());
+                let device_number = ground.roster.device_numbers[&member];
+                JournalState { member, device_number, tail_sectors }
+            }),
+            first,
+            is_in_file: self.file.is_some(),
+            leaves_file: self.is_file_leaving(),
+        }
+    }
+
+    /// Members' superblocks are being written.
+    pub(in crate::array) fn members_are_told(&mut self) {
+        self.log_change.members_are_told();
+    }
+
+    /// An update is durable. What it said of logs is so.
+    pub(in crate::array) fn update_ends(&mut self, news: News, journal: Option<JournalState>) {
+        match &mut self.logs {
+            Logs::None => {}
+            Logs::Parity(logs) => logs.is_said(news),
+            Logs::Journal(one) => {
+                if let Some(said) = journal {
+                    one.is_said(said.tail_sectors);
+                }
+            }
+        }
+    }
+
+    /// An update says all that is so; `leaves_file` is what it says of a bitmap file.
+    pub(in crate::array) fn is_said(&mut self, leaves_file: bool, out: &mut Outbox) {
+        // One that was begun before the file was lost says nothing of that.
+        if leaves_file || !self.is_file_leaving() {
+            self.bitmap_change.is_said();
+            self.log_change.is_said();
+        }
+        // A sweep may wait for shards that wait for bits.
+        let is_left = self.bitmap_change.is_left() && self.file.is_some();
+        let is_left = spoiled(Bug::LeftFileHoldsUp, is_left, false);
+        if let Some(intent) = self.intent.as_mut().filter(|_| is_left) {
+            intent.holds_nobody_up();
+            out.publish();
+        }
+    }
+
+    /// Members are flushed, no write is under way, and superblocks are about to say so.
+    pub(in crate::array) fn turns_clean(&mut self) {
+        if let Some(logs) = self.logs.parity_mut() {
+            logs.all_is_flushed();
+        }
+    }
+
+    /// Redundancy agrees everywhere again; members are flushed.
+    pub(in crate::array) fn is_resynced(&mut self) {
+        if let Some(intent) = &mut self.intent {
+            intent.is_resynced();
+        }
+    }
+}

@@ -1,0 +1,516 @@
+//! The logs' state: what each member's says, and who waits for what.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use braid_geometry::{Geometry, Slot, StripeGeometry};
+use braid_ondisk::{
+    LogPlace, LoggedEntry, OwnLogPlace, PPL_ENTRIES_MAX, PPL_HEADER_SECTORS, PplEntry, PplPlace,
+};
+use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+
+use super::decide::{Facts, Stage};
+use super::rows::LoggedRows;
+use crate::array::parity_log_record::ParityLogRecord;
+use crate::array::setup::ParityLogSetup;
+use crate::effect::LogTicket;
+use crate::ids::{MemberId, ShardIndex};
+
+/// Sectors of the largest stripe unit.
+const BAND_SECTORS_MAX: u64 = 128;
+
+/// Who wants something logged, by shard and its own name.
+type Ticket = (ShardIndex, LogTicket);
+
+/// What a log's area holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    /// Anything.
+    Unknown,
+    /// No record: nobody believes it.
+    Nothing,
+    /// Records of this array, and nothing that looks like one.
+    Records,
+    /// Nothing says that there is a log.
+    NoLog,
+}
+
+/// The log of one member.
+#[derive(Debug)]
+struct Log {
+    place: LogPlace,
+    /// Of the newest record in the area.
+    generation: u64,
+    /// Where the next one begins, if it fits there.
+    next_sector: u64,
+    holds: Holds,
+    /// Records since members were flushed last: they count beside the next one.
+    since: u32,
+    /// Sectors of the ring that these take, with what is left free before its start.
+    taken: u64,
+}
+
+impl Log {
+    fn new(setup: ParityLogSetup) -> Self {
+        let ParityLogSetup { place, newest } = setup;
+        let (generation, mut next_sector) = newest.unwrap_or((0, 0));
+        if place.ppl().is_none() {
+            next_sector = next_sector.next_multiple_of(PPL_HEADER_SECTORS);
+        }
+        let holds = if newest.is_some() { Holds::Records } else { Holds::Unknown };
+        Self { place, generation, next_sector, holds, since: 0, taken: 0 }
+    }
+
+    /// What records may take from one flush to the next, if several may count. So those of one lap and of the one before it have room beside
+    /// each other: those before count until the first of the next is durable. `largest` is what one band makes, and has room behind any other at the start of a lap.
+    fn lap_sectors(&self, largest: u64) -> Option<u64> {
+        let half = self.place.used_sectors() / 2;
+        (self.place.is_many() && half >= 2 * largest).then_some(half)
+    }
+
+    /// Where a record of so many sectors would be, and what it takes of the ring.
+    fn next_place(&self, sectors: u64) -> (u64, u64) {
+        let used = self.place.used_sectors();
+        let next = if self.place.is_ring() { self.next_sector } else { 0 };
+        // Linux 6.1 does not see a header that ends with the area, and follows records without a gap.
+        if next + sectors >= used || !next.is_multiple_of(PPL_HEADER_SECTORS) {
+            return (0, used.saturating_sub(next) + sectors);
+        }
+        (next, sectors)
+    }
+
+    /// Whether a record of so many sectors may be written before a flush.
+    fn has_room(&self, sectors: u64, largest: u64) -> bool {
+        let fits = sectors <= self.place.used_sectors();
+        let Some(lap) = self.lap_sectors(largest) else { return fits && self.since == 0 };
+        let lap = spoiled(Bug::LogLapOverwritten, lap, u64::MAX);
+        let (_, taken) = self.next_place(sectors.next_multiple_of(PPL_HEADER_SECTORS));
+        fits && self.taken + taken <= lap
+    }
+
+    /// The next record; its place is taken.
+    fn record(&mut self, entries: Vec<LoggedEntry>) -> Arc<ParityLogRecord> {
+        let mut sectors = sectors_of(&entries);
+        assert!(sectors <= self.place.used_sectors(), "what is logged together fits");
+        if self.place.ppl().is_none() {
+            // Members write whole blocks anyway, and md, which wants records without a gap, never reads our own.
+            sectors = sectors.next_multiple_of(PPL_HEADER_SECTORS);
+        }
+        let (sector, taken) = self.next_place(sectors);
+        let before = self.since;
+        if before > 0 {
+            reached(if sector == 0 { Mark::LogGoesRound } else { Mark::LogCountsBeside });
+        }
+        self.since += 1;
+        self.taken += taken;
+        let generation = self.generation + 1;
+        let generation = spoiled(Bug::LogGenerationStays, generation, 1);
+        (self.generation, self.next_sector) = (generation, sector + sectors);
+        let generation = Some(generation);
+        Arc::new(ParityLogRecord {
+            place: self.place,
+            sector,
+            generation,
+            before,
+            entries,
+            is_whole: false,
+            is_end: false,
+        })
+    }
+}
+
+/// Sectors of a record.
+fn sectors_of(entries: &[LoggedEntry]) -> u64 {
+    let bytes: u64 = entries.iter().map(|one| u64::from(one.entry.parity_bytes)).sum();
+    PPL_HEADER_SECTORS + bytes / braid_geometry::SECTOR_BYTES
+}
+
+/// What a shard wants logged, by member: those with the parities, and those that are to replace them.
+#[derive(Debug)]
+struct Wanted {
+    ticket: Ticket,
+    /// Those that tell what is written: of all, those of one parity are enough.
+    rows: Vec<PplEntry>,
+    of_members: BTreeMap<MemberId, Vec<LoggedEntry>>,
+}
+
+/// What an update of superblocks is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::array) enum News {
+    /// No write is under way, and none begins before it: the array turns active or clean.
+    Drained {
+        /// Parity agrees with the data everywhere.
+        in_sync: bool,
+    },
+    /// Writes go on.
+    Other,
+}
+
+/// The partial parity logs of one array.
+#[derive(Debug)]
+pub(in super::super) struct ParityLogs {
+    geometry: StripeGeometry,
+    /// Sectors of the largest record that one band makes.
+    largest: u64,
+    logs: BTreeMap<MemberId, Log>,
+    /// Shards have everything logged.
+    is_on: bool,
+    /// Superblocks say of our own log that it counts: whatever may be in doubt is in it.
+    counts: bool,
+    stage: Stage,
+    /// In order of arrival.
+    wanted: Vec<Wanted>,
+    /// What is being written to records, or waits to be granted.
+    round: BTreeSet<Ticket>,
+    /// What was granted, and is not over.
+    live: BTreeSet<Ticket>,
+    /// What was logged since members were flushed last.
+    rows: LoggedRows,
+    /// Members that are writing a record.
+    out: BTreeSet<MemberId>,
+    /// Members that are writing an empty log, or none, and which.
+    blanks: BTreeMap<MemberId, Holds>,
+}
+
+impl ParityLogs {
+    /// `is_in_file` says that one log is that of all members.
+    pub(in super::super) fn new(
+        geometry: &Geometry,
+        is_in_file: bool,
+        setup: impl IntoIterator<Item = (MemberId, ParityLogSetup)>,
+        counts: bool,
+    ) -> Self {
+        let Geometry::Stripe(geometry) = geometry else {
+            unreachable!("levels with parity have logs")
+        };
+        let unit = u64::from(geometry.chunk_sectors()).min(BAND_SECTORS_MAX);
+        let parities = if is_in_file { u64::from(geometry.parity_slots()) } else { 1 };
+        let largest = PPL_HEADER_SECTORS + parities * unit;
+        Self {
+            geometry: *geometry,
+            largest: largest.next_multiple_of(PPL_HEADER_SECTORS),
+            logs: setup.into_iter().map(|(member, log)| (member, Log::new(log))).collect(),
+            is_on: false,
+            counts,
+            stage: Stage::Rest,
+            wanted: Vec::new(),
+            round: BTreeSet::new(),
+            live: BTreeSet::new(),
+            rows: LoggedRows::default(),
+            out: BTreeSet::new(),
+            blanks: BTreeMap::new(),
+        }
+    }
+
+    /// Where members have our own log, if that is what they keep: the smallest of their places, as a record goes to several.
+    pub(in super::super) fn own_place(&self) -> Option<OwnLogPlace> {
+        let own = self.logs.values().filter_map(|log| match log.place {
+            LogPlace::Own(place) => Some(place),
+            LogPlace::Ppl(_) => None,
+        });
+        own.min_by_key(|place| place.size_sectors)
+    }
+
+    /// Where members have md's.
+    pub(in super::super) fn ppls(&self) -> impl Iterator<Item = (MemberId, PplPlace)> {
+        self.logs.iter().filter_map(|(member, log)| Some((*member, log.place.ppl()?)))
+    }
+
+    /// Members of these whose head is to be wiped out, as the array keeps no log of our own any more.
+    fn with_head(&self, members: impl Iterator<Item = MemberId>) -> impl Iterator<Item = MemberId> {
+        let has_head =
+            |log: &Log| matches!(log.place, LogPlace::Own(_)) && log.holds != Holds::NoLog;
+        members.filter(move |member| self.logs.get(member).is_some_and(has_head))
+    }
+
+    /// Whether nothing of a log of our own is left to be found on these members.
+    pub(in super::super) fn are_wiped_out(&self, members: impl Iterator<Item = MemberId>) -> bool {
+        self.with_head(members).next().is_none()
+    }
+
+    /// What wipes out the heads of these members.
+    pub(in super::super) fn wipe_out(
+        &mut self,
+        members: impl Iterator<Item = MemberId>,
+    ) -> Vec<(MemberId, Arc<ParityLogRecord>)> {
+        assert!(!self.is_out() && self.live.is_empty(), "nothing is logged any more");
+        let due: Vec<MemberId> = self.with_head(members).collect();
+        let record = |member: &MemberId| {
+            let (place, sector, entries) = (self.logs[member].place, 0, Vec::new());
+            let (generation, before, is_whole, is_end) = (None, 0, false, true);
+            let record =
+                ParityLogRecord { place, sector, generation, before, entries, is_whole, is_end };
+            (*member, Arc::new(record))
+        };
+        let records = due.iter().map(record).collect();
+        self.blanks.extend(due.into_iter().map(|member| (member, Holds::NoLog)));
+        records
+    }
+
+    /// A member may come that has room for a log.
+    pub(in super::super) fn keep(&mut self, member: MemberId, place: LogPlace) {
+        self.logs.insert(member, Log::new(ParityLogSetup { place, newest: None }));
+    }
+
+    /// The logs at a glance. `lacks` says that superblocks wait for the logs of members.
+    pub(in super::super) fn facts(&self, lacks: bool, has_unrecorded: bool) -> Facts {
+        Facts {
+            stage: self.stage,
+            is_wanted: !self.wanted.is_empty(),
+            has_room: self.wanted.first().is_some_and(|first| self.has_room(first)),
+            lacks_blank: lacks && self.blanks.is_empty(),
+            has_unrecorded,
+        }
+    }
+
+    /// Whether the first band that waits may be logged before a flush, with any members.
+    fn has_room(&self, Wanted { rows, of_members, .. }: &Wanted) -> bool {
+        let has_room = |(member, entries): (&MemberId, &Vec<LoggedEntry>)| {
+            let log = &self.logs[member];
+            log.holds != Holds::Records || log.has_room(sectors_of(entries), self.largest)
+        };
+        self.may_follow(rows) && of_members.iter().all(has_room)
+    }
+
+    /// Whether these rows may be logged before a flush.
+    fn may_follow(&self, rows: &[PplEntry]) -> bool {
+        let may_follow = rows.iter().all(|entry| self.rows.may_follow(&self.geometry, entry));
+        let may_follow = spoiled(Bug::LogRowsUnflushed, may_follow, true);
+        if !may_follow {
+            reached(Mark::LogRowsMeet);
+        }
+        may_follow
+    }
+
+    /// Whether anything is being written to members.
+    pub(in super::super) fn is_out(&self) -> bool {
+        !self.out.is_empty() || !self.blanks.is_empty()
+    }
+
+    /// Whether shards are to have everything logged.
+    pub(in super::super) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Shards log nothing any more.
+    pub(in super::super) fn are_off(&mut self) {
+        self.is_on = false;
+    }
+
+    /// What an update of superblocks wants logs to hold before it.
+    fn wanted_by(&self, news: News) -> Option<Holds> {
+        match news {
+            News::Drained { in_sync: true } => Some(Holds::Records),
+            // A log that is emptied in part ends with an older record. Superblocks say first that
+            // it counts no more.
+            News::Drained { in_sync: false } if self.counts => None,
+            News::Drained { in_sync: false } => Some(Holds::Nothing),
+            News::Other => self.is_on.then_some(Holds::Records),
+        }
+    }
+
+    /// Whether the log of one of these members does not hold yet what it is to before an update of superblocks.
+    pub(in super::super) fn lacks(
+        &self,
+        mut members: impl Iterator<Item = MemberId>,
+        news: News,
+    ) -> bool {
+        if planted(Bug::LogNotMade) {
+            return false;
+        }
+        let Some(wanted) = self.wanted_by(news) else { return false };
+        members.any(|member| self.logs.get(&member).is_none_or(|log| log.holds != wanted))
+    }
+
+    /// Whether an update of superblocks is to say of our own log that it counts, if it does not say clean.
+    pub(in super::super) fn will_count(&self, news: News) -> bool {
+        let is_own = self.own_place().is_some();
+        let counts = match news {
+            News::Drained { in_sync } => in_sync,
+            News::Other => self.counts,
+        };
+        is_own && counts
+    }
+
+    /// An update of superblocks is durable: logs hold what it wanted.
+    pub(in super::super) fn is_said(&mut self, news: News) {
+        if let News::Drained { in_sync } = news {
+            assert!(in_sync || !self.is_on, "I7: what was in sync stays so");
+            if self.counts && !in_sync {
+                // Its records are of no use from now on, and are not to be taken for any that are.
+                self.logs.values_mut().for_each(|log| log.holds = Holds::Unknown);
+            }
+            self.is_on = in_sync;
+            self.counts = in_sync;
+        }
+    }
+
+    /// A shard wants this in the logs of the members of the slots that entries name; of some there may be none any more.
+    pub(in super::super) fn wants<M: Iterator<Item = MemberId>>(
+        &mut self,
+        ticket: Ticket,
+        entries: &[LoggedEntry],
+        members_of: impl Fn(Slot) -> M,
+    ) {
+        let mut of_members: BTreeMap<MemberId, Vec<LoggedEntry>> = BTreeMap::new();
+        for entry in entries {
+            let slot = u16::try_from(entry.entry.parity_slot).expect("a shard names its own slots");
+            for member in members_of(Slot(slot)) {
+                of_members.entry(member).or_default().push(entry.clone());
+            }
+        }
+        let rows = entries.iter().map(|one| one.entry).collect();
+        self.wanted.push(Wanted { ticket, rows, of_members });
+    }
+
+    /// What a shard wanted is on the members, or will never be.
+    pub(in super::super) fn is_over(&mut self, ticket: Ticket) {
+        self.wanted.retain(|wanted| wanted.ticket != ticket);
+        self.round.remove(&ticket);
+        self.live.remove(&ticket);
+        if self.stage == Stage::Live && self.live.is_empty() {
+            self.stage = Stage::Over;
+        }
+    }
+
+    /// What the logs of these members are to hold before an update of superblocks, for those that do not.
+    pub(in super::super) fn make(
+        &mut self,
+        members: impl Iterator<Item = MemberId>,
+        news: News,
+    ) -> Vec<(MemberId, Arc<ParityLogRecord>)> {
+        reached(Mark::LogIsMade);
+        let wanted = self.wanted_by(news).expect("superblocks wait for it");
+        let mut records = Vec::new();
+        for member in members {
+            let log = self.logs.get_mut(&member).expect("it comes with room for a log");
+            if log.holds != wanted {
+                let place = log.place.made_anew();
+                *log = Log::new(ParityLogSetup { place, newest: None });
+                (log.generation, log.next_sector) = (1, PPL_HEADER_SECTORS);
+                let generation = (wanted == Holds::Records).then_some(log.generation);
+                let (sector, entries) = (0, Vec::new());
+                let record = ParityLogRecord {
+                    place,
+                    sector,
+                    generation,
+                    before: 0,
+                    entries,
+                    is_whole: true,
+                    is_end: false,
+                };
+                records.push((member, Arc::new(record)));
+                self.blanks.insert(member, wanted);
+            }
+        }
+        records
+    }
+
+    /// What was asked for goes into records, as much as has room in one for each member. `is_in` says who is in the array.
+    pub(in super::super) fn write(
+        &mut self,
+        is_in: impl Fn(MemberId) -> bool,
+    ) -> Vec<(MemberId, Arc<ParityLogRecord>)> {
+        assert!(self.round.is_empty() && self.out.is_empty(), "one round at a time");
+        let mut records: BTreeMap<MemberId, Vec<LoggedEntry>> = BTreeMap::new();
+        let mut full = BTreeSet::new();
+        let mut later = Vec::new();
+        for Wanted { ticket, rows, mut of_members } in std::mem::take(&mut self.wanted) {
+            // One that comes just now is not written by shards yet.
+            let is_ready = |one: &MemberId| is_in(*one) && self.logs[one].holds == Holds::Records;
+            of_members.retain(|member, _| is_ready(member));
+            let has_room = |(member, entries): (&MemberId, &Vec<LoggedEntry>)| {
+                let logged = records.get(member).map(Vec::as_slice).unwrap_or_default();
+                let sectors = sectors_of(logged) + sectors_of(entries) - PPL_HEADER_SECTORS;
+                let count_max = usize::try_from(PPL_ENTRIES_MAX).expect("a header has few");
+                let fits = self.logs[member].has_room(sectors, self.largest);
+                fits && logged.len() + entries.len() <= count_max && !full.contains(member)
+            };
+            if !self.may_follow(&rows) || !of_members.iter().all(has_room) {
+                reached(Mark::LogIsFull);
+                full.extend(of_members.keys().copied());
+                later.push(Wanted { ticket, rows, of_members });
+                continue;
+            }
+            for (member, entries) in of_members {
+                records.entry(member).or_default().extend(entries);
+            }
+            rows.iter().for_each(|entry| self.rows.add(&self.geometry, entry));
+            self.round.insert(ticket);
+        }
+        assert!(!self.round.is_empty(), "what is wanted alone has room");
+        if self.round.len() > 1 {
+            reached(Mark::LogTakesSeveral);
+        }
+        self.wanted = later;
+        self.out = records.keys().copied().collect();
+        // Whose parity has no member any more needs none.
+        self.stage = if self.out.is_empty() { Stage::Written } else { Stage::Writing };
+        let log = |(member, entries)| {
+            let log = self.logs.get_mut(&member).expect("whoever is in has a log");
+            (member, log.record(entries))
+        };
+        let records: Vec<_> = records.into_iter().map(log).collect();
+        if planted(Bug::LogOnFirstMember) {
+            self.out = self.out.iter().copied().take(1).collect();
+        }
+        records
+    }
+
+    /// A member has written what it was to, or could not.
+    pub(in super::super) fn is_written(&mut self, member: MemberId, is_well: bool) {
+        if let Some(holds) = self.blanks.remove(&member) {
+            let log = self.logs.get_mut(&member).expect("it was being made");
+            log.holds = if is_well { holds } else { Holds::Unknown };
+            return;
+        }
+        let was_out = self.out.remove(&member);
+        if planted(Bug::LogOnFirstMember) && !was_out {
+            return;
+        }
+        assert!(was_out, "it was being written");
+        if self.out.is_empty() {
+            self.stage = Stage::Written;
+        }
+    }
+
+    /// Records are durable, and who did not take them is out: shards may write.
+    pub(in super::super) fn grant(&mut self) -> Vec<Ticket> {
+        assert_eq!(self.stage, Stage::Written, "I3: what is written is logged before");
+        let granted: Vec<Ticket> = std::mem::take(&mut self.round).into_iter().collect();
+        self.live.extend(granted.iter().copied());
+        self.stage = if self.live.is_empty() { Stage::Over } else { Stage::Live };
+        granted
+    }
+
+    /// Everybody who waits for a record, or has one that is not over: of logs that are dropped.
+    pub(in super::super) fn waiting(&self) -> impl Iterator<Item = Ticket> {
+        self.round.iter().copied().chain(self.wanted.iter().map(|wanted| wanted.ticket))
+    }
+
+    pub(in super::super) fn flush_begins(&mut self) {
+        assert_eq!(self.stage, Stage::Over, "what was logged is on the members");
+        self.stage = Stage::Flushing;
+    }
+
+    /// Everything is on the members, flushed, as the array turns clean.
+    pub(in super::super) fn all_is_flushed(&mut self) {
+        if self.stage == Stage::Over {
+            self.begin_lap();
+        }
+    }
+
+    fn begin_lap(&mut self) {
+        self.stage = Stage::Rest;
+        self.rows.are_flushed();
+        for log in self.logs.values_mut() {
+            (log.since, log.taken) = (0, 0);
+        }
+    }
+
+    /// Members are flushed: what was logged is not needed any more.
+    pub(in super::super) fn is_flushed(&mut self) {
+        assert_eq!(self.stage, Stage::Flushing, "members were being flushed");
+        self.begin_lap();
+    }
+}

@@ -1,0 +1,228 @@
+//! A person's requests to keep something else for a crash, and questions about what is kept.
+//!
+//! A request is refused by what is so, or noted: the table decides when it is carried out.
+
+use std::collections::BTreeMap;
+
+use braid_geometry::{Family, Level};
+use braid_ondisk::{LogPlace, OwnLogPlace};
+use braid_sim_hooks::{Bug, planted};
+
+use super::bitmap_change::NewBitmap;
+use super::intent::Intent;
+use super::journal::{Journal, JournalLook};
+use super::log_change::LogWish;
+use super::machine::Logs;
+use super::returns::held_of;
+use crate::Instant;
+use crate::array::bitmap_record::BitmapLook;
+use crate::array::machine::Array;
+use crate::array::order::Activity;
+use crate::array::refusals::{BitmapRefusal, LogRefusal};
+use crate::array::setup::{JournalSetup, Returns};
+use crate::ids::MemberId;
+
+impl Array {
+    /// Sectors that a member which comes back would not have to be recovered, if it got its slot
+    /// now: what no bit of the bitmap names.
+    #[must_use]
+    pub fn would_keep(&self, returns: Returns) -> u64 {
+        let missed = self.consistency.missed_since(returns.events);
+        missed.map_or(0, |missed| held_of(&self.setup.geometry, returns.slot, missed).sectors())
+    }
+
+    /// Its write-intent bitmap, if it keeps one.
+    #[must_use]
+    pub fn bitmap(&self) -> Option<BitmapLook> {
+        self.consistency.intent.as_ref().map(Intent::look)
+    }
+
+    /// The bitmap file that has its bitmap, and our own parity log if there is one.
+    #[must_use]
+    pub fn bitmap_file(&self) -> Option<MemberId> {
+        self.consistency.file
+    }
+
+    /// The place of our own parity log on each of its members, if it keeps such logs there, and the
+    /// sectors that its bitmap takes.
+    #[must_use]
+    pub fn own_log(&self) -> Option<(OwnLogPlace, u64)> {
+        let place = self.consistency.logs.parity()?.own_place()?;
+        self.bitmap_file().is_none().then(|| (place, self.bitmap_sectors()))
+    }
+
+    /// Whether it keeps a parity log of our own, on members or in its bitmap file.
+    #[must_use]
+    pub fn has_own_logs(&self) -> bool {
+        self.consistency.logs.parity().is_some_and(|logs| logs.own_place().is_some())
+    }
+
+    /// Sectors that its bitmap takes on each member; 0 if it keeps none there.
+    #[must_use]
+    pub fn bitmap_sectors(&self) -> u64 {
+        let on_members = self.consistency.intent.as_ref().filter(|_| self.bitmap_file().is_none());
+        on_members.map_or(0, Intent::area_sectors)
+    }
+
+    /// Sectors that its bitmap takes in its bitmap file; 0 if it has none.
+    #[must_use]
+    pub fn bitmap_file_sectors(&self) -> u64 {
+        let in_file = self.consistency.intent.as_ref().filter(|_| self.bitmap_file().is_some());
+        in_file.map_or(0, Intent::area_sectors)
+    }
+
+    /// A person wants a bitmap made, instead of what there is; or that given up. It is so when
+    /// [`Self::is_bitmap_settled`] says so.
+    ///
+    /// # Errors
+    /// There is none to give up; the array takes no writes, keeps something else, or needs the
+    /// bitmap: nothing is changed.
+    pub fn handle_bitmap_request(
+        &mut self,
+        now: Instant,
+        wanted: Option<NewBitmap>,
+    ) -> Result<(), BitmapRefusal> {
+        self.may_change_bitmap(wanted.is_some())?;
+        self.consistency.bitmap_change.want(wanted);
+        self.step(now);
+        Ok(())
+    }
+
+    /// Whether a bitmap may be made, or given up.
+    ///
+    /// # Errors
+    /// As [`Self::handle_bitmap_request`] says.
+    pub fn may_change_bitmap(&self, is_to_be_there: bool) -> Result<(), BitmapRefusal> {
+        self.may_change_members()?;
+        let ground = self.consistency_ground();
+        let agrees = ground.resync_offset == u64::MAX && self.consistency.is_made();
+        let is_settled = self.is_bitmap_settled() && self.are_logs_settled();
+        match (&self.consistency.logs, &self.consistency.intent) {
+            _ if !is_settled => Err(BitmapRefusal::Busy),
+            (Logs::Parity(_), _) => Err(BitmapRefusal::ParityLogs),
+            (Logs::Journal(_), _) => Err(BitmapRefusal::Journal),
+            (Logs::None, None) if !is_to_be_there => Err(BitmapRefusal::HasNone),
+            (Logs::None, Some(_)) if !agrees => Err(BitmapRefusal::InDoubt),
+            (Logs::None, Some(_)) if !ground.is_whole() => Err(BitmapRefusal::Degraded),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether no bitmap is being made or given up.
+    #[must_use]
+    pub fn is_bitmap_settled(&self) -> bool {
+        self.consistency.bitmap_change.is_settled()
+    }
+
+    /// A person wants parity logs made at these places, all of one kind and one for each member; or
+    /// those given up which there are. It is so when [`Self::are_logs_settled`] says so.
+    ///
+    /// # Errors
+    /// There are none to give up; the array takes no writes, keeps something else, or needs what it
+    /// has: nothing is changed.
+    pub fn handle_log_request(
+        &mut self,
+        now: Instant,
+        wanted: Option<BTreeMap<MemberId, LogPlace>>,
+    ) -> Result<(), LogRefusal> {
+        let is_own = wanted.as_ref().map(|places| {
+            let ppls = places.values().filter(|place| place.ppl().is_some()).count();
+            assert!(ppls == 0 || ppls == places.len(), "logs are of one kind");
+            ppls == 0
+        });
+        self.may_change_logs(is_own)?;
+        if planted(Bug::LogSkippedEarly)
+            && wanted.is_none()
+            && let Some(logs) = self.consistency.logs.parity_mut()
+        {
+            logs.are_off();
+            self.out.publish();
+        }
+        self.consistency.log_change.want(wanted.map_or(LogWish::Nothing, LogWish::Logs));
+        self.step(now);
+        Ok(())
+    }
+
+    /// A person wants a write journal, on a device that is none of the array's. It is so when
+    /// [`Self::are_logs_settled`] says so, unless the device has failed meanwhile: then nothing was
+    /// changed.
+    ///
+    /// # Errors
+    /// The array takes no writes, keeps something else for a crash, or is not whole: nothing is
+    /// changed.
+    pub fn handle_journal_added(
+        &mut self,
+        now: Instant,
+        journal: JournalSetup,
+    ) -> Result<(), LogRefusal> {
+        self.may_add_journal()?;
+        self.consistency.log_change.want(LogWish::Journal(journal));
+        self.step(now);
+        Ok(())
+    }
+
+    /// Whether a device may come that is to have a write journal.
+    ///
+    /// # Errors
+    /// As [`Self::handle_journal_added`] says.
+    pub fn may_add_journal(&self) -> Result<(), LogRefusal> {
+        // A journal needs all that our own log needs; but beside it no bitmap is kept.
+        self.may_change_logs(Some(true))?;
+        if self.consistency.intent.is_some() { Err(LogRefusal::Bitmap) } else { Ok(()) }
+    }
+
+    /// Whether parity logs may be made, our own or md's; or given up.
+    ///
+    /// # Errors
+    /// As [`Self::handle_log_request`] says.
+    pub fn may_change_logs(&self, is_own: Option<bool>) -> Result<(), LogRefusal> {
+        self.may_change_members()?;
+        let ground = self.consistency_ground();
+        let intent = &self.consistency.intent;
+        let level = ground.geometry.level();
+        let has_level = match is_own {
+            Some(false) => level == Level::Raid5,
+            Some(true) | None => level.family() == Family::Stripe,
+        };
+        // A file takes one for all.
+        let bears_bitmap = match is_own {
+            Some(true) => intent.as_ref().is_none_or(|intent| !intent.is_lockless()),
+            Some(false) => intent.is_none(),
+            None => true,
+        };
+        let agrees = ground.resync_offset == u64::MAX && self.consistency.is_made();
+        match () {
+            () if !self.is_bitmap_settled() || !self.are_logs_settled() => Err(LogRefusal::Busy),
+            () if !has_level => Err(LogRefusal::Level),
+            () if !agrees => Err(LogRefusal::InDoubt),
+            () if !ground.is_whole() => Err(LogRefusal::Degraded),
+            () if is_own.is_none() && !self.consistency.has_logs() => Err(LogRefusal::HasNone),
+            // No other log is kept beside a journal either.
+            () if is_own.is_some() && self.consistency.has_logs() => Err(LogRefusal::HasLogs),
+            () if !bears_bitmap => Err(LogRefusal::Bitmap),
+            () => Ok(()),
+        }
+    }
+
+    /// Whether no parity logs are being made or given up.
+    #[must_use]
+    pub fn are_logs_settled(&self) -> bool {
+        self.consistency.are_logs_settled()
+    }
+
+    /// Whether it keeps partial parity logs; if so, whether everything is logged, or will be once
+    /// parity agrees everywhere.
+    #[must_use]
+    pub fn parity_logs(&self) -> Option<bool> {
+        // They are made before the first write: nothing is written without them that agrees.
+        let agrees = self.condition.resync_offset == u64::MAX;
+        let writes = self.superblocks.on_disk() == Activity::Active;
+        self.consistency.logs_parity().map(|is_on| is_on || agrees && !writes)
+    }
+
+    /// Its write journal, if it is written.
+    #[must_use]
+    pub fn journal(&self) -> Option<JournalLook> {
+        self.consistency.logs.journal().map(Journal::look)
+    }
+}

@@ -1,0 +1,111 @@
+//! The array's next action: the tables of its machines, and the written order among them.
+//!
+//! Each machine folds itself into facts of its own and has a table of at most fifteen rows; what a
+//! table sees of the others is [`Around`]. The array does what has the earliest [`Turn`], again and
+//! again, until that is Wait. [check: the_tables_keep_their_promises]
+
+use braid_sim_hooks::{Bug, spoiled};
+
+use super::caches::{CachesAction, CachesFacts, CachesStage, Round, decide_caches};
+use super::consistency::{Changing, ConsistencyAction, ConsistencyFacts, decide_consistency};
+use super::jobs::{UpkeepAction, UpkeepFacts, decide_upkeep};
+use super::order::{Activity, Around, Closing, FlushPurpose, Turn, Writes};
+use super::superblocks::{
+    SuperblocksAction, SuperblocksFacts, SuperblocksStage, decide_superblocks,
+};
+
+/// The array at a glance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ArrayFacts {
+    /// The view that shards have is not what is so.
+    pub(super) unpublished: bool,
+    pub(super) writes: Writes,
+    /// The word of durable superblocks.
+    pub(super) on_disk: Activity,
+    pub(super) closing: Closing,
+    pub(super) stopping: bool,
+    pub(super) stopped: bool,
+    pub(super) superblocks: SuperblocksFacts,
+    pub(super) caches: CachesFacts,
+    pub(super) consistency: ConsistencyFacts,
+    pub(super) upkeep: UpkeepFacts,
+}
+
+/// A machine's action, or one of the array itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// An event will come.
+    Wait,
+    /// Tell the shards.
+    Publish,
+    Superblocks(SuperblocksAction),
+    Caches(CachesAction),
+    Consistency(ConsistencyAction),
+    Upkeep(UpkeepAction),
+    Stop,
+}
+
+/// The order.
+pub(super) fn decide(facts: &ArrayFacts) -> Action {
+    if facts.unpublished {
+        return Action::Publish;
+    }
+    let around = facts.around();
+    let rows = [
+        decide_superblocks(&facts.superblocks, &around)
+            .map(|(turn, action)| (turn, Action::Superblocks(action))),
+        decide_caches(&facts.caches, &around).map(|(turn, action)| (turn, Action::Caches(action))),
+        decide_consistency(&facts.consistency, &around)
+            .map(|(turn, action)| (turn, Action::Consistency(action))),
+        decide_upkeep(&facts.upkeep, &around).map(|(turn, action)| (turn, Action::Upkeep(action))),
+    ];
+    // Of two in the same turn the first.
+    match rows.into_iter().flatten().min_by_key(|(turn, _)| *turn) {
+        Some((Turn::Settle, action)) => action,
+        _ if facts.stopped => Action::Wait,
+        Some((_, action)) => action,
+        None if around.stops => Action::Stop,
+        None => Action::Wait,
+    }
+}
+
+impl ArrayFacts {
+    /// The machines, as each other's tables see them.
+    fn around(&self) -> Around {
+        let Self { superblocks, caches, consistency, upkeep, writes, on_disk, .. } = *self;
+        let SuperblocksFacts { unrecorded, write_wanted, unsaved, .. } = superblocks;
+        let may_write = writes == Writes::Allowed;
+        let is_last_flush = caches.stage == CachesStage::Flushing(FlushPurpose::Last);
+        let superblocks_free = superblocks.stage == SuperblocksStage::Free && !is_last_flush;
+        let caches_free = caches.stage == CachesStage::Free;
+        let flushes = caches.flush_wanted || caches.round != Round::None;
+        let log_change = if may_write { consistency.log_change } else { Changing::No };
+        let log_change = spoiled(Bug::LogSkippedEarly, log_change, Changing::No);
+        let is_unwanted = !write_wanted || log_change != Changing::No;
+        let to_say_again = superblocks.said_once && may_write;
+        let to_say_again = spoiled(Bug::SaidOnce, to_say_again, false);
+        let is_out = consistency.bits_out || consistency.logs_out || upkeep.log_out;
+        let is_quiet = !flushes && caches_free && superblocks_free && !upkeep.has_job && !is_out;
+        Around {
+            writes,
+            on_disk,
+            closing: self.closing,
+            superblocks_free,
+            caches_free,
+            unrecorded,
+            to_record_absent: superblocks.absent && may_write,
+            to_say_again,
+            unsaved,
+            may_be_clean: is_unwanted && !unrecorded && may_write && on_disk == Activity::Active,
+            flushes,
+            flush_ended: caches.stage == CachesStage::Flushed(FlushPurpose::Clients),
+            log_change,
+            tail_unsaid: consistency.tail_unsaid,
+            stopping: self.stopping,
+            stops: self.stopping && is_quiet,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! How updates of superblocks are counted.
+//!
+//! Every update adds one to `events`, and is said twice: as soon as nothing else has to be done, once more with one more
+//! event [check: every_change_is_said_twice]. So a member that is one behind has missed an update in whose course nothing
+//! was written, and one that was away while something was written is two behind:
+//!
+//! ```text
+//!   events   40 clean ─▶ 41 active ─▶ 42 active ─▶ 43 clean ─▶ 44 clean
+//!                          │ writes begin here, at 41   │
+//!                          └──── nothing waits for 42 ──────────┘
+//!   an old copy says   40: two behind ..........42: two behind
+//! ```
+//!
+//! Only between 41 and 42, and between 43 and 44, each a few milliseconds, does a killed array look like one whose update was cut
+//! short.
+//!
+//! With a spare, md's rule, so that it may sleep: going clean right after going active takes the event back, when nothing
+//! else changed and the array is whole, and nothing is said twice. The spare stays equal to the others and need not be woken
+//! [check: clean_and_active_leave_events_where_they_were]. An old copy may then have the newest count; the time of the
+//! update tells it from the others.
+
+use braid_sim_hooks::{Bug, Mark, reached, spoiled};
+
+/// The event counter with md's memory of whether it may step back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Events {
+    count: u64,
+    /// The count of a member that may not have recorded a step back; 0 when every member has.
+    unrecorded_count: u64,
+    may_step_back: bool,
+}
+
+/// What an update is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    /// A device's role changed; otherwise it is only a step between clean and active.
+    pub(super) devices: bool,
+    /// A slot has no member.
+    pub(super) degraded: bool,
+    /// There is a spare, which need not be told of steps between clean and active.
+    pub(super) spare_sleeps: bool,
+    /// The update says "clean", and redundancy agrees everywhere.
+    pub(super) to_clean_and_in_sync: bool,
+}
+
+impl Events {
+    pub(super) fn new(count: u64) -> Self {
+        Self { count, unrecorded_count: 0, may_step_back: false }
+    }
+
+    pub(super) fn count(self) -> u64 {
+        self.count
+    }
+
+    /// Counts one update. True when spares must be written too.
+    pub(super) fn advance(&mut self, change: Change) -> bool {
+        assert!(
+            self.unrecorded_count.saturating_sub(1) <= self.count,
+            "a member that missed a step back is one event ahead at most"
+        );
+        let only_toggles = !change.devices && !change.degraded;
+        let only_toggles = spoiled(Bug::LossCountsBack, only_toggles, true);
+        let steps_back = change.spare_sleeps
+            && only_toggles
+            && change.to_clean_and_in_sync
+            && self.may_step_back
+            && self.count != 1;
+        if steps_back {
+            self.unrecorded_count = self.count;
+            reached(Mark::EventsStepBack);
+            assert!(self.count > 0, "events do not step below their beginning");
+            self.count -= 1;
+            self.may_step_back = false;
+        } else {
+            self.count = self.count.checked_add(1).expect("2^64 updates do not happen");
+            self.may_step_back = only_toggles;
+        }
+        !only_toggles
+    }
+
+    /// Whether an update that tells of a loss is newer than anything that the lost member says. It
+    /// may have missed a step back and carry the higher count still; then the loss is told twice,
+    /// one count at a time, so that a power cut leaves no member two behind.
+    pub(super) fn are_beyond_the_lost(self) -> bool {
+        self.count > self.unrecorded_count
+    }
+
+    /// Every member of the array has the count; one that has not is lost, and that is recorded with a count beyond its own.
+    pub(super) fn note_on_every_member(&mut self) {
+        self.unrecorded_count = 0;
+    }
+}

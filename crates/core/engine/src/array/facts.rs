@@ -1,0 +1,143 @@
+//! Folding the array into the small value that decisions are made from.
+
+use braid_sim_hooks::{Bug, spoiled};
+
+use super::caches::Caches;
+use super::consistency::{Consistency, ConsistencyGround};
+use super::decide::ArrayFacts;
+use super::jobs::{Ground, JobAction, UpkeepFacts, decide_job};
+use super::machine::{Array, Condition, Setup};
+use super::order::{Activity, Writes};
+use super::outbox::Outbox;
+use super::roster::Roster;
+use super::superblocks::{Standing, Superblocks, SuperblocksFacts};
+use crate::Instant;
+
+impl Array {
+    pub(super) fn facts(&self, now: Instant) -> ArrayFacts {
+        let Self { condition, superblocks, gatekeeper, caches, .. } = self;
+        let wakes_a_spare = self.roster.has_spares() && self.missing_count() == 0;
+        let standing = Standing {
+            broken: condition.broken,
+            is_held_up: self.consistency.holds_up(&self.consistency_ground()),
+            journal: self.consistency.journal_member(),
+        };
+        ArrayFacts {
+            unpublished: self.out.is_unpublished(),
+            writes: match () {
+                () if condition.broken => Writes::Broken,
+                () if condition.read_only => Writes::ReadOnly,
+                () => Writes::Allowed,
+            },
+            on_disk: superblocks.on_disk(),
+            closing: gatekeeper.closing(),
+            stopping: condition.stopping,
+            stopped: condition.stopped,
+            superblocks: SuperblocksFacts {
+                stage: superblocks.stage(&self.roster, standing),
+                unrecorded: self.has_unrecorded(),
+                absent: superblocks.absent_untold(),
+                said_once: superblocks.are_said_once() && !wakes_a_spare,
+                unsaved: !self.tells_all(),
+                write_wanted: gatekeeper.is_wanted(),
+                held_up: gatekeeper.is_held_up(),
+                idle: gatekeeper.is_idle() && superblocks.on_disk() == Activity::Active,
+            },
+            caches: caches.facts(),
+            consistency: self.consistency.facts(now, &self.consistency_ground()),
+            upkeep: UpkeepFacts {
+                errs: self.has_erring(now),
+                spare_fits: self.spare_fits(now),
+                replaces: self.roster.filled().is_some(),
+                log_due: self.due_bad_blocks().next().is_some(),
+                log_out: self.bad_logs.is_any_out(),
+                job_flush: self.jobs.wants_flush(),
+                job: self.job_action(now),
+                has_job: self.jobs.is_there(),
+            },
+        }
+    }
+
+    /// Whether something is lost, a member or the bitmap file, and no superblock says so.
+    pub(super) fn has_unrecorded(&self) -> bool {
+        self.roster.has_unrecorded() || self.consistency.is_file_leaving()
+    }
+
+    fn job_action(&self, now: Instant) -> JobAction {
+        let ground = self.ground();
+        decide_job(&self.jobs.facts(now, &ground, !self.tells_all()))
+    }
+
+    /// What consistency looks at.
+    pub(super) fn consistency_ground(&self) -> ConsistencyGround<'_> {
+        let Self { setup, roster, superblocks, caches, condition, .. } = self;
+        ground(setup, roster, superblocks, caches, *condition)
+    }
+
+    /// Consistency, what it looks at, and where it says what came of it.
+    pub(super) fn consistency_and_ground(
+        &mut self,
+    ) -> (&mut Consistency, ConsistencyGround<'_>, &mut Outbox) {
+        let Self { setup, roster, superblocks, caches, condition, consistency, out, .. } = self;
+        (consistency, ground(setup, roster, superblocks, caches, *condition), out)
+    }
+
+    /// What jobs look at.
+    pub(super) fn ground(&self) -> Ground<'_> {
+        let Self { setup, roster, condition, .. } = self;
+        let may_save = !condition.read_only
+            && !condition.broken
+            && !condition.stopped
+            && self.superblocks.on_disk() != Activity::NotKept;
+        let are_logs_settled =
+            !self.bad_logs.is_any_out() && self.due_bad_blocks().next().is_none();
+        let are_logs_settled = spoiled(Bug::LogsUnawaited, are_logs_settled, true);
+        Ground {
+            geometry: &setup.geometry,
+            regions: setup.regions,
+            work_sectors: setup.work_sectors,
+            roster,
+            resync_offset: condition.resync_offset,
+            resync_end: setup.accepted_risk.as_ref().map_or(u64::MAX, |risk| risk.until_sectors),
+            doubt: self.consistency.doubt().map(|doubt| &**doubt),
+            lazy: self.consistency.lazy(),
+            may_run: may_save && !condition.stopping,
+            may_save,
+            are_logs_settled,
+        }
+    }
+
+    /// Whether a spare may take the place of a member that is missing, or is to be replaced.
+    fn spare_fits(&self, now: Instant) -> bool {
+        let is_kept = |slot| self.away.keeps(slot, now);
+        self.is_settled() && self.roster.has_due_spare(is_kept) && !self.jobs.is_paused()
+    }
+
+    /// Whether superblocks tell of every loss, and the array goes on.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.has_unrecorded() && !self.superblocks.absent_untold() && !self.condition.stopping
+    }
+}
+
+fn ground<'a>(
+    setup: &'a Setup,
+    roster: &'a Roster,
+    superblocks: &Superblocks,
+    caches: &Caches,
+    condition: Condition,
+) -> ConsistencyGround<'a> {
+    let Condition { resync_offset, read_only, broken, stopping, stopped } = condition;
+    ConsistencyGround {
+        geometry: &setup.geometry,
+        roster,
+        shards: setup.regions.shards(),
+        events: superblocks.events(),
+        on_disk: superblocks.on_disk(),
+        resync_offset,
+        may_write: !read_only && !broken && !stopped,
+        stopping,
+        absent: superblocks.absent_untold(),
+        awaiting: superblocks.awaiting(),
+        flushes_for_logs: caches.flush_for_logs(),
+    }
+}

@@ -1,0 +1,193 @@
+//! The gate through which shards' writes begin: shards that wait for it, and its way from open to
+//! closed.
+//!
+//! ```text
+//!        no shard has written for a while,
+//!        logs are changed, or a stop            every shard confirms     superblocks say clean
+//!   open ─────────────────────────────▶ closing ────────────────▶ drained ────────────▶ closed
+//!    ▲ ▲      a shard wants to write       │                                              │
+//!    │ └───────────────────────────────────┘           superblocks say active             │
+//!    └────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Shards are asked now and then when they wrote last. It does not know superblocks, which say
+//! whether it may be opened, nor caches, which are flushed when it has drained.
+
+use std::collections::BTreeSet;
+
+use braid_sim_hooks::{Bug, Mark, Point, reached, sometimes, spoiled};
+
+use super::effect::ArrayEffect;
+use super::order::{Activity, Closing};
+use super::outbox::Outbox;
+use crate::Instant;
+use crate::ids::ShardIndex;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Gatekeeper {
+    delay_ms: u64,
+    shards: u16,
+    /// The newest view's.
+    epoch: u64,
+    /// A shard waits for the gate.
+    write_wanted: bool,
+    next_look: Option<Instant>,
+    /// Shards that have not yet told their activity; none when no shard was asked.
+    asked: BTreeSet<ShardIndex>,
+    /// One of them had a write not long ago.
+    busy: bool,
+    /// None of them had.
+    idle: bool,
+    /// Shards that have not yet confirmed the closed gate, while it is being closed.
+    unconfirmed: Option<BTreeSet<ShardIndex>>,
+    /// A write that one of them has under way waits for others that wait for the gate.
+    is_held_up: bool,
+}
+
+impl Gatekeeper {
+    pub(super) fn new(delay_ms: u64, shards: u16) -> Self {
+        Self { delay_ms, shards, ..Self::default() }
+    }
+
+    /// How far it is on its way from open to closed.
+    pub(super) fn closing(&self) -> Closing {
+        match &self.unconfirmed {
+            None => Closing::No,
+            Some(shards) if shards.is_empty() => Closing::Drained,
+            Some(_) => Closing::Draining,
+        }
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        self.write_wanted
+    }
+
+    /// Whether what drains waits for writes that wait for the gate.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.is_held_up && self.unconfirmed.is_some()
+    }
+
+    /// Whether no shard has had a write for a while.
+    pub(super) fn is_idle(&self) -> bool {
+        self.idle
+    }
+
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        self.next_look
+    }
+
+    /// A shard wants to write.
+    pub(super) fn want(&mut self) {
+        reached(Mark::GateAsked);
+        self.write_wanted = true;
+    }
+
+    /// A shard cannot drain for this view before other writes have begun.
+    pub(super) fn hold_up(&mut self, epoch: u64) {
+        self.is_held_up |= epoch == self.epoch && self.unconfirmed.is_some();
+    }
+
+    /// A view is published: its epoch.
+    pub(super) fn next_epoch(&mut self) -> u64 {
+        self.epoch += 1;
+        self.epoch
+    }
+
+    /// A shard acts on this view from now on.
+    pub(super) fn confirm(&mut self, shard: ShardIndex, epoch: u64) {
+        assert!(epoch <= self.epoch, "no view is in force before it is published");
+        if epoch != self.epoch {
+            reached(Mark::OldEpochConfirmed);
+        }
+        let is_newest = epoch == self.epoch;
+        let is_newest = spoiled(Bug::EpochIgnored, is_newest, true);
+        if is_newest && let Some(unconfirmed) = &mut self.unconfirmed {
+            unconfirmed.remove(&shard);
+        }
+    }
+
+    /// A shard says when it wrote last, and whether it has a write under way.
+    pub(super) fn hear(
+        &mut self,
+        now: Instant,
+        shard: ShardIndex,
+        last_write: Instant,
+        writing: bool,
+    ) {
+        let due = last_write.plus_milliseconds(self.delay_ms);
+        self.busy |= writing || due > now;
+        if self.asked.remove(&shard) && self.asked.is_empty() {
+            let busy = self.busy && !sometimes(Point::EarlyClose);
+            self.idle = !busy && !self.write_wanted;
+            self.next_look = Some(now.plus_milliseconds(self.delay_ms));
+        }
+    }
+
+    /// The clock says that it may be time to ask shards; `may_close` if that is of any use.
+    pub(super) fn look(&mut self, now: Instant, may_close: bool, out: &mut Outbox) {
+        if self.next_look.is_none_or(|due| due > now) {
+            return;
+        }
+        if !may_close {
+            self.next_look = None;
+            return;
+        }
+        if sometimes(Point::LongerDelay) {
+            self.next_look = Some(now.plus_milliseconds(10 * self.delay_ms));
+            return;
+        }
+        self.next_look = Some(now.plus_milliseconds(self.delay_ms));
+        if self.asked.is_empty() && self.unconfirmed.is_none() {
+            self.asked = self.all_shards();
+            (self.busy, self.idle) = (false, false);
+            out.push(ArrayEffect::QueryActivity);
+        }
+    }
+
+    /// Superblocks say active still (the gate was about to close), or never: the view says which.
+    pub(super) fn open(&mut self) {
+        if self.unconfirmed.is_some() {
+            reached(Mark::CloseCrossed);
+        }
+        self.write_wanted = false;
+        self.unconfirmed = None;
+        self.is_held_up = false;
+    }
+
+    pub(super) fn close(&mut self) {
+        assert!(self.unconfirmed.is_none(), "and it is closed once");
+        self.idle = false;
+        self.is_held_up = false;
+        self.unconfirmed = Some(self.all_shards());
+    }
+
+    /// Superblocks say this: the gate is open, or closed.
+    pub(super) fn follow(&mut self, now: Instant, says: Activity) {
+        self.unconfirmed = None;
+        match says {
+            Activity::Active => {
+                reached(Mark::TurnsActive);
+                self.write_wanted = false;
+                self.idle = false;
+                self.next_look.get_or_insert(now.plus_milliseconds(self.delay_ms));
+            }
+            Activity::Clean | Activity::NotKept => self.next_look = None,
+        }
+    }
+
+    /// The array has stopped.
+    pub(super) fn stop(&mut self) {
+        self.next_look = None;
+    }
+
+    /// The array has broken, and will not turn clean any more.
+    pub(super) fn give_up(&mut self) {
+        let Self { delay_ms, shards, epoch, write_wanted, .. } = *self;
+        *self = Self { delay_ms, shards, epoch, write_wanted, ..Self::default() };
+    }
+
+    fn all_shards(&self) -> BTreeSet<ShardIndex> {
+        (0..self.shards).map(ShardIndex).collect()
+    }
+}

@@ -1,0 +1,323 @@
+//! A job: its kind, the pieces of it that shards have, its progress and its findings.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+
+use braid_geometry::{Geometry, LogicalSector, MemberSector, Slot};
+use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use smallvec::SmallVec;
+
+use super::cursor::{Cursor, Run};
+use super::ground::Ground;
+use super::{JobEnd, JobKind, JobProgress};
+use crate::Instant;
+use crate::array::roster::Roster;
+use crate::ids::{MemberId, WorkId};
+use crate::ranges::{BadBlocks, BadRange, MemberRange};
+use crate::sectors::BLOCK_SECTORS;
+use crate::work::Class;
+
+/// Works under way for each shard, and at most.
+const WORKS_EACH: usize = 16;
+const WORKS_MAX: usize = 128;
+
+/// A job says when it has passed so much of its way: a fifth, as md's monitor does.
+pub(super) const PARTS: u64 = 5;
+
+/// What the cursor counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Axis {
+    /// Sectors of each member, by bands.
+    Bands,
+    /// Sectors of the array.
+    Array,
+    /// Sectors of the member in this slot.
+    Member(Slot),
+}
+
+/// Work that a shard has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Out {
+    /// In the cursor's sectors.
+    pub(super) start: u64,
+    pub(super) sectors: u64,
+    pub(super) class: Class,
+}
+
+/// How far saving is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Saving {
+    No,
+    /// Members are to be flushed.
+    Wanted,
+    /// They are being flushed; then this is done.
+    Flushing(u64),
+}
+
+/// One job.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) kind: JobKind,
+    /// It is not told of: a resync of what was never made to agree, and no more, which is begun
+    /// often; or a check of what bad-block logs name, and no more.
+    pub(super) is_quiet: bool,
+    /// It tries what logs name and the others cannot give.
+    pub(super) retries: bool,
+    /// Sectors that are to be tried, in its own unit: they were asked for in vain.
+    pub(super) to_try: BTreeSet<u64>,
+    /// What such a check is about, in its own unit.
+    pub(super) only: Vec<Range<u64>>,
+    /// What such a resync could not do: sectors in its own unit.
+    pub(super) failed: Vec<Range<u64>>,
+    pub(super) axis: Axis,
+    /// Sectors of a band.
+    pub(super) band_sectors: u32,
+    pub(super) cursor: Cursor,
+    pub(super) from: u64,
+    /// Members that are filled.
+    pub(super) targets: SmallVec<[MemberId; 2]>,
+    pub(super) works: BTreeMap<WorkId, Out>,
+    pub(super) saving: Saving,
+    pub(super) saved: u64,
+    /// It was saved that all is done.
+    pub(super) is_saved_whole: bool,
+    pub(super) save_at: Instant,
+    /// When what came back undone is asked for again.
+    pub(super) repeat_at: Option<Instant>,
+    pub(super) differing: u64,
+    pub(super) written: u64,
+    pub(super) located: u64,
+    pub(super) repaired: u64,
+    pub(super) ambiguous: u64,
+    pub(super) unmade: u64,
+    /// Sectors that bad-block logs name, when that was last looked at.
+    pub(super) named: u64,
+    /// Bands that clients have read and that it has not come to; the next work is one of them, or
+    /// else in its turn.
+    pub(super) wanted: VecDeque<u64>,
+    pub(super) takes_wanted: bool,
+    /// What was made last, ahead of its turn.
+    pub(super) ahead: Option<MemberRange>,
+    /// What works that are under way could not make, so far.
+    pub(super) lacks: BTreeMap<WorkId, Vec<(MemberId, BadRange)>>,
+    /// What could not be made, and logs name, or are about to; or named, before a client wrote it.
+    pub(super) marked: BTreeMap<MemberId, BadBlocks>,
+    /// Findings that have been told.
+    pub(super) told: u32,
+    /// Parts of its way that it was seen to have passed.
+    pub(super) passed: u64,
+    /// It cannot go on.
+    pub(super) end: Option<JobEnd>,
+}
+
+impl Job {
+    pub(super) fn progress(&self, paused: bool) -> JobProgress {
+        let Self { kind, from, differing, written, located, repaired, .. } = *self;
+        let Self { ambiguous, unmade, named, retries, .. } = *self;
+        let (done, end) = (self.cursor.done(), self.cursor.end());
+        JobProgress {
+            kind,
+            from,
+            done,
+            end,
+            differing,
+            written,
+            located,
+            repaired,
+            ambiguous,
+            unmade,
+            named,
+            retries,
+            paused,
+        }
+    }
+
+    /// What came back undone is asked for again by blocks, and a block by sectors.
+    pub(super) fn divide(&mut self, start: u64, sectors: u64) {
+        let block = u64::from(BLOCK_SECTORS);
+        self.cursor.is_divided(start, if sectors > block { block } else { 1 });
+    }
+
+    /// Parts of its way that are done.
+    pub(super) fn parts(&self) -> u64 {
+        let (done, end) = (u128::from(self.cursor.done()), u128::from(self.cursor.end().max(1)));
+        u64::try_from(done * u128::from(PARTS) / end).expect("no more than all of it is done")
+    }
+
+    pub(super) fn has_unsaved(&self) -> bool {
+        let is_over = self.cursor.done() == self.cursor.end();
+        !self.kind.is_check()
+            && (self.cursor.done() > self.saved || is_over && !self.is_saved_whole)
+    }
+
+    /// It fills members.
+    pub(super) fn fills(&self) -> bool {
+        matches!(self.kind, JobKind::Recovery | JobKind::Replace)
+    }
+
+    /// One of its targets still is to replace another, or holds all and has done so.
+    pub(super) fn replaces(&self, roster: &Roster) -> bool {
+        let has_replaced = |id| self.is_saved_whole && roster.slot_of(id).is_some();
+        self.targets.iter().any(|id| roster.slot_to_replace(*id).is_some() || has_replaced(*id))
+    }
+
+    /// A band that a client has read: every other work may be one, so that the job comes to its
+    /// end.
+    pub(super) fn wanted(&mut self) -> Option<u64> {
+        self.takes_wanted = !self.takes_wanted && !self.wanted.is_empty();
+        if !self.takes_wanted {
+            return None;
+        }
+        let cursor = &self.cursor;
+        self.wanted.retain(|start| cursor.may_begin_ahead(*start));
+        let start = self.wanted.pop_front()?;
+        reached(Mark::RecoversWhatIsRead);
+        if planted(Bug::AheadBeforeMade) {
+            let sectors = u64::from(self.band_sectors);
+            self.ahead = Some(MemberRange { start: MemberSector(start), sectors });
+        }
+        Some(start)
+    }
+
+    /// Of what it is about, what comes at `start` or next.
+    pub(super) fn named_from(&self, start: u64) -> Option<&Range<u64>> {
+        self.only.get(self.only.partition_point(|range| range.end <= start))
+    }
+
+    /// Where the first sector is from `start` on that is in need of it, if that is not `start`: a
+    /// resync passes over what is not in doubt, and a recovery over what all its members hold.
+    pub(super) fn passes_over(&self, ground: &Ground<'_>, start: u64) -> Option<u64> {
+        let next = match (self.kind, ground.doubt) {
+            (JobKind::Resync, _) if self.is_quiet => {
+                let (due, _) = ground.lazy?;
+                due.next_sector(start).unwrap_or(u64::MAX)
+            }
+            (JobKind::Check, _) if self.is_quiet => {
+                self.named_from(start).map_or(u64::MAX, |named| named.start.max(start))
+            }
+            (JobKind::Check | JobKind::Repair, _) => {
+                let (_, unsynced) = ground.lazy?;
+                let unit = if self.axis == Axis::Bands { u64::from(self.band_sectors) } else { 1 };
+                let end = (start + unit).min(self.cursor.end());
+                let is_apart = !unsynced.has_any(unsynced.of(&(start..end)));
+                let is_apart = spoiled(Bug::UnsyncedCompared, is_apart, true);
+                if is_apart {
+                    return None;
+                }
+                unsynced.next_clear_sector(start).next_multiple_of(unit).max(end)
+            }
+            (JobKind::Resync, Some(doubt)) => doubt.next_sector(start).unwrap_or(u64::MAX),
+            (JobKind::Recovery, _) => {
+                let (at, left) = (MemberSector(start), self.cursor.end() - start);
+                let held = self.targets.iter().map(|id| ground.roster.holds_next(*id, at, left));
+                start + held.min().unwrap_or(0)
+            }
+            _ => return None,
+        };
+        let next = spoiled(Bug::DoubtSkipped, next, next.saturating_add(1));
+        // Bands are asked for whole.
+        let unit = if self.axis == Axis::Bands { u64::from(self.band_sectors) } else { 1 };
+        let next = (next - next % unit).min(self.cursor.end());
+        (next > start).then_some(next)
+    }
+
+    /// How many of these sectors are in need of it, up to the first that is not; all of a band.
+    pub(super) fn needed(&self, ground: &Ground<'_>, start: u64, sectors: u64) -> u64 {
+        let end = start + sectors;
+        match (self.kind, self.axis, ground.doubt) {
+            (_, Axis::Bands, _) => sectors,
+            (JobKind::Resync, ..) if self.is_quiet => match ground.lazy {
+                Some((due, _)) => due.alike_sectors(start, sectors),
+                None => sectors,
+            },
+            (JobKind::Check, ..) if self.is_quiet => match self.named_from(start) {
+                Some(named) if named.contains(&start) => (named.end - start).min(sectors),
+                _ => sectors,
+            },
+            (JobKind::Check | JobKind::Repair, ..) => match ground.lazy {
+                Some((_, unsynced)) => unsynced.alike_sectors(start, sectors),
+                None => sectors,
+            },
+            (JobKind::Resync, _, Some(doubt)) => {
+                let bits = doubt.of(&(start..end));
+                let first_clear = bits.clone().find(|bit| !doubt.is_set(*bit));
+                first_clear
+                    .map_or(sectors, |bit| doubt.sectors_of(bit).start.max(start + 1) - start)
+            }
+            (JobKind::Recovery, ..) => {
+                let at = MemberSector(start);
+                let lacks =
+                    self.targets.iter().map(|id| ground.roster.lacks_next(*id, at, sectors));
+                // What was asked for again may be held by now.
+                lacks.max().filter(|lacks| *lacks > 0).unwrap_or(sectors)
+            }
+            _ => sectors,
+        }
+    }
+
+    pub(super) fn has_room(&self, shards: u16) -> bool {
+        self.cursor.under_way() < (WORKS_EACH * usize::from(shards)).min(WORKS_MAX)
+    }
+
+    /// What came back undone and is to be asked for now. Where it could not be made, logs name it
+    /// first.
+    pub(super) fn to_repeat(&self, now: Instant, ground: &Ground<'_>) -> Option<Run> {
+        let is_time = self.repeat_at.is_none_or(|at| at <= now);
+        let is_time = is_time && (self.marked.is_empty() || ground.are_logs_settled);
+        self.cursor.to_repeat().filter(|_| is_time)
+    }
+
+    pub(super) fn has_more(&self, now: Instant, ground: &Ground<'_>) -> bool {
+        let is_left = self.to_repeat(now, ground).is_some() || self.cursor.next().is_some();
+        self.has_room(ground.regions.shards()) && is_left
+    }
+
+    /// The sector of the array that `at` is about, and how many follow in one work. None where
+    /// nothing lies.
+    pub(super) fn place(&self, ground: &Ground<'_>, at: u64) -> Option<(LogicalSector, u64)> {
+        let work_sectors = u64::from(ground.work_sectors);
+        let (first, sectors) = match (ground.geometry, self.axis) {
+            (Geometry::Mirror(mirror), Axis::Member(slot)) => {
+                let (first, _) = mirror.logical(slot, MemberSector(at))?;
+                (first, mirror.contiguous_sectors(first))
+            }
+            (Geometry::Stripe(_), _) => return Some((LogicalSector(at), work_sectors)),
+            _ => (LogicalSector(at), work_sectors),
+        };
+        let in_region = ground.regions.left_in_region(first);
+        Some((first, sectors.min(work_sectors).min(in_region)))
+    }
+}
+
+/// What bad-block logs name, in a job's own unit, in order and apart from each other.
+pub(super) fn named(ground: &Ground<'_>, axis: Axis) -> Vec<Range<u64>> {
+    let mut all: Vec<Range<u64>> = Vec::new();
+    for (slot, bad) in ground.roster.named() {
+        for range in bad.ranges() {
+            let (mut at, end) = (range.start.0, range.start.0 + range.sectors);
+            while at < end {
+                let (start, sectors) = match (ground.geometry, axis) {
+                    (Geometry::Mirror(mirror), Axis::Array) => {
+                        let Some((first, _)) = mirror.logical(slot, MemberSector(at)) else {
+                            at += 1; // Nothing lies there.
+                            continue;
+                        };
+                        (first.0, mirror.contiguous_sectors(first).min(end - at))
+                    }
+                    _ => (at, end - at),
+                };
+                all.push(start..start + sectors);
+                at += sectors;
+            }
+        }
+    }
+    all.sort_by_key(|range| range.start);
+    all.dedup_by(|next, kept| {
+        let touches = next.start <= kept.end;
+        if touches {
+            kept.end = kept.end.max(next.end);
+        }
+        touches
+    });
+    all
+}

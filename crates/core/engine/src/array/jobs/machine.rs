@@ -1,0 +1,678 @@
+//! The job that is there, what it asks for next, and what came of it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+
+use braid_geometry::{Geometry, Level, MemberSector, Slot};
+use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use smallvec::SmallVec;
+
+use super::allowance::{JobAllowance, JobFlow, Left};
+use super::cursor::{Cursor, Run};
+use super::decide::Facts;
+use super::ground::{Ground, is_whole};
+use super::job::{Axis, Job, Out, PARTS, Saving, named};
+use super::{JobEnd, JobKind, JobProgress, JobRequest};
+use crate::Instant;
+use crate::ids::{MemberId, ShardIndex, WorkId};
+use crate::ranges::{BadBlocks, BadRange, MemberRange};
+use crate::work::{Fate, Found, Outcome, Task, Work};
+
+/// So many findings of a job are told one by one; more are counted. A member that is rotten throughout would else be told of
+/// once for each of its stripes.
+const FINDINGS_TOLD_MAX: u32 = 1000;
+
+/// Ranges that clients read and are to be recovered before their turn, at most, and how many that were may be ahead of the
+/// job: each is an entry in every view.
+const WANTED_MAX: usize = 16;
+const AHEAD_MAX: usize = 1024;
+
+/// How often superblocks are told how far a job is.
+const SAVE_EVERY_MS: u64 = 5000;
+
+/// After how long what a member that sits out held up is asked for again.
+const REPEAT_AFTER_MS: u64 = 100;
+
+/// A job that could begin.
+#[derive(Debug)]
+struct Choice {
+    kind: JobKind,
+    is_quiet: bool,
+    retries: bool,
+    axis: Axis,
+    from: u64,
+    end: u64,
+    targets: SmallVec<[MemberId; 2]>,
+}
+
+/// A sector that could not be made, and who lacks it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct Unmade {
+    /// Where it is asked for, in the job's sectors.
+    pub(in super::super) at: u64,
+    /// The job fills members: what one holds already is not in question.
+    pub(in super::super) fills: bool,
+    /// Members, and ranges of each.
+    pub(in super::super) lacks: Vec<(MemberId, BadRange)>,
+}
+
+/// What is done of a job counts from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) enum Saved {
+    /// Redundancy agrees below this; `u64::MAX` when everywhere.
+    Resync(u64),
+    /// Below `to` it agrees wherever it was due, but for what could not be done.
+    Lazy {
+        /// Where the job is.
+        to: u64,
+        /// What it could not do so far.
+        failed: Vec<Range<u64>>,
+    },
+    /// These members hold what they should below this; `u64::MAX` when everywhere.
+    Recovery(SmallVec<[MemberId; 2]>, u64),
+    /// The same of replacements.
+    Replacement(SmallVec<[MemberId; 2]>, u64),
+}
+
+/// Jobs of one array.
+#[derive(Debug, Default)]
+pub(in super::super) struct Jobs {
+    job: Option<Job>,
+    next_work: u64,
+    is_paused: bool,
+    /// A check or a repair, if a person has asked for one; and whether it is to try what logs name.
+    wanted: Option<(JobKind, bool)>,
+    allowance: Left,
+    flow: JobFlow,
+    /// A job that could not be finished: not begun again before something has changed.
+    refused: Option<JobKind>,
+    /// Members were filled: what logs name of any may be made of the others now.
+    remakes: bool,
+}
+
+impl Jobs {
+    pub(in super::super) fn new(is_paused: bool) -> Self {
+        Self { is_paused, ..Self::default() }
+    }
+
+    pub(in super::super) fn handle_request(&mut self, request: JobRequest) {
+        match request {
+            JobRequest::Check => self.wanted = Some((JobKind::Check, false)),
+            JobRequest::Repair => self.wanted = Some((JobKind::Repair, false)),
+            JobRequest::RetryBad => self.wanted = Some((JobKind::Check, true)),
+            JobRequest::EndCheck => self.wanted = None,
+            JobRequest::Pause => self.is_paused = true,
+            JobRequest::Resume => {
+                self.is_paused = false;
+                self.refused = None;
+            }
+        }
+    }
+
+    /// From now on the job asks for no more than this, until it is told again.
+    pub(in super::super) fn handle_allowance(&mut self, allowance: JobAllowance) {
+        self.allowance.set(allowance);
+    }
+
+    pub(in super::super) fn flow(&self) -> JobFlow {
+        self.flow
+    }
+
+    /// Members have come or gone: what could not be done may be done now.
+    pub(in super::super) fn membership_changed(&mut self) {
+        self.refused = None;
+    }
+
+    pub(in super::super) fn is_there(&self) -> bool {
+        self.job.is_some()
+    }
+
+    pub(in super::super) fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// How far the job is.
+    pub(in super::super) fn progress(&self) -> Option<JobProgress> {
+        self.job.as_ref().map(|job| job.progress(self.is_paused))
+    }
+
+    /// What is to be done first.
+    fn choice(&self, ground: &Ground<'_>) -> Option<Choice> {
+        let Ground { geometry, roster, resync_offset, .. } = *ground;
+        let may = |kind: JobKind| self.refused != Some(kind);
+        let (axis, end) = match geometry {
+            Geometry::Direct(_) => return None,
+            Geometry::Stripe(stripe) => (Axis::Bands, stripe.used_sectors()),
+            Geometry::Mirror(mirror) => (Axis::Array, mirror.capacity_sectors()),
+        };
+        if resync_offset != u64::MAX {
+            let (from, targets) = (resync_offset, SmallVec::new());
+            let (kind, is_quiet, retries) = (JobKind::Resync, false, false);
+            let end = end.min(ground.resync_end);
+            let choice = Choice { kind, is_quiet, retries, axis, from, end, targets };
+            return may(JobKind::Resync).then_some(choice);
+        }
+        // What no shard knows yet is not asked for: nothing would be made of it.
+        let is_known = |member: MemberId| !roster.is_newcomer(member);
+        let fills = |kind: JobKind, lacking: &[(Slot, MemberId, u64)]| {
+            let (slot, member, from) = *lacking.iter().min_by_key(|(.., from)| *from)?;
+            let moves_together = geometry.level() != Level::Raid10;
+            let is_target = |id: &MemberId| moves_together || *id == member;
+            let targets = lacking.iter().map(|(_, id, _)| *id).filter(is_target).collect();
+            let axis = match geometry {
+                Geometry::Stripe(_) => Axis::Bands,
+                Geometry::Mirror(_) | Geometry::Direct(_) => Axis::Member(slot),
+            };
+            let end = geometry.used_sectors(slot);
+            let (is_quiet, retries) = (false, false);
+            Some(Choice { kind, is_quiet, retries, axis, from, end, targets })
+        };
+        let known = |(_, member, _): &(Slot, MemberId, u64)| is_known(*member);
+        let lacking: SmallVec<[_; 2]> = roster.recovering().filter(known).collect();
+        if let Some(choice) = fills(JobKind::Recovery, &lacking) {
+            return may(JobKind::Recovery).then_some(choice);
+        }
+        let lacks = |(.., at): &(Slot, MemberId, u64)| *at != u64::MAX;
+        let lacking = roster.replacements().filter(lacks).filter(known);
+        let lacking: SmallVec<[_; 2]> = lacking.collect();
+        if let Some(choice) = fills(JobKind::Replace, &lacking) {
+            return may(JobKind::Replace).then_some(choice);
+        }
+        let targets = SmallVec::new();
+        let is_checking = self.job.as_ref().is_some_and(|job| job.kind.is_check());
+        let due = ground.lazy.filter(|_| !is_checking && is_whole(roster));
+        if let Some(from) = due.and_then(|(due, _)| due.next_sector(0))
+            && may(JobKind::Resync)
+        {
+            return Some(Choice {
+                kind: JobKind::Resync,
+                is_quiet: true,
+                retries: false,
+                axis,
+                from,
+                end,
+                targets,
+            });
+        }
+        // One that was asked for does what a quiet one would.
+        if let Some((kind, retries)) = self.wanted.filter(|_| roster.missing_count() == 0) {
+            return Some(Choice { kind, is_quiet: false, retries, axis, from: 0, end, targets });
+        }
+        let is_due = self.remakes && is_whole(roster) && roster.named_sectors() > 0;
+        let kind = JobKind::Check;
+        let (is_quiet, retries) = (true, false);
+        is_due.then_some(Choice { kind, is_quiet, retries, axis, from: 0, end, targets })
+    }
+
+    /// Whether the job is one that is not told of.
+    pub(in super::super) fn is_quiet(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.is_quiet)
+    }
+
+    /// Whether a job is to begin.
+    pub(in super::super) fn is_due(&self, ground: &Ground<'_>) -> bool {
+        let may_begin = self.job.is_none() && ground.may_run && !self.is_paused;
+        // Until superblocks say that a member is out, shards see it, and not whoever is to be filled in its place.
+        may_begin && !ground.roster.has_unrecorded() && self.choice(ground).is_some()
+    }
+
+    /// The job at a glance.
+    pub(in super::super) fn facts(
+        &self,
+        now: Instant,
+        ground: &Ground<'_>,
+        has_unrecorded: bool,
+    ) -> Facts {
+        let may_run = ground.may_run;
+        let Some(job) = &self.job else {
+            return Facts { is_due: self.is_due(ground), ..Facts::default() };
+        };
+        let is_still_wanted = match job.kind {
+            JobKind::Resync if job.is_quiet => {
+                let is_due = ground.lazy.is_some_and(|(due, _)| !due.is_empty());
+                is_whole(ground.roster) && (is_due || job.is_saved_whole)
+            }
+            JobKind::Resync => ground.resync_offset != u64::MAX || job.is_saved_whole,
+            JobKind::Recovery => job.targets.iter().any(|id| ground.roster.slot_of(*id).is_some()),
+            JobKind::Replace => job.replaces(ground.roster),
+            JobKind::Check if job.is_quiet => is_whole(ground.roster),
+            JobKind::Check | JobKind::Repair => {
+                let is_it =
+                    |choice: Choice| choice.kind == job.kind && choice.retries == job.retries;
+                self.choice(ground).is_some_and(is_it)
+            }
+        };
+        let is_out = !job.works.is_empty();
+        let has_unsaved = ground.may_save && job.has_unsaved() && is_still_wanted;
+        Facts {
+            is_due: false,
+            is_there: true,
+            goes_on: may_run
+                && is_still_wanted
+                && job.end.is_none()
+                && !self.is_joined(job, ground),
+            is_out,
+            has_more: !self.is_paused && job.has_more(now, ground),
+            is_allowed: self.allowance.is_some(),
+            is_over: job.cursor.done() == job.cursor.end(),
+            awaits_logs: job.kind.is_check() && !ground.are_logs_settled,
+            has_unsaved,
+            save_is_due: job.save_at <= now || self.is_paused && !is_out,
+            is_saving: ground.may_save && (job.saving != Saving::No || has_unrecorded),
+        }
+    }
+
+    /// Another member is to be recovered as well, and lies alike: the job ends, and one of both begins where the one that is
+    /// behind is. What superblocks say that the first holds is not made again, and all others are read once. One that has more
+    /// behind it than before it is let finish: until then the level can lose less.
+    fn is_joined(&self, job: &Job, ground: &Ground<'_>) -> bool {
+        if planted(Bug::LossesOneByOne) {
+            return false;
+        }
+        let is_early = job.cursor.done() < job.cursor.end() / 2;
+        if self.is_paused || job.kind != JobKind::Recovery || !is_early {
+            return false;
+        }
+        if ground.roster.has_unrecorded() {
+            return false;
+        }
+        let choice = self.choice(ground).filter(|choice| choice.kind == job.kind);
+        let is_new = |choice: &Choice| choice.targets.iter().any(|id| !job.targets.contains(id));
+        let is_joined = job.axis == Axis::Bands && choice.as_ref().is_some_and(is_new);
+        if is_joined {
+            reached(Mark::JobIsJoined);
+        }
+        is_joined
+    }
+
+    pub(in super::super) fn begin(&mut self, now: Instant, ground: &Ground<'_>) -> JobProgress {
+        assert!(self.job.is_none(), "one job at a time");
+        let choice = self.choice(ground).expect("one is due");
+        let Choice { kind, is_quiet, retries, axis, from, end, targets } = choice;
+        reached(match kind {
+            JobKind::Resync => Mark::ResyncBegins,
+            JobKind::Recovery => Mark::RecoveryBegins,
+            JobKind::Replace => Mark::ReplaceBegins,
+            JobKind::Check => Mark::CheckBegins,
+            JobKind::Repair => Mark::RepairBegins,
+        });
+        let saved = from.min(end);
+        // A band is asked for whole: an offset of md's may lie inside of one.
+        let from = match axis {
+            Axis::Bands => from - from % u64::from(ground.work_sectors),
+            Axis::Array | Axis::Member(_) => from,
+        };
+        let mut job = Job {
+            kind,
+            is_quiet,
+            retries,
+            to_try: BTreeSet::new(),
+            only: if is_quiet && kind.is_check() { named(ground, axis) } else { Vec::new() },
+            failed: Vec::new(),
+            axis,
+            band_sectors: ground.work_sectors,
+            cursor: Cursor::new(from, end),
+            from: from.min(end),
+            targets,
+            works: BTreeMap::new(),
+            saving: Saving::No,
+            saved,
+            is_saved_whole: false,
+            save_at: now.plus_milliseconds(SAVE_EVERY_MS),
+            repeat_at: None,
+            differing: 0,
+            written: 0,
+            located: 0,
+            repaired: 0,
+            ambiguous: 0,
+            unmade: 0,
+            named: ground.roster.named_sectors(),
+            wanted: VecDeque::new(),
+            takes_wanted: false,
+            ahead: None,
+            lacks: BTreeMap::new(),
+            marked: BTreeMap::new(),
+            told: 0,
+            passed: 0,
+            end: None,
+        };
+        job.passed = job.parts();
+        let progress = job.progress(self.is_paused);
+        self.job = Some(job);
+        self.allowance.forget();
+        progress
+    }
+
+    /// The next work, and whose it is; none where the sectors that come next hold nothing.
+    pub(in super::super) fn ask(
+        &mut self,
+        now: Instant,
+        ground: &Ground<'_>,
+    ) -> Option<(ShardIndex, Work)> {
+        let id = WorkId(self.next_work);
+        let job = self.job.as_mut().expect("a job asks");
+        job.named = ground.roster.named_sectors();
+        let repeated = job.to_repeat(now, ground);
+        let start =
+            repeated.map(|run| run.start).or_else(|| job.wanted()).or_else(|| job.cursor.next());
+        let start = start.expect("there is more to ask for");
+        if let Some(next) = job.passes_over(ground, start).filter(|_| repeated.is_none()) {
+            reached(Mark::JobPassesOver);
+            job.cursor.skip(next);
+            return None;
+        }
+        let Some((first, sectors)) = job.place(ground, start) else {
+            let chunk = u64::from(ground.geometry.chunk_sectors()).max(1);
+            job.cursor.skip(start - start % chunk + chunk);
+            return None;
+        };
+        let left = repeated.map_or(job.cursor.end(), |run| run.end) - start;
+        let length = job.needed(ground, start, left.min(sectors));
+        job.cursor.begin(Run { start, end: start + length });
+        if job.cursor.to_repeat().is_none() {
+            job.repeat_at = None;
+        }
+        let class = self.allowance.take(length);
+        job.works.insert(id, Out { start, sectors: length, class });
+        self.next_work += 1;
+        let is_tried = job.to_try.contains(&start);
+        let task = match job.kind {
+            JobKind::Check if is_tried => Task::Retry,
+            JobKind::Resync => Task::Resync,
+            JobKind::Recovery => Task::Recover,
+            JobKind::Replace => Task::Replace,
+            JobKind::Check => Task::Compare,
+            JobKind::Repair => Task::Repair,
+        };
+        let (start, owner) = match (ground.geometry, job.axis) {
+            (Geometry::Stripe(stripe), _) => {
+                (start, stripe.logical(stripe.row_of(MemberSector(start)), 0, 0))
+            }
+            _ => (first.0, first),
+        };
+        let sectors = u32::try_from(length).expect("work is short");
+        let work = Work { id, class, task, start, sectors };
+        self.flow.begins(&work);
+        Some((ground.regions.shard_of(owner), work))
+    }
+
+    /// A shard has done what it was asked, or has not. Gives a block that it could not make.
+    pub(in super::super) fn work_done(
+        &mut self,
+        now: Instant,
+        id: WorkId,
+        outcome: Outcome,
+    ) -> Option<Unmade> {
+        let job = self.job.as_mut().expect("a job lasts as long as its work");
+        let Out { start, sectors, class } = job.works.remove(&id).expect("work has one result");
+        self.flow.of(class).ended_sectors += sectors;
+        let lacks = job.lacks.remove(&id).unwrap_or_default();
+        let is_unmade = matches!(outcome, Outcome::Unmade { .. });
+        if planted(Bug::UnmadeForgotten) && is_unmade {
+            job.cursor.is_done(start);
+            return None;
+        }
+        let is_done = false;
+        let is_done = spoiled(Bug::JobSkipsUndone, is_done, true);
+        // What a client wrote there can be made of parity: it must not be called lost because the rest does not agree.
+        let is_lazy = job.is_quiet && job.kind == JobKind::Resync;
+        if is_lazy && matches!(outcome, Outcome::Unmade { .. } | Outcome::Unreadable) {
+            reached(Mark::LazyLeavesOut);
+            job.failed.push(start..start + sectors);
+            job.cursor.is_done(start);
+            return None;
+        }
+        match outcome {
+            Outcome::Done { written } => {
+                job.written += u64::from(written);
+                job.cursor.is_done(start);
+                if job.cursor.is_ahead(start) {
+                    let sectors = spoiled(Bug::AheadTooLong, sectors, 2 * sectors);
+                    job.ahead = Some(MemberRange { start: MemberSector(start), sectors });
+                }
+            }
+            Outcome::Compared(found) => {
+                job.differing += u64::from(found.p.sectors() + found.q.sectors());
+                job.cursor.is_done(start);
+            }
+            Outcome::CopiesCompared { differing } => {
+                job.differing += u64::from(differing);
+                job.cursor.is_done(start);
+            }
+            Outcome::Checked { differing, written } => {
+                job.differing += u64::from(differing);
+                job.written += u64::from(written);
+                job.cursor.is_done(start);
+            }
+            _ if is_done => job.cursor.is_done(start),
+            // More than a sector: what of it can be made is seen when less is asked for.
+            Outcome::Unmade { written } if sectors > 1 => {
+                reached(Mark::JobAsksByBlocks);
+                job.written += u64::from(written);
+                job.divide(start, sectors);
+            }
+            Outcome::Unmade { written } => {
+                job.written += u64::from(written);
+                job.cursor.is_undone(start);
+                return Some(Unmade { at: start, fills: job.fills(), lacks });
+            }
+            Outcome::SitsOut => {
+                job.cursor.is_undone(start);
+                // All that came back waits, also what has not been asked for again since.
+                let later = job.repeat_at.filter(|at| *at > now);
+                job.repeat_at = later.or(Some(now.plus_milliseconds(REPEAT_AFTER_MS)));
+            }
+            // What cannot be read, and made neither, is not compared; other blocks and sectors of it can.
+            Outcome::Unreadable if job.kind.is_check() && sectors > 1 => {
+                reached(Mark::JobAsksByBlocks);
+                job.divide(start, sectors);
+            }
+            // Nobody can give the sector: logs name it, and it is tried in spite of them, once.
+            Outcome::Unreadable if job.retries && job.to_try.insert(start) => {
+                job.cursor.is_undone(start);
+            }
+            Outcome::Unreadable if job.kind.is_check() => job.cursor.is_done(start),
+            Outcome::Unreadable => {
+                job.cursor.is_undone(start);
+                job.end = Some(JobEnd::Unreadable);
+            }
+            Outcome::Unwritten => {
+                job.cursor.is_undone(start);
+                job.end = Some(JobEnd::Unwritten);
+            }
+        }
+        None
+    }
+
+    /// A client reads what lies there of a member that is being recovered: that is made before its turn, so that the next read
+    /// of it is one read. Only where it spares others: a copy is read from one member in any case.
+    pub(in super::super) fn is_read(&mut self, start: MemberSector, ranges_ahead: usize) {
+        let Some(job) = &mut self.job else { return };
+        if job.kind != JobKind::Recovery || job.axis != Axis::Bands {
+            return;
+        }
+        let start = start.0 - start.0 % u64::from(job.band_sectors);
+        let has_room = job.wanted.len() < WANTED_MAX && ranges_ahead < AHEAD_MAX;
+        if has_room && job.cursor.may_begin_ahead(start) && !job.wanted.contains(&start) {
+            job.wanted.push_back(start);
+        }
+    }
+
+    /// What was made last ahead of its turn, and who holds it now.
+    pub(in super::super) fn take_ahead(
+        &mut self,
+    ) -> Option<(SmallVec<[MemberId; 2]>, MemberRange)> {
+        let job = self.job.as_mut()?;
+        let range = job.ahead.take()?;
+        Some((job.targets.clone(), range))
+    }
+
+    /// A shard cannot make a range that a member lacks.
+    pub(in super::super) fn lacks(&mut self, id: WorkId, member: MemberId, range: BadRange) {
+        let job = self.job.as_mut().expect("a job lasts as long as its work");
+        job.lacks.entry(id).or_default().push((member, range));
+    }
+
+    /// Whether a range of a member has been named for the job: it was asked for again since, and there is no more to be done
+    /// about it. What the log does not name any more has been written by a client.
+    pub(in super::super) fn has_marked(&self, member: MemberId, range: BadRange) -> bool {
+        let marked = self.job.as_ref().and_then(|job| job.marked.get(&member));
+        marked.is_some_and(|marked| marked.contains(range.start, range.sectors))
+    }
+
+    /// A range of a member is named from now on.
+    pub(in super::super) fn marks(&mut self, member: MemberId, range: BadRange) {
+        let job = self.job.as_mut().expect("a job lasts as long as its work");
+        let marked = job.marked.entry(member).or_default();
+        *marked = marked.union(&BadBlocks::new(vec![range]));
+    }
+
+    /// What could not be made at `at` is named in the logs of all that lack it, durably, and counts as done.
+    pub(in super::super) fn gives_up(&mut self, at: u64, sectors: u64) {
+        let job = self.job.as_mut().expect("a job lasts as long as its work");
+        job.unmade += sectors;
+        job.cursor.is_given_up(at);
+    }
+
+    /// What could not be made cannot be noted down.
+    pub(in super::super) fn cannot_go_on(&mut self) {
+        let job = self.job.as_mut().expect("a job lasts as long as its work");
+        job.end = Some(JobEnd::Unreadable);
+    }
+
+    /// How far the job is, if it has passed another part of its way since this was asked.
+    pub(in super::super) fn passed(&mut self) -> Option<JobProgress> {
+        let job = self.job.as_mut().filter(|job| !job.is_quiet)?;
+        let parts = job.parts();
+        let is_news = parts > job.passed && parts < PARTS;
+        job.passed = parts.max(job.passed);
+        let progress = job.progress(self.is_paused);
+        is_news.then_some(progress)
+    }
+
+    /// A shard has found something wrong; whether that is told.
+    pub(in super::super) fn found(&mut self, found: &Found) -> bool {
+        let job = self.job.as_mut().expect("a job lasts as long as its work");
+        match *found {
+            Found::Rot { sectors, fate, .. } => {
+                job.located += u64::from(sectors);
+                job.repaired += if fate == Fate::Repaired { u64::from(sectors) } else { 0 };
+            }
+            Found::Ambiguous { sectors, .. } => job.ambiguous += u64::from(sectors),
+        }
+        let is_told = job.told < FINDINGS_TOLD_MAX && !job.is_quiet;
+        job.told += u32::from(is_told);
+        is_told
+    }
+
+    /// What is done is to be flushed and saved.
+    pub(in super::super) fn save(&mut self) {
+        let job = self.job.as_mut().expect("a job is saved");
+        assert_eq!(job.saving, Saving::No, "one flush of a job at a time");
+        job.saving = Saving::Wanted;
+    }
+
+    pub(in super::super) fn wants_flush(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.saving == Saving::Wanted)
+    }
+
+    /// Members are being flushed for the job: gives those that it has written, if that is not all.
+    pub(in super::super) fn flush_begins(&mut self) -> Option<SmallVec<[MemberId; 2]>> {
+        let job = self.job.as_mut().expect("a job is flushed");
+        assert_eq!(job.saving, Saving::Wanted, "it was asked for");
+        job.saving = Saving::Flushing(job.cursor.done());
+        if planted(Bug::OffsetAhead) {
+            job.saving = Saving::Flushing(job.cursor.next().unwrap_or(job.cursor.end()));
+        }
+        job.fills().then(|| job.targets.clone())
+    }
+
+    /// The flush has ended well: what was done when it began counts.
+    pub(in super::super) fn flush_ended(&mut self, now: Instant) -> Option<Saved> {
+        let job = self.job.as_mut()?;
+        let Saving::Flushing(to) = job.saving else { return None };
+        let is_done = to <= job.cursor.done();
+        let is_done = spoiled(Bug::OffsetAhead, is_done, true);
+        assert!(is_done, "no offset is ahead of what is done");
+        job.saving = Saving::No;
+        job.save_at = now.plus_milliseconds(SAVE_EVERY_MS);
+        job.saved = to;
+        job.is_saved_whole = to == job.cursor.end();
+        let to = if job.is_saved_whole { u64::MAX } else { to };
+        match job.kind {
+            JobKind::Resync if job.is_quiet => Some(Saved::Lazy { to, failed: job.failed.clone() }),
+            JobKind::Resync => Some(Saved::Resync(to)),
+            JobKind::Recovery => Some(Saved::Recovery(job.targets.clone(), to)),
+            JobKind::Replace => Some(Saved::Replacement(job.targets.clone(), to)),
+            JobKind::Check | JobKind::Repair => None,
+        }
+    }
+
+    /// The job is no more; how it was, and how it ended.
+    pub(in super::super) fn end(&mut self, ground: &Ground<'_>) -> (JobProgress, JobEnd) {
+        let mut job = self.job.take().expect("a job ends");
+        job.named = ground.roster.named_sectors();
+        assert!(job.works.is_empty(), "shards have nothing of it any more");
+        let is_over = job.cursor.done() == job.cursor.end();
+        let is_target_lost = match job.kind {
+            JobKind::Recovery => job.targets.iter().all(|id| ground.roster.slot_of(*id).is_none()),
+            JobKind::Replace => !job.replaces(ground.roster),
+            JobKind::Resync | JobKind::Check | JobKind::Repair => false,
+        };
+        let end = match job.end {
+            _ if is_target_lost => JobEnd::TargetLost,
+            // The member that did not take it is lost, and so there is nothing to repair.
+            Some(_) if job.kind.is_check() && ground.roster.missing_count() > 0 => {
+                JobEnd::Interrupted
+            }
+            Some(end) => end,
+            None if is_over && (job.is_saved_whole || job.kind.is_check()) => JobEnd::Completed,
+            None => JobEnd::Interrupted,
+        };
+        if job.is_quiet && job.kind.is_check() {
+            self.remakes &= end == JobEnd::Interrupted;
+            return (job.progress(self.is_paused), end);
+        }
+        match end {
+            JobEnd::Completed => {
+                reached(Mark::JobCompleted);
+                let remakes = job.fills();
+                let remakes = spoiled(Bug::OthersStayNamed, remakes, false);
+                self.remakes |= remakes;
+                if job.kind.is_check() {
+                    self.wanted = None;
+                }
+            }
+            JobEnd::Unreadable | JobEnd::Unwritten if job.kind.is_check() => {
+                reached(Mark::JobRefused);
+                self.wanted = None;
+            }
+            JobEnd::Unreadable | JobEnd::Unwritten => {
+                reached(Mark::JobRefused);
+                self.refused = Some(job.kind);
+            }
+            JobEnd::Interrupted | JobEnd::TargetLost => reached(Mark::JobInterrupted),
+        }
+        (job.progress(self.is_paused), end)
+    }
+
+    /// When there is something to do though nothing else happens.
+    pub(in super::super) fn poll_timeout(&self, ground: &Ground<'_>) -> Option<Instant> {
+        let job = self.job.as_ref().filter(|job| job.end.is_none() && ground.may_run)?;
+        if !job.works.is_empty() && self.is_joined(job, ground) {
+            return None; // It ends when the shards have done what they were asked.
+        }
+        let can_save = job.saving == Saving::No && job.has_unsaved();
+        let saves = can_save.then_some(job.save_at);
+        let has_room = !self.is_paused && job.has_room(ground.regions.shards());
+        // Where nothing is allowed, the next allowance finds that its time has come.
+        let is_noted = job.marked.is_empty() || ground.are_logs_settled;
+        let has_undone = is_noted && job.cursor.to_repeat().is_some();
+        let can_repeat = has_room && self.allowance.is_some() && has_undone;
+        let repeats = job.repeat_at.filter(|_| can_repeat);
+        saves.into_iter().chain(repeats).min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,410 @@
+//! The state of the control machine, and the events that change what is known.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use braid_geometry::{Family, Geometry, Slot};
+use braid_sim_hooks::{Bug, spoiled};
+
+use super::away::Away;
+use super::bad_logs::BadLogs;
+use super::caches::Caches;
+use super::consistency::Consistency;
+use super::effect::{ArrayEffect, MetadataArea, Notice};
+use super::gatekeeper::Gatekeeper;
+use super::jobs::{JobAllowance, JobFlow, JobProgress, JobRequest, Jobs};
+use super::order::Activity;
+use super::outbox::Outbox;
+use super::read_errors::Errors;
+use super::roster::Roster;
+use super::setup::{AcceptedRisk, ArraySetup, MemberSetup, ReplacementSetup};
+use super::sitting_out::SittingOut;
+use super::superblocks::Superblocks;
+use super::view::MemberView;
+use crate::Instant;
+use crate::cause::Cause;
+use crate::effect::{MemberFault, Report};
+use crate::ids::{MemberId, RequestId, ShardIndex};
+use crate::ranges::BadRange;
+use crate::request::Regions;
+
+/// The control machine of one array.
+#[derive(Debug)]
+pub struct Array {
+    pub(super) setup: Setup,
+    pub(super) condition: Condition,
+    pub(super) roster: Roster,
+    pub(super) superblocks: Superblocks,
+    pub(super) caches: Caches,
+    pub(super) gatekeeper: Gatekeeper,
+    pub(super) consistency: Consistency,
+    pub(super) jobs: Jobs,
+    pub(super) bad_logs: BadLogs,
+    pub(super) sitting_out: SittingOut,
+    pub(super) away: Away,
+    pub(super) read_errors: Errors,
+    pub(super) out: Outbox,
+}
+
+/// What never changes while the array is open.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    pub(super) geometry: Arc<Geometry>,
+    pub(super) regions: Regions,
+    pub(super) work_sectors: u32,
+    pub(super) zero_is_fast: bool,
+    pub(super) accepted_risk: Option<Arc<AcceptedRisk>>,
+}
+
+/// Where the array stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Condition {
+    /// Where redundancy agrees up to; `u64::MAX` when everywhere.
+    pub(super) resync_offset: u64,
+    pub(super) read_only: bool,
+    pub(super) broken: bool,
+    pub(super) stopping: bool,
+    pub(super) stopped: bool,
+}
+
+impl Array {
+    /// The machine for an array as assembly found it; its first effect is the first view.
+    ///
+    /// # Panics
+    /// When the setup contradicts its geometry: wrong number of slots, or too few members.
+    #[must_use]
+    pub fn new(mut setup: ArraySetup) -> Self {
+        assert_eq!(setup.slots.len(), usize::from(setup.geometry.slots()), "one entry per slot");
+        let is_lost = |slot: Slot| {
+            let member = &setup.slots[usize::from(slot.0)];
+            member.as_ref().is_none_or(|member| member.recovered_sectors != u64::MAX)
+        };
+        assert!(setup.geometry.survives(&is_lost), "assembly lets no array through that lost data");
+        let mut device_numbers: BTreeMap<MemberId, u16> =
+            setup.spares.iter().map(|spare| (spare.id, spare.device_number)).collect();
+        device_numbers.extend(setup.slots.iter().flatten().map(|m| (m.id, m.device_number)));
+        let replacements = setup.replacements.iter().map(|one| one.member.id);
+        let caches = Caches::new(device_numbers.keys().copied().chain(replacements));
+        let bad_logs = bad_logs(&setup);
+        let consistency = Consistency::new(&mut setup);
+        let slots = setup.slots.into_iter().map(|member| member.map(view_of));
+        let spares = setup.spares.iter().map(|spare| spare.id).collect();
+        let mut roster = Roster::new(slots.collect(), device_numbers, spares);
+        roster.write_mostly = setup.write_mostly;
+        // As md does: nobody is to replay again what was replayed, with somebody missing that is here now.
+        let begins_anew = setup.journal.is_some_and(|journal| journal.is_used);
+        if let Some(journal) = setup.journal {
+            roster.has_journal(journal.member, journal.device_number);
+        }
+        for ReplacementSetup { slot, member } in setup.replacements {
+            let number = member.device_number;
+            roster.has_replacement(slot, view_of(member), number);
+        }
+        let recovering: Vec<Slot> = roster.recovering().map(|(slot, ..)| slot).collect();
+        for slot in recovering {
+            roster.holds_from_before(slot, consistency.held_unwritten(&setup.geometry, slot));
+        }
+        // Levels without redundancy have no "active": a crash leaves nothing to make consistent.
+        let has_intent = setup.geometry.level().family() != Family::Direct;
+        assert!(
+            has_intent || consistency.view().is_none(),
+            "a bitmap says where redundancy may not agree"
+        );
+        let is_degraded = roster.missing_count() > 0;
+        let is_dirty = has_intent && (setup.is_unclean || setup.resync_offset != u64::MAX);
+        // Superblocks say active, and nothing is in doubt any more: what was replayed is not to be replayed at the next start.
+        let is_settled = is_dirty && setup.resync_offset == u64::MAX;
+        let absent = is_dirty && is_degraded && !setup.read_only;
+        let on_disk = if has_intent { Activity::Clean } else { Activity::NotKept };
+        let (events, tear) = (setup.events, setup.superblocks_tear);
+        let mut array = Self {
+            condition: Condition {
+                resync_offset: setup.resync_offset,
+                read_only: setup.read_only,
+                broken: false,
+                stopping: false,
+                stopped: false,
+            },
+            roster,
+            superblocks: Superblocks::new(events, on_disk, absent, tear),
+            caches,
+            gatekeeper: Gatekeeper::new(setup.clean_delay_ms, setup.regions.shards()),
+            consistency,
+            jobs: Jobs::new(setup.jobs_paused),
+            bad_logs,
+            sitting_out: SittingOut::new(),
+            away: Away::new(),
+            read_errors: Errors::new(),
+            out: Outbox::default(),
+            setup: Setup {
+                geometry: Arc::new(setup.geometry),
+                regions: setup.regions,
+                work_sectors: setup.work_sectors,
+                zero_is_fast: setup.zero_is_fast,
+                accepted_risk: setup.accepted_risk.map(Arc::new),
+            },
+        };
+        array.out.change_if(begins_anew || is_settled);
+        array.publish();
+        array
+    }
+
+    /// Number of slots without a member.
+    #[must_use]
+    pub fn missing_count(&self) -> usize {
+        self.roster.missing_count()
+    }
+
+    /// The event count that the superblocks carry, or are about to.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.superblocks.events()
+    }
+
+    /// Takes what a shard has to say.
+    pub fn handle_report(&mut self, now: Instant, shard: ShardIndex, report: Report) {
+        match report {
+            Report::WantWrite => self.gatekeeper.want(),
+            Report::HeldUp { epoch } => self.gatekeeper.hold_up(epoch),
+            Report::MemberFailed { cause } => self.fail_member(cause),
+            Report::Mended { member } => self.note_mended(now, member),
+            Report::Pace { member, pace } => {
+                // Nothing else hangs on it, and it comes often.
+                return self.note_pace(now, shard, (member, pace));
+            }
+            Report::Found { id: _, found } => {
+                if self.jobs.found(&found) {
+                    self.out.notice(Notice::Found(found));
+                }
+            }
+            Report::WorkDone { id, outcome } => self.work_done(now, id, outcome),
+            Report::Unmade { id, member, start, sectors } => {
+                let range = BadRange { start, sectors: u64::from(sectors) };
+                return self.jobs.lacks(id, member, range);
+            }
+            Report::BadBlocksWritten { member, start, sectors } => {
+                self.bad_logs.clear(member, BadRange { start, sectors: u64::from(sectors) });
+                self.tell_bad_blocks(member);
+            }
+            Report::Unmended { cause, start, sectors } => {
+                self.is_unmended(cause, BadRange { start, sectors: u64::from(sectors) });
+            }
+            Report::WantBits { .. }
+            | Report::Touched { .. }
+            | Report::Trimmed { .. }
+            | Report::WrittenAgain { .. }
+            | Report::Drained { .. }
+            | Report::WantLog { .. }
+            | Report::WantJournal { .. }
+            | Report::LogOver { .. } => {
+                let (consistency, ground, out) = self.consistency_and_ground();
+                consistency.handle_report(shard, report, &ground, out);
+            }
+            Report::Lacking { start } => {
+                return self.jobs.is_read(start, self.roster.ranges_ahead());
+            }
+            Report::MemberWritten { member } => self.caches.member_written(member),
+            Report::WrittenBack { round } => self.caches.is_written_back(shard, round),
+            Report::WriteLost { start, sectors, cause } => {
+                self.caches.write_is_lost();
+                let notice = Notice::WriteLost { start, sectors, cause };
+                self.out.notice(notice);
+            }
+            Report::NotTaken { fault } => self.misses_write(fault),
+            Report::ViewInForce { epoch } => self.gatekeeper.confirm(shard, epoch),
+            Report::Activity { last_write, writing } => {
+                self.gatekeeper.hear(now, shard, last_write, writing);
+            }
+        }
+        self.step(now);
+    }
+
+    /// A member is gone for good though it may still take writes: a file that was deleted. A level
+    /// without redundancy then takes none, since they would be lost without an error.
+    pub fn handle_member_gone(&mut self, now: Instant, cause: Cause) {
+        let is_direct = self.setup.geometry.level().family() == Family::Direct;
+        if is_direct && self.roster.slot_of(cause.member).is_some() {
+            self.break_down(cause);
+        } else {
+            self.fail_member(cause);
+        }
+        self.step(now);
+    }
+
+    /// The lowest place in the superblocks' role table that is free.
+    #[must_use]
+    pub fn free_device_number(&self) -> u16 {
+        self.roster.free_number()
+    }
+
+    /// Members that wait without a slot.
+    #[must_use]
+    pub fn spares(&self) -> Vec<MemberId> {
+        self.roster.spares.iter().copied().collect()
+    }
+
+    /// Members that are in the array: in a slot, or to have one, or waiting for one. What failed is not among them, from the moment that it did.
+    #[must_use]
+    pub fn members(&self) -> Vec<MemberId> {
+        self.roster.all().collect()
+    }
+
+    /// Whether superblocks tell all that has changed: who came, and how far jobs are.
+    #[must_use]
+    pub fn tells_all(&self) -> bool {
+        self.superblocks.tell_all(self.out.changes())
+    }
+
+    /// The member that is to take the place of the one in `slot`, or is wanted to.
+    #[must_use]
+    pub fn replacement_of(&self, slot: Slot) -> Option<MemberId> {
+        self.roster.replacement_of(slot)
+    }
+
+    /// The slot whose member this one is to replace, or is wanted to.
+    #[must_use]
+    pub fn slot_to_replace(&self, member: MemberId) -> Option<Slot> {
+        self.roster.slot_wanted_to_replace(member)
+    }
+
+    /// Whether a record is kept, beside members, of which of them are in: from now on a loss is in there before any write counts on it.
+    pub fn handle_keeps_record(&mut self, now: Instant, keeps: bool) {
+        self.superblocks.keep_record(keeps);
+        self.step(now);
+    }
+
+    /// The record has the members that have the update of this count, durably.
+    pub fn handle_record_kept(&mut self, now: Instant, events: u64) {
+        self.superblocks.record_has(events);
+        self.step(now);
+    }
+
+    /// Takes the result of an [`ArrayEffect::WriteMetadata`].
+    ///
+    /// # Panics
+    /// When no such effect is out for the member, or the cause is of another member.
+    pub fn handle_metadata_written(
+        &mut self,
+        now: Instant,
+        (member, area): (MemberId, MetadataArea),
+        written: Result<(), MemberFault>,
+    ) {
+        match area {
+            MetadataArea::Superblock => self.superblocks.is_written(member),
+            MetadataArea::BadBlocks => self.bad_blocks_written(member, written.is_ok()),
+            MetadataArea::Bitmap | MetadataArea::ParityLog | MetadataArea::Journal => {
+                let is_well = written.is_ok();
+                self.consistency.is_written(now, (member, area), is_well, &mut self.out);
+            }
+        }
+        let written = spoiled(Bug::SuperblockErrorIgnored, written, Ok(()));
+        if let Err(fault) = written {
+            let asked = fault.cause.member;
+            assert_eq!(asked, member, "a member fails by what it was asked itself");
+            self.misses_write(fault);
+        }
+        self.step(now);
+    }
+
+    /// Takes the result of an [`ArrayEffect::Flush`].
+    ///
+    /// # Panics
+    /// When no such effect is out for the member, or the cause is of another member.
+    pub fn handle_flushed(&mut self, now: Instant, member: MemberId, flushed: Result<(), Cause>) {
+        self.caches.is_flushed(member);
+        let flushed = spoiled(Bug::FlushErrorIgnored, flushed, Ok(()));
+        if let Err(cause) = flushed {
+            assert_eq!(cause.member, member, "a member fails by what it was asked itself");
+            let is_alone = self.superblocks.on_disk() == Activity::NotKept;
+            self.caches.flush_failed(member, is_alone);
+            self.fail_member(cause);
+        }
+        self.step(now);
+    }
+
+    /// A client asks that every write answered so far be on stable storage.
+    pub fn handle_flush_request(&mut self, now: Instant, request: RequestId) {
+        self.caches.want_flush(request);
+        self.step(now);
+    }
+
+    /// The moment asked for by [`Self::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let Condition { stopping, broken, .. } = self.condition;
+        let is_active = self.superblocks.on_disk() == Activity::Active;
+        self.away.look(now);
+        self.gatekeeper.look(now, is_active && !stopping && !broken, &mut self.out);
+        self.step(now);
+    }
+
+    /// No request will come any more: turn clean and say [`Notice::Stopped`].
+    pub fn handle_stop(&mut self, now: Instant) {
+        self.condition.stopping = true;
+        self.step(now);
+    }
+
+    /// A person asks something of the jobs.
+    pub fn handle_job_request(&mut self, now: Instant, request: JobRequest) {
+        self.jobs.handle_request(request);
+        self.step(now);
+    }
+
+    /// From now on a job asks for no more than this, until it is told again; what was left of the last allowance is over, and
+    /// what one job was allowed is not the next one's. Without a first allowance a job asks for as much as shards take.
+    pub fn handle_job_allowance(&mut self, now: Instant, allowance: JobAllowance) {
+        self.jobs.handle_allowance(allowance);
+        self.step(now);
+    }
+
+    /// What jobs have asked for, and what of it has come back.
+    #[must_use]
+    pub fn job_flow(&self) -> JobFlow {
+        self.jobs.flow()
+    }
+
+    /// How far the job is, if there is one.
+    #[must_use]
+    pub fn job(&self) -> Option<JobProgress> {
+        self.jobs.progress()
+    }
+
+    /// The next thing to do, in order.
+    #[must_use]
+    pub fn poll_effect(&mut self) -> Option<ArrayEffect> {
+        self.out.pop()
+    }
+
+    /// When to call [`Self::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let ground = self.ground();
+        let begins = self.jobs.is_due(&ground) && !self.condition.stopped;
+        // An array that has just been opened has heard nothing yet that would make it begin.
+        let begins = begins.then(Instant::default);
+        let job = begins.or_else(|| self.jobs.poll_timeout(&ground));
+        let sweep = self.consistency.poll_timeout(&self.consistency_ground());
+        let away = self.away.next_timeout();
+        self.gatekeeper.next_look().into_iter().chain(job).chain(sweep).chain(away).min()
+    }
+}
+
+/// The bad-block logs of an array that is opened.
+fn bad_logs(setup: &ArraySetup) -> BadLogs {
+    let mut logs = BadLogs::default();
+    if setup.geometry.level().family() == Family::Direct {
+        return logs; // Nothing is made there, and superblocks are not written.
+    }
+    let replacements = setup.replacements.iter().map(|one| &one.member);
+    for member in setup.slots.iter().flatten().chain(replacements) {
+        logs.keep(member.id, member.bad_log.clone(), member.bad_blocks.clone());
+    }
+    for spare in &setup.spares {
+        logs.keep_blank(spare.id, spare.bad_log_sectors);
+    }
+    logs
+}
+
+fn view_of(member: MemberSetup) -> MemberView {
+    let bad_blocks = Arc::new(member.bad_blocks);
+    MemberView { bad_blocks, ..MemberView::new(member.id, member.recovered_sectors) }
+}

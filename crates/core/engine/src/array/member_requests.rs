@@ -1,0 +1,201 @@
+//! What a person asks of members: that one comes, goes, fails, is replaced, or is read last. Each
+//! is refused by what is so, or noted; what becomes of it then, the array's machines decide.
+
+use braid_geometry::{Family, Slot};
+use braid_sim_hooks::{Mark, reached};
+
+use super::effect::Notice;
+use super::machine::{Array, Condition};
+use super::order::Activity;
+use super::refusals::MemberRefusal;
+use super::roster::Wish;
+use super::setup::SpareSetup;
+use crate::Instant;
+use crate::cause::Cause;
+use crate::ids::MemberId;
+
+impl Array {
+    /// A device that is no member is to become one, under a name that none had: it waits as a
+    /// spare, and gets the slot that is wanted, or another that has no member; or it replaces a
+    /// member.
+    ///
+    /// # Errors
+    /// The array takes no writes, or keeps nothing twice; the slot that it is wanted for has
+    /// nothing to be replaced.
+    pub fn handle_member_added(
+        &mut self,
+        now: Instant,
+        newcomer: SpareSetup,
+        wanted: Option<Wish>,
+    ) -> Result<(), MemberRefusal> {
+        self.may_change_members()?;
+        if let Some(Wish { slot, replaces: true }) = wanted {
+            let member = self.roster.slots.get(usize::from(slot.0)).and_then(Option::as_ref);
+            self.may_replace(member.map(|member| member.id).ok_or(MemberRefusal::NoMember)?)?;
+            reached(Mark::ReplacementWanted);
+        }
+        if !self.consistency.may_come(&newcomer) {
+            return Err(MemberRefusal::Changing);
+        }
+        reached(Mark::MemberAdded);
+        let SpareSetup { id, device_number, bad_log_sectors, tears, .. } = newcomer;
+        self.consistency.waits(&newcomer);
+        self.roster.join(id, device_number, wanted);
+        self.bad_logs.keep_blank(id, bad_log_sectors);
+        self.superblocks.may_tear(tears);
+        self.out.change();
+        self.step(now);
+        Ok(())
+    }
+
+    /// Whether a person may have a member replaced.
+    ///
+    /// # Errors
+    /// It is none, does not hold all itself, or is being replaced; or the array takes no writes, or
+    /// keeps nothing twice.
+    pub fn may_replace(&self, member: MemberId) -> Result<Slot, MemberRefusal> {
+        self.may_change_members()?;
+        let slot = self.roster.slot_of(member).ok_or(MemberRefusal::NoMember)?;
+        match () {
+            () if self.roster.replacement_of(slot).is_some() => Err(MemberRefusal::Replaced),
+            () if self.roster.is_lost(slot) => Err(MemberRefusal::Unrecovered),
+            () => Ok(slot),
+        }
+    }
+
+    /// A person wants a member's place to go to a spare, which is filled while the member still
+    /// serves.
+    ///
+    /// # Errors
+    /// As [`Self::may_replace`] says, or the other waits for no place: nothing is changed.
+    pub fn handle_replace_request(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        spare: MemberId,
+    ) -> Result<(), MemberRefusal> {
+        let slot = self.may_replace(member)?;
+        if !self.roster.spares.contains(&spare) {
+            return Err(MemberRefusal::NoSpare);
+        }
+        reached(Mark::ReplacementWanted);
+        self.roster.wish_to_replace(spare, slot);
+        self.step(now);
+        Ok(())
+    }
+
+    /// Whether a person may have a member fail.
+    ///
+    /// # Errors
+    /// It is none, the array takes no writes, or the level could not make up for it.
+    pub fn may_fail(&self, member: MemberId) -> Result<(), MemberRefusal> {
+        self.may_change_members()?;
+        let is_replacement = self.roster.slot_to_replace(member).is_some();
+        if is_replacement || self.roster.spares.contains(&member) {
+            return Ok(());
+        }
+        if self.roster.is_journal(member) {
+            return Err(MemberRefusal::Needed);
+        }
+        let slot = self.roster.slot_of(member).ok_or(MemberRefusal::NoMember)?;
+        let is_lost = |other: Slot| other == slot || self.roster.is_lost(other);
+        // Parity that may not fit makes up for nothing.
+        let is_doubtful = self.condition.resync_offset != u64::MAX
+            && self.setup.geometry.level().family() == Family::Stripe;
+        let would_lose =
+            !self.roster.is_lost(slot) && (is_doubtful || !self.setup.geometry.survives(&is_lost));
+        if would_lose { Err(MemberRefusal::Needed) } else { Ok(()) }
+    }
+
+    /// A person says that a member fails: it is out, as if it had failed a write.
+    ///
+    /// # Errors
+    /// It is none, the array takes no writes, or the level could not make up for it: nothing is
+    /// changed.
+    pub fn handle_fail_request(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+    ) -> Result<(), MemberRefusal> {
+        self.may_fail(member)?;
+        match self.roster.spares.contains(&member) {
+            true => self.out.change(),
+            false => reached(Mark::MemberFailedByPerson),
+        }
+        self.fail_member(Cause::person(member));
+        self.step(now);
+        Ok(())
+    }
+
+    /// Whether superblocks could say of a member that it is read only where no other copy is.
+    ///
+    /// # Errors
+    /// There is none of this name, or nothing is written to members.
+    pub fn may_set_write_mostly(&self, member: MemberId) -> Result<(), MemberRefusal> {
+        if !self.roster.device_numbers.contains_key(&member) {
+            return Err(MemberRefusal::NoMember);
+        }
+        self.may_change_members()
+    }
+
+    /// A member is read only where no other copy is, or as the others are from now on. Its
+    /// superblock is to say so with the next update.
+    ///
+    /// # Errors
+    /// See [`Self::may_set_write_mostly`].
+    pub fn handle_write_mostly(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        is_it: bool,
+    ) -> Result<(), MemberRefusal> {
+        self.may_set_write_mostly(member)?;
+        let write_mostly = &mut self.roster.write_mostly;
+        let is_news =
+            if is_it { write_mostly.insert(member) } else { write_mostly.remove(&member) };
+        self.out.change_if(is_news);
+        self.out.publish_if(is_news);
+        self.step(now);
+        Ok(())
+    }
+
+    /// A person takes a member away: one that waits without a slot, or one that is out already.
+    ///
+    /// # Errors
+    /// It has a slot: nothing is changed.
+    pub fn handle_remove_request(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+    ) -> Result<(), MemberRefusal> {
+        let is_unrecorded = self.roster.is_unrecorded(member);
+        let is_replacement = self.roster.slot_to_replace(member).is_some();
+        let is_in_slot = self.roster.slot_of(member).is_some() || is_replacement;
+        let is_other = self.roster.is_journal(member) || self.bitmap_file() == Some(member);
+        if is_in_slot || is_unrecorded || is_other {
+            return Err(MemberRefusal::InUse);
+        }
+        if self.roster.spares.contains(&member) {
+            self.may_change_members()?;
+            self.roster.leave(member);
+            self.out.change();
+        }
+        if let Some(away) = self.away.ends(member) {
+            let (slot, cause) = (away.slot, Cause::person(member));
+            self.out.notice(Notice::MemberOut { member, slot, cause });
+        }
+        self.step(now);
+        Ok(())
+    }
+
+    pub(super) fn may_change_members(&self) -> Result<(), MemberRefusal> {
+        let Condition { read_only, broken, stopping, .. } = self.condition;
+        match () {
+            () if self.superblocks.on_disk() == Activity::NotKept => {
+                Err(MemberRefusal::NoRedundancy)
+            }
+            () if read_only || broken || stopping => Err(MemberRefusal::NoWrites),
+            () => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What is to be written of a member's parity log.
+
+use braid_ondisk::{LogPlace, LoggedEntry, PPL_HEADER_BYTES, PplRecord, Superblock};
+use braid_sim_hooks::{Bug, planted};
+
+/// A record for a member's parity log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParityLogRecord {
+    /// Where the log is, and of which kind.
+    pub place: LogPlace,
+    /// Sectors from the start of the area to its header: whole blocks of 4 KiB.
+    pub sector: u64,
+    /// Higher than any in the area; none makes the area hold no record at all.
+    pub generation: Option<u64>,
+    /// Records before it that count beside it; none in md's logs.
+    pub before: u32,
+    /// What it is about.
+    pub entries: Vec<LoggedEntry>,
+    /// What the area holds is of no use, and may look like records: all of it is written.
+    pub is_whole: bool,
+    /// The array keeps no log any more: what says that there is one of our own is wiped out, and nothing else is written.
+    pub is_end: bool,
+}
+
+/// What is to be written of a member's partial parity log: the offset on the device, in bytes, and the bytes.
+///
+/// # Panics
+/// The member has no log: the array knows better.
+#[must_use]
+pub fn parity_log_for(superblock: &Superblock, record: &ParityLogRecord) -> (u64, Vec<u8>) {
+    let place = record.place;
+    let start = superblock.log_start_bytes(place).expect("it has a log");
+    let key = superblock.log_key(place);
+    if record.is_end {
+        return (start + place.used_bytes(), vec![0; superblock.log_tail(place).len()]);
+    }
+    let record_of =
+        |generation| PplRecord::bytes_beside(record.before, generation, &record.entries, &key);
+    let mut bytes = record.generation.map(record_of).unwrap_or_default();
+    if record.is_whole {
+        bytes.resize(usize::try_from(place.used_bytes()).expect("a log is small"), 0);
+        if planted(Bug::LogHeadForgotten) {
+            return (start, bytes);
+        }
+        bytes.extend_from_slice(&superblock.log_tail(place));
+    } else {
+        // Devices that take no less than a block get whole ones: what is behind the newest record is of no use.
+        bytes.resize(bytes.len().next_multiple_of(PPL_HEADER_BYTES), 0);
+    }
+    (start + record.sector * braid_geometry::SECTOR_BYTES, bytes)
+}

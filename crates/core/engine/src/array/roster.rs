@@ -1,0 +1,609 @@
+//! Who is a member, and which losses the survivors' superblocks do not tell yet.
+//!
+//! A member that failed leaves `slots` at once, so that no superblock counts it any more, but it
+//! stays in the *published* slots until the update that says so is durable. Until then no shard
+//! sees it gone, so no shard answers a write that it missed (I4).
+//!
+//! A member that holds all may have a *replacement*, as md calls it: one more member for its slot, which takes every write
+//! that it takes, and is filled from it. When one of the two goes, whichever, that is a loss like any other: until it is
+//! recorded, shards see both.
+//!
+//! ```text
+//!   spare ──superblocks say so──▶ replacement ──filled, and said so─▶ in the slot, which the old member leaves
+//!                                     │  └──the old member fails──▶ in the slot, to be recovered from where it is
+//!                                     └──it fails─────────────────▶ out; the old member stays
+//! ```
+
+use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use braid_geometry::{MemberSector, Slot};
+
+use super::update::DeviceRole;
+use super::view::MemberView;
+use crate::cause::Cause;
+use crate::ids::MemberId;
+use crate::ranges::{BadBlocks, MemberRange, MemberRanges};
+
+/// A member that is out, until a durable update tells so.
+#[derive(Debug)]
+pub(super) struct Unrecorded {
+    pub(super) member: MemberId,
+    pub(super) slot: Slot,
+    pub(super) why: WhyOut,
+    /// What shards see in the slot until then.
+    view: MemberView,
+    /// The update that is being written tells so.
+    in_update: bool,
+}
+
+/// Why a member is out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WhyOut {
+    /// It failed.
+    Failed(Cause),
+    /// This one holds all, and has its place.
+    Replaced(MemberId),
+}
+
+/// What a spare is for, if a person has said so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// The slot that it is to have.
+    pub slot: Slot,
+    /// The slot has a member, and it is to take its place.
+    pub replaces: bool,
+}
+
+/// Who came into a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Come {
+    /// It is the slot's member.
+    Member(Slot),
+    /// It is to take the place of this member.
+    Replacement(Slot, MemberId),
+}
+
+/// The members of the array.
+#[derive(Debug)]
+pub(super) struct Roster {
+    /// Without their replacements.
+    pub(super) slots: Vec<Option<MemberView>>,
+    /// Each as it is in the slot once it is alone there.
+    replacements: BTreeMap<Slot, MemberView>,
+    pub(super) device_numbers: BTreeMap<MemberId, u16>,
+    pub(super) spares: BTreeSet<MemberId>,
+    /// The device of the write journal: it has no slot, and takes superblocks like a member.
+    journal: Option<MemberId>,
+    /// They have a slot, and no durable superblock says so yet: no shard knows them.
+    newcomers: BTreeSet<MemberId>,
+    /// They came while the array ran, and not all older members' superblocks name them yet.
+    unnamed: BTreeSet<MemberId>,
+    /// They hold all, and no shard knows yet.
+    untold: BTreeSet<MemberId>,
+    /// Spares that are to have a certain slot.
+    wanted: BTreeMap<MemberId, Wish>,
+    /// Those of them that no person asked for.
+    wanted_by_itself: BTreeSet<MemberId>,
+    /// They are read only where no other copy is.
+    pub(super) write_mostly: BTreeSet<MemberId>,
+    unrecorded: Vec<Unrecorded>,
+}
+
+impl Roster {
+    pub(super) fn new(
+        slots: Vec<Option<MemberView>>,
+        device_numbers: BTreeMap<MemberId, u16>,
+        spares: BTreeSet<MemberId>,
+    ) -> Self {
+        let members = slots.iter().flatten().count();
+        assert_eq!(
+            device_numbers.len(),
+            members + spares.len(),
+            "a device is in one slot, or is a spare, and has its place in the table"
+        );
+        let newcomers = BTreeSet::new();
+        Self {
+            slots,
+            replacements: BTreeMap::new(),
+            device_numbers,
+            spares,
+            journal: None,
+            newcomers,
+            unnamed: BTreeSet::new(),
+            write_mostly: BTreeSet::new(),
+            untold: BTreeSet::new(),
+            wanted: BTreeMap::new(),
+            wanted_by_itself: BTreeSet::new(),
+            unrecorded: Vec::new(),
+        }
+    }
+
+    /// It has a write journal, on this device.
+    pub(super) fn has_journal(&mut self, member: MemberId, number: u16) {
+        assert!(!self.numbers_in_use().contains(&number), "a number is used once at a time");
+        self.device_numbers.insert(member, number);
+        self.journal = Some(member);
+    }
+
+    /// It has none any more.
+    pub(super) fn has_no_journal(&mut self) {
+        self.journal = None;
+    }
+
+    pub(super) fn is_journal(&self, member: MemberId) -> bool {
+        self.journal == Some(member)
+    }
+
+    /// Slots without a member.
+    pub(super) fn missing_count(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.is_none()).count()
+    }
+
+    /// Whether a member waits without a slot.
+    pub(super) fn has_spares(&self) -> bool {
+        !self.spares.is_empty()
+    }
+
+    /// The slot that `member` occupies.
+    /// The member in a slot, and the one that is to take its place.
+    pub(super) fn members_of(&self, slot: Slot) -> impl Iterator<Item = MemberId> {
+        let member = self.slots[usize::from(slot.0)].as_ref().map(|member| member.id);
+        member.into_iter().chain(self.replacements.get(&slot).map(|one| one.id))
+    }
+
+    pub(super) fn slot_of(&self, member: MemberId) -> Option<Slot> {
+        let index = self.slots.iter().position(|m| m.as_ref().is_some_and(|m| m.id == member))?;
+        Some(Slot(u16::try_from(index).expect("slots are numbered by u16")))
+    }
+
+    /// Whether the slot's content cannot be had from its member: it has none, or one whose
+    /// recovery is not finished.
+    pub(super) fn is_lost(&self, slot: Slot) -> bool {
+        self.slots[usize::from(slot.0)].as_ref().is_none_or(|m| m.recovered_sectors != u64::MAX)
+    }
+
+    /// A device comes that is no member yet; it waits, and is to have this slot if it can.
+    pub(super) fn join(&mut self, member: MemberId, device_number: u16, wanted: Option<Wish>) {
+        assert!(!self.numbers_in_use().contains(&device_number), "a number is used once at a time");
+        let is_new = self.slot_of(member).is_none() && self.spares.insert(member);
+        assert!(is_new, "a name is used once");
+        self.device_numbers.insert(member, device_number);
+        self.unnamed.insert(member);
+        self.wanted.extend(wanted.map(|wish| (member, wish)));
+    }
+
+    /// A replacement is there from the start.
+    pub(super) fn has_replacement(&mut self, slot: Slot, replacement: MemberView, number: u16) {
+        assert!(!self.is_lost(slot), "only a member that holds all has a replacement");
+        assert!(!self.numbers_in_use().contains(&number), "a number is used once at a time");
+        self.device_numbers.insert(replacement.id, number);
+        let before = self.replacements.insert(slot, replacement);
+        assert!(before.is_none(), "a slot has one replacement");
+    }
+
+    /// A spare is to take the place of the member in `slot`.
+    pub(super) fn wish_to_replace(&mut self, spare: MemberId, slot: Slot) {
+        assert!(self.spares.contains(&spare), "a spare takes its place");
+        self.wanted.insert(spare, Wish { slot, replaces: true });
+        self.wanted_by_itself.remove(&spare);
+    }
+
+    /// The same, as nobody asked for it: a slot without a member needs the spare more.
+    pub(super) fn wish_by_itself(&mut self, spare: MemberId, slot: Slot) {
+        self.wish_to_replace(spare, slot);
+        self.wanted_by_itself.insert(spare);
+    }
+
+    /// The member that is to take the place of the one in `slot`, or is wanted to.
+    pub(super) fn replacement_of(&self, slot: Slot) -> Option<MemberId> {
+        let is_it = |wish: &Wish| wish.replaces && wish.slot == slot;
+        let wished = self.wanted.iter().find(|(_, wish)| is_it(wish)).map(|(member, _)| *member);
+        self.replacements.get(&slot).map(|one| one.id).or(wished)
+    }
+
+    /// The slot of which `member` is the replacement, or is wanted to be.
+    pub(super) fn slot_wanted_to_replace(&self, member: MemberId) -> Option<Slot> {
+        let wish = self.wanted.get(&member).filter(|wish| wish.replaces);
+        self.slot_to_replace(member).or(wish.map(|wish| wish.slot))
+    }
+
+    /// The slot of which `member` is the replacement.
+    pub(super) fn slot_to_replace(&self, member: MemberId) -> Option<Slot> {
+        let mut ones = self.replacements.iter();
+        ones.find(|(_, one)| one.id == member).map(|(slot, _)| *slot)
+    }
+
+    /// Replacements, and how far they are.
+    pub(super) fn replacements(&self) -> impl Iterator<Item = (Slot, MemberId, u64)> {
+        self.replacements.iter().map(|(slot, one)| (*slot, one.id, one.recovered_sectors))
+    }
+
+    /// A spare goes. False if it was none.
+    pub(super) fn leave(&mut self, member: MemberId) -> bool {
+        self.wanted.remove(&member);
+        self.wanted_by_itself.remove(&member);
+        self.spares.remove(&member)
+    }
+
+    fn numbers_in_use(&self) -> BTreeSet<u16> {
+        self.all().map(|id| self.device_numbers[&id]).collect()
+    }
+
+    /// Members that are in the array: in a slot, or to have one, or waiting for one; and the journal's device.
+    pub(super) fn all(&self) -> impl Iterator<Item = MemberId> {
+        let in_slots = self.slots.iter().flatten().map(|member| member.id);
+        let replacements = self.replacements.values().map(|one| one.id);
+        in_slots.chain(replacements).chain(self.spares.iter().copied()).chain(self.journal)
+    }
+
+    /// The lowest place in the role table that no device of the array has.
+    pub(super) fn free_number(&self) -> u16 {
+        let used = self.numbers_in_use();
+        (0..).find(|number| !used.contains(number)).expect("md's limit is far lower")
+    }
+
+    /// A slot that has no member gets a spare, which holds nothing of it yet: the one that wants it, or else the first; and it the slot
+    /// that it wants, or else the lowest.
+    /// Where no slot is without one, a spare that is to replace a member begins to.
+    /// A slot that `is_kept` for its own member has none but who is to have it.
+    pub(super) fn take_in_spare(&mut self, is_kept: impl Fn(Slot) -> bool) {
+        if let Some((member, slot)) = self.due_for_a_free_slot(is_kept) {
+            self.leave(member);
+            self.slots[usize::from(slot.0)] = Some(MemberView::new(member, 0));
+            self.newcomers.insert(member);
+        } else {
+            let (member, slot) = self.due_replacement().expect("one is wanted");
+            self.leave(member);
+            self.replacements.insert(slot, MemberView::new(member, 0));
+            self.newcomers.insert(member);
+        }
+    }
+
+    /// A spare that no slot without a member needs, and that nobody wants for another use.
+    pub(super) fn idle_spare(&self) -> Option<MemberId> {
+        let replaces = |spare: &MemberId| self.wanted.get(spare).is_some_and(|wish| wish.replaces);
+        let is_whole = self.missing_count() == 0;
+        self.spares.iter().copied().find(|spare| is_whole && !replaces(spare))
+    }
+
+    /// A spare that may have a place now.
+    pub(super) fn has_due_spare(&self, is_kept: impl Fn(Slot) -> bool) -> bool {
+        self.due_for_a_free_slot(is_kept).is_some() || self.due_replacement().is_some()
+    }
+
+    fn due_for_a_free_slot(&self, is_kept: impl Fn(Slot) -> bool) -> Option<(MemberId, Slot)> {
+        let is_free_slot =
+            |slot: Slot| self.slots.get(usize::from(slot.0)).is_some_and(Option::is_none);
+        let mut wishes = self.wanted.iter().filter(|(_, wish)| is_free_slot(wish.slot));
+        if let Some((member, wish)) = wishes.next() {
+            return Some((*member, wish.slot));
+        }
+        // A person has another use for those; a member that only errs can wait.
+        let is_free = |spare: &&MemberId| {
+            let replaces = self.wanted.get(spare).is_some_and(|wish| wish.replaces);
+            !replaces || self.wanted_by_itself.contains(spare)
+        };
+        let is_open = |slot: &Slot| is_free_slot(*slot) && !is_kept(*slot);
+        let lowest = (0u16..).map(Slot).take(self.slots.len()).find(is_open)?;
+        self.spares.iter().find(is_free).map(|spare| (*spare, lowest))
+    }
+
+    /// A spare that is to replace a member, and can.
+    fn due_replacement(&self) -> Option<(MemberId, Slot)> {
+        let is_due = |wish: &Wish| {
+            let is_free = !self.replacements.contains_key(&wish.slot);
+            wish.replaces && is_free && !self.is_lost(wish.slot)
+        };
+        let mut wishes = self.wanted.iter().filter(|(_, wish)| is_due(wish));
+        wishes.next().map(|(member, wish)| (*member, wish.slot))
+    }
+
+    /// Members that have a slot, and of which no superblock says so yet.
+    pub(super) fn newcomers(&self) -> impl Iterator<Item = MemberId> {
+        self.newcomers.iter().copied()
+    }
+
+    /// Superblocks say that the member is in: as what, if it still is.
+    pub(super) fn has_come(&mut self, member: MemberId) -> Option<Come> {
+        if !self.newcomers.remove(&member) {
+            return None;
+        }
+        let replaces = self.slot_to_replace(member).map(|slot| {
+            let old = self.slots[usize::from(slot.0)].as_ref();
+            Come::Replacement(slot, old.expect("only a member that is there is replaced").id)
+        });
+        self.slot_of(member).map(Come::Member).or(replaces)
+    }
+
+    /// Members whose superblocks come last in an update: older ones still call their numbers faulty. One that said first that it
+    /// is in would be the newest, and called out by all others.
+    ///
+    /// The journal's device is always one of them: with its tail it lets go of what a member may have missed that all others' superblocks
+    /// have to call out first.
+    pub(super) fn told_last(&self) -> BTreeSet<MemberId> {
+        let journal = self.journal;
+        let journal = spoiled(Bug::JournalToldFirst, journal, None);
+        self.unnamed.iter().copied().chain(journal).collect()
+    }
+
+    /// Every superblock names these.
+    pub(super) fn are_named(&mut self, members: &BTreeSet<MemberId>) {
+        self.unnamed.retain(|member| !members.contains(member));
+    }
+
+    /// Whether no shard knows the member yet.
+    pub(super) fn is_newcomer(&self, member: MemberId) -> bool {
+        self.newcomers.contains(&member)
+    }
+
+    /// Takes a member out that no shard knows.
+    pub(super) fn forget_newcomer(&mut self, member: MemberId) {
+        self.newcomers.remove(&member);
+        if let Some(slot) = self.slot_to_replace(member) {
+            self.replacements.remove(&slot);
+        } else {
+            let slot = self.slot_of(member).expect("it has a slot");
+            self.slots[usize::from(slot.0)] = None;
+        }
+    }
+
+    /// Shards are being told what members hold.
+    pub(super) fn are_told(&mut self) {
+        self.untold.clear();
+    }
+
+    /// Whether shards cannot have the slot's content from its member, by what they know.
+    pub(super) fn is_lost_to_shards(&self, slot: Slot) -> bool {
+        let member = self.slots[usize::from(slot.0)].as_ref();
+        self.is_lost(slot) || member.is_some_and(|member| self.untold.contains(&member.id))
+    }
+
+    /// Takes the member out of `slot`; the loss is unrecorded from now on. Its replacement steps in, and holds what it holds.
+    pub(super) fn take_out(&mut self, slot: Slot, why: WhyOut) {
+        let view = self.shown(slot).expect("only a member can be taken out");
+        let member =
+            self.slots[usize::from(slot.0)].take().expect("only a member can be taken out").id;
+        self.unrecorded.push(Unrecorded { member, slot, why, view, in_update: false });
+        let Some(replacement) = self.replacements.remove(&slot) else { return };
+        if self.newcomers.remove(&replacement.id) {
+            // No shard has written to it: it waits, and may be recovered like any other.
+            self.spares.insert(replacement.id);
+        } else {
+            reached(match why {
+                WhyOut::Failed(_) => Mark::ReplacementStepsIn,
+                WhyOut::Replaced(_) => Mark::Replaced,
+            });
+            let recovered_sectors = replacement.recovered_sectors;
+            let recovered_sectors = spoiled(Bug::ReplacementIsWhole, recovered_sectors, u64::MAX);
+            self.slots[usize::from(slot.0)] = Some(MemberView { recovered_sectors, ..replacement });
+        }
+    }
+
+    /// Takes the replacement of the member in `slot` out; that is unrecorded from now on.
+    pub(super) fn take_out_replacement(&mut self, slot: Slot, cause: Cause) {
+        let view = self.shown(slot).expect("only a member that is there has a replacement");
+        let replacement = self.replacements.remove(&slot).expect("it has one");
+        let member = replacement.id;
+        if planted(Bug::ReplacementStays) {
+            self.replacements.insert(slot, replacement);
+        }
+        let why = WhyOut::Failed(cause);
+        self.unrecorded.push(Unrecorded { member, slot, why, view, in_update: false });
+    }
+
+    /// The replacement in `slot` holds what it should below this, durably. True if that is more than was known.
+    pub(super) fn is_filled(&mut self, member: MemberId, below: u64) -> bool {
+        let Some(slot) = self.slot_to_replace(member) else { return false };
+        let one = self.replacements.get_mut(&slot).expect("just seen");
+        let is_more = one.recovered_sectors < below;
+        one.recovered_sectors = one.recovered_sectors.max(below);
+        is_more
+    }
+
+    /// A slot whose replacement holds all.
+    pub(super) fn filled(&self) -> Option<Slot> {
+        let mut filled = self.replacements().filter(|(.., sectors)| *sectors == u64::MAX);
+        filled.find(|(_, member, _)| !self.newcomers.contains(member)).map(|(slot, ..)| slot)
+    }
+
+    /// The replacement in `slot`, which holds all, takes its place.
+    /// Gives the member that had it.
+    pub(super) fn replace(&mut self, slot: Slot) -> MemberId {
+        let replacement = self.replacements.get(&slot).expect("the slot has a replacement");
+        assert_eq!(replacement.recovered_sectors, u64::MAX, "it holds all");
+        let member = replacement.id;
+        self.untold.insert(member);
+        let old = self.slots[usize::from(slot.0)].as_ref().expect("it is there").id;
+        self.take_out(slot, WhyOut::Replaced(member));
+        old
+    }
+
+    /// What a shard that knows everyone sees in `slot`.
+    fn shown(&self, slot: Slot) -> Option<MemberView> {
+        let is_known = |member: &MemberId| !self.newcomers.contains(member);
+        let view = self.slots[usize::from(slot.0)].as_ref().filter(|one| is_known(&one.id))?;
+        let replacement = self.replacements.get(&slot).filter(|one| is_known(&one.id));
+        let replacement_bad_blocks = replacement.map(|one| Arc::clone(&one.bad_blocks));
+        Some(MemberView {
+            replacement: replacement.map(|one| one.id),
+            replacement_bad_blocks: replacement_bad_blocks.unwrap_or_default(),
+            is_write_mostly: self.write_mostly.contains(&view.id),
+            ..view.clone()
+        })
+    }
+
+    /// Members that do not hold all yet, and how far they are.
+    pub(super) fn recovering(&self) -> impl Iterator<Item = (Slot, MemberId, u64)> {
+        let slots = (0u16..).map(Slot).zip(&self.slots);
+        slots.filter_map(|(slot, member)| {
+            let member = member.as_ref().filter(|member| member.recovered_sectors != u64::MAX)?;
+            Some((slot, member.id, member.recovered_sectors))
+        })
+    }
+
+    /// Sectors of a member that is being filled, in a slot or beside one, that hold what they should; none of another.
+    pub(super) fn held(&self, member: MemberId) -> Option<u64> {
+        let mut filled = self.recovering().chain(self.replacements());
+        filled.find(|(_, id, _)| *id == member).map(|(.., sectors)| sectors)
+    }
+
+    /// Whether a member that is in a slot holds all of a range, below its offset or ahead of it.
+    pub(super) fn holds(&self, member: MemberId, range: MemberRange) -> bool {
+        let mut views = self.slots.iter().flatten();
+        views.any(|view| view.id == member && view.holds(range.start, range.sectors))
+    }
+
+    /// Ranges that members hold ahead, in all.
+    pub(super) fn ranges_ahead(&self) -> usize {
+        self.slots.iter().flatten().map(|view| view.ahead.ranges().len()).sum()
+    }
+
+    /// Ranges of a member are not to be believed. True if shards are to hear of it.
+    pub(super) fn set_bad_blocks(&mut self, member: MemberId, bad: BadBlocks) -> bool {
+        let mut all = self.slots.iter_mut().flatten().chain(self.replacements.values_mut());
+        let Some(view) = all.find(|view| view.id == member && *view.bad_blocks != bad) else {
+            return false;
+        };
+        view.bad_blocks = Arc::new(bad);
+        true
+    }
+
+    /// What bad-block logs name of members in slots.
+    pub(super) fn named(&self) -> impl Iterator<Item = (Slot, &BadBlocks)> {
+        let slots = (0..).map(Slot).zip(&self.slots);
+        slots.filter_map(|(slot, view)| Some((slot, &*view.as_ref()?.bad_blocks)))
+    }
+
+    /// How much that is.
+    pub(super) fn named_sectors(&self) -> u64 {
+        self.named().map(|(_, bad)| bad.sectors()).sum()
+    }
+
+    /// A member holds what it should below this, durably. True if that is more than was known.
+    pub(super) fn is_recovered(&mut self, member: MemberId, below: u64) -> bool {
+        let Some(slot) = self.slot_of(member) else { return false };
+        let view = self.slots[usize::from(slot.0)].as_mut().expect("it is there");
+        let is_more = view.recovered_sectors < below;
+        if is_more && below == u64::MAX {
+            self.untold.insert(member);
+        }
+        view.recovered_sectors = view.recovered_sectors.max(below);
+        if is_more && !view.ahead.is_empty() {
+            let below = MemberRange { start: MemberSector(0), sectors: below };
+            view.ahead = Arc::new(view.ahead.without(below));
+        }
+        is_more
+    }
+
+    /// A member that is being recovered holds a range beyond its offset. True if shards are to hear of it.
+    pub(super) fn holds_ahead(&mut self, member: MemberId, range: MemberRange) -> bool {
+        let views = self.slots.iter_mut().flatten();
+        let mut lacking =
+            views.filter(|view| view.recovered_sectors < range.start.0 + range.sectors);
+        let Some(view) = lacking.find(|view| view.id == member) else { return false };
+        view.ahead = Arc::new(view.ahead.union(&MemberRanges::new(vec![range])));
+        true
+    }
+
+    /// The member in `slot`, which has just come, holds these ranges from before.
+    pub(super) fn holds_from_before(&mut self, slot: Slot, held: MemberRanges) {
+        let view = self.slots[usize::from(slot.0)].as_mut().expect("it has just come");
+        assert!(view.ahead.is_empty(), "it has just come");
+        let below = MemberRange { start: MemberSector(0), sectors: view.recovered_sectors };
+        view.ahead = Arc::new(if below.sectors > 0 { held.without(below) } else { held });
+    }
+
+    /// How many of the sectors from `start` on the member in a slot holds already.
+    pub(super) fn holds_next(&self, member: MemberId, start: MemberSector, sectors: u64) -> u64 {
+        let mut views = self.slots.iter().flatten();
+        let Some(view) = views.find(|view| view.id == member) else { return 0 };
+        view.lacks_from(start, sectors).map_or(sectors, |lacks| lacks.0 - start.0)
+    }
+
+    /// How many of the sectors from `start` on the member lacks before it holds some again.
+    pub(super) fn lacks_next(&self, member: MemberId, start: MemberSector, sectors: u64) -> u64 {
+        let mut views = self.slots.iter().flatten();
+        let Some(view) = views.find(|view| view.id == member) else { return 0 };
+        if view.holds(start, 1) { 0 } else { view.ahead.alike(start, sectors) }
+    }
+
+    /// Whether the member is out and no durable superblock says so.
+    pub(super) fn is_unrecorded(&self, member: MemberId) -> bool {
+        self.unrecorded.iter().any(|loss| loss.member == member)
+    }
+
+    pub(super) fn has_unrecorded(&self) -> bool {
+        !self.unrecorded.is_empty()
+    }
+
+    /// An update is being made; it tells every loss so far.
+    pub(super) fn update_begins(&mut self) {
+        for loss in &mut self.unrecorded {
+            loss.in_update = true;
+        }
+    }
+
+    /// Whether the update that is being written records every loss so far.
+    pub(super) fn records_all(&self) -> bool {
+        if planted(Bug::OneLossForAll) {
+            return true;
+        }
+        self.unrecorded.iter().all(|loss| loss.in_update)
+    }
+
+    /// The losses so far, which need no further update.
+    pub(super) fn take_unrecorded(&mut self) -> Vec<Unrecorded> {
+        std::mem::take(&mut self.unrecorded)
+    }
+
+    /// The slots as shards may see them.
+    pub(super) fn published_slots(&self) -> Vec<Option<MemberView>> {
+        let numbers = (0u16..).map(Slot).take(self.slots.len());
+        let mut slots: Vec<Option<MemberView>> = numbers.map(|slot| self.shown(slot)).collect();
+        // Of two that are out of one slot, the first to go tells how it was.
+        for loss in self.unrecorded.iter().rev() {
+            slots[usize::from(loss.slot.0)] = Some(loss.view.clone());
+        }
+        slots
+    }
+
+    /// Every member that is written when the array's superblocks change, by slot, replacements, and then the spares.
+    pub(super) fn superblock_targets(&self, spares_too: bool) -> impl Iterator<Item = MemberId> {
+        let mut slots = self.slots.iter().flatten().map(|member| member.id);
+        if planted(Bug::MemberNotWritten) {
+            slots.next();
+        }
+        let replacements = self.replacements.values().map(|one| one.id);
+        let spares = self.spares.iter().copied().filter(move |_| spares_too);
+        slots.chain(replacements).chain(spares)
+    }
+
+    /// The same, and the journal's device.
+    pub(super) fn update_targets(&self, spares_too: bool) -> impl Iterator<Item = MemberId> {
+        self.superblock_targets(spares_too).chain(self.journal)
+    }
+
+    /// Members that hold less than they should, and how much that is: for superblocks.
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = (MemberId, u64)> {
+        let recovering = self.recovering().map(|(_, member, sectors)| (member, sectors));
+        let replacements = self.replacements().map(|(_, member, sectors)| (member, sectors));
+        recovering.chain(replacements.filter(|(_, sectors)| *sectors != u64::MAX))
+    }
+
+    /// The role table.
+    pub(super) fn device_roles(&self) -> Vec<DeviceRole> {
+        let role = |member: MemberId, slot, is_replacement| {
+            let device_number = self.device_numbers[&member];
+            DeviceRole { member, device_number, slot, is_replacement }
+        };
+        let slots = (0u16..).map(Slot).zip(&self.slots);
+        let members = slots.filter_map(|(slot, member)| member.as_ref().map(|one| (slot, one.id)));
+        let members = members.map(|(slot, member)| role(member, Some(slot), false));
+        let replacements =
+            self.replacements().map(|(slot, member, _)| role(member, Some(slot), true));
+        let spares = self.spares.iter().map(|member| role(*member, None, false));
+        members.chain(replacements).chain(spares).collect()
+    }
+}

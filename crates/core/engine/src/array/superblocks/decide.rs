@@ -1,0 +1,121 @@
+//! The next word of superblocks, and whether writes may begin: a pure table from facts to one
+//! action. The first row that fits is taken. [check: the_tables_keep_their_promises]
+
+use braid_sim_hooks::{Bug, spoiled};
+
+use crate::array::consistency::Changing;
+use crate::array::order::{Activity, Around, Closing, Turn};
+
+/// How an update of superblocks stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::array) enum Stage {
+    /// None is under way.
+    #[default]
+    Free,
+    /// Members' bitmaps are to say first what the update counts, or members that come to have an
+    /// empty parity log.
+    Behind,
+    /// Members are writing, or a loss is being written to the record.
+    Out,
+    /// They have written, or there was nothing to be waited for; there are more to come.
+    WaveDurable,
+    /// All have, but the update says less than is so by now: another member was lost, the lost
+    /// one's own count is not passed, or the array has broken.
+    Outdated,
+    /// All have; a program that keeps a record of members is to write down a loss that they tell
+    /// of, before any write counts on it.
+    Unkept,
+    /// All have, and so has the record.
+    Durable,
+}
+
+/// Superblocks and the gate at a glance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::array) struct Facts {
+    pub(in crate::array) stage: Stage,
+    /// A member is out, and no durable superblock says so.
+    pub(in crate::array) unrecorded: bool,
+    /// The array was found dirty without some of its members, and no superblock says so yet.
+    pub(in crate::array) absent: bool,
+    /// The last update was said once; a second time is due and wakes no spare.
+    pub(in crate::array) said_once: bool,
+    /// A job has moved an offset, or a newcomer has failed, and no superblock says so yet.
+    pub(in crate::array) unsaved: bool,
+    /// A shard waits for the gate.
+    pub(in crate::array) write_wanted: bool,
+    /// Writes under way in shards wait for others that wait for the gate.
+    pub(in crate::array) held_up: bool,
+    /// No shard has had a write for a while.
+    pub(in crate::array) idle: bool,
+}
+
+/// An action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::array) enum Action {
+    /// Shards finish what they have under way.
+    Wait,
+    /// Write the next superblocks of the update.
+    WriteWave,
+    /// Forget the update: it is not the last word.
+    DropUpdate,
+    /// Have the loss that the update tells of written to the record.
+    KeepRecord,
+    /// The update is what is so: tell those that wait for it.
+    CompleteUpdate,
+    /// Write superblocks without the lost member.
+    Record,
+    /// Write superblocks that say active; then the gate opens.
+    TurnActive,
+    /// Let writes begin, or say that they may not.
+    OpenGate,
+    /// Let no write begin, until superblocks have turned clean.
+    CloseGate,
+    /// Write superblocks without the absent members.
+    RecordAbsent,
+    /// Write the last update once more.
+    SayAgain,
+    /// Write superblocks with what has changed beside losses: offsets that a job has moved.
+    RecordChanges,
+}
+
+/// The table.
+pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, Action)> {
+    let Facts { stage, write_wanted, .. } = *facts;
+    let Around { on_disk, closing, superblocks_free: free, log_change, .. } = *around;
+    let may_write = around.may_write();
+    let is_open = closing == Closing::No;
+    // No write begins between the last one before a change of logs and that. Where the last ones
+    // wait for others that came since, these are let in, and then the gate is closed again.
+    let is_unheld = log_change == Changing::No || facts.held_up && on_disk == Activity::Active;
+    let opens = free && write_wanted && is_unheld;
+    let turns_active = opens && may_write && on_disk == Activity::Clean;
+    let closes = free && around.may_be_clean && is_open;
+    let closes_for_logs = closes && matches!(log_change, Changing::Wanted { .. });
+    // Said once only, an update leaves a member that missed it one event behind, as if it had
+    // missed no write. So no flush is answered before the second time (I8), which comes at once, or
+    // with the next update if that is near.
+    let is_followed = !is_open || around.stopping && on_disk == Activity::Active;
+    let says_again = around.to_say_again && (around.flush_ended || !is_followed);
+    // Writes that drain may wait for room in the journal; the gate closes again then.
+    let frees_room = around.tail_unsaid && closing == Closing::Draining;
+    let frees_room = spoiled(Bug::JournalFreedAfterClosing, frees_room, false);
+    let tells = facts.unsaved && may_write && (is_open || frees_room);
+    let stops = around.stops && may_write && on_disk == Activity::Active;
+    let rows = [
+        (stage == Stage::WaveDurable, Turn::Settle, Action::WriteWave),
+        (stage == Stage::Outdated, Turn::Settle, Action::DropUpdate),
+        (stage == Stage::Unkept, Turn::Settle, Action::KeepRecord),
+        (stage == Stage::Durable, Turn::Settle, Action::CompleteUpdate),
+        (free && around.is_to_record(), Turn::Admit, Action::Record),
+        (turns_active, Turn::Admit, Action::TurnActive),
+        (opens, Turn::Admit, Action::OpenGate),
+        (closes_for_logs, Turn::Admit, Action::CloseGate),
+        (free && around.flushes && around.to_record_absent, Turn::Serve, Action::RecordAbsent),
+        (free && says_again, Turn::Repeat, Action::SayAgain),
+        (free && tells, Turn::Tell, Action::RecordChanges),
+        (closes && facts.idle, Turn::Rest, Action::CloseGate),
+        (stops && is_open, Turn::Stop, Action::CloseGate),
+        (stops, Turn::Stop, Action::Wait),
+    ];
+    rows.into_iter().find_map(|(fits, turn, action)| fits.then_some((turn, action)))
+}

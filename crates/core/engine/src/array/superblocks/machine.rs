@@ -1,0 +1,411 @@
+//! The state of superblocks: the word of durable ones, and the update that is being written.
+//!
+//! ```text
+//!   begin ─▶ Behind ─ bitmaps and logs ─▶ wave ─ durable ─▶ wave ─ … ─▶ complete: it counts
+//!                                           └─ less than is so by now ─▶ drop: the next says the rest
+//! ```
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use braid_geometry::{Geometry, Slot};
+use braid_sim_hooks::{Bug, planted};
+
+use super::decide::Stage;
+use crate::array::consistency::{Awaiting, Consistency, News, Said};
+use crate::array::effect::{ArrayEffect, MetadataRecord, Notice};
+use crate::array::event_count::{Change, Events};
+use crate::array::order::Activity;
+use crate::array::outbox::Outbox;
+use crate::array::roster::{Roster, Unrecorded};
+use crate::array::update::SuperblockState;
+use crate::array::waves::next_wave;
+use crate::ids::MemberId;
+
+/// The reason for an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::array) enum Why {
+    /// A step between clean and active.
+    Activity,
+    /// A member is out, or was away.
+    Devices,
+    /// A job has come further, or a newcomer has failed.
+    Changes,
+    /// They say the same a second time ([`crate::array::event_count`]).
+    Again,
+}
+
+/// When a member's superblock is written in an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    First,
+    Between,
+    Last,
+}
+
+/// How far the record of a loss is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    No,
+    Asked,
+    Done,
+}
+
+/// Superblocks that are being written, or are to be. `later` are when all of `missing` are durable.
+#[derive(Debug)]
+struct Update {
+    /// A superblock was asked for.
+    has_begun: bool,
+    /// A power cut can tear them.
+    may_tear: bool,
+    missing: BTreeSet<MemberId>,
+    later: BTreeSet<MemberId>,
+    state: Arc<SuperblockState>,
+    becomes: Activity,
+    /// Its news for logs, whatever changes while it is written.
+    news: News,
+    /// It says the same as the one before, with one event more.
+    again: bool,
+    /// [`Outbox::changes`] when it was made.
+    changes: u64,
+    /// Whose turn comes before all others'.
+    first: Option<MemberId>,
+    /// Members whose turn comes when all others have it.
+    last: BTreeSet<MemberId>,
+    /// Members that it says are in slots, and that shards do not know yet.
+    newcomers: Vec<MemberId>,
+    /// The bitmap file was written no more when it was made: it counts beyond what the file has.
+    leaves_file: bool,
+    /// Whether the record has the loss that it tells of, if there is a record.
+    kept: Kept,
+}
+
+/// The contents of an update beside members and events.
+#[derive(Debug)]
+pub(in crate::array) struct Telling {
+    pub(in crate::array) becomes: Activity,
+    pub(in crate::array) why: Why,
+    pub(in crate::array) resync_offset: u64,
+    /// Bad-block logs that were written, and whether each names anything.
+    pub(in crate::array) bad_blocks: Arc<[(MemberId, bool)]>,
+    pub(in crate::array) consistency: Said,
+    /// [`Outbox::changes`].
+    pub(in crate::array) changes: u64,
+}
+
+/// The news of an update that is durable.
+#[derive(Debug)]
+pub(in crate::array) struct Completed {
+    pub(in crate::array) becomes: Activity,
+    pub(in crate::array) losses: Vec<Unrecorded>,
+    pub(in crate::array) newcomers: Vec<MemberId>,
+    /// It said nothing that the last one did not, but for losses and newcomers.
+    pub(in crate::array) is_again: bool,
+    pub(in crate::array) leaves_file: bool,
+    /// Members that superblocks say hold all, since now.
+    pub(in crate::array) recovered: Vec<(MemberId, Slot)>,
+}
+
+/// The facts of the array on which an update's stage hangs.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::array) struct Standing {
+    pub(in crate::array) broken: bool,
+    /// Bitmaps or logs are to say first what the update counts.
+    pub(in crate::array) is_held_up: bool,
+    /// The device of the journal, if there is one.
+    pub(in crate::array) journal: Option<MemberId>,
+}
+
+/// See [`super`].
+#[derive(Debug)]
+pub(in crate::array) struct Superblocks {
+    /// The contents of every member's superblock, once an update of this run is through.
+    told: Option<Arc<SuperblockState>>,
+    events: Events,
+    /// The word of durable superblocks.
+    on_disk: Activity,
+    /// The update that is being written.
+    update: Option<Update>,
+    /// Superblocks take more than one sector, so that a power cut can tear them.
+    tear: bool,
+    /// A record is kept, beside members, of which of them are in.
+    keeps_record: bool,
+    /// The last update of this run was written once; a second time is due.
+    said_once: bool,
+    /// The array was found dirty without some of its members, and no superblock says so yet.
+    absent: bool,
+    /// Changes that superblocks tell ([`Outbox::changes`]).
+    changes: u64,
+    /// Members that have been recovered in their slots, until superblocks say so.
+    recovered: Vec<(MemberId, Slot)>,
+}
+
+impl Superblocks {
+    /// Those that count so many events, and say this.
+    pub(in crate::array) fn new(events: u64, on_disk: Activity, absent: bool, tear: bool) -> Self {
+        Self {
+            told: None,
+            events: Events::new(events),
+            on_disk,
+            update: None,
+            tear,
+            keeps_record: false,
+            said_once: false,
+            absent,
+            changes: 0,
+            recovered: Vec::new(),
+        }
+    }
+
+    /// The event count that superblocks carry, or are about to.
+    pub(in crate::array) fn events(&self) -> u64 {
+        self.events.count()
+    }
+
+    /// The word of durable superblocks.
+    pub(in crate::array) fn on_disk(&self) -> Activity {
+        self.on_disk
+    }
+
+    /// Whether no superblock tells of members that were absent when the array was opened.
+    pub(in crate::array) fn absent_untold(&self) -> bool {
+        self.absent
+    }
+
+    /// Whether they tell all these changes ([`Outbox::changes`]).
+    pub(in crate::array) fn tell_all(&self, changes: u64) -> bool {
+        self.changes == changes
+    }
+
+    /// Whether no update is under way.
+    pub(in crate::array) fn are_settled(&self) -> bool {
+        self.update.is_none()
+    }
+
+    /// The update whose first superblock is not written yet, if there is one.
+    pub(in crate::array) fn awaiting(&self) -> Option<Awaiting> {
+        let update = self.update.as_ref().filter(|update| !update.has_begun)?;
+        Some(Awaiting { events: update.state.events, news: update.news })
+    }
+
+    pub(in crate::array) fn stage(&self, roster: &Roster, standing: Standing) -> Stage {
+        let Some(update) = &self.update else { return Stage::Free };
+        let Standing { broken, is_held_up, journal } = standing;
+        if !broken && is_held_up {
+            return Stage::Behind;
+        }
+        if !update.missing.is_empty() {
+            return Stage::Out;
+        }
+        // The device of a journal that was to be made has failed, and no member says that it is
+        // there.
+        if update.state.journal.map(|said| said.member) != journal {
+            return Stage::Outdated;
+        }
+        let targets = roster.update_targets(true).collect();
+        let is_last = update.later.is_disjoint(&targets);
+        // The lost member's own count must be passed: said once more.
+        let is_behind = roster.has_unrecorded() && !self.events.are_beyond_the_lost();
+        match () {
+            () if !is_last && !broken => Stage::WaveDurable,
+            // A member that holds data cannot be told, so nothing counts as recorded: a write that
+            // another member missed is never answered well (I4).
+            () if broken || is_behind || !roster.records_all() => Stage::Outdated,
+            () if self.keeps_record && roster.has_unrecorded() => match update.kept {
+                Kept::No => Stage::Unkept,
+                Kept::Asked => Stage::Out,
+                Kept::Done => Stage::Durable,
+            },
+            () => Stage::Durable,
+        }
+    }
+
+    /// Whether the last update is to be said a second time.
+    pub(in crate::array) fn are_said_once(&self) -> bool {
+        self.said_once
+    }
+
+    /// A member has come whose superblock takes more than one sector, if it does.
+    pub(in crate::array) fn may_tear(&mut self, tears: bool) {
+        self.tear |= tears;
+    }
+
+    /// Whether a record is kept, beside members, of which of them are in.
+    pub(in crate::array) fn keep_record(&mut self, keeps: bool) {
+        self.keeps_record = keeps;
+    }
+
+    /// The record has the members that have the update of this count, durably.
+    pub(in crate::array) fn record_has(&mut self, events: u64) {
+        // Another member may have been lost meanwhile: then another update tells of that.
+        if let Some(update) = self.update.as_mut().filter(|one| one.state.events == events) {
+            update.kept = Kept::Done;
+        }
+    }
+
+    /// A member has written its superblock, or could not.
+    pub(in crate::array) fn is_written(&mut self, member: MemberId) {
+        let update = self.update.as_mut().expect("superblocks are being written");
+        assert!(update.missing.remove(&member), "this superblock was not asked for");
+    }
+
+    /// A member holds all in its slot; superblocks do not say so yet.
+    pub(in crate::array) fn is_recovered(&mut self, member: MemberId, slot: Slot) {
+        self.recovered.push((member, slot));
+    }
+
+    /// An update begins.
+    pub(in crate::array) fn begin(&mut self, telling: Telling, roster: &mut Roster) {
+        let Telling { becomes, why, resync_offset, bad_blocks, consistency: said, changes } =
+            telling;
+        assert_ne!(becomes, Activity::NotKept, "an array without redundancy says nothing");
+        let clean = becomes == Activity::Clean;
+        let degraded = roster.missing_count() > 0 || roster.recovering().next().is_some();
+        let in_sync = resync_offset == u64::MAX;
+        // Where a journal has what is being written, nothing else is in doubt, and superblocks say
+        // so.
+        let says_clean = clean || in_sync && said.journal.is_some();
+        // No superblock names a bitmap file: it is believed by its count, which must never be that
+        // of a time without it.
+        let is_named = !said.is_in_file;
+        let spares_too = self.events.advance(Change {
+            devices: matches!(why, Why::Devices | Why::Changes),
+            degraded,
+            spare_sleeps: roster.has_spares() && is_named,
+            to_clean_and_in_sync: why == Why::Activity && clean && in_sync,
+        });
+        let state = Arc::new(SuperblockState {
+            events: self.events.count(),
+            resync_offset: if says_clean { resync_offset } else { 0 },
+            roles: roster.device_roles().into(),
+            recovered: roster.unfinished().collect(),
+            bad_blocks,
+            log_counts: said.log_counts,
+            has_bitmap: said.has_bitmap,
+            ppls: said.ppls,
+            journal: said.journal,
+            shape: None,
+        });
+        roster.update_begins();
+        // With the table as it was, only the first sector changes, and that is written whole.
+        let has_table = self.told.as_ref().is_some_and(|told| told.has_table_of(&state));
+        let mut last = roster.told_last();
+        last.retain(|member| Some(*member) != said.first);
+        if planted(Bug::NewcomerFirst) {
+            last.clear();
+        }
+        assert!(self.update.is_none(), "one update at a time");
+        self.update = Some(Update {
+            has_begun: false,
+            may_tear: self.tear && !has_table,
+            missing: BTreeSet::new(),
+            later: roster.update_targets(spares_too).collect(),
+            first: said.first,
+            last,
+            state,
+            becomes,
+            news: said.news,
+            again: why == Why::Again,
+            changes,
+            newcomers: roster.newcomers().collect(),
+            leaves_file: said.leaves_file,
+            kept: Kept::No,
+        });
+        if planted(Bug::GateEarly) && why == Why::Activity && becomes == Activity::Active {
+            self.on_disk = becomes;
+        }
+    }
+
+    /// Of those that are to be written later, as many as may tear at once. Members that failed
+    /// meanwhile are left out. Whether only the one that comes first is written.
+    pub(in crate::array) fn write_next_wave(
+        &mut self,
+        geometry: &Geometry,
+        roster: &Roster,
+        out: &mut Outbox,
+    ) -> bool {
+        let targets = roster.update_targets(true).collect();
+        let update = self.update.as_mut().expect("superblocks are being written");
+        assert!(update.missing.is_empty(), "a wave comes when the one before is durable");
+        let slot_of = |member: MemberId| (roster.slot_of(member), member);
+        let turn = |member: &MemberId| match () {
+            () if update.first == Some(*member) => Turn::First,
+            () if update.last.contains(member) => Turn::Last,
+            () => Turn::Between,
+        };
+        let waiting = || update.later.intersection(&targets).copied();
+        let soonest = waiting().map(|member| turn(&member)).min().expect("there is a next wave");
+        let (now, then): (Vec<_>, Vec<_>) = waiting().partition(|one| turn(one) == soonest);
+        let mut waiting: Vec<_> = now.into_iter().map(slot_of).collect();
+        // A member recovered a moment ago is missing to a reader of the superblocks before these.
+        let was_lost = |slot: Slot| self.recovered.iter().any(|(_, recovered)| *recovered == slot);
+        let is_lost = |slot: Slot| roster.is_lost(slot) || was_lost(slot);
+        let wave: Vec<MemberId> = match update.may_tear {
+            true => next_wave(geometry, &is_lost, &mut waiting),
+            false => waiting.drain(..).map(|(_, member)| member).collect(),
+        };
+        assert!(!wave.is_empty(), "there is a next wave");
+        update.has_begun = true;
+        update.missing.extend(wave);
+        update.later = waiting.into_iter().map(|(_, member)| member).chain(then).collect();
+        out.extend(update.missing.iter().map(|member| {
+            let record = MetadataRecord::Superblock(Arc::clone(&update.state));
+            ArrayEffect::WriteMetadata { member: *member, record }
+        }));
+        soonest == Turn::First
+    }
+
+    /// The update is durable. Its word on activity holds, whatever has happened meanwhile.
+    fn end(&mut self, consistency: &mut Consistency) -> Update {
+        let update = self.update.take().expect("superblocks were being written");
+        assert!(update.missing.is_empty(), "every superblock that was asked for has ended");
+        if update.has_begun {
+            consistency.update_ends(update.news, update.state.journal);
+            self.told = Some(Arc::clone(&update.state));
+            self.on_disk = update.becomes;
+        }
+        update
+    }
+
+    /// Nothing is published yet: the next update says the rest.
+    pub(in crate::array) fn drop_update(&mut self, consistency: &mut Consistency) {
+        self.end(consistency);
+    }
+
+    /// The members of the update are to be in the record before any write counts on it.
+    pub(in crate::array) fn ask_for_record(&mut self, out: &mut Outbox) {
+        let update = self.update.as_mut().expect("an update is kept");
+        assert_eq!(update.kept, Kept::No, "it is asked for once");
+        update.kept = Kept::Asked;
+        out.push(ArrayEffect::KeepRecord { events: update.state.events });
+    }
+
+    /// The update is what is so.
+    pub(in crate::array) fn complete(
+        &mut self,
+        roster: &mut Roster,
+        consistency: &mut Consistency,
+        out: &mut Outbox,
+    ) -> Completed {
+        let Update { state, becomes, again, changes, newcomers, last, leaves_file, .. } =
+            self.end(consistency);
+        roster.are_named(&last);
+        assert!(roster.records_all(), "I4: the update tells of every loss");
+        let losses = roster.take_unrecorded();
+        let is_beyond = losses.is_empty() || self.events.are_beyond_the_lost();
+        assert!(is_beyond, "I4: the survivors count more events than the lost");
+        self.events.note_on_every_member();
+        out.notice(Notice::Recorded { events: self.events.count() });
+        self.said_once = !again;
+        self.absent = false;
+        let is_moved = changes != self.changes;
+        self.changes = changes;
+        // An update that began before their recovery ended says that they do not hold all.
+        let is_said = |(member, _): &mut (MemberId, Slot)| {
+            state.recovered.iter().all(|(unfinished, _)| unfinished != member)
+        };
+        let recovered = self.recovered.extract_if(.., is_said).collect();
+        let is_again = again && !is_moved;
+        Completed { becomes, losses, newcomers, is_again, leaves_file, recovered }
+    }
+}

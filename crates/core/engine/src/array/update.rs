@@ -1,0 +1,530 @@
+//! From what the array wants its superblocks to say to the update of one member's.
+//!
+//! Every driver writes superblocks this way. The time is the driver's to tell: one for all members of an update, which is
+//! what tells an old copy of a member from the member where the counts are equal.
+
+use std::sync::Arc;
+
+use braid_geometry::{Level, Slot};
+use braid_ondisk::{
+    BadBlockLog, BadRange, Features, LogHome, PplPlace, Reshape, Role, Superblock, SuperblockError,
+    SuperblockShape, SuperblockUpdate, Timestamp, Version,
+};
+use braid_sim_hooks::{Bug, planted, spoiled};
+
+use crate::bad_log::BadLogWrite;
+use crate::ids::MemberId;
+use crate::ranges::{BadBlocks, MemberRange};
+
+/// Role of one device as the superblocks' table shall say. Devices not listed are faulty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceRole {
+    /// The member.
+    pub member: MemberId,
+    /// Its index in the table.
+    pub device_number: u16,
+    /// Its slot; none for a spare.
+    pub slot: Option<Slot>,
+    /// It is to take the place of the member in the slot.
+    pub is_replacement: bool,
+}
+
+/// The write journal, as superblocks shall tell of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalState {
+    /// Its device.
+    pub member: MemberId,
+    /// The device's index in the table.
+    pub device_number: u16,
+    /// The tail, for the device's own superblock.
+    pub tail_sectors: u64,
+}
+
+/// The shape of the array, as superblocks shall say it; [`SuperblockShape`] has the words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShapeState {
+    /// Level; during a reshape as it was before.
+    pub level: Level,
+    /// md's number of the layout; during a reshape as it was before.
+    pub layout: u32,
+    /// Sectors per chunk; during a reshape as it was before.
+    pub chunk_sectors: u32,
+    /// Sectors that the array uses of each member.
+    pub member_size_sectors: u64,
+    /// Slots; during a reshape as they will be.
+    pub raid_slots: u32,
+    /// The reshape under way. Where each member's data moves, `data_areas` says.
+    pub reshape: Option<Reshape>,
+    /// Data areas that change. Superblocks of the other members say what they said of theirs.
+    pub data_areas: Vec<(MemberId, DataArea)>,
+}
+
+/// The part of a member that holds data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataArea {
+    /// Its first sector; during a reshape as it was before.
+    pub offset_sectors: u64,
+    /// Sectors from there on.
+    pub size_sectors: u64,
+    /// Its first sector when the reshape is over, if it moves.
+    pub new_offset_sectors: Option<u64>,
+}
+
+impl ShapeState {
+    /// The shape that one member's superblock shall say.
+    fn of_member(&self, member: MemberId, superblock: &Superblock) -> SuperblockShape {
+        let said = superblock.shape();
+        let kept = DataArea {
+            offset_sectors: said.data_offset_sectors,
+            size_sectors: said.data_size_sectors,
+            new_offset_sectors: said.reshape.and_then(|said| said.new_data_offset_sectors),
+        };
+        let area = self.data_areas.iter().find(|(id, _)| *id == member);
+        let area = area.map_or(kept, |(_, area)| *area);
+        let reshape = self.reshape.map(|reshape| {
+            assert_eq!(reshape.new_data_offset_sectors, None, "each member moves its own data");
+            Reshape { new_data_offset_sectors: area.new_offset_sectors, ..reshape }
+        });
+        SuperblockShape {
+            level: self.level,
+            layout: self.layout,
+            chunk_sectors: self.chunk_sectors,
+            member_size_sectors: self.member_size_sectors,
+            raid_slots: self.raid_slots,
+            data_offset_sectors: area.offset_sectors,
+            data_size_sectors: area.size_sectors,
+            reshape,
+        }
+    }
+}
+
+/// What all superblocks of the array shall say after an update.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuperblockState {
+    /// The event counter.
+    pub events: u64,
+    /// Zero while active; where redundancy agrees up to otherwise (`u64::MAX`: everywhere).
+    pub resync_offset: u64,
+    /// Every device that is part of the array.
+    pub roles: Arc<[DeviceRole]>,
+    /// Members that do not hold all yet: how many sectors of their data area hold what they should.
+    pub recovered: Arc<[(MemberId, u64)]>,
+    /// Members whose bad-block log was written, and whether it names anything. What superblocks say of the others stays.
+    pub bad_blocks: Arc<[(MemberId, bool)]>,
+    /// There is a parity log of our own that names all that may be in doubt, and where.
+    pub log_counts: Option<LogHome>,
+    /// Whether there is a write-intent bitmap; none to leave what each says.
+    pub has_bitmap: Option<bool>,
+    /// Where members have a partial parity log; nobody has one if this is empty.
+    pub ppls: Arc<[(MemberId, PplPlace)]>,
+    /// The write journal, if there is one.
+    pub journal: Option<JournalState>,
+    /// The array's shape; none to leave what each says.
+    pub shape: Option<Arc<ShapeState>>,
+}
+
+impl SuperblockState {
+    /// Whether both have the same table of devices: the superblocks of a member differ in the first sector at most. In version 0.90 a
+    /// member that does not hold all yet is a spare in the table. The shape stands in the first sector, whatever the version
+    /// ([`Superblock::apply_with_shape`]).
+    pub(super) fn has_table_of(&self, other: &Self) -> bool {
+        let journal = |state: &Self| state.journal.map(|journal| journal.device_number);
+        let is_alike = self.unfinished().eq(other.unfinished()) && journal(self) == journal(other);
+        let is_alike = spoiled(Bug::TableIsRoles, is_alike, true);
+        self.roles == other.roles && is_alike
+    }
+
+    /// Members that do not hold all yet.
+    fn unfinished(&self) -> impl Iterator<Item = MemberId> {
+        self.recovered.iter().map(|(member, _)| *member)
+    }
+}
+
+/// The times that updates carry.
+#[derive(Clone, Copy, Debug)]
+pub struct UpdateTimes {
+    events: u64,
+    time: Timestamp,
+}
+
+impl UpdateTimes {
+    /// Those that follow the newest superblock of an array, whatever the clock says now.
+    #[must_use]
+    pub fn after(newest: &Superblock) -> Self {
+        Self::of_update(newest.state.events, newest.state.update_time)
+    }
+
+    /// Those that follow an update.
+    #[must_use]
+    pub fn of_update(events: u64, time: Timestamp) -> Self {
+        Self { events, time }
+    }
+
+    /// A time later than that of any update so far.
+    #[must_use]
+    pub fn next(&self) -> Timestamp {
+        self.time.next()
+    }
+
+    /// The time of the update with this count: that of the last one if it is the same, else `now`, or just after the last one
+    /// if the clock went back. The counts of two updates in a row differ.
+    pub fn of(&mut self, events: u64, now: Timestamp) -> Timestamp {
+        if self.events != events {
+            *self = Self { events, time: now.max(self.time.next()) };
+        }
+        self.time
+    }
+}
+
+/// What brings a member that has fewer than `events` level with that count, if it has.
+///
+/// Being one behind is no harm: the member missed an update, but no write that the update was to
+/// allow. If the next update then reached only some members, it would be two behind the newest, and
+/// be called stale. So it is brought level first, with the newest table; dirty if any member says so.
+#[must_use]
+pub fn level_with(
+    superblock: &Superblock,
+    newest: &Superblock,
+    (events, resync_offset): (u64, u64),
+    update_time: Timestamp,
+) -> Option<SuperblockUpdate> {
+    (superblock.state.events < events).then(|| SuperblockUpdate {
+        events,
+        update_time,
+        resync_offset,
+        roles: Arc::from(newest.state.roles.as_slice()),
+        recovery_offset: superblock.device.recovery_offset_sectors,
+        is_replacement: superblock.state.features.contains(Features::REPLACEMENT),
+        role_of_this: superblock.state.role,
+    })
+}
+
+/// Has one member's superblock say `state`, on a device of this size.
+///
+/// # Errors
+/// The superblock cannot say the shape, and is as it was. Whoever begins a reshape tries that on
+/// every member first.
+pub fn apply_to(
+    superblock: &mut Superblock,
+    member: MemberId,
+    device_bytes: u64,
+    state: &SuperblockState,
+    update_time: Timestamp,
+) -> Result<(), SuperblockError> {
+    let update = update_for(superblock, member, state, update_time);
+    match &state.shape {
+        None => superblock.apply(&update),
+        Some(shape) => {
+            let shape = shape.of_member(member, superblock);
+            superblock.apply_with_shape(&update, &shape, device_bytes)?;
+        }
+    }
+    if let Some(journal) = state.journal.filter(|journal| journal.member == member) {
+        superblock.set_journal_tail(journal.tail_sectors, state.events);
+    }
+    let log_counts = state.log_counts;
+    let log_counts = spoiled(Bug::LogUncounted, log_counts, None);
+    if let Some(home) = log_counts {
+        superblock.set_log_counts(home);
+    }
+    let log = state.bad_blocks.iter().find(|(id, _)| *id == member);
+    if let Some((_, says)) = log {
+        let says = *says;
+        let says = spoiled(Bug::BadBlocksUntold, says, false);
+        superblock.set_bad_blocks(says);
+    }
+    let has_bitmap = state.has_bitmap;
+    let has_bitmap = spoiled(Bug::BitmapUntold, has_bitmap, None);
+    // One takes the other's place.
+    let is_told = true;
+    let is_told = spoiled(Bug::PplUntold, is_told, false);
+    if state.ppls.is_empty() && is_told {
+        superblock.name_ppl(None);
+    }
+    if let Some(is_there) = has_bitmap {
+        superblock.name_bitmap(is_there);
+    }
+    let ppl = state.ppls.iter().find(|(id, _)| *id == member && is_told);
+    if let Some((_, place)) = ppl {
+        superblock.name_ppl(Some(*place));
+    }
+    Ok(())
+}
+
+/// What is to be written to a member's bad-block log: the offset on the device, in bytes, and the bytes.
+///
+/// # Panics
+/// The member keeps no such log, or it has no room: the array knows better.
+#[must_use]
+pub fn bad_block_log_for(superblock: &Superblock, write: &BadLogWrite) -> (u64, Vec<u8>) {
+    let place = superblock.device.bad_block_log.expect("it keeps a log");
+    let offset_bytes = superblock.bad_block_log_offset_bytes().expect("it keeps a log");
+    let data_offset = superblock.device.data_offset_sectors;
+    let range = |range: &MemberRange| BadRange {
+        start_sector: data_offset + range.start.0,
+        length_sectors: range.sectors,
+    };
+    let ranges_of = |sector: &BadBlocks| sector.ranges().iter().map(range).collect();
+    let sectors: Vec<Vec<BadRange>> = write.says.sectors().iter().map(ranges_of).collect();
+    let bytes = BadBlockLog::sectors_to_bytes(&sectors, place).expect("there is room for them");
+    let sector_bytes = bytes.len() / usize::from(place.size_sectors);
+    let [start, end] = [write.sectors.start, write.sectors.end].map(|index| index * sector_bytes);
+    (offset_bytes + start as u64, bytes[start..end].to_vec())
+}
+
+/// The update of one member's superblock for `state`.
+///
+/// Devices that the array lists get their role; devices that were active, or had the journal, and are not listed any
+/// more are faulty; what was never used stays as it was.
+#[must_use]
+pub fn update_for(
+    superblock: &Superblock,
+    member: MemberId,
+    state: &SuperblockState,
+    update_time: Timestamp,
+) -> SuperblockUpdate {
+    let mut roles: Vec<Role> = superblock
+        .state
+        .roles
+        .iter()
+        .map(|role| match role {
+            Role::Active(_) | Role::Journal => Role::Faulty,
+            _ => *role,
+        })
+        .collect();
+    if planted(Bug::LostStaysInTable) {
+        roles.clone_from(&superblock.state.roles);
+    }
+    let mut role_of_this = Role::Faulty;
+    let mut is_replacement = false;
+    let mut tell = |number: u16, role| {
+        let index = usize::from(number);
+        if roles.len() <= index {
+            roles.resize(index + 1, Role::Spare);
+        }
+        roles[index] = role;
+    };
+    if let Some(journal) = state.journal {
+        tell(journal.device_number, Role::Journal);
+        if journal.member == member {
+            role_of_this = Role::Journal;
+        }
+    }
+    // Version 0.90 has no recovery offset: md calls a member a spare there until it holds all, and so do we. Nor can it say
+    // that two devices have one slot.
+    let has_offsets = superblock.version != Version::V0_90;
+    let holds_all = |member: MemberId| state.unfinished().all(|id| id != member);
+    for device in state.roles.iter() {
+        let is_told = has_offsets || holds_all(device.member) && !device.is_replacement;
+        let slot = device.slot.filter(|_| is_told);
+        let role = slot.map_or(Role::Spare, |slot| Role::Active(slot.0));
+        tell(device.device_number, role);
+        if device.member == member {
+            role_of_this = role;
+            is_replacement = device.is_replacement && has_offsets;
+        }
+    }
+    let recovered_sectors = state.recovered.iter().find(|(id, _)| *id == member && has_offsets);
+    let recovered_sectors = recovered_sectors.map(|(_, sectors)| *sectors);
+    SuperblockUpdate {
+        events: state.events,
+        update_time,
+        resync_offset: state.resync_offset,
+        roles: Arc::from(roles),
+        recovery_offset: recovered_sectors,
+        is_replacement,
+        role_of_this,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_ondisk::{
+        ArrayFacts, DeviceFlags, NewSuperblock, NewV0, PlacementRequest, SuperblockFault, placement,
+    };
+
+    const DEVICE_BYTES: u64 = 64 << 20;
+    const TIME: Timestamp = Timestamp { seconds: 1_800_000_000, microseconds: 0 };
+    const MEMBERS: [MemberId; 2] = [MemberId(1), MemberId(4)];
+
+    /// Device 1 of a RAID-5 of four, and its spare, device 4.
+    fn superblocks(version: Version) -> [Superblock; 2] {
+        let is_v1 = version.is_v1();
+        let request = PlacementRequest {
+            version: if is_v1 { version } else { Version::V1_0 },
+            device_bytes: DEVICE_BYTES,
+            level: Level::Raid5,
+            chunk_sectors: 128,
+            member_size_sectors: Some(65536),
+            data_offset_sectors: None,
+        };
+        let placement = placement(&request).expect("there is room");
+        let array = ArrayFacts {
+            uuid: [7; 16],
+            name: String::new(),
+            creation_time: Timestamp { seconds: 1_700_000_000, microseconds: 0 },
+            level: Level::Raid5,
+            layout: 2,
+            chunk_sectors: 128,
+            member_size_sectors: 65536,
+            raid_slots: 4,
+            preferred_minor: None,
+            logical_block_bytes: None,
+        };
+        let roles: Arc<[Role]> = (0..4).map(Role::Active).chain([Role::Spare]).collect();
+        MEMBERS.map(|MemberId(number)| {
+            let (array, roles) = (array.clone(), Arc::clone(&roles));
+            let (device_number, device_flags) = (u32::from(number), DeviceFlags::default());
+            let (events, resync_offset) = (5, u64::MAX);
+            let made = if is_v1 {
+                let device_uuid = [9; 16];
+                Superblock::new_v1(&NewSuperblock {
+                    array,
+                    placement,
+                    device_number,
+                    device_uuid,
+                    device_flags,
+                    roles,
+                    events,
+                    resync_offset,
+                })
+            } else {
+                let nodes = (0..5).map(|number| (8, number)).collect();
+                Superblock::new_v0(&NewV0 {
+                    array,
+                    device_bytes: DEVICE_BYTES,
+                    device_number,
+                    device_flags,
+                    roles,
+                    nodes,
+                    events,
+                    resync_offset,
+                })
+            };
+            made.expect("a plain superblock")
+        })
+    }
+
+    fn state(slots: u16, shape: Option<ShapeState>) -> SuperblockState {
+        let role = |number: u16| DeviceRole {
+            member: MemberId(number),
+            device_number: number,
+            slot: Some(Slot(number)).filter(|slot| slot.0 < slots),
+            is_replacement: false,
+        };
+        SuperblockState {
+            events: 6,
+            resync_offset: u64::MAX,
+            roles: (0..5).map(role).collect(),
+            recovered: Arc::default(),
+            bad_blocks: Arc::default(),
+            log_counts: None,
+            has_bitmap: None,
+            ppls: Arc::default(),
+            journal: None,
+            shape: shape.map(Arc::new),
+        }
+    }
+
+    /// A fifth slot comes, and chunks become half as long.
+    fn begun(data_areas: Vec<(MemberId, DataArea)>) -> ShapeState {
+        ShapeState {
+            level: Level::Raid5,
+            layout: 2,
+            chunk_sectors: 128,
+            member_size_sectors: 65536,
+            raid_slots: 5,
+            reshape: Some(Reshape {
+                position_sectors: 0,
+                delta_disks: 1,
+                new_level: Level::Raid5,
+                new_layout: 2,
+                new_chunk_sectors: 64,
+                new_data_offset_sectors: None,
+                backwards: false,
+            }),
+            data_areas,
+        }
+    }
+
+    #[test]
+    fn an_update_without_a_shape_says_what_it_always_said() {
+        let state = state(4, None);
+        for (superblock, member) in Version::ALL
+            .into_iter()
+            .flat_map(|version| superblocks(version).into_iter().zip(MEMBERS))
+        {
+            let mut expected = superblock.clone();
+            expected.apply(&update_for(&superblock, member, &state, TIME));
+            let mut told = superblock.clone();
+            apply_to(&mut told, member, DEVICE_BYTES, &state, TIME).expect("nothing to refuse");
+            assert_eq!((told.to_bytes(), told.shape()), (expected.to_bytes(), superblock.shape()));
+        }
+    }
+
+    #[test]
+    fn an_update_with_a_shape_is_the_shape_and_the_update() {
+        for version in Version::ALL {
+            let found = superblocks(version);
+            let said = found[0].shape();
+            let new_offset_sectors = version.is_v1().then(|| said.data_offset_sectors + 128);
+            let area = DataArea {
+                offset_sectors: said.data_offset_sectors,
+                size_sectors: said.data_size_sectors,
+                new_offset_sectors,
+            };
+            let shape = begun(vec![(MEMBERS[0], area)]);
+            let state = state(5, Some(shape.clone()));
+            // The data of the second stays where it is.
+            let moves = [new_offset_sectors, None];
+            for ((superblock, member), new_data_offset_sectors) in
+                found.into_iter().zip(MEMBERS).zip(moves)
+            {
+                let own =
+                    Reshape { new_data_offset_sectors, ..shape.reshape.expect("one is under way") };
+                let own =
+                    SuperblockShape { raid_slots: 5, reshape: Some(own), ..superblock.shape() };
+                let mut expected =
+                    superblock.with_shape(&own, DEVICE_BYTES).expect("there is such an array");
+                expected.apply(&update_for(&superblock, member, &state, TIME));
+                let mut told = superblock;
+                apply_to(&mut told, member, DEVICE_BYTES, &state, TIME).expect("the same array");
+                assert_eq!((told.to_bytes(), &told), (expected.to_bytes(), &expected));
+                assert_eq!((told.shape(), told.state.role), (own, Role::Active(member.0)));
+
+                // What is not named anew goes on as it is.
+                let mut on = begun(Vec::new());
+                let reshape = on.reshape.as_mut().expect("one is under way");
+                reshape.position_sectors = 1024;
+                let on = SuperblockState { shape: Some(Arc::new(on)), ..state.clone() };
+                apply_to(&mut told, member, DEVICE_BYTES, &on, TIME).expect("further on");
+                let reshape = told.reshape.expect("one is under way");
+                assert_eq!(reshape.position_sectors, 1024);
+                assert_eq!(reshape.new_data_offset_sectors, new_data_offset_sectors);
+                assert!(on.has_table_of(&state), "one sector for each step");
+            }
+        }
+    }
+
+    #[test]
+    fn a_superblock_that_cannot_say_a_shape_says_nothing_of_the_update() {
+        let size_sectors = DEVICE_BYTES / 512;
+        let area = DataArea { offset_sectors: 4096, size_sectors, new_offset_sectors: None };
+        let state = state(5, Some(begun(vec![(MEMBERS[0], area)])));
+        for version in Version::ALL {
+            let [found, _] = superblocks(version);
+            let mut told = found.clone();
+            let error = apply_to(&mut told, MEMBERS[0], DEVICE_BYTES, &state, TIME);
+            let cause = error.expect_err("it does not begin there, or goes past the end").cause;
+            let is_said = match version {
+                Version::V0_90 => matches!(cause, SuperblockFault::Contradiction(_)),
+                Version::V1_0 => {
+                    matches!(cause, SuperblockFault::DataOverlapsSuperblock { data_offset: 4096 })
+                }
+                _ => cause == SuperblockFault::Truncated { missing_bytes: 4096 * 512 },
+            };
+            assert!(is_said && told == found, "{version}: {cause}");
+        }
+    }
+}

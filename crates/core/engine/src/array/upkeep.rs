@@ -1,0 +1,212 @@
+//! Carrying out what is done for no client: what jobs have done counts, bad-block logs, slots that
+//! lack members. What is to be done next, [`super::jobs`] decides.
+
+use braid_geometry::MemberSector;
+use braid_sim_hooks::{Bug, Mark, reached, spoiled};
+use smallvec::SmallVec;
+
+use super::effect::{ArrayEffect, MetadataRecord, Notice};
+use super::jobs::{JobAction, Saved, Unmade, UpkeepAction, decide_job};
+use super::machine::Array;
+use super::order::{Activity, FlushPurpose};
+use super::superblocks::Why;
+use crate::Instant;
+use crate::cause::Cause;
+use crate::ids::{MemberId, WorkId};
+use crate::ranges::BadRange;
+use crate::work::Outcome;
+
+impl Array {
+    pub(super) fn act_on_upkeep(&mut self, action: UpkeepAction, now: Instant) {
+        match action {
+            UpkeepAction::TreatErring => self.treat_erring(now),
+            UpkeepAction::TakeSpare => self.take_spare(now),
+            // A loss of the old one, to be recorded. Had superblocks not said before that the new
+            // one holds all, power could be cut when some call the old one out, and the new one's
+            // own still says that it holds little.
+            UpkeepAction::Replace => {
+                let filled = self.roster.filled().expect("one holds all");
+                let is_said = self.tells_all();
+                let is_said = spoiled(Bug::ReplacesEarly, is_said, true);
+                assert!(is_said, "superblocks say so");
+                let old = self.roster.replace(filled);
+                self.out.push(ArrayEffect::Leave { member: old });
+            }
+            UpkeepAction::WriteBadBlocks => self.write_bad_blocks(),
+            UpkeepAction::FlushForJob => self.flush(FlushPurpose::Job),
+            UpkeepAction::Job => self.job_step(now),
+        }
+    }
+
+    /// Superblocks say what a job has done: it counts from now on.
+    pub(super) fn note_offsets(&mut self, now: Instant) {
+        let Some(saved) = self.jobs.flush_ended(now) else { return };
+        let is_news = match saved {
+            Saved::Resync(to) => {
+                let is_further = to >= self.condition.resync_offset;
+                let is_further = spoiled(Bug::OffsetAhead, is_further, true);
+                assert!(is_further, "I7: what was in sync stays so");
+                let is_said = self.superblocks.on_disk() == Activity::Clean;
+                self.condition.resync_offset = to;
+                if to == u64::MAX {
+                    self.consistency.is_resynced();
+                }
+                // Superblocks that say active say that all is to be resynced: the next that say
+                // clean tell.
+                self.out.publish_if(!is_said);
+                is_said
+            }
+            // Superblocks say nothing of it; the bitmap will.
+            Saved::Lazy { to, failed } => {
+                self.consistency.is_synced(to, &failed, &mut self.out);
+                false
+            }
+            Saved::Recovery(members, to) => {
+                let mut is_news = false;
+                for member in members {
+                    is_news |= self.roster.is_recovered(member, to);
+                    let slot = self.roster.slot_of(member).filter(|_| to == u64::MAX);
+                    if let Some(slot) = slot {
+                        self.superblocks.is_recovered(member, slot);
+                    }
+                }
+                is_news
+            }
+            Saved::Replacement(members, to) => {
+                let mut is_news = false;
+                for member in members {
+                    is_news |= self.roster.is_filled(member, to);
+                }
+                is_news
+            }
+        };
+        self.out.change_if(is_news);
+    }
+
+    /// Every log that does not say what it is to.
+    fn write_bad_blocks(&mut self) {
+        let due: SmallVec<[MemberId; 2]> = self.due_bad_blocks().collect();
+        assert!(!due.is_empty(), "one is to be written");
+        for member in due {
+            let record = MetadataRecord::BadBlocks(self.bad_logs.begin(member));
+            self.out.push(ArrayEffect::WriteMetadata { member, record });
+        }
+    }
+
+    /// Members whose log is to be written: of those that are in the array.
+    pub(super) fn due_bad_blocks(&self) -> impl Iterator<Item = MemberId> {
+        self.roster.superblock_targets(false).filter(|member| self.bad_logs.is_due(*member))
+    }
+
+    /// A log says what it was to, or could not be written.
+    pub(super) fn bad_blocks_written(&mut self, member: MemberId, is_written: bool) {
+        // Superblocks say whether a log says anything.
+        let is_news = self.bad_logs.ended(member, is_written);
+        self.out.change_if(is_news);
+        self.tell_bad_blocks(member);
+    }
+
+    /// Shards believe what is not in a log, nor is about to be.
+    pub(super) fn tell_bad_blocks(&mut self, member: MemberId) {
+        let Some(bad) = self.bad_logs.bad_blocks(member) else { return };
+        let is_news = self.roster.set_bad_blocks(member, bad);
+        self.out.publish_if(is_news);
+    }
+
+    /// A member did not take again what it holds badly: it costs these sectors, if its log has room
+    /// for them, and else the member.
+    pub(super) fn is_unmended(&mut self, cause: Cause, range: BadRange) {
+        let has_room = self.bad_logs.mark(cause.member, range);
+        let has_room = spoiled(Bug::UnmendedIsLost, has_room, false);
+        if !has_room {
+            return self.fail_member(cause);
+        }
+        self.tell_bad_blocks(cause.member);
+    }
+
+    /// A shard has done what a job asked for, or could not. What cannot be made is written down in
+    /// the logs of those that lack it, and asked for once more when that is durable: clients may
+    /// have written it meanwhile. Then it is given up.
+    pub(super) fn work_done(&mut self, now: Instant, id: WorkId, outcome: Outcome) {
+        let unmade = self.jobs.work_done(now, id, outcome);
+        let passed = self.jobs.passed();
+        self.out.extend(passed.map(|far| ArrayEffect::Notice(Notice::JobPassed(far))));
+        if let Some((targets, range)) = self.jobs.take_ahead() {
+            for target in targets {
+                let is_news = self.roster.holds_ahead(target, range);
+                self.out.publish_if(is_news);
+            }
+        }
+        let Some(Unmade { at, fills, lacks }) = unmade else { return };
+        let (mut sectors, mut is_new) = (0, false);
+        for (member, range) in lacks {
+            let Some(range) = self.lacked(member, range, fills) else { continue };
+            sectors += range.sectors;
+            if self.jobs.has_marked(member, range) {
+                continue;
+            }
+            if !self.bad_logs.mark(member, range) {
+                return self.jobs.cannot_go_on();
+            }
+            self.jobs.marks(member, range);
+            self.tell_bad_blocks(member);
+            is_new = true;
+        }
+        if !is_new {
+            self.jobs.gives_up(at, sectors);
+        }
+    }
+
+    /// The part of a range that a member lacks. Of a member that a job fills, only the sectors
+    /// past its recovery offset; of any other, the whole range.
+    fn lacked(&self, member: MemberId, range: BadRange, fills: bool) -> Option<BadRange> {
+        let is_held = fills && self.roster.holds(member, range);
+        let is_held = spoiled(Bug::HeldIsGivenUp, is_held, false);
+        if is_held {
+            return None;
+        }
+        let is_in = self.roster.slot_of(member).is_some();
+        let held = if fills { self.roster.held(member) } else { is_in.then_some(0) };
+        let (start, end) = (range.start.0, range.start.0 + range.sectors);
+        let from = start.max(held?);
+        let from = spoiled(Bug::HeldIsGivenUp, from, start);
+        (from < end).then(|| BadRange { start: MemberSector(from), sectors: end - from })
+    }
+
+    fn job_step(&mut self, now: Instant) {
+        let has_unrecorded = !self.tells_all();
+        let mut jobs = std::mem::take(&mut self.jobs);
+        let ground = self.ground();
+        let mut effects = SmallVec::<[ArrayEffect; 2]>::new();
+        match decide_job(&jobs.facts(now, &ground, has_unrecorded)) {
+            JobAction::Wait => {}
+            JobAction::Begin => {
+                let progress = jobs.begin(now, &ground);
+                let is_told = !jobs.is_quiet();
+                effects.extend(is_told.then_some(ArrayEffect::Notice(Notice::JobBegan(progress))));
+            }
+            JobAction::Ask => {
+                let asked = jobs.ask(now, &ground);
+                effects.extend(asked.map(|(shard, work)| ArrayEffect::Work { shard, work }));
+            }
+            JobAction::Save => jobs.save(),
+            JobAction::End => {
+                let is_told = !jobs.is_quiet();
+                let (progress, end) = jobs.end(&ground);
+                let ended = Notice::JobEnded { progress, end };
+                effects.extend(is_told.then_some(ArrayEffect::Notice(ended)));
+            }
+        }
+        self.jobs = jobs;
+        self.out.extend(effects);
+    }
+
+    /// A slot that has no member gets a spare, or one whose member is to be replaced. Superblocks
+    /// say so before any shard writes to it.
+    fn take_spare(&mut self, now: Instant) {
+        reached(Mark::SpareTaken);
+        let Self { roster, away, .. } = self;
+        roster.take_in_spare(|slot| away.keeps(slot, now));
+        self.write_superblocks(self.superblocks.on_disk(), Why::Devices);
+    }
+}

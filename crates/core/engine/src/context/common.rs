@@ -1,0 +1,670 @@
+//! What the three families share: the view, the pieces, the effects on their way out.
+
+use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use braid_geometry::{MemberSector, Slot};
+use braid_ondisk::Bits;
+use smallvec::SmallVec;
+
+use super::clocks::Clocks;
+use super::left::{Gone, Held, Left, LeftRequest};
+use super::pairs::{Ended, Pairs};
+use super::pieces::{Extent, PieceKey, Pieces};
+use super::trims::Trims;
+use super::written::Written;
+use crate::Instant;
+use crate::array::{ArrayView, Gate, IntentView};
+use crate::cause::Cause;
+use crate::computation::{Computation, ComputationId};
+use crate::counters::Counters;
+use crate::effect::{
+    CacheRecord, FaultKind, MemberFault, MemberIo, MemberIoDone, MemberOperation, PieceReply,
+    Report,
+};
+use crate::ids::{BitmapId, IoId, MemberId, RequestId, WorkId};
+use crate::request::{Fault, Operation, Piece};
+use crate::work::Outcome;
+
+/// Computations whose memory is kept for later ones.
+const SPARE_COMPUTATIONS_MAX: usize = 256;
+
+/// Steps, and buffers, that a computation has room for from the start: as many as a band of small writes needs on most arrays. Else
+/// each of many computations would grow when it first meets such a band, which comes late and seldom.
+const COMPUTATION_ROOM: usize = 128;
+
+/// Shared state of a shard; each family is handed it with every event.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) now: Instant,
+    pub(crate) view: Arc<ArrayView>,
+    pub(crate) counters: Counters,
+    pub(crate) pieces: Pieces,
+    pub(crate) unconfirmed_epoch: Option<u64>,
+    pub(crate) last_write: Instant,
+    pub(crate) in_flight: u32,
+    /// Background work that has not had its result.
+    pub(crate) works: u32,
+    pub(crate) computations: VecDeque<Computation>,
+    spare_computations: Vec<Computation>,
+    pub(crate) member_ios: VecDeque<MemberIo>,
+    pub(crate) replies: VecDeque<PieceReply>,
+    pub(crate) releases: VecDeque<RequestId>,
+    pub(crate) cache_records: VecDeque<CacheRecord>,
+    written: Written,
+    pub(crate) reports: VecDeque<Report>,
+    pub(crate) clocks: Clocks,
+    pairs: Pairs,
+    left: Left,
+    /// Bits that the array was asked for, and that are not open.
+    wanted: Option<Bits>,
+    /// Bits under which writes began since the array asked for them.
+    touched: Option<Bits>,
+    /// What clients gave up, for a lockless bitmap.
+    trims: Trims,
+    /// Bits were taken back, and the array does not know that what began before has ended.
+    undrained: Option<(BitmapId, u64)>,
+    /// Writes that cover what is not to be believed of their member: which, whose, and where.
+    over_bad: Vec<(IoId, MemberId, (MemberSector, u32))>,
+}
+
+impl Common {
+    pub(crate) fn new(view: Arc<ArrayView>) -> Self {
+        Self {
+            written: Written::new(&view),
+            clocks: Clocks::new(view.slots.len()),
+            now: Instant::default(),
+            view,
+            counters: Counters::default(),
+            pieces: Pieces::default(),
+            unconfirmed_epoch: None,
+            last_write: Instant::default(),
+            in_flight: 0,
+            works: 0,
+            computations: VecDeque::new(),
+            spare_computations: Vec::new(),
+            member_ios: VecDeque::new(),
+            replies: VecDeque::new(),
+            releases: VecDeque::new(),
+            cache_records: VecDeque::new(),
+            reports: VecDeque::new(),
+            pairs: Pairs::default(),
+            left: Left::default(),
+            over_bad: Vec::new(),
+            wanted: None,
+            touched: None,
+            trims: Trims::default(),
+            undrained: None,
+        }
+    }
+
+    /// Another view is to rule. Gives the one before. All that goes by slot has those of this one from now on.
+    pub(crate) fn turn_view(&mut self, view: Arc<ArrayView>) -> Arc<ArrayView> {
+        self.written.turn(&self.view, &view);
+        self.clocks.look(&view);
+        self.unconfirmed_epoch = Some(view.epoch);
+        std::mem::replace(&mut self.view, view)
+    }
+
+    /// Notes a write that covers what is not to be believed of its member.
+    fn note_over_bad(
+        &mut self,
+        (id, slot): (IoId, Slot),
+        member: MemberId,
+        range: (MemberSector, u32),
+    ) {
+        let bad = self.view.bad_blocks_of(slot, member);
+        if bad.is_some_and(|bad| bad.touches(range.0, u64::from(range.1))) {
+            self.over_bad.push((id, member, range));
+        }
+    }
+
+    /// A request has ended: if it has written over what is not to be believed, the array is to know.
+    fn end_over_bad(&mut self, done: &MemberIoDone) {
+        let Some(index) = self.over_bad.iter().position(|(id, ..)| *id == done.id) else { return };
+        let (_, member, (start, sectors)) = self.over_bad.swap_remove(index);
+        if done.result.is_ok() {
+            self.report(Report::BadBlocksWritten { member, start, sectors });
+        }
+    }
+
+    /// Asks for member I/O under the family's own name for it; the view must know the member (I6). What is written goes to
+    /// its replacement as well, if it has one.
+    pub(crate) fn submit(
+        &mut self,
+        (id, slot): (IoId, Slot),
+        (sector, sectors): (MemberSector, u32),
+        operation: MemberOperation,
+    ) {
+        let known = self.view.member(slot).expect("only members in the view are used");
+        let (member, replacement) = (known.id, known.replacement);
+        if operation.is_write() {
+            assert!(self.view.gate != Gate::ReadOnly, "nothing is written to a read-only array");
+            self.counters.member_writes += 1;
+        } else {
+            self.counters.member_reads += 1;
+        }
+        assert!(sectors > 0, "a member is asked for something");
+        self.in_flight += 1;
+        self.clocks.begins(self.now, (id, slot), (sector, sectors), &operation);
+        if operation.is_write() {
+            self.note_over_bad((id, slot), member, (sector, sectors));
+        }
+        self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
+        let replacement = replacement.filter(|_| operation.is_write());
+        let replacement = spoiled(Bug::ReplacementNotWritten, replacement, None);
+        if let Some(member) = replacement {
+            let id = self.pairs.begin(id, slot, member);
+            self.note_over_bad((id, slot), member, (sector, sectors));
+            self.counters.member_writes += 1;
+            self.in_flight += 1;
+            self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
+        }
+    }
+
+    /// Asks for a write to the replacement of the member in `slot` alone.
+    pub(crate) fn submit_to_replacement(
+        &mut self,
+        (id, slot): (IoId, Slot),
+        (sector, sectors): (MemberSector, u32),
+        operation: MemberOperation,
+    ) {
+        let known = self.view.member(slot).and_then(|member| member.replacement);
+        let member = known.expect("only members in the view are used");
+        assert!(operation.is_write() && self.may_repair(), "a replacement is written");
+        self.note_over_bad((id, slot), member, (sector, sectors));
+        self.counters.member_writes += 1;
+        self.in_flight += 1;
+        self.member_ios.push_back(MemberIo { id, member, slot, sector, sectors, operation });
+    }
+
+    /// A request has ended.
+    #[inline]
+    pub(crate) fn note_done(&mut self, done: &MemberIoDone) {
+        assert!(self.in_flight > 0, "more results than requests");
+        self.in_flight -= 1;
+        if !self.over_bad.is_empty() {
+            self.end_over_bad(done);
+        }
+        if !Pairs::is_of_replacement(done.id) {
+            self.clocks.ends(self.now, done.id);
+        }
+        self.counters.member_errors += u64::from(done.result.is_err());
+    }
+
+    /// Whether writes to members and their replacements are under way: nearly never.
+    #[inline]
+    pub(crate) fn has_pairs(&self) -> bool {
+        !self.pairs.is_empty()
+    }
+
+    /// The same of a request that may be one of a pair. Gives what the family is to hear of it, if
+    /// it is time to.
+    #[inline(never)]
+    pub(crate) fn pair_done(&mut self, done: MemberIoDone) -> Option<MemberIoDone> {
+        match self.pairs.ended(&self.view, done) {
+            Ended::Tell(done) => Some(done),
+            Ended::Wait => None,
+            // Whatever it failed for: the member that it was to replace has what was written.
+            Ended::Failed(fault) => {
+                reached(Mark::ReplacementMissesWrite);
+                self.report(Report::MemberFailed { cause: fault.cause });
+                None
+            }
+        }
+    }
+
+    /// What is out of a family's request at members that went: its own, the write to the
+    /// replacement that goes with it, or both. `is_copy` if it is for the replacement alone.
+    pub(crate) fn out_at(
+        &self,
+        gone: &Gone,
+        (id, slot): (IoId, Slot),
+        (held, is_copy): (Held, bool),
+    ) -> SmallVec<[LeftRequest; 2]> {
+        let own = if is_copy { gone.replacement(slot) } else { gone.member(slot) };
+        let own = own.filter(|_| !self.pairs.has_ended(id)).map(|member| (id, member));
+        let other = self.pairs.of_replacement(id).filter(|(_, member)| gone.went(*member));
+        let left = |(id, member)| LeftRequest { id, member, held };
+        own.into_iter().chain(other).map(left).collect()
+    }
+
+    /// A read stays with a member that went: how long it takes says nothing of the slot's next.
+    pub(crate) fn forget_pace_at(&mut self, gone: &Gone, (id, slot): (IoId, Slot)) {
+        if gone.has(slot) {
+            self.clocks.forget(id);
+        }
+    }
+
+    /// A request at a member that went is not waited for. Gives what the family is to hear of it,
+    /// if it is time to; its memory is held until [`Self::end_left`].
+    pub(crate) fn leave(&mut self, request: LeftRequest) -> Option<MemberIoDone> {
+        let LeftRequest { id, member, held } = request;
+        self.left.note(id, held);
+        self.over_bad.retain(|(other, ..)| *other != id);
+        if !Pairs::is_of_replacement(id) {
+            self.clocks.forget(id);
+        }
+        let fault = MemberFault { kind: FaultKind::Gone, cause: Cause::left(member) };
+        match self.pairs.ended(&self.view, MemberIoDone { id, result: Err(fault) }) {
+            Ended::Tell(done) => Some(done),
+            // The array knows that the replacement is out.
+            Ended::Wait | Ended::Failed(_) => None,
+        }
+    }
+
+    /// A request has ended. If it was left, what it held until now.
+    #[inline]
+    pub(crate) fn end_left(&mut self, id: IoId) -> Option<Held> {
+        let held = self.left.end(id)?;
+        reached(Mark::LateAnswer);
+        assert!(self.in_flight > 0, "more results than requests");
+        self.in_flight -= 1;
+        Some(held)
+    }
+
+    /// A write at a member that has left names the payload of `piece`.
+    pub(crate) fn hold_payload(&mut self, piece: PieceKey) {
+        self.pieces.hold(piece);
+    }
+
+    /// And does not any more.
+    pub(crate) fn let_go_of_payload(&mut self, piece: PieceKey) {
+        self.releases.extend(self.pieces.let_go(piece));
+    }
+
+    /// What families are to hear now that the view is another.
+    pub(crate) fn settle_pairs(&mut self) -> Vec<MemberIoDone> {
+        self.pairs.settle(&self.view)
+    }
+
+    /// Tells the array how fast the members are, if it is time to.
+    pub(crate) fn report_pace(&mut self) {
+        let (view, reports) = (&self.view, &mut self.reports);
+        self.clocks.report(self.now, |slot, pace| {
+            if let Some(member) = view.member(slot).map(|member| member.id) {
+                reports.push_back(Report::Pace { member, pace });
+            }
+        });
+    }
+
+    /// A read that no client waits for any more has come back: a probe, or one that was abandoned.
+    pub(crate) fn stray_done(&mut self, slot: Slot, result: Result<(), MemberFault>) {
+        result.err().into_iter().for_each(|fault| self.note_read_fault(slot, fault));
+    }
+
+    /// A write has reached the member in `slot`, at least in part: a flush must reach it, too.
+    pub(crate) fn note_written(&mut self, slot: Slot) {
+        self.written.note(slot);
+    }
+
+    /// Whether any member is to be flushed.
+    pub(crate) fn owes_flush(&self) -> bool {
+        self.written.is_any()
+    }
+
+    /// What was asked for in this round is on the members: says on which, and that it is.
+    pub(crate) fn written_back(&mut self, round: u64) {
+        // One that is out has nothing to flush.
+        let members = self.written.take(&self.view).filter(|member| self.view.is_used(*member));
+        self.reports.extend(members.map(|member| Report::MemberWritten { member }));
+        self.report(Report::WrittenBack { round });
+    }
+
+    /// An empty computation, in memory that was used before if there is some.
+    pub(crate) fn blank_computation(&mut self, id: ComputationId) -> Computation {
+        let mut computation = self.spare_computations.pop().unwrap_or_default();
+        computation.steps.reserve(COMPUTATION_ROOM);
+        computation.buffers.reserve(COMPUTATION_ROOM);
+        let (found, partial) = Default::default();
+        Computation { id, found, partial, verdicts: None, ..computation }
+    }
+
+    pub(crate) fn submit_computation(&mut self, computation: Computation) {
+        assert!(!computation.steps.is_empty(), "a computation has something to do");
+        self.computations.push_back(computation);
+    }
+
+    /// Takes the memory of a computation back.
+    pub(crate) fn recycle(&mut self, mut computation: Computation) {
+        if self.spare_computations.len() < SPARE_COMPUTATIONS_MAX {
+            computation.steps.clear();
+            computation.buffers.clear();
+            self.spare_computations.push(computation);
+        }
+    }
+
+    /// Background work is over.
+    pub(crate) fn work_done(&mut self, id: WorkId, outcome: Outcome) {
+        assert!(self.works > 0, "more results than work");
+        self.works -= 1;
+        self.report(Report::WorkDone { id, outcome });
+    }
+
+    pub(crate) fn report(&mut self, report: Report) {
+        self.reports.push_back(report);
+    }
+
+    /// What could not be read of the member in `slot` was written again, and it took it.
+    pub(crate) fn note_mended(&mut self, slot: Slot) {
+        let member = self.view.member(slot).map(|member| member.id);
+        member.into_iter().for_each(|member| self.report(Report::Mended { member }));
+    }
+
+    /// A read failed. A member that is gone altogether is reported; a bad sector is the family's.
+    pub(crate) fn note_read_fault(&mut self, slot: Slot, fault: MemberFault) {
+        if fault.kind == FaultKind::Gone && self.still_in(slot, fault.cause.member) {
+            self.report_failed(fault);
+        }
+    }
+
+    /// A member failed what it cannot be kept for, or did not take it though nothing is wrong with it.
+    pub(crate) fn report_failed(&mut self, fault: MemberFault) {
+        let cause = fault.cause;
+        self.report(match fault.kind.spares_member() {
+            true => Report::NotTaken { fault },
+            false => Report::MemberFailed { cause },
+        });
+    }
+
+    /// What could not be read, or is not to be believed, was written again, and the member did not take it. What is bad stays bad, and is
+    /// named; a member without space, or that may not be written, keeps it as it was.
+    pub(crate) fn report_unmended(
+        &mut self,
+        slot: Slot,
+        fault: MemberFault,
+        (start, sectors): (MemberSector, u32),
+    ) {
+        let cause = fault.cause;
+        if !self.still_in(slot, cause.member) {
+            return;
+        }
+        match fault.kind {
+            FaultKind::NoSpace | FaultKind::Protected => {}
+            FaultKind::Gone => self.report_failed(fault),
+            FaultKind::Media => {
+                reached(Mark::MendFails);
+                let is_named = true;
+                let is_named = spoiled(Bug::UnmendedForgotten, is_named, false);
+                self.report(match is_named {
+                    true => Report::Unmended { cause, start, sectors },
+                    false => Report::BadBlocksWritten { member: cause.member, start, sectors },
+                });
+            }
+        }
+    }
+
+    /// What was asked of a member for `piece` has ended so: if the piece fails, this is why.
+    pub(crate) fn note_cause(&mut self, piece: PieceKey, result: Result<(), MemberFault>) {
+        if let Err(fault) = result {
+            self.pieces.note_cause(piece, fault.cause);
+        }
+    }
+
+    /// Whether `member` still is what the view has in `slot`, or to replace that: its missed write is unrecorded.
+    pub(crate) fn still_in(&self, slot: Slot, member: MemberId) -> bool {
+        self.view.has(slot, member)
+    }
+
+    /// Whether bytes that cannot be read may be written again from what the others say.
+    pub(crate) fn may_repair(&self) -> bool {
+        matches!(self.view.gate, Gate::Open | Gate::Closed)
+    }
+
+    pub(crate) fn begin(&mut self, piece: &Piece, has_intent: bool) -> PieceKey {
+        if piece.operation.is_write() {
+            let is_due = has_intent == (self.view.gate == Gate::Open && self.has_bits(piece));
+            let is_due = spoiled(Bug::GateIgnored, is_due, true);
+            let is_due = spoiled(Bug::BitsIgnored, is_due, true);
+            assert!(is_due, "I3: a write has its intent if gate and bits are open, and only then");
+            self.last_write = self.now;
+            if has_intent && let Some(bits) = self.bits_of(piece) {
+                self.touch(&bits);
+            }
+        }
+        let key = self.pieces.begin(piece, has_intent);
+        if piece.operation.is_write() {
+            self.note_trim(key, piece);
+        }
+        key
+    }
+
+    /// A trim begins, or a write that may be to what was trimmed.
+    fn note_trim(&mut self, key: PieceKey, piece: &Piece) {
+        let Some(intent) = self.view.intent.as_ref().filter(|intent| intent.is_lockless) else {
+            return;
+        };
+        if piece.operation == Operation::Trim {
+            return self.trims.begins(key, (piece.start, piece.sectors));
+        }
+        if self.trims.is_idle() {
+            return; // Nearly always.
+        }
+        let (view, bitmap) = (&self.view, intent.bitmap);
+        if let Some(bits) = self.bits_of(piece)
+            && self.trims.writes(&bits, |(start, sectors)| view.bits_of(start, sectors))
+        {
+            self.report(Report::WrittenAgain { bitmap, from: bits.start, to: bits.end });
+        }
+    }
+
+    /// A client has given up what a trim that was answered is about.
+    fn is_trimmed(&mut self, (start, sectors): Extent) {
+        let Some(intent) = self.view.intent.as_ref().filter(|intent| intent.is_lockless) else {
+            return;
+        };
+        let Some(bits) = self.view.bits_of(start, sectors) else { return };
+        self.trims.tells(bits, || empty_like(&intent.open));
+        self.report(Report::Trimmed { bitmap: intent.bitmap, start, sectors });
+    }
+
+    /// Bits of the bitmap that stand for what a piece writes, if there is a bitmap.
+    pub(crate) fn bits_of(&self, piece: &Piece) -> Option<Range<u64>> {
+        self.view.bits_of(piece.start, piece.sectors)
+    }
+
+    /// Whether bits of the bitmap let a piece be written.
+    pub(crate) fn has_bits(&self, piece: &Piece) -> bool {
+        self.bits_of(piece).is_none_or(|bits| self.are_open(&bits))
+    }
+
+    fn are_open(&self, bits: &Range<u64>) -> bool {
+        self.view.intent.as_ref().is_none_or(|intent| intent.open.has_all(bits.clone()))
+    }
+
+    /// Writes begin under these bits.
+    fn touch(&mut self, bits: &Range<u64>) {
+        let Some(intent) = &self.view.intent else { return };
+        let touched = self.touched.get_or_insert_with(|| empty_like(&intent.open));
+        bits.clone().for_each(|bit| touched.set(bit));
+    }
+
+    /// A piece cannot be written before these bits are durable: the array hears of it once.
+    pub(crate) fn want_bits(&mut self, bits: &Range<u64>) {
+        let Some(intent) = &self.view.intent else { return };
+        let open = Arc::clone(&intent.open);
+        let wanted = self.wanted.get_or_insert_with(|| empty_like(&open));
+        // One that is open may be taken back before the others are: then it is to be asked for.
+        let lacking = || bits.clone().filter(|bit| !open.is_set(*bit));
+        if lacking().any(|bit| !wanted.is_set(bit)) {
+            reached(Mark::WriteWaitsForBits);
+            lacking().for_each(|bit| wanted.set(bit));
+            let bitmap = intent.bitmap;
+            self.report(Report::WantBits { bitmap, from: bits.start, to: bits.end });
+        }
+    }
+
+    /// Bits that pieces wait for may have been taken back before they had all of theirs: the array is asked once more.
+    pub(crate) fn want_bits_again(&mut self) {
+        self.bits_waited_for().iter().for_each(|bits| self.want_bits(bits));
+    }
+
+    /// The array wants to know under which bits writes began since it asked last.
+    pub(crate) fn tell_touched(&mut self) {
+        let Some(intent) = &self.view.intent else { return };
+        let touched = self.touched.take().unwrap_or_else(|| empty_like(&intent.open));
+        self.report(Report::Touched { bitmap: intent.bitmap, bits: Arc::new(touched) });
+    }
+
+    /// A view rules from now on; the one before had these bits. Gives the pieces whose answer was held until now.
+    pub(crate) fn grant_intent(&mut self) -> Vec<PieceKey> {
+        let view = Arc::clone(&self.view);
+        let open = view.intent.as_ref().map(|intent| &intent.open);
+        let waited = self.bits_waited_for();
+        let granted = self.pieces.grant_intent(|(start, sectors)| {
+            let bits = view.bits_of(start, sectors);
+            bits.zip(open).is_none_or(|(bits, open)| open.has_all(bits))
+        });
+        for bits in &waited {
+            if self.are_open(bits) {
+                self.touch(bits);
+            }
+        }
+        granted
+    }
+
+    /// Bits that writes wait for, by the view that rules: the one under which they came may have had another bitmap, or none.
+    fn bits_waited_for(&self) -> Vec<Range<u64>> {
+        let extents = self.pieces.waiting_extents();
+        extents.filter_map(|(start, sectors)| self.view.bits_of(start, sectors)).collect()
+    }
+
+    /// What a new view says of bits.
+    pub(crate) fn note_bits(&mut self, before: Option<&IntentView>) {
+        let Some(intent) = self.view.intent.clone() else {
+            (self.wanted, self.touched) = (None, None);
+            self.trims.forget();
+            return;
+        };
+        let before = before.filter(|before| before.bitmap == intent.bitmap);
+        if before.is_none() {
+            (self.wanted, self.touched) = (None, None);
+            self.trims.forget();
+        }
+        if let Some(wanted) = &mut self.wanted {
+            wanted.subtract(&intent.open);
+        }
+        if before.is_some_and(|before| before.revocation != intent.revocation) {
+            self.pieces.turn_generation();
+            self.undrained = Some((intent.bitmap, intent.revocation));
+        }
+    }
+
+    /// Whether members may be written for `piece`: superblocks say, durably, that its region may be in need of resync (I3).
+    pub(crate) fn has_intent(&self, piece: PieceKey) -> bool {
+        self.pieces.has_intent(piece)
+    }
+
+    /// Whether no write waits for its intent: nearly always.
+    pub(crate) fn has_all_intents(&self) -> bool {
+        self.pieces.waiting() == 0
+    }
+
+    /// A further part of `piece` is out.
+    pub(crate) fn add_part(&mut self, piece: PieceKey) {
+        self.pieces.add_part(piece);
+    }
+
+    /// A part of `piece` is done; the piece is answered when it was the last.
+    pub(crate) fn part_done(&mut self, piece: PieceKey, result: Result<(), Fault>) {
+        if let Some(reply) = self.pieces.part_done(piece, result) {
+            if !self.trims.is_idle()
+                && let Some(extent) = self.trims.ended(piece, reply.result.is_ok())
+            {
+                self.is_trimmed(extent);
+            }
+            self.last_write = self.now;
+            if planted(Bug::PayloadReleasedEarly) && reply.keeps_payload {
+                self.releases.push_back(reply.request);
+            }
+            self.replies.push_back(reply);
+        }
+    }
+
+    /// A read straight into the payload of `piece` is not waited for any more.
+    pub(crate) fn abandon(&mut self, piece: PieceKey) {
+        self.counters.abandoned_reads += 1;
+        self.pieces.leave(piece);
+    }
+
+    /// Sectors of pieces whose payload is kept beyond their answer.
+    pub(crate) fn kept_sectors(&self) -> u64 {
+        self.pieces.kept_sectors()
+    }
+
+    /// The same, if a part of `piece` were answered early.
+    pub(crate) fn kept_sectors_with(&mut self, piece: PieceKey) -> u64 {
+        self.pieces.kept_sectors_with(piece)
+    }
+
+    /// A further part of `piece`, which was answered early, has come to be.
+    pub(crate) fn keep_part(&mut self, piece: PieceKey) {
+        self.pieces.keep(piece);
+    }
+
+    /// A part of `piece` is answered though the members do not have it yet.
+    pub(crate) fn part_kept(&mut self, piece: PieceKey) {
+        assert_eq!(self.view.gate, Gate::Open, "no write is answered early unless it may go on");
+        self.pieces.keep(piece);
+        self.part_done(piece, Ok(()));
+    }
+
+    /// A part that was answered early is lost: if its piece is not, it can still be told.
+    pub(crate) fn part_lost(&mut self, piece: PieceKey, fault: Fault) {
+        if planted(Bug::PartLossUnreported) {
+            return;
+        }
+        self.pieces.part_lost(piece, fault);
+    }
+
+    /// A part that was answered early needs its payload no longer.
+    pub(crate) fn release_payload(&mut self, piece: PieceKey) {
+        self.last_write = self.now;
+        let released = self.pieces.release_payload(piece);
+        let released = spoiled(Bug::PayloadReleasedEarly, released, None);
+        let released = spoiled(Bug::PayloadNeverReleased, released, None);
+        self.releases.extend(released);
+    }
+
+    pub(crate) fn refuse(&mut self, piece: &Piece, fault: Fault) {
+        assert!(piece.operation.is_write(), "reads are not refused at the gate");
+        let is_final = matches!(self.view.gate, Gate::ReadOnly | Gate::Broken);
+        assert!(is_final, "a write is refused only where none is ever taken");
+        let (keeps_payload, leaves_payload) = (false, false);
+        let result = Err(fault);
+        let (request, cause) = (piece.request, None);
+        let reply = PieceReply { request, result, keeps_payload, leaves_payload, cause };
+        if planted(Bug::RefusedTwice) {
+            self.replies.push_back(reply);
+        }
+        self.replies.push_back(reply);
+    }
+
+    /// Says that the view rules, if it does by now; and that what began before bits were taken back has ended.
+    pub(crate) fn confirm_view(&mut self) {
+        let is_drained = !self.pieces.has_writes_before();
+        let is_drained = spoiled(Bug::BitsDrainedEarly, is_drained, true);
+        if !is_drained && self.undrained.is_some() {
+            reached(Mark::BitsWaitForDrain);
+        }
+        if is_drained && let Some((bitmap, revocation)) = self.undrained.take() {
+            self.report(Report::Drained { bitmap, revocation });
+        }
+        let drained = self.view.gate != Gate::Closed || self.pieces.writes() == 0;
+        let drained = spoiled(Bug::UndrainedConfirmed, drained, true);
+        if !drained && self.unconfirmed_epoch.is_some() {
+            reached(Mark::CloseWaitsForDrain);
+        }
+        if drained && let Some(epoch) = self.unconfirmed_epoch.take() {
+            assert_eq!(epoch, self.view.epoch, "the view that is confirmed is the one that rules");
+            self.report(Report::ViewInForce { epoch });
+        }
+    }
+}
+
+/// No bits, each for what one of these stands for.
+fn empty_like(bits: &Bits) -> Bits {
+    Bits::none(bits.sectors(), bits.sectors_each())
+}

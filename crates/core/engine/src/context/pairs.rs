@@ -1,0 +1,139 @@
+//! Writes that go to two members: one in a slot, and its replacement.
+//!
+//! A family asks for one write, and hears of it once, when both have ended. If the replacement has missed it, the family does
+//! not hear of it before a view says that the replacement is out: an answer that came sooner would promise what a restart
+//! could take back, since superblocks still call the replacement good up to its offset (I4).
+//!
+//! ```text
+//!   family ── write ──▶ member       ── done ──┐
+//!                  └──▶ replacement  ── done ──┴─▶ the replacement has it, or is out? ──▶ family
+//!                                                       │ no: wait for a view
+//! ```
+//!
+//! When the member has gone and the replacement is in the slot, it is the replacement's result that counts.
+
+use braid_geometry::Slot;
+use braid_sim_hooks::{Bug, Mark, reached, spoiled};
+use std::collections::BTreeMap;
+
+use crate::array::{ArrayView, Gate};
+use crate::effect::{MemberFault, MemberIoDone};
+use crate::ids::{IoId, MemberId};
+
+/// Set in the name of a write to a replacement; the rest is that of the write that it goes with. Names of families are those
+/// of a [`crate::slab::Slab`], which counts uses up to 2^31.
+const OF_REPLACEMENT: u64 = 1 << 63;
+
+/// Both writes, and what came of them.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    slot: Slot,
+    replacement: MemberId,
+    of_member: Option<Result<(), MemberFault>>,
+    of_replacement: Option<Result<(), MemberFault>>,
+}
+
+/// Every pair of which the family has not heard.
+#[derive(Debug, Default)]
+pub(super) struct Pairs {
+    pairs: BTreeMap<IoId, Pair>,
+}
+
+/// What came of one of two.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ended {
+    /// The family hears this.
+    Tell(MemberIoDone),
+    /// It is too soon.
+    Wait,
+    /// It is too soon, and this is why: the replacement has failed.
+    Failed(MemberFault),
+}
+
+impl Pairs {
+    /// The write with this name goes to a replacement as well, under the name that this gives.
+    pub(super) fn begin(&mut self, id: IoId, slot: Slot, replacement: MemberId) -> IoId {
+        assert_eq!(id.0 & OF_REPLACEMENT, 0, "a family's own name");
+        let pair = Pair { slot, replacement, of_member: None, of_replacement: None };
+        let before = self.pairs.insert(id, pair);
+        assert!(before.is_none(), "a name is of one request at a time");
+        IoId(id.0 | OF_REPLACEMENT)
+    }
+
+    /// Whether the name is that of a write to a replacement.
+    pub(super) fn is_of_replacement(id: IoId) -> bool {
+        id.0 & OF_REPLACEMENT != 0
+    }
+
+    /// Whether a family's write to a member has ended, and waits for that to the replacement.
+    pub(super) fn has_ended(&self, id: IoId) -> bool {
+        self.pairs.get(&id).is_some_and(|pair| pair.of_member.is_some())
+    }
+
+    /// The write to a replacement that goes with a family's, if it is under way; and to which.
+    pub(super) fn of_replacement(&self, id: IoId) -> Option<(IoId, MemberId)> {
+        let pair = self.pairs.get(&id)?;
+        let name = IoId(id.0 | OF_REPLACEMENT);
+        pair.of_replacement.is_none().then_some((name, pair.replacement))
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// A request has ended.
+    pub(super) fn ended(&mut self, view: &ArrayView, done: MemberIoDone) -> Ended {
+        let id = IoId(done.id.0 & !OF_REPLACEMENT);
+        let Some(pair) = self.pairs.get_mut(&id) else { return Ended::Tell(done) };
+        let of = match Self::is_of_replacement(done.id) {
+            true => &mut pair.of_replacement,
+            false => &mut pair.of_member,
+        };
+        assert!(of.is_none(), "a request ends once");
+        *of = Some(done.result);
+        let pair = *pair;
+        match (pair.result(view), pair.of_replacement) {
+            (Some(result), _) => {
+                self.pairs.remove(&id);
+                Ended::Tell(MemberIoDone { id, result })
+            }
+            (None, Some(Err(fault))) if Self::is_of_replacement(done.id) => Ended::Failed(fault),
+            (None, _) => Ended::Wait,
+        }
+    }
+
+    /// What the family is to hear now that there is another view.
+    pub(super) fn settle(&mut self, view: &ArrayView) -> Vec<MemberIoDone> {
+        let due = self.pairs.iter().filter_map(|(id, pair)| {
+            let result = pair.result(view)?;
+            Some(MemberIoDone { id: *id, result })
+        });
+        let due: Vec<MemberIoDone> = due.collect();
+        for done in &due {
+            reached(Mark::PairSettledByView);
+            self.pairs.remove(&done.id);
+        }
+        due
+    }
+}
+
+impl Pair {
+    /// What the family is to hear; none as long as it is too soon.
+    fn result(&self, view: &ArrayView) -> Option<Result<(), MemberFault>> {
+        let (of_member, of_replacement) = (self.of_member?, self.of_replacement?);
+        let Some(member) = view.member(self.slot) else { return Some(of_member) };
+        if member.id == self.replacement {
+            return Some(of_replacement);
+        }
+        let is_in = member.replacement == Some(self.replacement);
+        let is_missed = is_in && of_replacement.is_err();
+        let is_missed = spoiled(Bug::ReplacementMisses, is_missed, false);
+        if !is_missed {
+            return Some(of_member);
+        }
+        // No view will come without it: who wrote is told that it is not known.
+        (view.gate == Gate::Broken).then_some(of_replacement)
+    }
+}

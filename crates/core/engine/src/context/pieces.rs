@@ -1,0 +1,314 @@
+//! The pieces that a shard is working on, each counted down until it is answered, and the payloads
+//! that are needed beyond the answer.
+//!
+//! ```text
+//!   begin ──▶ parts out ──last part done──▶ answered ──nothing kept──▶ forgotten
+//!                  └─ some kept ──────────▶ answered, kept ──last one let go──▶ released, forgotten
+//! ```
+
+use braid_geometry::LogicalSector;
+use braid_sim_hooks::{Bug, spoiled};
+
+use crate::cause::Cause;
+use crate::effect::PieceReply;
+use crate::ids::RequestId;
+use crate::request::{Fault, Piece};
+use crate::slab::Slab;
+
+/// Sectors of the array: the first, and how many.
+pub(crate) type Extent = (LogicalSector, u32);
+
+/// Name of a piece inside its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PieceKey(u64);
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    request: RequestId,
+    sectors: u32,
+    is_write: bool,
+    /// Superblocks, and bits of the bitmap if there is one, say that its region may be written.
+    has_intent: bool,
+    /// It began before bits were taken back the last time, if that is not what this is in [`Pieces::generation`].
+    generation: bool,
+    parts: u32,
+    /// Parts whose writing goes on after they were answered.
+    kept: u32,
+    /// Its payload is named by writes at members that have left.
+    held: u32,
+    is_answered: bool,
+    /// A read into its payload was abandoned.
+    is_left: bool,
+    worst: Option<Fault>,
+}
+
+/// The pieces of one shard.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    entries: Slab<Entry>,
+    /// The last failure that befell a piece that is not answered yet; beside the entries, which are many and seldom fail.
+    causes: Vec<(PieceKey, Cause)>,
+    /// Writes that have their intent, and those that wait for it.
+    writes: u32,
+    waiting: u32,
+    /// Changes when bits are taken back: writes that have their intent, of this generation and of the one before.
+    generation: bool,
+    writes_before: u32,
+    /// Of those that wait, or are refused, with what they write: one part of each stands for the answer ([`Self::hold_answer`]).
+    unanswered: Vec<(PieceKey, Extent)>,
+    kept_sectors: u64,
+}
+
+impl Pieces {
+    /// Takes a piece in, with one part. A write without intent may be prepared, but no member is written for it.
+    pub(crate) fn begin(&mut self, piece: &Piece, has_intent: bool) -> PieceKey {
+        assert!(piece.sectors > 0, "a piece has sectors");
+        let is_write = piece.operation.is_write();
+        assert!(is_write || has_intent, "only a write can lack its intent");
+        self.writes += u32::from(is_write && has_intent);
+        self.waiting += u32::from(is_write && !has_intent);
+        PieceKey(self.entries.insert(Entry {
+            request: piece.request,
+            sectors: piece.sectors,
+            is_write,
+            has_intent,
+            generation: self.generation,
+            parts: 1,
+            kept: 0,
+            held: 0,
+            is_answered: false,
+            is_left: false,
+            worst: None,
+        }))
+    }
+
+    fn entry(&mut self, key: PieceKey) -> &mut Entry {
+        self.entries.get_mut(key.0).expect("a piece under way")
+    }
+
+    /// Whether members may be written for this piece.
+    pub(crate) fn has_intent(&self, key: PieceKey) -> bool {
+        self.waiting == 0 || self.entries.get(key.0).expect("a piece under way").has_intent
+    }
+
+    /// No part of this write is to be the last before its intent is durable, or never will be: no client is told that it is
+    /// done by superblocks that say otherwise, though there be nothing to write.
+    pub(crate) fn hold_answer(&mut self, key: PieceKey, extent: Extent) {
+        let entry = self.entry(key);
+        assert!(!entry.has_intent, "only for want of intent");
+        assert!(entry.parts > 0, "an answer is held before it is given");
+        self.unanswered.push((key, extent));
+    }
+
+    /// Superblocks say that writes may begin. Gives the pieces that have their intent by that: all whose bits are open; their
+    /// answer is to be held no longer.
+    pub(crate) fn grant_intent(&mut self, is_open: impl Fn(Extent) -> bool) -> Vec<PieceKey> {
+        let is_each_held = self.unanswered.len() == self.waiting as usize;
+        assert!(is_each_held, "the answer to each write without intent is held");
+        let mut granted = Vec::new();
+        self.unanswered.retain(|(key, extent)| {
+            let is_granted = is_open(*extent);
+            granted.extend(is_granted.then_some(*key));
+            !is_granted
+        });
+        for key in &granted {
+            let generation = self.generation;
+            let entry = self.entry(*key);
+            (entry.has_intent, entry.generation) = (true, generation);
+            self.waiting -= 1;
+            self.writes += 1;
+        }
+        granted
+    }
+
+    /// What writes that wait are about.
+    pub(crate) fn waiting_extents(&self) -> impl Iterator<Item = Extent> {
+        self.unanswered.iter().map(|(_, extent)| *extent)
+    }
+
+    /// Bits have been taken back: what is under way is of the generation before.
+    pub(crate) fn turn_generation(&mut self) {
+        assert_eq!(self.writes_before, 0, "bits are taken back when what began before has ended");
+        self.generation = !self.generation;
+        self.writes_before = self.writes;
+    }
+
+    /// Whether writes are under way that began before bits were taken back.
+    pub(crate) fn has_writes_before(&self) -> bool {
+        self.writes_before > 0
+    }
+
+    /// Pieces whose answer was held, if it is to be held no longer.
+    pub(crate) fn take_unanswered(&mut self) -> Vec<PieceKey> {
+        std::mem::take(&mut self.unanswered).into_iter().map(|(key, _)| key).collect()
+    }
+
+    pub(crate) fn add_part(&mut self, key: PieceKey) {
+        let entry = self.entry(key);
+        assert!(entry.parts > 0, "what is answered gets no further part");
+        entry.parts += 1;
+    }
+
+    /// A member failed something that was asked of it for this piece.
+    pub(crate) fn note_cause(&mut self, key: PieceKey, cause: Cause) {
+        if self.entry(key).is_answered {
+            return;
+        }
+        self.take_cause(key);
+        self.causes.push((key, cause));
+    }
+
+    fn take_cause(&mut self, key: PieceKey) -> Option<Cause> {
+        let place = self.causes.iter().position(|(of, _)| *of == key)?;
+        Some(self.causes.swap_remove(place).1)
+    }
+
+    /// A read into the payload was abandoned.
+    pub(crate) fn leave(&mut self, key: PieceKey) {
+        let entry = self.entry(key);
+        assert!(
+            !entry.is_write && entry.parts > 0,
+            "only a read that is not answered is abandoned"
+        );
+        entry.is_left = true;
+    }
+
+    /// Writing a part goes on after its answer.
+    pub(crate) fn keep(&mut self, key: PieceKey) {
+        let entry = self.entry(key);
+        assert!(
+            entry.is_write && entry.has_intent,
+            "I3: only writes with intent are answered early"
+        );
+        entry.kept += 1;
+        if entry.kept == 1 {
+            let sectors = u64::from(entry.sectors);
+            self.kept_sectors += sectors;
+        }
+    }
+
+    /// Sectors of pieces whose payload would be kept if a part of this one were.
+    pub(crate) fn kept_sectors_with(&mut self, key: PieceKey) -> u64 {
+        let entry = self.entry(key);
+        let more = if entry.kept == 0 { u64::from(entry.sectors) } else { 0 };
+        self.kept_sectors + more
+    }
+
+    /// Sectors of pieces whose payload is kept: a piece counts whole as long as any of it does.
+    pub(crate) fn kept_sectors(&self) -> u64 {
+        self.kept_sectors
+    }
+
+    /// Notes that a part is done; the piece's answer, if it was the last part.
+    #[inline]
+    pub(crate) fn part_done(
+        &mut self,
+        key: PieceKey,
+        result: Result<(), Fault>,
+    ) -> Option<PieceReply> {
+        let entry = self.entry(key);
+        assert!(entry.parts > 0, "a part was done twice");
+        entry.parts -= 1;
+        entry.worst = entry.worst.max(result.err());
+        if entry.parts > 0 {
+            return None;
+        }
+        entry.is_answered = true;
+        let is_over = entry.kept == 0;
+        let is_held = entry.held > 0;
+        let is_held = spoiled(Bug::LeftPayloadReturned, is_held, false);
+        let mut reply = PieceReply {
+            request: entry.request,
+            result: entry.worst.map_or(Ok(()), Err),
+            keeps_payload: entry.kept > 0 || is_held,
+            leaves_payload: entry.is_left,
+            cause: None,
+        };
+        if !self.causes.is_empty() {
+            reply.cause = self.take_cause(key).filter(|_| reply.result.is_err());
+        }
+        if is_over {
+            self.is_over(key);
+        }
+        Some(reply)
+    }
+
+    /// A part that was kept is lost. Its piece is answered with that, if it is not answered yet.
+    pub(crate) fn part_lost(&mut self, key: PieceKey, fault: Fault) {
+        let entry = self.entry(key);
+        assert!(entry.kept > 0, "what is lost was kept");
+        entry.worst = entry.worst.max(Some(fault));
+    }
+
+    /// A part that was kept has been written, or never will be; the request whose payload this
+    /// piece needs no longer, if that was the last of it after its answer.
+    pub(crate) fn release_payload(&mut self, key: PieceKey) -> Option<RequestId> {
+        let entry = self.entry(key);
+        assert!(entry.kept > 0, "a payload was released twice");
+        entry.kept -= 1;
+        if entry.kept > 0 {
+            return None;
+        }
+        let Entry { sectors, is_answered, .. } = *entry;
+        self.kept_sectors -= u64::from(sectors);
+        if is_answered { self.is_over(key) } else { None }
+    }
+
+    /// A write at a member that has left still names the payload.
+    pub(crate) fn hold(&mut self, key: PieceKey) {
+        let entry = self.entry(key);
+        assert!(entry.is_write, "a read at a member that has left is abandoned");
+        entry.held += 1;
+    }
+
+    /// It has ended; the request whose payload this piece needs no longer, if that was the last of
+    /// it after its answer.
+    pub(crate) fn let_go(&mut self, key: PieceKey) -> Option<RequestId> {
+        let entry = self.entry(key);
+        assert!(entry.held > 0, "a payload is let go of as often as it was held");
+        entry.held -= 1;
+        let is_free = entry.held == 0 && entry.kept == 0 && entry.is_answered;
+        is_free.then(|| self.forget(key))
+    }
+
+    /// The array needs it no longer. Its request, if nothing names the payload either.
+    #[inline]
+    fn is_over(&mut self, key: PieceKey) -> Option<RequestId> {
+        let is_held = self.entry(key).held > 0;
+        let is_held = spoiled(Bug::LeftPayloadReturned, is_held, false);
+        let is_free = !is_held;
+        let entry = match is_free {
+            true => self.entries.remove(key.0).expect("a piece under way"),
+            false => *self.entry(key),
+        };
+        assert!(entry.parts == 0 && entry.kept == 0, "nothing of it is under way");
+        self.writes -= u32::from(entry.is_write && entry.has_intent);
+        let is_before = entry.generation != self.generation;
+        self.writes_before -= u32::from(entry.is_write && entry.has_intent && is_before);
+        self.waiting -= u32::from(entry.is_write && !entry.has_intent);
+        is_free.then_some(entry.request)
+    }
+
+    fn forget(&mut self, key: PieceKey) -> RequestId {
+        self.entries.remove(key.0).expect("a piece under way").request
+    }
+
+    /// Whether a part of this request was answered early, and is not on the members.
+    pub(crate) fn keeps(&self, request: RequestId) -> bool {
+        self.entries.iter().any(|(_, entry)| entry.request == request && entry.kept > 0)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Writes that have their intent and are not on the members, answered or not.
+    pub(crate) fn writes(&self) -> u32 {
+        self.writes
+    }
+
+    /// Writes that wait for their intent.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.waiting
+    }
+}

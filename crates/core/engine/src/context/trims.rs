@@ -1,0 +1,79 @@
+//! What clients gave up, as a shard knows it: marks of a lockless bitmap become unwritten by that.
+//!
+//! All of a mark has to be given up, by one trim or several, on one shard or on all. The array puts that together of what shards
+//! tell ([`crate::effect::Report::Trimmed`]). A sector has one shard, whose families carry out what overlaps in the order in which it
+//! came. So a shard sees by itself whether a trim was followed by a write, and takes back what it told
+//! ([`crate::effect::Report::WrittenAgain`]).
+//!
+//! # Invariants
+//! - No mark becomes unwritten to which a client has written since it gave it up: what a shard tells of a write comes before it says that
+//!   the write is over [check: what_is_written_after_it_was_given_up_stays_written].
+
+use std::ops::Range;
+
+use braid_ondisk::Bits;
+use braid_sim_hooks::{Bug, planted};
+
+use super::pieces::{Extent, PieceKey};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Trims {
+    /// Those that are not answered, and whether a write to their marks has come since.
+    under_way: Vec<(PieceKey, Extent, bool)>,
+    /// Marks of which the array was told something.
+    told: Option<Bits>,
+}
+
+impl Trims {
+    /// Nothing is under way, and the array was told of nothing: nearly always.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.under_way.is_empty() && self.told.is_none()
+    }
+
+    pub(crate) fn begins(&mut self, key: PieceKey, extent: Extent) {
+        self.under_way.push((key, extent, false));
+    }
+
+    /// A piece was answered: what is given up by that, if it was a trim that went well.
+    pub(crate) fn ended(&mut self, key: PieceKey, is_well: bool) -> Option<Extent> {
+        let index = self.under_way.iter().position(|(of, ..)| *of == key)?;
+        let (_, extent, is_written_again) = self.under_way.swap_remove(index);
+        (is_well && !is_written_again).then_some(extent)
+    }
+
+    /// The array is told of something under these marks.
+    pub(crate) fn tells(&mut self, marks: Range<u64>, none: impl FnOnce() -> Bits) {
+        let told = self.told.get_or_insert_with(none);
+        marks.for_each(|mark| told.set(mark));
+    }
+
+    /// A write to these marks has come. True if the array was told otherwise.
+    pub(crate) fn writes(
+        &mut self,
+        marks: &Range<u64>,
+        marks_of: impl Fn(Extent) -> Option<Range<u64>>,
+    ) -> bool {
+        if planted(Bug::TrimOutlivesWrite) {
+            return false;
+        }
+        for (_, extent, is_written_again) in &mut self.under_way {
+            let overlaps = |other: Range<u64>| marks.start < other.end && other.start < marks.end;
+            *is_written_again |= marks_of(*extent).is_none_or(overlaps);
+        }
+        let Some(told) = self.told.as_mut().filter(|told| told.has_any(marks.clone())) else {
+            return false;
+        };
+        marks.clone().for_each(|mark| told.clear(mark));
+        if told.is_empty() {
+            self.told = None;
+        }
+        true
+    }
+
+    /// There is another bitmap, or none.
+    pub(crate) fn forget(&mut self) {
+        self.told = None;
+        self.under_way.iter_mut().for_each(|(.., is_written_again)| *is_written_again = true);
+    }
+}

@@ -1,0 +1,111 @@
+//! The members that writes have reached since the array was last told: a flush must reach them, too.
+//!
+//! Noted by slot, which costs each write next to nothing, and kept by member: in the next view a
+//! slot may have another member, and there may be more slots or fewer
+//! `[check: members_are_told_of_whatever_becomes_of_their_slots]`.
+
+use braid_geometry::Slot;
+use braid_sim_hooks::{Bug, planted, spoiled};
+
+use crate::array::ArrayView;
+use crate::ids::MemberId;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// By slot of the view that rules.
+    slots: Vec<bool>,
+    /// Members of which it is known already.
+    members: Vec<MemberId>,
+}
+
+impl Written {
+    pub(super) fn new(view: &ArrayView) -> Self {
+        Self { slots: vec![false; view.slots.len()], members: Vec::new() }
+    }
+
+    /// A write has reached the member in `slot`, and its replacement if it has one.
+    pub(super) fn note(&mut self, slot: Slot) {
+        self.slots[usize::from(slot.0)] = true;
+    }
+
+    pub(super) fn is_any(&self) -> bool {
+        self.slots.contains(&true) || !self.members.is_empty()
+    }
+
+    /// Another view comes to rule; what is noted was written under this one.
+    pub(super) fn turn(&mut self, before: &ArrayView, view: &ArrayView) {
+        self.name_members(before);
+        self.slots.resize(view.slots.len(), false);
+    }
+
+    /// Gives the members, once each, and knows of none any more.
+    pub(super) fn take(&mut self, view: &ArrayView) -> impl Iterator<Item = MemberId> {
+        self.name_members(view);
+        self.members.drain(..)
+    }
+
+    fn name_members(&mut self, view: &ArrayView) {
+        assert_eq!(self.slots.len(), view.slots.len(), "writes are noted by this view's slots");
+        for (slot, is_written) in (0..).map(Slot).zip(&mut self.slots) {
+            let was_written = std::mem::take(is_written);
+            if planted(Bug::FlushSetForgets) && slot.0 == 0 || !was_written {
+                continue;
+            }
+            let known = view.member(slot);
+            let replacement = known.and_then(|member| member.replacement);
+            let replacement = spoiled(Bug::ReplacementUnflushed, replacement, None);
+            for member in known.map(|member| member.id).into_iter().chain(replacement) {
+                if !self.members.contains(&member) {
+                    self.members.push(member);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::{Gate, MemberView};
+    use braid_geometry::{Geometry, Level, Shape};
+
+    fn view(members: &[Option<u16>]) -> ArrayView {
+        let slots = u16::try_from(members.len()).expect("a few");
+        let member_sectors = vec![1024; members.len()];
+        let shape =
+            Shape { level: Level::Raid1, layout: 0, chunk_sectors: 0, slots, member_sectors };
+        let known = |number: &u16| MemberView::new(MemberId(*number), u64::MAX);
+        ArrayView {
+            epoch: 1,
+            geometry: Geometry::new(&shape).expect("a plain shape").into(),
+            gate: Gate::Open,
+            slots: members.iter().map(|number| number.as_ref().map(known)).collect(),
+            resync_offset: u64::MAX,
+            accepted_risk: None,
+            doubt: None,
+            intent: None,
+            keeps_parity_logs: false,
+            keeps_journal: false,
+            zero_is_fast: false,
+        }
+    }
+
+    /// Slots are the view's that rules: what was written under another is not asked of them.
+    #[test]
+    fn members_are_told_of_whatever_becomes_of_their_slots() {
+        let (two, three) = (view(&[Some(5), Some(6)]), view(&[Some(8), None, Some(7)]));
+        let told =
+            |written: &mut Written, view| written.take(view).map(|id| id.0).collect::<Vec<_>>();
+        let mut written = Written::new(&two);
+        written.note(Slot(1));
+        written.turn(&two, &three);
+        assert!(written.is_any());
+        (0..3).for_each(|slot| written.note(Slot(slot)));
+        assert_eq!(told(&mut written, &three), [6, 8, 7]);
+        assert!(!written.is_any() && told(&mut written, &three).is_empty());
+        written.note(Slot(2));
+        written.turn(&three, &two);
+        assert_eq!(told(&mut written, &two), [7]);
+    }
+}

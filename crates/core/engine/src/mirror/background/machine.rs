@@ -1,0 +1,720 @@
+//! The work that is under way, and carrying its decisions out.
+
+use std::collections::VecDeque;
+
+use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
+use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use smallvec::SmallVec;
+
+use super::super::decide::Range;
+use super::decide::{Action, Copies, Facts, Phase, decide};
+use crate::array::{Gate, MemberView};
+use crate::buffer::{BlockIndex, Buffer};
+use crate::computation::{Computation, ComputationId, Step};
+use crate::context::Common;
+use crate::effect::{FaultKind, MemberFault, MemberOperation, Report};
+use crate::ids::IoId;
+use crate::request::{LockKey, RangeLock};
+use crate::sectors::{BLOCK_SECTORS, SectorSet};
+use crate::work::{Candidates, Class, Fate, Found, Outcome, RotKind, Task, Work};
+
+/// Works under way at once; more wait. Each has a block for every copy.
+const WORKS_MAX: usize = 4;
+
+/// Places for them: one that a member left with requests is not used before these end.
+const PLACES: u32 = 8;
+
+/// One copy of the run.
+#[derive(Clone, Copy, Debug)]
+struct Copy {
+    slot: Slot,
+    start: MemberSector,
+    state: State,
+    /// What it is to be written.
+    lacks: SectorSet,
+    /// What it holds that is wrong, and what has been done about it.
+    wrong: SectorSet,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It was not read, and need not be.
+    Unread,
+    /// Its block holds what its member holds.
+    Read,
+    /// It could not be read.
+    Failed(FaultKind),
+}
+
+/// One place for work.
+#[derive(Debug)]
+struct Place {
+    /// None while it is free.
+    work: Option<Work>,
+    /// First sector of the run, and how many.
+    at: u64,
+    sectors: u32,
+    /// First sector behind the work.
+    end: u64,
+    range: Range,
+    phase: Phase,
+    outstanding: u32,
+    /// Requests at members that have left, which may still use its blocks.
+    left: u32,
+    copies: SmallVec<[Copy; 4]>,
+    /// Sectors of which another copy than the first that was read is right: which, and where.
+    right: SmallVec<[(u16, SectorSet); 1]>,
+    /// Sectors on which copies differ, and nobody knows which is wrong.
+    tied: SectorSet,
+    /// The run is being read for the second time: its copies as they were found to be.
+    is_again: bool,
+    /// Sectors that were written, over all runs.
+    written: u32,
+    /// Sectors that differed, over all runs.
+    differing: u32,
+    is_missed: bool,
+    /// A run could not be made, as was reported.
+    is_unmade: bool,
+}
+
+/// What the work on a mirror uses, and is not its own.
+pub(in super::super) struct Around<'a> {
+    pub(in super::super) common: &'a mut Common,
+    pub(in super::super) geometry: &'a MirrorGeometry,
+    pub(in super::super) lock: &'a mut RangeLock,
+    /// Names a request to the member in a slot as that of a place.
+    pub(in super::super) submitted: &'a mut dyn FnMut(u32, Slot) -> IoId,
+}
+
+/// The background work of one mirror.
+#[derive(Debug)]
+pub(in super::super) struct Background {
+    places: Box<[Place]>,
+    asked: VecDeque<Work>,
+    /// The first block of its own in the arena, and how long each is.
+    first_block: u32,
+    block_sectors: u32,
+    copies: u16,
+    /// Locks that ended work has given to others.
+    pub(in super::super) granted: Vec<LockKey>,
+}
+
+impl Place {
+    fn free() -> Self {
+        Self {
+            work: None,
+            at: 0,
+            sectors: 0,
+            end: 0,
+            range: Range::NotAsked,
+            phase: Phase::Read,
+            outstanding: 0,
+            left: 0,
+            copies: SmallVec::new(),
+            right: SmallVec::new(),
+            tied: SectorSet::EMPTY,
+            is_again: false,
+            written: 0,
+            differing: 0,
+            is_missed: false,
+            is_unmade: false,
+        }
+    }
+
+    fn task(&self) -> Task {
+        self.work.expect("a place that works has work").task
+    }
+
+    fn copy_mut(&mut self, slot: Slot) -> &mut Copy {
+        self.copies.iter_mut().find(|copy| copy.slot == slot).expect("a copy of the run")
+    }
+
+    /// Whether copies of the run are alike but for those that are being recovered.
+    fn agrees(&self, common: &Common) -> bool {
+        let sectors = self.at..self.at + u64::from(self.sectors);
+        common.view.agrees(sectors) && common.view.gate != Gate::Broken
+    }
+
+    fn can_be_read(&self, common: &Common, copy: &Copy) -> bool {
+        let sectors = u64::from(self.sectors);
+        let holds = |member: &MemberView| member.holds(copy.start, sectors);
+        let can_be = match self.task() {
+            // What a log names is what it is to try.
+            Task::Retry => common.view.member(copy.slot).is_some_and(holds),
+            _ => common.view.readable(copy.slot, copy.start, sectors).is_some(),
+        };
+        copy.state == State::Unread && can_be
+    }
+
+    /// The copies to be read next: all that can be for a comparison, else one.
+    fn to_read(&self, common: &Common) -> SmallVec<[Slot; 4]> {
+        let can_be_read = self.copies.iter().filter(|copy| self.can_be_read(common, copy));
+        let is_read = self.copies.iter().any(|copy| copy.state == State::Read);
+        match self.task() {
+            Task::Compare | Task::Repair | Task::Retry | Task::Resync => {
+                can_be_read.map(|copy| copy.slot).collect()
+            }
+            Task::Recover | Task::Replace if is_read => SmallVec::new(),
+            Task::Recover | Task::Replace => {
+                let is_own = |slot: Slot| self.task() == Task::Replace && is_replaced(common, slot);
+                let order = |copy: &&Copy| (common.clocks.sits_out(copy.slot), !is_own(copy.slot));
+                can_be_read.min_by_key(order).map(|copy| copy.slot).into_iter().collect()
+            }
+        }
+    }
+
+    /// Whether a copy that goes before those that were read could not be read as a whole: another part of it may be.
+    fn is_divisible(&self, common: &Common) -> bool {
+        let is_bad = |copy: &Copy| copy.state == State::Failed(FaultKind::Media);
+        let mut before = self.copies.iter().take_while(|copy| copy.state != State::Read);
+        match self.task() {
+            // No more of a copy is to be made of the others than must be.
+            Task::Compare | Task::Repair | Task::Retry => {
+                self.sectors > BLOCK_SECTORS && !self.is_again && self.copies.iter().any(is_bad)
+            }
+            Task::Resync | Task::Recover | Task::Replace => {
+                self.sectors > 1 && !self.agrees(common) && before.any(is_bad)
+            }
+        }
+    }
+
+    /// Sectors that two copies or more were read of, which are all alike.
+    fn vouched(&self, common: &Common) -> SectorSet {
+        let read = self.copies.iter().filter(|copy| copy.state == State::Read).count();
+        if read < 2 || !self.agrees(common) {
+            return SectorSet::EMPTY;
+        }
+        let wrong = self.copies.iter().map(|copy| copy.wrong);
+        let differs = wrong.fold(self.tied, SectorSet::union);
+        SectorSet::run(0, self.sectors).without(differs)
+    }
+
+    fn facts(&self, common: &Common) -> Facts {
+        let read = self.copies.iter().filter(|copy| copy.state == State::Read).count();
+        let copies = match () {
+            () if self.phase != Phase::Read || self.range != Range::Locked => Copies::Lacking,
+            () if !self.to_read(common).is_empty() => Copies::Lacking,
+            () if self.is_divisible(common) => Copies::Divisible,
+            () if read == 0 && !self.is_again => Copies::Unreadable,
+            // What was written cannot be read again, and is told as it is.
+            () if read <= 1 => Copies::One,
+            () => Copies::Several,
+        };
+        let Self { range, phase, .. } = *self;
+        let is_open = self.copies.iter().any(|copy| copy.fate == Fate::Unverified);
+        let to_look = is_open && !self.is_again;
+        let (outstanding, left) = (self.outstanding > 0, self.left > 0);
+        Facts { outstanding, left, range, phase, copies, to_look }
+    }
+}
+
+impl Place {
+    /// Says which members lack the run: those that are filled, or all whose copies cannot be made to agree.
+    fn report_unmade(&self, common: &mut Common) {
+        let Some(work) = self.work else { return };
+        let (id, sectors) = (work.id, self.sectors);
+        for copy in &self.copies {
+            let Some(view) = common.view.member(copy.slot) else { continue };
+            let end = copy.start.0 + u64::from(sectors);
+            let member = match work.task {
+                Task::Replace => view.replacement,
+                Task::Recover => Some(view.id).filter(|_| view.recovered_sectors < end),
+                Task::Compare | Task::Repair | Task::Retry | Task::Resync => Some(view.id),
+            };
+            if let Some(member) = member {
+                common.report(Report::Unmade { id, member, start: copy.start, sectors });
+            }
+        }
+    }
+
+    /// Copies have been voted on.
+    fn note_votes(&mut self, common: &Common, computation: &Computation) {
+        let found = &computation.found;
+        let differs = found.iter().fold(SectorSet::EMPTY, |set, one| set.union(*one));
+        if self.is_again {
+            let written = self.copies.iter_mut().filter(|copy| copy.fate == Fate::Unverified);
+            let right = written.filter(|copy| !copy.wrong.meets(differs));
+            return right.for_each(|copy| copy.fate = Fate::Repaired);
+        }
+        if !differs.is_empty() {
+            reached(Mark::CopiesDiffer);
+        }
+        self.differing += found.iter().map(|set| set.sectors()).sum::<u32>();
+        if !self.agrees(common) {
+            // They were never known to be alike.
+            return self.tied = differs;
+        }
+        let voted = computation.voted().expect("copies are voted on");
+        (self.tied, self.right) = (voted.tied, voted.right.clone());
+        for (copy, set) in &voted.wrong {
+            reached(Mark::RotLocated);
+            self.copies[usize::from(*copy)].wrong = *set;
+        }
+        if !self.tied.is_empty() {
+            reached(Mark::RotUnknown);
+        }
+    }
+
+    /// Says what is wrong with the run.
+    fn found(&self, common: &mut Common) {
+        let Some(work) = self.work else { return };
+        let id = work.id;
+        let array = |offset: u32| LogicalSector(self.at + u64::from(offset));
+        for copy in &self.copies {
+            let Some(member) = common.view.member(copy.slot).map(|member| member.id) else {
+                continue;
+            };
+            for extent in copy.wrong.extents() {
+                let start = MemberSector(copy.start.0 + u64::from(extent.offset));
+                let (slot, sectors, fate) = (copy.slot, extent.sectors, copy.fate);
+                let kind = RotKind::Data(array(extent.offset));
+                let found = Found::Rot { member, slot, start, sectors, kind, fate };
+                common.report(Report::Found { id, found });
+            }
+        }
+        let first = self.copies.first().map_or(0, |copy| copy.start.0);
+        let candidates = Candidates::new(self.copies.iter().map(|copy| copy.slot));
+        for extent in self.tied.extents() {
+            let (start, sectors) = (MemberSector(first + u64::from(extent.offset)), extent.sectors);
+            let array = Some(array(extent.offset));
+            let found = Found::Ambiguous { start, sectors, array, candidates };
+            common.report(Report::Found { id, found });
+        }
+    }
+}
+
+impl Background {
+    pub(in super::super) fn new(
+        geometry: &MirrorGeometry,
+        first_block: u32,
+        block_sectors: u32,
+    ) -> Self {
+        Self {
+            places: (0..PLACES).map(|_| Place::free()).collect(),
+            asked: VecDeque::new(),
+            first_block,
+            block_sectors,
+            copies: geometry.copies(),
+            granted: Vec::new(),
+        }
+    }
+
+    /// Blocks that it needs.
+    pub(in super::super) fn blocks(&self) -> u32 {
+        PLACES * u32::from(self.copies)
+    }
+
+    /// The class of the work at a place.
+    pub(in super::super) fn class_of(&self, place: u32) -> Option<Class> {
+        self.places[place as usize].work.map(|work| work.class)
+    }
+
+    /// Work is to be done when there is a place for it.
+    pub(in super::super) fn ask(&mut self, around: &mut Around<'_>, work: Work) {
+        self.asked.push_back(work);
+        self.begin(around);
+    }
+
+    fn begin(&mut self, around: &mut Around<'_>) {
+        let is_free = |place: &Place| place.work.is_none() && place.left == 0;
+        while self.places.iter().filter(|place| place.work.is_some()).count() < WORKS_MAX
+            && let Some(place) = self.places.iter().position(is_free)
+            && let Some(work) = self.asked.pop_front()
+        {
+            reached(Mark::WorkBegins);
+            let capacity = around.geometry.capacity_sectors();
+            let end = work.start + u64::from(work.sectors);
+            assert!(work.sectors <= self.block_sectors, "a block has room for it");
+            assert!(end <= capacity, "work lies inside the array");
+            let free = Place { work: Some(work), at: work.start, end, ..Place::free() };
+            self.places[place] = free;
+            let place = u32::try_from(place).expect("a few places");
+            self.aim(around, place, self.block_sectors);
+            self.step(around, place);
+        }
+    }
+
+    /// The run begins at the place's sector, and is as long as it may be, at most `sectors`.
+    fn aim(&mut self, around: &Around<'_>, number: u32, sectors: u32) {
+        let view = &around.common.view;
+        let place = &mut self.places[number as usize];
+        let start = LogicalSector(place.at);
+        let whole = around.geometry.contiguous_sectors(start).min(place.end - place.at);
+        let mut run = whole.min(u64::from(sectors));
+        let copies = (0..around.geometry.copies()).map(|copy| around.geometry.copy(start, copy));
+        let copies: SmallVec<[(Slot, MemberSector); 4]> = copies.collect();
+        // Up to where a bad block begins or ends: the next copy may be believed there.
+        for (slot, start) in &copies {
+            run = view.readable_alike(*slot, *start, run);
+        }
+        place.sectors = u32::try_from(run).expect("no more than a block");
+        let (lacks, wrong) = (SectorSet::EMPTY, SectorSet::EMPTY);
+        let (state, fate) = (State::Unread, Fate::Left);
+        let unread = |(slot, start)| Copy { slot, start, state, lacks, wrong, fate };
+        place.copies = copies.into_iter().map(unread).collect();
+        place.right.clear();
+        (place.tied, place.is_again) = (SectorSet::EMPTY, false);
+        place.phase = Phase::Read;
+    }
+
+    /// What was written is read, and the other copies with it.
+    fn look(&mut self, number: u32) {
+        reached(Mark::MendReadAgain);
+        let place = &mut self.places[number as usize];
+        place.copies.iter_mut().for_each(|copy| copy.state = State::Unread);
+        (place.is_again, place.phase) = (true, Phase::Read);
+    }
+
+    fn step(&mut self, around: &mut Around<'_>, number: u32) {
+        while self.places[number as usize].work.is_some() {
+            match decide(&self.places[number as usize].facts(around.common)) {
+                Action::Wait => return,
+                Action::Lock => self.lock(around, number),
+                Action::Read => self.read(around, number),
+                Action::Halve => {
+                    let sectors = self.places[number as usize].sectors;
+                    self.aim(around, number, sectors / 2);
+                }
+                Action::Refuse => self.refuse(around, number),
+                Action::Compare => self.compare(around, number),
+                Action::Write => self.write(around, number),
+                Action::Look => self.look(number),
+                Action::Next => self.next(around, number),
+                Action::LeaveOff => self.end(around, number, Outcome::SitsOut),
+            }
+        }
+    }
+
+    /// Nothing can be made of the run: says who lacks it. The others are still to be done.
+    fn refuse(&mut self, around: &mut Around<'_>, number: u32) {
+        let place = &mut self.places[number as usize];
+        if !place.task().makes() {
+            reached(Mark::WorkRefused);
+            return self.end(around, number, Outcome::Unreadable);
+        }
+        reached(Mark::WorkGivenUp);
+        place.is_unmade = true;
+        place.report_unmade(around.common);
+        self.next(around, number);
+    }
+
+    /// The whole of the work is locked at once: it is short, and its runs are not told apart by a client.
+    fn lock(&mut self, around: &mut Around<'_>, number: u32) {
+        let place = &mut self.places[number as usize];
+        let is_free =
+            around.lock.acquire(LockKey(u64::from(number)), place.at, place.end - place.at);
+        place.range = if is_free { Range::Locked } else { Range::Waiting };
+    }
+
+    /// A range that was waited for is held by the place with this name.
+    pub(in super::super) fn grant(&mut self, around: &mut Around<'_>, key: LockKey) {
+        let number = u32::try_from(key.0).expect("places are numbered from 0");
+        self.places[number as usize].range = Range::Locked;
+        self.step(around, number);
+    }
+
+    fn block(&self, number: u32, copy: usize) -> Buffer {
+        let copy = u32::try_from(copy).expect("a few copies");
+        let block = BlockIndex(self.first_block + number * u32::from(self.copies) + copy);
+        Buffer::Block { block, offset_sectors: 0 }
+    }
+
+    fn submit(
+        &mut self,
+        around: &mut Around<'_>,
+        (number, slot): (u32, Slot),
+        (start, sectors): (MemberSector, u32),
+        operation: MemberOperation,
+    ) {
+        let id = (around.submitted)(number, slot);
+        self.places[number as usize].outstanding += 1;
+        around.common.submit((id, slot), (start, sectors), operation);
+    }
+
+    fn submit_to_replacement(
+        &mut self,
+        around: &mut Around<'_>,
+        (number, slot): (u32, Slot),
+        (start, sectors): (MemberSector, u32),
+        operation: MemberOperation,
+    ) {
+        let id = (around.submitted)(number, slot);
+        self.places[number as usize].outstanding += 1;
+        around.common.submit_to_replacement((id, slot), (start, sectors), operation);
+    }
+
+    fn read(&mut self, around: &mut Around<'_>, number: u32) {
+        let place = &self.places[number as usize];
+        let (slots, sectors) = (place.to_read(around.common), place.sectors);
+        for index in 0..self.copies {
+            let copy = self.places[number as usize].copies[usize::from(index)];
+            if slots.contains(&copy.slot) {
+                let buffer = self.block(number, usize::from(index));
+                let operation = MemberOperation::Read { buffer };
+                self.submit(around, (number, copy.slot), (copy.start, sectors), operation);
+            }
+        }
+    }
+
+    /// The copy that is believed: the first, in the order of copies, that was read.
+    fn believed(&self, number: u32) -> usize {
+        let copies = &self.places[number as usize].copies;
+        let is_read = |copy: &Copy| copy.state == State::Read;
+        copies.iter().position(is_read).expect("one was read")
+    }
+
+    fn compare(&mut self, around: &mut Around<'_>, number: u32) {
+        let believed = self.believed(number);
+        let (place, source) = (&self.places[number as usize], self.block(number, believed));
+        let mut computation = around.common.blank_computation(ComputationId(u64::from(number)));
+        let votes = place.task().checks();
+        if votes {
+            let copies = (0..).zip(&place.copies);
+            let read = |(index, copy): (usize, &Copy)| {
+                (copy.state == State::Read).then(|| self.block(number, index))
+            };
+            let copies = computation.sources(copies.map(read));
+            computation.steps.push(Step::Vote { copies, sectors: place.sectors });
+        }
+        for (index, _) in others(place, believed).filter(|_| !votes) {
+            let target = self.block(number, index);
+            let sectors = place.sectors;
+            let into = u16::try_from(index).expect("a few copies");
+            computation.xor_into(target, std::iter::once(source), sectors);
+            computation.steps.push(Step::Find { unit: target, offset: 0, sectors, into });
+        }
+        let place = &mut self.places[number as usize];
+        place.outstanding += 1;
+        place.phase = Phase::Compared;
+        around.common.submit_computation(computation);
+    }
+
+    /// A comparison has ended: `found` is what of each copy differs.
+    pub(in super::super) fn computation_done(
+        &mut self,
+        around: &mut Around<'_>,
+        computation: &Computation,
+    ) {
+        let number = u32::try_from(computation.id.0).expect("places are numbered from 0");
+        let believed = self.believed(number);
+        let place = &mut self.places[number as usize];
+        assert!(place.outstanding == 1 && place.phase == Phase::Compared, "it was asked for");
+        place.outstanding = 0;
+        if place.task().checks() {
+            place.note_votes(around.common, computation);
+            return self.step(around, number);
+        }
+        for index in (0..place.copies.len()).filter(|index| *index != believed) {
+            let differs = computation.found.get(index).copied().unwrap_or_default();
+            if !differs.is_empty() {
+                reached(Mark::CopiesDiffer);
+                place.differing += differs.sectors();
+                place.copies[index].lacks = differs;
+            }
+        }
+        self.step(around, number);
+    }
+
+    /// Writes the copies that differ, could not be read, or are being recovered.
+    fn write(&mut self, around: &mut Around<'_>, number: u32) {
+        let place = &mut self.places[number as usize];
+        place.phase = Phase::Written;
+        if place.is_again {
+            return;
+        }
+        let believed = self.believed(number);
+        let place = &self.places[number as usize];
+        let (task, whole) = (place.task(), SectorSet::run(0, place.sectors));
+        let end = |copy: &Copy| copy.start.0 + u64::from(place.sectors);
+        let view = &around.common.view;
+        let mut targets: SmallVec<[Copy; 4]> = SmallVec::new();
+        for copy in &place.copies {
+            let Some(member) = view.member(copy.slot) else { continue };
+            let is_recovered = end(copy) <= member.recovered_sectors;
+            let of_check = SectorSet::EMPTY;
+            let of_check = spoiled(Bug::CheckRepairs, of_check, copy.wrong);
+            let lacks = match (task, copy.state) {
+                // Copies that are alike say so of each other; one alone says nothing.
+                (Task::Retry, State::Read | State::Failed(FaultKind::Media))
+                    if member.bad_blocks.touches(copy.start, u64::from(place.sectors)) =>
+                {
+                    place.vouched(around.common)
+                }
+                (Task::Retry, _) => SectorSet::EMPTY,
+                (Task::Compare | Task::Repair, State::Failed(FaultKind::Media)) => {
+                    whole.without(place.tied)
+                }
+                // A log names it: it can be written, and is good again then.
+                (Task::Compare | Task::Repair, State::Unread)
+                    if is_recovered
+                        && member.bad_blocks.touches(copy.start, u64::from(place.sectors)) =>
+                {
+                    let mut named = whole.without(place.tied);
+                    if planted(Bug::NamedIsLeft) {
+                        named = SectorSet::EMPTY;
+                    }
+                    named
+                }
+                (Task::Repair, State::Read) => copy.wrong,
+                (Task::Compare, State::Read) => of_check,
+                (Task::Compare | Task::Repair, _) => SectorSet::EMPTY,
+                (Task::Recover, _) if is_recovered => SectorSet::EMPTY,
+                (Task::Recover, _) => whole,
+                (Task::Replace, _) if member.replacement.is_some() => whole,
+                (Task::Replace, _) => SectorSet::EMPTY,
+                (_, State::Failed(FaultKind::Media)) => whole,
+                // A log says that it cannot be read. It can be written, and is to hold what the others do.
+                (_, State::Unread) if is_recovered => whole,
+                _ => copy.lacks,
+            };
+            targets.push(Copy { lacks, ..*copy });
+        }
+        if !around.common.may_repair() {
+            let is_missed = targets.iter().any(|copy| !copy.lacks.is_empty());
+            self.places[number as usize].is_missed |= is_missed;
+            return;
+        }
+        // Where each sector comes from: the believed copy, unless it was outvoted.
+        let outvoted = place.right.iter().map(|(_, set)| *set);
+        let others = outvoted.fold(SectorSet::EMPTY, SectorSet::union);
+        let mut sources: SmallVec<[(usize, SectorSet); 2]> = SmallVec::new();
+        sources.push((believed, whole.without(others)));
+        sources.extend(place.right.iter().map(|(copy, set)| (usize::from(*copy), *set)));
+        for copy in targets {
+            self.places[number as usize].copy_mut(copy.slot).lacks = copy.lacks;
+            // What is told to be repaired stays so.
+            let durable = task == Task::Repair && !copy.wrong.is_empty();
+            if durable {
+                let fate = Fate::Unverified;
+                let fate = spoiled(Bug::RepairUnverified, fate, Fate::Repaired);
+                self.places[number as usize].copy_mut(copy.slot).fate = fate;
+            }
+            for (source, set) in &sources {
+                for extent in copy.lacks.common(*set).extents() {
+                    let buffer = self.block(number, *source).plus(extent.offset);
+                    let start = MemberSector(copy.start.0 + u64::from(extent.offset));
+                    let operation = MemberOperation::Write { buffer, durable };
+                    self.places[number as usize].written += extent.sectors;
+                    let range = (start, extent.sectors);
+                    if task == Task::Replace {
+                        self.submit_to_replacement(around, (number, copy.slot), range, operation);
+                    } else {
+                        self.submit(around, (number, copy.slot), range, operation);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A request has ended.
+    pub(in super::super) fn io_done(
+        &mut self,
+        around: &mut Around<'_>,
+        (number, slot): (u32, Slot),
+        result: Result<(), MemberFault>,
+    ) {
+        let place = &mut self.places[number as usize];
+        assert!(place.outstanding > 0 && place.work.is_some(), "the request was of this work");
+        place.outstanding -= 1;
+        match (place.phase, result) {
+            (Phase::Read, Ok(())) => place.copy_mut(slot).state = State::Read,
+            (Phase::Read, Err(fault)) => {
+                place.copy_mut(slot).state = State::Failed(fault.kind);
+                around.common.note_read_fault(slot, fault);
+            }
+            (Phase::Written, Ok(())) => {
+                around.common.note_written(slot);
+                // What it is filled with was not read before.
+                let was_unreadable = place.copy_mut(slot).state == State::Failed(FaultKind::Media);
+                if was_unreadable && !place.task().fills() {
+                    around.common.note_mended(slot);
+                }
+            }
+            (Phase::Written, Err(fault)) if place.task().checks() => {
+                around.common.note_written(slot);
+                // What is named costs its sectors, and the work goes on.
+                place.is_missed |= fault.kind != FaultKind::Media;
+                let copy = place.copy_mut(slot);
+                copy.fate = Fate::Left;
+                for extent in copy.lacks.extents() {
+                    let start = MemberSector(copy.start.0 + u64::from(extent.offset));
+                    around.common.report_unmended(slot, fault, (start, extent.sectors));
+                }
+            }
+            (Phase::Written, Err(fault)) => {
+                around.common.note_written(slot);
+                place.is_missed = true;
+                place.copy_mut(slot).fate = Fate::Left;
+                // What a sound member does not take costs the work, not the member.
+                let is_in = around.common.still_in(slot, fault.cause.member);
+                if !fault.kind.spares_member() && is_in {
+                    around.common.report_failed(fault);
+                }
+            }
+            (Phase::Compared, _) => unreachable!("nothing is asked of members meanwhile"),
+        }
+        self.step(around, number);
+    }
+
+    /// Whether the work at a place is done for the replacement of a member: what it writes.
+    pub(in super::super) fn is_copy(&self, number: u32) -> bool {
+        let place = &self.places[number as usize];
+        place.phase == Phase::Written && place.task() == Task::Replace
+    }
+
+    /// A request of the work at a place is left.
+    pub(in super::super) fn hold(&mut self, number: u32) {
+        self.places[number as usize].left += 1;
+    }
+
+    /// And has ended.
+    pub(in super::super) fn let_go_of(&mut self, around: &mut Around<'_>, number: u32) {
+        self.places[number as usize].left -= 1;
+        self.begin(around);
+    }
+
+    /// The run is done: the next one, or the end.
+    fn next(&mut self, around: &mut Around<'_>, number: u32) {
+        let place = &mut self.places[number as usize];
+        place.found(around.common);
+        place.at += u64::from(place.sectors);
+        if place.at < place.end {
+            return self.aim(around, number, self.block_sectors);
+        }
+        let Place { differing, written, is_unmade, .. } = *place;
+        let outcome = match place.task() {
+            Task::Compare if written == 0 => Outcome::CopiesCompared { differing },
+            Task::Repair if place.is_missed => Outcome::Unwritten,
+            Task::Compare | Task::Repair | Task::Retry => Outcome::Checked { differing, written },
+            Task::Resync | Task::Recover | Task::Replace if place.is_missed => Outcome::Unwritten,
+            Task::Resync | Task::Recover | Task::Replace if is_unmade => {
+                Outcome::Unmade { written }
+            }
+            Task::Resync | Task::Recover | Task::Replace => Outcome::Done { written },
+        };
+        self.end(around, number, outcome);
+    }
+
+    fn end(&mut self, around: &mut Around<'_>, number: u32, outcome: Outcome) {
+        let free = Place { left: self.places[number as usize].left, ..Place::free() };
+        let place = std::mem::replace(&mut self.places[number as usize], free);
+        assert!(place.outstanding == 0 && place.range == Range::Locked, "nothing of it is out");
+        let work = place.work.expect("it worked");
+        self.granted.extend(around.lock.release(LockKey(u64::from(number))));
+        around.common.work_done(work.id, outcome);
+        self.begin(around);
+    }
+}
+
+/// Whether the member in `slot` has a replacement.
+fn is_replaced(common: &Common, slot: Slot) -> bool {
+    common.view.member(slot).is_some_and(|member| member.replacement.is_some())
+}
+
+/// The copies beside the believed one that were read.
+fn others(place: &Place, believed: usize) -> impl Iterator<Item = (usize, &Copy)> {
+    let is_other =
+        move |(index, copy): &(usize, &Copy)| *index != believed && copy.state == State::Read;
+    place.copies.iter().enumerate().filter(is_other)
+}

@@ -1,0 +1,79 @@
+//! Which copy to read.
+//!
+//! Where copies agree: the one that goes on where its member's last read ended, else the least busy one; of a member that is
+//! *write-mostly* only if there is no other [check: a_write_mostly_member_is_read_only_where_no_other_copy_is]. Where they may
+//! differ (beyond the resync offset after a crash, or once writes are refused because one was left half done) it is always
+//! the first copy that can be read, in md's order, so that two reads never tell two stories and md's resync agrees with
+//! what was read.
+
+use braid_geometry::{MemberSector, Slot};
+use braid_sim_hooks::{Bug, Point, planted, sometimes, spoiled};
+
+use super::machine::{Extent, Mirror, Work};
+use crate::array::Gate;
+use crate::context::Common;
+use crate::effect::FaultKind;
+
+impl Mirror {
+    /// The best copy that has not failed, if there is one.
+    pub(super) fn choose_copy(&self, common: &Common, work: &Work) -> Option<(Slot, MemberSector)> {
+        let sectors = u64::from(work.extent.sectors);
+        let agree = copies_agree(common, &work.extent);
+        let mut copies = self.copies(&work.extent);
+        copies.retain(|(slot, sector)| {
+            let has_failed = work.failed.iter().any(|(failed, _)| failed == slot);
+            !has_failed && common.view.readable(*slot, *sector, sectors).is_some()
+        });
+        if agree && !common.clocks.is_any_out() && sometimes(Point::OtherCopy) {
+            return copies.pop();
+        }
+        if !agree {
+            return copies.first().copied();
+        }
+        let sits_out = |slot: Slot| common.clocks.sits_out(slot);
+        let is_write_mostly =
+            |slot: Slot| common.view.member(slot).is_some_and(|member| member.is_write_mostly);
+        let cost = |(slot, start): &(Slot, MemberSector)| {
+            (sits_out(*slot), is_write_mostly(*slot), self.loads.cost(*slot, *start))
+        };
+        copies.into_iter().min_by_key(cost)
+    }
+
+    /// Where copies may differ, what is read at once comes from one of them: how many sectors of the extent do.
+    pub(super) fn cut_in_doubt(&self, common: &Common, extent: &Extent) -> u32 {
+        if copies_agree(common, extent) {
+            return extent.sectors;
+        }
+        if planted(Bug::DoubtUncut) {
+            return extent.sectors;
+        }
+        let mut sectors = u64::from(extent.sectors);
+        for (slot, start) in self.copies(extent) {
+            sectors = common.view.readable_alike(slot, start, sectors);
+        }
+        u32::try_from(sectors).expect("no more than there were")
+    }
+}
+
+impl Work {
+    /// Whether a read that failed is made again in halves: where copies may differ, until only what cannot be read itself
+    /// is left. A member that is gone has nothing.
+    pub(super) fn is_to_be_halved(&self, common: &Common, fault: FaultKind) -> bool {
+        let is_first = self.failed.is_empty();
+        let may_have_some = fault == FaultKind::Media && self.extent.sectors > 1;
+        let agree = copies_agree(common, &self.extent);
+        let agree = spoiled(Bug::DoubtWhole, agree, true);
+        is_first && may_have_some && !agree
+    }
+}
+
+/// Whether all copies of an extent are alike in what clients have written: they were when the array was started, and no write was left
+/// half done. Where a lockless bitmap says that nobody has written, each copy is as good as another.
+fn copies_agree(common: &Common, extent: &Extent) -> bool {
+    if planted(Bug::CopiesBelieved) {
+        return true;
+    }
+    let start = extent.start().0;
+    let sectors = start..start + u64::from(extent.sectors);
+    common.view.may_solve(sectors) && common.view.gate != Gate::Broken
+}

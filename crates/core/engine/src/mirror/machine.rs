@@ -1,0 +1,383 @@
+//! The state of a mirror, and the events that change what is known.
+
+use std::collections::VecDeque;
+
+use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
+use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use smallvec::SmallVec;
+
+use super::background::{Around, Background};
+use super::decide::{Range, Stage};
+use super::loads::Loads;
+use crate::array::Gate;
+use crate::buffer::{BlockIndex, Buffer, PayloadBuffer, SHADOW_BUFFER, payload_buffer_of};
+use crate::computation::Computation;
+use crate::context::{Common, Gone, Held, LeftRequest, PieceKey};
+use crate::effect::{FaultKind, MemberIoDone, MemberOperation};
+use crate::ids::{IoId, MemberId};
+use crate::request::{LockKey, Operation, Piece, RangeLock};
+use crate::slab::Slab;
+use crate::tuning::UNIT_SECTORS_MAX;
+use crate::work::{self, Purpose};
+
+/// Part of a piece that is contiguous in every copy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub(super) key: PieceKey,
+    pub(super) piece: Piece,
+    /// Sectors into the piece.
+    pub(super) done: u32,
+    pub(super) sectors: u32,
+}
+
+impl Extent {
+    pub(super) fn start(&self) -> LogicalSector {
+        LogicalSector(self.piece.start.0 + u64::from(self.done))
+    }
+}
+
+/// What one extent is going through.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub(super) extent: Extent,
+    pub(super) stage: Stage,
+    pub(super) range: Range,
+    /// Requests to members that are out.
+    pub(super) outstanding: u16,
+    /// Read: copies that could not be read, and why.
+    pub(super) failed: SmallVec<[(Slot, FaultKind); 2]>,
+    /// Read: the payload holds what a copy says.
+    pub(super) was_read: bool,
+    /// Read: it is made again in halves.
+    pub(super) halves: bool,
+    /// Write: it came while superblocks did not say that its region may be written.
+    pub(super) lacks_intent: bool,
+    /// Write: the copies have been asked to take it.
+    pub(super) begun: bool,
+    /// Write: copies that took it.
+    pub(super) written: u16,
+    /// Write: copies that missed it: slot and the member that had it.
+    pub(super) missed: SmallVec<[(Slot, MemberId); 2]>,
+    /// Write: a copy had no space.
+    pub(super) is_full: bool,
+}
+
+impl Work {
+    pub(super) fn new(extent: Extent, stage: Stage) -> Self {
+        Self {
+            extent,
+            stage,
+            range: Range::NotAsked,
+            outstanding: 0,
+            failed: SmallVec::new(),
+            was_read: false,
+            halves: false,
+            lacks_intent: false,
+            begun: false,
+            written: 0,
+            missed: SmallVec::new(),
+            is_full: false,
+        }
+    }
+}
+
+/// Whose a member request is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Owner {
+    Work(LockKey),
+    /// A read that was abandoned.
+    Abandoned,
+    Probe,
+    /// Background work, by its place.
+    Background(u32),
+}
+
+/// The machine of RAID-1 and RAID-10.
+#[derive(Debug)]
+pub(crate) struct Mirror {
+    pub(super) geometry: MirrorGeometry,
+    pub(super) works: Slab<Work>,
+    /// Work to be looked at, first come, first served.
+    pub(super) ready: VecDeque<LockKey>,
+    /// Writes that came while superblocks did not say that their region may be written, in order.
+    gated: Vec<LockKey>,
+    pub(super) in_flight: Slab<(Owner, Slot)>,
+    pub(super) lock: RangeLock,
+    pub(super) loads: Loads,
+    background: Background,
+}
+
+impl Mirror {
+    pub(crate) fn new(geometry: MirrorGeometry) -> Self {
+        let loads = Loads::new(geometry.slots());
+        let background = Background::new(&geometry, u32::from(geometry.slots()), UNIT_SECTORS_MAX);
+        Self {
+            background,
+            geometry,
+            works: Slab::default(),
+            ready: VecDeque::new(),
+            gated: Vec::new(),
+            in_flight: Slab::default(),
+            lock: RangeLock::default(),
+            loads,
+        }
+    }
+
+    pub(crate) fn handle_piece(&mut self, common: &mut Common, key: PieceKey, piece: &Piece) {
+        if piece.operation == Operation::Trim && !common.view.zero_is_fast {
+            return;
+        }
+        let mut done = 0;
+        while done < piece.sectors {
+            let start = LogicalSector(piece.start.0 + u64::from(done));
+            let left = u64::from(piece.sectors - done);
+            let sectors = self.geometry.contiguous_sectors(start).min(left);
+            let sectors = u32::try_from(sectors).expect("at most a piece");
+            let mut extent = Extent { key, piece: *piece, done, sectors };
+            common.add_part(key);
+            if piece.operation.is_write() {
+                let lacks_intent = !common.has_intent(key);
+                self.begin(Work { lacks_intent, ..Work::new(extent, Stage::Write) });
+            } else {
+                extent.sectors = self.cut_in_doubt(common, &extent);
+                self.begin(Work::new(extent, Stage::Read));
+            }
+            done += extent.sectors;
+        }
+        self.settle(common);
+    }
+
+    pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
+        let (owner, slot) = self.in_flight.remove(done.id.0).expect("an answer to our own request");
+        match owner {
+            Owner::Abandoned => {
+                reached(Mark::LateRead);
+                self.loads.end(slot);
+                common.stray_done(slot, done.result);
+            }
+            Owner::Probe => {
+                common.clocks.probed(slot);
+                common.stray_done(slot, done.result);
+            }
+            Owner::Background(place) => {
+                self.with_background(common, |background, around| {
+                    background.io_done(around, (place, slot), done.result);
+                });
+            }
+            Owner::Work(key) => {
+                let work = self.works.get_mut(key.0).expect("work lasts as long as its requests");
+                match work.stage {
+                    Stage::Read => {
+                        self.loads.end(slot);
+                        work.note_read(common, slot, done.result);
+                    }
+                    Stage::Write => work.note_written(common, slot, done.result),
+                    Stage::Mend => {
+                        work.note_written(common, slot, done.result);
+                        let extent = work.extent;
+                        let mut copies = self.copies(&extent).into_iter();
+                        if let Err(fault) = done.result
+                            && let Some((_, start)) = copies.find(|(copy, _)| *copy == slot)
+                        {
+                            common.report_unmended(slot, fault, (start, extent.sectors));
+                        }
+                        if done.result.is_ok() {
+                            common.note_mended(slot);
+                        }
+                    }
+                }
+                self.ready.push_back(key);
+            }
+        }
+        self.settle(common);
+    }
+
+    /// Writes that wait for superblocks, for their intent or with their answer, may go on.
+    pub(crate) fn handle_view(&mut self, common: &mut Common, geometry: &MirrorGeometry) {
+        if self.geometry != *geometry {
+            assert_eq!(self.geometry.slots(), geometry.slots(), "the arena has a block for each");
+            self.geometry = geometry.clone();
+        }
+        // In the order in which they came: so they take their ranges.
+        self.ready.extend(&self.gated);
+        let Self { gated, works, .. } = self;
+        gated.retain(|key| {
+            let waits = works.get(key.0).is_some_and(|work| !common.has_intent(work.extent.key));
+            waits && matches!(common.view.gate, Gate::Open | Gate::Closed)
+        });
+        let awaits_record = |work: &Work| !work.missed.is_empty();
+        let waiting = self.works.iter_mut().filter(|(_, work)| awaits_record(work));
+        self.ready.extend(waiting.map(|(name, _)| LockKey(name)));
+        self.settle(common);
+    }
+
+    /// Members begin to sit out, or come back: abandons reads of members that do, and reads other copies instead, where
+    /// there are any that may be believed.
+    pub(crate) fn handle_slow_members(&mut self, common: &mut Common) {
+        if !common.clocks.is_any_out() {
+            return;
+        }
+        let under_way = self.in_flight.iter_mut();
+        let slow = under_way.filter(|(_, (_, slot))| common.clocks.sits_out(*slot));
+        let slow: Vec<u64> = slow.map(|(name, _)| name).collect();
+        for name in slow {
+            self.abandon(common, name);
+        }
+        self.settle(common);
+    }
+
+    /// Members went: what is under way there ends for its owner. Gives the requests that are to.
+    pub(crate) fn leave(&mut self, common: &mut Common, gone: &Gone) -> Vec<LeftRequest> {
+        let (mut left, mut reads) = (Vec::new(), Vec::new());
+        for (name, (owner, slot)) in self.in_flight.iter() {
+            let (held, is_copy) = match owner {
+                Owner::Work(key) => {
+                    let work = self.works.get(key.0).expect("work lasts as long as its requests");
+                    match work.stage {
+                        Stage::Write => (Held::Payload(work.extent.key), false),
+                        Stage::Read => {
+                            reads.extend(gone.has(*slot).then_some(name));
+                            common.forget_pace_at(gone, (IoId(name), *slot));
+                            continue;
+                        }
+                        // A read's payload is given back with its answer.
+                        Stage::Mend => continue,
+                    }
+                }
+                // Whatever is read there, nothing looks at it.
+                Owner::Probe => (Held::Nothing, false),
+                Owner::Background(place) => (Held::Place(*place), self.background.is_copy(*place)),
+                Owner::Abandoned => {
+                    common.forget_pace_at(gone, (IoId(name), *slot));
+                    continue;
+                }
+            };
+            left.extend(common.out_at(gone, (IoId(name), *slot), (held, is_copy)));
+        }
+        for name in reads {
+            self.abandon(common, name);
+        }
+        for LeftRequest { held, .. } in &left {
+            match *held {
+                Held::Payload(piece) => common.hold_payload(piece),
+                Held::Place(place) => self.background.hold(place),
+                Held::Nothing | Held::Frame(_) => {}
+            }
+        }
+        left
+    }
+
+    /// A member that left has ended a request of background work.
+    pub(crate) fn let_go_of(&mut self, common: &mut Common, place: u32) {
+        self.with_background(common, |background, around| background.let_go_of(around, place));
+        self.settle(common);
+    }
+
+    fn abandon(&mut self, common: &mut Common, name: u64) {
+        let Some((Owner::Work(key), _)) = self.in_flight.get(name).copied() else { return };
+        let work = self.works.get(key.0).expect("work lasts as long as its requests");
+        let (payload_buffer, offset_sectors) =
+            payload_buffer_of(work.extent.piece.payload_offset_sectors);
+        let other = self.choose_copy(common, work).map(|(slot, _)| slot);
+        let has_other = other.is_some_and(|slot| !common.clocks.sits_out(slot));
+        if work.stage != Stage::Read || payload_buffer == PayloadBuffer::Shadow || !has_other {
+            return;
+        }
+        reached(Mark::DirectReadAbandoned);
+        common.abandon(work.extent.key);
+        self.in_flight.get_mut(name).expect("just seen").0 = Owner::Abandoned;
+        let work = self.works.get_mut(key.0).expect("just seen");
+        let shadow_offset_sectors = offset_sectors + SHADOW_BUFFER;
+        let shadow_offset_sectors =
+            spoiled(Bug::AbandonedSameMemory, shadow_offset_sectors, offset_sectors);
+        work.extent.piece.payload_offset_sectors = shadow_offset_sectors;
+        if planted(Bug::AbandonedForgotten) {
+            return;
+        }
+        work.outstanding -= 1;
+        self.ready.push_back(key);
+    }
+
+    /// A block for each slot's probes, and those of background work.
+    pub(crate) fn arena_blocks(&self) -> u32 {
+        u32::from(self.geometry.slots()) + self.background.blocks()
+    }
+
+    /// What a read into a block is for.
+    pub(crate) fn purpose_of(&self, io: IoId) -> Purpose {
+        match self.in_flight.get(io.0) {
+            Some((Owner::Background(place), _)) => {
+                self.background.class_of(*place).map_or(Purpose::Client, Purpose::Background)
+            }
+            _ => Purpose::Client,
+        }
+    }
+
+    /// Takes background work.
+    pub(crate) fn handle_work(&mut self, common: &mut Common, work: work::Work) {
+        self.with_background(common, |background, around| background.ask(around, work));
+        self.settle(common);
+    }
+
+    /// Takes a comparison back.
+    pub(crate) fn handle_computation_done(
+        &mut self,
+        common: &mut Common,
+        computation: Computation,
+    ) {
+        self.with_background(common, |background, around| {
+            background.computation_done(around, &computation);
+        });
+        common.recycle(computation);
+        self.settle(common);
+    }
+
+    /// Calls `act` with the background work, and what it uses; then lets those in that got a range that it held.
+    fn with_background(
+        &mut self,
+        common: &mut Common,
+        act: impl FnOnce(&mut Background, &mut Around<'_>),
+    ) {
+        let Self { background, geometry, lock, in_flight, .. } = self;
+        let mut submitted =
+            |place: u32, slot: Slot| IoId(in_flight.insert((Owner::Background(place), slot)));
+        act(background, &mut Around { common, geometry, lock, submitted: &mut submitted });
+        for granted in std::mem::take(&mut self.background.granted) {
+            self.grant(common, granted);
+        }
+    }
+
+    /// A range that was waited for is held: by a client's work, or by background work.
+    pub(super) fn grant(&mut self, common: &mut Common, key: LockKey) {
+        match self.works.get_mut(key.0) {
+            Some(work) => {
+                work.range = Range::Locked;
+                self.ready.push_back(key);
+            }
+            None => {
+                self.with_background(common, |background, around| background.grant(around, key));
+            }
+        }
+    }
+
+    /// Reads a little, to see how long it takes.
+    pub(crate) fn probe(&mut self, common: &mut Common, slot: Slot, run: (MemberSector, u32)) {
+        let io = IoId(self.in_flight.insert((Owner::Probe, slot)));
+        let buffer = Buffer::Block { block: BlockIndex(u32::from(slot.0)), offset_sectors: 0 };
+        common.counters.probes += 1;
+        common.submit((io, slot), run, MemberOperation::Read { buffer });
+    }
+
+    pub(super) fn begin(&mut self, work: Work) {
+        let lacks_intent = work.lacks_intent;
+        let key = LockKey(self.works.insert(work));
+        self.gated.extend(lacks_intent.then_some(key));
+        self.ready.push_back(key);
+    }
+
+    /// Every copy of the extent: slot and place.
+    pub(super) fn copies(&self, extent: &Extent) -> SmallVec<[(Slot, MemberSector); 4]> {
+        let start = extent.start();
+        (0..self.geometry.copies()).map(|copy| self.geometry.copy(start, copy)).collect()
+    }
+}

@@ -1,0 +1,462 @@
+//! From an array that assembly found to the setup of its machine, and what is written before it starts.
+//!
+//! Every driver starts an array this way: it opens the members, flushes them, so that what was read
+//! and believed is durable, carries out [`levelling`] round by round and
+//! wave by wave, makes an [`Array`](crate::array::Array) of [`opening`], and gives every member the number
+//! that [`Opening::members`] says. What it does not do: read or write anything, or judge members.
+//!
+//! ```text
+//!   assembled ──levelling──▶ wave ──durable──▶ wave ──durable──▶ ...
+//!             ──opening────▶ ArraySetup + who is which MemberId
+//! ```
+//!
+//! # Invariants
+//! - No wave tears more superblocks than the array can miss
+//!   [check: long_superblocks_are_levelled_one_half_after_the_other].
+//! - A member that could not be told is not believed [check: a_member_that_cannot_be_told_is_missed_or_needed].
+
+use std::collections::BTreeSet;
+
+use braid_assembly::{AssembledArray, AssembledBitmap, AssembledParityLog, Occupant};
+use braid_geometry::{Family, Geometry, MemberSector, SECTOR_BYTES, Slot};
+use braid_ondisk::limits::BAD_BLOCK_LOG_SECTORS_MAX;
+use braid_ondisk::{Features, JournalLog, Role, Superblock};
+use braid_sim_hooks::{Bug, planted, spoiled};
+
+use crate::array::{
+    AcceptedRisk, ArraySetup, BitmapSetup, JournalSetup, MemberSetup, ParityLogSetup,
+    ReplacementSetup, Returns, SpareSetup, level_with, next_wave,
+};
+use crate::ids::MemberId;
+use crate::request::Regions;
+use crate::{BadBlocks, BadLog, BadRange, CacheConfig};
+
+/// How the driver wants to run it.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// How many shards there are.
+    pub shards: u16,
+    /// What each shard's stripe cache is made for.
+    pub cache: CacheConfig,
+    /// Whether jobs wait until they are told to go on.
+    pub jobs_paused: bool,
+    /// Whether every member zeroes ranges without writing them out.
+    pub zero_is_fast: bool,
+    /// Milliseconds without a write after which the superblocks turn clean.
+    pub clean_delay_ms: u64,
+}
+
+/// A member that takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// Its index in the list that assembly was given.
+    pub index: usize,
+    /// Sectors of its data area that hold what they should; `u64::MAX` when all do.
+    pub recovered_sectors: u64,
+}
+
+/// What an array's machine is made from.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// The machine's setup.
+    pub setup: ArraySetup,
+    /// Who takes part, by [`MemberId`]: occupants as [`AssembledArray::occupants`] gives them, then spares, then the device of a journal
+    /// that is written, or the bitmap file, whose index follows those of assembly's input.
+    pub members: Vec<Joined>,
+}
+
+/// Why an assembled array makes no machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpeningError {
+    /// Assembly chose a member that the driver did not open.
+    #[error("member {index} was chosen by assembly but is not open")]
+    NotOpen {
+        /// Its index.
+        index: usize,
+    },
+    /// Two members have one number in the superblocks' table of roles.
+    #[error("two members have the device number {number}")]
+    NumberTwice {
+        /// The number.
+        number: u16,
+    },
+}
+
+/// The machine's setup. `superblock_of` has the superblocks of the members that the driver opened,
+/// indexed as assembly's input was, and behind those what stands for one of the bitmap file
+/// ([`Superblock::for_bitmap_file`]).
+///
+/// # Errors
+/// A chosen member that is not open, or a device number that is there twice.
+pub fn opening<'a>(
+    assembled: &AssembledArray,
+    superblock_of: impl Fn(usize) -> Option<&'a Superblock>,
+    manner: &Manner,
+) -> Result<Opening, OpeningError> {
+    let mut members: Vec<Joined> = Vec::new();
+    let mut numbers: Vec<u16> = Vec::new();
+    let (mut tears, mut write_mostly) = (false, BTreeSet::new());
+    let mut join = |index: usize, recovered_sectors: u64| {
+        let superblock = superblock_of(index).ok_or(OpeningError::NotOpen { index })?;
+        let number = u16::try_from(superblock.device.number);
+        let number = number.expect("validated: at most 1920 devices");
+        if numbers.contains(&number) {
+            return Err(OpeningError::NumberTwice { number });
+        }
+        let id = MemberId(u16::try_from(members.len()).expect("md's limit is far lower"));
+        members.push(Joined { index, recovered_sectors });
+        numbers.push(number);
+        tears |= can_tear(superblock);
+        write_mostly.extend(superblock.device.flags.write_mostly.then_some(id));
+        Ok(Name { id, number, bad_log_sectors: bad_log_sectors(superblock) })
+    };
+    let mut slots = Vec::new();
+    for occupant in &assembled.slots {
+        let Some(occupant) = occupant else {
+            slots.push(None);
+            continue;
+        };
+        let named = join(occupant.member, occupant.recovered_until)?;
+        slots.push(Some(member_setup(occupant, named)));
+    }
+    let mut replacements = Vec::new();
+    for (slot, occupant) in &assembled.replacements {
+        let held = replacement_held(assembled, occupant);
+        let named = join(occupant.member, held)?;
+        let mut member = member_setup(occupant, named);
+        member.recovered_sectors = held;
+        replacements.push(ReplacementSetup { slot: *slot, member });
+    }
+    let parity_log = |index: usize| {
+        let logs = assembled.parity_logs.as_ref()?;
+        logs.get(&index).map(|log| log.place)
+    };
+    let spare = |index: usize, name: Name| SpareSetup {
+        id: name.id,
+        device_number: name.number,
+        bad_log_sectors: name.bad_log_sectors,
+        tears: false,
+        returns: None,
+        parity_log: parity_log(index),
+    };
+    // One that was away while a bitmap was made may have no room for it.
+    let on_members = assembled.bitmap.as_ref().filter(|_| assembled.bitmap_file.is_none());
+    let needed = on_members.map_or(0, |bitmap| bitmap.superblock.area_sectors());
+    let has_room = |index: &&usize| {
+        superblock_of(**index).is_none_or(|spare| needed == 0 || spare.room_for_bitmap() >= needed)
+    };
+    let waiting = assembled.spares.iter().filter(has_room);
+    let spares: Result<Vec<SpareSetup>, _> =
+        waiting.map(|&i| join(i, u64::MAX).map(|name| spare(i, name))).collect();
+    let spares = spares?;
+    // One that is only read was replayed, in memory, and is not looked at again.
+    let written = assembled.journal.as_ref().filter(|_| !manner.read_only);
+    let journal = written.map(|journal| {
+        join(journal.member, u64::MAX).map(|name| journal_setup(&journal.log, &name))
+    });
+    let journal = journal.transpose()?;
+    // It has no number, as no superblock names it.
+    let file = assembled.bitmap_file.as_ref().map(|file| {
+        let id = MemberId(u16::try_from(members.len()).expect("md's limit is far lower"));
+        superblock_of(file.member).ok_or(OpeningError::NotOpen { index: file.member })?;
+        members.push(Joined { index: file.member, recovered_sectors: u64::MAX });
+        Ok((id, file.parity_log))
+    });
+    let file = file.transpose()?;
+    // Superblocks say clean while it is written: what it has was not stopped cleanly.
+    let has_entries = written.is_some_and(|journal| !journal.log.entries.is_empty());
+    let ids: Vec<(usize, MemberId)> =
+        (0..).map(MemberId).zip(&members).map(|(id, joined)| (joined.index, id)).collect();
+    let log_of = |(index, id): (usize, MemberId)| {
+        let log = assembled.parity_logs.as_ref()?.get(&index)?;
+        let AssembledParityLog { place, newest } = *log;
+        Some((id, ParityLogSetup { place, newest }))
+    };
+    let parity_logs = assembled.parity_logs.as_ref().filter(|_| file.is_none());
+    let parity_logs = parity_logs.map(|_| ids.into_iter().filter_map(log_of).collect());
+    let in_file = file.and_then(|(id, log)| {
+        let AssembledParityLog { place, newest } = log?;
+        Some([(id, ParityLogSetup { place, newest })].into_iter().collect())
+    });
+    let setup = ArraySetup {
+        geometry: assembled.geometry.clone(),
+        slots,
+        replacements,
+        spares,
+        write_mostly,
+        events: assembled.newest.state.events,
+        resync_offset: resync_offset(assembled),
+        accepted_risk: accepted_risk(assembled),
+        bitmap: assembled.bitmap.as_ref().map(|bitmap| bitmap_setup(assembled, bitmap)),
+        names_bitmap: names_bitmap(assembled),
+        bitmap_file: file.map(|(id, _)| id),
+        parity_logs: parity_logs.or(in_file),
+        log_counts: assembled.newest.state.log_counts.is_some(),
+        journal,
+        is_unclean: keeps_intent(assembled)
+            && (assembled.newest.state.resync_offset != u64::MAX || has_entries),
+        read_only: manner.read_only,
+        regions: Regions::new(&assembled.geometry, manner.shards),
+        work_sectors: manner.cache.block_sectors(&assembled.geometry),
+        jobs_paused: manner.jobs_paused,
+        zero_is_fast: manner.zero_is_fast,
+        clean_delay_ms: manner.clean_delay_ms,
+        superblocks_tear: tears,
+    };
+    Ok(Opening { setup, members })
+}
+
+fn journal_setup(log: &JournalLog, name: &Name) -> JournalSetup {
+    let JournalLog { area, end_sectors, end_sequence, .. } = *log;
+    let (member, device_number) = (name.id, name.number);
+    let is_used = log.meta_blocks > 1 || !log.entries.is_empty();
+    JournalSetup { member, device_number, area, end_sectors, end_sequence, is_used }
+}
+
+/// Sectors of a replacement that hold what the member holds. Where the array was interrupted while it was written, the one may have
+/// what the other has not. A resync compares members only, and would make the others agree with the member: so the
+/// replacement is filled from its start again.
+fn replacement_held(assembled: &AssembledArray, replacement: &Occupant) -> u64 {
+    let is_dirty = assembled.dirty;
+    let is_dirty = spoiled(Bug::ReplacementTrusted, is_dirty, false);
+    if is_dirty { 0 } else { replacement.recovered_until }
+}
+
+/// A member's name and number in an array that is opened, and the room in its log.
+struct Name {
+    id: MemberId,
+    number: u16,
+    bad_log_sectors: u16,
+}
+
+/// Sectors of a member's bad-block log; 0 where none is written. A log in units of more than a sector is left as it is, and so is one whose
+/// place is not its own.
+#[must_use]
+pub fn bad_log_sectors(superblock: &Superblock) -> u16 {
+    let Some(log) = superblock.device.bad_block_log else { return 0 };
+    let Some(start) = superblock.bad_block_log_offset_bytes() else { return 0 };
+    let end = start + u64::from(log.size_sectors) * SECTOR_BYTES;
+    let is_apart = |from: u64, length: u64| end <= from || from.saturating_add(length) <= start;
+    let device = &superblock.device;
+    let data = device.data_offset_sectors.saturating_mul(SECTOR_BYTES);
+    let data_length = device.data_size_sectors.saturating_mul(SECTOR_BYTES);
+    let bitmap = superblock.bitmap_offset_bytes();
+    let is_own = is_apart(superblock.offset_bytes(), superblock.written_bytes() as u64)
+        && is_apart(data, data_length)
+        && bitmap.is_none_or(|start| is_apart(start, SECTOR_BYTES));
+    let is_plain = log.shift == 0 && (1..=BAD_BLOCK_LOG_SECTORS_MAX).contains(&log.size_sectors);
+    if is_own && is_plain { log.size_sectors } else { 0 }
+}
+
+/// What a device holds that was a member of this array before, by what it says of itself (`found`) and a member that is in a slot
+/// says now (`newest`); `seated` are the members in slots, with their indices in the role table. None if it may hold anything: it never
+/// held all of its slot, or was written without one of those that are in slots now, or what it says is not older.
+#[must_use]
+pub fn returns(
+    found: &Superblock,
+    newest: &Superblock,
+    seated: impl IntoIterator<Item = (Slot, u16)>,
+) -> Option<Returns> {
+    let Role::Active(slot) = found.state.role else { return None };
+    let (slot, events) = (Slot(slot), found.state.events);
+    let unfit = [Features::REPLACEMENT, Features::BAD_BLOCKS, Features::RESHAPE];
+    let held_all = found.device.recovery_offset_sectors.is_none()
+        && !unfit.into_iter().any(|feature| found.state.features.contains(feature));
+    let is_same = found.array.uuid == newest.array.uuid
+        && found.array.member_size_sectors == newest.array.member_size_sectors
+        && found.device.data_offset_sectors == newest.device.data_offset_sectors;
+    let is_older = events < newest.state.events;
+    let is_called_in = |(slot, number): (Slot, u16)| {
+        found.state.roles.get(usize::from(number)) == Some(&Role::Active(slot.0))
+    };
+    let mut seated = seated.into_iter();
+    let was_with_all = seated.all(|(other, number)| other != slot && is_called_in((other, number)));
+    (held_all && is_same && is_older && was_with_all).then_some(Returns { slot, events })
+}
+
+fn member_setup(occupant: &Occupant, name: Name) -> MemberSetup {
+    let Name { id, number: device_number, bad_log_sectors } = name;
+    let range = |range: &std::ops::Range<u64>| BadRange {
+        start: MemberSector(range.start),
+        sectors: range.end - range.start,
+    };
+    let records = occupant.bad_records.iter().map(|(sector, named)| (*sector, range(named)));
+    let bad_blocks = BadBlocks::new(records.clone().map(|(_, named)| named).collect());
+    let bad_log = BadLog::new(bad_log_sectors, records);
+    let recovered_sectors = occupant.recovered_until;
+    MemberSetup { id, device_number, recovered_sectors, bad_blocks, bad_log }
+}
+
+/// Whether superblocks are to name a bitmap. The newest is believed: a change of that may not have reached the others.
+fn names_bitmap(assembled: &AssembledArray) -> Option<bool> {
+    let names = assembled.newest.intent.bitmap_offset_sectors.is_some();
+    let is_on_members = assembled.bitmap.is_some() && assembled.bitmap_file.is_none();
+    (names == is_on_members).then_some(names)
+}
+
+/// What is kept of the bitmap from here on. md does not count when it cleared marks of a lockless one; but of members that are all
+/// here none has missed anything until now.
+fn bitmap_setup(assembled: &AssembledArray, bitmap: &AssembledBitmap) -> BitmapSetup {
+    let AssembledBitmap { superblock, is_current, bits, marks } = bitmap;
+    let mut head = *superblock;
+    if marks.is_some() && assembled.degraded == 0 {
+        head.events_cleared = assembled.newest.state.events;
+    }
+    let (says, doubt) = (bits.clone(), is_current.then(|| bits.clone()));
+    BitmapSetup { head, says, doubt, marks: marks.clone() }
+}
+
+/// Where redundancy agrees up to; levels without redundancy have nothing to agree, and where a bitmap is believed that names nothing
+/// behind the offset all agrees.
+fn resync_offset(assembled: &AssembledArray) -> u64 {
+    let end = accepted_risk(assembled).map_or(u64::MAX, |risk| risk.until_sectors);
+    let says_none = |bitmap: &AssembledBitmap| {
+        let first = bitmap.bits.next_sector(assembled.resync_offset);
+        bitmap.is_current && first.is_none_or(|first| first >= end)
+    };
+    let agrees = assembled.bitmap.as_ref().is_some_and(says_none);
+    match agrees || assembled.resync_offset >= end || !keeps_intent(assembled) {
+        true => u64::MAX,
+        false => assembled.resync_offset,
+    }
+}
+
+/// What was accepted, and where that leaves nothing to resync. An offset of md's may lie inside of a band, which is resynced whole.
+fn accepted_risk(assembled: &AssembledArray) -> Option<AcceptedRisk> {
+    let Geometry::Stripe(stripe) = &assembled.geometry else { return None };
+    assembled.accepted_risk.as_ref()?;
+    let held = |occupant: &Option<Occupant>| occupant.as_ref().map_or(0, |one| one.recovered_until);
+    let lacking = (0..).map(Slot).zip(assembled.slots.iter().map(held));
+    let lacking: Vec<(Slot, u64)> = lacking.filter(|(_, held)| *held != u64::MAX).collect();
+    let is_as_much_as_borne = lacking.len() == usize::from(stripe.parity_slots());
+    let most = lacking.iter().map(|(_, held)| *held).max().filter(|_| is_as_much_as_borne);
+    let chunk = u64::from(stripe.chunk_sectors());
+    let until_sectors = most.map_or(u64::MAX, |held| held.next_multiple_of(chunk));
+    let slots = lacking.into_iter().map(|(slot, _)| slot).collect();
+    Some(AcceptedRisk { until_sectors, slots })
+}
+
+/// Levels without redundancy write no superblocks while they run.
+fn keeps_intent(assembled: &AssembledArray) -> bool {
+    assembled.geometry.level().family() != Family::Direct
+}
+
+/// What is written to one member: its index in assembly's input, and its superblock.
+pub type Levelled = (usize, Superblock);
+
+/// What brings members one event forward: waves, most often one; none where all are level. Each comes after the one before is
+/// durable, or failed; within a wave the order is free.
+pub type Round = Vec<Vec<Levelled>>;
+
+/// What brings every member to the count that the array starts from, before anything counts on.
+///
+/// A write that fails is tried once more; if it fails again, its member is lost, though the next write may go well: left in, it
+/// could be two behind after a power cut, and be called stale. If the array [`can_miss`] it, the other members are brought
+/// level, and the machine hears of the loss before anything else
+/// ([`Array::handle_member_gone`](crate::array::Array::handle_member_gone)); if not, the array is not started.
+///
+/// Those are members that are one event behind. What they are told has the time of the newest superblock: with one of
+/// its own they would be of another update than the others. If the first update then reached only some
+/// members, they would be two behind, and be called stale though they missed nothing.
+#[must_use]
+pub fn levelling<'a>(
+    assembled: &AssembledArray,
+    superblock_of: impl Fn(usize) -> Option<&'a Superblock>,
+) -> Round {
+    if !keeps_intent(assembled) {
+        return Round::new();
+    }
+    let newest = &assembled.newest;
+    let events = newest.state.events;
+    // What was replayed is not said before the first update.
+    let resync_offset = assembled.resync_offset.min(newest.state.resync_offset);
+    let update_time = newest.state.update_time;
+    let update = |index: usize| {
+        let superblock = superblock_of(index)?;
+        let level = (events, resync_offset);
+        let update = level_with(superblock, newest, level, update_time)?;
+        let mut levelled = superblock.clone();
+        levelled.apply(&update);
+        // Before the newest came to be, every member had the bitmap that it names, or the log.
+        let log = assembled.parity_logs.as_ref().and_then(|logs| logs.get(&index));
+        let ppl = log.and_then(|log| log.place.ppl());
+        if newest.intent.ppl.is_none() {
+            levelled.name_ppl(None);
+        }
+        if let Some(is_there) = names_bitmap(assembled) {
+            levelled.name_bitmap(is_there);
+        }
+        if ppl.is_some() {
+            levelled.name_ppl(ppl);
+        }
+        // It has the log that the newest speaks of, as every member had before the newest came to be; or, where the newest was to
+        // say clean, what its own log names is all that it is dirty for.
+        let was_cut_short = newest.state.is_clean() && !levelled.state.is_clean();
+        let before = superblock.state.log_counts.filter(|_| was_cut_short);
+        if let Some(home) = newest.state.log_counts.or(before) {
+            levelled.set_log_counts(home);
+        }
+        Some((index, levelled))
+    };
+    let behind: Vec<_> =
+        assembled.occupants().filter_map(|occupant| update(occupant.member)).collect();
+    let mut round =
+        if behind.is_empty() { Round::new() } else { waves(assembled, behind, &superblock_of) };
+    // Two behind, a journal would not count any more.
+    let mut journal = assembled.journal.as_ref().and_then(|journal| update(journal.member));
+    if planted(Bug::JournalNotLevelled) {
+        journal = None;
+    }
+    round.extend(journal.map(|levelled| vec![levelled]));
+    round
+}
+
+/// Whether the array can be started without the members `lost`, indexed as assembly's input was:
+/// its level makes up for them beside those that it lacks already, and parity that does not agree yet
+/// is not needed for it. Without its journal it is not.
+#[must_use]
+pub fn can_miss(assembled: &AssembledArray, lost: &[usize]) -> bool {
+    let is_there = |occupant: &Occupant| occupant.is_in_sync() && !lost.contains(&occupant.member);
+    let is_lost = |slot: Slot| !assembled.slots[slot.index()].as_ref().is_some_and(is_there);
+    let is_parity = assembled.geometry.level().family() == Family::Stripe;
+    let agrees = resync_offset(assembled) == u64::MAX;
+    let journal = assembled.journal.as_ref().map(|journal| journal.member);
+    if journal.is_some_and(|journal| lost.contains(&journal)) {
+        return false;
+    }
+    lost.is_empty() || assembled.geometry.survives(&is_lost) && (agrees || !is_parity)
+}
+
+/// Whether a power cut can leave some sectors of it old and some new.
+#[must_use]
+pub fn can_tear(superblock: &Superblock) -> bool {
+    superblock.written_bytes() as u64 > SECTOR_BYTES
+}
+
+/// A round as one wave, or cut into several if its superblocks can tear.
+fn waves<'a>(
+    assembled: &AssembledArray,
+    round: Vec<Levelled>,
+    superblock_of: &impl Fn(usize) -> Option<&'a Superblock>,
+) -> Round {
+    if !round.iter().any(|(index, _)| superblock_of(*index).is_some_and(can_tear)) {
+        return vec![round];
+    }
+    let slots = (0..).map(Slot).zip(&assembled.slots);
+    let slots: Vec<(Slot, usize)> =
+        slots.filter_map(|(slot, one)| Some((slot, one.as_ref()?.member))).collect();
+    let slot_of = |index: usize| slots.iter().find(|(_, member)| *member == index);
+    let mut waiting: Vec<_> =
+        round.into_iter().map(|one| (slot_of(one.0).map(|(slot, _)| *slot), one)).collect();
+    let is_lost = |slot: Slot| {
+        let occupant = assembled.slots[slot.index()].as_ref();
+        occupant.is_none_or(|occupant| !occupant.is_in_sync())
+    };
+    let mut waves = Vec::new();
+    while !waiting.is_empty() {
+        waves.push(next_wave(&assembled.geometry, &is_lost, &mut waiting));
+    }
+    waves
+}

@@ -1,0 +1,243 @@
+//! What comes next in a replay: a pure table over a small value.
+
+use braid_sim_hooks::{Bug, planted, spoiled};
+
+/// What the machine is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Between two steps.
+    Between,
+    /// Columns of a step are read.
+    Read,
+    /// Parity is computed.
+    Compute,
+    /// Parity is written.
+    Write,
+    /// Members are flushed.
+    Flush,
+    /// Superblocks are to say clean.
+    Record,
+    /// Logs are made void.
+    Void,
+    /// All is done, or has failed.
+    Done,
+}
+
+/// How many there are, as far as it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    None,
+    One,
+    More,
+}
+
+impl Count {
+    pub(super) fn of(count: usize) -> Self {
+        match count {
+            0 => Self::None,
+            1 => Self::One,
+            _ => Self::More,
+        }
+    }
+}
+
+/// What a decision depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "facts, each of its own")]
+pub(super) struct Facts {
+    pub(super) phase: Phase,
+    /// Something was asked for, and not answered.
+    pub(super) is_pending: bool,
+    /// A write, a flush, a superblock or a log failed.
+    pub(super) has_failed: bool,
+    /// There is a step to begin.
+    pub(super) has_step: bool,
+    /// More than one sector was read at once, and a column could not be.
+    pub(super) may_split: bool,
+    /// Columns that were being written and are not there.
+    pub(super) lacks_written: Count,
+    /// Columns that were kept and are not there.
+    pub(super) lacks_kept: Count,
+    /// There is partial parity.
+    pub(super) has_partial: bool,
+    /// It is Q that is to fit, and P is there.
+    pub(super) has_p: bool,
+    /// In the log of P is partial parity of the same.
+    pub(super) has_p_partial: bool,
+    /// Parity has to be durable.
+    pub(super) is_durable: bool,
+    /// Superblocks may say clean: everybody is there, and nothing was left as it was.
+    pub(super) may_settle: bool,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    Wait,
+    Begin,
+    /// Sector by sector instead.
+    Split,
+    /// From all data.
+    Recompute,
+    /// From what was being written, and partial parity.
+    FromPartial,
+    /// Q, from what P and the others say of the column that is not there.
+    FromP,
+    /// The same, from what was being written and both partial parities.
+    FromPAndPartials,
+    /// Parity stays as it is.
+    Leave,
+    Write,
+    Next,
+    Flush,
+    Record,
+    Void,
+    Finish,
+    Fail,
+}
+
+/// The table.
+pub(super) fn decide(facts: &Facts) -> Decision {
+    if facts.is_pending {
+        return Decision::Wait;
+    }
+    if facts.has_failed && facts.phase != Phase::Done {
+        return Decision::Fail;
+    }
+    match facts.phase {
+        Phase::Between if facts.has_step => Decision::Begin,
+        Phase::Between if facts.is_durable => {
+            let next = Decision::Flush;
+            if planted(Bug::ReplayVoidsEarly) && facts.may_settle {
+                return Decision::Void;
+            }
+            if planted(Bug::ReplayUnflushed) && facts.may_settle {
+                return Decision::Record;
+            }
+            next
+        }
+        Phase::Between | Phase::Void => Decision::Finish,
+        Phase::Read => of_columns(facts),
+        Phase::Compute => Decision::Write,
+        Phase::Write => Decision::Next,
+        Phase::Flush if facts.may_settle => Decision::Record,
+        Phase::Flush => Decision::Finish,
+        Phase::Record => Decision::Void,
+        Phase::Done => Decision::Wait,
+    }
+}
+
+/// All columns have been read that can be.
+fn of_columns(facts: &Facts) -> Decision {
+    let lacks = (facts.lacks_written, facts.lacks_kept);
+    let lacks = spoiled(Bug::ReplayMissingIsZero, lacks, (Count::None, Count::None));
+    let has_p = facts.has_p;
+    let has_p = spoiled(Bug::ReplayLeavesQ, has_p, false);
+    match lacks {
+        _ if facts.may_split => Decision::Split,
+        (Count::None, Count::None) => Decision::Recompute,
+        (Count::None, _) if facts.has_partial => Decision::FromPartial,
+        (Count::One, Count::None) if has_p => Decision::FromP,
+        (Count::One, _) if has_p && facts.has_partial && facts.has_p_partial => {
+            Decision::FromPAndPartials
+        }
+        _ => Decision::Leave,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PHASES: [Phase; 8] = [
+        Phase::Between,
+        Phase::Read,
+        Phase::Compute,
+        Phase::Write,
+        Phase::Flush,
+        Phase::Record,
+        Phase::Void,
+        Phase::Done,
+    ];
+
+    /// Every value that there is.
+    fn all() -> impl Iterator<Item = Facts> {
+        const COUNTS: [Count; 3] = [Count::None, Count::One, Count::More];
+        let lacks = COUNTS.into_iter().flat_map(|one| COUNTS.map(|other| (one, other)));
+        let lacks: Vec<(Count, Count)> = lacks.collect();
+        PHASES.into_iter().flat_map(move |phase| {
+            let lacks = lacks.clone();
+            (0_u32..1 << 9).flat_map(move |bits| {
+                let bit = move |index: u32| bits >> index & 1 != 0;
+                let facts = move |(lacks_written, lacks_kept)| Facts {
+                    phase,
+                    is_pending: bit(0),
+                    has_failed: bit(1),
+                    has_step: bit(2),
+                    may_split: bit(3),
+                    lacks_written,
+                    lacks_kept,
+                    has_p: bit(4),
+                    has_p_partial: bit(5),
+                    has_partial: bit(6),
+                    is_durable: bit(7),
+                    may_settle: bit(8),
+                };
+                lacks.clone().into_iter().map(facts)
+            })
+        })
+    }
+
+    #[test]
+    fn nothing_is_made_of_what_is_not_there() {
+        for facts in all() {
+            let lacks = (facts.lacks_written, facts.lacks_kept);
+            match decide(&facts) {
+                Decision::Recompute => {
+                    assert_eq!(lacks, (Count::None, Count::None), "{facts:?}");
+                    assert_eq!(facts.phase, Phase::Read, "{facts:?}");
+                }
+                Decision::FromPartial => {
+                    assert!(lacks.0 == Count::None && facts.has_partial, "{facts:?}");
+                }
+                // P gives one column, and needs partial parity for those that were kept.
+                Decision::FromP => {
+                    assert!(lacks == (Count::One, Count::None) && facts.has_p, "{facts:?}");
+                }
+                Decision::FromPAndPartials => {
+                    let has_both = facts.has_partial && facts.has_p_partial;
+                    assert!(lacks.0 == Count::One && lacks.1 != Count::None, "{facts:?}");
+                    assert!(facts.has_p && has_both, "{facts:?}");
+                }
+                Decision::Write => assert_eq!(facts.phase, Phase::Compute),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn clean_comes_after_a_flush_and_with_everybody() {
+        for facts in all() {
+            match decide(&facts) {
+                Decision::Record => assert!(facts.may_settle && facts.phase == Phase::Flush),
+                Decision::Void => assert_eq!(facts.phase, Phase::Record),
+                Decision::Flush => assert!(!facts.has_step && facts.is_durable, "{facts:?}"),
+                Decision::Finish if facts.is_durable => {
+                    assert!(matches!(facts.phase, Phase::Flush | Phase::Void), "{facts:?}");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn what_failed_ends_it_and_what_is_asked_for_is_waited_for() {
+        for facts in all() {
+            let decision = decide(&facts);
+            let is_over = facts.phase == Phase::Done;
+            assert_eq!(decision == Decision::Wait, facts.is_pending || is_over, "{facts:?}");
+            let fails = facts.has_failed && !is_over && !facts.is_pending;
+            assert_eq!(decision == Decision::Fail, fails, "{facts:?}");
+        }
+    }
+}

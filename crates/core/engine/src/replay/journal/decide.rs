@@ -1,0 +1,233 @@
+//! What comes next in the replay of a journal: a pure table over a small value.
+
+use braid_sim_hooks::{Bug, planted, spoiled};
+
+/// What the machine is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Between two jobs.
+    Between,
+    /// The base of a pending stripe is read.
+    Base,
+    /// What is missing of it is computed.
+    Solve,
+    /// New data is laid over it.
+    Take,
+    /// Its parity is made.
+    Make,
+    /// Its parity goes into the journal.
+    Keep,
+    /// All meta blocks but the first are written.
+    Seal,
+    /// The first one is.
+    Commit,
+    /// A stripe is read from the journal.
+    Load,
+    /// It is written to the members.
+    Write,
+    /// Members are flushed.
+    Flush,
+    /// An empty meta block is written at the end.
+    Restart,
+    /// The tail is moved there.
+    Tail,
+    /// All is done, or has failed.
+    Done,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    /// A pending stripe gets its parity.
+    Settle,
+    /// The journal gets the meta blocks of those.
+    Seal,
+    /// A stripe is written to the members.
+    Copy,
+}
+
+/// What a decision depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "facts, each of its own")]
+pub(super) struct Facts {
+    pub(super) phase: Phase,
+    /// Something was asked for, and not answered.
+    pub(super) is_pending: bool,
+    /// Something failed that cannot be made up for.
+    pub(super) has_failed: bool,
+    pub(super) job: Option<Job>,
+    /// A column of the base is not known, and may be read.
+    pub(super) wants_column: bool,
+    /// A column that is kept is not there.
+    pub(super) lacks_kept: bool,
+    /// What is there of the base makes up for it.
+    pub(super) can_solve: bool,
+    /// Members have to be written, and not memory.
+    pub(super) is_durable: bool,
+    /// There was anything to replay.
+    pub(super) has_stripes: bool,
+    /// Nobody needs the journal any more once members are flushed.
+    pub(super) may_restart: bool,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    Wait,
+    Begin,
+    Fetch,
+    Solve,
+    Take,
+    /// The stripe stays in the journal.
+    Leave,
+    Make,
+    Keep,
+    Seal,
+    Commit,
+    Load,
+    Write,
+    Next,
+    Flush,
+    Restart,
+    MoveTail,
+    Finish,
+    Fail,
+}
+
+/// The table.
+pub(super) fn decide(facts: &Facts) -> Decision {
+    if facts.is_pending {
+        return Decision::Wait;
+    }
+    if facts.has_failed && facts.phase != Phase::Done {
+        return Decision::Fail;
+    }
+    match facts.phase {
+        Phase::Between => between(facts),
+        Phase::Base => of_base(facts),
+        Phase::Solve => Decision::Take,
+        Phase::Take => Decision::Make,
+        Phase::Make if facts.is_durable => Decision::Keep,
+        Phase::Make | Phase::Load => Decision::Write,
+        Phase::Seal => Decision::Commit,
+        Phase::Keep | Phase::Commit | Phase::Write => Decision::Next,
+        Phase::Flush if facts.may_restart => Decision::Restart,
+        Phase::Restart => Decision::MoveTail,
+        Phase::Flush | Phase::Tail => Decision::Finish,
+        Phase::Done => Decision::Wait,
+    }
+}
+
+fn between(facts: &Facts) -> Decision {
+    match facts.job {
+        Some(Job::Settle) => Decision::Begin,
+        Some(Job::Seal) => Decision::Seal,
+        Some(Job::Copy) => Decision::Load,
+        None if facts.is_durable && facts.has_stripes => {
+            if planted(Bug::JournalTailUnflushed) && facts.may_restart {
+                return Decision::Restart;
+            }
+            Decision::Flush
+        }
+        None => Decision::Finish,
+    }
+}
+
+/// Of the base of a pending stripe all is known that can be.
+fn of_base(facts: &Facts) -> Decision {
+    let lacks_kept = facts.lacks_kept;
+    let lacks_kept = spoiled(Bug::JournalMissingIsZero, lacks_kept, false);
+    match () {
+        () if facts.wants_column => Decision::Fetch,
+        () if !lacks_kept => Decision::Take,
+        () if facts.can_solve => Decision::Solve,
+        () => Decision::Leave,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PHASES: [Phase; 14] = [
+        Phase::Between,
+        Phase::Base,
+        Phase::Solve,
+        Phase::Take,
+        Phase::Make,
+        Phase::Keep,
+        Phase::Seal,
+        Phase::Commit,
+        Phase::Load,
+        Phase::Write,
+        Phase::Flush,
+        Phase::Restart,
+        Phase::Tail,
+        Phase::Done,
+    ];
+    const JOBS: [Option<Job>; 4] = [None, Some(Job::Settle), Some(Job::Seal), Some(Job::Copy)];
+
+    /// Every value that there is.
+    fn all() -> impl Iterator<Item = Facts> {
+        let kinds = PHASES.into_iter().flat_map(|phase| JOBS.map(|job| (phase, job)));
+        kinds.flat_map(|(phase, job)| {
+            (0_u32..1 << 8).map(move |bits| {
+                let bit = |index: u32| bits >> index & 1 != 0;
+                Facts {
+                    phase,
+                    job,
+                    is_pending: bit(0),
+                    has_failed: bit(1),
+                    wants_column: bit(2),
+                    lacks_kept: bit(3),
+                    can_solve: bit(4),
+                    is_durable: bit(5),
+                    has_stripes: bit(6),
+                    may_restart: bit(7),
+                }
+            })
+        })
+    }
+
+    #[test]
+    fn parity_is_made_of_all_data() {
+        for facts in all() {
+            match decide(&facts) {
+                Decision::Solve => assert!(facts.lacks_kept && facts.can_solve, "{facts:?}"),
+                Decision::Take if facts.phase == Phase::Base => assert!(!facts.lacks_kept),
+                Decision::Take => assert_eq!(facts.phase, Phase::Solve),
+                Decision::Leave => assert!(facts.lacks_kept && !facts.can_solve, "{facts:?}"),
+                Decision::Make => assert_eq!(facts.phase, Phase::Take),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_is_kept() {
+        for facts in all() {
+            match decide(&facts) {
+                Decision::Write if facts.is_durable => assert_eq!(facts.phase, Phase::Load),
+                Decision::Commit => assert_eq!(facts.phase, Phase::Seal),
+                Decision::Flush => assert!(facts.job.is_none() && facts.is_durable, "{facts:?}"),
+                Decision::Restart => assert!(facts.phase == Phase::Flush && facts.may_restart),
+                Decision::MoveTail => assert_eq!(facts.phase, Phase::Restart),
+                Decision::Finish if facts.is_durable && facts.has_stripes => {
+                    assert!(matches!(facts.phase, Phase::Flush | Phase::Tail), "{facts:?}");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn what_failed_ends_it_and_what_is_asked_for_is_waited_for() {
+        for facts in all() {
+            let decision = decide(&facts);
+            let is_over = facts.phase == Phase::Done;
+            assert_eq!(decision == Decision::Wait, facts.is_pending || is_over, "{facts:?}");
+            let fails = facts.has_failed && !is_over && !facts.is_pending;
+            assert_eq!(decision == Decision::Fail, fails, "{facts:?}");
+        }
+    }
+}

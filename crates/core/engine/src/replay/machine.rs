@@ -1,0 +1,706 @@
+//! The replay itself: steps one after the other, then what ends it.
+//!
+//! A step is at most [`STEP_SECTORS`] of one part, cut where a member's sectors begin or end to be there: one that is logged as bad,
+//! or not recovered yet, costs itself and no more. Its columns are read at once.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+
+use braid_geometry::{MemberSector, Role, RowMap, Slot, StripeGeometry};
+use braid_ondisk::PplEntry;
+use braid_sim_hooks::{Bug, planted, spoiled};
+use rangemap::RangeSet;
+
+use super::decide::{Count, Decision, Facts, Phase, decide};
+use super::plan::{Column, EntryError, Part, parts};
+
+/// Sectors of a step at most: what is in memory at once is that for each slot.
+const STEP_SECTORS: u64 = 256;
+
+/// A member in a slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// Sectors of its data before this one are up to date.
+    pub recovered_sectors: u64,
+    /// Those that cannot be read.
+    pub bad_sectors: Vec<Range<u64>>,
+}
+
+impl Member {
+    /// Whether it holds these sectors.
+    pub(super) fn holds(&self, sectors: &Range<u64>) -> bool {
+        let is_bad = |bad: &Range<u64>| bad.start < sectors.end && sectors.start < bad.end;
+        sectors.end <= self.recovered_sectors && !self.bad_sectors.iter().any(is_bad)
+    }
+
+    /// Those of these sectors that it is to hold when they are written: not what is bad, or comes with its recovery.
+    pub(super) fn writable(&self, sectors: &Range<u64>) -> Vec<Range<u64>> {
+        let mut borders: BTreeSet<u64> = self.borders().collect();
+        borders.retain(|border| (sectors.start..sectors.end).contains(border));
+        borders.extend([sectors.start, sectors.end]);
+        let starts = borders.iter().copied();
+        let runs = starts.zip(borders.iter().copied().skip(1)).map(|(start, end)| start..end);
+        runs.filter(|run| self.holds(run)).collect()
+    }
+
+    fn borders(&self) -> impl Iterator<Item = u64> {
+        let bad = self.bad_sectors.iter().flat_map(|bad| [bad.start, bad.end]);
+        bad.chain([self.recovered_sectors])
+    }
+}
+
+/// What the log of a slot says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// Whose log it is.
+    pub slot: Slot,
+    /// Entries that are whole, by their numbers, from the oldest record on: of rows that several name the last one counts.
+    pub entries: Vec<(u32, PplEntry)>,
+}
+
+/// How a replay ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// With parity written, to a member or in memory.
+    Written,
+    /// With members flushed; superblocks and logs stay as they are.
+    Flushed,
+    /// With superblocks that say clean, and logs that are void, if that may be.
+    Settled,
+}
+
+/// What a replay is made from.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Of a level with parity.
+    pub geometry: StripeGeometry,
+    /// By slot.
+    pub members: Vec<Option<Member>>,
+    /// Those that could be read.
+    pub logs: Vec<Log>,
+    /// How it ends.
+    pub finish: Finish,
+}
+
+/// What is asked for, of the step that was begun last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Read a column.
+    Read {
+        /// Of which slot.
+        slot: Slot,
+        /// Sectors of the member's data.
+        sectors: Range<u64>,
+    },
+    /// Add columns to each other, and partial parity to them: that is parity.
+    Compute {
+        /// Which columns.
+        columns: Vec<Slot>,
+        /// In the log of `parity`: the entry's place in the header, and sectors of its partial parity.
+        partial: Option<(u32, Range<u64>)>,
+        /// The slot that it is for.
+        parity: Slot,
+        /// How Q has columns; none if it is P that is made.
+        q: Option<Weights>,
+        /// How much.
+        length_sectors: u64,
+    },
+    /// Write the parity.
+    Write {
+        /// To which slot.
+        slot: Slot,
+        /// Sectors of the member's data.
+        sectors: Range<u64>,
+    },
+    /// Make what was written to a member durable.
+    Flush {
+        /// Whose.
+        slot: Slot,
+    },
+    /// Have a member's superblock say that the array is clean, durably.
+    RecordClean {
+        /// Whose.
+        slot: Slot,
+    },
+    /// Put an empty header in the place of a log, durably.
+    Void {
+        /// Whose.
+        slot: Slot,
+    },
+}
+
+/// By which powers of the generator columns are multiplied before they are added to Q.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weights {
+    /// One for each of the columns.
+    pub exponents: Vec<u16>,
+    /// A column that is not there, which P gives.
+    pub solved: Option<Solved>,
+}
+
+/// A column that is not there: P, the columns that Q is made of and, if it is named, partial parity of P are added up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Solved {
+    /// The power that it is multiplied by.
+    pub exponent: u16,
+    /// The slot of P.
+    pub p_slot: Slot,
+    /// In the log of P: the entry's place in the header, and sectors of its partial parity.
+    pub partial: Option<(u32, Range<u64>)>,
+}
+
+impl Effect {
+    /// The slot that it is asked of; of a computation, whose parity it makes.
+    #[must_use]
+    pub fn slot(&self) -> Slot {
+        match self {
+            Self::Read { slot, .. }
+            | Self::Write { slot, .. }
+            | Self::Flush { slot }
+            | Self::RecordClean { slot }
+            | Self::Void { slot }
+            | Self::Compute { parity: slot, .. } => *slot,
+        }
+    }
+}
+
+/// What became of an effect: each is answered once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The slot that it was asked of.
+    pub slot: Slot,
+    /// Whether it could be done.
+    pub is_done: bool,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Entries that were looked at.
+    pub entries: u64,
+    /// Member sectors whose parity was made anew.
+    pub written_sectors: u64,
+    /// Ranges of the array that were being written and are not there: what they hold is what parity says, and may be neither
+    /// old nor new. In order, apart from each other.
+    pub unsettled: Vec<Range<u64>>,
+    /// Those of them whose member is there, or the one with P, and could not be read though its bad-block log does not say so: should it
+    /// be read later, parity may not fit.
+    pub unread: Vec<Range<u64>>,
+    /// Whether superblocks say clean now.
+    pub is_settled: bool,
+}
+
+/// Why a replay could not be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// A log has an entry that the array cannot have.
+    #[error("entry {index} of the log of slot {slot} makes no sense: {cause}")]
+    Entry {
+        /// Whose log.
+        slot: Slot,
+        /// The place of the entry in the header.
+        index: u32,
+        /// What is wrong with it.
+        cause: EntryError,
+    },
+    /// Parity could not be written, a member not flushed, a superblock or a log not written.
+    #[error("slot {slot} could not be {}", match .phase { Failed::Parity => "given its parity", Failed::Flush => "flushed",
+        Failed::Superblock => "told that the array is clean", Failed::Log => "freed of its old log" })]
+    Failed {
+        /// Which slot.
+        slot: Slot,
+        /// What was to be done to it.
+        phase: Failed,
+    },
+}
+
+/// What could not be done to a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// Its parity was to be written.
+    Parity,
+    /// It was to be flushed.
+    Flush,
+    /// Its superblock was to be written.
+    Superblock,
+    /// Its log was to be made void.
+    Log,
+}
+
+/// What is known of a column of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    Asked,
+    Read,
+    Lost,
+}
+
+/// The step that was begun.
+struct Step {
+    part: Part,
+    known: Vec<Known>,
+    /// P, where the part is about Q.
+    known_p: Known,
+    /// A read failed, and the sectors beside may be readable.
+    may_split: bool,
+}
+
+/// The machine: [`Self::poll`] until there is nothing, answer what was asked for, until [`Self::end`] says how it ended.
+pub struct Replay {
+    geometry: StripeGeometry,
+    members: Vec<Option<Member>>,
+    finish: Finish,
+    phase: Phase,
+    steps: VecDeque<Part>,
+    step: Option<Step>,
+    /// What logs say of P.
+    of_p: Vec<Part>,
+    /// What is to be asked for.
+    effects: VecDeque<Effect>,
+    /// Slots that have not answered.
+    asked: BTreeSet<Slot>,
+    failed: Option<ReplayError>,
+    report: Report,
+}
+
+impl Replay {
+    /// Nothing is asked for yet.
+    ///
+    /// # Errors
+    /// An entry that the array cannot have.
+    ///
+    /// # Panics
+    /// When there are not as many members as slots, or there is a log without its member: the caller has both from assembly.
+    pub fn new(setup: Setup) -> Result<Self, ReplayError> {
+        let Setup { geometry, members, logs, finish } = setup;
+        assert_eq!(members.len(), usize::from(geometry.slots()), "one for each slot");
+        let is_degraded = members.iter().any(Option::is_none);
+        let (mut steps, mut of_p, mut all) = (VecDeque::new(), Vec::new(), Vec::new());
+        let mut report = Report::default();
+        for log in logs {
+            assert!(members[log.slot.index()].is_some(), "a log is on its member");
+            let mut found = Vec::new();
+            for (index, entry) in &log.entries {
+                let failed = |cause| ReplayError::Entry { slot: log.slot, index: *index, cause };
+                found.extend(parts(&geometry, log.slot, (*index, entry)).map_err(failed)?);
+                report.entries += 1;
+            }
+            all.extend(newest_of_rows(&found));
+        }
+        of_p.extend(all.iter().filter(|part| !part.is_q).cloned());
+        // Of some rows that Q was written with P may have a newer record, by itself: it was never durable on both.
+        let borders = of_p.iter().flat_map(|part| [part.sectors.start, part.sectors.end]);
+        let borders: BTreeSet<u64> = borders.collect();
+        steps.extend(all.iter().flat_map(|part| steps_of(part, &members, &borders)));
+        if planted(Bug::ReplaySkippedDegraded) && is_degraded {
+            steps.clear();
+        }
+        Ok(Self {
+            geometry,
+            members,
+            finish,
+            phase: Phase::Between,
+            steps,
+            step: None,
+            of_p,
+            effects: VecDeque::new(),
+            asked: BTreeSet::new(),
+            failed: None,
+            report,
+        })
+    }
+
+    /// What is to be done next; none while answers are due, and at the end.
+    pub fn poll(&mut self) -> Option<Effect> {
+        loop {
+            if let Some(effect) = self.effects.pop_front() {
+                self.asked.insert(effect.slot());
+                return Some(effect);
+            }
+            match decide(&self.facts()) {
+                Decision::Wait => return None,
+                decision => self.act(decision),
+            }
+        }
+    }
+
+    /// What became of an effect.
+    ///
+    /// # Panics
+    /// When nothing was asked of the slot.
+    pub fn handle(&mut self, event: Event) {
+        let Event { slot, is_done } = event;
+        assert!(self.asked.remove(&slot), "nothing was asked of slot {slot}");
+        let phase = match self.phase {
+            Phase::Read => return self.note_read(slot, is_done),
+            Phase::Write => Failed::Parity,
+            Phase::Flush => Failed::Flush,
+            Phase::Record => Failed::Superblock,
+            Phase::Void => Failed::Log,
+            Phase::Between | Phase::Compute | Phase::Done => return,
+        };
+        if !is_done {
+            self.failed.get_or_insert(ReplayError::Failed { slot, phase });
+        }
+    }
+
+    /// How it ended; none while it goes on.
+    pub fn end(&mut self) -> Option<Result<Report, ReplayError>> {
+        let is_over = self.phase == Phase::Done;
+        is_over.then(|| match self.failed {
+            Some(error) => Err(error),
+            None => Ok(std::mem::take(&mut self.report)),
+        })
+    }
+
+    fn note_read(&mut self, slot: Slot, is_done: bool) {
+        let step = self.step.as_mut().expect("it is being read");
+        let is_done = spoiled(Bug::ReplayReadErrorIgnored, is_done, true);
+        let of_slot = step.part.columns.iter().position(|column| column.slot == slot);
+        let known = match of_slot {
+            Some(place) => &mut step.known[place],
+            None => &mut step.known_p,
+        };
+        assert_eq!(*known, Known::Asked, "it was asked for a column, or for P");
+        *known = if is_done { Known::Read } else { Known::Lost };
+        let sectors = &step.part.sectors;
+        step.may_split |= !is_done && sectors.end - sectors.start > 1;
+    }
+
+    fn facts(&self) -> Facts {
+        let lacks = |is_written: bool| {
+            let count = |step: &Step| {
+                let columns = step.part.columns.iter().zip(&step.known);
+                let is_lost = |(column, known): &(&Column, &Known)| {
+                    column.is_written == is_written && **known == Known::Lost
+                };
+                columns.filter(is_lost).count()
+            };
+            Count::of(self.step.as_ref().map_or(0, count))
+        };
+        let has_p = self.step.as_ref().is_some_and(|step| step.known_p == Known::Read);
+        let p_partial = || self.p_partial(&self.step.as_ref()?.part);
+        let partial = self.step.as_ref().and_then(|step| step.part.partial_sector);
+        Facts {
+            phase: self.phase,
+            is_pending: !self.asked.is_empty(),
+            has_failed: self.failed.is_some(),
+            has_step: !self.steps.is_empty(),
+            may_split: self.step.as_ref().is_some_and(|step| step.may_split),
+            lacks_written: lacks(true),
+            lacks_kept: lacks(false),
+            has_partial: partial.is_some(),
+            has_p,
+            has_p_partial: has_p && p_partial().is_some(),
+            is_durable: self.finish != Finish::Written,
+            may_settle: self.may_settle(),
+        }
+    }
+
+    /// A member that comes back brings a log of its own, and data that parity was left unfit for.
+    fn may_settle(&self) -> bool {
+        let is_whole = |member: &Option<Member>| {
+            member.as_ref().is_some_and(|member| member.recovered_sectors == u64::MAX)
+        };
+        let is_whole = self.members.iter().all(is_whole) && self.report.unsettled.is_empty();
+        let is_whole = spoiled(Bug::ReplaySettlesDegraded, is_whole, true);
+        self.finish == Finish::Settled && is_whole
+    }
+
+    fn act(&mut self, decision: Decision) {
+        match decision {
+            Decision::Wait => {}
+            Decision::Begin => self.begin(),
+            Decision::Split => self.split(),
+            Decision::Recompute => self.compute(false, false),
+            Decision::FromPartial => self.compute(true, false),
+            Decision::FromP => self.compute(false, true),
+            Decision::FromPAndPartials => self.compute(true, true),
+            Decision::Leave => self.leave(),
+            Decision::Write => self.write(),
+            Decision::Next => self.next(),
+            Decision::Flush => self.of_everybody(Phase::Flush, |slot| Effect::Flush { slot }),
+            Decision::Record => {
+                self.of_everybody(Phase::Record, |slot| Effect::RecordClean { slot });
+            }
+            Decision::Void => self.of_everybody(Phase::Void, |slot| Effect::Void { slot }),
+            Decision::Finish => {
+                self.report.is_settled = self.phase == Phase::Void;
+                self.phase = Phase::Done;
+            }
+            Decision::Fail => self.phase = Phase::Done,
+        }
+    }
+
+    fn begin(&mut self) {
+        let part = self.steps.pop_front().expect("there is a step");
+        self.phase = Phase::Read;
+        let mut known = Vec::new();
+        for column in &part.columns {
+            let member = self.members[column.slot.index()].as_ref();
+            let is_there = member.is_some_and(|member| member.holds(&part.sectors));
+            known.push(if is_there { Known::Asked } else { Known::Lost });
+            if is_there {
+                let (slot, sectors) = (column.slot, part.sectors.clone());
+                self.effects.push_back(Effect::Read { slot, sectors });
+            }
+        }
+        let p_slot = part.is_q.then(|| self.map(&part).p_slot());
+        let is_there = |slot: &Slot| {
+            let member = self.members[slot.index()].as_ref();
+            member.is_some_and(|member| member.holds(&part.sectors))
+        };
+        let p_slot = p_slot.filter(is_there);
+        let read = |slot| Effect::Read { slot, sectors: part.sectors.clone() };
+        self.effects.extend(p_slot.map(read));
+        let known_p = if p_slot.is_some() { Known::Asked } else { Known::Lost };
+        self.step = Some(Step { part, known, known_p, may_split: false });
+    }
+
+    fn split(&mut self) {
+        let Step { part, .. } = self.step.take().expect("it was read");
+        let length = part.sectors.end - part.sectors.start;
+        for sector in (0..length).rev() {
+            self.steps.push_front(part.some(sector..sector + 1));
+        }
+        self.phase = Phase::Between;
+    }
+
+    /// The row of a part.
+    fn map(&self, part: &Part) -> RowMap {
+        self.geometry.row_map(self.geometry.row_of(MemberSector(part.sectors.start)))
+    }
+
+    /// Partial parity of P for the sectors of a part that is about Q: the same was being written, by the log of P.
+    fn p_partial(&self, part: &Part) -> Option<(u32, Range<u64>)> {
+        let Range { start, end } = part.sectors;
+        let is_of = |one: &&Part| {
+            one.sectors.start <= start && end <= one.sectors.end && one.columns == part.columns
+        };
+        let of_p = self.of_p.iter().find(is_of)?;
+        let first = of_p.partial_sector? + (start - of_p.sectors.start);
+        Some((of_p.entry, first..first + (end - start)))
+    }
+
+    /// Parity is the sum of all data; or of what was being written, and partial parity. What was being written and is not there is
+    /// what P gives, for Q.
+    fn compute(&mut self, from_partial: bool, from_p: bool) {
+        if from_p {
+            self.note_unsettled();
+        }
+        let Step { part, known, .. } = self.step.as_ref().expect("it was read");
+        let counts_kept = !from_partial;
+        let counts_kept = spoiled(Bug::ReplayCountsTwice, counts_kept, true);
+        let counted =
+            part.columns.iter().zip(known).filter(|(column, known)| {
+                (column.is_written || counts_kept) && **known == Known::Read
+            });
+        let columns: Vec<Slot> = counted.map(|(column, _)| column.slot).collect();
+        let length_sectors = part.sectors.end - part.sectors.start;
+        let start = part.partial_sector.filter(|_| from_partial);
+        let start = spoiled(Bug::ReplayForgetsPartial, start, None);
+        let start = spoiled(Bug::ReplayPartStartsOver, start, start.map(|_| 0));
+        let partial = start.map(|start| (part.entry, start..start + length_sectors));
+        let parity = part.parity;
+        let map = self.map(part);
+        let exponent = |slot: Slot| match map.role(slot) {
+            Role::Data(index) => map.exponent(index),
+            Role::P | Role::Q => unreachable!("only data is added up"),
+        };
+        let exponents = || columns.iter().map(|slot| exponent(*slot)).collect();
+        let lost = || {
+            let mut columns = part.columns.iter().zip(known);
+            let is_lost =
+                |(column, known): &(&Column, &Known)| column.is_written && **known == Known::Lost;
+            columns.find(is_lost).map(|(column, _)| column.slot)
+        };
+        let solved = || Solved {
+            exponent: exponent(lost().expect("one is not there")),
+            p_slot: map.p_slot(),
+            partial: if from_partial { self.p_partial(part) } else { None },
+        };
+        let solved = from_p.then(solved);
+        let q = part.is_q.then(|| Weights { exponents: exponents(), solved });
+        self.phase = Phase::Compute;
+        self.effects.push_back(Effect::Compute { columns, partial, parity, q, length_sectors });
+    }
+
+    fn write(&mut self) {
+        let part = &self.step.as_ref().expect("it was computed").part;
+        let slots = self.geometry.slots();
+        let slot = part.parity;
+        let slot = spoiled(Bug::ReplayParitySlot, slot, Slot((slot.0 + 1) % slots));
+        self.phase = Phase::Write;
+        self.effects.push_back(Effect::Write { slot, sectors: part.sectors.clone() });
+    }
+
+    fn next(&mut self) {
+        let Step { part, .. } = self.step.take().expect("it was written");
+        self.report.written_sectors += part.sectors.end - part.sectors.start;
+        self.phase = Phase::Between;
+    }
+
+    /// Parity stays as it is.
+    fn leave(&mut self) {
+        self.note_unsettled();
+        self.step = None;
+        self.phase = Phase::Between;
+    }
+
+    /// What was being written and is not there has the value that parity gives it.
+    fn note_unsettled(&mut self) {
+        let Step { part, known, known_p, .. } = self.step.as_ref().expect("it was read");
+        let is_there = |slot: Slot| {
+            let member = self.members[slot.index()].as_ref();
+            member.is_some_and(|member| member.holds(&part.sectors))
+        };
+        // P that cannot be read gives nothing; should it be read later, it may give something else than Q.
+        let lacks_p = part.is_q && *known_p == Known::Lost && is_there(self.map(part).p_slot());
+        let columns = part.columns.iter().zip(known);
+        let lost = columns.filter(|(column, known)| column.is_written && **known == Known::Lost);
+        for (column, _) in lost {
+            let range = array_sectors(&self.geometry, column.slot, &part.sectors);
+            let is_unread = is_there(column.slot) || lacks_p;
+            let is_unread = spoiled(Bug::ReplayUnreadForgotten, is_unread, false);
+            if is_unread {
+                add(&mut self.report.unread, range.clone());
+            }
+            add(&mut self.report.unsettled, range);
+        }
+    }
+
+    fn of_everybody(&mut self, phase: Phase, effect: impl Fn(Slot) -> Effect) {
+        self.phase = phase;
+        let slots = (0..self.geometry.slots()).map(Slot);
+        let there = slots.filter(|slot| self.members[slot.index()].is_some());
+        self.effects.extend(there.map(effect));
+    }
+}
+
+/// What the parts of a log say of each row at last; they are in order of their records.
+fn newest_of_rows(parts: &[Part]) -> Vec<Part> {
+    let mut said = RangeSet::new();
+    let mut newest = Vec::new();
+    for part in parts.iter().rev() {
+        let start = part.sectors.start;
+        let gaps = said.gaps(&part.sectors);
+        newest.extend(gaps.map(|gap: Range<u64>| part.some(gap.start - start..gap.end - start)));
+        said.insert(part.sectors.clone());
+    }
+    newest.reverse();
+    newest
+}
+
+/// A part in steps, without those whose parity is not there.
+fn steps_of(part: &Part, members: &[Option<Member>], of_p: &BTreeSet<u64>) -> Vec<Part> {
+    let Range { start, end } = part.sectors;
+    let mut borders: BTreeSet<u64> = members.iter().flatten().flat_map(Member::borders).collect();
+    borders.extend(of_p.range(start..end).filter(|_| part.is_q));
+    borders.retain(|border| (start..end).contains(border));
+    let count = (end - start).div_ceil(STEP_SECTORS);
+    borders.extend((0..count).map(|step| start + step * STEP_SECTORS));
+    borders.insert(end);
+    let starts = borders.iter().copied();
+    let steps = starts.zip(borders.iter().copied().skip(1));
+    let steps = steps.map(|(from, to)| part.some(from - start..to - start));
+    let parity = members[part.parity.index()].as_ref();
+    steps.filter(|step| parity.is_some_and(|member| member.holds(&step.sectors))).collect()
+}
+
+/// What a slot's sectors are to clients. They are in one chunk.
+fn array_sectors(geometry: &StripeGeometry, slot: Slot, sectors: &Range<u64>) -> Range<u64> {
+    let row = geometry.row_of(MemberSector(sectors.start));
+    let Role::Data(index) = geometry.row_map(row).role(slot) else {
+        unreachable!("only data is being written")
+    };
+    let offset = sectors.start - geometry.row_start(row).0;
+    let offset = u32::try_from(offset).expect("within a chunk");
+    let start = geometry.logical(row, index, offset).0;
+    start..start + (sectors.end - sectors.start)
+}
+
+/// Adds a range to ranges that are in order and apart.
+pub(super) fn add(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
+    let at = ranges.partition_point(|one| one.end < range.start);
+    let to = ranges.partition_point(|one| one.start <= range.end);
+    let touched = ranges.drain(at..to);
+    let whole =
+        touched.fold(range, |whole, one| whole.start.min(one.start)..whole.end.max(one.end));
+    ranges.insert(at, whole);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_geometry::{Geometry, Level, Shape, default_layout};
+
+    use crate::stripe::tests::geometry;
+
+    /// Sectors of a column of the first row of chunks; chunks have 64 sectors.
+    fn entry((column, offset): (u64, u64), sectors: u32, parity_slot: u32) -> PplEntry {
+        let bytes = sectors * 512;
+        let data_sector = column * 64 + offset;
+        PplEntry { data_sector, parity_bytes: bytes, data_bytes: bytes, parity_slot, checksum: 0 }
+    }
+
+    fn raid6() -> StripeGeometry {
+        let shape = Shape {
+            level: Level::Raid6,
+            layout: default_layout(Level::Raid6),
+            chunk_sectors: 64,
+            slots: 6,
+            member_sectors: vec![256; 6],
+        };
+        match Geometry::new(&shape) {
+            Ok(Geometry::Stripe(geometry)) => geometry,
+            other => unreachable!("a plain shape: {other:?}"),
+        }
+    }
+
+    /// Partial parities that are taken, with those of P for Q, where all that is asked for goes well.
+    fn taken(geometry: StripeGeometry, logs: Vec<Log>, missing: &[usize]) -> Vec<String> {
+        let member = |slot: usize| {
+            let recovered_sectors = u64::MAX;
+            (!missing.contains(&slot)).then_some(Member { recovered_sectors, bad_sectors: vec![] })
+        };
+        let members = (0..usize::from(geometry.slots())).map(member).collect();
+        let finish = Finish::Flushed;
+        let mut replay = Replay::new(Setup { geometry, members, logs, finish }).expect("sound");
+        let mut taken = Vec::new();
+        while let Some(effect) = replay.poll() {
+            if let Effect::Compute { partial, parity, q, .. } = &effect {
+                let of_p = q.as_ref().and_then(|q| q.solved.as_ref()?.partial.clone());
+                taken.push(format!("{parity}: {partial:?} {of_p:?}"));
+            }
+            replay.handle(Event { slot: effect.slot(), is_done: true });
+        }
+        assert!(replay.end().expect("it ends").is_ok());
+        taken
+    }
+
+    #[test]
+    fn of_rows_that_two_records_name_the_newer_one_counts() {
+        // Parity is in slot 4. Column 0 of rows 0 to 16, then column 1 of rows 8 to 16.
+        let entries = vec![(0, entry((0, 0), 16, 4)), (148, entry((1, 8), 8, 4))];
+        let logs = vec![Log { slot: Slot(4), entries }];
+        let expected = ["4: Some((0, 0..8)) None", "4: Some((148, 0..8)) None"];
+        assert_eq!(taken(geometry(5, 64, 4), logs, &[3]), expected);
+    }
+
+    #[test]
+    fn a_newer_record_that_only_p_has_leaves_q_its_own() {
+        // P is in slot 5, Q in slot 0, data from slot 1 on. P alone has a second record of some of the rows: power was cut before Q had it.
+        let of_p = vec![(0, entry((0, 0), 16, 5)), (148, entry((0, 4), 4, 5))];
+        let of_q = vec![(0, entry((0, 0), 16, 0))];
+        let log = |slot, entries| Log { slot: Slot(slot), entries };
+        let logs = vec![log(0, of_q), log(5, of_p)];
+        // What was being written is not there, and one that was kept: Q is made of what both partial parities say.
+        let all = taken(raid6(), logs, &[1, 4]);
+        let expected = [
+            "0: Some((0, 0..4)) Some((0, 0..4))",
+            "0: Some((0, 4..8)) Some((148, 0..4))",
+            "0: Some((0, 8..16)) Some((0, 8..16))",
+        ];
+        assert_eq!(all, expected);
+    }
+}

@@ -1,0 +1,494 @@
+//! Requests in bytes: which may be asked, and the steps in sectors that they are made of.
+//!
+//! The engine counts in sectors. A write that covers part of one must keep the rest, so the sectors
+//! at its edges are read, the client's bytes laid over them, and the whole written back.
+//!
+//! Where it stands: between a front end, which speaks of bytes, and [`super::Request`]. A driver asks
+//! [`check`], makes a [`RequestPlan`], goes through the [`super::WriteAdmission`] if the plan has a
+//! [`RequestPlan::way`], and then carries out one [`Step`] after another until it is told to answer. No
+//! step touches memory here: [`Patch`] says where bytes go, the driver moves them.
+//!
+//! ```text
+//!                 ┌──────── around: whole sectors ────────┐
+//!   sectors   │ fetch │       │       │       │ fetch │
+//!   client        ▕━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━▏
+//!                 skip_bytes     length_bytes
+//! ```
+//!
+//! What may be left after a crash: each sector for itself holds what it held, or all of the new
+//! bytes in it. Bytes beside the request are never lost, whatever happens.
+//!
+//! # Invariants
+//! - A request plan changes the bytes of its request and no others, in any alignment
+//!   [check: a_plan_changes_its_bytes_and_no_others].
+//! - The first failure ends a plan and is its answer [check: the_first_failure_is_the_answer].
+
+use std::collections::VecDeque;
+
+use braid_geometry::{Geometry, LogicalSector, SECTOR_BYTES};
+use braid_sim_hooks::{Bug, planted, spoiled};
+
+use super::operation::Operation;
+use super::write_admission::Way;
+
+/// What a client asks of a range of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByteOperation {
+    /// Fill the payload.
+    Read,
+    /// Write the payload.
+    Write {
+        /// On stable storage before the answer.
+        durable: bool,
+    },
+    /// Make the range read as zeroes.
+    WriteZeroes {
+        /// The space may be given back to the members.
+        may_punch: bool,
+        /// Refuse rather than write zeroes out.
+        fast: bool,
+        /// On stable storage before the answer.
+        durable: bool,
+    },
+    /// The content of the whole sectors inside the range is not needed any more.
+    Trim {
+        /// On stable storage before the answer.
+        durable: bool,
+    },
+}
+
+/// A request on a range of bytes, of any alignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteRequest {
+    /// What is asked.
+    pub operation: ByteOperation,
+    /// First byte of the array.
+    pub offset: u64,
+    /// How many bytes.
+    pub length: u64,
+}
+
+/// Why a request is not even tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// The range does not lie inside the array.
+    OutOfRange,
+    /// Writes are not allowed.
+    ReadOnly,
+    /// Zeroing this range would not be faster than writing zeroes.
+    NotFast,
+}
+
+/// What an array allows.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowed<'a> {
+    /// Its geometry.
+    pub geometry: &'a Geometry,
+    /// It was opened for reading only.
+    pub read_only: bool,
+    /// Every member zeroes ranges without writing them out.
+    pub zero_is_fast: bool,
+}
+
+/// Whether `request` may be tried.
+///
+/// # Errors
+/// The first reason why not.
+pub fn check(request: &ByteRequest, allowed: Allowed<'_>) -> Result<(), Denial> {
+    let size_bytes = allowed.geometry.capacity_sectors() * SECTOR_BYTES;
+    if request.offset.checked_add(request.length).is_none_or(|end| end > size_bytes) {
+        return Err(Denial::OutOfRange);
+    }
+    if request.operation != ByteOperation::Read && allowed.read_only {
+        return Err(Denial::ReadOnly);
+    }
+    let must_be_fast = matches!(request.operation, ByteOperation::WriteZeroes { fast: true, .. });
+    let must_be_fast = spoiled(Bug::FastIgnored, must_be_fast, false);
+    if must_be_fast && !is_fast(request, allowed) {
+        return Err(Denial::NotFast);
+    }
+    Ok(())
+}
+
+/// What is written, zeroed and given back best as a whole: a row of chunks where they have a parity, else a sector.
+#[must_use]
+pub fn unit_bytes(geometry: &Geometry) -> u64 {
+    match geometry {
+        Geometry::Stripe(stripe) => {
+            u64::from(stripe.data_slots()) * u64::from(stripe.chunk_sectors()) * SECTOR_BYTES
+        }
+        Geometry::Direct(_) | Geometry::Mirror(_) => SECTOR_BYTES,
+    }
+}
+
+/// Whether a range can be zeroed without writing zeroes: by members that can, in units whose parity
+/// becomes zero with them.
+fn is_fast(request: &ByteRequest, allowed: Allowed<'_>) -> bool {
+    let unit = unit_bytes(allowed.geometry);
+    let is_whole = request.offset.is_multiple_of(unit) && request.length.is_multiple_of(unit);
+    allowed.zero_is_fast && is_whole
+}
+
+/// Bytes that do not fill the whole sectors around them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patch {
+    /// First sector around them.
+    pub start: LogicalSector,
+    /// How many sectors are around them.
+    pub sectors: u64,
+    /// Where in these sectors they begin.
+    pub skip_bytes: u64,
+    /// How many they are.
+    pub length_bytes: u64,
+}
+
+impl Patch {
+    fn new(offset: u64, length_bytes: u64) -> Self {
+        let start = offset / SECTOR_BYTES;
+        let sectors = (offset + length_bytes).div_ceil(SECTOR_BYTES) - start;
+        let skip_bytes = offset - start * SECTOR_BYTES;
+        let skip_bytes = spoiled(Bug::PatchAtStart, skip_bytes, 0);
+        Self { start: LogicalSector(start), sectors, skip_bytes, length_bytes }
+    }
+
+    /// Where the client's bytes are in the memory around them.
+    #[must_use]
+    pub fn middle(&self) -> std::ops::Range<usize> {
+        to_usize(self.skip_bytes)..to_usize(self.skip_bytes + self.length_bytes)
+    }
+
+    /// Where sectors that were fetched from `start` on are in the memory around.
+    #[must_use]
+    pub fn place(&self, start: LogicalSector, sectors: u64) -> std::ops::Range<usize> {
+        let begin = (start.0 - self.start.0) * SECTOR_BYTES;
+        to_usize(begin)..to_usize(begin + sectors * SECTOR_BYTES)
+    }
+
+    /// The sectors of which it covers a part: to be read before it is written.
+    fn edges(&self) -> impl Iterator<Item = (LogicalSector, u64)> {
+        let end_bytes = self.skip_bytes + self.length_bytes;
+        let cuts_first = self.skip_bytes > 0;
+        let cuts_last = !end_bytes.is_multiple_of(SECTOR_BYTES);
+        let last = LogicalSector(self.start.0 + self.sectors - 1);
+        let all = (self.start, self.sectors);
+        let (first, second) = match (cuts_first, cuts_last) {
+            (true, true) if self.sectors <= 2 => (Some(all), None),
+            (true, true) => (Some((self.start, 1)), Some((last, 1))),
+            (true, false) => (Some((self.start, 1)), None),
+            (false, true) => (Some((last, 1)), None),
+            (false, false) => (None, None),
+        };
+        let second = spoiled(Bug::EdgeForgotten, second, None);
+        first.into_iter().chain(second)
+    }
+}
+
+/// One thing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The engine does this; bytes go to or come from the client's payload itself.
+    Whole {
+        /// What.
+        operation: Operation,
+        /// First sector.
+        start: LogicalSector,
+        /// How many.
+        sectors: u64,
+    },
+    /// Read these sectors into the memory around the patch, at [`Patch::place`].
+    Fetch {
+        /// What is around them.
+        patch: Patch,
+        /// First sector.
+        start: LogicalSector,
+        /// How many.
+        sectors: u64,
+    },
+    /// Lay the payload (zeroes, if there is none) over [`Patch::middle`] and write all that is
+    /// around.
+    Store {
+        /// What is written.
+        patch: Patch,
+        /// On stable storage before the step is done.
+        durable: bool,
+    },
+    /// Copy [`Patch::middle`] of what was fetched to the payload; done at once.
+    Take {
+        /// What was fetched.
+        patch: Patch,
+    },
+    /// Leave the write admission, then flush the array.
+    Flush,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next<E> {
+    /// Carry this out, then ask again.
+    Step(Step),
+    /// Leave the write admission, if that has not been done, then answer this.
+    Answer(Result<(), E>),
+}
+
+/// The steps of one request.
+#[derive(Clone, Debug)]
+pub struct RequestPlan {
+    way: Option<Way>,
+    steps: Steps,
+}
+
+/// Steps in order. The one of an aligned request stands here; the heap is for others.
+#[derive(Clone, Debug, Default)]
+struct Steps {
+    first: Option<Step>,
+    rest: VecDeque<Step>,
+}
+
+impl Steps {
+    fn push(&mut self, step: Step) {
+        if self.first.is_none() {
+            self.first = Some(step);
+        } else {
+            self.rest.push_back(step);
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Step> {
+        self.first.iter().chain(&self.rest)
+    }
+
+    fn take_next(&mut self) -> Option<Step> {
+        std::mem::replace(&mut self.first, self.rest.pop_front())
+    }
+}
+
+impl Extend<Step> for Steps {
+    fn extend<I: IntoIterator<Item = Step>>(&mut self, steps: I) {
+        steps.into_iter().for_each(|step| self.push(step));
+    }
+}
+
+impl RequestPlan {
+    /// The steps of a request that [`check`] allows.
+    #[must_use]
+    pub fn new(request: &ByteRequest) -> Self {
+        let ByteRequest { operation, offset, length } = *request;
+        let mut steps = Steps::default();
+        if length == 0 {
+            return Self { way: None, steps };
+        }
+        let is_aligned = offset.is_multiple_of(SECTOR_BYTES) && length.is_multiple_of(SECTOR_BYTES);
+        match operation {
+            ByteOperation::Read if is_aligned => whole(&mut steps, Operation::Read, offset, length),
+            ByteOperation::Read => {
+                let patch = Patch::new(offset, length);
+                let (start, sectors) = (patch.start, patch.sectors);
+                steps.extend([Step::Fetch { patch, start, sectors }, Step::Take { patch }]);
+            }
+            ByteOperation::Write { durable } if is_aligned => {
+                whole(&mut steps, Operation::Write { durable }, offset, length);
+            }
+            ByteOperation::Write { durable } => store(&mut steps, offset, length, durable),
+            ByteOperation::WriteZeroes { may_punch, durable, .. } => {
+                let operation = Operation::WriteZeroes { may_punch, durable: false };
+                zeroes(&mut steps, operation, (offset, length));
+                let durable = spoiled(Bug::ZeroesUnflushed, durable, false);
+                steps.extend(durable.then_some(Step::Flush));
+            }
+            ByteOperation::Trim { durable } => {
+                let (start, end) = inside(offset, length);
+                if start < end {
+                    whole(&mut steps, Operation::Trim, start, end - start);
+                    steps.extend(durable.then_some(Step::Flush));
+                }
+            }
+        }
+        let stores = steps.iter().any(|step| matches!(step, Step::Store { .. }));
+        let stores = spoiled(Bug::PatchesShared, stores, false);
+        let changes = operation != ByteOperation::Read && steps.first.is_some();
+        let way = changes.then_some(if stores { Way::Exclusive } else { Way::Shared });
+        Self { way, steps }
+    }
+
+    /// How it goes through the write admission; nothing if it does not change anything.
+    #[must_use]
+    pub fn way(&self) -> Option<Way> {
+        self.way
+    }
+
+    /// What to do after the step before came out as `done`; `Ok` at the beginning.
+    pub fn next<E>(&mut self, done: Result<(), E>) -> Next<E> {
+        let step = self.steps.take_next();
+        if planted(Bug::PlanGoesOn)
+            && let Some(step) = step
+        {
+            return Next::Step(step);
+        }
+        match (done, step) {
+            (Ok(()), Some(step)) => Next::Step(step),
+            (Ok(()), None) => Next::Answer(Ok(())),
+            (Err(error), _) => Next::Answer(Err(error)),
+        }
+    }
+}
+
+fn whole(steps: &mut Steps, operation: Operation, offset: u64, length: u64) {
+    let start = LogicalSector(offset / SECTOR_BYTES);
+    steps.push(Step::Whole { operation, start, sectors: length / SECTOR_BYTES });
+}
+
+fn store(steps: &mut Steps, offset: u64, length: u64, durable: bool) {
+    if length > 0 {
+        let patch = Patch::new(offset, length);
+        steps.extend(patch.edges().map(|(start, sectors)| Step::Fetch { patch, start, sectors }));
+        steps.push(Step::Store { patch, durable });
+    }
+}
+
+/// Edges are patched, what is between them is zeroed. A flush at the end makes all of it durable.
+fn zeroes(steps: &mut Steps, operation: Operation, (offset, length): (u64, u64)) {
+    let (start, end) = inside(offset, length);
+    if start >= end {
+        return store(steps, offset, length, false);
+    }
+    store(steps, offset, start - offset, false);
+    if planted(Bug::ZeroesCutShort) {
+        return whole(steps, operation, start, end - start);
+    }
+    store(steps, end, offset + length - end, false);
+    whole(steps, operation, start, end - start);
+}
+
+/// The whole sectors inside a range, in bytes; the end may lie before the start when there are none.
+fn inside(offset: u64, length: u64) -> (u64, u64) {
+    (offset.next_multiple_of(SECTOR_BYTES), (offset + length) / SECTOR_BYTES * SECTOR_BYTES)
+}
+
+fn to_usize(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("a payload fits in memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: usize = 4 * 512;
+
+    /// Carries out a plan over an array that is a slice of memory.
+    fn walk(array: &mut [u8], request: &ByteRequest, payload: &mut [u8]) -> Vec<Step> {
+        let span = |start: LogicalSector, sectors: u64| {
+            to_usize(start.0 * SECTOR_BYTES)..to_usize((start.0 + sectors) * SECTOR_BYTES)
+        };
+        let mut plan = RequestPlan::new(request);
+        let (mut around, mut seen) = (Vec::new(), Vec::new());
+        while let Next::Step(step) = plan.next::<()>(Ok(())) {
+            seen.push(step);
+            match step {
+                Step::Whole { operation, start, sectors } => match operation {
+                    Operation::Read => payload.copy_from_slice(&array[span(start, sectors)]),
+                    Operation::Write { .. } => array[span(start, sectors)].copy_from_slice(payload),
+                    Operation::WriteZeroes { .. } | Operation::Trim => {
+                        array[span(start, sectors)].fill(0);
+                    }
+                },
+                Step::Fetch { patch, start, sectors } => {
+                    around.resize(to_usize(patch.sectors * SECTOR_BYTES), 0xEE);
+                    around[patch.place(start, sectors)]
+                        .copy_from_slice(&array[span(start, sectors)]);
+                }
+                Step::Store { patch, .. } => {
+                    around.resize(to_usize(patch.sectors * SECTOR_BYTES), 0xEE);
+                    match request.operation {
+                        ByteOperation::Write { .. } => {
+                            around[patch.middle()].copy_from_slice(payload);
+                        }
+                        _ => around[patch.middle()].fill(0),
+                    }
+                    array[span(patch.start, patch.sectors)].copy_from_slice(&around);
+                    around.clear();
+                }
+                Step::Take { patch } => payload.copy_from_slice(&around[patch.middle()]),
+                Step::Flush => {}
+            }
+        }
+        seen
+    }
+
+    const OFFSETS: [usize; 10] = [0, 1, 100, 511, 512, 513, 1023, 1024, 1536, 2047];
+
+    #[test]
+    fn a_plan_changes_its_bytes_and_no_others() {
+        let before: Vec<u8> = (1..=251).cycle().take(SIZE).collect();
+        for offset in OFFSETS {
+            for end in OFFSETS.into_iter().chain([SIZE]).filter(|end| *end >= offset) {
+                let length = end - offset;
+                let range = (offset as u64, length as u64);
+                let ask = |operation| ByteRequest { operation, offset: range.0, length: range.1 };
+                let (mut array, mut payload) = (before.clone(), vec![0xC7; length]);
+                let steps =
+                    walk(&mut array, &ask(ByteOperation::Write { durable: true }), &mut payload);
+                let fits = |(index, byte): (usize, &u8)| {
+                    *byte == if (offset..end).contains(&index) { 0xC7 } else { before[index] }
+                };
+                assert!(array.iter().enumerate().all(fits), "write {offset}..{end}: {steps:?}");
+                let mut read = vec![0; length];
+                walk(&mut array, &ask(ByteOperation::Read), &mut read);
+                assert_eq!(read, payload, "read {offset}..{end}");
+                let zero =
+                    ByteOperation::WriteZeroes { may_punch: true, fast: false, durable: true };
+                let mut array = before.clone();
+                let steps = walk(&mut array, &ask(zero), &mut []);
+                let fits = |(index, byte): (usize, &u8)| {
+                    *byte == if (offset..end).contains(&index) { 0 } else { before[index] }
+                };
+                assert!(array.iter().enumerate().all(fits), "zero {offset}..{end}: {steps:?}");
+                assert_eq!(steps.last(), (length > 0).then_some(&Step::Flush));
+                let mut array = before.clone();
+                walk(&mut array, &ask(ByteOperation::Trim { durable: false }), &mut []);
+                let keeps = |(index, byte): (usize, &u8)| {
+                    *byte == before[index] || (offset..end).contains(&index)
+                };
+                assert!(array.iter().enumerate().all(keeps), "trim {offset}..{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_write_fetches_its_edges_only() {
+        let operation = ByteOperation::Write { durable: false };
+        let mut plan = RequestPlan::new(&ByteRequest { operation, offset: 700, length: 1 << 20 });
+        assert_eq!(plan.way(), Some(Way::Exclusive));
+        let mut fetched = 0;
+        while let Next::Step(step) = plan.next::<()>(Ok(())) {
+            if let Step::Fetch { sectors, .. } = step {
+                fetched += sectors;
+            }
+        }
+        assert_eq!(fetched, 2);
+    }
+
+    #[test]
+    fn the_first_failure_is_the_answer() {
+        let operation = ByteOperation::Write { durable: false };
+        let request = ByteRequest { operation, offset: 1, length: 9 };
+        let mut plan = RequestPlan::new(&request);
+        assert!(matches!(plan.next::<u8>(Ok(())), Next::Step(Step::Fetch { .. })));
+        assert_eq!(plan.next(Err(7)), Next::Answer(Err(7)), "nothing is stored over garbage");
+    }
+
+    #[test]
+    fn only_what_changes_something_goes_through_the_write_admission() {
+        let way = |operation, offset, length| {
+            RequestPlan::new(&ByteRequest { operation, offset, length }).way()
+        };
+        let zero = ByteOperation::WriteZeroes { may_punch: false, fast: false, durable: true };
+        assert_eq!(way(ByteOperation::Read, 3, 9), None);
+        assert_eq!(way(ByteOperation::Write { durable: true }, 512, 1024), Some(Way::Shared));
+        assert_eq!(way(ByteOperation::Write { durable: true }, 512, 1023), Some(Way::Exclusive));
+        assert_eq!(way(zero, 1, 1024), Some(Way::Exclusive));
+        assert_eq!(way(zero, 0, 1024), Some(Way::Shared));
+        assert_eq!(way(ByteOperation::Trim { durable: true }, 1, 2000), Some(Way::Shared));
+        assert_eq!(way(ByteOperation::Trim { durable: true }, 1, 700), None, "no whole sector");
+        assert_eq!(way(ByteOperation::Write { durable: true }, 100, 0), None);
+    }
+}

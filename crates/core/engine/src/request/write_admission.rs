@@ -1,0 +1,155 @@
+//! Which writes may change the array now: many that are aligned, shared, or one that is not, exclusive.
+//!
+//! A write that covers part of a sector reads the sector, lays its bytes over it and writes it back;
+//! meanwhile no other write may touch that sector. Such writes are rare (every common client
+//! aligns), so each has the array to itself. First come, first served: no write overtakes another, so
+//! neither kind starves the other [check: no_write_overtakes_or_starves].
+//!
+//! Where it stands: pure, like the rest of the engine. A driver asks with [`WriteAdmission::enter`], lets the
+//! write begin once [`WriteAdmission::is_admitted`], and says [`WriteAdmission::leave`] when nothing of it is under
+//! way any more. Neither the runtime nor the simulator waits: they keep what may not begin yet.
+//!
+//! ```text
+//!   enter ─▶ waiting: shared, exclusive, shared, ... ─▶ admitted: many shared, or one exclusive ─▶ leave
+//! ```
+//!
+//! # Invariants
+//! - An exclusive write that is admitted is the only one [check: no_write_overtakes_or_starves].
+
+use std::collections::VecDeque;
+
+use braid_sim_hooks::{Bug, planted};
+
+/// How a write goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// With others of its kind; the engine orders those that overlap.
+    Shared,
+    /// With the array to itself.
+    Exclusive,
+}
+
+/// A place in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(u64);
+
+/// What is admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admitted {
+    Shared(usize),
+    Exclusive,
+}
+
+/// Many aligned writes, or one that is not.
+#[derive(Clone, Debug)]
+pub struct WriteAdmission {
+    admitted: Admitted,
+    /// Tickets below this one have been admitted.
+    next_in: u64,
+    waiting: VecDeque<Way>,
+}
+
+impl Default for WriteAdmission {
+    fn default() -> Self {
+        Self { admitted: Admitted::Shared(0), next_in: 0, waiting: VecDeque::new() }
+    }
+}
+
+impl WriteAdmission {
+    /// Takes a place at the end of the queue; it may be admitted at once.
+    pub fn enter(&mut self, way: Way) -> Ticket {
+        let ticket = Ticket(self.next_in + self.waiting.len() as u64);
+        self.waiting.push_back(way);
+        self.admit();
+        ticket
+    }
+
+    /// Whether it has been admitted, now or earlier.
+    #[must_use]
+    pub fn is_admitted(&self, ticket: Ticket) -> bool {
+        assert!(ticket.0 < self.next_in + self.waiting.len() as u64, "a ticket has been given");
+        ticket.0 < self.next_in
+    }
+
+    /// One that was admitted is done. True if one that waited is admitted now.
+    ///
+    /// # Panics
+    /// When none was admitted this way.
+    pub fn leave(&mut self, way: Way) -> bool {
+        self.admitted = match (way, self.admitted) {
+            (Way::Exclusive, Admitted::Exclusive) => Admitted::Shared(0),
+            (Way::Shared, Admitted::Shared(count)) if count > 0 => Admitted::Shared(count - 1),
+            (way, admitted) => panic!("{way:?} leaves, and admitted is {admitted:?}"),
+        };
+        let before = self.next_in;
+        self.admit();
+        self.next_in != before
+    }
+
+    fn admit(&mut self) {
+        if planted(Bug::LastStaysOut) && self.waiting.len() == 2 {
+            return;
+        }
+        while let Some(way) = self.waiting.front() {
+            self.admitted = match (way, self.admitted) {
+                (Way::Shared, Admitted::Shared(count)) => Admitted::Shared(count + 1),
+                (Way::Exclusive, Admitted::Shared(0)) => Admitted::Exclusive,
+                _ => break,
+            };
+            self.waiting.pop_front();
+            self.next_in += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All orders of eight enters and leaves of both kinds.
+    #[test]
+    fn no_write_overtakes_or_starves() {
+        for story in 0..3_u32.pow(8) {
+            let mut admission = WriteAdmission::default();
+            let (mut entered, mut left) = (Vec::new(), 0);
+            for turn in 0..8 {
+                match story / 3_u32.pow(turn) % 3 {
+                    0 => entered.push((admission.enter(Way::Shared), Way::Shared)),
+                    1 => entered.push((admission.enter(Way::Exclusive), Way::Exclusive)),
+                    _ if entered.get(left).is_some() => {
+                        admission.leave(entered[left].1);
+                        left += 1;
+                    }
+                    _ => {}
+                }
+                check(&admission, &entered[left..]);
+            }
+            while left < entered.len() {
+                assert!(admission.is_admitted(entered[left].0), "the oldest is always admitted");
+                admission.leave(entered[left].1);
+                left += 1;
+                check(&admission, &entered[left..]);
+            }
+        }
+    }
+
+    fn check(admission: &WriteAdmission, present: &[(Ticket, Way)]) {
+        let admitted: Vec<Way> = present
+            .iter()
+            .filter(|(one, _)| admission.is_admitted(*one))
+            .map(|(_, way)| *way)
+            .collect();
+        assert!(
+            admitted.len() <= 1 || admitted.iter().all(|way| *way == Way::Shared),
+            "{admitted:?}"
+        );
+        let ways: Vec<Way> = present.iter().map(|(_, way)| *way).collect();
+        assert_eq!(admitted, ways[..admitted.len()], "a write overtook another");
+        let next = ways.get(admitted.len());
+        let could = |way: &Way| match way {
+            Way::Shared => !admitted.contains(&Way::Exclusive),
+            Way::Exclusive => admitted.is_empty(),
+        };
+        assert!(!next.is_some_and(could), "a write waits for nothing");
+    }
+}

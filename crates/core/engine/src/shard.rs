@@ -1,0 +1,516 @@
+//! One shard of an array: the regions that hash to it, and everything under way in them.
+//!
+//! Call a `handle_*`, then drain the `poll_*` in the order they are listed, until all say none.
+//! Which family serves is decided once, by the geometry; the families share [`Common`].
+
+use braid_sim_hooks::{Bug, Mark, planted, reached};
+use std::sync::Arc;
+
+use braid_geometry::{Geometry, Slot};
+
+use crate::Instant;
+use crate::array::{ArrayView, Gate, MemberView};
+use crate::buffer::Buffer;
+use crate::computation::Computation;
+use crate::context::{Common, Gone, Held, LeftRequest, PROBE_SECTORS, PieceKey};
+use crate::counters::Counters;
+use crate::direct::Direct;
+use crate::effect::{
+    CacheRecord, LogTicket, MemberIo, MemberIoDone, MemberOperation, PieceReply, Report,
+    SlowMembers,
+};
+use crate::ids::RequestId;
+use crate::mirror::Mirror;
+use crate::request::{Fault, Piece};
+use crate::stripe::Stripes;
+use crate::tuning::{CacheConfig, Tuning, UNIT_SECTORS_MAX};
+use crate::work::{Purpose, Work};
+
+/// How many pieces ahead a driver that has several calls [`Shard::prefetch`]: about as many lines as a processor fetches at once.
+pub const PREFETCH_PIECES: usize = 16;
+
+/// The machine of one shard.
+#[derive(Debug)]
+pub struct Shard {
+    common: Common,
+    family: Machine,
+}
+
+#[derive(Debug)]
+enum Machine {
+    Direct(Direct),
+    Mirror(Mirror),
+    Stripe(Box<Stripes>),
+}
+
+impl Shard {
+    /// A shard that knows its array as `view` says. Levels without parity have no stripe cache.
+    #[must_use]
+    pub fn new(cache: CacheConfig, view: Arc<ArrayView>) -> Self {
+        let family = match &*view.geometry {
+            Geometry::Direct(geometry) => Machine::Direct(Direct::new(geometry.clone())),
+            Geometry::Mirror(geometry) => Machine::Mirror(Mirror::new(geometry.clone())),
+            Geometry::Stripe(geometry) => {
+                Machine::Stripe(Box::new(Stripes::new(*geometry, cache, &view)))
+            }
+        };
+        Self { common: Common::new(view), family }
+    }
+
+    /// Number of blocks the driver's arena for this shard must hold; may be none.
+    #[must_use]
+    pub fn arena_blocks(&self) -> u32 {
+        match &self.family {
+            Machine::Stripe(stripes) => stripes.arena_blocks(),
+            Machine::Mirror(mirror) => mirror.arena_blocks(),
+            Machine::Direct(_) => 0,
+        }
+    }
+
+    /// Sectors in a block of the arena (the stripe unit).
+    #[must_use]
+    pub fn block_sectors(&self) -> u32 {
+        match &self.family {
+            Machine::Stripe(stripes) => stripes.unit_sectors(),
+            // As many as a set of sectors may have.
+            Machine::Mirror(_) => UNIT_SECTORS_MAX,
+            Machine::Direct(_) => PROBE_SECTORS,
+        }
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.common.counters
+    }
+
+    /// Whether nothing is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.common.pieces.is_empty() && self.common.in_flight == 0 && self.common.works == 0
+    }
+
+    /// The piece will be handled soon, behind others: what has to be fetched from memory for it may come meanwhile. A hint
+    /// that changes nothing else; [`PREFETCH_PIECES`] ahead is enough.
+    pub fn prefetch(&self, piece: &Piece) {
+        if let Machine::Stripe(stripes) = &self.family {
+            stripes.prefetch(piece);
+        }
+    }
+
+    /// Takes a piece of a client's request; it is answered once, by [`Self::poll_reply`].
+    pub fn handle_piece(&mut self, now: Instant, piece: Piece) {
+        self.common.now = now;
+        let mut gate = self.common.view.gate;
+        if planted(Bug::GateIgnored) && gate == Gate::Closed {
+            gate = Gate::Open;
+        }
+        match gate {
+            _ if !piece.operation.is_write() => self.begin(piece, true),
+            Gate::Open if self.has_bits(&piece) => self.begin(piece, true),
+            Gate::Open => self.begin(piece, false),
+            Gate::Closed => {
+                let is_first = self.common.has_all_intents();
+                reached(Mark::GatedWrite);
+                self.begin(piece, false);
+                // Behind the bits that it needs: these go with what the gate waits for.
+                if is_first {
+                    self.common.report(Report::WantWrite);
+                }
+            }
+            Gate::ReadOnly => self.common.refuse(&piece, Fault::ReadOnly),
+            Gate::Broken => self.common.refuse(&piece, Fault::Unwritable),
+        }
+    }
+
+    /// Takes background work; [`Report::WorkDone`] says what came of it. The band must be one of the shard's own
+    /// ([`crate::request::Regions`]).
+    ///
+    /// # Panics
+    /// On levels without redundancy, which have nothing to compare.
+    pub fn handle_work(&mut self, now: Instant, work: Work) {
+        self.common.now = now;
+        self.common.works += 1;
+        match &mut self.family {
+            Machine::Stripe(stripes) => stripes.handle_work(&mut self.common, work),
+            Machine::Mirror(mirror) => mirror.handle_work(&mut self.common, work),
+            Machine::Direct(_) => panic!("there is nothing to compare"),
+        }
+        self.common.confirm_view();
+    }
+
+    /// Takes the result of a [`MemberIo`].
+    pub fn handle_member_io(&mut self, now: Instant, done: MemberIoDone) {
+        self.common.now = now;
+        if let Some(held) = self.common.end_left(done.id) {
+            self.let_go(held);
+        } else {
+            self.common.note_done(&done);
+            if !self.common.has_pairs() {
+                self.tell_family(done);
+            } else if let Some(done) = self.common.pair_done(done) {
+                self.tell_family_later(done);
+            }
+        }
+        self.common.confirm_view();
+    }
+
+    /// The same since there is another view.
+    #[inline(never)]
+    fn tell_family_later(&mut self, done: MemberIoDone) {
+        self.tell_family(done);
+    }
+
+    /// What is under way at members that went, before anything new is asked under the new view.
+    #[inline(never)]
+    fn under_way_at(&mut self, gone: &Gone) -> Vec<LeftRequest> {
+        match &mut self.family {
+            Machine::Direct(_) => Vec::new(), // Its members stay.
+            Machine::Mirror(mirror) => mirror.leave(&mut self.common, gone),
+            Machine::Stripe(stripes) => stripes.leave(&mut self.common, gone),
+        }
+    }
+
+    /// That is not waited for.
+    fn leave(&mut self, requests: Vec<LeftRequest>) {
+        for request in requests {
+            reached(Mark::RequestLeft);
+            if let Some(done) = self.common.leave(request) {
+                self.tell_family_later(done);
+            }
+        }
+    }
+
+    /// A request that was left has ended: its memory is free.
+    #[cold]
+    #[inline(never)]
+    fn let_go(&mut self, held: Held) {
+        match (&mut self.family, held) {
+            (_, Held::Nothing) => {}
+            (_, Held::Payload(piece)) => self.common.let_go_of_payload(piece),
+            (Machine::Stripe(stripes), held) => stripes.let_go_of(&mut self.common, held),
+            (Machine::Mirror(mirror), Held::Place(place)) => {
+                mirror.let_go_of(&mut self.common, place);
+            }
+            (Machine::Direct(_) | Machine::Mirror(_), held) => {
+                unreachable!("it has no such memory: {held:?}")
+            }
+        }
+    }
+
+    /// The family hears what came of a request, which has ended just now: nearly always.
+    #[inline(always)]
+    fn tell_family(&mut self, done: MemberIoDone) {
+        match &mut self.family {
+            Machine::Direct(direct) => direct.handle_io(&mut self.common, done),
+            Machine::Mirror(mirror) => mirror.handle_io(&mut self.common, done),
+            Machine::Stripe(stripes) => stripes.handle_io(&mut self.common, done),
+        }
+    }
+
+    /// Takes a [`Computation`] back that has been carried out.
+    pub fn handle_computation_done(&mut self, now: Instant, computation: Computation) {
+        self.common.now = now;
+        match &mut self.family {
+            Machine::Stripe(stripes) => {
+                stripes.handle_computation_done(&mut self.common, computation)
+            }
+            Machine::Mirror(mirror) => {
+                mirror.handle_computation_done(&mut self.common, computation);
+            }
+            Machine::Direct(_) => unreachable!("nothing is computed where nothing is redundant"),
+        }
+        self.common.confirm_view();
+    }
+
+    /// Takes a new view of the array. [`Report::ViewInForce`] says when it rules: for a closed gate
+    /// once no write is under way any more, for any other at once.
+    ///
+    /// # Panics
+    /// When the view is not newer than the one before.
+    pub fn handle_view(&mut self, now: Instant, view: Arc<ArrayView>) {
+        assert!(view.epoch > self.common.view.epoch, "views come in order");
+        let slots = usize::from(view.geometry.slots());
+        assert_eq!(view.slots.len(), slots, "a view has a place for each slot of its geometry");
+        let was_final = matches!(self.common.view.gate, Gate::ReadOnly | Gate::Broken);
+        let is_final = matches!(view.gate, Gate::ReadOnly | Gate::Broken);
+        assert!(is_final || !was_final, "what takes no writes takes none ever after");
+        let begins_so = view.gate != Gate::ReadOnly || self.common.view.gate == Gate::ReadOnly;
+        assert!(begins_so, "an array is opened for reading only, and does not come to be so");
+        let is_in_sync = view.resync_offset >= self.common.view.resync_offset;
+        assert!(is_in_sync, "I7: redundancy that was in sync is in sync in every later view");
+        let mut members = (0..).map(Slot).zip(&view.slots);
+        let may_be = |(slot, new): (Slot, &Option<MemberView>)| {
+            // One that comes back holds what no bit of the bitmap names.
+            let returns = |new: &MemberView| new.ahead.is_empty() || view.intent.is_some();
+            let is_empty = |new: &MemberView| new.recovered_sectors == 0 && returns(new);
+            new.as_ref().is_none_or(|new| self.common.view.has(slot, new.id) || is_empty(new))
+        };
+        assert!(
+            members.all(may_be),
+            "I6: of a member that comes nothing is read before it is recovered"
+        );
+        self.common.now = now;
+        let before = self.common.turn_view(view);
+        let view = Arc::clone(&self.common.view);
+        let mut unanswered = Vec::new();
+        self.common.note_bits(before.intent.as_ref());
+        match view.gate {
+            Gate::Open => unanswered = self.grant_intent(),
+            Gate::ReadOnly | Gate::Broken => unanswered = self.common.pieces.take_unanswered(),
+            // The request for a closed gate may have crossed this view on its way.
+            Gate::Closed if !self.common.has_all_intents() => {
+                reached(Mark::AskedAgain);
+                self.common.report(Report::WantWrite);
+            }
+            Gate::Closed => {}
+        }
+        self.common.want_bits_again();
+        let gone = Gone::between(&before, &view);
+        let left = if gone.is_none() { Vec::new() } else { self.under_way_at(&gone) };
+        match (&mut self.family, &*view.geometry) {
+            (Machine::Direct(direct), Geometry::Direct(geometry)) => direct.handle_view(geometry),
+            (Machine::Mirror(mirror), Geometry::Mirror(geometry)) => {
+                mirror.handle_view(&mut self.common, geometry);
+            }
+            (Machine::Stripe(stripes), Geometry::Stripe(geometry)) => {
+                stripes.handle_view(&mut self.common, geometry);
+            }
+            _ => unreachable!("an array keeps its family of levels while it is open"),
+        }
+        self.leave(left);
+        for done in self.common.settle_pairs() {
+            self.tell_family_later(done);
+        }
+        let result = if view.gate == Gate::Open { Ok(()) } else { Err(Fault::Unwritable) };
+        for key in unanswered {
+            self.common.part_done(key, result);
+        }
+        self.common.confirm_view();
+    }
+
+    /// Superblocks say by now that writes may begin. Gives the pieces whose answer was held until then, and is not to be held
+    /// for bits of the bitmap.
+    fn grant_intent(&mut self) -> Vec<PieceKey> {
+        if planted(Bug::GatedLost) {
+            return Vec::new();
+        }
+        self.common.grant_intent()
+    }
+
+    fn has_bits(&self, piece: &Piece) -> bool {
+        if planted(Bug::BitsIgnored) {
+            return true;
+        }
+        self.common.has_bits(piece)
+    }
+
+    /// What was asked for by [`Report::WantLog`] is durable, or needless by now: its parity has no member any more.
+    pub fn handle_logged(&mut self, now: Instant, ticket: LogTicket) {
+        self.common.now = now;
+        match &mut self.family {
+            Machine::Stripe(stripes) => stripes.handle_logged(&mut self.common, ticket),
+            Machine::Direct(_) | Machine::Mirror(_) => unreachable!("only parity is logged"),
+        }
+        self.common.confirm_view();
+    }
+
+    /// The array wants to know under which bits of the bitmap writes have begun since it asked last; answered by
+    /// [`Report::Touched`] where there is a bitmap.
+    pub fn handle_touched_query(&mut self, now: Instant) {
+        self.common.now = now;
+        self.common.tell_touched();
+    }
+
+    /// The array wants to know about recent writes; answered by [`Report::Activity`].
+    pub fn handle_activity_query(&mut self, now: Instant) {
+        self.common.now = now;
+        let writing = self.common.pieces.writes() + self.common.pieces.waiting() > 0;
+        let last_write = self.common.last_write;
+        self.common.report(Report::Activity { last_write, writing });
+    }
+
+    /// Everything that has been answered is to be on the members; [`Report::WrittenBack`] says when
+    /// it is. One round at a time.
+    pub fn handle_write_back(&mut self, now: Instant, round: u64) {
+        self.common.now = now;
+        match &mut self.family {
+            Machine::Stripe(stripes) => stripes.handle_write_back(&mut self.common, round),
+            Machine::Direct(_) | Machine::Mirror(_) => {
+                self.common.written_back(round);
+            }
+        }
+        self.common.confirm_view();
+    }
+
+    /// The stripe cache is to work like this from now on.
+    pub fn handle_tuning(&mut self, now: Instant, tuning: Tuning) {
+        self.common.now = now;
+        if let Machine::Stripe(stripes) = &mut self.family {
+            stripes.handle_tuning(&mut self.common, tuning);
+        }
+        self.common.confirm_view();
+    }
+
+    /// The array has decided which members to watch, and which sit out. Unlike a view this does not wait
+    /// for what is under way: reads of a member that sits out are let go of and made in another way.
+    pub fn handle_slow_members(&mut self, now: Instant, slow_members: Arc<SlowMembers>) {
+        self.common.now = now;
+        let Common { clocks, view, .. } = &mut self.common;
+        match &mut self.family {
+            // No member can stand in for another.
+            Machine::Direct(_) => {}
+            Machine::Mirror(mirror) => {
+                clocks.note_slow_members(now, slow_members, view);
+                mirror.handle_slow_members(&mut self.common);
+            }
+            Machine::Stripe(stripes) => {
+                clocks.note_slow_members(now, slow_members, view);
+                stripes.handle_slow_members(&mut self.common);
+            }
+        }
+        self.common.confirm_view();
+    }
+
+    /// Tells how fast the members are, and asks those that sit out for a little, when it is time to.
+    fn look_at_members(&mut self, now: Instant) {
+        self.common.report_pace();
+        for (slot, sector, sectors) in self.common.clocks.probes(now) {
+            let readable = self.common.view.readable(slot, sector, u64::from(sectors)).is_some();
+            match &mut self.family {
+                Machine::Mirror(mirror) if readable => {
+                    mirror.probe(&mut self.common, slot, (sector, sectors));
+                }
+                Machine::Stripe(stripes) if readable => {
+                    stripes.probe(&mut self.common, slot, (sector, sectors));
+                }
+                _ => self.common.clocks.probed(slot),
+            }
+        }
+    }
+
+    /// The moment asked for by [`Self::poll_timeout`] has come.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.common.now = now;
+        self.look_at_members(now);
+        if let Machine::Stripe(stripes) = &mut self.family {
+            stripes.handle_timeout(&mut self.common);
+        }
+        self.common.confirm_view();
+    }
+
+    /// When to call [`Self::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let own = match &self.family {
+            Machine::Stripe(stripes) => stripes.poll_timeout(),
+            Machine::Direct(_) | Machine::Mirror(_) => None,
+        };
+        own.into_iter().chain(self.common.clocks.poll_timeout()).min()
+    }
+
+    /// Sectors of pieces that were answered early and whose payload is kept. A piece counts whole as
+    /// long as any of it is not on the members.
+    #[must_use]
+    pub fn dirty_sectors(&self) -> u64 {
+        self.common.kept_sectors()
+    }
+
+    /// How its stripe cache works (levels 4, 5, 6).
+    #[must_use]
+    pub fn tuning(&self) -> Option<Tuning> {
+        match &self.family {
+            Machine::Stripe(stripes) => Some(stripes.tuning()),
+            Machine::Direct(_) | Machine::Mirror(_) => None,
+        }
+    }
+
+    /// Whether a piece of the request was answered early, and is not on the members.
+    #[must_use]
+    pub fn keeps(&self, request: RequestId) -> bool {
+        self.common.pieces.keeps(request)
+    }
+
+    /// Whether sectors that were answered were lost, and have not been written again since.
+    #[must_use]
+    pub fn has_lost(&self) -> bool {
+        match &self.family {
+            Machine::Stripe(stripes) => stripes.has_lost(),
+            // They answer what is written, and no sooner.
+            Machine::Direct(_) | Machine::Mirror(_) => false,
+        }
+    }
+
+    /// Stripes that may begin, and wait for memory.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        match &self.family {
+            Machine::Stripe(stripes) => stripes.waiting(),
+            Machine::Direct(_) | Machine::Mirror(_) => 0,
+        }
+    }
+
+    /// 1. Work on bytes, for the driver to carry out.
+    pub fn poll_computation(&mut self) -> Option<Computation> {
+        self.common.computations.pop_front()
+    }
+
+    /// 2. Requests to members.
+    pub fn poll_member_io(&mut self) -> Option<MemberIo> {
+        self.common.member_ios.pop_front()
+    }
+
+    /// What a request that was just polled is for. For drivers that serve readers and the flusher in turns, and let
+    /// background work wait.
+    #[must_use]
+    pub fn purpose_of(&self, io: &MemberIo) -> Purpose {
+        let fills_block =
+            matches!(io.operation, MemberOperation::Read { buffer: Buffer::Block { .. } });
+        match &self.family {
+            Machine::Stripe(stripes) if fills_block => stripes.purpose_of(io.id),
+            Machine::Mirror(mirror) if fills_block => mirror.purpose_of(io.id),
+            Machine::Direct(_) | Machine::Mirror(_) | Machine::Stripe(_) => Purpose::Client,
+        }
+    }
+
+    /// 3. Copies of answered writes that are to be kept, and those that are not any more. Carried out before the replies that follow:
+    ///    no write is answered before its copy is kept, nor before older copies are erased that it makes untrue.
+    pub fn poll_cache_record(&mut self) -> Option<CacheRecord> {
+        self.common.cache_records.pop_front()
+    }
+
+    /// 4. Answers to pieces.
+    pub fn poll_reply(&mut self) -> Option<PieceReply> {
+        self.common.replies.pop_front()
+    }
+
+    /// 5. Requests whose payload is needed no longer by a piece that was answered early
+    ///    ([`PieceReply::keeps_payload`]), each named once for each such piece.
+    pub fn poll_release(&mut self) -> Option<RequestId> {
+        self.common.releases.pop_front()
+    }
+
+    /// 6. What the array must know.
+    pub fn poll_report(&mut self) -> Option<Report> {
+        self.common.reports.pop_front()
+    }
+
+    fn begin(&mut self, piece: Piece, has_intent: bool) {
+        let key = self.common.begin(&piece, has_intent);
+        match &mut self.family {
+            Machine::Direct(direct) => direct.handle_piece(&mut self.common, key, &piece),
+            Machine::Mirror(mirror) => mirror.handle_piece(&mut self.common, key, &piece),
+            Machine::Stripe(stripes) => stripes.handle_piece(&mut self.common, key, &piece),
+        }
+        // The part that stands for the cutting itself: without it a piece could end half cut.
+        if has_intent {
+            self.common.part_done(key, Ok(()));
+        } else {
+            if let Some(bits) = self.common.bits_of(&piece) {
+                self.common.want_bits(&bits);
+            }
+            self.common.pieces.hold_answer(key, (piece.start, piece.sectors));
+        }
+        self.common.confirm_view();
+    }
+}

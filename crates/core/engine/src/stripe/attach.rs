@@ -1,0 +1,173 @@
+//! How a write gets to the stripe of its band; and what is settled on the way there: whether it is answered early, and which
+//! older writes it makes superfluous.
+
+use braid_geometry::{ChunkRow, Slot};
+use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+
+use super::band::{Attachment, Band};
+use super::batch::Stripe;
+use super::machine::Stripes;
+use crate::array::Gate;
+use crate::context::Common;
+use crate::sectors::BLOCK_SECTORS;
+
+impl Stripes {
+    /// Gives a piece's work to its band's stripe.
+    pub(super) fn attach(&mut self, common: &mut Common, band: Band, work: Attachment) {
+        common.add_part(work.piece);
+        common.counters.cache.lookups += 1;
+        let number = match self.pool.find(band.key) {
+            Some(number) => number,
+            None => self.assign(band),
+        };
+        self.join(common, number, work);
+    }
+
+    fn assign(&mut self, band: Band) -> u32 {
+        let row = band.row;
+        let row = spoiled(Bug::NextRowsMap, row, ChunkRow(row.0.wrapping_add(1)));
+        let (geometry, map) = (&self.geometry, self.geometry.row_map(row));
+        let number = self.pool.assign(band, map, || Stripe::new(geometry));
+        self.scheduler.grow(self.pool.numbers().len());
+        number
+    }
+
+    /// Work joins the stripe of its band.
+    fn join(&mut self, common: &mut Common, number: u32, mut work: Attachment) {
+        self.pool.take(number);
+        work.order = self.cached.next_order();
+        if self.epochs.is_any() {
+            self.supersede(common, number, &mut work);
+        }
+        work.lacks_intent = !common.has_intent(work.piece);
+        self.lacking_intent += u32::from(work.lacks_intent);
+        self.answer_early(common, number, &mut work);
+        self.pool.stripe_mut(number).join(work);
+        if work.lacks_intent {
+            self.await_view(number);
+        }
+        self.scheduler.look_at(number);
+    }
+
+    /// Answers a write now, if it may be.
+    fn answer_early(&mut self, common: &mut Common, number: u32, work: &mut Attachment) {
+        let dirty_sectors = common.kept_sectors_with(work.piece).max(self.least_dirty());
+        let is_durable = work.want.is_durable();
+        let is_durable = spoiled(Bug::FuaAnsweredEarly, is_durable, false);
+        // What the journal does not have is lost with its device, though every member is there.
+        let is_journaled = common.view.keeps_journal;
+        let is_journaled = spoiled(Bug::JournalAnsweredEarly, is_journaled, false);
+        let may = !is_durable
+            && !work.lacks_intent
+            && !is_journaled
+            && common.view.gate == Gate::Open
+            && self.scheduler.answers_early(dirty_sectors)
+            && self.can_lose_more(common, number)
+            && (work.cached.is_some()
+                || self.cached.has_room(self.pool.stripe(number).band(), work));
+        if may {
+            reached(Mark::AnsweredEarly);
+            work.is_answered = true;
+            work.dirty_epoch.get_or_insert_with(|| self.epochs.acquire());
+            common.counters.cache.early_answers += 1;
+            common.part_kept(work.piece);
+        }
+        let band = *self.pool.stripe(number).band();
+        self.cached.put(common, (&self.geometry, &band), work);
+    }
+
+    /// A stripe counts as a block at least, however little its writes keep.
+    fn least_dirty(&self) -> u64 {
+        u64::from(self.pool.in_use()) * u64::from(BLOCK_SECTORS.min(self.unit_sectors))
+    }
+
+    /// Delayed stripes go on their way, if much is dirty or they are old. True if any did.
+    pub(super) fn send_off(&mut self, common: &Common) -> bool {
+        let dirty_sectors = common.pieces.kept_sectors().max(self.least_dirty());
+        self.scheduler.send_off((dirty_sectors, self.cached.is_half_full()), common.now)
+    }
+
+    /// Superblocks say by now that regions may be written: what waited for that may be answered.
+    pub(super) fn grant_intent(&mut self, common: &mut Common, number: u32) {
+        let has_intent = |piece| common.has_intent(piece);
+        for mut work in self.pool.stripe_mut(number).grant_intent(has_intent) {
+            self.lacking_intent -= 1;
+            self.answer_early(common, number, &mut work);
+            if work.is_answered {
+                self.pool.stripe_mut(number).note_answered(&work);
+            }
+        }
+    }
+
+    /// Whether the level can make up for one more loss in the stripe's band: a write that is answered early there can be
+    /// carried out even if a member fails it.
+    fn can_lose_more(&self, common: &Common, number: u32) -> bool {
+        if self.is_whole && !self.damage.has_inconsistent() {
+            return true;
+        }
+        if planted(Bug::EarlyWithoutSpare) {
+            return true;
+        }
+        let band = self.pool.stripe(number).band();
+        let sectors = u64::from(self.unit_sectors);
+        let is_lost = |slot: &Slot| common.view.readable(*slot, band.start, sectors).is_none();
+        let lost = (0..self.geometry.slots()).map(Slot).filter(is_lost).count();
+        lost < usize::from(self.geometry.parity_slots())
+            && self.damage.parity_solves(&common.view, band)
+    }
+
+    /// Answered writes that a later one covers need not be written: it takes over their dirty references.
+    fn supersede(&mut self, common: &mut Common, number: u32, work: &mut Attachment) {
+        if !self.cached.has_room(self.pool.stripe(number).band(), work) {
+            return;
+        }
+        while let Some(older) = self.pool.stripe_mut(number).take_covered(&work.run) {
+            reached(Mark::Superseded);
+            self.cached.cover(&older);
+            common.counters.cache.superseded_writes += 1;
+            common.release_payload(older.piece);
+            let Some(epoch) = older.dirty_epoch else { continue };
+            if planted(Bug::DirtyReferenceForgotten) {
+                self.release_dirty(common, epoch);
+                continue;
+            }
+            if let Some(own) = work.dirty_epoch.replace(epoch) {
+                work.dirty_epoch = Some(epoch.min(own));
+                self.release_dirty(common, epoch.max(own));
+            }
+        }
+    }
+
+    fn release_dirty(&mut self, common: &mut Common, epoch: u64) {
+        if let Some(round) = self.epochs.release(epoch) {
+            common.written_back(round);
+        }
+    }
+
+    /// A stripe has no work left.
+    pub(super) fn put_back(&mut self, number: u32) {
+        self.scheduler.rest(number);
+        let is_worth_keeping = self.pool.stripe(number).is_worth_keeping();
+        self.pool.put_back(number, is_worth_keeping);
+    }
+
+    /// A stripe's batch is over, or did not begin: its memory goes to the head of the line, if there is one.
+    pub(super) fn let_go(&mut self, common: &mut Common, number: u32) {
+        let frame = self.pool.frame(number).expect("it is held");
+        match self.left_frames.has(frame) {
+            true => self.pool.set_apart(number),
+            false => self.pool.let_go(number),
+        }
+        self.serve_line(common);
+    }
+
+    /// Hands memory that no batch has to the stripes that stand in line.
+    pub(super) fn serve_line(&mut self, common: &mut Common) {
+        while let Some(number) = self.scheduler.head_of_line()
+            && self.pool.has_memory(number)
+        {
+            self.pool.hold(number);
+            self.scheduler.leave_line(&mut common.counters.cache);
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! What a batch writes, column by column: parts of the clients' payloads, the newest first where they overlap.
+//!
+//! ```text
+//!   queue    older      |---------a---------|
+//!                              |--b--|
+//!            newer                      |-c-|
+//!   content             |--a--||--b--||a|-c-|       one part for each run that is in one place in memory
+//! ```
+//!
+//! A part is *straight* as a rule: parity is made from the payload and the member is written from it, side by side with
+//! the parts next to it. Parts shorter than a block are *gathered*, if a column has more than one: copied into the
+//! column's block, which is then written as one. Copying less than a block costs less than a request, so writes of
+//! whole blocks are never copied, and writes of single sectors do not become a request each.
+//!
+//! Parts are found from the queue when a batch computes. They are found once more when it writes,
+//! if another stripe's were found between.
+//!
+//! - Parts cover what is touched, once, and each sector is the newest writer's [check: the_newest_write_counts].
+//! - Parity is made in slices in which each column is in one place [check: a_slice_is_in_one_place_in_every_column].
+
+use braid_sim_hooks::{Bug, Mark, reached, spoiled};
+
+use super::super::band::Want;
+use super::stripe::Stripe;
+use crate::buffer::Buffer;
+use crate::ids::RequestId;
+use crate::sectors::{BLOCK_SECTORS, Extent, SectorSet};
+
+/// Where the new bytes of a part are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// In a client's payload.
+    Payload { request: RequestId, offset_sectors: u32 },
+    /// They are zeroes.
+    Zeroes { may_punch: bool },
+}
+
+/// A run of a column's new content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) extent: Extent,
+    pub(super) source: Source,
+    /// It is copied into the column's block.
+    pub(super) is_gathered: bool,
+}
+
+impl Part {
+    /// The payload that it is in; none is zeroes.
+    pub(super) fn payload(&self) -> Option<Buffer> {
+        match self.source {
+            Source::Payload { request, offset_sectors } => {
+                Some(Buffer::Payload { request, offset_sectors })
+            }
+            Source::Zeroes { .. } => None,
+        }
+    }
+
+    fn is_small(&self) -> bool {
+        self.extent.sectors < BLOCK_SECTORS
+    }
+}
+
+/// The new content of every data column of a batch. Most batches are about one column of many, so only those are gone through
+/// that it may touch.
+#[derive(Debug, Default)]
+pub(in super::super) struct Content {
+    /// The stripe that it is of, as long as its batch has not been written.
+    of: Option<u32>,
+    /// The first column that it is about, and how many there are in all.
+    first: u16,
+    data_slots: u16,
+    /// By column from the first on, then by place.
+    parts: Vec<Part>,
+    /// By column from the first on: behind its last part.
+    ends: Vec<usize>,
+    /// By column from the first on: sectors that are copied into its block, and those that are not.
+    sets: Vec<(SectorSet, SectorSet)>,
+    /// Where something straight begins, or ends, in any column.
+    cuts: SectorSet,
+}
+
+impl Content {
+    /// Finds the parts of the batch that `stripe`, of this number, begins to compute.
+    pub(super) fn find_of(&mut self, number: u32, stripe: &Stripe) {
+        self.find(stripe);
+        self.of = Some(number);
+    }
+
+    /// The same when it is written: they are here still, or are found again.
+    pub(super) fn find_again(&mut self, number: u32, stripe: &Stripe) {
+        if self.of.take() != Some(number) {
+            self.find(stripe);
+        }
+    }
+
+    /// Finds the parts of the batch that `stripe` works on. What was here before is forgotten.
+    pub(super) fn find(&mut self, stripe: &Stripe) {
+        self.parts.clear();
+        self.ends.clear();
+        self.sets.clear();
+        let mut cuts = SectorSet::EMPTY;
+        let columns = stripe.touched_columns();
+        (self.first, self.data_slots) = (columns.start, stripe.map.data_slots());
+        for index in columns {
+            let first = self.parts.len();
+            if stripe.column(stripe.map.data_slot(index)).touched.is_empty() {
+                self.ends.push(first);
+                self.sets.push((SectorSet::EMPTY, SectorSet::EMPTY));
+                continue;
+            }
+            self.find_in(stripe, index);
+            let parts = &mut self.parts[first..];
+            parts.sort_unstable_by_key(|part| part.extent.offset);
+            let (mut gathered, mut straight) = (SectorSet::EMPTY, SectorSet::EMPTY);
+            let gathers = parts.iter().filter(|part| part.is_small()).count() > 1;
+            for part in parts {
+                part.is_gathered = gathers && part.is_small();
+                let set = if part.is_gathered { &mut gathered } else { &mut straight };
+                *set = set.union(part.extent.set());
+                if !part.is_gathered {
+                    cuts = cuts.union(part.extent.edges());
+                }
+            }
+            if gathers {
+                reached(Mark::WritesGathered);
+            } else if self.parts.len() > first + 1 {
+                reached(Mark::WritesSideBySide);
+            }
+            self.ends.push(self.parts.len());
+            self.sets.push((gathered, straight));
+        }
+        self.cuts = cuts;
+    }
+
+    fn find_in(&mut self, stripe: &Stripe, index: u16) {
+        let window = stripe.window();
+        let mut rest = window;
+        for (work, segment) in stripe.segments(index).rev() {
+            let own = SectorSet::run(segment.offset, segment.sectors);
+            let (all, source) = match work.want {
+                Want::Zero { may_punch, .. } => {
+                    let own = spoiled(Bug::ZeroTakesWindow, own, window);
+                    (own, Source::Zeroes { may_punch })
+                }
+                Want::Write { .. } => {
+                    let offset_sectors = segment.payload_offset;
+                    (own, Source::Payload { request: work.request, offset_sectors })
+                }
+            };
+            for extent in all.common(rest).extents() {
+                let source = match source {
+                    Source::Payload { request, offset_sectors } => {
+                        let into = extent.offset - segment.offset;
+                        let into = spoiled(Bug::PartStartsOver, into, 0);
+                        Source::Payload { request, offset_sectors: offset_sectors + into }
+                    }
+                    zeroes @ Source::Zeroes { .. } => zeroes,
+                };
+                self.parts.push(Part { extent, source, is_gathered: false });
+            }
+            rest = rest.without(all);
+        }
+    }
+
+    /// The parts of a data column, in order.
+    pub(super) fn of(&self, index: u16) -> &[Part] {
+        let Some(place) = self.place(index) else { return &[] };
+        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.parts[start..self.ends[place]]
+    }
+
+    /// Sectors of a data column that are copied into its block, and those that are not.
+    pub(super) fn sets_of(&self, index: u16) -> (SectorSet, SectorSet) {
+        self.place(index).map_or_else(Default::default, |place| self.sets[place])
+    }
+
+    fn place(&self, index: u16) -> Option<usize> {
+        let place = usize::from(index.checked_sub(self.first)?);
+        (place < self.ends.len()).then_some(place)
+    }
+
+    /// The straight part of a data column at `place`; none where the block has the bytes.
+    pub(super) fn straight_at(&self, index: u16, place: u32) -> Option<&Part> {
+        let parts = self.of(index);
+        let part = parts.get(parts.partition_point(|part| part.extent.end() <= place))?;
+        (part.extent.offset <= place && !part.is_gathered).then_some(part)
+    }
+
+    /// `extent` in runs in which every column's content is in one place.
+    pub(super) fn slices(&self, extent: Extent) -> impl Iterator<Item = Extent> + use<> {
+        let cuts = self.cuts;
+        let (mut from, end) = (extent.offset, extent.end());
+        std::iter::from_fn(move || {
+            let to = cuts.first_from(from + 1).map_or(end, |cut| cut.min(end));
+            let slice = Extent { offset: from, sectors: to - from };
+            from = to;
+            (slice.sectors > 0).then_some(slice)
+        })
+    }
+
+    /// Whether every data column becomes zeroes throughout the window; and whether all may be punched.
+    pub(super) fn all_zeroes(&self, window: SectorSet) -> Option<bool> {
+        let mut all_punch = true;
+        for index in 0..self.data_slots {
+            let mut covered = SectorSet::EMPTY;
+            for part in self.of(index) {
+                let Source::Zeroes { may_punch } = part.source else { return None };
+                all_punch &= may_punch;
+                covered = covered.union(part.extent.set());
+            }
+            if !covered.contains(window) {
+                return None;
+            }
+        }
+        Some(all_punch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_geometry::LogicalSector;
+
+    use super::*;
+    use crate::request::{Operation, Piece};
+    use crate::stripe::band::{Attachment, Bands};
+    use crate::stripe::tests::geometry;
+
+    /// Numbers without a pattern.
+    fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
+        let mut state = seed;
+        move |below| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        }
+    }
+
+    /// What a sector becomes: the request and the sector of its payload; or zero.
+    type Written = Option<(u64, u32)>;
+
+    /// A batch of writes to the first band of three columns; and what each sector of it is to become, if anything.
+    fn batch(random: &mut impl FnMut(u64) -> u64) -> (Stripe, Vec<Vec<Option<Written>>>) {
+        const UNIT: u32 = 64;
+        let geometry = geometry(4, UNIT, 4);
+        let mut stripe = Stripe::new(&geometry);
+        let mut wanted = vec![vec![None; UNIT as usize]; 3];
+        let blocks = random(2) * 7 + 1;
+        for request in 0..=random(8) {
+            let row = u64::from(3 * UNIT) / blocks;
+            let start = random(row);
+            let sectors = (random(row - start) + 1).min(20) * blocks;
+            let is_zero = random(4) == 0;
+            let piece = Piece {
+                request: RequestId(request),
+                operation: Operation::Read,
+                start: LogicalSector(start * blocks),
+                sectors: u32::try_from(sectors).unwrap(),
+                payload_offset_sectors: 9,
+            };
+            let (band, run) =
+                Bands::new(&geometry, UNIT, &piece, (0, piece.sectors)).next().unwrap();
+            let key = crate::context::Pieces::default().begin(&piece, true);
+            let want = match is_zero {
+                true => Want::Zero { may_punch: false, durable: false },
+                false => Want::Write { durable: false },
+            };
+            stripe.band = Some(band);
+            stripe.queue.push_back(Attachment::new((key, piece.request, want, run)));
+            for place in 0..sectors {
+                let sector = usize::try_from(start * blocks + place).unwrap();
+                let from = (request, 9 + u32::try_from(place).unwrap());
+                wanted[sector / UNIT as usize][sector % UNIT as usize] =
+                    Some((!is_zero).then_some(from));
+            }
+        }
+        stripe.begin_batch(UNIT, usize::MAX, false);
+        (stripe, wanted)
+    }
+
+    #[test]
+    fn the_newest_write_counts() {
+        let mut random = numbers(5);
+        let mut content = Content::default();
+        let (mut gathered, mut side_by_side) = (0, 0);
+        for _ in 0..20_000 {
+            let (stripe, wanted) = batch(&mut random);
+            content.find(&stripe);
+            for (index, wanted) in (0..).zip(&wanted) {
+                let mut found: Vec<Option<Written>> = vec![None; wanted.len()];
+                for part in content.of(index) {
+                    for into in 0..part.extent.sectors {
+                        let place = &mut found[(part.extent.offset + into) as usize];
+                        assert!(place.is_none(), "a sector is in one part");
+                        *place = Some(part.payload().map(|from| match from.plus(into) {
+                            Buffer::Payload { request, offset_sectors } => {
+                                (request.0, offset_sectors)
+                            }
+                            Buffer::Block { .. } => unreachable!("it is the client's"),
+                        }));
+                    }
+                }
+                assert_eq!(&found, wanted);
+                let small = content.of(index).iter().filter(|part| part.is_small()).count();
+                let parts = content.of(index).iter().filter(|part| part.is_gathered).count();
+                assert_eq!(
+                    parts,
+                    if small > 1 { small } else { 0 },
+                    "small ones, if there are several"
+                );
+                gathered += parts;
+                side_by_side += usize::from(parts == 0 && content.of(index).len() > 1);
+            }
+        }
+        assert!(gathered > 1000 && side_by_side > 1000, "{gathered} {side_by_side}");
+    }
+
+    /// Slices are the extent, and in each of them every column is in one place.
+    #[test]
+    fn a_slice_is_in_one_place_in_every_column() {
+        let mut random = numbers(6);
+        let mut content = Content::default();
+        for _ in 0..5_000 {
+            let (stripe, _) = batch(&mut random);
+            content.find(&stripe);
+            for extent in stripe.window().extents() {
+                let slices: Vec<Extent> = content.slices(extent).collect();
+                assert!(slices.iter().copied().collect::<SectorSet>() == extent.set());
+                for (slice, index) in
+                    slices.iter().flat_map(|slice| (0..3).map(move |i| (slice, i)))
+                {
+                    let places = slice.offset..slice.end();
+                    let first = content.straight_at(index, slice.offset);
+                    assert!(
+                        places.into_iter().all(|place| content.straight_at(index, place) == first)
+                    );
+                }
+            }
+        }
+    }
+}

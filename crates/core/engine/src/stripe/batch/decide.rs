@@ -1,0 +1,277 @@
+//! What a stripe does next: a pure table from facts to one action.
+//!
+//! | Phase       | outstanding | need       | read | missed | broken | action      | what ends a Wait                   |
+//! |-------------|-------------|------------|------|--------|--------|-------------|------------------------------------|
+//! | any         | yes         |            |      |        |        | Wait        | the request, computation or copy that ends |
+//! | Ready       | no          | (no work)  |      |        |        | Release     |                                    |
+//! | Ready       | no          | (no intent)|      |        | no     | Wait        | a view with the gate open          |
+//! | Ready       | no          | (not yet)  |      |        |        | PutOff      |                                    |
+//! | Ready       | no          | (admitted) | yes  |        |        | Wait        | the reads that wait have begun     |
+//! | Ready       | no          | (no memory)| no   |        |        | StandInLine |                                    |
+//! | Ready       | no          | (admitted) | no   |        |        | Begin       |                                    |
+//! | Fill        | no          | (no intent)|      |        |        | Refuse      |                                    |
+//! | Fill        | no          | (left)     |      |        |        | Restart     |                                    |
+//! | Fill        | no          | Reads      |      |        |        | Read        |                                    |
+//! | Fill        | no          | Nothing    |      |        |        | Compute     |                                    |
+//! | Fill        | no          | Less       |      |        |        | Narrow      |                                    |
+//! | Fill        | no          | Impossible |      |        |        | Refuse      |                                    |
+//! | Compute     | no          | (not logged)|     |        | yes    | Refuse      |                                    |
+//! | Compute     | no          | (to be logged)|   |        |        | Log         |                                    |
+//! | Compute     | no          | (being logged)|   |        |        | Wait        | the log's members, or a view that is broken |
+//! | Compute     | no          |            | idly |        |        | TakeBand    |                                    |
+//! | Compute     | no          |            | yes  |        |        | Wait        | the band is not read any more      |
+//! | Compute     | no          |            | no   |        |        | Write       |                                    |
+//! | Write       | no          |            |      | no     |        | Finish      |                                    |
+//! | Write       | no          |            |      | yes    |        | AwaitRecord |                                    |
+//! | AwaitRecord | no          |            |      | no     |        | Finish      |                                    |
+//! | AwaitRecord | no          |            |      | yes    | no     | Wait        | a view without the member          |
+//! | AwaitRecord | no          |            |      | yes    | yes    | Refuse      |                                    |
+//!
+//! An empty cell means that it does not matter; the first line wins. *Intent*: superblocks say that the region of what is
+//! queued first may be written (I3); an array that is broken gives none, and what has none is refused. *read*: between batches, reads of the band wait to begin, or it is being repaired; later, the
+//! band is being read ([`mod@super::super::reconstruct`]), *idly* if only by background work that gives way. When a stripe may begin is the scheduler's to say: `admission`. *memory*: the stripe has a frame for its blocks, or one can be had
+//! ([`super::super::pool`]). *left*: a member that left the array may still fill a block of the frame.
+//! [check: the_table_is_total]
+
+use braid_sim_hooks::{Mark, reached};
+
+use super::super::plan::Need;
+use super::super::scheduler::Admission;
+use super::log::Logged;
+use super::stripe::Phase;
+
+/// A stripe at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Facts {
+    pub(super) phase: Phase,
+    /// Work is queued for the next batch.
+    pub(super) queued: bool,
+    /// Only meaningful in [`Phase::Ready`].
+    pub(super) admission: Admission,
+    /// Requests or computations are out; or, once it has begun, copies out of its payloads.
+    pub(super) outstanding: bool,
+    /// Only meaningful in [`Phase::Fill`].
+    pub(super) need: Need,
+    /// Only meaningful in [`Phase::Fill`]: a member left that was being read, and may still write to
+    /// the frame.
+    pub(super) left: bool,
+    /// In [`Phase::Ready`]: reads of the band wait to begin before its next batch, or it is being repaired, and a batch would
+    /// read what is rotten. In [`Phase::Compute`]: the band is being
+    /// read, and may not be written.
+    pub(super) read: bool,
+    /// Only meaningful when the band is being read: what reads it gives it up to a write.
+    pub(super) read_idly: bool,
+    /// Superblocks say that the region of what is queued first may be written: members may be (I3).
+    pub(in super::super) intent: bool,
+    /// Only meaningful in [`Phase::Ready`]: there is memory for a batch.
+    pub(super) memory: bool,
+    /// A member that missed this batch's write is still in the view.
+    pub(super) missed: bool,
+    /// Only meaningful in [`Phase::Compute`]: how far the batch is on its way into the partial parity log.
+    pub(super) logged: Logged,
+    /// The array takes no more writes.
+    pub(super) broken: bool,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Action {
+    /// An event will come.
+    Wait,
+    /// The stripe is free.
+    Release,
+    /// It may not begin yet.
+    PutOff(Admission),
+    /// Wait until there is memory for its blocks.
+    StandInLine,
+    /// Take the next batch.
+    Begin,
+    /// Read what is lacking.
+    Read,
+    /// Recover, merge, make parity.
+    Compute,
+    /// Begin again with less.
+    Narrow,
+    /// Begin again in another frame.
+    Restart,
+    /// Have background work give the band up.
+    TakeBand,
+    /// Have it logged.
+    Log,
+    /// Write what is dirty.
+    Write,
+    /// Wait until the loss of a member is recorded.
+    AwaitRecord,
+    /// Answer the batch: done.
+    Finish,
+    /// Answer the batch: impossible.
+    Refuse,
+}
+
+/// The first line of the table, for who has gathered no other fact yet: most of what happens to a stripe is one request of several.
+pub(in super::super) fn waits(outstanding: bool) -> Option<Action> {
+    outstanding.then(|| {
+        reached(Mark::StripeWaits);
+        Action::Wait
+    })
+}
+
+/// The table.
+pub(in super::super) fn decide(facts: &Facts) -> Action {
+    if let Some(wait) = waits(facts.outstanding) {
+        return wait;
+    }
+    let (mark, action) = match facts {
+        Facts { phase: Phase::Ready, queued: false, .. } => (Mark::StripeIdle, Action::Release),
+        Facts { phase: Phase::Ready, intent: false, broken: false, .. } => {
+            (Mark::WriteWaitsForIntent, Action::Wait)
+        }
+        Facts {
+            phase: Phase::Ready,
+            intent: true,
+            admission: admission @ (Admission::WhenFilled | Admission::AfterFullWrites),
+            ..
+        } => (Mark::StripePutOff, Action::PutOff(*admission)),
+        Facts { phase: Phase::Ready, intent: true, read: true, .. } => {
+            (Mark::StripeLetsReadsIn, Action::Wait)
+        }
+        Facts { phase: Phase::Ready, memory: false, .. } => {
+            (Mark::WaitsForMemory, Action::StandInLine)
+        }
+        Facts { phase: Phase::Ready, .. } => (Mark::StripeBegins, Action::Begin),
+        Facts { phase: Phase::Fill, intent: false, .. } => (Mark::GatedRefused, Action::Refuse),
+        Facts { phase: Phase::Fill, left: true, .. } => (Mark::StripeRestarts, Action::Restart),
+        Facts { phase: Phase::Fill, need, .. } => match need {
+            Need::Reads => (Mark::StripeReads, Action::Read),
+            Need::Nothing => (Mark::StripeComputes, Action::Compute),
+            Need::Less => (Mark::BatchNarrowed, Action::Narrow),
+            Need::Impossible => (Mark::StripeRefusesUnread, Action::Refuse),
+        },
+        Facts {
+            phase: Phase::Compute, logged: Logged::Due | Logged::Asked, broken: true, ..
+        } => (Mark::StripeRefusesUnlogged, Action::Refuse),
+        Facts { phase: Phase::Compute, logged: Logged::Due, .. } => (Mark::StripeLogs, Action::Log),
+        Facts { phase: Phase::Compute, logged: Logged::Asked, .. } => {
+            (Mark::StripeAwaitsLog, Action::Wait)
+        }
+        Facts { phase: Phase::Compute, read: true, read_idly: true, .. } => {
+            (Mark::WriteTakesBand, Action::TakeBand)
+        }
+        Facts { phase: Phase::Compute, read: true, .. } => (Mark::WriteWaitsForReads, Action::Wait),
+        Facts { phase: Phase::Compute, .. } => (Mark::StripeWrites, Action::Write),
+        Facts { phase: Phase::Write, missed: false, .. } => (Mark::StripeFinishes, Action::Finish),
+        Facts { phase: Phase::Write, missed: true, .. } => {
+            (Mark::StripeAwaitsRecord, Action::AwaitRecord)
+        }
+        Facts { phase: Phase::AwaitRecord, missed: false, .. } => {
+            (Mark::StripeFinishesHeld, Action::Finish)
+        }
+        Facts { phase: Phase::AwaitRecord, missed: true, broken: false, .. } => {
+            (Mark::StripeKeepsAwaiting, Action::Wait)
+        }
+        Facts { phase: Phase::AwaitRecord, missed: true, broken: true, .. } => {
+            (Mark::StripeRefusesHeld, Action::Refuse)
+        }
+    };
+    reached(mark);
+    action
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: [bool; 2] = [false, true];
+
+    fn all_facts() -> Vec<Facts> {
+        let mut all = Vec::new();
+        for phase in [Phase::Ready, Phase::Fill, Phase::Compute, Phase::Write, Phase::AwaitRecord] {
+            for need in [Need::Nothing, Need::Reads, Need::Less, Need::Impossible] {
+                for bits in 0..8192 {
+                    let bit = |n: u32| BOTH[usize::from(bits >> n & 1 == 1)];
+                    let admission = match (bit(4), bit(5)) {
+                        (false, _) => Admission::Now,
+                        (true, false) => Admission::WhenFilled,
+                        (true, true) => Admission::AfterFullWrites,
+                    };
+                    all.push(Facts {
+                        phase,
+                        queued: bit(0),
+                        outstanding: bit(1),
+                        need,
+                        missed: bit(2),
+                        broken: bit(3),
+                        read: bit(6),
+                        intent: bit(7),
+                        read_idly: bit(8),
+                        memory: bit(11),
+                        left: bit(12),
+                        admission,
+                        logged: match (bit(9), bit(10)) {
+                            (false, false) => Logged::Needless,
+                            (false, true) => Logged::Due,
+                            (true, false) => Logged::Asked,
+                            (true, true) => Logged::Durable,
+                        },
+                    });
+                }
+            }
+        }
+        all
+    }
+
+    /// Totality is the compiler's; this checks what the table promises about its answers.
+    #[test]
+    fn the_table_is_total() {
+        for facts in all_facts() {
+            let action = decide(&facts);
+            if facts.outstanding {
+                assert_eq!(action, Action::Wait, "nothing moves under a request: {facts:?}");
+                continue;
+            }
+            if action == Action::Wait {
+                // Who ends each wait: the reads that begin, the reads that end, the view, the log.
+                let ended = match facts.phase {
+                    Phase::Ready if !facts.intent => facts.queued && !facts.broken,
+                    Phase::Ready => facts.queued && facts.admission == Admission::Now && facts.read,
+                    Phase::Compute if facts.logged == Logged::Asked => !facts.broken,
+                    Phase::Compute => facts.read && !facts.read_idly,
+                    Phase::AwaitRecord => facts.missed && !facts.broken,
+                    Phase::Fill | Phase::Write => false,
+                };
+                assert!(ended, "something will wake it: {facts:?}");
+            }
+            if action == Action::Begin {
+                assert!(facts.memory, "a batch has blocks: {facts:?}");
+            }
+            if action == Action::Write {
+                assert!(!facts.read, "nothing is written to a band that is being read: {facts:?}");
+                let is_logged = matches!(facts.logged, Logged::Needless | Logged::Durable);
+                assert!(is_logged, "what is written is logged: {facts:?}");
+            }
+            if action == Action::Finish {
+                assert!(!facts.missed, "I4: never done while a missed write is unrecorded");
+            }
+            if matches!(action, Action::Read | Action::Compute) {
+                assert!(
+                    facts.intent,
+                    "I3: nothing is prepared before superblocks say so: {facts:?}"
+                );
+            }
+            let allowed: &[Action] = match facts.phase {
+                Phase::Ready => {
+                    let put_off = Action::PutOff(facts.admission);
+                    &[Action::Release, Action::Begin, Action::Wait, put_off, Action::StandInLine]
+                }
+                Phase::Fill if facts.left => &[Action::Restart, Action::Refuse],
+                Phase::Fill => &[Action::Read, Action::Compute, Action::Narrow, Action::Refuse],
+                Phase::Compute => {
+                    &[Action::Write, Action::TakeBand, Action::Wait, Action::Log, Action::Refuse]
+                }
+                Phase::Write => &[Action::Finish, Action::AwaitRecord],
+                Phase::AwaitRecord => &[Action::Finish, Action::Wait, Action::Refuse],
+            };
+            assert!(allowed.contains(&action), "{facts:?} -> {action:?}");
+        }
+    }
+}

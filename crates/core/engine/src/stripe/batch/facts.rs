@@ -1,0 +1,148 @@
+//! Folding a stripe and the array's view into the small values that decisions are made from.
+
+use braid_geometry::Slot;
+use braid_sim_hooks::{Bug, spoiled};
+
+use super::super::known::{EntireSlots, Known};
+use super::super::plan::{Need, Plan, Planner, StripeFacts};
+use super::super::scheduler::Admission;
+use super::decide::Facts;
+use super::stripe::{Column, Phase, Stripe};
+use crate::array::{ArrayView, Gate};
+use crate::context::Clocks;
+
+/// What is known beside the stripe itself. In other phases than [`Phase::Fill`] the facts that
+/// plans are made from are false: no plan is made there.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Around<'a> {
+    pub(in super::super) view: &'a ArrayView,
+    pub(in super::super) clocks: &'a Clocks,
+    pub(in super::super) entire: &'a EntireSlots,
+    /// Parity is known to agree with the data of this band.
+    pub(in super::super) parity_agrees: bool,
+    /// Parity fits where nobody wrote, too.
+    pub(in super::super) is_synced: bool,
+    /// No write was left half done in it.
+    pub(in super::super) is_consistent: bool,
+    /// When it may begin, if it is between batches.
+    pub(in super::super) admission: Admission,
+    /// See [`Facts::intent`].
+    pub(in super::super) intent: bool,
+    /// See [`Facts::memory`].
+    pub(in super::super) memory: bool,
+    /// See [`Facts::read`].
+    pub(in super::super) read: bool,
+    /// See [`Facts::read_idly`].
+    pub(in super::super) read_idly: bool,
+}
+
+/// The stripe at a glance, for the decision table. For one that is being filled the planner has the plan, unless it goes on as
+/// was planned.
+#[inline]
+pub(in super::super) fn facts(
+    stripe: &Stripe,
+    around: &Around<'_>,
+    planner: &mut Planner,
+) -> Facts {
+    let filling = stripe.phase == Phase::Fill && stripe.outstanding == 0 && stripe.copies == 0;
+    let missed = stripe.phase != Phase::Ready && stripe.is_missed(around.view);
+    planner.clear();
+    let need = match filling && !is_filled(stripe, around) {
+        false => Need::Nothing,
+        true => match make_plan(stripe, around, planner) {
+            None if can_narrow(stripe, around) => Need::Less,
+            None => Need::Impossible,
+            Some(plan) if plan.reads() > 0 => Need::Reads,
+            Some(_) => Need::Nothing,
+        },
+    };
+    Facts {
+        phase: stripe.phase,
+        queued: !stripe.queue.is_empty(),
+        admission: around.admission,
+        read: around.read,
+        read_idly: around.read_idly,
+        outstanding: stripe.is_outstanding(),
+        need,
+        left: stripe.is_left,
+        intent: around.intent,
+        memory: around.memory,
+        missed,
+        // Also where the log was lost meanwhile: then the array says so at once, or as soon as superblocks do.
+        logged: stripe.logged,
+        broken: around.view.gate == Gate::Broken,
+    }
+}
+
+/// Whether all that was planned to be read was, and the plan still holds.
+fn is_filled(stripe: &Stripe, around: &Around<'_>) -> bool {
+    let epoch = around.view.epoch;
+    stripe.filled.as_ref().is_some_and(|filled| filled.holds(epoch, || around.parity_agrees))
+}
+
+fn make_plan<'a>(
+    stripe: &Stripe,
+    around: &Around<'_>,
+    planner: &'a mut Planner,
+) -> Option<&'a Plan> {
+    // Members that sit out are not read if it can be helped.
+    // Where nobody wrote, a member that sits out holds other bytes than parity makes of it, and it is these that parity is to fit.
+    let may_go_around = around.is_synced;
+    let may_go_around = spoiled(Bug::UnsyncedGoneAround, may_go_around, true);
+    let sits_out = |slot: Slot| around.clocks.sits_out(slot);
+    if around.clocks.is_any_out() && may_go_around {
+        planner.plan(|facts| tell(facts, stripe, around, sits_out));
+    }
+    if planner.planned().is_none() {
+        planner.plan(|facts| tell(facts, stripe, around, |_| false));
+    }
+    planner.planned()
+}
+
+/// Whether a batch that lacks more than can be solved for may lack it in different places: then it begins again with one
+/// write, and that with one block, so that nothing is refused that can be had alone.
+fn can_narrow(stripe: &Stripe, around: &Around<'_>) -> bool {
+    let is_local = |slot: Slot| known(stripe, around, slot).lacks_some();
+    let count = stripe.batch.as_ref().expect("a batch is being filled").count;
+    let has_less = count > 1 || stripe.queue[0].run.cut(stripe.band()).is_some();
+    has_less && stripe.slots().any(is_local)
+}
+
+/// What a plan is made from, without the columns that are left out.
+fn tell(
+    facts: &mut StripeFacts,
+    stripe: &Stripe,
+    around: &Around<'_>,
+    is_left_out: impl Fn(Slot) -> bool,
+) {
+    let batch = stripe.batch.as_ref().expect("facts are asked of a batch");
+    let column_facts = |slot: Slot| known(stripe, around, slot).facts(is_left_out(slot));
+    facts.window = batch.window;
+    facts.data.extend(stripe.data_slots().map(column_facts));
+    facts.p = column_facts(stripe.map.p_slot());
+    facts.q = stripe.map.q_slot().map(column_facts);
+    facts.preferred = batch.preferred;
+    facts.parity_agrees = around.parity_agrees;
+    facts.is_synced = around.is_synced;
+    facts.is_journaled = around.view.keeps_journal;
+}
+
+fn known<'a>(stripe: &'a Stripe, around: &Around<'a>, slot: Slot) -> Known<'a> {
+    let Column { touched, valid, unreadable, .. } = *stripe.column(slot);
+    let (band, window) = (stripe.band(), stripe.window());
+    let Around { view, is_synced, is_consistent, .. } = *around;
+    let is_entire = around.entire.has(slot);
+    Known {
+        view,
+        is_entire,
+        is_synced,
+        is_consistent,
+        band,
+        slot,
+        window,
+        touched,
+        valid,
+        unreadable,
+        tries_named: false,
+    }
+}

@@ -1,0 +1,616 @@
+//! A stripe: what there is to change.
+//!
+//! The fields are for the rooms of the batch; others have the methods.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use braid_geometry::{ChunkRow, MemberSector, RowMap, Slot, StripeGeometry};
+use braid_sim_hooks::{Bug, Mark, Point, planted, reached, sometimes, spoiled};
+
+use super::super::band::{Attachment, Band, BandKey, Run, Segment};
+use super::super::plan::{Filled, Method};
+use super::super::scheduler::Width;
+use super::log::{Logged, can_be_said};
+use crate::array::ArrayView;
+use crate::cause::Asked;
+use crate::context::{Clocks, PieceKey};
+use crate::effect::{FaultKind, MemberFault};
+use crate::ids::MemberId;
+use crate::sectors::{BLOCK_SECTORS, Extent, SectorSet};
+use braid_ondisk::{JournalRow, LoggedEntry};
+
+/// Pieces of work that a stripe keeps room for when it leaves its band.
+const QUEUE_KEPT: usize = 16;
+/// Work behind the batch that is looked through for what a later write has covered.
+const SUPERSEDED_LOOKS_MAX: usize = 32;
+
+/// What a stripe is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in super::super) enum Phase {
+    /// Between batches.
+    Ready,
+    /// Reading what the batch needs.
+    Fill,
+    /// Copies and parity are being computed.
+    Compute,
+    /// Members are being written.
+    Write,
+    /// Written, but a member missed it, and no superblock says so yet.
+    AwaitRecord,
+}
+
+/// What is under way with a column's member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum ColumnState {
+    /// Nothing.
+    Still,
+    /// Reads.
+    Reading,
+    /// Writes.
+    Writing,
+}
+
+/// Where a parity column's new content is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fresh {
+    /// There is none.
+    Nothing,
+    /// It is zeroes throughout.
+    Zeroes { may_punch: bool },
+    /// In the column's block.
+    Block,
+}
+
+/// One slot's part of a stripe.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub(super) state: ColumnState,
+    /// Requests that are under way with its member.
+    pub(super) out: u32,
+    /// Parity's new content.
+    pub(super) fresh: Fresh,
+    /// Sectors of the stripe unit that the batch writes or wants to read.
+    pub(super) touched: SectorSet,
+    /// Sectors that could not be read in this batch; writing them again may help.
+    pub(super) unreadable: SectorSet,
+    /// The member that missed this batch's write, and why.
+    pub(super) missed: Option<(MemberId, FaultKind)>,
+    /// Sectors of the block that hold what the member holds.
+    pub(super) valid: SectorSet,
+    /// Sectors that queued writes and the batch's writes cover.
+    pub(super) queued: SectorSet,
+    /// The batch read it.
+    pub(super) was_read: bool,
+}
+
+impl Column {
+    const EMPTY: Self = Self {
+        state: ColumnState::Still,
+        out: 0,
+        fresh: Fresh::Nothing,
+        touched: SectorSet::EMPTY,
+        unreadable: SectorSet::EMPTY,
+        missed: None,
+        valid: SectorSet::EMPTY,
+        queued: SectorSet::EMPTY,
+        was_read: false,
+    };
+
+    /// Forgets the last batch.
+    fn begin(&mut self) {
+        let Self { valid, queued, .. } = *self;
+        *self = Self { valid, queued, ..Self::EMPTY };
+    }
+}
+
+/// What a stripe is working on: the first so many of its queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batch {
+    /// It writes every data column whole.
+    pub(super) is_full: bool,
+    pub(super) count: usize,
+    /// Data columns that it may touch: from the first to behind the last.
+    pub(super) columns: (u16, u16),
+    /// Sectors that it touches in any column.
+    pub(super) window: SectorSet,
+    /// The way to make parity that is taken if there are two; only the simulator has a wish.
+    pub(super) preferred: Option<Method>,
+}
+
+/// One stripe of the pool.
+#[derive(Debug)]
+pub(in super::super) struct Stripe {
+    /// None while it is blank.
+    pub(super) band: Option<Band>,
+    pub(super) map: RowMap,
+    pub(super) phase: Phase,
+    pub(super) columns: Box<[Column]>,
+    pub(super) batch: Option<Batch>,
+    /// How the batch goes on when what it reads is there; none if it is to be planned anew.
+    pub(super) filled: Option<Filled>,
+    /// The sector of the stripe unit that its blocks begin with.
+    shift_sectors: u32,
+    /// Work in order of arrival; the batch's is at the front.
+    pub(super) queue: VecDeque<Attachment>,
+    /// It has ended a batch since it was last idle.
+    pub(super) has_served: bool,
+    /// What it holds may be of use to the next write of its band: it wrote a part of it.
+    pub(super) is_worth_keeping: bool,
+    /// Work in the queue whose client waits for it.
+    pub(super) awaited: u32,
+    /// What failed at members in this batch, in order; why a column missed it, and why the batch was refused. Seldom
+    /// anything, hence beside the columns.
+    pub(super) faults: Vec<MemberFault>,
+    /// How far the batch is on its way into the partial parity log.
+    pub(super) logged: Logged,
+    /// What is to be logged of the batch; taken when it is asked for.
+    pub(super) entries: Vec<LoggedEntry>,
+    /// The same where it goes into a journal; their bytes come with the computation.
+    pub(super) rows: Vec<JournalRow>,
+    /// Member requests and computations that are out.
+    pub(super) outstanding: u32,
+    /// Copies out of its payloads that are out.
+    pub(super) copies: u32,
+    /// A member left that the batch was reading, and may still fill a block of its frame.
+    pub(super) is_left: bool,
+}
+
+/// What other rooms ask of a stripe.
+impl Stripe {
+    /// A stripe that has no band yet.
+    pub(in super::super) fn new(geometry: &StripeGeometry) -> Self {
+        Self {
+            band: None,
+            map: geometry.row_map(ChunkRow(0)),
+            phase: Phase::Ready,
+            columns: vec![Column::EMPTY; usize::from(geometry.slots())].into_boxed_slice(),
+            batch: None,
+            filled: None,
+            shift_sectors: 0,
+            queue: VecDeque::new(),
+            has_served: false,
+            is_worth_keeping: false,
+            awaited: 0,
+            faults: Vec::new(),
+            logged: Logged::Needless,
+            entries: Vec::new(),
+            rows: Vec::new(),
+            outstanding: 0,
+            copies: 0,
+            is_left: false,
+        }
+    }
+
+    /// What members hold of its band's parity is being written by background work: the blocks do not say it any more.
+    pub(in super::super) fn forget_parity(&mut self) {
+        // A plan may count on what is forgotten.
+        self.filled = None;
+        let map = self.map;
+        for slot in [Some(map.p_slot()), map.q_slot()].into_iter().flatten() {
+            self.column_mut(slot).valid = SectorSet::EMPTY;
+        }
+    }
+
+    /// What members hold of its band is being written by background work: the same of all columns.
+    pub(in super::super) fn forget_columns(&mut self) {
+        assert!(self.batch.is_none(), "no batch goes by them");
+        self.columns.iter_mut().for_each(|column| column.valid = SectorSet::EMPTY);
+    }
+
+    /// Gives it to a band.
+    pub(in super::super) fn assign(&mut self, band: Band, map: RowMap) {
+        assert!(self.queue.is_empty() && self.batch.is_none(), "a blank stripe has no work");
+        assert!(self.outstanding == 0 && self.copies == 0, "nothing of the old band is under way");
+        self.map = map;
+        self.band = Some(band);
+        if planted(Bug::OldBandBelieved) {
+            return;
+        }
+        self.columns.fill(Column::EMPTY);
+    }
+
+    /// Takes its band from it.
+    pub(in super::super) fn leave_band(&mut self) -> BandKey {
+        assert!(self.queue.is_empty() && self.batch.is_none(), "a band with work has its stripe");
+        // Stripes are never given back, so the memory of a long queue is.
+        if self.queue.capacity() > QUEUE_KEPT {
+            self.queue.shrink_to(QUEUE_KEPT);
+        }
+        self.band.take().expect("it has one").key
+    }
+
+    /// Its work is done: for what comes next it is as if it had served no batch.
+    pub(in super::super) fn rest(&mut self) {
+        assert!(
+            self.queue.is_empty() && self.batch.is_none(),
+            "a stripe rests when it has no work"
+        );
+        assert!(self.outstanding == 0 && self.awaited == 0, "nor is any under way, or waited for");
+        self.has_served = false;
+    }
+
+    pub(in super::super) fn band(&self) -> &Band {
+        self.band.as_ref().expect("a stripe with work has a band")
+    }
+
+    pub(in super::super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// It has ended a batch since it was last idle.
+    pub(in super::super) fn has_served(&self) -> bool {
+        self.has_served
+    }
+
+    /// What it holds may be of use to the next write of its band.
+    pub(in super::super) fn is_worth_keeping(&self) -> bool {
+        self.is_worth_keeping
+    }
+
+    pub(in super::super) fn has_batch(&self) -> bool {
+        self.batch.is_some()
+    }
+
+    /// How much the batch writes; none if there is none.
+    pub(in super::super) fn width(&self) -> Option<Width> {
+        let width = |batch: &Batch| if batch.is_full { Width::Full } else { Width::Part };
+        self.batch.as_ref().map(width)
+    }
+
+    pub(in super::super) fn has_work(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// A client waits for a part of what is queued.
+    pub(in super::super) fn is_awaited(&self) -> bool {
+        self.awaited > 0
+    }
+
+    /// Epochs of the dirty references that queued work holds.
+    pub(in super::super) fn dirty_epochs(&self) -> impl Iterator<Item = u64> {
+        self.queue.iter().filter_map(|work| work.dirty_epoch)
+    }
+
+    /// Whether queued writes cover every data column whole.
+    pub(in super::super) fn is_full(&self, unit_sectors: u32) -> bool {
+        let whole = SectorSet::run(0, unit_sectors);
+        self.data_slots().all(|slot| self.column(slot).queued.contains(whole))
+    }
+
+    /// Whether queued writes, the batch's too, touch any of these sectors of a data column.
+    pub(in super::super) fn has_queued(&self, data_index: u16, sectors: SectorSet) -> bool {
+        self.column(self.map.data_slot(data_index)).queued.meets(sectors)
+    }
+
+    /// Queued work, the batch's first, in order of arrival.
+    pub(in super::super) fn queue(&self) -> impl DoubleEndedIterator<Item = &Attachment> {
+        self.queue.iter()
+    }
+
+    /// Whether members may be written for what is queued first (I3). A batch takes writes that all have their intent, or
+    /// that all lack it.
+    pub(in super::super) fn has_intent(&self) -> bool {
+        self.queue.front().is_none_or(|first| !first.lacks_intent)
+    }
+
+    /// A member left that has a request of the batch. Gives the payloads that it may still read.
+    pub(in super::super) fn leave(&mut self) -> Vec<PieceKey> {
+        match self.phase {
+            Phase::Fill => {
+                self.is_left = true;
+                Vec::new()
+            }
+            Phase::Write => self.attachments().map(|work| work.piece).collect(),
+            Phase::Ready | Phase::Compute | Phase::AwaitRecord => {
+                unreachable!("no request is out")
+            }
+        }
+    }
+
+    /// Whether any of what is queued lacks its intent.
+    pub(in super::super) fn lacks_intent(&self) -> bool {
+        self.queue.iter().any(|work| work.lacks_intent)
+    }
+
+    /// Superblocks say by now that the region may be written of what lacked its intent; gives that.
+    pub(in super::super) fn grant_intent(
+        &mut self,
+        has_intent: impl Fn(PieceKey) -> bool,
+    ) -> Vec<Attachment> {
+        let mut granted = Vec::new();
+        let is_granted = |work: &&mut Attachment| work.lacks_intent && has_intent(work.piece);
+        for work in self.queue.iter_mut().filter(is_granted) {
+            work.lacks_intent = false;
+            granted.push(*work);
+        }
+        granted
+    }
+
+    /// Requests or computations are out; or, once it has begun, copies out of its payloads.
+    pub(in super::super) fn is_outstanding(&self) -> bool {
+        self.outstanding > 0 || self.phase != Phase::Ready && self.copies > 0
+    }
+
+    /// Whether member requests or computations are out.
+    pub(in super::super) fn has_outstanding(&self) -> bool {
+        self.outstanding > 0
+    }
+
+    /// Whether copies out of its payloads are out.
+    pub(in super::super) fn has_copies(&self) -> bool {
+        self.copies > 0
+    }
+
+    /// A copy out of its payloads begins. They are kept until it ends.
+    pub(in super::super) fn begin_copy(&mut self) {
+        if planted(Bug::CopyUnguarded) {
+            return;
+        }
+        assert!(!self.queue.is_empty(), "what is copied is queued");
+        self.copies += 1;
+    }
+
+    pub(in super::super) fn end_copy(&mut self) {
+        if planted(Bug::CopyUnguarded) {
+            return;
+        }
+        assert!(self.copies > 0, "a copy ends once");
+        self.copies -= 1;
+    }
+
+    /// Whether what the members hold of a column is not what it is to be: the batch writes it, or its member missed that.
+    pub(in super::super) fn is_changing(&self, slot: Slot) -> bool {
+        let column = self.column(slot);
+        column.missed.is_some() || column.state == ColumnState::Writing
+    }
+
+    /// Slots with whose member this is under way.
+    pub(in super::super) fn slots_at(&self, state: ColumnState) -> impl Iterator<Item = Slot> {
+        self.slots().filter(move |slot| self.column(*slot).state == state)
+    }
+
+    /// Whether a request of the batch is with a member that sits out, or its answer waits for superblocks, which every
+    /// member is to have.
+    pub(in super::super) fn is_stuck(&self, clocks: &Clocks) -> bool {
+        if self.batch.is_none() || !clocks.is_any_out() {
+            return false;
+        }
+        let has_out = |slot| self.column(slot).state != ColumnState::Still;
+        let waits = self.phase == Phase::AwaitRecord || self.awaits_log();
+        waits || clocks.slots_out().any(has_out)
+    }
+
+    /// Whether it is computed, and waits until the log says so.
+    pub(in super::super) fn awaits_log(&self) -> bool {
+        self.logged == Logged::Asked
+    }
+
+    /// What was to be logged is durable.
+    pub(in super::super) fn is_logged(&mut self) {
+        assert_eq!(self.logged, Logged::Asked, "what was asked for is logged, and once");
+        self.logged = Logged::Durable;
+    }
+
+    pub(in super::super) fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
+        (0..u16::try_from(self.columns.len()).expect("slots are numbered by u16")).map(Slot)
+    }
+
+    /// Work joins what is queued.
+    pub(in super::super) fn join(&mut self, work: Attachment) {
+        assert!(!(work.is_answered && work.lacks_intent), "I3: no answer before the intent");
+        assert!(
+            !work.is_answered || work.dirty_epoch.is_some(),
+            "I8: a flush waits for each write that is answered before it is written"
+        );
+        self.awaited += u32::from(!work.is_answered);
+        self.note_queued(&work);
+        if planted(Bug::OlderLaidOver) && self.batch.is_none() {
+            return self.queue.push_front(work);
+        }
+        self.queue.push_back(work);
+    }
+
+    /// A queued write was answered; `work` is as it is now.
+    pub(in super::super) fn note_answered(&mut self, work: &Attachment) {
+        let is_it = |queued: &&mut Attachment| {
+            queued.piece == work.piece && queued.run == work.run && !queued.is_answered
+        };
+        assert!(work.dirty_epoch.is_some(), "I8: a flush waits for it from now on");
+        let queued = self.queue.iter_mut().find(is_it).expect("it is queued");
+        *queued = *work;
+        self.awaited -= 1;
+    }
+
+    /// Takes out of the queue a write that was answered and that `run` covers, if there is one behind the batch and not far
+    /// back. None while payloads are in use.
+    pub(in super::super) fn take_covered(&mut self, run: &Run) -> Option<Attachment> {
+        // A copy out of its payload may be under way.
+        if self.outstanding > 0 || self.copies > 0 {
+            return None;
+        }
+        let first = self.batch.as_ref().map_or(0, |batch| batch.count);
+        let last = self.queue.len();
+        let from = first.max(last.saturating_sub(SUPERSEDED_LOOKS_MAX));
+        let is_covered = |older: &Attachment| {
+            if planted(Bug::SupersedesPart) {
+                return older.is_answered;
+            }
+            older.is_answered && run.covers(&older.run)
+        };
+        let place = (from..last).rev().find(|place| is_covered(&self.queue[*place]))?;
+        self.queue.remove(place)
+    }
+}
+
+/// What its own rooms ask.
+impl Stripe {
+    pub(super) fn window(&self) -> SectorSet {
+        self.batch.as_ref().expect("a batch is under way").window
+    }
+
+    /// Whether a member that missed the write is still believed: no superblock says otherwise yet.
+    pub(super) fn is_missed(&self, view: &ArrayView) -> bool {
+        self.slots().any(|slot| {
+            let missed = self.column(slot).missed.map(|(member, _)| member);
+            missed.is_some_and(|member| view.has(slot, member))
+        })
+    }
+
+    /// The member sectors of an extent, on every slot.
+    pub(super) fn range(&self, extent: Extent) -> (MemberSector, u32) {
+        self.band().range(extent)
+    }
+
+    /// What the batch works on.
+    pub(super) fn attachments(&self) -> impl DoubleEndedIterator<Item = &Attachment> {
+        self.queue.range(..self.batch.as_ref().expect("a batch is under way").count)
+    }
+
+    /// How a column's member came to miss the batch.
+    ///
+    /// # Panics
+    /// When it did not.
+    pub(super) fn fault_of(&self, missed: (MemberId, FaultKind)) -> MemberFault {
+        let is_it = |fault: &&MemberFault| {
+            (fault.cause.member, fault.kind) == missed && fault.cause.asked != Asked::Read
+        };
+        *self.faults.iter().find(is_it).expect("a write that was missed has failed")
+    }
+
+    /// What the batch works on in one data column.
+    pub(super) fn segments(
+        &self,
+        index: u16,
+    ) -> impl DoubleEndedIterator<Item = (&Attachment, Segment)> {
+        let band = self.band();
+        self.attachments().filter_map(move |attachment| {
+            band.segment(&attachment.run, index).map(|segment| (attachment, segment))
+        })
+    }
+
+    pub(super) fn column(&self, slot: Slot) -> &Column {
+        &self.columns[usize::from(slot.0)]
+    }
+
+    pub(super) fn column_mut(&mut self, slot: Slot) -> &mut Column {
+        &mut self.columns[usize::from(slot.0)]
+    }
+
+    /// Data columns among which are all that the batch touches.
+    pub(super) fn touched_columns(&self) -> Range<u16> {
+        let (first, end) = self.batch.as_ref().expect("a batch is under way").columns;
+        first..end
+    }
+
+    /// Slots of data columns, by data index.
+    pub(super) fn data_slots(&self) -> impl Iterator<Item = Slot> + use<> {
+        let map = self.map;
+        (0..map.data_slots()).map(move |index| map.data_slot(index))
+    }
+
+    /// Adds to the sectors that queued writes cover.
+    pub(super) fn note_queued(&mut self, attachment: &Attachment) {
+        let band = *self.band();
+        for index in band.columns(&attachment.run) {
+            if let Some(segment) = band.segment(&attachment.run, index) {
+                let column = self.column_mut(self.map.data_slot(index));
+                let set = SectorSet::run(segment.offset, segment.sectors);
+                column.queued = column.queued.union(set);
+            }
+        }
+    }
+
+    /// How many of the queued writes, from the first on and `count_max` at most, entries of a partial parity log can say
+    /// together.
+    pub(super) fn can_be_logged(&self, count_max: usize) -> usize {
+        let columns = usize::from(self.map.data_slots());
+        let mut touched = vec![SectorSet::EMPTY; columns];
+        for (place, work) in self.queue.iter().take(count_max).enumerate() {
+            for (index, column) in (0..).zip(&mut touched) {
+                if let Some(segment) = self.band().segment(&work.run, index) {
+                    *column = column.union(SectorSet::run(segment.offset, segment.sectors));
+                }
+            }
+            if !can_be_said(touched.iter().copied()) {
+                reached(Mark::LogCutsBatch);
+                assert!(place > 0, "one write can always be said");
+                return place;
+            }
+        }
+        count_max
+    }
+
+    /// Takes the next batch: what is queued, `count_max` writes of it at most. One that goes into a journal is about whole blocks.
+    pub(super) fn begin_batch(&mut self, unit_sectors: u32, count_max: usize, is_journaled: bool) {
+        let whole = SectorSet::run(0, unit_sectors);
+        assert!(self.batch.is_none() && self.outstanding == 0, "one batch at a time");
+        assert!(!self.queue.is_empty(), "a batch has work");
+        let count_max = if sometimes(Point::OneRequestBatch) { 1 } else { count_max };
+        let count = self.queue.len().min(count_max);
+        let preferred = match () {
+            () if sometimes(Point::PreferRmw) => Some(Method::Rmw),
+            () if sometimes(Point::PreferRcw) => Some(Method::Rcw),
+            () => None,
+        };
+        let band = *self.band();
+        let columns = self.queue.range(..count).map(|work| band.columns(&work.run));
+        let columns = columns.fold((u16::MAX, 0), |(first, end), columns| {
+            (first.min(columns.start), end.max(columns.end))
+        });
+        let batch = Batch { is_full: false, count, columns, window: whole, preferred };
+        self.batch = Some(batch);
+        self.filled = None;
+        assert_eq!(self.logged, Logged::Needless, "what was logged is over");
+        self.faults.clear();
+        self.columns.iter_mut().for_each(Column::begin);
+        let mut window = SectorSet::EMPTY;
+        let mut is_full = self.touched_columns().len() == usize::from(self.map.data_slots());
+        for index in self.touched_columns() {
+            let mut touched = SectorSet::EMPTY;
+            for (_, segment) in self.segments(index) {
+                touched = touched.union(SectorSet::run(segment.offset, segment.sectors));
+            }
+            self.column_mut(self.map.data_slot(index)).touched = touched;
+            window = window.union(touched);
+            is_full &= touched.contains(whole);
+        }
+        assert!(!window.is_empty(), "an attachment has segments");
+        if planted(Bug::WindowEndsEarly) {
+            let last = (0..self.map.data_slots()).flat_map(|index| self.segments(index)).last();
+            let last_end = last.map_or(0, |(_, segment)| segment.offset + segment.sectors);
+            window = window.common(SectorSet::run(0, last_end));
+        }
+        let window = if sometimes(Point::WholeWindow) { whole } else { window.joined(whole) };
+        let window = if is_journaled { window.blocks() } else { window };
+        assert!(whole.contains(window), "a window lies in its stripe unit");
+        if window.extents().count() > 1 {
+            reached(Mark::WindowHasGaps);
+        }
+        self.batch = Some(Batch { window, is_full, ..batch });
+        self.shift_to(window);
+    }
+
+    /// Has the blocks begin where the window does, if there is nothing in them. What they hold is given up for a window that
+    /// begins before it, once: then they begin with the stripe unit.
+    fn shift_to(&mut self, window: SectorSet) {
+        let first = window.first_from(0).expect("a window has sectors");
+        let first = first / BLOCK_SECTORS * BLOCK_SECTORS;
+        if self.columns.iter().all(|column| column.valid.is_empty()) {
+            self.shift_sectors = first;
+        } else if first < self.shift_sectors {
+            reached(Mark::BlocksShiftedBack);
+            let is_given_up = true;
+            let is_given_up = spoiled(Bug::ShiftKeepsBlocks, is_given_up, false);
+            if is_given_up {
+                self.columns.iter_mut().for_each(|column| column.valid = SectorSet::EMPTY);
+            }
+            self.shift_sectors = 0;
+        }
+    }
+
+    /// The sector of the stripe unit that its blocks begin with.
+    pub(super) fn shift_sectors(&self) -> u32 {
+        self.shift_sectors
+    }
+}

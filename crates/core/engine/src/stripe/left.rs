@@ -1,0 +1,76 @@
+//! Members that leave the array while they are asked something: their requests end as failed, and
+//! the frames and payloads that they name are used by nothing else until they answer.
+
+use braid_sim_hooks::{Bug, planted};
+
+use super::in_flight::{DirectRead, IoOwner, ReadIoKind};
+use super::machine::Stripes;
+use crate::context::{Common, Gone, Held, LeftRequest};
+use crate::ids::IoId;
+
+impl Stripes {
+    /// Members went: what is under way there ends for its owner. Gives the requests that are to.
+    pub(crate) fn leave(&mut self, common: &mut Common, gone: &Gone) -> Vec<LeftRequest> {
+        self.abandon_direct(common, |_, slot| gone.has(slot));
+        self.with_reads(common, |reads, around| reads.leave_reads(around, gone));
+        let mut left = Vec::new();
+        for (name, owner) in self.in_flight.iter() {
+            let (slot, held, is_copy) = match owner {
+                IoOwner::Column(io) => {
+                    let frame = self.pool.frame(io.number).expect("a batch has memory");
+                    (io.slot, Held::Frame(frame), false)
+                }
+                IoOwner::Reconstruct(io) => {
+                    (io.slot, Held::Place(io.place), io.kind == ReadIoKind::Copy)
+                }
+                // Whatever is read there, nothing looks at it.
+                IoOwner::Probe(slot) => (*slot, Held::Nothing, false),
+                IoOwner::Direct(DirectRead { slot, .. }) | IoOwner::Abandoned(slot) => {
+                    common.forget_pace_at(gone, (IoId(name), *slot));
+                    continue;
+                }
+            };
+            left.extend(common.out_at(gone, (IoId(name), slot), (held, is_copy)));
+        }
+        for LeftRequest { held, .. } in &left {
+            match *held {
+                Held::Frame(frame) => self.hold_frame(common, frame),
+                Held::Place(place) => self.reads.hold(place),
+                Held::Nothing | Held::Payload(_) => {}
+            }
+        }
+        left
+    }
+
+    fn hold_frame(&mut self, common: &mut Common, frame: u32) {
+        let Self { left_frames, pool, .. } = self;
+        let number = pool.holder(frame).expect("a batch has it");
+        left_frames.hold(frame, || {
+            let payloads = pool.stripe_mut(number).leave();
+            payloads.iter().for_each(|piece| common.hold_payload(*piece));
+            payloads
+        });
+    }
+
+    /// A member that left has ended a request.
+    pub(crate) fn let_go_of(&mut self, common: &mut Common, held: Held) {
+        match held {
+            Held::Frame(frame) => self.let_go_of_frame(common, frame),
+            Held::Place(place) => {
+                self.with_reads(common, |reads, _| reads.let_go_of(place));
+            }
+            Held::Nothing | Held::Payload(_) => unreachable!("no memory of stripes"),
+        }
+        self.settle(common);
+    }
+
+    fn let_go_of_frame(&mut self, common: &mut Common, frame: u32) {
+        let Some(payloads) = self.left_frames.let_go(frame) else { return };
+        payloads.into_iter().for_each(|piece| common.let_go_of_payload(piece));
+        if planted(Bug::LeftFrameLost) {
+            return;
+        }
+        self.pool.take_back(frame);
+        self.serve_line(common);
+    }
+}

@@ -1,0 +1,43 @@
+//! Frames of batches that members which have left may still use.
+
+use std::collections::BTreeMap;
+
+use braid_sim_hooks::{Bug, planted};
+
+use crate::context::PieceKey;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct LeftFrames(BTreeMap<u32, LeftFrame>);
+
+#[derive(Debug)]
+struct LeftFrame {
+    /// Requests that have not ended.
+    out: u32,
+    /// Payloads that these write.
+    payloads: Vec<PieceKey>,
+}
+
+impl LeftFrames {
+    /// Whether such a member may still use this one.
+    pub(super) fn has(&self, frame: u32) -> bool {
+        if planted(Bug::LeftFrameReused) {
+            return false;
+        }
+        self.0.contains_key(&frame)
+    }
+
+    /// A request that uses the frame is left; `payloads` gives those of its batch.
+    pub(super) fn hold(&mut self, frame: u32, payloads: impl FnOnce() -> Vec<PieceKey>) {
+        let held = self.0.entry(frame);
+        held.or_insert_with(|| LeftFrame { out: 0, payloads: payloads() }).out += 1;
+    }
+
+    /// It has ended; the payloads of the batch, if it was the last.
+    pub(super) fn let_go(&mut self, frame: u32) -> Option<Vec<PieceKey>> {
+        let held = self.0.get_mut(&frame).expect("it is held");
+        held.out -= 1;
+        let is_last = held.out == 0;
+        is_last.then(|| self.0.remove(&frame).expect("just seen").payloads)
+    }
+}

@@ -1,0 +1,777 @@
+//! What to read before a batch can go on: the cost of rcw and rmw, and which erasures to solve.
+//!
+//! Pure arithmetic on sets of sectors. With D data columns, of which T are touched, each where it is touched:
+//!
+//! - *rcw* (reconstruct-write) reads what is not touched: of each of D columns what is left of the window.
+//! - *rmw* (read-modify-write) reads the old content of what is touched, and the parity of the whole window: T + 1
+//!   or T + 2 columns.
+//! - without a parity column to keep (both lost), nothing is read.
+//!
+//! What is in memory costs nothing; sectors that cannot be read but are needed cost the same sectors of every other
+//! column, if P and Q suffice to solve for them. Each sector is solved for in the columns that lack it there and in no others: where
+//! nobody has written, a member holds other bytes than parity makes of it, and it is these that new parity is to fit. The cheaper way wins, counted in sectors and requests, of which each is worth a
+//! block ([`crate::sectors`]); rcw on a tie: it needs no old
+//! parity, so it also heals parity that is wrong. rmw is never chosen where parity is not known to
+//! agree with the data; nor where it agrees with what clients have written and with nothing else, for then a write would be left without:
+//! such parity is solved from, which is right for what was written, and makes a choice for the rest. What a journal is to have are whole blocks, and
+//! all parity of them: then rmw reads the blocks of what is touched, and parity is made though no member takes it. That every plan suffices is checked by brute force
+//! [check: every_plan_loads_enough, what_is_journaled_is_known_whole].
+
+use braid_geometry::{RowMap, Slot};
+use braid_sim_hooks::{Bug, planted, spoiled};
+use smallvec::SmallVec;
+
+use crate::sectors::{BLOCK_SECTORS, SectorSet};
+
+/// As many as most arrays have data columns; more cost an allocation.
+const COLUMNS: usize = 16;
+type Few<T> = SmallVec<[T; COLUMNS]>;
+
+/// What is known of one column. All sets are parts of the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ColumnFacts {
+    /// What its member can be asked for.
+    pub(super) readable: SectorSet,
+    /// Its member takes writes.
+    pub(super) writable: bool,
+    /// Where its old content is in memory.
+    pub(super) loaded: SectorSet,
+    /// What the batch touches (data columns only).
+    pub(super) touched: SectorSet,
+    /// What is lost of it may be solved for by parity that may not agree with the data.
+    pub(super) is_accepted: bool,
+}
+
+impl ColumnFacts {
+    fn at_hand(&self) -> SectorSet {
+        self.loaded.union(self.readable)
+    }
+
+    /// Narrows `set` to the sectors that are at hand, or not, as `sector` is.
+    fn alike(&self, set: SectorSet, sector: SectorSet) -> SectorSet {
+        let at_hand = self.at_hand();
+        if at_hand.contains(sector) { set.common(at_hand) } else { set.without(at_hand) }
+    }
+
+    /// What must be read so that `needed` is in memory, in few requests.
+    fn reads(&self, needed: SectorSet) -> SectorSet {
+        needed.without(self.loaded).joined(self.readable)
+    }
+}
+
+/// Everything a plan depends on.
+#[derive(Clone, Debug)]
+pub(super) struct StripeFacts {
+    pub(super) window: SectorSet,
+    pub(super) data: Few<ColumnFacts>,
+    pub(super) p: ColumnFacts,
+    pub(super) q: Option<ColumnFacts>,
+    pub(super) is_write: bool,
+    /// Parity is known to agree with the data here.
+    pub(super) parity_agrees: bool,
+    /// It is so where no client has written, too.
+    pub(super) is_synced: bool,
+    /// The way to make parity that is taken if there are two, whatever it costs.
+    pub(super) preferred: Option<Method>,
+    /// A journal is to have it: the window is whole blocks.
+    pub(super) is_journaled: bool,
+}
+
+impl StripeFacts {
+    /// Of nothing yet.
+    pub(super) fn blank() -> Self {
+        Self {
+            window: SectorSet::EMPTY,
+            data: Few::new(),
+            p: ColumnFacts::default(),
+            q: None,
+            is_write: true,
+            parity_agrees: false,
+            is_synced: false,
+            preferred: None,
+            is_journaled: false,
+        }
+    }
+
+    /// Whether what is lost of a data column is made of parity.
+    fn may_solve(&self, column: u16) -> bool {
+        self.parity_agrees || self.data[usize::from(column)].is_accepted
+    }
+
+    /// Whose old content rmw needs of a data column.
+    fn old(&self, column: &ColumnFacts) -> SectorSet {
+        match self.is_journaled {
+            true => column.touched.blocks().common(self.window),
+            false => column.touched,
+        }
+    }
+
+    /// Whether parity of a column is made: a member takes it, or the journal.
+    fn is_made(&self, column: &ColumnFacts) -> bool {
+        column.writable || self.is_journaled
+    }
+}
+
+/// What the batch still lacks in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Nothing: compute.
+    Nothing,
+    /// Some columns: read.
+    Reads,
+    /// More than can be read or solved for at once; perhaps not more than that one by one.
+    Less,
+    /// More than can be read or solved for.
+    Impossible,
+}
+
+/// How new parity is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Method {
+    /// Not at all: a read, or no parity column takes writes.
+    NoParity,
+    /// From all data columns.
+    Rcw,
+    /// From the old parity and the difference.
+    Rmw,
+}
+
+/// Which parity solves for lost data columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recovery {
+    /// One data column, by P.
+    FromP(u16),
+    /// One data column, by Q; P is lost too.
+    FromQ(u16),
+    /// Two data columns, by P and Q.
+    FromBoth(u16, u16),
+}
+
+impl Recovery {
+    /// The data columns that are solved for.
+    pub(super) fn columns(self) -> impl Iterator<Item = u16> {
+        let (one, two) = match self {
+            Self::FromP(one) | Self::FromQ(one) => (one, None),
+            Self::FromBoth(one, two) => (one, Some(two)),
+        };
+        std::iter::once(one).chain(two)
+    }
+
+    pub(super) fn uses_p(&self) -> bool {
+        !matches!(self, Self::FromQ(_))
+    }
+
+    pub(super) fn uses_q(&self) -> bool {
+        !matches!(self, Self::FromP(_))
+    }
+}
+
+/// What is lost in the same columns, and how it is solved for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Solution {
+    pub(super) recovery: Recovery,
+    /// Of each of its columns.
+    pub(super) sectors: SectorSet,
+}
+
+/// Nearly always there is one at most.
+type Solutions = SmallVec<[Solution; 1]>;
+
+/// How a batch goes on when everything that it needs has been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) method: Method,
+    /// What is solved for. No two are about the same sector.
+    pub(super) solutions: Solutions,
+}
+
+impl Way {
+    /// Nothing is made or solved for.
+    fn none() -> Self {
+        Self { method: Method::NoParity, solutions: Solutions::new() }
+    }
+
+    /// What is solved for of a data column.
+    pub(super) fn solved(&self, index: u16) -> SectorSet {
+        let of_it = |one: &&Solution| one.recovery.columns().any(|column| column == index);
+        let solutions = self.solutions.iter().filter(of_it);
+        solutions.map(|one| one.sectors).fold(SectorSet::EMPTY, SectorSet::union)
+    }
+
+    /// Whether parity that is there is believed.
+    pub(super) fn believes_parity(&self) -> bool {
+        self.method == Method::Rmw || !self.solutions.is_empty()
+    }
+}
+
+/// What must be in memory before the batch can go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) way: Way,
+    /// What to read of each data column.
+    pub(super) data: Few<SectorSet>,
+    pub(super) p: SectorSet,
+    pub(super) q: SectorSet,
+}
+
+impl Plan {
+    /// Of nothing yet.
+    fn blank() -> Self {
+        let (p, q) = (SectorSet::EMPTY, SectorSet::EMPTY);
+        Self { way: Way::none(), data: Few::new(), p, q }
+    }
+
+    /// What to read of each column, by its slot.
+    pub(super) fn columns(&self, map: &RowMap) -> impl Iterator<Item = (Slot, SectorSet)> {
+        let slots = (0..map.data_slots()).map(|index| map.data_slot(index));
+        let data = slots.zip(self.data.iter().copied());
+        let q = map.q_slot().map(|slot| (slot, self.q));
+        data.chain([(map.p_slot(), self.p)]).chain(q)
+    }
+
+    fn sets(&self) -> impl Iterator<Item = SectorSet> {
+        self.data.iter().copied().chain([self.p, self.q])
+    }
+
+    /// Number of member reads it costs.
+    pub(super) fn reads(&self) -> u32 {
+        self.sets().map(SectorSet::runs).sum()
+    }
+
+    /// In sectors: what is read, and as many more as its requests are worth.
+    fn cost(&self) -> u32 {
+        let asked = self.sets().filter(|set| !set.is_empty());
+        asked.map(|set| set.sectors() + set.runs() * BLOCK_SECTORS).sum()
+    }
+}
+
+/// What work asks members for by a plan: once all of it has come, and if nothing else has changed,
+/// the work goes on this way.
+#[derive(Debug)]
+pub(super) struct Filled {
+    pub(super) way: Way,
+    /// Of the view that it was planned under.
+    pub(super) epoch: u64,
+}
+
+impl Filled {
+    /// Whether all that the plan was made from is as it was, as far as the view and parity go: then
+    /// a new plan would read nothing [check: a_plan_whose_reads_are_in_reads_nothing].
+    pub(super) fn holds(&self, epoch: u64, parity_agrees: impl FnOnce() -> bool) -> bool {
+        self.epoch == epoch && (!self.way.believes_parity() || parity_agrees())
+    }
+}
+
+/// Where plans are worked out: memory that is used again, since to move a plan takes longer than to
+/// make it.
+#[derive(Debug)]
+pub(super) struct Planner {
+    facts: StripeFacts,
+    rcw: Plan,
+    rmw: Plan,
+    /// Which of the two it is, if it can be had.
+    chosen: Option<Method>,
+}
+
+impl Planner {
+    /// Of nothing yet.
+    pub(super) fn blank() -> Self {
+        Self { facts: StripeFacts::blank(), rcw: Plan::blank(), rmw: Plan::blank(), chosen: None }
+    }
+
+    /// What was planned is forgotten.
+    pub(super) fn clear(&mut self) {
+        self.chosen = None;
+    }
+
+    /// The cheapest way on from what `tell` says, if there is one.
+    pub(super) fn plan(&mut self, tell: impl FnOnce(&mut StripeFacts)) -> Option<&Plan> {
+        self.facts.data.clear();
+        tell(&mut self.facts);
+        self.chosen = choose(&self.facts, &mut self.rcw, &mut self.rmw);
+        self.planned()
+    }
+
+    /// A plan by another rule than the cheapest, which makes no parity.
+    pub(super) fn plan_by(
+        &mut self,
+        tell: impl FnOnce(&mut StripeFacts),
+        rule: impl FnOnce(&StripeFacts) -> Option<Plan>,
+    ) -> Option<&Plan> {
+        self.facts.data.clear();
+        tell(&mut self.facts);
+        self.chosen = rule(&self.facts).map(|plan| {
+            assert!(plan.way.method == Method::NoParity, "only a batch makes parity");
+            self.rcw = plan;
+            Method::NoParity
+        });
+        self.planned()
+    }
+
+    /// The plan that was made last.
+    pub(super) fn planned(&self) -> Option<&Plan> {
+        let plan = |method| if method == Method::Rmw { &self.rmw } else { &self.rcw };
+        self.chosen.map(plan)
+    }
+}
+
+/// The cheapest way on, or none: more is lost here than parity can make up for.
+pub(super) fn plan(facts: &StripeFacts) -> Option<Plan> {
+    let (mut rcw, mut rmw) = (Plan::blank(), Plan::blank());
+    let method = choose(facts, &mut rcw, &mut rmw)?;
+    Some(if method == Method::Rmw { rmw } else { rcw })
+}
+
+/// Makes the plans that there are, and says which is the cheapest; what is no rmw is in the place of rcw.
+fn choose(facts: &StripeFacts, rcw: &mut Plan, rmw: &mut Plan) -> Option<Method> {
+    assert!(!facts.window.is_empty() && !facts.data.is_empty(), "something is to be done");
+    let is_inside = |column: &ColumnFacts| facts.window.contains(column.touched);
+    assert!(facts.data.iter().all(is_inside), "what is touched lies in the window");
+    if !facts.is_write {
+        return load(facts, rcw, |column| column.touched).then_some(Method::NoParity);
+    }
+    let keeps_parity = facts.is_made(&facts.p) || facts.q.is_some_and(|q| facts.is_made(&q));
+    if !keeps_parity {
+        return load(facts, rcw, |_| SectorSet::EMPTY).then_some(Method::NoParity);
+    }
+    let has_rcw = load(facts, rcw, |column| {
+        let mut kept = facts.window.without(column.touched);
+        if planted(Bug::MergeForgetsOld) && !column.touched.is_empty() {
+            kept = SectorSet::EMPTY;
+        }
+        if planted(Bug::RcwForgetsLost) {
+            kept = kept.common(column.at_hand());
+        }
+        kept
+    });
+    rcw.way.method = Method::Rcw;
+    // Nothing is cheaper than to read nothing.
+    if has_rcw && rcw.cost() == 0 && facts.preferred != Some(Method::Rmw) {
+        return Some(Method::Rcw);
+    }
+    match (has_rcw, modify(facts, rmw)) {
+        (true, true) => {
+            let cheaper = if rmw.cost() < rcw.cost() { Method::Rmw } else { Method::Rcw };
+            Some(facts.preferred.unwrap_or(cheaper))
+        }
+        (true, false) => Some(Method::Rcw),
+        (false, true) => Some(Method::Rmw),
+        (false, false) => None,
+    }
+}
+
+/// A plan that brings every column into memory, to compare them; none if one cannot be read. Parity that cannot be may be
+/// done without: it is left out then.
+pub(super) fn plan_whole(facts: &StripeFacts, needs_parity: bool) -> Option<Plan> {
+    let window = facts.window;
+    let is_at_hand = |column: &ColumnFacts| column.at_hand().contains(window);
+    let parity = [Some(facts.p), facts.q];
+    let has_parity = parity.iter().flatten().all(is_at_hand);
+    let [p, q] = parity.map(|column| {
+        column.filter(is_at_hand).map_or(SectorSet::EMPTY, |column| column.reads(window))
+    });
+    let is_there = facts.data.iter().all(is_at_hand) && (has_parity || !needs_parity);
+    is_there.then(|| Plan {
+        way: Way::none(),
+        data: facts.data.iter().map(|column| column.reads(window)).collect(),
+        p,
+        q,
+    })
+}
+
+/// The same where some of it cannot be read: what is lost of data is solved for, if that can be; and what can be read of
+/// parity is, for what it says besides.
+pub(super) fn plan_rest(facts: &StripeFacts) -> Option<Plan> {
+    let touched = |column: &ColumnFacts| ColumnFacts { touched: facts.window, ..*column };
+    let wanted = StripeFacts { data: facts.data.iter().map(touched).collect(), ..facts.clone() };
+    let plan = plan(&wanted)?;
+    let parity = |column: &ColumnFacts| column.reads(facts.window.common(column.at_hand()));
+    let (p, q) = (parity(&facts.p), facts.q.as_ref().map(parity).unwrap_or_default());
+    Some(Plan { p, q, ..plan })
+}
+
+/// A plan to make parity agree: the data is believed, and where some of it is missing, and the risk of that was accepted, what parity
+/// makes of it. So two parities agree before another member is lost.
+pub(super) fn plan_resync(facts: &StripeFacts) -> Option<Plan> {
+    plan_whole(facts, false).or_else(|| (!facts.parity_agrees).then(|| plan_rest(facts)).flatten())
+}
+
+/// A plan that brings the columns of these slots into memory; none if one of them cannot be read.
+pub(super) fn plan_columns(
+    facts: &StripeFacts,
+    map: &RowMap,
+    is_wanted: impl Fn(Slot) -> bool,
+) -> Option<Plan> {
+    let window = facts.window;
+    let reads = |slot: Slot, column: &ColumnFacts| match is_wanted(slot) {
+        false => Some(SectorSet::EMPTY),
+        true => column.at_hand().contains(window).then(|| column.reads(window)),
+    };
+    let data = (0..map.data_slots()).map(|index| map.data_slot(index)).zip(&facts.data);
+    let q = map.q_slot().zip(facts.q.as_ref());
+    Some(Plan {
+        way: Way::none(),
+        data: data.map(|(slot, column)| reads(slot, column)).collect::<Option<_>>()?,
+        p: reads(map.p_slot(), &facts.p)?,
+        q: q.map_or(Some(SectorSet::EMPTY), |(slot, column)| reads(slot, column))?,
+    })
+}
+
+/// Makes `plan` one that brings what is wanted of the data columns into memory, solving for what is lost, if that can be done; it
+/// makes no parity.
+fn load(facts: &StripeFacts, plan: &mut Plan, wanted: impl Fn(&ColumnFacts) -> SectorSet) -> bool {
+    let lost = |column: &ColumnFacts| wanted(column).without(column.at_hand());
+    let solved = facts.data.iter().map(lost).fold(SectorSet::EMPTY, SectorSet::union);
+    let Some(solutions) = solutions(facts, solved) else { return false };
+    // The equations run over every data column, so every other one is needed there, wanted or not.
+    let reads =
+        |column: &ColumnFacts| column.reads(wanted(column).union(solved).common(column.at_hand()));
+    let parity = |column: &ColumnFacts, is_used: fn(&Recovery) -> bool| {
+        let used = solutions.iter().filter(|one| is_used(&one.recovery));
+        column.reads(used.map(|one| one.sectors).fold(SectorSet::EMPTY, SectorSet::union))
+    };
+    let mut unknown = solutions.iter().flat_map(|one| one.recovery.columns());
+    let may_be = unknown.all(|column| facts.may_solve(column));
+    assert!(
+        may_be,
+        "I7: parity that may not agree is never solved from, but where that was accepted"
+    );
+    plan.data.clear();
+    plan.data.extend(facts.data.iter().map(reads));
+    plan.p = parity(&facts.p, Recovery::uses_p);
+    plan.q = facts.q.map_or(SectorSet::EMPTY, |q| parity(&q, Recovery::uses_q));
+    plan.way = Way { method: Method::NoParity, solutions };
+    true
+}
+
+/// How what is lost is solved for, if all of it can be.
+fn solutions(facts: &StripeFacts, lost: SectorSet) -> Option<Solutions> {
+    let mut rest = lost;
+    std::iter::from_fn(|| {
+        let offset = rest.offsets().next()?;
+        let first = SectorSet::run(offset, 1);
+        let columns = facts.data.iter().chain([&facts.p]).chain(&facts.q);
+        let sectors = columns.fold(rest, |set, column| column.alike(set, first));
+        let sectors = spoiled(Bug::LossesJoined, sectors, rest);
+        rest = rest.without(sectors);
+        Some(recovery(facts, sectors).map(|recovery| Solution { recovery, sectors }))
+    })
+    .collect()
+}
+
+/// Which equations give what is lost of `sectors`, which is the same columns in each, if any do.
+fn recovery(facts: &StripeFacts, sectors: SectorSet) -> Option<Recovery> {
+    let is_at_hand = |column: &ColumnFacts| column.at_hand().contains(sectors);
+    let columns = (0u16..).zip(&facts.data);
+    let unknown: Few<u16> =
+        columns.filter(|(_, column)| !is_at_hand(column)).map(|(index, _)| index).collect();
+    if !unknown.iter().all(|column| facts.may_solve(*column)) {
+        return None;
+    }
+    let (p, q) = (is_at_hand(&facts.p), facts.q.as_ref().is_some_and(is_at_hand));
+    match unknown[..] {
+        [one] if p => Some(Recovery::FromP(one)),
+        [one] if q => Some(Recovery::FromQ(one)),
+        [one, two] if p && q => Some(Recovery::FromBoth(one, two)),
+        _ => None,
+    }
+}
+
+/// Makes `plan` read-modify-write, where everything it needs can be read.
+fn modify(facts: &StripeFacts, plan: &mut Plan) -> bool {
+    let window = facts.window;
+    let usable = |column: &ColumnFacts| !facts.is_made(column) || column.at_hand().contains(window);
+    let possible = facts.parity_agrees
+        && facts.is_synced
+        && facts.data.iter().all(|column| column.at_hand().contains(facts.old(column)))
+        && usable(&facts.p)
+        && facts.q.as_ref().is_none_or(usable);
+    if !possible {
+        return false;
+    }
+    let parity = |column: Option<&ColumnFacts>| {
+        let kept = column.filter(|column| facts.is_made(column));
+        kept.map_or(SectorSet::EMPTY, |column| column.reads(window))
+    };
+    plan.data.clear();
+    plan.data.extend(facts.data.iter().map(|column| column.reads(facts.old(column))));
+    plan.p = parity(Some(&facts.p));
+    plan.q = parity(facts.q.as_ref());
+    plan.way = Way { method: Method::Rmw, solutions: Solutions::new() };
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sectors::Extent;
+
+    /// Deals out numbers, digit by digit.
+    struct Digits(u64);
+
+    impl Digits {
+        fn next(&mut self, base: u64) -> u64 {
+            let digit = self.0 % base;
+            self.0 /= base;
+            digit
+        }
+
+        fn set(&mut self, window: SectorSet) -> SectorSet {
+            let sectors = window.extents().flat_map(|extent| extent.offset..extent.end());
+            let chosen = sectors.filter(|_| self.next(2) == 1);
+            chosen.map(|offset| Extent { offset, sectors: 1 }).collect()
+        }
+
+        fn column(&mut self, window: SectorSet, is_data: bool) -> ColumnFacts {
+            let (readable, loaded) = (self.set(window), self.set(window));
+            let touched = if is_data { self.set(window) } else { SectorSet::EMPTY };
+            let writable = self.next(2) == 1;
+            ColumnFacts { readable, loaded, touched, writable, is_accepted: false }
+        }
+
+        /// Three data columns, P, and perhaps Q.
+        fn stripe(&mut self, window: SectorSet) -> StripeFacts {
+            let mut data: Few<_> = (0..3).map(|_| self.column(window, true)).collect();
+            let (p, q) = (self.column(window, false), self.column(window, false));
+            let q = (self.next(2) == 1).then_some(q);
+            let is_write = self.next(2) == 1;
+            let (parity_agrees, is_synced) = (self.next(2) == 1, self.next(2) == 1);
+            // Of columns that are alike, one is as good as another.
+            data[0].is_accepted = !parity_agrees && !is_synced;
+            let preferred = match self.next(3) {
+                0 => None,
+                1 => Some(Method::Rcw),
+                _ => Some(Method::Rmw),
+            };
+            let is_journaled = false;
+            StripeFacts {
+                window,
+                data,
+                p,
+                q,
+                is_write,
+                parity_agrees,
+                is_synced,
+                preferred,
+                is_journaled,
+            }
+        }
+    }
+
+    fn set(runs: &[(u32, u32)]) -> SectorSet {
+        runs.iter().map(|(offset, sectors)| Extent { offset: *offset, sectors: *sectors }).collect()
+    }
+
+    /// Every combination for a window of one sector.
+    fn all_of_one_sector() -> impl Iterator<Item = StripeFacts> {
+        let count = 16u64.pow(3) * 8 * 8 * 2 * 2 * 2 * 3;
+        (0..count).map(|n| Digits(n).stripe(set(&[(5, 1)])))
+    }
+
+    /// Windows of several sectors, near each other and apart: some of very many combinations.
+    fn some_of_more() -> impl Iterator<Item = StripeFacts> {
+        let mix = |n: u64| (n ^ (n >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let windows =
+            [set(&[(0, 2)]), set(&[(0, 1), (90, 1)]), set(&[(0, 3)]), set(&[(7, 1), (64, 2)])];
+        let number = move |n: u64| mix(mix(n.wrapping_mul(0x94d0_49bb_1331_11eb)) ^ n);
+        let numbered = (1..300_000).zip(windows.into_iter().cycle());
+        numbered.map(move |(n, window)| Digits(number(n)).stripe(window))
+    }
+
+    /// What is known of the data columns once the plan's reads are in and its equations solved.
+    fn known(facts: &StripeFacts, plan: &Plan) -> Vec<SectorSet> {
+        let after = |column: &ColumnFacts, read: SectorSet| {
+            assert!(column.readable.contains(read), "reads only what it can");
+            column.loaded.union(read)
+        };
+        let columns = facts.data.iter().zip(&plan.data);
+        let mut known: Vec<SectorSet> =
+            columns.map(|(column, read)| after(column, *read)).collect();
+        let p = after(&facts.p, plan.p);
+        let q = facts.q.map_or(SectorSet::EMPTY, |q| after(&q, plan.q));
+        for Solution { recovery, sectors } in &plan.way.solutions {
+            assert!(!sectors.is_empty());
+            assert!(!recovery.uses_p() || p.contains(*sectors));
+            assert!(!recovery.uses_q() || q.contains(*sectors));
+            for (index, known) in (0..).zip(&mut known) {
+                let is_solved = recovery.columns().any(|one| one == index);
+                assert_eq!(is_solved, !known.contains(*sectors), "an equation for each unknown");
+                assert_eq!(is_solved, !known.meets(*sectors), "what is known is not solved for");
+                *known = if is_solved { known.union(*sectors) } else { *known };
+            }
+        }
+        known
+    }
+
+    /// The same stripe when what a plan reads is in.
+    fn read_in(facts: &StripeFacts, plan: &Plan) -> StripeFacts {
+        let mut filled = facts.clone();
+        for (column, read) in filled.data.iter_mut().zip(&plan.data) {
+            column.loaded = column.loaded.union(*read);
+        }
+        filled.p.loaded = filled.p.loaded.union(plan.p);
+        filled.q.iter_mut().for_each(|q| q.loaded = q.loaded.union(plan.q));
+        filled
+    }
+
+    #[test]
+    fn every_plan_loads_enough() {
+        let mut counts = [0u32; 3];
+        for facts in all_of_one_sector().chain(some_of_more()) {
+            let Some(plan) = plan(&facts) else { continue };
+            let known = known(&facts, &plan);
+            let mut solved = plan.way.solutions.iter().flat_map(|one| one.recovery.columns());
+            assert!(solved.all(|column| facts.may_solve(column)), "{facts:?} {plan:?}");
+            for (column, known) in facts.data.iter().zip(known) {
+                let needed = match plan.way.method {
+                    Method::NoParity if !facts.is_write => column.touched,
+                    Method::NoParity => SectorSet::EMPTY,
+                    Method::Rcw => facts.window.without(column.touched),
+                    Method::Rmw => column.touched,
+                };
+                assert!(known.contains(needed), "{facts:?} {plan:?}");
+            }
+            if plan.way.method == Method::Rmw {
+                assert!(facts.parity_agrees && facts.is_synced);
+                let enough = |column: &ColumnFacts, read: SectorSet| {
+                    !column.writable || column.loaded.union(read).contains(facts.window)
+                };
+                assert!(enough(&facts.p, plan.p));
+                assert!(facts.q.is_none_or(|q| enough(&q, plan.q)));
+            }
+            counts[plan.way.method as usize] += 1;
+        }
+        assert!(counts.iter().all(|count| *count > 1000), "all methods occur: {counts:?}");
+    }
+
+    /// What work that goes on as planned relies on: the plan of what is known then is the same, and
+    /// reads nothing. Where the other way has come to cost nothing either, it may be that.
+    #[test]
+    fn a_plan_whose_reads_are_in_reads_nothing() {
+        let mut counts = [0u32; 2];
+        for facts in all_of_one_sector().chain(some_of_more()) {
+            let Some(first) = plan(&facts) else { continue };
+            let second = plan(&read_in(&facts, &first)).expect("nothing has become less");
+            assert_eq!(second.reads(), 0, "{facts:?} {first:?}");
+            let is_same = second.way == first.way;
+            assert!(is_same || first.way.method == Method::Rmw, "{first:?} {second:?}");
+            counts[usize::from(is_same)] += u32::from(first.reads() > 0);
+        }
+        assert!(counts[1] > 1000, "most stay the same: {counts:?}");
+    }
+
+    /// The same of background work's plans.
+    #[test]
+    fn a_plan_of_background_work_whose_reads_are_in_reads_nothing() {
+        let rules: [fn(&StripeFacts) -> Option<Plan>; 4] = [
+            |facts| plan_whole(facts, true),
+            |facts| plan_whole(facts, false),
+            plan_rest,
+            plan_resync,
+        ];
+        let mut counts = [0u32; 4];
+        for facts in all_of_one_sector().chain(some_of_more()).filter(|facts| !facts.is_write) {
+            for (rule, count) in rules.iter().zip(&mut counts) {
+                let Some(first) = rule(&facts) else { continue };
+                let second = rule(&read_in(&facts, &first)).expect("nothing has become less");
+                assert_eq!((second.reads(), &second.way), (0, &first.way), "{facts:?} {first:?}");
+                *count += u32::from(first.reads() > 0);
+            }
+        }
+        assert!(counts.iter().all(|count| *count > 1000), "all occur: {counts:?}");
+    }
+
+    /// A journal gets blocks whole, and all parity of them.
+    #[test]
+    fn what_is_journaled_is_known_whole() {
+        let block = set(&[(8, 8)]);
+        let mut counts = [0u32; 3];
+        for facts in all_of_one_sector().filter(|facts| facts.is_write) {
+            let wide = |some: SectorSet| if some.is_empty() { some } else { block };
+            let column = |column: &ColumnFacts| ColumnFacts {
+                readable: wide(column.readable),
+                loaded: wide(column.loaded),
+                touched: if column.touched.is_empty() { column.touched } else { set(&[(9, 3)]) },
+                ..*column
+            };
+            let data = facts.data.iter().map(column).collect();
+            let (p, q) = (column(&facts.p), facts.q.as_ref().map(column));
+            let facts = StripeFacts { window: block, data, p, q, is_journaled: true, ..facts };
+            let Some(plan) = plan(&facts) else { continue };
+            counts[plan.way.method as usize] += 1;
+            let known = known(&facts, &plan);
+            for (column, known) in facts.data.iter().zip(known) {
+                let is_whole = known.union(column.touched).contains(block);
+                let is_left = plan.way.method == Method::Rmw && column.touched.is_empty();
+                assert!(is_whole || is_left, "{facts:?} {plan:?}");
+            }
+            if plan.way.method == Method::Rmw {
+                let has = |column: &ColumnFacts, read| column.loaded.union(read).contains(block);
+                assert!(has(&facts.p, plan.p) && facts.q.is_none_or(|q| has(&q, plan.q)));
+            }
+        }
+        assert!(counts[0] == 0 && counts[1..].iter().all(|count| *count > 1000), "{counts:?}");
+    }
+
+    #[test]
+    fn refusals_are_losses_beyond_the_level() {
+        let agree = all_of_one_sector().filter(|facts| facts.parity_agrees);
+        for facts in agree.filter(|facts| plan(facts).is_none()) {
+            let is_lost = |column: &&ColumnFacts| column.at_hand().is_empty();
+            let lost = facts.data.iter().filter(is_lost).count();
+            let parity = [Some(facts.p), facts.q].into_iter().flatten();
+            let parity = parity.filter(|column| !column.at_hand().is_empty()).count();
+            assert!(lost > parity, "{facts:?}");
+        }
+    }
+
+    /// A stripe of healthy columns, of which each is written at the runs that are given.
+    fn written(columns: usize, writes: &[&[(u32, u32)]]) -> StripeFacts {
+        let touched = |index: usize| writes.get(index).map_or(SectorSet::EMPTY, |runs| set(runs));
+        let sets = (0..columns).map(touched);
+        let window = sets.clone().fold(SectorSet::EMPTY, SectorSet::union);
+        let clean = ColumnFacts { readable: window, writable: true, ..ColumnFacts::default() };
+        StripeFacts {
+            window,
+            data: sets.map(|touched| ColumnFacts { touched, ..clean }).collect(),
+            p: clean,
+            q: None,
+            is_write: true,
+            parity_agrees: true,
+            is_synced: true,
+            preferred: None,
+            is_journaled: false,
+        }
+    }
+
+    #[test]
+    fn the_cheaper_way_wins() {
+        let chosen = |count: usize| {
+            let plan = plan(&written(8, &vec![&[(0, 128)][..]; count])).unwrap();
+            (plan.way.method, plan.reads())
+        };
+        assert_eq!(chosen(1), (Method::Rmw, 2));
+        assert_eq!(chosen(3), (Method::Rmw, 4));
+        assert_eq!(chosen(4), (Method::Rcw, 4));
+        assert_eq!(chosen(8), (Method::Rcw, 0));
+    }
+
+    #[test]
+    fn what_lies_between_writes_far_apart_is_not_read() {
+        let plan = plan(&written(6, &[&[(0, 8)], &[(120, 8)]])).unwrap();
+        assert_eq!(plan.way.method, Method::Rmw);
+        assert_eq!(plan.data[..3], [set(&[(0, 8)]), set(&[(120, 8)]), SectorSet::EMPTY]);
+        assert_eq!(plan.p, set(&[(0, 8), (120, 8)]));
+    }
+
+    /// Fewer requests for much more to read are no gain.
+    #[test]
+    fn bytes_count_as_well_as_requests() {
+        let facts = written(3, &[&[(0, 8), (60, 8)], &[(0, 128)]]);
+        let plan = plan(&facts).unwrap();
+        assert_eq!((plan.way.method, plan.reads()), (Method::Rcw, 3));
+        let mut rmw = Plan::blank();
+        assert!(modify(&facts, &mut rmw));
+        assert!(rmw.reads() > plan.reads() && rmw.cost() > plan.cost());
+    }
+}

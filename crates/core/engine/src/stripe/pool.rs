@@ -1,0 +1,425 @@
+//! The stripes of a shard: which band each has, and which of them have memory for their blocks.
+//!
+//! ```text
+//!             a band has work                its work is done          another stripe takes its memory
+//!   blank ──────────────────────▶ in use ─────────────────────▶ idle ───────────────────────────────▶ blank
+//!     ▲                             │   ▲ the band has work again │
+//!     └── it holds nothing of use ──┘   └─────────────────────────┘
+//!
+//!             a batch begins                 the batch is over
+//!   none ───────────────────────▶ held ─────────────────────────▶ resting ──▶ held, or taken by another stripe
+//! ```
+//!
+//! Stripes are made as they are needed: one that waits to fill up is its queue and little more. What bounds how many are
+//! written at the same time is *memory*: a frame, which is a block for each slot ([`super::solve::Blocks`]). A batch holds one
+//! from its beginning to its end. Then it rests with the stripe, and what is in the blocks is there for the next batch of the band,
+//! until another stripe's batch takes it. Frames that hold nothing of use go first, the last one first of all, which is the cheapest
+//! for the processor's caches; then those that have rested for the longest.
+//!
+//! Invariants
+//! - A band has one stripe at most, and the index knows it: [`Index::insert`] and [`Index::remove`] assert it.
+//! - A frame has one stripe at most, and no batch loses its own; an idle stripe has one that rests
+//!   [check: stripes_come_and_go].
+
+use std::collections::BTreeSet;
+
+use braid_geometry::RowMap;
+use braid_sim_hooks::{Bug, Mark, Point, reached, sometimes, spoiled};
+
+use super::band::{Band, BandKey};
+use super::batch::Stripe;
+use super::index::Index;
+use super::list::{Links, List};
+
+/// What a stripe is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Usage {
+    /// It has no band.
+    Blank,
+    /// It has no work, but what its blocks hold may be of use to its band.
+    Idle,
+    /// It has work, or is about to.
+    InUse,
+}
+
+/// Whether a stripe has memory for its blocks: the number of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Memory {
+    None,
+    /// Another stripe may take it.
+    Resting(u32),
+    /// No other may.
+    Held(u32),
+}
+
+/// The stripes, by number.
+#[derive(Debug)]
+pub(super) struct Pool {
+    stripes: Vec<Stripe>,
+    usages: Vec<Usage>,
+    memories: Vec<Memory>,
+    blank: Vec<u32>,
+    in_use: u32,
+    index: Index,
+    links: Links,
+    /// Stripes whose memory rests, the longest first.
+    resting: List,
+    /// The stripe that has each frame.
+    frames: Vec<Option<u32>>,
+    /// Frames that no stripe has.
+    free: Vec<u32>,
+    /// Frames that members which left the array may still use; in place of each there is another.
+    apart: BTreeSet<u32>,
+    /// Frames that are asked for beside those.
+    wanted: u32,
+    /// More than that are never asked for.
+    frames_max: u32,
+    /// Frames from this one on are out of use, or will be when they are not held.
+    target: u32,
+}
+
+impl Pool {
+    /// No memory yet; `frames_max` at most, ever.
+    pub(super) fn new(frames_max: u32) -> Self {
+        assert!(frames_max > 0, "without memory nothing can be written");
+        Self {
+            stripes: Vec::new(),
+            usages: Vec::new(),
+            memories: Vec::new(),
+            blank: Vec::new(),
+            in_use: 0,
+            index: Index::new(1),
+            links: Links::default(),
+            resting: List::EMPTY,
+            frames: Vec::new(),
+            free: Vec::new(),
+            apart: BTreeSet::new(),
+            wanted: 0,
+            frames_max,
+            target: 0,
+        }
+    }
+
+    /// Frames that there may ever be.
+    pub(super) fn frames_max(&self) -> u32 {
+        self.frames_max
+    }
+
+    /// Numbers of the stripes that there are.
+    pub(super) fn numbers(&self) -> std::ops::Range<u32> {
+        0..u32::try_from(self.stripes.len()).expect("stripes are counted so")
+    }
+
+    pub(super) fn stripe(&self, number: u32) -> &Stripe {
+        &self.stripes[number as usize]
+    }
+
+    pub(super) fn stripe_mut(&mut self, number: u32) -> &mut Stripe {
+        &mut self.stripes[number as usize]
+    }
+
+    /// Whether the stripe has work, or is about to.
+    pub(super) fn is_in_use(&self, number: u32) -> bool {
+        self.usages[number as usize] == Usage::InUse
+    }
+
+    /// Stripes that have work.
+    pub(super) fn in_use(&self) -> u32 {
+        self.in_use
+    }
+
+    /// The stripe of a band, in use or idle. Counted ([`Self::extra_probes`]).
+    pub(super) fn find(&mut self, band: BandKey) -> Option<u32> {
+        self.index.get(band.0)
+    }
+
+    /// The same; the look is not counted.
+    pub(super) fn peek(&self, band: BandKey) -> Option<u32> {
+        self.index.look_up(band.0)
+    }
+
+    /// The stripe of a band, if it has one that works on a batch.
+    pub(super) fn batch_of(&self, band: BandKey) -> Option<&Stripe> {
+        Some(self.stripe(self.peek(band)?)).filter(|stripe| stripe.has_batch())
+    }
+
+    /// Lines of the index looked at beyond the first one.
+    pub(super) fn extra_probes(&self) -> u64 {
+        self.index.extra_probes()
+    }
+
+    /// Whether the index is so large that it pays to say in advance what will be looked up.
+    pub(super) fn is_worth_prefetching(&self) -> bool {
+        self.index.is_large()
+    }
+
+    /// The band will be looked up soon.
+    pub(super) fn prefetch(&self, band: BandKey) {
+        self.index.prefetch(band.0);
+    }
+
+    /// Makes a stripe for a band that has none. It is used at once ([`Self::take`]).
+    pub(super) fn assign(&mut self, band: Band, map: RowMap, blank: impl Fn() -> Stripe) -> u32 {
+        let number = self.blank.pop().unwrap_or_else(|| {
+            let number = self.numbers().end;
+            self.stripes.push(blank());
+            self.usages.push(Usage::Blank);
+            self.memories.push(Memory::None);
+            self.links.grow(self.stripes.len());
+            self.index.grow(self.stripes.len());
+            number
+        });
+        assert_eq!(self.usages[number as usize], Usage::Blank, "a stripe has one band at a time");
+        self.stripes[number as usize].assign(band, map);
+        self.index.insert(band.key.0, number);
+        self.usages[number as usize] = Usage::Idle;
+        number
+    }
+
+    /// The stripe has work from now on.
+    pub(super) fn take(&mut self, number: u32) {
+        let usage = &mut self.usages[number as usize];
+        assert_ne!(*usage, Usage::Blank, "a stripe gets the work of its band");
+        self.in_use += u32::from(*usage == Usage::Idle);
+        *usage = Usage::InUse;
+    }
+
+    /// The stripe has no work any more. What its blocks hold may be worth keeping, if it has them still.
+    pub(super) fn put_back(&mut self, number: u32, is_worth_keeping: bool) {
+        assert!(self.is_in_use(number), "it was taken");
+        self.in_use -= 1;
+        self.stripes[number as usize].rest();
+        match self.memories[number as usize] {
+            Memory::Resting(_) if is_worth_keeping => {
+                self.usages[number as usize] = Usage::Idle;
+            }
+            Memory::Resting(_) => {
+                let frame = self.lose_memory(number);
+                self.set_free(frame);
+                self.make_blank(number);
+            }
+            Memory::None => self.make_blank(number),
+            Memory::Held(_) => unreachable!("only a batch holds memory"),
+        }
+    }
+
+    /// The frame that a stripe's batch has.
+    pub(super) fn frame(&self, number: u32) -> Option<u32> {
+        match self.memories[number as usize] {
+            Memory::Held(frame) => Some(frame),
+            Memory::None | Memory::Resting(_) => None,
+        }
+    }
+
+    /// The stripe whose batch has a frame.
+    pub(super) fn holder(&self, frame: u32) -> Option<u32> {
+        let holder = *self.frames.get(frame as usize)?;
+        holder.filter(|number| self.frame(*number) == Some(frame))
+    }
+
+    /// Whether a stripe has memory for a batch, or can have it now.
+    pub(super) fn has_memory(&self, number: u32) -> bool {
+        let has_some = !self.free.is_empty() || self.resting.first().is_some();
+        has_some || self.memories[number as usize] != Memory::None
+    }
+
+    /// The stripe holds memory from now on: its own, or some that no batch has.
+    pub(super) fn hold(&mut self, number: u32) {
+        let frame = match self.memories[number as usize] {
+            Memory::Held(_) => return,
+            Memory::Resting(frame) => {
+                self.resting.remove(&mut self.links, number);
+                frame
+            }
+            Memory::None => self.free.pop().unwrap_or_else(|| {
+                let victim = self.resting.first().expect("there is memory that no batch has");
+                reached(Mark::MemoryTaken);
+                self.give_up(victim)
+            }),
+        };
+        self.memories[number as usize] = Memory::Held(frame);
+        self.frames[frame as usize] = Some(number);
+    }
+
+    /// The stripe's memory may be taken by others from now on.
+    pub(super) fn let_go(&mut self, number: u32) {
+        let frame = self.frame(number).expect("it was held");
+        self.memories[number as usize] = Memory::Resting(frame);
+        self.resting.push_back(&mut self.links, number);
+        if frame >= self.target {
+            reached(Mark::MemoryGivenUp);
+            self.give_up(number);
+        }
+    }
+
+    /// Makes as many frames as are asked for, or gives up those that are too many: at once if no batch has them, else when it
+    /// is over.
+    pub(super) fn resize(&mut self, frames: u32) {
+        let wanted = frames.clamp(1, self.frames_max);
+        self.wanted = if sometimes(Point::OneStripe) { 1 } else { wanted };
+        self.aim();
+    }
+
+    /// Has as many frames as are wanted beside those that are set apart.
+    fn aim(&mut self) {
+        let apart = u32::try_from(self.apart.len()).expect("frames are counted so");
+        let target = (self.wanted + apart).min(self.frames_max);
+        let before = std::mem::replace(&mut self.target, target);
+        if self.frames.len() < target as usize {
+            self.frames.resize(target as usize, None);
+        }
+        self.free.retain(|frame| *frame < target);
+        for frame in target..before {
+            if let Some(number) = self.frames[frame as usize]
+                && self.frame(number).is_none()
+            {
+                reached(Mark::MemoryGivenUp);
+                self.give_up(number);
+            }
+        }
+        let is_free =
+            |frame: &u32| self.frames[*frame as usize].is_none() && !self.apart.contains(frame);
+        self.free.extend((before..target).rev().filter(is_free));
+    }
+
+    /// The memory of a stripe's batch, which is over, may still be used by a member that left: no
+    /// stripe has it until it is taken back.
+    pub(super) fn set_apart(&mut self, number: u32) {
+        let frame = self.frame(number).expect("it was held");
+        reached(Mark::FrameSetApart);
+        self.memories[number as usize] = Memory::None;
+        self.frames[frame as usize] = None;
+        self.stripes[number as usize].forget_columns();
+        self.apart.insert(frame);
+        self.aim();
+    }
+
+    /// No member that left uses the frame any more.
+    pub(super) fn take_back(&mut self, frame: u32) {
+        // Its batch may be under way still.
+        if self.apart.remove(&frame) {
+            self.aim();
+            self.set_free(frame);
+        }
+    }
+
+    /// A stripe's memory, which rests, is not its own any more. One that has no work goes with it.
+    fn give_up(&mut self, number: u32) -> u32 {
+        let frame = self.lose_memory(number);
+        if self.usages[number as usize] == Usage::Idle {
+            self.make_blank(number);
+        } else {
+            reached(Mark::WaitingLosesMemory);
+            let is_forgotten = true;
+            let is_forgotten = spoiled(Bug::TakenMemoryBelieved, is_forgotten, false);
+            if is_forgotten {
+                self.stripes[number as usize].forget_columns();
+            }
+        }
+        frame
+    }
+
+    fn lose_memory(&mut self, number: u32) -> u32 {
+        let Memory::Resting(frame) = self.memories[number as usize] else {
+            unreachable!("only what rests is taken")
+        };
+        self.resting.remove(&mut self.links, number);
+        self.memories[number as usize] = Memory::None;
+        self.frames[frame as usize] = None;
+        frame
+    }
+
+    fn set_free(&mut self, frame: u32) {
+        if frame < self.target {
+            self.free.push(frame);
+        }
+    }
+
+    fn make_blank(&mut self, number: u32) {
+        self.usages[number as usize] = Usage::Blank;
+        let band = self.stripes[number as usize].leave_band();
+        assert_eq!(self.index.remove(band.0), number, "the index knows every band");
+        self.blank.push(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use braid_geometry::ChunkRow;
+
+    use super::super::band::Bands;
+    use super::super::tests::{geometry, write_piece};
+    use super::*;
+
+    const UNIT: u32 = 8;
+
+    fn blank() -> Stripe {
+        Stripe::new(&geometry(3, UNIT, 64))
+    }
+
+    fn band(row: u64) -> (Band, RowMap) {
+        let geometry = geometry(3, UNIT, 64);
+        let piece = write_piece(row * 2 * u64::from(UNIT), 1);
+        let (band, _) = Bands::new(&geometry, UNIT, &piece, (0, 1)).next().unwrap();
+        (band, geometry.row_map(ChunkRow(row)))
+    }
+
+    /// A pool against a map from bands to stripes, and one from frames to stripes, through growth and shrinking.
+    #[test]
+    fn stripes_come_and_go() {
+        let mut pool = Pool::new(8);
+        pool.resize(4);
+        let (mut in_use, mut held) = (BTreeMap::new(), BTreeMap::new());
+        let mut state = 7_u64;
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let row = (state >> 33) % 32;
+            match (state >> 50) % 8 {
+                0 => pool.resize(u32::try_from((state >> 40) % 8 + 1).unwrap()),
+                1..3 => {
+                    if let Some((frame, number)) = held.pop_first() {
+                        assert_eq!(pool.frame(number), Some(frame), "no batch loses its memory");
+                        assert_eq!(pool.holder(frame), Some(number));
+                        pool.let_go(number);
+                    }
+                }
+                3..5 => {
+                    let is_held = |number: &u32| held.values().any(|other| other == number);
+                    let ended = in_use.iter().find(|(_, number)| !is_held(number));
+                    if let Some((row, number)) = ended.map(|(row, number)| (*row, *number)) {
+                        in_use.remove(&row);
+                        pool.put_back(number, state >> 60 & 1 == 1);
+                    }
+                }
+                5 => {
+                    if let Some(number) = in_use.get(&row)
+                        && pool.has_memory(*number)
+                    {
+                        pool.hold(*number);
+                        held.insert(pool.frame(*number).unwrap(), *number);
+                    }
+                }
+                _ => {
+                    let (band, map) = band(row);
+                    let found = pool.find(band.key);
+                    let number = found.unwrap_or_else(|| pool.assign(band, map, blank));
+                    pool.take(number);
+                    let before = in_use.insert(row, number);
+                    assert!(before.is_none_or(|before| before == number), "one stripe for a band");
+                }
+            }
+            assert_eq!(pool.in_use() as usize, in_use.len());
+            assert!(in_use.iter().all(|(row, number)| pool.peek(BandKey(*row)) == Some(*number)));
+            let frames = pool.numbers().filter_map(|number| pool.frame(number));
+            assert_eq!(frames.collect::<std::collections::BTreeSet<_>>().len(), held.len());
+            let having = pool.memories.iter().filter(|memory| **memory != Memory::None).count();
+            let beyond = held.keys().filter(|frame| **frame >= pool.target).count();
+            assert_eq!(having + pool.free.len() - beyond, pool.target as usize, "none is lost");
+            let idle = pool.usages.iter().zip(&pool.memories);
+            let mut idle = idle.filter(|(usage, _)| **usage == Usage::Idle);
+            assert!(idle.all(|(_, memory)| matches!(memory, Memory::Resting(_))));
+        }
+    }
+}

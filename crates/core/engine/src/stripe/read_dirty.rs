@@ -1,0 +1,166 @@
+//! Reads of what was answered and is not on the members yet: out of the writers' payloads.
+//!
+//! ```text
+//!   read            |---------------------|
+//!   queue   older       |-------|
+//!           newer             |-----|
+//!   served          |m  |o    |n    |m    |      m from the member, o and n copied
+//! ```
+//!
+//! Of several writes the newest counts, as it will on the member. What no queued write covers is
+//! read from the member, which has it: a batch under way writes it again at most as it is.
+//!
+//! While a copy is out a stripe that has begun stands still ([`mod@super::batch`]), so that no payload is
+//! given back under it [check: a_read_sees_what_was_answered]. So that readers of a busy block cannot
+//! keep it there, a read that comes to a stripe that has begun, and has copies out, waits until the
+//! batch is over, unless it is stuck on a member that sits out [check: a_hot_dirty_block_is_written_while_it_is_read].
+
+use braid_sim_hooks::{Bug, Mark, planted, reached};
+
+use super::band::{Attachment, Bands, Run, Segment, Want};
+use super::batch::Stripe;
+use super::in_flight::CopyOut;
+use super::machine::Stripes;
+use super::reconstruct::Want as Wanted;
+use crate::buffer::Buffer;
+use crate::computation::{Computation, ComputationId, Step};
+use crate::context::{Common, PieceKey};
+use crate::request::Piece;
+use crate::sectors::SectorSet;
+
+/// Where a run of a column's sectors is.
+struct Found {
+    /// First sector behind it, in the stripe unit.
+    to: u32,
+    /// The step that copies it; none if the member has it.
+    step: Option<Step>,
+}
+
+impl Stripes {
+    /// Reads a range inside one chunk: what is dirty from memory, the rest from the member.
+    pub(super) fn read_over_dirt(
+        &mut self,
+        common: &mut Common,
+        key: PieceKey,
+        piece: &Piece,
+        (range, data_index): ((u32, u32), u16),
+    ) {
+        let geometry = self.geometry;
+        // What has been found clean so far, from here on.
+        let mut clean_from = range.0;
+        let mut from = range.0;
+        for (band, run) in Bands::new(&geometry, self.unit_sectors, piece, range) {
+            let segment = band.segment(&run, data_index).expect("a band of this chunk");
+            let next = from + segment.sectors;
+            common.counters.cache.lookups += 1;
+            let set = SectorSet::run(segment.offset, segment.sectors);
+            let found = self.pool.find(band.key);
+            let stripe =
+                found.filter(|number| self.pool.stripe(*number).has_queued(data_index, set));
+            if let Some(stripe) = stripe {
+                if clean_from < from {
+                    self.read_past_stripes(common, key, piece, (clean_from, from));
+                }
+                let own = self.pool.stripe(stripe);
+                let is_begun = own.has_batch() && own.has_copies();
+                if is_begun && !own.is_stuck(&common.clocks) {
+                    reached(Mark::DirtyReadWaits);
+                    common.add_part(key);
+                    let want = Wanted { piece: key, request: piece.request, run, insists: false };
+                    self.reads.wait_for_batch(band, want);
+                    (clean_from, from) = (next, next);
+                    continue;
+                }
+                self.read_dirty(common, (key, piece), (from, &run), (stripe, data_index));
+                clean_from = next;
+            }
+            from = next;
+        }
+        if clean_from < from {
+            self.read_past_stripes(common, key, piece, (clean_from, from));
+        }
+    }
+
+    /// Reads `run` in one column of a stripe that has something newer for a part of it at least.
+    /// `from` is where that part begins in the piece.
+    fn read_dirty(
+        &mut self,
+        common: &mut Common,
+        (key, piece): (PieceKey, &Piece),
+        (from, run): (u32, &Run),
+        (index, data_index): (u32, u16),
+    ) {
+        reached(Mark::ReadsDirt);
+        common.counters.cache.dirty_reads += 1;
+        let stripe = self.pool.stripe(index);
+        let segment = stripe.band().segment(run, data_index).expect("it was found there");
+        let name = self.copies.insert(CopyOut { key, stripe: index });
+        let mut computation: Computation = common.blank_computation(ComputationId(name));
+        let (mut place, end) = (segment.offset, segment.offset + segment.sectors);
+        while place < end {
+            let into = place - segment.offset;
+            let offset_sectors = segment.payload_offset + into;
+            let to = Buffer::Payload { request: piece.request, offset_sectors };
+            let found = find(self.pool.stripe(index), data_index, (place, end), to);
+            match found.step {
+                Some(step) => {
+                    common.counters.cache.copied_sectors += u64::from(found.to - place);
+                    computation.steps.push(step);
+                }
+                None => {
+                    let range = (from + into, from + found.to - segment.offset);
+                    self.read_past_stripes(common, key, piece, range);
+                }
+            }
+            place = found.to;
+        }
+        assert!(!computation.steps.is_empty(), "something is dirty here");
+        common.add_part(key);
+        self.pool.stripe_mut(index).begin_copy();
+        common.submit_computation(computation);
+    }
+
+    pub(super) fn copy_out_done(&mut self, common: &mut Common, computation: ComputationId) {
+        let CopyOut { key, stripe } =
+            self.copies.remove(computation.0).expect("a copy that is out");
+        self.pool.stripe_mut(stripe).end_copy();
+        common.part_done(key, Ok(()));
+        self.scheduler.look_at(stripe);
+    }
+}
+
+/// The newest that is queued at `place`, as far as it is the newest, or up to the next that is
+/// queued.
+fn find(stripe: &Stripe, data_index: u16, range: (u32, u32), to: Buffer) -> Found {
+    let segment_of = |work: &Attachment| stripe.band().segment(&work.run, data_index);
+    if planted(Bug::OldestDirtRead) {
+        return find_first(stripe.queue(), segment_of, range, to);
+    }
+    find_first(stripe.queue().rev(), segment_of, range, to)
+}
+
+fn find_first<'a>(
+    works: impl Iterator<Item = &'a Attachment>,
+    segment_of: impl Fn(&Attachment) -> Option<Segment>,
+    (place, end): (u32, u32),
+    to: Buffer,
+) -> Found {
+    let mut end = end;
+    for work in works {
+        let Some(segment) = segment_of(work) else { continue };
+        if segment.offset > place {
+            end = end.min(segment.offset);
+        } else if place < segment.offset + segment.sectors {
+            end = end.min(segment.offset + segment.sectors);
+            let sectors = end - place;
+            let offset_sectors = segment.payload_offset.wrapping_add(place - segment.offset);
+            let from = Buffer::Payload { request: work.request, offset_sectors };
+            let step = match work.want {
+                Want::Zero { .. } => Step::Zero { to, sectors },
+                Want::Write { .. } => Step::Copy { from, to, sectors },
+            };
+            return Found { to: end, step: Some(step) };
+        }
+    }
+    Found { to: end, step: None }
+}

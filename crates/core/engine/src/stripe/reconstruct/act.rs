@@ -1,0 +1,442 @@
+//! Carrying a read's decisions out, whatever its kind: its effects leave it here, and events reach
+//! it.
+
+use braid_geometry::Slot;
+use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use smallvec::SmallVec;
+
+use super::super::band::Band;
+use super::super::in_flight::{IoOwner, ReadIo, ReadIoKind};
+use super::super::plan::{Filled, Plan, Planner};
+use super::super::solve::Blocks;
+use super::decide::{Action, Phase, decide, waits};
+use super::kind::{End, Kind, Nature, Steps};
+use super::machine::{Around, Outcome, Reconstruct, Waits};
+use super::read::{Column, Origin, WorkState};
+use crate::computation::{Computation, ComputationId};
+use crate::context::Gone;
+use crate::effect::{FaultKind, MemberFault, MemberOperation, Report};
+use crate::ids::IoId;
+use crate::sectors::{BLOCK_SECTORS, Extent};
+use crate::work::{self, Class, Work};
+
+impl Reconstruct {
+    pub(super) fn begin(&mut self, around: &mut Around<'_>, band: Band, origin: Origin) {
+        reached(match origin {
+            Origin::Client(_) => Mark::ReadReconstructs,
+            Origin::Background(_) => Mark::WorkBegins,
+        });
+        let view = &around.common.view;
+        let targets = by_kind!(origin, kind => kind.targets(view, &band));
+        if let Origin::Background(Work { id, .. }) = origin
+            && targets.as_ref().is_some_and(SmallVec::is_empty)
+        {
+            // The member that the work was for is out.
+            return around.common.work_done(id, work::Outcome::Unwritten);
+        }
+        let place = self.free.pop().expect("there is room");
+        let map = self.geometry.row_map(band.row);
+        let read = &mut self.reads[place as usize];
+        let is_free = read.origin.is_none() && read.outstanding == 0 && read.left == 0;
+        assert!(is_free, "a free place has no work");
+        read.columns.fill(Column::default());
+        (read.band, read.map, read.owns_band) = (Some(band), map, true);
+        read.aim(origin, self.unit_sectors);
+        // What works on whole units finds them where they are.
+        let is_of_client = origin.client().is_some();
+        let first = read.window.first_from(0).filter(|_| is_of_client);
+        read.shift_sectors = first.map_or(0, |first| first / BLOCK_SECTORS * BLOCK_SECTORS);
+        self.wanted += usize::from(is_of_client);
+        if let Some(slots) = targets {
+            read.aim_at_columns(slots.into_iter());
+        }
+        self.step(around, place);
+    }
+
+    /// Lets a read go on until it waits for an event, or is over.
+    fn step(&mut self, around: &mut Around<'_>, place: u32) {
+        let mut planner = self.planner.take().expect("one read is looked at at a time");
+        while waits(self.reads[place as usize].outstanding > 0).is_none()
+            && self.go_on(around, place, &mut planner)
+        {}
+        self.planner = Some(planner);
+    }
+
+    /// Does the next thing. False when the read waits for an event, or is over.
+    fn go_on(&mut self, around: &mut Around<'_>, place: u32, planner: &mut Planner) -> bool {
+        let repair = self.to_repair(around, place);
+        let read = &self.reads[place as usize];
+        let is_behind = !read.work.targets.is_empty() && self.is_behind(around, place);
+        let facts = read.facts(around, planner, (!repair.is_empty(), is_behind));
+        match decide(&facts) {
+            Action::Wait => return false,
+            Action::Release => {
+                self.release(place);
+                return false;
+            }
+            Action::Read => {
+                self.submit_reads(around, place, planner.planned().expect("a need has a plan"));
+            }
+            Action::Compute => self.compute(around, place, planner),
+            Action::Divide => self.divide(around, place),
+            Action::Insist => self.insist(place),
+            Action::Mend => self.mend(around, place),
+            Action::GiveWay => self.give_way_to_batch(place),
+            Action::ReadAgain => self.read_again(place),
+            Action::Write => self.write(around, place),
+            Action::Answer => self.end(around, place, End::Answered),
+            Action::Repair => self.repair(around, place, &repair),
+            Action::Refuse => self.end(around, place, End::Refused),
+        }
+        true
+    }
+
+    pub(super) fn blocks(&self, place: u32) -> Blocks {
+        let shift_sectors = self.reads[place as usize].shift_sectors;
+        self.frame_blocks.at(self.first + place, shift_sectors)
+    }
+
+    pub(super) fn submit(
+        &mut self,
+        around: &mut Around<'_>,
+        io: ReadIo,
+        operation: MemberOperation,
+    ) {
+        let read = &mut self.reads[io.place as usize];
+        let id = IoId(around.in_flight.insert(IoOwner::Reconstruct(io)));
+        let range = read.band().range(io.extent);
+        match io.kind {
+            ReadIoKind::Copy => {
+                around.common.submit_to_replacement((id, io.slot), range, operation);
+            }
+            ReadIoKind::Read | ReadIoKind::Repair | ReadIoKind::Write => {
+                around.common.submit((id, io.slot), range, operation);
+            }
+        }
+        read.outstanding += 1;
+        read.column_mut(io.slot).out += 1;
+    }
+
+    fn submit_reads(&mut self, around: &mut Around<'_>, place: u32, plan: &Plan) {
+        let blocks = self.blocks(place);
+        let read = &mut self.reads[place as usize];
+        assert!(read.owns_band, "its band is not written meanwhile");
+        let map = read.map;
+        read.filled = Some(Filled { way: plan.way.clone(), epoch: around.common.view.epoch });
+        for (slot, set) in plan.columns(&map) {
+            for extent in set.extents() {
+                let buffer = blocks.at(slot, extent.offset);
+                let io = ReadIo { place, slot, extent, kind: ReadIoKind::Read };
+                self.submit(around, io, MemberOperation::Read { buffer });
+            }
+        }
+    }
+
+    /// Goes on as was planned when it was to be read, or else by the plan that was made now, for
+    /// which all is there.
+    fn compute(&mut self, around: &mut Around<'_>, place: u32, planner: &Planner) {
+        let read = &mut self.reads[place as usize];
+        assert!(read.phase == Phase::Fill && read.outstanding == 0, "all that is needed is read");
+        read.phase = Phase::Compute;
+        let filled = read.filled.take();
+        let planned = planner.planned().map(|plan| &plan.way);
+        let way = planned.or(filled.as_ref().map(|filled| &filled.way));
+        let way = way.expect("there is a way, or it could not go on");
+        self.submit_steps(around, place, |origin, steps, around| {
+            by_kind!(origin, kind => kind.compute(steps, around, way));
+        });
+    }
+
+    /// Columns that were found to be wrong are made anew.
+    fn mend(&mut self, around: &mut Around<'_>, place: u32) {
+        self.reads[place as usize].work.is_remade = true;
+        self.submit_steps(around, place, |origin, steps, around| {
+            by_kind!(origin, kind => kind.mend(steps, around));
+        });
+    }
+
+    /// Has the steps of a read computed, if it has any.
+    #[inline]
+    fn submit_steps(
+        &mut self,
+        around: &mut Around<'_>,
+        place: u32,
+        note: impl FnOnce(Origin, &mut Steps<'_>, &mut Around<'_>),
+    ) {
+        let (blocks, unit_sectors) = (self.blocks(place), self.unit_sectors);
+        let id = ComputationId(u64::from(self.first + place));
+        let mut computation = around.common.blank_computation(id);
+        let read = &mut self.reads[place as usize];
+        let origin = read.origin.expect("it is wanted");
+        let steps = &mut Steps { read, blocks, unit_sectors, computation: &mut computation };
+        note(origin, steps, around);
+        if computation.steps.is_empty() {
+            return around.common.recycle(computation); // All of it was read, or solved for.
+        }
+        self.reads[place as usize].outstanding += 1;
+        around.common.submit_computation(computation);
+    }
+
+    /// A batch of the band goes first; then the work begins anew, and keeps the band.
+    fn give_way_to_batch(&mut self, place: u32) {
+        reached(Mark::MendGivesWay);
+        let Origin::Background(work) = self.let_go(place) else {
+            unreachable!("only background work mends")
+        };
+        let read = &mut self.reads[place as usize];
+        read.owns_band = false;
+        let again = Origin::Background(Work { class: Class::BestEffort, ..work });
+        self.kept_out.push_back((*read.band(), again, Waits::ForBand));
+    }
+
+    /// Writes what was made to the members that lack it.
+    fn write(&mut self, around: &mut Around<'_>, place: u32) {
+        let blocks = self.blocks(place);
+        let read = &mut self.reads[place as usize];
+        read.phase = Phase::Write;
+        let targets = std::mem::take(&mut read.work.targets);
+        // What is told to be repaired stays so; and superblocks may say clean meanwhile.
+        let durable = read.work.check.has_rot();
+        let nature = read.origin.expect("it is wanted").nature();
+        let Nature { repairs, copies, fills, .. } = nature;
+        // What another read would write again reaches the replacement as well.
+        read.repairs |= copies;
+        for (slot, set) in &targets {
+            let work = &mut self.reads[place as usize].work;
+            // A view may have taken the member out, or the right to write, since the band was looked at.
+            let is_there = nature.member_of(&around.common.view, *slot).is_some();
+            if !is_there || !around.common.may_repair() {
+                // A member that left while it was filled lacks nothing.
+                work.is_missed |= !fills || !around.common.may_repair();
+                continue;
+            }
+            if repairs {
+                work.check.is_written(*slot);
+            }
+            for extent in set.extents() {
+                let mut from = *slot;
+                if planted(Bug::CopyOfAnother) && copies {
+                    from = Slot((slot.0 + 1) % self.geometry.slots());
+                }
+                let buffer = blocks.at(from, extent.offset);
+                let kind = if copies { ReadIoKind::Copy } else { ReadIoKind::Write };
+                let io = ReadIo { place, slot: *slot, extent, kind };
+                self.submit(around, io, MemberOperation::Write { buffer, durable });
+            }
+        }
+    }
+
+    /// What was made has been written: a job gets its result.
+    pub(super) fn end_written(&self, around: &mut Around<'_>, place: u32, work: &Work) {
+        let WorkState { written, is_missed, is_unmade, .. } = self.reads[place as usize].work;
+        around.common.work_done(
+            work.id,
+            match (is_missed, is_unmade) {
+                (true, _) => work::Outcome::Unwritten,
+                (false, true) => work::Outcome::Unmade { written },
+                (false, false) => work::Outcome::Done { written },
+            },
+        );
+    }
+
+    /// Says which members lack this band's columns for good.
+    pub(super) fn report_unmade(
+        &self,
+        around: &mut Around<'_>,
+        (place, work): (u32, &Work),
+        slots: impl IntoIterator<Item = Slot>,
+    ) {
+        reached(Mark::WorkGivenUp);
+        let read = &self.reads[place as usize];
+        let (id, nature) = (work.id, Origin::Background(*work).nature());
+        for slot in slots {
+            let Some(member) = nature.member_of(&around.common.view, slot) else { continue };
+            for extent in read.window.extents() {
+                let (start, sectors) = read.band().range(extent);
+                around.common.report(Report::Unmade { id, member, start, sectors });
+            }
+        }
+    }
+
+    /// A read is not wanted any more.
+    fn end(&mut self, around: &mut Around<'_>, place: u32, end: End) {
+        let origin = self.let_go(place);
+        by_kind!(origin, kind => kind.end(self, around, place, end));
+    }
+
+    fn release(&mut self, place: u32) {
+        let read = &mut self.reads[place as usize];
+        assert!(read.outstanding == 0 && read.origin.is_none(), "nothing of it is under way");
+        let band = read.band.take().expect("it had one");
+        (read.owns_band, read.repairs) = (false, false);
+        if read.left == 0 {
+            self.free.push(place);
+        }
+        self.outcomes.push_back(Outcome::Wake(band.key));
+    }
+
+    /// Members have begun to sit out: reads that wait for them are abandoned, and begin anew.
+    pub(in super::super) fn abandon(&mut self, around: &mut Around<'_>) {
+        for place in 0..self.reads.len() {
+            let read = &self.reads[place];
+            let waits_for = |slot: Slot| read.column(slot).out > 0;
+            let is_stuck = around.common.clocks.slots_out().any(waits_for);
+            let client = read.origin.and_then(|origin| origin.client());
+            let insists = client.is_some_and(|want| want.insists);
+            if is_stuck && !insists {
+                self.abandon_place(around, place);
+            }
+        }
+    }
+
+    /// Members went: reads of theirs begin anew, since their blocks may change under them.
+    pub(in super::super) fn leave_reads(&mut self, around: &mut Around<'_>, gone: &Gone) {
+        for place in 0..self.reads.len() {
+            let read = &self.reads[place];
+            let mut slots = read.slots();
+            if slots.any(|slot| gone.has(slot) && read.column(slot).out > 0) {
+                self.abandon_place(around, place);
+            }
+        }
+    }
+
+    fn abandon_place(&mut self, around: &mut Around<'_>, place: usize) {
+        let read = &mut self.reads[place];
+        let (Some(band), Some(_)) = (read.band, read.origin) else { return };
+        // What is being written stays so until the member has it: a client's write must not be
+        // overtaken by it.
+        let stays = read.phase == Phase::Write;
+        let stays = spoiled(Bug::WaitsBehindStuck, stays, true);
+        if stays {
+            return;
+        }
+        reached(Mark::ReadAbandoned);
+        (read.owns_band, read.repairs) = (false, false);
+        let at = u32::try_from(place).expect("a few places");
+        self.end(around, at, End::Abandoned);
+        self.outcomes.push_back(Outcome::Wake(band.key));
+    }
+
+    /// A request has ended.
+    pub(in super::super) fn io_done(
+        &mut self,
+        around: &mut Around<'_>,
+        io: ReadIo,
+        result: Result<(), MemberFault>,
+    ) {
+        let ReadIo { place, slot, extent, kind } = io;
+        let read = &mut self.reads[place as usize];
+        assert!(read.outstanding > 0 && read.band.is_some(), "the request was of a read");
+        read.outstanding -= 1;
+        if let (Some(Origin::Client(want)), Err(_)) = (read.origin, result) {
+            around.common.note_cause(want.piece, result);
+        }
+        let is_as_planned = result.is_ok();
+        let is_as_planned = spoiled(Bug::FailedReadMade, is_as_planned, true);
+        if !is_as_planned {
+            read.filled = None;
+        }
+        let column = read.column_mut(slot);
+        column.out -= 1;
+        match (kind, result) {
+            (ReadIoKind::Read, Ok(())) => column.valid = column.valid.union(extent.set()),
+            (ReadIoKind::Repair, Ok(())) => {
+                around.common.note_written(slot);
+                around.common.note_mended(slot);
+            }
+            (ReadIoKind::Write | ReadIoKind::Copy, Ok(())) => {
+                around.common.note_written(slot);
+                let is_mended = !read.column(slot).unreadable.common(extent.set()).is_empty();
+                if is_mended && kind == ReadIoKind::Write {
+                    around.common.note_mended(slot);
+                }
+                read.work.written += extent.sectors;
+            }
+            (ReadIoKind::Write, Err(fault))
+                if read.origin.is_some_and(|one| one.nature().compares) =>
+            {
+                around.common.note_written(slot);
+                // What is named costs its sectors, and the work goes on.
+                read.work.is_missed |= fault.kind != FaultKind::Media;
+                read.work.check.is_missed(slot);
+                let range = read.band().range(extent);
+                around.common.report_unmended(slot, fault, range);
+            }
+            (ReadIoKind::Write | ReadIoKind::Copy, Err(fault)) => {
+                around.common.note_written(slot);
+                read.work.is_missed = true;
+                // What a sound member does not take costs the work, not the member.
+                let is_in = around.common.still_in(slot, fault.cause.member);
+                if !fault.kind.spares_member() && is_in {
+                    around.common.report_failed(fault);
+                }
+            }
+            (ReadIoKind::Repair, Err(fault)) => {
+                around.common.note_written(slot);
+                let range = read.band().range(extent);
+                around.common.report_unmended(slot, fault, range);
+            }
+            (ReadIoKind::Read, Err(fault)) if self.is_read_in_parts(around, io, fault.kind) => {
+                self.read_in_parts(around, io);
+            }
+            (ReadIoKind::Read, Err(fault)) => {
+                let column = self.reads[place as usize].column_mut(slot);
+                column.unreadable = column.unreadable.union(extent.set());
+                column.valid = column.valid.without(extent.set());
+                around.common.note_read_fault(slot, fault);
+            }
+        }
+        self.step(around, place);
+    }
+
+    /// Whether more than a block could not be read, of a kind that is to make no more of the others
+    /// than it must.
+    fn is_read_in_parts(&self, around: &Around<'_>, io: ReadIo, kind: FaultKind) -> bool {
+        let origin = self.reads[io.place as usize].origin;
+        let is_fine = origin.is_some_and(|origin| origin.nature().reads_in_parts);
+        let is_there = around.common.view.member(io.slot).is_some();
+        let is_long = io.extent.sectors > BLOCK_SECTORS;
+        is_fine && is_there && is_long && kind == FaultKind::Media
+    }
+
+    fn read_in_parts(&mut self, around: &mut Around<'_>, io: ReadIo) {
+        let ReadIo { place, slot, extent, kind } = io;
+        let blocks = self.blocks(place);
+        let mut offset = extent.offset;
+        while offset < extent.end() {
+            let end = (offset + 1).next_multiple_of(BLOCK_SECTORS).min(extent.end());
+            let part = Extent { offset, sectors: end - offset };
+            offset = end;
+            let read = &mut self.reads[place as usize];
+            let (start, sectors) = read.band().range(part);
+            // What failed may have been named in a log meanwhile.
+            let is_readable =
+                around.common.view.readable(slot, start, u64::from(sectors)).is_some();
+            let is_readable = spoiled(Bug::NamedReadInParts, is_readable, true);
+            if !is_readable {
+                let column = read.column_mut(slot);
+                column.unreadable = column.unreadable.union(part.set());
+                continue;
+            }
+            let buffer = blocks.at(slot, part.offset);
+            let io = ReadIo { place, slot, extent: part, kind };
+            self.submit(around, io, MemberOperation::Read { buffer });
+        }
+    }
+
+    /// The computation of read number `number` is done.
+    pub(in super::super) fn computation_done(
+        &mut self,
+        around: &mut Around<'_>,
+        (number, computation): (u32, &Computation),
+    ) {
+        let place = number - self.first;
+        let read = &mut self.reads[place as usize];
+        assert!(read.phase == Phase::Compute && read.outstanding > 0, "one computation at a time");
+        read.outstanding -= 1;
+        if let Some(origin) = read.origin {
+            by_kind!(origin, kind => kind.note_computed(read, around, computation));
+        }
+        self.step(around, place);
+    }
+}

@@ -1,0 +1,223 @@
+//! A client's read: it solves for the columns that its member cannot give, answers, and then
+//! repairs what could not be read.
+//!
+//! What it lacks in different places it takes in parts ([`Reconstruct::divide`]); what cannot be
+//! had around members that sit out it asks of its own member, however long that takes
+//! ([`Reconstruct::insist`]).
+
+use braid_geometry::Slot;
+use braid_sim_hooks::{Bug, Mark, Point, planted, reached, sometimes};
+use smallvec::SmallVec;
+
+use super::super::batch::Phase as BatchPhase;
+use super::super::in_flight::{ReadIo, ReadIoKind};
+use super::super::plan::{Need, Planner, Way};
+use super::super::solve::solve;
+use super::decide::Phase;
+use super::kind::{End, Kind, Steps};
+use super::machine::{Around, Outcome, Reconstruct};
+use super::read::{Origin, Read, Want, holds};
+use crate::buffer::Buffer;
+use crate::computation::Step;
+use crate::effect::MemberOperation;
+use crate::request::Fault;
+use crate::sectors::SectorSet;
+
+impl Kind for Want {
+    #[inline]
+    fn plan(&self, read: &Read, around: &Around<'_>, planner: &mut Planner) {
+        planner.plan(|facts| read.tell(facts, around, read.is_left_out(around)));
+        if planner.planned().is_none() && self.insists {
+            let is_changing = around.is_changing(read.band());
+            planner.plan(|facts| read.tell(facts, around, is_changing));
+        }
+    }
+
+    fn without_plan(&self, read: &Read, around: &Around<'_>) -> (Need, bool) {
+        let need = if read.is_divisible(around) { Need::Less } else { Need::Impossible };
+        (need, self.insists || !read.slots().any(read.is_left_out(around)))
+    }
+
+    /// Solves for what is lost, and copies into the payload what was not solved for right there.
+    #[inline]
+    fn compute(&self, steps: &mut Steps<'_>, around: &mut Around<'_>, way: &Way) {
+        let (read, computation) = (&mut *steps.read, &mut *steps.computation);
+        let (map, blocks) = (read.map, steps.blocks);
+        around.common.counters.reconstructions += u64::from(!way.solutions.is_empty());
+        solve(computation, (&map, blocks), way, |index, offset| {
+            match read.straight(index, way.solved(index)) {
+                Some((payload, from)) => payload.plus(offset - from),
+                None => blocks.at(map.data_slot(index), offset),
+            }
+        });
+        for index in 0..map.data_slots() {
+            let slot = map.data_slot(index);
+            let solved = way.solved(index);
+            if !solved.is_empty() && read.straight(index, solved).is_some() {
+                continue;
+            }
+            let column = read.column_mut(slot);
+            column.valid = column.valid.union(solved);
+            let Some(segment) = read.band().segment(&self.run, index) else { continue };
+            let sectors = segment.sectors;
+            around.common.counters.cache.copied_sectors += u64::from(sectors);
+            let offset_sectors = segment.payload_offset;
+            computation.steps.push(Step::Copy {
+                from: blocks.at(slot, segment.offset),
+                to: Buffer::Payload { request: self.request, offset_sectors },
+                sectors,
+            });
+        }
+    }
+
+    #[inline]
+    fn end(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32, end: End) {
+        let band = *reads.reads[place as usize].band();
+        let result = match end {
+            End::Answered if around.damage.is_lost(band.sectors(&reads.geometry, &self.run)) => {
+                reached(Mark::LostIsNotRead);
+                Err(Fault::Lost)
+            }
+            End::Answered => Ok(()),
+            End::Refused => {
+                reached(Mark::ReadRefused);
+                Err(Fault::Unreadable)
+            }
+            End::Abandoned => return reads.outcomes.push_back(Outcome::Anew(band, *self)),
+        };
+        around.common.part_done(self.piece, result);
+    }
+}
+
+impl Read {
+    /// The read is about these sectors of a client.
+    pub(super) fn aim_at(&mut self, want: &Want, whole: SectorSet) {
+        let (band, map) = (*self.band(), self.map);
+        let mut window = SectorSet::EMPTY;
+        for index in 0..map.data_slots() {
+            let segment = band.segment(&want.run, index);
+            let touched = segment.map_or(SectorSet::EMPTY, |segment| {
+                SectorSet::run(segment.offset, segment.sectors)
+            });
+            self.column_mut(map.data_slot(index)).touched = touched;
+            window = window.union(touched);
+        }
+        assert!(!window.is_empty(), "a read wants something of its band");
+        self.window = if sometimes(Point::WholeWindow) { whole } else { window.joined(whole) };
+    }
+
+    /// The client's part that it is for.
+    fn client(&self) -> Want {
+        self.origin.and_then(|origin| origin.client()).expect("a client wants it")
+    }
+
+    /// By slot, whether it does without a column, if it can: its member sits out, or is being
+    /// written.
+    fn is_left_out(&self, around: &Around<'_>) -> impl Fn(Slot) -> bool {
+        let is_changing = around.is_changing(self.band());
+        move |slot| around.common.clocks.sits_out(slot) || is_changing(slot)
+    }
+
+    /// What it lacks it may lack in different places, so that a part of it can be had.
+    fn is_divisible(&self, around: &Around<'_>) -> bool {
+        let is_local = |slot: Slot| self.known(around, slot).lacks_some();
+        self.slots().any(is_local) && self.client().run.cut(self.band()).is_some()
+    }
+
+    /// The place in the client's payload of what is solved for, where a column that cannot be read
+    /// is all that is wanted: it is solved for right there.
+    fn straight(&self, index: u16, solved: SectorSet) -> Option<(Buffer, u32)> {
+        if !self.column(self.map.data_slot(index)).unreadable.is_empty() {
+            return None; // It is to be written again, from the block.
+        }
+        let want = self.client();
+        let segment = self.band().segment(&want.run, index)?;
+        let wants = SectorSet::run(segment.offset, segment.sectors);
+        let offset_sectors = segment.payload_offset;
+        let payload = Buffer::Payload { request: want.request, offset_sectors };
+        (wants == solved).then_some((payload, segment.offset))
+    }
+}
+
+impl Reconstruct {
+    /// The first block goes on here; the rest becomes a read of its own.
+    pub(super) fn divide(&mut self, around: &mut Around<'_>, place: u32) {
+        reached(Mark::ReadDivided);
+        let read = &mut self.reads[place as usize];
+        let (band, want) = (*read.band(), read.client());
+        let (first, rest) = want.run.cut(&band).expect("it is divisible");
+        around.common.add_part(want.piece);
+        self.arrived.push_front((band, Want { run: rest, ..want }));
+        // One bad sector made a whole extent unreadable; a shorter one may be read.
+        read.columns.iter_mut().for_each(|column| column.unreadable = SectorSet::EMPTY);
+        let window = read.window;
+        read.aim(Origin::Client(Want { run: first, ..want }), self.unit_sectors);
+        read.window = read.window.common(window);
+    }
+
+    pub(super) fn insist(&mut self, place: u32) {
+        reached(Mark::AroundFails);
+        let want = Want { insists: true, ..self.reads[place as usize].client() };
+        self.let_go(place);
+        let band = *self.reads[place as usize].band();
+        self.outcomes.push_back(Outcome::Insists(band, want));
+    }
+
+    /// What of a read that has been answered can be written again, by slot: what could not be read
+    /// and was solved for.
+    pub(super) fn to_repair(
+        &self,
+        around: &Around<'_>,
+        place: u32,
+    ) -> SmallVec<[(Slot, SectorSet); 2]> {
+        let read = &self.reads[place as usize];
+        let is_over = read.origin.is_none() && read.phase == Phase::Compute && read.owns_band;
+        let repaired = |slot: Slot| read.column(slot).unreadable.common(read.column(slot).valid);
+        if !is_over || !read.slots().any(|slot| !repaired(slot).is_empty()) {
+            return SmallVec::new();
+        }
+        let band = read.band();
+        // A stripe that is writing goes on doing so, and must not be met.
+        let is_written = around.batch_of(band).is_some_and(|stripe| {
+            matches!(stripe.phase(), BatchPhase::Write | BatchPhase::AwaitRecord)
+        });
+        // Another read of the band may be repairing the same sectors.
+        let is_repairing =
+            |read: &Read| read.repairs && read.band.is_some_and(|other| other.key == band.key);
+        if is_written || !around.common.may_repair() || self.reads.iter().any(is_repairing) {
+            return SmallVec::new();
+        }
+        let may_help = |(slot, set): &(Slot, SectorSet)| {
+            let member = around.common.view.member(*slot);
+            // A member that came since, and is to be recovered, is not the one that could not be
+            // read.
+            let holds_it = member.is_some_and(|one| holds(one, band));
+            !set.is_empty() && holds_it && !around.common.clocks.sits_out(*slot)
+        };
+        read.slots().map(|slot| (slot, repaired(slot))).filter(may_help).collect()
+    }
+
+    pub(super) fn repair(
+        &mut self,
+        around: &mut Around<'_>,
+        place: u32,
+        repair: &[(Slot, SectorSet)],
+    ) {
+        let blocks = self.blocks(place);
+        for &(slot, repaired) in repair {
+            reached(Mark::RepairsStripe);
+            around.common.counters.read_repairs += 1;
+            let mut from = slot;
+            if planted(Bug::RepairWritesWrong) {
+                from = Slot((slot.0 + 1) % self.geometry.slots());
+            }
+            for extent in repaired.extents() {
+                let buffer = blocks.at(from, extent.offset);
+                let io = ReadIo { place, slot, extent, kind: ReadIoKind::Repair };
+                self.submit(around, io, MemberOperation::Write { buffer, durable: false });
+            }
+        }
+        let read = &mut self.reads[place as usize];
+        (read.repairs, read.phase) = (true, Phase::Repair);
+    }
+}

@@ -1,0 +1,353 @@
+//! A comparison: which columns are wrong, which are written again, and what is told of it.
+//!
+//! Where it stands: a [`Kind`]; its [`Read`] carries a [`Check`] along. The rule that makes columns
+//! of verdicts is [`crate::rot`]; here sectors that could not be read come in.
+//!
+//! ```text
+//!   sectors of the band     who speaks                      wrong, if it differs
+//!   all columns were read   P and Q, together               the column that they name, or unknown
+//!   the same, P alone       P                               unknown: any of them
+//!   one had to be made      the parity that did not make it unknown: any of them
+//!   two had to be made      no parity                       (they are written again as read repair does)
+//! ```
+//!
+//! What had to be made of the others is written again unless somebody says that the others do not
+//! agree: what could not be read, and what bad-block logs name, which is good again by that. What
+//! is wrong is written again if that was asked for. What is unknown is left.
+//!
+//! A [`Task::Retry`] believes what bad-block logs name where somebody says that it agrees, and has
+//! it written again as it is. What was made of the others it believes only where the other parity
+//! says so: one of them is named as well.
+//!
+//! - Nothing that is unknown is written [check: two_rotten_chunks_are_never_guessed_at].
+
+use braid_geometry::{RowMap, Slot, StripeGeometry};
+use braid_parity::Column as Named;
+use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+
+use super::super::plan::{Planner, Recovery, Way, plan_rest, plan_whole};
+use super::super::solve::by_exponent;
+use super::check::{Check, Rot};
+use super::decide::{Phase, Rest};
+use super::kind::{End, Kind, Nature, Steps, difference};
+use super::machine::{Around, Reconstruct, sits_out};
+use super::read::{Column, Origin, Read, WorkState, holds};
+use crate::array::ArrayView;
+use crate::computation::{Computation, Step};
+use crate::effect::Report;
+use crate::rot::Located;
+use crate::sectors::{Extent, SectorSet};
+use crate::work::{Candidates, Class, Difference, Fate, Found, Outcome, RotKind, Task, Work};
+
+/// [`Task::Compare`], [`Task::Repair`] and [`Task::Retry`].
+pub(super) struct Comparison(pub(super) Work);
+
+impl Kind for Comparison {
+    fn nature(&self) -> Nature {
+        Nature {
+            compares: true,
+            repairs: self.0.task == Task::Repair,
+            reads_in_parts: true,
+            tries_named: self.0.task == Task::Retry,
+            ..Nature::default()
+        }
+    }
+
+    fn plan(&self, read: &Read, around: &Around<'_>, planner: &mut Planner) {
+        let (view, band) = (&around.common.view, read.band());
+        let is_whole = |slot: Slot| view.member(slot).is_some_and(|member| holds(member, band));
+        read.plan_by(around, planner, |facts| {
+            let can_solve = !read.work.check.is_again && read.slots().all(is_whole);
+            let rest = || can_solve.then(|| plan_rest(facts)).flatten();
+            plan_whole(facts, true).or_else(rest)
+        });
+    }
+
+    /// Solves for columns that could not be read; then compares, and has P and Q name the column
+    /// that is wrong.
+    fn compute(&self, steps: &mut Steps<'_>, _: &mut Around<'_>, way: &Way) {
+        steps.read.note_erased(way);
+        steps.solve(way);
+        let (map, blocks) = (steps.read.map, steps.blocks);
+        let (p, q) = (map.p_slot(), map.q_slot());
+        // Where parity could not be read it says nothing, and is not asked.
+        steps.compare((Some(p), q), Extent { offset: 0, sectors: steps.unit_sectors });
+        if let Some(q) = q {
+            let at = |slot: Slot| blocks.at(slot, 0);
+            let columns = |index| Some(at(map.data_slot(index)));
+            let columns = by_exponent(steps.computation, &map, columns);
+            let among = steps.read.to_locate();
+            steps.computation.steps.push(Step::Locate { p: at(p), q: at(q), columns, among });
+        }
+    }
+
+    fn note_computed(&self, read: &mut Read, around: &Around<'_>, done: &Computation) {
+        // What is made to be written has been compared before.
+        if !read.work.is_remade || read.work.check.is_again {
+            read.note_checked(&self.0, around, (difference(done), done.located()));
+        }
+    }
+
+    fn rest(&self, read: &Read, is_behind: bool) -> Rest {
+        let WorkState { targets, check, is_remade, .. } = &read.work;
+        if read.phase == Phase::Write {
+            let is_looked_at = check.is_again;
+            let is_looked_at = spoiled(Bug::RepairUnverified, is_looked_at, true);
+            let is_open = check.has_unverified() && !is_looked_at;
+            return if is_open { Rest::Look } else { Rest::Nothing };
+        }
+        match (targets.is_empty(), is_remade, is_behind) {
+            (true, ..) => Rest::Nothing,
+            (false, true, _) => Rest::Writes,
+            (false, false, true) => Rest::Behind,
+            (false, false, false) => Rest::Columns,
+        }
+    }
+
+    /// Makes columns that are wrong, or could not be read, from the others. From here on the band
+    /// is kept to the end: its requests go in their turn, and no batch of it begins.
+    fn mend(&self, steps: &mut Steps<'_>, around: &mut Around<'_>) {
+        reached(Mark::ColumnsMended);
+        let Steps { read, blocks, computation, .. } = steps;
+        let work = Work { class: Class::BestEffort, ..self.0 };
+        (read.origin, read.repairs) = (Some(Origin::Background(work)), true);
+        let stripe = around.pool.peek(read.band().key);
+        let stripe = spoiled(Bug::RepairKeepsBlocks, stripe, None);
+        let stripe = spoiled(Bug::RepairIgnoresBatch, stripe, None);
+        if let Some(stripe) = stripe {
+            around.pool.stripe_mut(stripe).forget_columns();
+        }
+        // P's block holds what P differs by: that is what a data column is wrong by.
+        for index in 0..read.map.data_slots() {
+            let slot = read.map.data_slot(index);
+            let wrong = read.work.check.wrong(slot);
+            let wrong = spoiled(Bug::RepairWritesParity, wrong, SectorSet::EMPTY);
+            for Extent { offset, sectors } in wrong.extents() {
+                let source = blocks.at(read.map.p_slot(), offset);
+                computation.xor_into(blocks.at(slot, offset), std::iter::once(source), sectors);
+            }
+        }
+        steps.parity(Read::is_target);
+    }
+
+    fn end(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32, end: End) {
+        // What was written cannot be read again, or is not found a second time: it is told as it
+        // is.
+        let is_again = reads.reads[place as usize].work.check.is_again;
+        match end {
+            End::Refused if !is_again => {
+                reached(Mark::WorkRefused);
+                around.common.work_done(self.0.id, Outcome::Unreadable);
+            }
+            End::Abandoned if !is_again => sits_out(around, &self.0),
+            End::Answered | End::Refused | End::Abandoned => reads.tell(around, place, &self.0),
+        }
+    }
+}
+
+impl Reconstruct {
+    /// What was written is read, and all else with it.
+    pub(super) fn read_again(&mut self, place: u32) {
+        let read = &mut self.reads[place as usize];
+        read.columns.iter_mut().for_each(|column| *column = Column::default());
+        read.work.check.begin_again();
+        read.phase = Phase::Fill;
+    }
+
+    /// Says what a comparison has found, and that it is over.
+    fn tell(&mut self, around: &mut Around<'_>, place: u32, work: &Work) {
+        let read = &self.reads[place as usize];
+        let view = std::sync::Arc::clone(&around.common.view);
+        read.found(work, (&view, &self.geometry), |report| around.common.report(report));
+        let WorkState { found, written, is_missed, ref check, .. } = read.work;
+        let differing = found.p.sectors() + found.q.sectors();
+        let outcome = match work.task {
+            Task::Repair if is_missed => Outcome::Unwritten,
+            Task::Compare if written == 0 && check.erased.is_empty() => Outcome::Compared(found),
+            _ => Outcome::Checked { differing, written },
+        };
+        around.common.work_done(work.id, outcome);
+    }
+}
+
+impl Read {
+    /// All that can be read is in the blocks: what is lacking is made by this plan.
+    fn note_erased(&mut self, way: &Way) {
+        let lacks = self.columns.iter().map(|column| self.window.without(column.valid));
+        let erased = lacks.fold(SectorSet::EMPTY, SectorSet::union);
+        let uses =
+            |is_used: fn(&Recovery) -> bool| way.solutions.iter().any(|one| is_used(&one.recovery));
+        let speaks = |slot: Slot, is_used: bool| {
+            !is_used && self.columns[usize::from(slot.0)].valid.contains(erased)
+        };
+        let p_speaks = speaks(self.map.p_slot(), uses(Recovery::uses_p));
+        let q_speaks = self.map.q_slot().is_some_and(|slot| speaks(slot, uses(Recovery::uses_q)));
+        if !erased.is_empty() {
+            reached(Mark::CheckSolves);
+        }
+        let check = &mut self.work.check;
+        (check.erased, check.p_speaks, check.q_speaks) = (erased, p_speaks, q_speaks);
+    }
+
+    /// The sectors of which P and Q name a column.
+    fn to_locate(&self) -> SectorSet {
+        let erased = self.work.check.erased;
+        let erased = spoiled(Bug::LocatesWhatWasSolved, erased, SectorSet::EMPTY);
+        self.window.without(erased)
+    }
+
+    /// A comparison has ended: `found` is where parity differs.
+    fn note_checked(
+        &mut self,
+        work: &Work,
+        around: &Around<'_>,
+        (found, located): (Difference, Option<&Located>),
+    ) {
+        let view = &*around.common.view;
+        let agrees = around.damage.parity_agrees(view, self.band());
+        let may_mend = around.common.may_repair();
+        let Check { erased, p_speaks, q_speaks, is_again, .. } = self.work.check;
+        let heard = |set: SectorSet, speaks: bool| {
+            let of_erased = if speaks { set.common(erased) } else { SectorSet::EMPTY };
+            set.without(erased).union(of_erased)
+        };
+        // Beyond the window nothing was read.
+        let [found_p, found_q] = [found.p, found.q].map(|set| set.common(self.window));
+        let found = Difference { p: heard(found_p, p_speaks), q: heard(found_q, q_speaks) };
+        let differs = found.p.union(found.q);
+        if is_again {
+            let rot = self.work.check.rot.iter_mut();
+            let written = rot.filter(|rot| rot.fate == Fate::Unverified);
+            let right = written.filter(|rot| !rot.set.meets(differs));
+            return right.for_each(|rot| rot.fate = Fate::Repaired);
+        }
+        self.work.found = found;
+        if !differs.is_empty() {
+            reached(Mark::ParityDiffers);
+        }
+        let doubted = differs.common(erased);
+        let mut unknown = differs.without(erased);
+        if self.map.q_slot().is_some() && agrees {
+            for (column, set) in located.map_or(&[][..], |located| &located.columns) {
+                unknown = unknown.without(*set);
+                let slot = slot_of(&self.map, *column);
+                self.work.check.rot.push(Rot { slot, set: *set, fate: Fate::Left });
+                reached(Mark::RotLocated);
+            }
+        }
+        let all = || (0..self.columns.len()).map(|slot| Slot(u16::try_from(slot).expect("a slot")));
+        if !unknown.is_empty() {
+            reached(Mark::RotUnknown);
+            let suspects = located.filter(|located| agrees && !located.suspects.is_empty());
+            let candidates = match suspects {
+                None => Candidates::new(all()),
+                Some(located) => {
+                    let named = located.suspects.iter();
+                    Candidates::new(named.map(|column| slot_of(&self.map, column)))
+                }
+            };
+            self.work.check.unknown.push((unknown, candidates));
+        }
+        if !doubted.is_empty() {
+            reached(Mark::RotUnknown);
+            self.work.check.unknown.push((doubted, Candidates::new(all())));
+        }
+        let kept = doubted;
+        let kept = spoiled(Bug::SolvedUnchecked, kept, SectorSet::EMPTY);
+        let repairs = work.task == Task::Repair;
+        let repairs = spoiled(Bug::CheckRepairs, repairs, true);
+        let retries = work.task == Task::Retry;
+        let is_unspoken = retries && !p_speaks && !q_speaks;
+        let vouched = self.window.without(if is_unspoken { erased } else { SectorSet::EMPTY });
+        let tried = |slot: Slot| {
+            let named = if retries { self.named(view, slot) } else { SectorSet::EMPTY };
+            named.without(differs)
+        };
+        let targets = all().filter(|slot| view.member(*slot).is_some()).map(|slot| {
+            let unread = self.columns[usize::from(slot.0)].unreadable.union(self.named(view, slot));
+            let unread = unread.common(erased).without(kept).union(tried(slot)).common(vouched);
+            let wrong = if repairs { self.work.check.wrong(slot) } else { SectorSet::EMPTY };
+            (slot, unread.union(wrong))
+        });
+        let targets = targets.filter(|(_, set)| !set.is_empty() && agrees && may_mend).collect();
+        self.work.targets = targets;
+        if planted(Bug::RepairWritesParity) {
+            self.aim_at_parity();
+        }
+    }
+
+    /// What of a column its member's bad-block log names.
+    fn named(&self, view: &ArrayView, slot: Slot) -> SectorSet {
+        let bad = view.member(slot).map(|member| &member.bad_blocks);
+        let Some(bad) = bad.filter(|bad| !bad.is_empty()) else { return SectorSet::EMPTY };
+        if planted(Bug::NamedIsLeft) {
+            return SectorSet::EMPTY;
+        }
+        let band = self.band.as_ref().expect("a read has a band");
+        let sectors = self.window.extents().flat_map(|extent| extent.offset..extent.end());
+        let alone = sectors.map(|offset| Extent { offset, sectors: 1 });
+        let named = alone.filter(|extent| bad.touches(band.range(*extent).0, 1));
+        named.fold(SectorSet::EMPTY, |set, extent| set.union(extent.set()))
+    }
+
+    /// The mistake that a plain resync would be.
+    fn aim_at_parity(&mut self) {
+        let (p, q) = (self.map.p_slot(), self.map.q_slot());
+        let is_parity = |slot: Slot| slot == p || Some(slot) == q;
+        let sets = self.work.targets.iter().filter(|(slot, _)| !is_parity(*slot));
+        let set = sets.fold(SectorSet::EMPTY, |set, (_, one)| set.union(*one));
+        if !set.is_empty() {
+            self.work.targets =
+                [Some(p), q].into_iter().flatten().map(|slot| (slot, set)).collect();
+        }
+    }
+
+    /// Says what has been found: run by run.
+    fn found(
+        &self,
+        work: &Work,
+        (view, geometry): (&ArrayView, &StripeGeometry),
+        mut report: impl FnMut(Report),
+    ) {
+        let band = self.band.as_ref().expect("a read has a band");
+        let id = work.id;
+        for rot in &self.work.check.rot {
+            let Some(member) = view.member(rot.slot).map(|member| member.id) else { continue };
+            for extent in rot.set.extents() {
+                let (start, sectors) = band.range(extent);
+                let index = (0..self.map.data_slots()).find(|i| self.map.data_slot(*i) == rot.slot);
+                let kind = match index {
+                    Some(index) => RotKind::Data(band.logical(geometry, index, extent.offset)),
+                    None if rot.slot == self.map.p_slot() => RotKind::P,
+                    None => RotKind::Q,
+                };
+                let fate = rot.fate;
+                let fate = spoiled(Bug::RepairUnverified, fate, Fate::Repaired);
+                let fate = if work.task == Task::Repair { fate } else { rot.fate };
+                let found = Found::Rot { member, slot: rot.slot, start, sectors, kind, fate };
+                report(Report::Found { id, found });
+            }
+        }
+        for (set, candidates) in &self.work.check.unknown {
+            for extent in set.extents() {
+                let (start, sectors) = band.range(extent);
+                let candidates = *candidates;
+                let found = Found::Ambiguous { start, sectors, array: None, candidates };
+                report(Report::Found { id, found });
+            }
+        }
+    }
+}
+
+/// The slot of a column that residues name.
+fn slot_of(map: &RowMap, column: Named) -> Slot {
+    match column {
+        Named::P => map.p_slot(),
+        Named::Q => map.q_slot().expect("residues name Q only where there is one"),
+        Named::Data(exponent) => {
+            let mut indices = 0..map.data_slots();
+            let index = indices.find(|index| map.exponent(*index) == exponent);
+            map.data_slot(index.expect("only columns of the stripe are named"))
+        }
+    }
+}

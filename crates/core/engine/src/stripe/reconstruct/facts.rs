@@ -1,0 +1,130 @@
+//! Folding a read, its band and the view into what its table decides by, and planning it.
+
+use braid_geometry::Slot;
+use braid_sim_hooks::{Bug, spoiled};
+
+use super::super::damage::is_synced;
+use super::super::known::Known;
+use super::super::plan::{Need, Plan, Planner, StripeFacts};
+use super::decide::{Facts, Phase, Rest};
+use super::kind::{Kind, Nature};
+use super::machine::Around;
+use super::read::{Column, Origin, Read};
+
+impl Origin {
+    /// What it is by its kind.
+    #[inline]
+    pub(super) fn nature(&self) -> Nature {
+        by_kind!(self, kind => kind.nature())
+    }
+}
+
+impl Read {
+    pub(super) fn known<'a>(&'a self, around: &'a Around<'_>, slot: Slot) -> Known<'a> {
+        let (view, band) = (&*around.common.view, self.band());
+        let Column { touched, valid, unreadable, .. } = *self.column(slot);
+        Known {
+            view,
+            is_entire: around.entire.has(slot),
+            is_synced: is_synced(view, band),
+            is_consistent: !around.damage.is_inconsistent(band.key),
+            band,
+            slot,
+            window: self.window,
+            touched,
+            valid,
+            unreadable,
+            tries_named: self.origin.is_some_and(|origin| origin.nature().tries_named),
+        }
+    }
+
+    /// What is known of the stripe without the columns that are left out.
+    #[inline]
+    pub(super) fn tell(
+        &self,
+        facts: &mut StripeFacts,
+        around: &Around<'_>,
+        is_left_out: impl Fn(Slot) -> bool,
+    ) {
+        let map = &self.map;
+        let band_facts = self.known(around, map.p_slot());
+        let facts_of = |slot: Slot| {
+            let Column { touched, valid, unreadable, .. } = *self.column(slot);
+            let is_entire = around.entire.has(slot);
+            let known = Known { is_entire, slot, touched, valid, unreadable, ..band_facts };
+            known.facts(is_left_out(slot))
+        };
+        facts.window = self.window;
+        facts.data.extend((0..map.data_slots()).map(|index| facts_of(map.data_slot(index))));
+        facts.p = facts_of(map.p_slot());
+        facts.q = map.q_slot().map(facts_of);
+        facts.is_write = false;
+        facts.parity_agrees = around.damage.parity_solves(band_facts.view, self.band());
+        facts.is_synced = band_facts.is_synced;
+    }
+
+    /// The read at a glance, for the decision table. For one that is being filled the planner has
+    /// the plan, unless it goes on as was planned.
+    #[inline]
+    pub(super) fn facts(
+        &self,
+        around: &Around<'_>,
+        planner: &mut Planner,
+        (to_repair, is_behind): (bool, bool),
+    ) -> Facts {
+        let mut facts = Facts {
+            outstanding: self.outstanding > 0,
+            wanted: self.origin.is_some(),
+            phase: self.phase,
+            need: Need::Nothing,
+            to_repair,
+            rest: Rest::Nothing,
+            is_final: true,
+        };
+        planner.clear();
+        let Some(origin) = self.origin else { return facts };
+        facts.rest = by_kind!(origin, kind => kind.rest(self, is_behind));
+        if facts.outstanding || self.phase != Phase::Fill || self.is_filled(around) {
+            return facts;
+        }
+        by_kind!(origin, kind => kind.plan(self, around, planner));
+        match planner.planned() {
+            Some(plan) if plan.reads() > 0 => facts.need = Need::Reads,
+            Some(_) => facts.need = Need::Nothing,
+            None => {
+                (facts.need, facts.is_final) =
+                    by_kind!(origin, kind => kind.without_plan(self, around));
+            }
+        }
+        facts
+    }
+
+    /// Whether all that was planned to be read was, and the plan still holds.
+    fn is_filled(&self, around: &Around<'_>) -> bool {
+        let view = &around.common.view;
+        let agrees = || around.damage.parity_solves(view, self.band());
+        self.filled.as_ref().is_some_and(|filled| filled.holds(view.epoch, agrees))
+    }
+
+    /// Plans background work by its own rule. A kind that fills members does without those that sit
+    /// out.
+    pub(super) fn plan_by(
+        &self,
+        around: &Around<'_>,
+        planner: &mut Planner,
+        rule: impl FnOnce(&StripeFacts) -> Option<Plan>,
+    ) {
+        let fills = self.origin.is_some_and(|origin| origin.nature().fills);
+        let sits_out = |slot: Slot| fills && self.is_gone_around(around, slot);
+        planner.plan_by(|facts| self.tell(facts, around, sits_out), rule);
+    }
+
+    /// Whether work that fills a member does without a column because its member sits out. Not
+    /// where no client wrote: there it holds other bytes than parity makes of it, and the member
+    /// that is filled is to hold the same.
+    pub(super) fn is_gone_around(&self, around: &Around<'_>, slot: Slot) -> bool {
+        let may_be = is_synced(&around.common.view, self.band());
+        let may_be = spoiled(Bug::UnsyncedGoneAround, may_be, true);
+        may_be && around.common.clocks.sits_out(slot)
+    }
+}

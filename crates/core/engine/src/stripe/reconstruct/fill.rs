@@ -1,0 +1,107 @@
+//! A recovery and a replacement: columns of members that do not hold the band yet are made from the
+//! others, and written to them.
+//!
+//! A member that has a replacement is copied to it, and columns that it cannot read are made as
+//! those of a recovery are.
+
+use braid_geometry::Slot;
+use braid_sim_hooks::{Mark, reached};
+use smallvec::SmallVec;
+
+use super::super::band::Band;
+use super::super::plan::{Planner, StripeFacts, Way, plan, plan_columns};
+use super::decide::Rest;
+use super::kind::{End, Kind, Nature, Steps};
+use super::machine::{Around, Reconstruct, sits_out};
+use super::read::{Origin, Read};
+use crate::array::{ArrayView, MemberView};
+use crate::work::{Outcome, Task, Work};
+
+/// [`Task::Recover`] and [`Task::Replace`].
+pub(super) struct Fill(pub(super) Work);
+
+impl Fill {
+    fn copies(&self) -> bool {
+        self.0.task == Task::Replace
+    }
+}
+
+impl Kind for Fill {
+    fn nature(&self) -> Nature {
+        let copies = self.copies();
+        // A copy is not to be made of the others more than it must.
+        Nature { fills: true, copies, reads_in_parts: copies, ..Nature::default() }
+    }
+
+    /// Of a recovery, slots whose member is not recovered up to the end of the band. What it holds
+    /// ahead, a later job makes once more.
+    fn targets(&self, view: &ArrayView, band: &Band) -> Option<SmallVec<[Slot; 2]>> {
+        if self.copies() {
+            return Some(view.slots_with_replacement().collect());
+        }
+        let lacks_it = |member: &MemberView| member.recovered_sectors < band.end().0;
+        let slots = (0u16..).map(Slot).zip(&view.slots);
+        let slots = slots.filter(|(_, member)| member.as_ref().is_some_and(lacks_it));
+        Some(slots.map(|(slot, _)| slot).collect())
+    }
+
+    fn plan(&self, read: &Read, around: &Around<'_>, planner: &mut Planner) {
+        let copy = |facts: &StripeFacts| {
+            let is_copied = |slot: Slot| read.is_target(slot);
+            self.copies().then(|| plan_columns(facts, &read.map, is_copied)).flatten()
+        };
+        read.plan_by(around, planner, |facts| copy(facts).or_else(|| plan(facts)));
+    }
+
+    /// Solves for data that is lost, and makes parity that is: of columns that were not read.
+    fn compute(&self, steps: &mut Steps<'_>, around: &mut Around<'_>, way: &Way) {
+        steps.solve(way);
+        let makes_parity = steps.parity(|read, slot| read.is_target(slot) && !read.is_read(slot));
+        let makes = makes_parity || !way.solutions.is_empty();
+        around.common.counters.reconstructions += u64::from(makes);
+        if makes && self.copies() {
+            reached(Mark::CopyIsMade);
+        }
+    }
+
+    fn rest(&self, read: &Read, is_behind: bool) -> Rest {
+        match (read.work.targets.is_empty(), self.copies() && is_behind) {
+            (true, _) => Rest::Nothing,
+            (false, true) => Rest::Behind,
+            (false, false) => Rest::Writes,
+        }
+    }
+
+    fn end(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32, end: End) {
+        match end {
+            End::Answered => reads.end_written(around, place, &self.0),
+            // A member that sits out may make the rest of it, later.
+            End::Refused if around.common.clocks.is_any_out() => sits_out(around, &self.0),
+            End::Refused => self.cannot_make(reads, around, place),
+            End::Abandoned => sits_out(around, &self.0),
+        }
+    }
+}
+
+impl Fill {
+    /// Columns that can be copied are, though not all can.
+    fn cannot_make(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32) {
+        let read = &reads.reads[place as usize];
+        let mut copied = SmallVec::<[Slot; 2]>::new();
+        if self.copies() {
+            let mut facts = StripeFacts::blank();
+            read.tell(&mut facts, around, |slot| read.is_gone_around(around, slot));
+            let can_be = |slot| plan_columns(&facts, &read.map, |one| one == slot).is_some();
+            copied.extend(read.target_slots().filter(|slot| can_be(*slot)));
+        }
+        let slots = read.target_slots().filter(|slot| !copied.contains(slot));
+        reads.report_unmade(around, (place, &self.0), slots);
+        if copied.is_empty() {
+            return around.common.work_done(self.0.id, Outcome::Unmade { written: 0 });
+        }
+        let read = &mut reads.reads[place as usize];
+        read.origin = Some(Origin::Background(self.0));
+        read.work.is_unmade = true;
+        read.work.targets.retain(|(slot, _)| copied.contains(slot));
+    }
+}

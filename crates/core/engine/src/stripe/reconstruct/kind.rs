@@ -1,0 +1,164 @@
+//! The face of a kind of read: what it reads, computes and writes, and how it ends.
+//!
+//! Where it stands: each kind has a file of its own that implements this; the shared machine
+//! ([`super::machine`], `act`, `facts`) carries out decisions of the table, and asks a kind through
+//! `by_kind`. A client's read is a kind as background tasks are; the call is static, and functions
+//! on its way are `#[inline]`: without that it costs 62 instructions more, of 4,496.
+
+use braid_geometry::Slot;
+use braid_sim_hooks::{Bug, planted};
+use smallvec::SmallVec;
+
+use super::super::band::Band;
+use super::super::plan::{Need, Planner, Way};
+use super::super::solve::{Blocks, by_exponent, solve_in_place};
+use super::decide::Rest;
+use super::machine::{Around, Reconstruct};
+use super::read::Read;
+use crate::array::ArrayView;
+use crate::computation::{Computation, Step};
+use crate::ids::MemberId;
+use crate::sectors::Extent;
+use crate::work::Difference;
+
+/// Where a comparison notes what it finds.
+const P: u16 = 0;
+const Q: u16 = 1;
+
+/// What the shared machine must know of a kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Nature {
+    /// It compares. What it writes, members had: a medium that does not take it costs sectors, and
+    /// not the member.
+    pub(super) compares: bool,
+    /// It writes what was found to be wrong, and looks at it again.
+    pub(super) repairs: bool,
+    /// It fills members. It can do without a member that sits out.
+    pub(super) fills: bool,
+    /// It writes to replacements.
+    pub(super) copies: bool,
+    /// Where a member cannot read many sectors, it reads them block by block.
+    pub(super) reads_in_parts: bool,
+    /// It reads sectors that bad-block logs name.
+    pub(super) tries_named: bool,
+}
+
+impl Nature {
+    /// The member of a slot that it writes to.
+    pub(super) fn member_of(self, view: &ArrayView, slot: Slot) -> Option<MemberId> {
+        let member = view.member(slot)?;
+        if self.copies { member.replacement } else { Some(member.id) }
+    }
+}
+
+/// One kind of read.
+pub(super) trait Kind {
+    /// What it is, whatever happens.
+    fn nature(&self) -> Nature {
+        Nature::default()
+    }
+
+    /// The columns to be written, for a kind that knows them before it reads.
+    fn targets(&self, _view: &ArrayView, _band: &Band) -> Option<SmallVec<[Slot; 2]>> {
+        None
+    }
+
+    /// What it reads: plans how to go on, if there is a way.
+    fn plan(&self, read: &Read, around: &Around<'_>, planner: &mut Planner);
+
+    /// Where it has no plan: what may help, and whether nothing was left out that could be asked
+    /// after all.
+    fn without_plan(&self, _read: &Read, _around: &Around<'_>) -> (Need, bool) {
+        (Need::Impossible, true)
+    }
+
+    /// What it computes when everything that it reads is in memory.
+    fn compute(&self, steps: &mut Steps<'_>, around: &mut Around<'_>, way: &Way);
+
+    /// A computation of it has ended.
+    fn note_computed(&self, _read: &mut Read, _around: &Around<'_>, _done: &Computation) {}
+
+    /// What it does before it ends. It is behind a batch of its band, or another read that may
+    /// write to the band.
+    fn rest(&self, _read: &Read, _is_behind: bool) -> Rest {
+        Rest::Nothing
+    }
+
+    /// How it makes columns anew that it found to be wrong.
+    fn mend(&self, _steps: &mut Steps<'_>, _around: &mut Around<'_>) {}
+
+    /// How it ends: a client gets its answer, a job its result.
+    fn end(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32, end: End);
+}
+
+/// How a read ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum End {
+    /// Its bytes are there, and written.
+    Answered,
+    /// There is no way to go on. A kind that can do a part of it takes its place back.
+    Refused,
+    /// It waited for a member that has begun to sit out, and has lost its place.
+    Abandoned,
+}
+
+/// The steps of a computation, as they are put together for a read.
+pub(super) struct Steps<'a> {
+    pub(super) read: &'a mut Read,
+    pub(super) blocks: Blocks,
+    pub(super) unit_sectors: u32,
+    pub(super) computation: &'a mut Computation,
+}
+
+impl Steps<'_> {
+    /// Solves for columns that could not be read, into their blocks.
+    pub(super) fn solve(&mut self, way: &Way) {
+        solve_in_place(self.computation, (&self.read.map, self.blocks), way);
+    }
+
+    /// Adds every data column to P, and its multiple to Q: sectors that are not zero then differ.
+    pub(super) fn compare(&mut self, (p, q): (Option<Slot>, Option<Slot>), extent: Extent) {
+        let (map, blocks, Extent { offset, sectors }) = (&self.read.map, self.blocks, extent);
+        let from = |slot: Option<Slot>| slot.map(|slot| blocks.at(slot, offset));
+        for index in 0..map.data_slots() {
+            if planted(Bug::CompareForgetsColumn) && index == 1 {
+                continue;
+            }
+            let delta = blocks.at(map.data_slot(index), offset);
+            let exponent = map.exponent(index);
+            let (p, q) = (from(p), from(q));
+            self.computation.steps.push(Step::Update { delta, exponent, p, q, sectors });
+        }
+        for (into, slot) in [(P, p), (Q, q)] {
+            let unit = slot.map(|slot| blocks.at(slot, 0));
+            let find = unit.map(|unit| Step::Find { unit, offset, sectors, into });
+            self.computation.steps.extend(find);
+        }
+    }
+
+    /// Makes the parity that is to be made, from data that is all in the blocks. True if there is
+    /// any.
+    pub(super) fn parity(&mut self, is_made: impl Fn(&Read, Slot) -> bool) -> bool {
+        let (read, blocks) = (&*self.read, self.blocks);
+        let (map, sectors, at) = (&read.map, self.unit_sectors, |slot: Slot| blocks.at(slot, 0));
+        let is_made = |slot: &Slot| is_made(read, *slot);
+        let (p, q) = (Some(map.p_slot()).filter(is_made), map.q_slot().filter(is_made));
+        if p.is_none() && q.is_none() {
+            return false;
+        }
+        let sources = by_exponent(self.computation, map, |index| Some(at(map.data_slot(index))));
+        self.computation.steps.push(match (p, q) {
+            (p, Some(q)) => Step::Generate { sources, p: p.map(at), q: at(q), sectors },
+            (Some(p), None) => Step::Xor { target: at(p), sources, sectors },
+            (None, None) => unreachable!("seen above"),
+        });
+        true
+    }
+}
+
+/// What a comparison of parity with data has found.
+pub(super) fn difference(computation: &Computation) -> Difference {
+    let found = &computation.found;
+    let set = |index: u16| found.get(usize::from(index)).copied().unwrap_or_default();
+    Difference { p: set(P), q: set(Q) }
+}

@@ -1,0 +1,77 @@
+//! A resync: data is believed, and parity that differs, or could not be read, is made from it and
+//! written.
+
+use braid_sim_hooks::{Mark, reached};
+
+use super::super::plan::{Planner, Way, plan_resync};
+use super::decide::Rest;
+use super::kind::{End, Kind, Steps, difference};
+use super::machine::{Around, Reconstruct, sits_out};
+use super::read::Read;
+use crate::computation::Computation;
+use crate::work::{Outcome, Work};
+
+/// [`crate::work::Task::Resync`].
+pub(super) struct Resync(pub(super) Work);
+
+impl Kind for Resync {
+    fn plan(&self, read: &Read, around: &Around<'_>, planner: &mut Planner) {
+        read.plan_by(around, planner, plan_resync);
+    }
+
+    /// Solves for data that is missing, and compares. Parity that could not be read is left out.
+    fn compute(&self, steps: &mut Steps<'_>, _: &mut Around<'_>, way: &Way) {
+        let (map, window) = (steps.read.map, steps.read.window);
+        steps.solve(way);
+        let p = Some(map.p_slot()).filter(|slot| steps.read.is_read(*slot));
+        let q = map.q_slot().filter(|slot| steps.read.is_read(*slot));
+        window.extents().for_each(|extent| steps.compare((p, q), extent));
+    }
+
+    fn note_computed(&self, read: &mut Read, around: &Around<'_>, done: &Computation) {
+        if read.work.is_remade {
+            return;
+        }
+        let (map, window, found) = (read.map, read.window, difference(done));
+        if !found.p.union(found.q).is_empty() {
+            reached(Mark::ParityDiffers);
+        }
+        read.work.found = found;
+        let parity = [Some((map.p_slot(), found.p)), map.q_slot().map(|slot| (slot, found.q))];
+        let targets = parity.into_iter().flatten().map(|(slot, differs)| {
+            (slot, if read.is_read(slot) { differs.joined(window) } else { window })
+        });
+        let is_there = |slot| around.common.view.member(slot).is_some();
+        let targets = targets.filter(|(slot, set)| !set.is_empty() && is_there(*slot));
+        read.work.targets = targets.collect();
+    }
+
+    fn rest(&self, read: &Read, _: bool) -> Rest {
+        match (read.work.targets.is_empty(), read.work.is_remade) {
+            (true, _) => Rest::Nothing,
+            (false, false) => Rest::Columns,
+            (false, true) => Rest::Writes,
+        }
+    }
+
+    fn mend(&self, steps: &mut Steps<'_>, around: &mut Around<'_>) {
+        reached(Mark::ParityRemade);
+        if let Some(stripe) = around.pool.peek(steps.read.band().key) {
+            around.pool.stripe_mut(stripe).forget_parity();
+        }
+        steps.parity(Read::is_target);
+    }
+
+    fn end(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32, end: End) {
+        match end {
+            End::Answered => reads.end_written(around, place, &self.0),
+            End::Refused => {
+                let map = reads.reads[place as usize].map;
+                let parity = [Some(map.p_slot()), map.q_slot()].into_iter().flatten();
+                reads.report_unmade(around, (place, &self.0), parity);
+                around.common.work_done(self.0.id, Outcome::Unmade { written: 0 });
+            }
+            End::Abandoned => sits_out(around, &self.0),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Where the simulator reaches into the product: planted bugs, rare choices, marks.
+//!
+//! Below everything: the pure crates call four functions, and only `--cfg braid_sim_hooks` gives them
+//! a body. It is a cfg in `RUSTFLAGS` and no feature, so that no dependency can switch it on.
+//!
+//! ```text
+//!              RUSTFLAGS="--cfg braid_sim_hooks"         any other build
+//! planted      true for the one bug that is planted  false, const
+//! spoiled      wrong for that bug, else right        right, const
+//! sometimes    true by the world's seed              false, const
+//! reached      counts                                nothing, const
+//! ```
+//!
+//! A planted bug is a statement of its own, so that a reader who skips all of them reads the right
+//! program: `if planted(..) { .. }` without an `else`, or `let x = spoiled(.., x, wrong);` behind
+//! the line that makes `x`. `cargo xtask tidy` refuses every other place (planted-bugs).
+//!
+//! State belongs to the thread: tests beside each other do not see each other's bugs. It knows
+//! nothing of what the names mean; each is one line at the place that it is about.
+//!
+//! # Invariants
+//! - Without the cfg every hook is a constant: the product holds no code and no name of them
+//!   [check: without_the_cfg_every_hook_is_a_constant].
+//! - At most one bug is planted at a time [check: one_bug_at_a_time].
+//! - The same seed makes the same rare choices [check: rare_choices_repeat].
+#![forbid(unsafe_code)]
+
+mod lists;
+#[cfg(not(braid_sim_hooks))]
+mod off;
+#[cfg(braid_sim_hooks)]
+mod on;
+
+pub use lists::{Bug, Mark, Point};
+#[cfg(not(braid_sim_hooks))]
+pub use off::{forget, plant, planted, reached, shake, sometimes, spoiled, steady, visits};
+#[cfg(braid_sim_hooks)]
+pub use on::{forget, plant, planted, reached, shake, sometimes, spoiled, steady, visits};
+
+/// Whether this build has hooks.
+pub const ARE_HERE: bool = cfg!(braid_sim_hooks);
+
+/// How often hooks were passed since [`forget`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Visits {
+    /// Times that the planted bug was met.
+    pub planted: u64,
+    /// For each of [`Point::ALL`], times that it said yes.
+    pub points: Vec<u64>,
+    /// For each of [`Mark::ALL`].
+    pub marks: Vec<u64>,
+}

@@ -1,0 +1,369 @@
+//! Requests of the transmission phase: their header in both lengths, and the checks that make it a [`Command`].
+//!
+//! Where it stands: the server session decodes a header and admits it here; the client session encodes with the same
+//! type. [`admit`] is a pure function of header, export and negotiated features; it knows no socket and no order.
+//!
+//! The checks, in this order (the first that fails gives the error):
+//!
+//! ```text
+//!  command known            EINVAL        length not zero             EINVAL
+//!  flags known for it       EINVAL        offset, length aligned      EINVAL
+//!  payload where it must be EINVAL        length within the maximum   EINVAL   READ, WRITE
+//!  export writable          EPERM         offset + length within      ENOSPC for WRITE, WRITE_ZEROES; else EINVAL
+//!  context negotiated       EINVAL
+//! ```
+//!
+//! Two choices where the specification leaves one. A zero length is EINVAL (it calls the result unspecified). TRIM,
+//! WRITE_ZEROES, CACHE and BLOCK_STATUS may be longer than the maximum block size: they carry no payload, and clients such
+//! as nbdcopy send them for whole holes; with extended headers, for the whole export.
+//!
+//! With extended headers a WRITE says by a flag that its length is its payload's, and without it is refused: nothing
+//! follows it then. On other commands the flag is refused like any that they do not know; the payload behind it is taken
+//! all the same, since the next request comes after it. BLOCK_STATUS with a payload, which chooses among contexts, is
+//! not offered: there is one.
+//!
+//! Invariants
+//! - Nothing is admitted that reaches past the export: `tests::no_admitted_range_leaves_the_export`.
+
+use braid_sim_hooks::{Bug, spoiled};
+
+use crate::collect::Cursor;
+use crate::error::ErrorCode;
+use crate::export::ExportDescription;
+use crate::style::Style;
+use crate::wire;
+
+/// The header of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestHeader {
+    /// `CMD_FLAG_*` bits.
+    pub flags: u16,
+    /// `CMD_*`.
+    pub kind: u16,
+    /// The client's name for the request, returned in its reply ("handle" in older texts).
+    pub cookie: u64,
+    /// First byte.
+    pub offset: u64,
+    /// Length, in bytes.
+    pub length: u64,
+}
+
+impl RequestHeader {
+    /// Reads a header; `None` if it does not begin with the style's magic or is not of its length.
+    #[must_use]
+    pub fn decode(bytes: &[u8], style: Style) -> Option<Self> {
+        let mut cursor = Cursor::new(bytes);
+        let magic =
+            if style.is_extended() { wire::EXTENDED_REQUEST_MAGIC } else { wire::REQUEST_MAGIC };
+        if cursor.u32()? != magic {
+            return None;
+        }
+        let (flags, kind) = (cursor.u16()?, cursor.u16()?);
+        let (cookie, offset) = (cursor.u64()?, cursor.u64()?);
+        let length = if style.is_extended() { cursor.u64()? } else { u64::from(cursor.u32()?) };
+        cursor.is_empty().then_some(Self { flags, kind, cookie, offset, length })
+    }
+
+    /// Writes the header as all clients know it.
+    ///
+    /// # Panics
+    /// If the length does not fit: only extended headers hold it.
+    #[must_use]
+    pub fn encode(&self) -> [u8; wire::REQUEST_BYTES] {
+        let length = u32::try_from(self.length).expect("longer ranges need extended headers");
+        let mut bytes = Vec::with_capacity(wire::REQUEST_BYTES);
+        bytes.extend_from_slice(&wire::REQUEST_MAGIC.to_be_bytes());
+        self.encode_middle(&mut bytes);
+        bytes.extend_from_slice(&length.to_be_bytes());
+        bytes.try_into().expect("six fields are 28 bytes")
+    }
+
+    /// Writes the header extended; whoever calls has set [`wire::CMD_FLAG_PAYLOAD_LEN`] where a payload follows.
+    #[must_use]
+    pub fn encode_extended(&self) -> [u8; wire::EXTENDED_REQUEST_BYTES] {
+        let mut bytes = Vec::with_capacity(wire::EXTENDED_REQUEST_BYTES);
+        bytes.extend_from_slice(&wire::EXTENDED_REQUEST_MAGIC.to_be_bytes());
+        self.encode_middle(&mut bytes);
+        bytes.extend_from_slice(&self.length.to_be_bytes());
+        bytes.try_into().expect("six fields are 32 bytes")
+    }
+
+    fn encode_middle(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.flags.to_be_bytes());
+        bytes.extend_from_slice(&self.kind.to_be_bytes());
+        bytes.extend_from_slice(&self.cookie.to_be_bytes());
+        bytes.extend_from_slice(&self.offset.to_be_bytes());
+    }
+
+    /// Bytes of payload that follow on the wire, whatever the command makes of them.
+    #[must_use]
+    pub const fn payload_bytes(&self, style: Style) -> u64 {
+        let has_payload = if style.is_extended() {
+            self.flags & wire::CMD_FLAG_PAYLOAD_LEN != 0
+        } else {
+            self.kind == wire::CMD_WRITE
+        };
+        if has_payload { self.length } else { 0 }
+    }
+
+    /// What a reply repeats of it.
+    #[must_use]
+    pub const fn echo(&self) -> Echo {
+        Echo { cookie: self.cookie, offset: self.offset }
+    }
+}
+
+/// What a reply repeats of the request that it answers: the cookie always, the offset in extended headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Echo {
+    /// The client's name for the request.
+    pub cookie: u64,
+    /// Its first byte.
+    pub offset: u64,
+}
+
+/// A request's header as it goes over the wire, without an allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestBytes {
+    bytes: [u8; wire::EXTENDED_REQUEST_BYTES],
+    length: usize,
+}
+
+impl RequestBytes {
+    pub(crate) fn new(header: &[u8]) -> Self {
+        let mut bytes = [0; wire::EXTENDED_REQUEST_BYTES];
+        let place = bytes.get_mut(..header.len());
+        place.expect("no header is longer").copy_from_slice(header);
+        Self { bytes, length: header.len() }
+    }
+}
+
+impl std::ops::Deref for RequestBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes.split_at(self.length).0
+    }
+}
+
+/// What a client asks for, checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // every variant has the same four fields: offset, length, fua, and what its line says
+pub enum Command {
+    /// Read `length` bytes. `dont_fragment`: in one content chunk.
+    Read { offset: u64, length: u32, dont_fragment: bool },
+    /// Write the `length` bytes that follow. `fua`: durable before the reply.
+    Write { offset: u64, length: u32, fua: bool },
+    /// Make everything replied to so far durable.
+    Flush,
+    /// The range is not needed any more.
+    Trim { offset: u64, length: u64, fua: bool },
+    /// Make the range read as zeroes. `may_punch`: it need not stay allocated. `fast`: or fail at once.
+    WriteZeroes { offset: u64, length: u64, fua: bool, may_punch: bool, fast: bool },
+    /// The range will be wanted soon.
+    Cache { offset: u64, length: u64 },
+    /// Describe the range in the negotiated context. `one`: by one extent.
+    BlockStatus { offset: u64, length: u64, one: bool },
+}
+
+impl Command {
+    /// The header that asks for this; in extended headers a payload wants its flag as well ([`Command::bytes`]).
+    #[must_use]
+    pub fn header(&self, cookie: u64) -> RequestHeader {
+        let bit = |set: bool, flag: u16| if set { flag } else { 0 };
+        let (kind, flags, offset, length) = match *self {
+            Self::Read { offset, length, dont_fragment } => {
+                (wire::CMD_READ, bit(dont_fragment, wire::CMD_FLAG_DF), offset, length.into())
+            }
+            Self::Write { offset, length, fua } => {
+                (wire::CMD_WRITE, bit(fua, wire::CMD_FLAG_FUA), offset, length.into())
+            }
+            Self::Flush => (wire::CMD_FLUSH, 0, 0, 0),
+            Self::Trim { offset, length, fua } => {
+                (wire::CMD_TRIM, bit(fua, wire::CMD_FLAG_FUA), offset, length)
+            }
+            Self::WriteZeroes { offset, length, fua, may_punch, fast } => {
+                let flags = bit(fua, wire::CMD_FLAG_FUA)
+                    | bit(!may_punch, wire::CMD_FLAG_NO_HOLE)
+                    | bit(fast, wire::CMD_FLAG_FAST_ZERO);
+                (wire::CMD_WRITE_ZEROES, flags, offset, length)
+            }
+            Self::Cache { offset, length } => (wire::CMD_CACHE, 0, offset, length),
+            Self::BlockStatus { offset, length, one } => {
+                (wire::CMD_BLOCK_STATUS, bit(one, wire::CMD_FLAG_REQ_ONE), offset, length)
+            }
+        };
+        RequestHeader { flags, kind, cookie, offset, length }
+    }
+
+    /// The bytes that ask for this, before a payload.
+    ///
+    /// # Panics
+    /// If the style has no room for the length.
+    #[must_use]
+    pub fn bytes(&self, cookie: u64, style: Style) -> RequestBytes {
+        let mut header = self.header(cookie);
+        if !style.is_extended() {
+            return RequestBytes::new(&header.encode());
+        }
+        if self.payload_bytes() > 0 {
+            header.flags |= wire::CMD_FLAG_PAYLOAD_LEN;
+        }
+        RequestBytes::new(&header.encode_extended())
+    }
+
+    /// First byte of the range; 0 if there is none.
+    #[must_use]
+    pub const fn offset(&self) -> u64 {
+        match *self {
+            Self::Read { offset, .. }
+            | Self::Write { offset, .. }
+            | Self::Trim { offset, .. }
+            | Self::WriteZeroes { offset, .. }
+            | Self::Cache { offset, .. }
+            | Self::BlockStatus { offset, .. } => offset,
+            Self::Flush => 0,
+        }
+    }
+
+    /// Bytes of payload that follow the header on the wire.
+    #[must_use]
+    pub const fn payload_bytes(&self) -> u32 {
+        match self {
+            Self::Write { length, .. } => *length,
+            _ => 0,
+        }
+    }
+}
+
+/// An admitted request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// Goes back in the reply.
+    pub cookie: u64,
+    /// What to do.
+    pub command: Command,
+}
+
+impl Request {
+    /// What its reply repeats of it.
+    #[must_use]
+    pub const fn echo(&self) -> Echo {
+        Echo { cookie: self.cookie, offset: self.command.offset() }
+    }
+}
+
+/// Why a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Refusal {
+    /// For the reply.
+    pub error: ErrorCode,
+    /// For the reply's message.
+    pub reason: &'static str,
+}
+
+const fn refuse(error: ErrorCode, reason: &'static str) -> Result<Command, Refusal> {
+    Err(Refusal { error, reason })
+}
+
+/// Makes a [`Command`] of a header, or says why not.
+pub(crate) fn admit(
+    header: &RequestHeader,
+    export: &ExportDescription,
+    style: Style,
+    context: bool,
+) -> Result<Command, Refusal> {
+    let RequestHeader { flags, kind, offset, length, .. } = *header;
+    let Some(known) = known_flags(kind, style) else {
+        return refuse(ErrorCode::Invalid, "unknown command");
+    };
+    let unknown = flags & !known;
+    let unknown = spoiled(Bug::FlagsUnchecked, unknown, 0);
+    if unknown != 0 {
+        return refuse(ErrorCode::Invalid, "unknown flag for this command");
+    }
+    let set = |flag: u16| flags & flag != 0;
+    if style.is_extended() && kind == wire::CMD_WRITE && !set(wire::CMD_FLAG_PAYLOAD_LEN) {
+        return refuse(ErrorCode::Invalid, "a WRITE whose length is not its payload's");
+    }
+    if kind == wire::CMD_FLUSH {
+        if offset == 0 && length == 0 {
+            return Ok(Command::Flush);
+        }
+        return refuse(ErrorCode::Invalid, "FLUSH has neither offset nor length");
+    }
+    if kind == wire::CMD_BLOCK_STATUS && !context {
+        return refuse(ErrorCode::Invalid, "no meta context was negotiated");
+    }
+    check_range(header, export)?;
+    let fua = set(wire::CMD_FLAG_FUA);
+    let fua = spoiled(Bug::FuaUnread, fua, false);
+    let of_payload = || u32::try_from(length).expect("no longer than the maximum block size");
+    Ok(match kind {
+        wire::CMD_READ => {
+            let dont_fragment = set(wire::CMD_FLAG_DF);
+            Command::Read { offset, length: of_payload(), dont_fragment }
+        }
+        wire::CMD_WRITE => Command::Write { offset, length: of_payload(), fua },
+        wire::CMD_TRIM => Command::Trim { offset, length, fua },
+        wire::CMD_CACHE => Command::Cache { offset, length },
+        wire::CMD_WRITE_ZEROES => Command::WriteZeroes {
+            offset,
+            length,
+            fua,
+            may_punch: !set(wire::CMD_FLAG_NO_HOLE),
+            fast: set(wire::CMD_FLAG_FAST_ZERO),
+        },
+        _ => Command::BlockStatus { offset, length, one: set(wire::CMD_FLAG_REQ_ONE) },
+    })
+}
+
+/// The flags a command may carry; `None` for an unknown command. FUA is valid on all of them.
+fn known_flags(kind: u16, style: Style) -> Option<u16> {
+    let own = match kind {
+        wire::CMD_READ if style.has_chunks() => wire::CMD_FLAG_DF,
+        wire::CMD_WRITE if style.is_extended() => wire::CMD_FLAG_PAYLOAD_LEN,
+        wire::CMD_WRITE_ZEROES => wire::CMD_FLAG_NO_HOLE | wire::CMD_FLAG_FAST_ZERO,
+        wire::CMD_BLOCK_STATUS => wire::CMD_FLAG_REQ_ONE,
+        wire::CMD_READ | wire::CMD_WRITE | wire::CMD_FLUSH | wire::CMD_TRIM | wire::CMD_CACHE => 0,
+        _ => return None,
+    };
+    Some(own | wire::CMD_FLAG_FUA)
+}
+
+fn check_range(header: &RequestHeader, export: &ExportDescription) -> Result<(), Refusal> {
+    let RequestHeader { kind, offset, length, .. } = *header;
+    let fail = |error, reason| Err(Refusal { error, reason });
+    let writes = matches!(kind, wire::CMD_WRITE | wire::CMD_TRIM | wire::CMD_WRITE_ZEROES);
+    if writes && export.read_only {
+        return fail(ErrorCode::Permission, "the export is read-only");
+    }
+    let is_empty = length == 0;
+    let is_empty = spoiled(Bug::ZeroLengthAdmitted, is_empty, false);
+    if is_empty {
+        return fail(ErrorCode::Invalid, "length is zero");
+    }
+    let minimum = u64::from(export.block_sizes.minimum_bytes());
+    if !offset.is_multiple_of(minimum) || !length.is_multiple_of(minimum) {
+        return fail(ErrorCode::Invalid, "not aligned to the minimum block size");
+    }
+    let is_limited = matches!(kind, wire::CMD_READ | wire::CMD_WRITE);
+    if is_limited && length > u64::from(export.block_sizes.maximum_bytes()) {
+        return fail(ErrorCode::Invalid, "longer than the maximum block size");
+    }
+    let end = offset.checked_add(length);
+    let is_beyond = end.is_none_or(|end| end > export.size_bytes);
+    let is_beyond = spoiled(Bug::EndUnchecked, is_beyond, false);
+    if is_beyond {
+        let grows = matches!(kind, wire::CMD_WRITE | wire::CMD_WRITE_ZEROES);
+        let error = if grows { ErrorCode::NoSpace } else { ErrorCode::Invalid };
+        return fail(error, "beyond the end of the export");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+#[allow(clippy::arithmetic_side_effects)]
+mod tests;

@@ -1,0 +1,452 @@
+//! The server's half of a session: fed bytes, asked for events.
+//!
+//! Where it stands: one per connection, owned by the thread that reads the socket. Replies in the transmission phase do
+//! not pass through it: they are written with the [`ReplyCodec`] of [`Negotiated`] by the thread that finishes a request. What
+//! it does not do: time (the handshake deadline is the socket owner's), memory for payloads, I/O, TLS: in front of
+//! it stands a [`TlsGate`] then.
+//!
+//! ```text
+//!              greeting out
+//!                   │
+//!             ClientFlags ──────────── unknown flags ───────────────────────────────► Closed
+//!                   │                                                                   ▲
+//!   ┌────────► OptionHeader ────────── bad magic, 33rd option ──────────────────────────┤
+//!   │            │       │                                                              │
+//!   │    over the limit  └─► OptionPayload ── ABORT · EXPORT_NAME of a stranger ────────┤
+//!   │            ▼                 │  │                                                 │
+//!   ├─────── OptionSkip            │  └── GO, EXPORT_NAME ──┐                           │
+//!   │     (error reply)            │                        ▼                           │
+//!   └──────────────── (replies) ◄──┘        ┌──────► RequestHeader ── bad magic, DISC, ─┤
+//!                                           │          │   │   │   monstrous WRITE       │
+//!                                           ├──────────┘   │   └──► Discard ──► refused  │
+//!                                           │    request   │          (payload of a      │
+//!                                           │              ▼           refused WRITE)    │
+//!                                           └────────── Payload   (the caller's bytes)   │
+//! ```
+//!
+//! How to drive it: poll events until there are none; then, if [`ServerSession::payload_pending`] is not zero, move
+//! that many bytes from the socket to the WRITE's buffer and say so with [`ServerSession::payload_consumed`]; else give
+//! what was read to [`ServerSession::handle_bytes`].
+//!
+//! Invariants
+//! - `handle_bytes` stops behind the message that made an event, so payload bytes are never swallowed:
+//!   `tests/fragmentation.rs`.
+//! - A feature never outlives the option that negotiated it: `tests/negotiation.rs::contexts_belong_to_one_export`.
+
+mod gate;
+mod negotiate;
+
+use braid_sim_hooks::{Bug, spoiled};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::collect::{Collector, Cursor};
+use crate::error::ErrorCode;
+use crate::export::ExportDescription;
+use crate::limits::{DISCARD_BYTES_MAX, OPTION_BYTES_MAX, OPTIONS_MAX};
+use crate::reply::ReplyCodec;
+use crate::request::{self, Command, Echo, Refusal, Request, RequestHeader};
+use crate::style::Style;
+use crate::wire;
+
+pub use gate::{GateEvent, TlsGate};
+
+/// What a server session asks of its driver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerEvent {
+    /// Send these bytes; they are whole messages.
+    Transmit(Vec<u8>),
+    /// Negotiation is over; requests follow.
+    Negotiated(Negotiated),
+    /// Serve this. If it is a WRITE, the next bytes of the stream are its payload.
+    Request(Request),
+    /// Answer this request with this error; its payload, if any, has been consumed.
+    Refused {
+        /// What the reply repeats of the request.
+        echo: Echo,
+        /// The error and its reason.
+        refusal: Refusal,
+    },
+    /// Read no more; after [`CloseReason::Disconnected`] finish what is in flight, then close.
+    Close(CloseReason),
+}
+
+/// What negotiation came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Negotiated {
+    /// Index of the export in the catalog.
+    pub export_index: usize,
+    /// How to write replies.
+    pub codec: ReplyCodec,
+    /// Whether BLOCK_STATUS may come.
+    pub allocation_context: bool,
+}
+
+/// Why a session reads no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    /// The client sent ABORT during negotiation.
+    #[error("the client ended the negotiation")]
+    Aborted,
+    /// The client sent DISC.
+    #[error("the client disconnected")]
+    Disconnected,
+    /// Client flags this server did not offer.
+    #[error("unknown client flags {0:#x}")]
+    UnknownClientFlags(u32),
+    /// EXPORT_NAME before TLS where it is required: there is no error reply for it.
+    #[error("EXPORT_NAME without TLS")]
+    TlsRequired,
+    /// An option without its magic.
+    #[error("an option did not begin with its magic")]
+    BadOptionMagic,
+    /// More options than [`OPTIONS_MAX`].
+    #[error("more than {OPTIONS_MAX} options")]
+    TooManyOptions,
+    /// EXPORT_NAME of an export that is not here, or with an overlong name: there is no error reply for it.
+    #[error("EXPORT_NAME of an unknown export")]
+    UnknownExport,
+    /// EXPORT_NAME while the server is going away: there is no error reply for it.
+    #[error("the server is being shut down")]
+    Shutdown,
+    /// EXPORT_NAME of a client that is not to be served: there is no error reply for it.
+    #[error("the client was turned away")]
+    TurnedAway,
+    /// EXPORT_NAME after extended headers, which rule it out: there is no error reply for it.
+    #[error("EXPORT_NAME after extended headers")]
+    ExportNameExtended,
+    /// A request without its magic.
+    #[error("a request did not begin with its magic")]
+    BadRequestMagic,
+    /// A payload beyond [`DISCARD_BYTES_MAX`].
+    #[error("a payload of {0} bytes")]
+    PayloadTooLarge(u64),
+}
+
+/// Where in the stream the session stands; the drawing is in the module's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    ClientFlags,
+    OptionHeader,
+    OptionPayload { option: u32 },
+    OptionSkip { option: u32, remaining: u32 },
+    RequestHeader,
+    Payload { remaining: u32 },
+    Discard { remaining: u32, echo: Echo, refusal: Refusal },
+    Closed,
+}
+
+/// What the options so far came to.
+#[derive(Debug, Default, Clone, Copy)]
+struct Features {
+    no_zeroes: bool,
+    style: Style,
+    /// The export that `base:allocation` was selected for.
+    context_export: Option<usize>,
+    options_seen: u32,
+}
+
+/// The server's half of one connection.
+#[derive(Debug)]
+pub struct ServerSession {
+    catalog: Arc<[ExportDescription]>,
+    phase: Phase,
+    collector: Collector,
+    events: VecDeque<ServerEvent>,
+    features: Features,
+    negotiated: Option<Negotiated>,
+    shutting_down: bool,
+    /// Why every option is refused.
+    turned_away: Option<String>,
+}
+
+impl ServerSession {
+    /// A session over `catalog`, whose first export (of those that are not withdrawn) is also reached by the empty name. The greeting is its first event.
+    ///
+    /// # Panics
+    /// If the catalog is empty: a server without exports does not listen.
+    #[must_use]
+    pub fn new(catalog: Arc<[ExportDescription]>) -> Self {
+        assert!(!catalog.is_empty(), "a server has at least one export");
+        let mut session = Self {
+            catalog,
+            phase: Phase::Closed,
+            collector: Collector::default(),
+            events: VecDeque::new(),
+            features: Features::default(),
+            negotiated: None,
+            shutting_down: false,
+            turned_away: None,
+        };
+        session.events.push_back(ServerEvent::Transmit(wire::encode_greeting()));
+        session.enter(Phase::ClientFlags);
+        session
+    }
+
+    /// Takes bytes of the stream; answers how many were consumed, which is fewer than given when an event is to be
+    /// polled first or the rest is a WRITE's payload, and 0 once closed.
+    ///
+    /// # Panics
+    /// If events are waiting to be polled: the order of calls is the driver's mistake, not the peer's.
+    pub fn handle_bytes(&mut self, input: &[u8]) -> usize {
+        assert!(self.events.is_empty(), "poll every event before feeding more bytes");
+        let mut rest = input;
+        while !rest.is_empty() && self.events.is_empty() {
+            let taken = match self.phase {
+                Phase::Payload { .. } | Phase::Closed => 0,
+                Phase::OptionSkip { option, remaining } => self.skip(option, remaining, rest.len()),
+                Phase::Discard { remaining, echo, refusal } => {
+                    self.discard(remaining, echo, refusal, rest.len())
+                }
+                Phase::ClientFlags
+                | Phase::OptionHeader
+                | Phase::OptionPayload { .. }
+                | Phase::RequestHeader => self.collect(rest),
+            };
+            if taken == 0 {
+                break;
+            }
+            rest = rest.split_at(taken).1;
+        }
+        input.len().saturating_sub(rest.len())
+    }
+
+    /// The next event, oldest first.
+    pub fn poll_event(&mut self) -> Option<ServerEvent> {
+        self.events.pop_front()
+    }
+
+    /// Bytes of WRITE payload that come next in the stream; they belong to the driver.
+    #[must_use]
+    pub fn payload_pending(&self) -> u32 {
+        match self.phase {
+            Phase::Payload { remaining } => remaining,
+            _ => 0,
+        }
+    }
+
+    /// Bytes until the message that has begun, or the next one, is whole; what is thrown away counts as one message.
+    /// A driver that receives no more than this receives nothing of what follows. 0 within a payload and once closed.
+    #[must_use]
+    pub fn message_missing(&self) -> usize {
+        match self.phase {
+            Phase::Payload { .. } | Phase::Closed => 0,
+            Phase::OptionSkip { remaining, .. } | Phase::Discard { remaining, .. } => {
+                usize::try_from(remaining).unwrap_or(usize::MAX)
+            }
+            Phase::ClientFlags
+            | Phase::OptionHeader
+            | Phase::OptionPayload { .. }
+            | Phase::RequestHeader => self.collector.missing_bytes(),
+        }
+    }
+
+    /// Says that the driver took `bytes` of payload from the stream.
+    ///
+    /// # Panics
+    /// If that is more than [`ServerSession::payload_pending`].
+    pub fn payload_consumed(&mut self, bytes: u32) {
+        let remaining = self.payload_pending().checked_sub(bytes);
+        let remaining = remaining.expect("only pending payload can be consumed");
+        if remaining > 0 {
+            self.phase = Phase::Payload { remaining };
+        } else if self.phase == (Phase::Payload { remaining: bytes }) {
+            self.enter(Phase::RequestHeader);
+        }
+    }
+
+    /// From now on every option but ABORT is answered with ERR_SHUTDOWN and every request refused with ESHUTDOWN.
+    pub fn handle_shutdown(&mut self) {
+        self.shutting_down = true;
+    }
+
+    /// From now on every option but ABORT is answered with ERR_POLICY and `reason`: the client is not to be served, and is
+    /// told why. For sessions that have not reached the transmission phase.
+    ///
+    /// # Panics
+    /// If it has.
+    pub fn turn_away(&mut self, reason: String) {
+        assert!(self.negotiated.is_none(), "one that was let in is not turned away");
+        self.turned_away = Some(reason);
+    }
+
+    /// Whether the transmission phase was reached.
+    #[must_use]
+    pub fn is_negotiated(&self) -> bool {
+        self.negotiated.is_some()
+    }
+
+    /// Length of a request's header, as far as it has been negotiated, in bytes.
+    #[must_use]
+    pub fn request_bytes(&self) -> usize {
+        self.features.style.request_bytes()
+    }
+
+    /// Memory held for unfinished input, in bytes.
+    #[must_use]
+    pub fn buffered_bytes(&self) -> usize {
+        self.collector.capacity_bytes()
+    }
+
+    fn collect(&mut self, rest: &[u8]) -> usize {
+        let taken = self.collector.fill(rest);
+        if self.collector.is_complete() {
+            match self.phase {
+                Phase::ClientFlags => self.on_client_flags(),
+                Phase::OptionHeader => self.on_option_header(),
+                Phase::OptionPayload { option } => {
+                    let data = self.collector.take();
+                    self.on_option(option, &data);
+                }
+                Phase::RequestHeader => self.on_request_header(),
+                other => unreachable!("{other:?} collects nothing"),
+            }
+        }
+        taken
+    }
+
+    fn skip(&mut self, option: u32, remaining: u32, available: usize) -> usize {
+        let taken = remaining.min(u32::try_from(available).unwrap_or(u32::MAX));
+        match remaining.saturating_sub(taken) {
+            0 => {
+                self.reply(option, wire::REP_ERR_TOO_BIG, b"the option's data is too long");
+                self.enter(Phase::OptionHeader);
+            }
+            left => self.phase = Phase::OptionSkip { option, remaining: left },
+        }
+        usize::try_from(taken).expect("taken is at most a usize")
+    }
+
+    fn discard(&mut self, remaining: u32, echo: Echo, refusal: Refusal, available: usize) -> usize {
+        let taken = remaining.min(u32::try_from(available).unwrap_or(u32::MAX));
+        match remaining.saturating_sub(taken) {
+            0 => {
+                self.events.push_back(ServerEvent::Refused { echo, refusal });
+                self.enter(Phase::RequestHeader);
+            }
+            left => self.phase = Phase::Discard { remaining: left, echo, refusal },
+        }
+        usize::try_from(taken).expect("taken is at most a usize")
+    }
+
+    /// Enters a phase that collects a message, or one that does not.
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        match phase {
+            Phase::ClientFlags => self.collector.expect(4),
+            Phase::OptionHeader => self.collector.expect(wire::OPTION_HEADER_BYTES),
+            Phase::RequestHeader => self.collector.expect(self.features.style.request_bytes()),
+            Phase::Closed => self.collector = Collector::default(),
+            Phase::OptionPayload { .. }
+            | Phase::OptionSkip { .. }
+            | Phase::Payload { .. }
+            | Phase::Discard { .. } => {}
+        }
+    }
+
+    fn close(&mut self, reason: CloseReason) {
+        assert_ne!(self.phase, Phase::Closed, "a session closes once");
+        self.enter(Phase::Closed);
+        self.events.push_back(ServerEvent::Close(reason));
+    }
+
+    fn on_client_flags(&mut self) {
+        let flags = Cursor::new(self.collector.bytes()).u32().expect("four bytes were collected");
+        let fixed = u32::from(wire::FLAG_FIXED_NEWSTYLE);
+        let no_zeroes = u32::from(wire::FLAG_NO_ZEROES);
+        if flags & !(fixed | no_zeroes) != 0 {
+            return self.close(CloseReason::UnknownClientFlags(flags));
+        }
+        // Whoever sends options knows them, whether it said so or not: "servers MAY choose to honour fixed newstyle from
+        // clients that didn't set this bit". Some clients send no flag at all (go-nbd).
+        self.features.no_zeroes = flags & no_zeroes != 0;
+        self.enter(Phase::OptionHeader);
+    }
+
+    fn on_option_header(&mut self) {
+        let mut cursor = Cursor::new(self.collector.bytes());
+        let header = (cursor.u64(), cursor.u32(), cursor.u32());
+        let (Some(magic), Some(option), Some(length)) = header else {
+            unreachable!("sixteen bytes were collected");
+        };
+        if magic != wire::OPTION_MAGIC {
+            return self.close(CloseReason::BadOptionMagic);
+        }
+        if self.features.options_seen == OPTIONS_MAX {
+            return self.close(CloseReason::TooManyOptions);
+        }
+        self.features.options_seen = self.features.options_seen.saturating_add(1);
+        let length_bytes = usize::try_from(length).unwrap_or(usize::MAX);
+        if length_bytes > self.option_bytes_max(option) {
+            return self.on_oversized_option(option, length);
+        }
+        self.enter(Phase::OptionPayload { option });
+        self.collector.expect(length_bytes);
+        if length == 0 {
+            self.on_option(option, &[]);
+        }
+    }
+
+    fn option_bytes_max(&self, option: u32) -> usize {
+        if option == wire::OPT_EXPORT_NAME {
+            crate::limits::NAME_BYTES_MAX
+        } else {
+            OPTION_BYTES_MAX
+        }
+    }
+
+    fn on_oversized_option(&mut self, option: u32, length: u32) {
+        if option == wire::OPT_EXPORT_NAME {
+            return self.close(CloseReason::UnknownExport);
+        }
+        if option == wire::OPT_SET_META_CONTEXT {
+            self.features.context_export = None;
+        }
+        self.enter(Phase::OptionSkip { option, remaining: length });
+    }
+
+    fn on_request_header(&mut self) {
+        let negotiated = self.negotiated.expect("requests come after negotiation");
+        let style = negotiated.codec.style();
+        let Some(header) = RequestHeader::decode(self.collector.bytes(), style) else {
+            return self.close(CloseReason::BadRequestMagic);
+        };
+        if header.kind == wire::CMD_DISC {
+            return self.close(CloseReason::Disconnected);
+        }
+        let export = self.catalog.get(negotiated.export_index).expect("the index was found here");
+        let verdict = if self.shutting_down {
+            Err(Refusal { error: ErrorCode::Shutdown, reason: "the server is being shut down" })
+        } else {
+            request::admit(&header, export, style, negotiated.allocation_context)
+        };
+        match verdict {
+            Ok(command) => self.on_admitted(Request { cookie: header.cookie, command }),
+            Err(refusal) => self.on_refused(&header, style, refusal),
+        }
+    }
+
+    fn on_admitted(&mut self, request: Request) {
+        self.events.push_back(ServerEvent::Request(request));
+        if let Command::Write { length, .. } = request.command {
+            self.enter(Phase::Payload { remaining: length });
+        } else {
+            self.enter(Phase::RequestHeader);
+        }
+    }
+
+    fn on_refused(&mut self, header: &RequestHeader, style: Style, refusal: Refusal) {
+        let payload = header.payload_bytes(style);
+        let payload = spoiled(Bug::RefusedUndrained, payload, 0);
+        let remaining = u32::try_from(payload).unwrap_or(u32::MAX);
+        if remaining > DISCARD_BYTES_MAX {
+            return self.close(CloseReason::PayloadTooLarge(payload));
+        }
+        let echo = header.echo();
+        if remaining > 0 {
+            return self.enter(Phase::Discard { remaining, echo, refusal });
+        }
+        self.events.push_back(ServerEvent::Refused { echo, refusal });
+        self.enter(Phase::RequestHeader);
+    }
+}

@@ -1,0 +1,166 @@
+//! A bitmap file that a person gives along with the members ([`braid_ondisk::bitmap_file`]).
+//!
+//! What it does not do: read the file. No superblock names one, so an array that is given without its file has no bitmap; but one that was
+//! interrupted while its own parity log was in a file says so, and is brought in sync as a whole, or refused where a member is missing.
+
+use braid_geometry::{Family, Slot};
+use braid_ondisk::{
+    BitmapFile, BitmapFileError, BitmapKind, Features, LogHome, OwnLogPlace, PplLog, PplLogError,
+    PplRecord,
+};
+use braid_sim_hooks::{Bug, planted};
+
+use crate::candidates::Candidate;
+use crate::judge::Roster;
+use crate::parity_log::AssembledParityLog;
+use crate::refusal::{BitmapFileFault, Refusal};
+
+/// A bitmap file that was given.
+#[derive(Debug, Clone)]
+pub struct GivenBitmapFile {
+    /// What the person calls it.
+    pub label: String,
+    /// What is in it, or why it is none.
+    pub file: Result<BitmapFile, BitmapFileError>,
+}
+
+/// The bitmap file of an array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssembledBitmapFile {
+    /// What the person calls it.
+    pub label: String,
+    /// The index that it has as if it followed the members that were given.
+    pub member: usize,
+    /// Its length in bytes.
+    pub size_bytes: u64,
+    /// The parity log in it, if the array keeps one there.
+    pub parity_log: Option<AssembledParityLog>,
+}
+
+/// The file, if it is one of this array's that can be kept; a refusal if it is not.
+pub(crate) fn check<'a>(
+    given: Option<&'a GivenBitmapFile>,
+    roster: &Roster<'_>,
+) -> Result<Option<(&'a str, &'a BitmapFile)>, Refusal> {
+    let Some(GivenBitmapFile { label, file }) = given else { return Ok(None) };
+    let newest = roster.newest.superblock;
+    let has_journal = newest.state.features.contains(Features::JOURNAL);
+    let fault = match file {
+        Err(error) => Some(BitmapFileFault::NotOne(*error)),
+        Ok(file) if file.uuid != newest.uuid_as_stored() => Some(BitmapFileFault::OtherArray),
+        Ok(_) if newest.array.level.family() == Family::Direct => Some(BitmapFileFault::Level),
+        Ok(_) if newest.intent.bitmap_offset_sectors.is_some() => Some(BitmapFileFault::Internal),
+        Ok(_) if newest.intent.ppl.is_some() || has_journal => Some(BitmapFileFault::OtherLog),
+        Ok(file) => match &file.bitmap {
+            Err(error) => Some(BitmapFileFault::Unreadable(*error)),
+            Ok(bitmap) if bitmap.superblock.kind != BitmapKind::Classic => {
+                Some(BitmapFileFault::Kind(bitmap.superblock.kind.name()))
+            }
+            Ok(bitmap) => ahead(bitmap.superblock.events, roster.newest.events()),
+        },
+    };
+    match (fault, file) {
+        (Some(fault), _) => Err(Refusal::BitmapFile { label: label.clone(), fault }),
+        (None, Ok(file)) => Ok(Some((label, file))),
+        (None, Err(_)) => unreachable!("that is a fault"),
+    }
+}
+
+/// The file is written before the superblocks of the same count.
+fn ahead(events: u64, newest_events: u64) -> Option<BitmapFileFault> {
+    if planted(Bug::FileAheadIgnored) {
+        return None;
+    }
+    let is_ahead = events > newest_events.saturating_add(1);
+    is_ahead.then_some(BitmapFileFault::Ahead { events, newest_events })
+}
+
+/// A bitmap that was not resized with its array may be longer than the file has room for before its log.
+pub(crate) fn check_room(
+    file: Option<(&str, &BitmapFile)>,
+    roster: &Roster<'_>,
+    area_sectors: u64,
+) -> Result<(), Refusal> {
+    let Some((label, file)) = file else { return Ok(()) };
+    let room = BitmapFile::room_for_bitmap(file.size_bytes, log_place(file, roster));
+    match area_sectors <= room {
+        true => Ok(()),
+        false => {
+            let fault = BitmapFileFault::NoRoom;
+            Err(Refusal::BitmapFile { label: label.to_owned(), fault })
+        }
+    }
+}
+
+/// Where the array keeps its own parity log in the file, if it does.
+pub(crate) fn log_place(file: &BitmapFile, roster: &Roster<'_>) -> Option<OwnLogPlace> {
+    let is_stripe = roster.newest.superblock.array.level.family() == Family::Stripe;
+    let place = file.own_log.as_ref()?.place.ok();
+    place.filter(|_| is_stripe)
+}
+
+/// What the log in the file says of the slots that have a member: entries of each slot by themselves, as if each member had its own.
+pub(crate) fn logs_by_slot(
+    file: Option<&BitmapFile>,
+    roster: &Roster<'_>,
+) -> Vec<(Slot, Result<PplLog, PplLogError>)> {
+    let log = match file {
+        None => Err(PplLogError::NoFile),
+        Some(file) if !is_as_new(file, roster) => Err(PplLogError::OldFile),
+        Some(file) => match &file.own_log {
+            None => Err(PplLogError::NoHead),
+            Some(own) => own.log.as_ref().map_err(|error| *error),
+        },
+    };
+    let of_slot = |(slot, _): &(u16, Candidate<'_>)| {
+        let slot = Slot(*slot);
+        (slot, log.map(|log| entries_of(log, slot)))
+    };
+    roster.active.iter().map(of_slot).collect()
+}
+
+/// Whether nobody wrote to the array without the file.
+fn is_as_new(file: &BitmapFile, roster: &Roster<'_>) -> bool {
+    if planted(Bug::OldFileBelieved) {
+        return true;
+    }
+    let bitmap = file.bitmap.as_ref().ok();
+    bitmap.is_some_and(|bitmap| bitmap.is_current(roster.newest.events()))
+}
+
+fn entries_of(log: &PplLog, slot: Slot) -> PplLog {
+    let of_slot = |record: &PplRecord| {
+        let entries = record.entries.iter();
+        let entries = entries.filter(|(_, one)| one.entry.parity_slot == u32::from(slot.0));
+        PplRecord { entries: entries.cloned().collect(), ..record.clone() }
+    };
+    let older = log.older.iter().map(of_slot).collect();
+    PplLog { newest: log.newest.as_ref().map(of_slot), older }
+}
+
+/// Whether the newest superblock says that a log counts which is kept there, or, where an update that was to say clean was cut short, one
+/// before it does.
+pub(crate) fn counts(roster: &Roster<'_>, home: LogHome) -> bool {
+    let newest = &roster.newest.superblock.state;
+    // An update to clean follows one that had the log count, and nothing was written between them.
+    let mut before = roster.active.iter().map(|(_, candidate)| &candidate.superblock.state);
+    let was_cut_short = newest.is_clean() && before.any(|state| state.log_counts == Some(home));
+    newest.log_counts == Some(home) || was_cut_short
+}
+
+/// What is to be known of the file from here on.
+pub(crate) fn assembled(
+    (label, file): (&str, &BitmapFile),
+    roster: &Roster<'_>,
+    member: usize,
+) -> AssembledBitmapFile {
+    let is_believed = counts(roster, LogHome::File) && is_as_new(file, roster);
+    let parity_log = log_place(file, roster).map(|place| {
+        let log = file.own_log.as_ref().and_then(|own| own.log.as_ref().ok());
+        let newest = log.and_then(|log| log.newest.as_ref()).filter(|_| is_believed);
+        let newest = newest.map(|record| (record.generation, record.end_sector));
+        AssembledParityLog { place: place.into(), newest }
+    });
+    let (label, size_bytes) = (label.to_owned(), file.size_bytes);
+    AssembledBitmapFile { label, member, size_bytes, parity_log }
+}

@@ -1,0 +1,508 @@
+//! One verdict for each member of the chosen array, against the newest superblock.
+//!
+//! The rules and why they are safe are in the crate's own documentation. What it does not do: ask whether
+//! there are enough members, or whether we can serve the array at all (`array`).
+//!
+//! ```text
+//!   newest = most events among those whose own role is a slot
+//!   own role spare, journal, faulty ........................ that
+//!   own role a slot:  less than what is known .............. stale
+//!                     two or more events behind ............ stale
+//!                     equally new, table the same, older ... stale
+//!                     equally new, tables differ ........... contradictory, and no array
+//!                       (unless one of them counts in some of the other's members and no more: its word is later)
+//!                     calls the newest out ................. faulty: it ran apart
+//!                     newest table: any other role ......... faulty (md writes a removed member as a spare)
+//!                     newest table: the same slot .......... claims the slot
+//!   own role journal: two or more events behind ............ stale
+//!                     newest table: faulty, or no journal .. faulty
+//!   several claim one slot, or one device is there twice: replacement steps back; otherwise one is a clone,
+//!                         and there is no array
+//! ```
+
+use braid_ondisk::{Features, Role};
+use braid_sim_hooks::{Bug, planted, spoiled};
+
+use crate::Options;
+use crate::candidates::{Candidate, Verdicts};
+use crate::known::Known;
+use crate::refusal::Refusal;
+use crate::verdict::{Reason, Verdict};
+
+/// A member is up to date if its events are at most this many behind the newest.
+const EVENTS_BEHIND_MAX: u64 = 1;
+
+/// A slot, and who may have it.
+type Claim<'a> = (u16, Candidate<'a>);
+/// The slot that a member may claim, or what else it is.
+type Judged = Result<u16, (Verdict, Reason)>;
+
+/// Who is in the array.
+#[derive(Debug)]
+pub(crate) struct Roster<'a> {
+    pub(crate) newest: Candidate<'a>,
+    /// Who occupies a slot, in order of slots; slots may be missing, none is there twice.
+    pub(crate) active: Vec<(u16, Candidate<'a>)>,
+    /// Indices into the input, in order of labels.
+    pub(crate) spares: Vec<usize>,
+    /// Who is to replace the member in a slot that holds all; one for a slot at most.
+    pub(crate) replacements: Vec<(u16, Candidate<'a>)>,
+    /// Slots whose member was being replaced in a way that cannot be gone on with.
+    pub(crate) replaced: Vec<u16>,
+    /// Who has the write journal; more than one if a device is there twice.
+    pub(crate) journals: Vec<Candidate<'a>>,
+}
+
+impl<'a> Roster<'a> {
+    /// Who takes writes: those in slots, and their replacements.
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = &Candidate<'a>> {
+        self.active.iter().chain(&self.replacements).map(|(_, candidate)| candidate)
+    }
+}
+
+/// Judges every member of one array.
+pub(crate) fn judge<'a>(
+    group: &[Candidate<'a>],
+    options: &Options,
+    verdicts: &mut Verdicts,
+) -> Result<Roster<'a>, Refusal> {
+    let is_known = |known: &&Known| group.iter().any(|one| known.is_of(one.superblock));
+    let known = options.known.iter().find(is_known).filter(|_| !options.accept_older);
+    let (group, old) = set_old_aside(group, known);
+    let group = &group;
+    let newest = newest(group, options.accept_older);
+    for candidate in &old {
+        let (verdict, reason) = judge_old(candidate, newest, known);
+        verdicts.give(candidate.index, verdict, reason);
+    }
+    let contradictory = contradictory(group, options.accept_older);
+    let mut claims: Vec<Claim<'a>> = Vec::new();
+    let mut twins: Vec<Claim<'a>> = Vec::new();
+    let mut spares: Vec<Candidate<'a>> = Vec::new();
+    let mut journals: Vec<Candidate<'a>> = Vec::new();
+    let judge_one = |candidate: &Candidate<'a>| match contradictory
+        .iter()
+        .find(|(index, _)| *index == candidate.index)
+    {
+        Some((_, other)) => {
+            Err((Verdict::Contradictory, Reason::TablesDiffer { other: other.clone() }))
+        }
+        None => judge_alone(candidate, newest, options.accept_older),
+    };
+    let judged: Vec<_> = group.iter().map(|one| (*one, judge_one(one))).collect();
+    for (candidate, result) in &judged {
+        match result.clone() {
+            Ok(slot) => claims.push((slot, *candidate)),
+            Err((Verdict::Stale { .. } | Verdict::Faulty, reason))
+                if let Some(slot) = slot_of_twin(candidate, &reason, &judged) =>
+            {
+                twins.push((slot, *candidate));
+            }
+            Err((Verdict::Spare, reason)) => match twin_of(candidate, &spares) {
+                Some(twin) => {
+                    let reason = Reason::SpareTwice { used: twin.label() };
+                    verdicts.give(candidate.index, Verdict::Duplicate, reason);
+                }
+                None => {
+                    spares.push(*candidate);
+                    verdicts.give(candidate.index, Verdict::Spare, reason);
+                }
+            },
+            Err((Verdict::Journal, reason)) => {
+                journals.push(*candidate);
+                verdicts.give(candidate.index, Verdict::Journal, reason);
+            }
+            Err((verdict, reason)) => verdicts.give(candidate.index, verdict, reason),
+        }
+    }
+    let settled = settle((claims, &twins), newest, verdicts);
+    if !contradictory.is_empty() {
+        let labels = contradictory.iter().map(|(index, _)| label_of(group, *index)).collect();
+        return Err(Refusal::RolesContradict { labels });
+    }
+    let Settled { active, replacements, replaced, contested } = settled;
+    if let Some(refusal) = contested {
+        return Err(refusal);
+    }
+    let newest = newest.ok_or_else(|| {
+        let only_old = known.and_then(|known| only_old(&old, known));
+        only_old.unwrap_or(Refusal::NoMembers { wanted: None })
+    })?;
+    let spares = spares.iter().map(|spare| spare.index).collect();
+    Ok(Roster { newest, active, spares, replacements, replaced, journals })
+}
+
+/// Sets aside who says less than what is known. Of a clone and its member the older one goes, too: for once it can be told.
+fn set_old_aside<'a>(
+    group: &[Candidate<'a>],
+    known: Option<&Known>,
+) -> (Vec<Candidate<'a>>, Vec<Candidate<'a>>) {
+    let known = spoiled(Bug::KnownIgnored, known, None);
+    let is_old = |candidate: &Candidate<'_>| {
+        let is_older = known.is_some_and(|known| known.is_beyond(candidate.superblock));
+        is_older && own_slot(candidate).is_some()
+    };
+    group.iter().copied().partition(|candidate| !is_old(candidate))
+}
+
+/// What is said of a member that was set aside.
+fn judge_old(
+    candidate: &Candidate<'_>,
+    newest: Option<Candidate<'_>>,
+    known: Option<&Known>,
+) -> (Verdict, Reason) {
+    let (events, known_events) = (candidate.events(), known.map_or(0, |known| known.events));
+    let behind = known_events.saturating_sub(events);
+    let calls_out =
+        |one: &Candidate<'_>, other: &Candidate<'_>| role_in(one, other) == Role::Faulty;
+    let apart =
+        |newest: &Candidate<'_>| calls_out(newest, candidate) && calls_out(candidate, newest);
+    let reason = match newest.filter(apart) {
+        Some(newest) => {
+            Reason::RanApart { events, newest_events: newest.events(), newest: newest.label() }
+        }
+        None => Reason::OlderThanKnown { events, known_events },
+    };
+    (Verdict::Stale { behind }, reason)
+}
+
+/// Every member that could have a slot was set aside.
+fn only_old(old: &[Candidate<'_>], known: &Known) -> Option<Refusal> {
+    let events = old.iter().map(Candidate::events).max()?;
+    let (known_events, members) = (known.events, known.members.clone());
+    Some(Refusal::OlderThanKnown { events, known_events, members })
+}
+
+/// The slot that the same device claims under another label: one of the two is a clone. 0.90 gives
+/// devices no name of their own; there only one with as many events and the same table is known for it.
+fn slot_of_twin<'a>(
+    candidate: &Candidate<'_>,
+    reason: &Reason,
+    judged: &[(Candidate<'a>, Judged)],
+) -> Option<u16> {
+    let device = &candidate.superblock.device;
+    let is_named = device.uuid != [0; 16] || matches!(reason, Reason::OlderUpdate { .. });
+    if own_slot(candidate).is_none() || !is_named {
+        return None;
+    }
+    judged.iter().find_map(|(other, result)| {
+        let is_twin = other.index != candidate.index
+            && other.superblock.device.uuid == device.uuid
+            && other.superblock.device.number == device.number;
+        result.as_ref().ok().copied().filter(|_| is_twin)
+    })
+}
+
+/// The spare that has this one's number. Nothing is read from either, so the first label may wait.
+fn twin_of<'a>(candidate: &Candidate<'_>, spares: &[Candidate<'a>]) -> Option<Candidate<'a>> {
+    let number = candidate.superblock.device.number;
+    spares.iter().find(|spare| spare.superblock.device.number == number).copied()
+}
+
+/// The candidate whose superblock counts: of the newest the one with the lowest number, and of those the first
+/// label. They agree, or there is no array.
+fn newest<'a>(group: &[Candidate<'a>], accept_older: bool) -> Option<Candidate<'a>> {
+    newest_members(group, accept_older)
+        .into_iter()
+        .min_by_key(|candidate| candidate.superblock.device.number)
+}
+
+/// The members with most events, without those that are superseded or of an older update; if they supersede each other in a
+/// circle, all of them.
+fn newest_members<'a>(group: &[Candidate<'a>], accept_older: bool) -> Vec<Candidate<'a>> {
+    let active = || group.iter().copied().filter(|candidate| own_slot(candidate).is_some());
+    let counts = || active().map(|candidate| candidate.events());
+    let mut events = counts().max();
+    if planted(Bug::OldestCounts) {
+        events = counts().min();
+    }
+    let newest: Vec<_> = active().filter(|one| Some(one.events()) == events).collect();
+    let is_old = |one: &Candidate<'_>| {
+        let is_older = |other: &Candidate<'_>| !accept_older && is_of_older_update(one, other);
+        is_superseded(one, group) || is_outrun(one, group) || group.iter().any(is_older)
+    };
+    if planted(Bug::SupersededCounts) {
+        return newest;
+    }
+    let (superseded, last): (Vec<_>, Vec<_>) = newest.into_iter().partition(is_old);
+    if last.is_empty() { superseded } else { last }
+}
+
+fn own_slot(candidate: &Candidate<'_>) -> Option<u16> {
+    match candidate.superblock.state.role {
+        Role::Active(slot) => Some(slot),
+        Role::Spare | Role::Faulty | Role::Journal => None,
+    }
+}
+
+/// The role that one member's superblock gives to another member.
+fn role_in(table_of: &Candidate<'_>, candidate: &Candidate<'_>) -> Role {
+    let number = usize::try_from(candidate.superblock.device.number).ok();
+    let role = number.and_then(|number| table_of.superblock.state.roles.get(number));
+    role.copied().unwrap_or(Role::Spare)
+}
+
+/// Whether an equally new member has put this one out, and this one never heard of it.
+///
+/// md and braid count one event back when the array turns clean. If a member cannot be told, it stays
+/// at the higher count, and the update that puts it out brings the others to that same count again. It
+/// still counts them in and they do not count it in: theirs is the later word. (If both call each
+/// other out, nothing tells which is right.)
+fn is_superseded(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
+    let counts_in = |table_of: &Candidate<'_>, whom: &Candidate<'_>| {
+        own_slot(whom).is_some_and(|slot| role_in(table_of, whom) == Role::Active(slot))
+    };
+    group.iter().any(|other| {
+        other.events() == one.events()
+            && own_slot(other).is_some()
+            && counts_in(one, other)
+            && !counts_in(other, one)
+    })
+}
+
+/// Whether an equally new member counts in some of those that this one counts in, and no other.
+///
+/// Between two updates of one count members only leave. So the shorter table is the later word, also on a member that
+/// is in both: an update that was cut short has reached one of them, and the other was then brought level without it.
+/// Nothing is lost by that. A write is answered only after an update that tells who is missing, with a count of
+/// its own.
+fn is_outrun(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
+    let own = slots_in(one);
+    group.iter().any(|other| {
+        let theirs = slots_in(other);
+        other.events() == one.events()
+            && own_slot(other).is_some()
+            && theirs.len() < own.len()
+            && theirs.iter().all(|slot| own.contains(slot))
+    })
+}
+
+/// Whether another member's superblock is of a later update with the same count and the same table. md, and braid with a
+/// sleeping spare, count one event back when the array turns clean, so the same count comes again. All members of one
+/// update have its time; so this one has missed the last, and what was written since.
+///
+/// With another table the tables decide: a member that was brought level has the time of whom it was brought level with.
+fn is_of_older_update(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
+    if planted(Bug::UpdateTimeIgnored) {
+        return false;
+    }
+    let time = |candidate: &Candidate<'_>| candidate.superblock.state.update_time;
+    other.events() == one.events()
+        && own_slot(other).is_some()
+        && time(one) < time(other)
+        && slots_in(one) == slots_in(other)
+}
+
+/// The newest members that disagree with another of them about who has which slot; each with whom it disagrees.
+/// One update writes one table to every member, so equally new tables are equal. Spare and faulty are not compared:
+/// no member is read on account of either.
+fn contradictory(group: &[Candidate<'_>], accept_older: bool) -> Vec<(usize, String)> {
+    let newest = newest_members(group, accept_older);
+    let differ = |a: &Candidate<'_>, b: &Candidate<'_>| slots_in(a) != slots_in(b);
+    let find = |candidate: &Candidate<'_>| {
+        newest.iter().find(|other| differ(candidate, other)).map(|other| other.label())
+    };
+    newest.iter().filter_map(|one| find(one).map(|other| (one.index, other))).collect()
+}
+
+/// Who has which slot by this member's table: device numbers and slots, in order of numbers.
+fn slots_in(candidate: &Candidate<'_>) -> Vec<(usize, u16)> {
+    let roles = candidate.superblock.state.roles.iter().enumerate();
+    roles
+        .filter_map(|(number, role)| match role {
+            Role::Active(slot) => Some((number, *slot)),
+            Role::Spare | Role::Faulty | Role::Journal => None,
+        })
+        .collect()
+}
+
+/// The slot that a member may claim, or what else it is.
+fn judge_alone(
+    candidate: &Candidate<'_>,
+    newest: Option<Candidate<'_>>,
+    accept_older: bool,
+) -> Judged {
+    let table_role = newest.map(|newest| role_in(&newest, candidate));
+    let (slot, newest) = match (candidate.superblock.state.role, newest) {
+        (Role::Journal, newest) => return Err(judge_journal(candidate, newest, table_role)),
+        (Role::Faulty, _) => return Err((Verdict::Faulty, Reason::SaysFaulty)),
+        (Role::Spare, Some(newest)) if table_role == Some(Role::Faulty) => {
+            return Err((Verdict::Faulty, Reason::MarkedFaulty { newest: newest.label() }));
+        }
+        // Its number was given to another device after it left; or it was called up for a slot and
+        // never heard of it. Either way it holds nothing, and its number is not free.
+        (Role::Spare, Some(newest)) if matches!(table_role, Some(Role::Active(_))) => {
+            return Err((Verdict::Faulty, Reason::NumberTaken { newest: newest.label() }));
+        }
+        (Role::Spare, _) => return Err((Verdict::Spare, Reason::SaysSpare)),
+        (Role::Active(slot), newest) => (slot, newest.expect("an active member has a newest one")),
+    };
+    let (events, newest_events) = (candidate.events(), newest.events());
+    if planted(Bug::StaleAccepted) {
+        return Ok(slot);
+    }
+    let behind = newest_events.saturating_sub(events);
+    let calls_newest_out = role_in(candidate, &newest) == Role::Faulty;
+    let ran_apart = table_role == Some(Role::Faulty) && calls_newest_out;
+    let apart = Reason::RanApart { events, newest_events, newest: newest.label() };
+    if behind > EVENTS_BEHIND_MAX {
+        let reason = if ran_apart { apart } else { Reason::EventsBehind { events, newest_events } };
+        return Err((Verdict::Stale { behind }, reason));
+    }
+    if !accept_older && is_of_older_update(candidate, &newest) {
+        let time = |candidate: &Candidate<'_>| candidate.superblock.state.update_time;
+        let (updated, newest_updated) = (time(candidate), time(&newest));
+        let reason = Reason::OlderUpdate { events, updated, newest_updated };
+        return Err((Verdict::Stale { behind }, reason));
+    }
+    let calls_newest_out = spoiled(Bug::SupersededCounts, calls_newest_out, false);
+    let mut table_role = table_role;
+    if planted(Bug::FaultyAccepted) && table_role == Some(Role::Faulty) {
+        table_role = Some(Role::Active(slot));
+    }
+    match table_role {
+        // Updates only put members out: one that the newest counts in and that calls it out is of another line, in
+        // which a clone stood for one of the two.
+        Some(Role::Active(_)) if calls_newest_out => return Err((Verdict::Faulty, apart)),
+        Some(Role::Active(in_table)) if in_table == slot => {}
+        Some(Role::Faulty) if ran_apart => return Err((Verdict::Faulty, apart)),
+        Some(Role::Faulty) => {
+            return Err((Verdict::Faulty, Reason::MarkedFaulty { newest: newest.label() }));
+        }
+        _ => {
+            let reason = Reason::NotInNewestTable { slot, newest: newest.label() };
+            return Err((Verdict::Faulty, reason));
+        }
+    }
+    match &candidate.member.bad_blocks {
+        Err(error) if has(candidate, Features::BAD_BLOCKS) => {
+            Err((Verdict::Damaged, Reason::BadBlockLog(*error)))
+        }
+        _ => Ok(slot),
+    }
+}
+
+/// The device of a journal: as new as a member has to be, and counted in.
+fn judge_journal(
+    candidate: &Candidate<'_>,
+    newest: Option<Candidate<'_>>,
+    table_role: Option<Role>,
+) -> (Verdict, Reason) {
+    let (events, newest_events) = (candidate.events(), newest.map_or(0, |newest| newest.events()));
+    let behind = newest_events.saturating_sub(events);
+    match newest {
+        Some(_) if behind > EVENTS_BEHIND_MAX => {
+            (Verdict::Stale { behind }, Reason::EventsBehind { events, newest_events })
+        }
+        Some(newest) if table_role == Some(Role::Faulty) => {
+            (Verdict::Faulty, Reason::MarkedFaulty { newest: newest.label() })
+        }
+        // It was given up, or was to be made.
+        Some(newest) if !has(&newest, Features::JOURNAL) => {
+            (Verdict::Faulty, Reason::NoJournal { newest: newest.label() })
+        }
+        _ => (Verdict::Journal, Reason::SaysJournal),
+    }
+}
+
+fn has(candidate: &Candidate<'_>, feature: Features) -> bool {
+    candidate.superblock.state.features.contains(feature)
+}
+
+/// Claims of slots, settled.
+struct Settled<'a> {
+    active: Vec<(u16, Candidate<'a>)>,
+    replacements: Vec<(u16, Candidate<'a>)>,
+    replaced: Vec<u16>,
+    contested: Option<Refusal>,
+}
+
+fn settle<'a>(
+    (mut claims, twins): (Vec<Claim<'a>>, &[Claim<'a>]),
+    newest: Option<Candidate<'a>>,
+    verdicts: &mut Verdicts,
+) -> Settled<'a> {
+    let mut settled = Settled {
+        active: Vec::new(),
+        replacements: Vec::new(),
+        replaced: Vec::new(),
+        contested: None,
+    };
+    let newest_events = newest.map_or(0, |newest| newest.events());
+    // Stable, so that claims of one slot stay in order of labels.
+    claims.sort_by_key(|(slot, _)| *slot);
+    for claims in claims.chunk_by(|(a, _), (b, _)| a == b) {
+        let slot = claims[0].0;
+        let claimants: Vec<Candidate<'a>> = claims.iter().map(|(_, claimant)| *claimant).collect();
+        let mut claimants = set_replacements_aside(slot, claimants, &mut settled, verdicts);
+        claimants.extend(twins.iter().filter(|(of, _)| *of == slot).map(|(_, twin)| *twin));
+        claimants.sort_by_key(Candidate::label);
+        // A clone beside its member, whatever the counts say: if either ran without the other, both may have
+        // answered writes that the other lacks.
+        match claimants.as_slice() {
+            [only] => {
+                let (verdict, reason) = occupies(slot, only, newest_events);
+                verdicts.give(only.index, verdict, reason);
+                settled.active.push((slot, *only));
+            }
+            several => {
+                contest(slot, several, verdicts);
+                let labels = several.iter().map(Candidate::label).collect();
+                settled.contested.get_or_insert(Refusal::SlotClaimedTwice { slot, labels });
+            }
+        }
+    }
+    settled
+}
+
+/// A replacement of a member that is still there steps back; alone it is as good as the member.
+fn set_replacements_aside<'a>(
+    slot: u16,
+    claimants: Vec<Candidate<'a>>,
+    settled: &mut Settled<'a>,
+    verdicts: &mut Verdicts,
+) -> Vec<Candidate<'a>> {
+    let (replacements, originals): (Vec<_>, Vec<_>) =
+        claimants.into_iter().partition(|claimant| has(claimant, Features::REPLACEMENT));
+    let Some(original) = originals.first() else { return replacements };
+    for replacement in &replacements {
+        let reason = Reason::OriginalPresent { original: original.label() };
+        verdicts.give(replacement.index, Verdict::Replacement { slot }, reason);
+    }
+    let is_whole = original.superblock.device.recovery_offset_sectors.is_none();
+    // A clone has its number: nobody could tell the two apart in the table.
+    let number = |one: &Candidate<'_>| one.superblock.device.number;
+    match replacements[..] {
+        [] => {}
+        [one] if is_whole && originals.len() == 1 && number(&one) != number(original) => {
+            settled.replacements.push((slot, one));
+        }
+        _ => settled.replaced.push(slot),
+    }
+    originals
+}
+
+fn occupies(slot: u16, candidate: &Candidate<'_>, newest_events: u64) -> (Verdict, Reason) {
+    let events = candidate.events();
+    match candidate.superblock.device.recovery_offset_sectors {
+        Some(recovered_sectors) => (
+            Verdict::Recovering { slot, recovered_sectors },
+            Reason::RecoveryUnfinished { recovered_sectors },
+        ),
+        None if events == newest_events => (Verdict::Fresh { slot }, Reason::Newest { events }),
+        None => (Verdict::Fresh { slot }, Reason::OneBehind { events }),
+    }
+}
+
+fn contest(slot: u16, several: &[Candidate<'_>], verdicts: &mut Verdicts) {
+    for (position, claimant) in several.iter().enumerate() {
+        let other = if position == 0 { &several[1] } else { &several[0] };
+        let reason = Reason::SlotContested { slot, by: other.label() };
+        verdicts.give(claimant.index, Verdict::Duplicate, reason);
+    }
+}
+
+fn label_of(group: &[Candidate<'_>], index: usize) -> String {
+    let found = group.iter().find(|candidate| candidate.index == index);
+    found.expect("the index is from this group").label()
+}

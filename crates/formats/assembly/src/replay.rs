@@ -1,0 +1,242 @@
+//! What parity logs, md's (PPL) or our own, have to say about an array that was not stopped cleanly.
+//!
+//! What it does not do: replay (the engine does), or read logs (`braid_ondisk::ppl_log`).
+//!
+//! A log is about the rows whose parity is on its own member, so those count whose member is in its slot; of one that is stale,
+//! foreign or missing nothing is asked. md says 0 for `resync_offset` of an array that is being written, and of one whose resync was
+//! interrupted alike, so an array with logs that can be read is believed to fit but for what they name, as md believes it. Where
+//! `resync_offset` says how far a resync came, no log knows about what comes after.
+//!
+//! Logs may be made, or given up, while the array runs, and not all superblocks, or heads, be written yet. Whether it keeps md's the newest
+//! superblock says; our own if there are heads for half of the slots, or superblocks say that it counts. Either comes about
+//! and goes while superblocks say clean.
+//!
+//! Our own may also be one for all, in a bitmap file beside the array ([`crate::bitmap_file`]): each slot is then given the entries that name it.
+//!
+//! Our own log counts only where superblocks say so ([`braid_ondisk::own_log`]): md writes without it. An update that was to say clean may
+//! have come to some members only; then the others still say that the log counts, and rightly.
+
+use std::collections::BTreeMap;
+
+use braid_geometry::{Family, Level, SECTOR_BYTES, Slot};
+use braid_ondisk::{
+    BitmapFile, BitmapKind, LogHome, LogPlace, OwnLogPlace, PPL_HEADER_SECTORS, PplLog,
+    PplLogError, PplPlace, Superblock,
+};
+use braid_sim_hooks::{Bug, planted};
+
+use crate::ProbedMember;
+use crate::bitmap_file;
+use crate::candidates::Candidate;
+use crate::judge::Roster;
+use crate::parity_log::AssembledParityLog;
+
+/// Sectors of the largest band.
+const BAND_SECTORS_MAX: u32 = 128;
+
+/// Logs of the members that are in their slots, in order of slots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssembledReplay {
+    /// Those that could be read.
+    pub logs: Vec<(Slot, PplLog)>,
+    /// Those that could not, and why.
+    pub unread: Vec<(Slot, PplLogError)>,
+}
+
+impl AssembledReplay {
+    /// Entries that are to be replayed.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        self.logs.iter().map(|(_, log)| log.entries().count()).sum()
+    }
+}
+
+/// Which logs an array keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// Our own in the bitmap file.
+    File,
+    /// md's, of so many sectors on the member whose superblock is newest.
+    Ppl(u16),
+    /// Our own, with rings of at least so much.
+    Own(OwnLogPlace),
+}
+
+fn kept(roster: &Roster<'_>, file: Option<&BitmapFile>) -> Option<Kept> {
+    if let Some(file) = file {
+        return bitmap_file::log_place(file, roster).map(|_| Kept::File);
+    }
+    // No head that a member has is of a log that is in a file.
+    if bitmap_file::counts(roster, LogHome::File) {
+        return None;
+    }
+    let level = roster.newest.superblock.array.level;
+    if let Some(place) = roster.newest.superblock.intent.ppl {
+        return (level == Level::Raid5).then_some(Kept::Ppl(place.size_sectors));
+    }
+    let own = |one: &Candidate<'_>| one.member.own_log.as_ref()?.place.ok();
+    let places: Vec<OwnLogPlace> =
+        roster.active.iter().filter_map(|(_, candidate)| own(candidate)).collect();
+    let smallest = places.iter().copied().min_by_key(|place| place.size_sectors)?;
+    // A head may be of a log that the array has given up since its member went.
+    let slots = u64::from(roster.newest.superblock.array.raid_slots);
+    if 2 * (places.len() as u64) < slots && !log_counts(roster) {
+        return None;
+    }
+    // What was never synced has no parity that partial parity could be about. None of ours is made beside such a bitmap.
+    let is_lockless = |(_, one): &(u16, Candidate<'_>)| {
+        let bitmap = one.member.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
+        bitmap.is_some_and(|bitmap| bitmap.superblock.kind == BitmapKind::Lockless)
+    };
+    if roster.active.iter().any(is_lockless) {
+        return None;
+    }
+    (level.family() == Family::Stripe).then_some(Kept::Own(smallest))
+}
+
+/// What a member's log of the kind says.
+fn log_of<'a>(kept: Kept, candidate: &'a Candidate<'_>) -> Result<&'a PplLog, PplLogError> {
+    let (log, absent) = match kept {
+        Kept::Ppl(_) => (candidate.member.ppl.as_ref(), PplLogError::Absent),
+        Kept::File => (None, PplLogError::NoHead),
+        Kept::Own(_) => {
+            (candidate.member.own_log.as_ref().map(|own| &own.log), PplLogError::NoHead)
+        }
+    };
+    log.ok_or(absent)?.as_ref().map_err(|error| *error)
+}
+
+/// Where a member keeps such a log, or is to, if that is apart from everything else and has room for a band.
+fn place(superblock: &Superblock, size_sectors: u16) -> Option<PplPlace> {
+    let place = superblock.ppl_place_of(size_sectors)?;
+    let start = superblock.log_start_bytes(place.into())?;
+    let end = start + place.used_bytes();
+    let is_apart = |from: u64, length: u64| end <= from || from.saturating_add(length) <= start;
+    let device = &superblock.device;
+    let data = device.data_offset_sectors.saturating_mul(SECTOR_BYTES);
+    let data_bytes = device.data_size_sectors.saturating_mul(SECTOR_BYTES);
+    let bad_blocks = device.bad_block_log.zip(superblock.bad_block_log_offset_bytes());
+    let is_own = is_apart(superblock.offset_bytes(), superblock.written_bytes() as u64)
+        && is_apart(data, data_bytes)
+        && bad_blocks
+            .is_none_or(|(log, start)| is_apart(start, u64::from(log.size_sectors) * SECTOR_BYTES));
+    let band = u64::from(superblock.array.chunk_sectors.min(BAND_SECTORS_MAX));
+    (is_own && place.used_sectors() >= PPL_HEADER_SECTORS + band).then_some(place)
+}
+
+/// Where a member keeps our own log: as its head says, or where it would come to be. None if it would be in the way of something.
+fn own_place(
+    superblock: &Superblock,
+    member: &ProbedMember,
+    smallest: OwnLogPlace,
+) -> Option<OwnLogPlace> {
+    let bitmap = member.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
+    let bitmap_sectors = bitmap.map_or(1, |bitmap| bitmap.superblock.area_sectors());
+    let room = superblock.own_log_place(bitmap_sectors)?;
+    let place = member.own_log.as_ref().and_then(|own| own.place.ok()).unwrap_or(smallest);
+    let band = u64::from(superblock.array.chunk_sectors.min(BAND_SECTORS_MAX));
+    let fits = place.size_sectors <= room.size_sectors;
+    let holds_a_band = u64::from(place.size_sectors) > PPL_HEADER_SECTORS + band;
+    (fits && holds_a_band).then_some(place)
+}
+
+/// The logs of everybody, by index; none if the array keeps none that can be written.
+pub(crate) fn parity_logs(
+    roster: &Roster<'_>,
+    members: &[ProbedMember],
+    file: Option<&BitmapFile>,
+) -> Option<BTreeMap<usize, AssembledParityLog>> {
+    let kept = kept(roster, file)?;
+    if kept == Kept::File {
+        return Some(BTreeMap::new());
+    }
+    let place = |superblock: &Superblock, member: &ProbedMember| match kept {
+        Kept::Ppl(size_sectors) => place(superblock, size_sectors).map(LogPlace::Ppl),
+        Kept::Own(smallest) => own_place(superblock, member, smallest).map(LogPlace::Own),
+        Kept::File => unreachable!("members have none then"),
+    };
+    let is_believed = matches!(kept, Kept::Ppl(_)) || log_counts(roster);
+    let log = |candidate: &Candidate<'_>| {
+        let newest = log_of(kept, candidate).ok().and_then(|log| log.newest.as_ref());
+        let newest = newest.filter(|_| is_believed);
+        let newest = newest.map(|record| (record.generation, record.end_sector));
+        let place = place(candidate.superblock, candidate.member)?;
+        Some((candidate.index, AssembledParityLog { place, newest }))
+    };
+    let uuid = roster.newest.superblock.array.uuid;
+    let of_spare = |index: &usize| {
+        let member = &members[*index];
+        let superblocks = &member.probe.superblocks;
+        let mut own = superblocks.iter().flatten().filter(|one| one.array.uuid == uuid);
+        let place = place(own.next()?, member)?;
+        Some((*index, AssembledParityLog { place, newest: None }))
+    };
+    roster.in_use().map(log).chain(roster.spares.iter().map(of_spare)).collect()
+}
+
+/// Whether superblocks say that our own log, on members, names all that may be in doubt.
+pub(crate) fn log_counts(roster: &Roster<'_>) -> bool {
+    if planted(Bug::LogOutlivesOthers) {
+        return true;
+    }
+    bitmap_file::counts(roster, LogHome::Members)
+}
+
+/// Whether the array keeps logs of one kind or the other.
+pub(crate) fn keeps_logs(roster: &Roster<'_>, file: Option<&BitmapFile>) -> bool {
+    has_ppl(roster) || kept(roster, file).is_some()
+}
+
+/// Whether what is in doubt is what logs name.
+pub(crate) fn has_logs_that_count(roster: &Roster<'_>, file: Option<&BitmapFile>) -> bool {
+    match kept(roster, file) {
+        _ if bitmap_file::counts(roster, LogHome::File) => true,
+        Some(Kept::Own(_)) => log_counts(roster),
+        Some(Kept::Ppl(_)) | None => has_ppl(roster),
+        Some(Kept::File) => false,
+    }
+}
+
+/// Whether members have md's log.
+fn has_ppl(roster: &Roster<'_>) -> bool {
+    roster.newest.superblock.intent.ppl.is_some()
+}
+
+/// What is to be replayed: nothing of an array that is clean, or has no log that counts.
+pub(crate) fn replay(
+    roster: &Roster<'_>,
+    file: Option<&BitmapFile>,
+    resync_offset: u64,
+) -> Option<AssembledReplay> {
+    let kept = kept(roster, file);
+    // mdadm's force says clean of what was not, and leaves the mark: what the log names is to be made right all the same.
+    let is_forced = match kept {
+        Some(Kept::Ppl(_)) => false,
+        Some(Kept::Own(_) | Kept::File) | None => {
+            roster.newest.superblock.state.log_counts.is_some()
+        }
+    };
+    let is_clean = resync_offset == u64::MAX && !is_forced;
+    if !has_logs_that_count(roster, file) || is_clean {
+        return None;
+    }
+    let (mut logs, mut unread) = (Vec::new(), Vec::new());
+    let mut found: Vec<_> = match kept {
+        _ if bitmap_file::counts(roster, LogHome::File) => bitmap_file::logs_by_slot(file, roster),
+        None => return None,
+        Some(kept) => {
+            let of_slot = |(slot, candidate): &(u16, Candidate<'_>)| {
+                (Slot(*slot), log_of(kept, candidate).cloned())
+            };
+            roster.active.iter().map(of_slot).collect()
+        }
+    };
+    found.sort_by_key(|(slot, _)| *slot);
+    for (slot, log) in found {
+        match log {
+            Ok(log) => logs.push((slot, log)),
+            Err(error) => unread.push((slot, error)),
+        }
+    }
+    Some(AssembledReplay { logs, unread })
+}

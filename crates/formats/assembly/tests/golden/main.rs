@@ -1,0 +1,44 @@
+//! Golden: what the real md left on members, read again without it.
+//!
+//! The fixtures in `oracle/fixtures` give every member image of 121 arrays byte for byte, with what
+//! the kernel said of each. Here ondisk must read the superblocks as the kernel wrote them,
+//! geometry must say where every sector lies, and assembly must judge every state.
+//!
+//! What it does not do: run an array; that is the golden test of `braid-runtime`.
+
+#[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
+#[path = "../../../../../oracle/fixture.rs"]
+mod fixture;
+#[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
+#[path = "../../../../../oracle/look.rs"]
+mod look;
+#[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
+#[path = "../../../../../oracle/pattern.rs"]
+mod pattern;
+mod places;
+mod states;
+mod superblocks;
+
+use std::path::Path;
+
+use braid_assembly::{Assembly, Options, ProbedMember, assemble};
+use fixture::Fixture;
+
+/// Every committed fixture with its name, in order of names.
+fn fixtures() -> Vec<(String, Fixture)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../oracle/fixtures");
+    let all = Fixture::all(&folder).expect("the fixtures are committed");
+    assert!(all.len() >= 121, "only {} fixtures", all.len());
+    all
+}
+
+/// Every member as assembly wants it, called `m0`, `m1`, ...
+fn probed(fixture: &Fixture) -> Vec<ProbedMember> {
+    let look = |index| look::look_at_image(&format!("m{index}"), &fixture.image(index));
+    (0..fixture.members.len()).map(look).collect()
+}
+
+/// The decision over all members.
+fn assembled(fixture: &Fixture, read_only: bool) -> Assembly {
+    assemble(&probed(fixture), &Options { read_only, ..Options::default() })
+}

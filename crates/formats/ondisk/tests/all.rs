@@ -1,0 +1,19 @@
+//! The tests of what is on disk, in one program: a program for each file is linked for each file.
+
+#![allow(clippy::unwrap_used)] // tests: a panic is a failure
+
+mod bit_flips;
+mod common;
+#[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
+#[path = "../../../../oracle/fixture.rs"]
+mod fixture;
+mod foreign;
+mod lockless_made;
+mod mdadm_examine;
+mod nearly;
+mod never_panics;
+#[allow(dead_code, unreachable_pub, reason = "shared by path; each user needs a part")]
+#[path = "../../../../oracle/pattern.rs"]
+mod pattern;
+mod shape;
+mod v0_90_made;

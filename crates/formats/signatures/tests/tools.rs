@@ -1,0 +1,110 @@
+//! What the tools of others made: sizes and labels are what they say.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use braid_signatures::Thing;
+use braid_test_needs::needs;
+
+use crate::kit::contents;
+
+const SIZE_BYTES: u64 = 64 << 20;
+
+fn image(folder: &tempfile::TempDir) -> PathBuf {
+    let path = folder.path().join("image");
+    fs::write(&path, b"").expect("a file");
+    fs::File::options()
+        .write(true)
+        .open(&path)
+        .and_then(|file| file.set_len(SIZE_BYTES))
+        .expect("a file");
+    path
+}
+
+fn run(program: &str, words: &[&str], path: &Path) {
+    let path_variable = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let ran = Command::new(program).args(words).arg(path).env("PATH", path_variable).output();
+    let ran = ran.expect("it is installed");
+    assert!(ran.status.success(), "{program}: {}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// The only thing on all of an image.
+fn only(path: &Path) -> Thing {
+    let found = contents(&fs::read(path).expect("readable"));
+    assert_eq!(found.table, None);
+    assert_eq!(found.volumes.len(), 1);
+    assert_eq!(found.volumes[0].things.len(), 1, "{:?}", found.volumes[0].things);
+    found.volumes[0].things[0].clone()
+}
+
+#[test]
+fn ext_says_its_version_size_and_label() {
+    needs!("mke2fs", "debugfs");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = image(&folder);
+    for version in ["ext2", "ext3", "ext4"] {
+        run("mke2fs", &["-F", "-q", "-t", version, "-L", "home", "-b", "1024"], &path);
+        let thing = only(&path);
+        assert_eq!((thing.name, thing.label.as_deref()), (version, Some("home")));
+        assert_eq!(thing.says.size_bytes, Some(SIZE_BYTES));
+        assert!(!thing.says.was_in_use && !thing.says.has_errors, "{thing:?}");
+        assert!(thing.uuid.is_some_and(|uuid| uuid.len() == 36));
+    }
+    run("debugfs", &["-w", "-R", "feature needs_recovery"], &path);
+    assert!(only(&path).says.was_in_use);
+    run("debugfs", &["-w", "-R", "ssv state 3"], &path);
+    assert!(only(&path).says.has_errors);
+}
+
+#[test]
+fn xfs_says_its_size() {
+    needs!("mkfs.xfs");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("image");
+    // Less than mkfs.xfs makes today.
+    fs::File::create(&path).and_then(|file| file.set_len(320 << 20)).expect("a file");
+    run("mkfs.xfs", &["-q", "-L", "tank"], &path);
+    let thing = only(&path);
+    assert_eq!((thing.name, thing.label.as_deref()), ("xfs", Some("tank")));
+    assert_eq!(thing.says.size_bytes, Some(320 << 20));
+}
+
+#[test]
+fn btrfs_says_its_size() {
+    needs!("mkfs.btrfs");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("image");
+    fs::File::create(&path).and_then(|file| file.set_len(128 << 20)).expect("a file");
+    run("mkfs.btrfs", &["-q", "-L", "tank"], &path);
+    let thing = only(&path);
+    assert_eq!((thing.name, thing.label.as_deref()), ("btrfs", Some("tank")));
+    assert_eq!((thing.says.size_bytes, thing.says.devices), (Some(128 << 20), None));
+}
+
+/// Headers as LVM's and cryptsetup's documents describe them.
+#[test]
+fn lvm_and_luks_are_recognised_by_their_headers() {
+    let mut bytes = vec![0; 4 << 20];
+    bytes[512..520].copy_from_slice(b"LABELONE");
+    bytes[532..536].copy_from_slice(&32_u32.to_le_bytes());
+    bytes[536..544].copy_from_slice(b"LVM2 001");
+    bytes[544..576].copy_from_slice(b"abcdefABCDEFabcdefABCDEFabcdefAB");
+    bytes[576..584].copy_from_slice(&(4_u64 << 20).to_le_bytes());
+    let found = &contents(&bytes).volumes[0].things[0];
+    assert_eq!((found.name, found.says.size_bytes), ("lvm2", Some(4 << 20)));
+    assert!(found.says.is_volume_manager);
+    // A header that says that it lies outside what was read is no reason to fail.
+    bytes[532..536].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert_eq!(contents(&bytes).volumes[0].things[0].says.size_bytes, None);
+    for (version, name) in [(1, "luks1"), (2, "luks2")] {
+        let mut bytes = vec![0; 4 << 20];
+        bytes[..6].copy_from_slice(b"LUKS\xba\xbe");
+        bytes[7] = version;
+        bytes[168..204].copy_from_slice(b"6dd0ae44-0000-4000-8000-0123456789ab");
+        let found = &contents(&bytes).volumes[0].things[0];
+        assert_eq!(found.name, name);
+        assert!(found.says.is_encrypted);
+        assert_eq!(found.uuid.as_deref(), Some("6dd0ae44-0000-4000-8000-0123456789ab"));
+    }
+}

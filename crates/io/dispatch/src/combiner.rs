@@ -1,0 +1,264 @@
+//! The combiner: many threads have events for one machine, and none ever waits for it.
+//!
+//! A thread that finds nobody at work becomes the owner and drives the machine with its events, past the inbox. Otherwise it
+//! leaves them in the inbox. The owner takes everything from there in one batch, drives the machine, and gives ownership up
+//! before it carries effects out. Who fails to become owner leaves: the present owner will see the event. Why none is
+//! forgotten stands in the crate's header.
+
+use std::sync::TryLockError;
+
+use crate::flaw::{self, Flaw};
+use crate::inbox::{Count, Inbox, lists_for_all_cores};
+use braid_concurrency::{TryMutex, TryMutexGuard};
+
+/// A machine with an inbox.
+#[derive(Debug)]
+pub struct Combiner<M, E> {
+    inbox: Inbox<E>,
+    machine: TryMutex<Owned<M, E>>,
+    owner_misses: Count,
+}
+
+/// What is done in ownership, after it, and with what could not be told to the machine
+/// ([`Combiner::combine_carrying`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Carry<D, A, L> {
+    /// Given the machine and the events, which it drains.
+    pub drive: D,
+    /// Carries out what came of it, without ownership; whether there is something for the machine.
+    pub after: A,
+    /// Pushes that, when another is owner; what the push said.
+    pub leave: L,
+    /// Whether `after` pushes to this very machine and leaves it at that: then it is looked at when it is through.
+    pub pushes: bool,
+}
+
+/// What the owner has.
+#[derive(Debug)]
+struct Owned<M, E> {
+    machine: M,
+    /// Where events are drained to; kept, so that its room is.
+    batch: Vec<E>,
+}
+
+impl<M, E> Combiner<M, E> {
+    /// One that keeps the order of events, whichever threads pushed them.
+    pub fn new(machine: M) -> Self {
+        Self::with_lists(machine, 1)
+    }
+
+    /// One that keeps the order of each thread's events only, for machines that many threads push to at once.
+    pub fn unordered(machine: M) -> Self {
+        Self::with_lists(machine, lists_for_all_cores())
+    }
+
+    pub(crate) fn with_lists(machine: M, lists: usize) -> Self {
+        Self {
+            inbox: Inbox::new(lists),
+            machine: TryMutex::new(Owned { machine, batch: Vec::new() }),
+            owner_misses: Count::new(),
+        }
+    }
+
+    /// Leaves an event. [`Self::combine`] must be called afterwards: by the caller, unless the answer is false;
+    /// then another thread has that duty already.
+    pub fn push(&self, event: E) -> bool {
+        self.inbox.push(event)
+    }
+
+    /// The same with several at once, which stay together.
+    pub fn push_all(&self, events: impl IntoIterator<Item = E>) -> bool {
+        self.inbox.push_all(events)
+    }
+
+    /// Becomes owner if no thread is, as often as there are events: `drive` is given the machine and the events, which it
+    /// drains; `after` carries out what came of it, without ownership. What it pushes here is looked at when it is through.
+    pub fn combine<R>(
+        &self,
+        mut drive: impl FnMut(&mut M, &mut Vec<E>) -> R,
+        mut after: impl FnMut(R),
+    ) {
+        let carry = Carry {
+            drive: |machine: &mut M, events: &mut Vec<E>, result: &mut Option<R>| {
+                *result = Some(drive(machine, events));
+            },
+            after: |result: &mut Option<R>| {
+                result.take().into_iter().for_each(&mut after);
+                false
+            },
+            leave: |_: &mut Option<R>, _: &Self| false,
+            pushes: true,
+        };
+        self.combine_carrying(&mut None, carry);
+    }
+
+    /// The same with effects in `carried`, which keeps its room, and for effects that may have ended when `after` returns:
+    /// it says whether the machine must hear of what is in `carried`, which `drive` is given at the next turn of this
+    /// thread. If another is owner by then, `leave` pushes it.
+    pub fn combine_carrying<C, D, A, L>(&self, carried: &mut C, mut carry: Carry<D, A, L>)
+    where
+        D: FnMut(&mut M, &mut Vec<E>, &mut C),
+        A: FnMut(&mut C) -> bool,
+        L: FnMut(&mut C, &Self) -> bool,
+    {
+        if self.inbox.look() {
+            self.go_on((true, false), carried, &mut carry);
+        }
+    }
+
+    /// The same for one who brings events: where nobody is at work and nothing waits, they go into the machine at once, and
+    /// otherwise where [`Self::push_all`] has them go. They are asked for under ownership or under a list's lock: `events` must
+    /// not touch this machine.
+    pub fn hand_over<C, D, A, L>(
+        &self,
+        events: impl IntoIterator<Item = E>,
+        carried: &mut C,
+        mut carry: Carry<D, A, L>,
+    ) where
+        D: FnMut(&mut M, &mut Vec<E>, &mut C),
+        A: FnMut(&mut C) -> bool,
+        L: FnMut(&mut C, &Self) -> bool,
+    {
+        let owned = if self.inbox.is_idle() { self.try_own() } else { None };
+        let next = match owned {
+            Some(owned) => self.turn(owned, events, false, carried, &mut carry),
+            None => (self.inbox.push_all(events), false),
+        };
+        self.go_on(next, carried, &mut carry);
+    }
+
+    /// Takes part as long as there `is_due` something that only we may know of, or we carry something.
+    fn go_on<C, D, A, L>(
+        &self,
+        (mut is_due, mut carries): (bool, bool),
+        carried: &mut C,
+        carry: &mut Carry<D, A, L>,
+    ) where
+        D: FnMut(&mut M, &mut Vec<E>, &mut C),
+        A: FnMut(&mut C) -> bool,
+        L: FnMut(&mut C, &Self) -> bool,
+    {
+        while is_due || carries {
+            // What we carry nobody waits for us to bring: no attempt that would be in vain.
+            let owned = if is_due || !self.inbox.is_at_work() { self.try_own() } else { None };
+            (is_due, carries) = match owned {
+                Some(owned) => self.turn(owned, None, carries, carried, carry),
+                // Another is owner, and will look after us.
+                None => (carries && (carry.leave)(carried, self), false),
+            };
+        }
+    }
+
+    /// One ownership, and what came of it: whether something was left to us meanwhile, and whether we carry something.
+    fn turn<C, D, A, L>(
+        &self,
+        mut owned: TryMutexGuard<'_, Owned<M, E>>,
+        events: impl IntoIterator<Item = E>,
+        carries: bool,
+        carried: &mut C,
+        carry: &mut Carry<D, A, L>,
+    ) -> (bool, bool)
+    where
+        D: FnMut(&mut M, &mut Vec<E>, &mut C),
+        A: FnMut(&mut C) -> bool,
+    {
+        let Owned { machine, batch } = &mut *owned;
+        self.inbox.drain(batch);
+        batch.extend(events);
+        // Another owner may have been quicker.
+        let is_driven = carries || !batch.is_empty();
+        if is_driven {
+            (carry.drive)(machine, batch, carried);
+        }
+        assert!(batch.is_empty(), "one that drives takes every event");
+        let is_left = if flaw::has(Flaw::GivesUpOwned) {
+            let is_left = self.inbox.give_up();
+            drop(owned);
+            is_left
+        } else {
+            drop(owned);
+            // The last look: what is pushed from now on finds nobody at work.
+            self.inbox.give_up()
+        };
+        let _owned = flaw::has(Flaw::EffectsOwned).then(|| self.try_own());
+        let carries = is_driven && (carry.after)(carried);
+        if flaw::has(Flaw::NoLastLook) {
+            return (false, carries);
+        }
+        let is_heard = !flaw::has(Flaw::OwnUnheard) && !flaw::has(Flaw::LastLookReads);
+        let has_own = carry.pushes && is_driven && is_heard && self.inbox.is_left_alone();
+        (is_left || has_own, carries)
+    }
+
+    /// How often a thread found the machine owned by another and went on.
+    pub fn owner_misses(&self) -> u64 {
+        self.owner_misses.get()
+    }
+
+    /// Looks at the machine, waiting for it; for counters, never on the data path. One that looks is an owner to all
+    /// others, who leave their events to it: so `combine`, which is to call [`Self::combine`], comes afterwards.
+    pub fn inspect<R>(&self, look: impl FnOnce(&M) -> R, combine: impl FnOnce()) -> R {
+        let owned = self.machine.lock().expect("a machine that panicked stays stopped");
+        let seen = look(&owned.machine);
+        drop(owned);
+        if !flaw::has(Flaw::LookLeaves) {
+            combine();
+        }
+        seen
+    }
+
+    fn try_own(&self) -> Option<TryMutexGuard<'_, Owned<M, E>>> {
+        match self.machine.try_lock() {
+            Ok(machine) => Some(machine),
+            Err(TryLockError::WouldBlock) => {
+                self.owner_misses.add_one();
+                None
+            }
+            Err(TryLockError::Poisoned(_)) => panic!("a machine that panicked stays stopped"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn every_event_is_handled_once_and_effects_run_without_ownership() {
+        const THREADS: u64 = 8;
+        const EVENTS: u64 = 5_000;
+        for combiner in [Combiner::new(0_u64), Combiner::unordered(0)] {
+            let done = AtomicU64::new(0);
+            std::thread::scope(|scope| {
+                for thread in 0..THREADS {
+                    let (combiner, done) = (&combiner, &done);
+                    scope.spawn(move || {
+                        for event in 0..EVENTS {
+                            let is_first = combiner.push(thread * EVENTS + event + 1);
+                            if !is_first {
+                                continue;
+                            }
+                            combiner.combine(
+                                |sum, events| {
+                                    let count = events.len() as u64;
+                                    *sum += events.drain(..).sum::<u64>();
+                                    count
+                                },
+                                |count| {
+                                    done.fetch_add(count, Ordering::Relaxed);
+                                },
+                            );
+                        }
+                    });
+                }
+            });
+            let total = THREADS * EVENTS;
+            assert_eq!(done.load(Ordering::Relaxed), total, "nothing is left behind");
+            assert_eq!(combiner.inspect(|sum| *sum, || {}), total * (total + 1) / 2);
+            assert!(!combiner.inbox.look());
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Insertion lists: many push, one drains all of them at once.
+//!
+//! Each list is a vector behind a lock that is held for a push or a swap. A word of marks, one bit for each list, says which
+//! of them may have something; it is how the last look costs no lock, and how a pusher learns whether it is the first. One
+//! more bit says that an owner is at work and will look again, so that a pusher need not try what must fail.
+//!
+//! A drain takes the marks first and the content afterwards, so that a mark that was set meanwhile stays: a mark without
+//! content costs a look, content without a mark would never be found [check: a_drain_that_unmarks_too_late_is_caught].
+//! With one list the order of pushes is kept; with several, that of each thread
+//! [check: what_one_thread_pushes_keeps_its_order].
+
+use crate::flaw::{self, Flaw};
+use braid_concurrency::atomic::{AtomicU64, AtomicUsize, Ordering};
+use braid_concurrency::{Mutex, thread_number};
+
+/// Lists at most: one bit each, and one for the owner.
+const LISTS_MAX: usize = 63;
+
+/// An owner is at work.
+const AT_WORK: u64 = 1 << LISTS_MAX;
+
+/// A list, on a line of the cache of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct List<E>(Mutex<Vec<E>>);
+
+/// The lists of one machine.
+#[derive(Debug)]
+pub(crate) struct Inbox<E> {
+    lists: Box<[List<E>]>,
+    marks: Marks,
+}
+
+/// Beside nothing else that is written.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Marks(AtomicU64);
+
+/// Whether these say that there is something, and nobody at work.
+fn is_alone(marks: u64) -> bool {
+    marks != 0 && marks & AT_WORK == 0
+}
+
+impl<E> Inbox<E> {
+    /// `lists` of them, from 1 to 63.
+    pub(crate) fn new(lists: usize) -> Self {
+        let lists = lists.clamp(1, LISTS_MAX);
+        let list = |_| List(Mutex::new(Vec::new()));
+        Self { lists: (0..lists).map(list).collect(), marks: Marks(AtomicU64::new(0)) }
+    }
+
+    /// Leaves something. Whether there was nothing before and nobody is at work: then the caller must have it drained.
+    pub(crate) fn push(&self, event: E) -> bool {
+        self.push_all(std::iter::once(event))
+    }
+
+    /// The same with several, one after the other.
+    pub(crate) fn push_all(&self, events: impl IntoIterator<Item = E>) -> bool {
+        let index = match self.lists.len() {
+            1 => 0,
+            lists => thread_number() % lists,
+        };
+        self.lists[index].0.lock().expect("no holder of a list panics").extend(events);
+        let mark = 1 << index;
+        // Set by a thread that pushed before, and taken away by a drain that is still to come: a drain
+        // that had been here before our push would have taken it away before that, and we would see it.
+        if self.marks.0.load(Ordering::Acquire) & mark != 0 {
+            return false;
+        }
+        self.marks.0.fetch_or(mark, Ordering::AcqRel) == 0
+    }
+
+    /// Whether there is nothing and nobody, or was a moment ago.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.marks.0.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether an owner is at work, or was a moment ago.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.marks.0.load(Ordering::Acquire) & AT_WORK != 0
+    }
+
+    /// Whether there is something and nobody at work, as this thread sees it: what it pushed itself it does see.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        is_alone(self.marks.0.load(Ordering::Acquire))
+    }
+
+    /// Whether there is anything that nobody at work will see: a change of the marks that changes nothing, so that it is before
+    /// or after every push's, and before the end of whoever is at work.
+    pub(crate) fn look(&self) -> bool {
+        is_alone(self.marks.0.fetch_or(0, Ordering::AcqRel))
+    }
+
+    /// The owner is at work no more. Whether there is anything: a change as well.
+    pub(crate) fn give_up(&self) -> bool {
+        if flaw::has(Flaw::LastLookReads) {
+            let marks = self.marks.0.load(Ordering::Acquire);
+            self.marks.0.fetch_and(!AT_WORK, Ordering::AcqRel);
+            return marks & !AT_WORK != 0;
+        }
+        self.marks.0.fetch_and(!AT_WORK, Ordering::AcqRel) & !AT_WORK != 0
+    }
+
+    /// Takes everything, behind what `batch` holds; an owner is at work from now on.
+    pub(crate) fn drain(&self, batch: &mut Vec<E>) {
+        if flaw::has(Flaw::UnmarkedLate) {
+            (0..self.lists.len()).for_each(|index| self.take(index, batch));
+            self.marks.0.store(AT_WORK, Ordering::Release);
+            return;
+        }
+        let mut marks = self.marks.0.swap(AT_WORK, Ordering::AcqRel) & !AT_WORK;
+        while marks != 0 {
+            let index = marks.trailing_zeros() as usize;
+            marks &= marks - 1;
+            self.take(index, batch);
+        }
+    }
+
+    fn take(&self, index: usize, batch: &mut Vec<E>) {
+        let mut list = self.lists[index].0.lock().expect("no holder of a list panics");
+        if batch.is_empty() {
+            // Both keep their room, so that nothing is allocated for an event.
+            std::mem::swap(&mut *list, batch);
+        } else {
+            batch.append(&mut list);
+        }
+    }
+}
+
+/// Lists for a machine that every core pushes to.
+pub(crate) fn lists_for_all_cores() -> usize {
+    static CORES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    let known = CORES.load(std::sync::atomic::Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let lists = (2 * cores).clamp(2, LISTS_MAX);
+    CORES.store(lists, std::sync::atomic::Ordering::Relaxed);
+    lists
+}
+
+/// How often something happened, counted by the threads that it happens to.
+#[derive(Debug)]
+pub(crate) struct Count(AtomicUsize);
+
+impl Count {
+    pub(crate) fn new() -> Self {
+        Self(AtomicUsize::new(0))
+    }
+
+    pub(crate) fn add_one(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) as u64
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_thread_pushes_keeps_its_order() {
+        const THREADS: usize = 4;
+        const EVENTS: usize = 20_000;
+        for lists in [1, 3, 8] {
+            let inbox = Inbox::new(lists);
+            let mut seen = [0; THREADS];
+            std::thread::scope(|scope| {
+                let push = |thread| {
+                    let inbox = &inbox;
+                    scope.spawn(move || {
+                        for event in 0..EVENTS {
+                            let _first = inbox.push((thread, event));
+                        }
+                    })
+                };
+                let threads: Vec<_> = (0..THREADS).map(push).collect();
+                let mut batch = Vec::new();
+                loop {
+                    let over = threads.iter().all(std::thread::ScopedJoinHandle::is_finished);
+                    inbox.drain(&mut batch);
+                    for (thread, event) in batch.drain(..) {
+                        assert_eq!(seen[thread], event);
+                        seen[thread] += 1;
+                    }
+                    if over {
+                        break;
+                    }
+                }
+            });
+            assert_eq!(seen, [EVENTS; THREADS], "nothing is left, with {lists} lists");
+            assert!(!inbox.look());
+        }
+    }
+
+    #[test]
+    fn only_the_first_push_asks_for_a_drain() {
+        let inbox = Inbox::new(1);
+        assert!(inbox.is_idle() && inbox.push(1) && !inbox.push(2) && inbox.look());
+        let mut batch = Vec::new();
+        inbox.drain(&mut batch);
+        assert_eq!(batch, [1, 2]);
+        assert!(!inbox.look() && inbox.is_at_work() && !inbox.is_idle());
+        assert!(!inbox.push(3), "who is at work will look");
+        assert!(inbox.give_up() && !inbox.is_at_work());
+        inbox.drain(&mut batch);
+        assert!(!inbox.give_up() && inbox.is_idle() && inbox.push(4));
+    }
+}

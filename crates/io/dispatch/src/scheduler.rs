@@ -1,0 +1,564 @@
+//! The scheduler of one member: insertion lists before its elevator, batches of dispatches behind it.
+//!
+//! ```text
+//!   insert ──▶ lists (head or sorted) ─┐                                   under ownership ┆ without it
+//!                                      ├─ one drain ─▶ elevator ─▶ batch of at most 64 ────┆──▶ Device::begin, each
+//!   done ────▶ lists ──────────────────┘   (tags freed, entries sorted and merged)         ┆
+//! ```
+//!
+//! Where nobody is at work, insertions and completions go past the lists. Completions take the same way as insertions: they free tags, and the thread that drains them lets more out. A device that has
+//! done something already when [`Device::begin`] returns says so, and the dispatcher takes the completion along into its
+//! next turn, or leaves it in the lists if another is dispatcher by then; nothing recurses.
+//!
+//! # Who is held
+//!
+//! Before a batch is chosen the device is asked whose turn it is ([`Device::turn`]), with what waits and what is out at
+//! this member. A slice that its side does not use here is given away ([`Turn::allowed_at`]). What goes past the scheduler and
+//! keeps the member from everything else, a flush, is said to it all the same ([`Scheduler::flush_begins`]): it counts
+//! as something of the flusher's that is out, and its time is the flusher's ([`Busy`]).
+//! What is held waits in the elevator; when the dispatcher leaves it says what waits and, if something was
+//! held, until when ([`Device::leave`]): the implementor has [`Scheduler::dispatch_held`] called then. Under `none`
+//! the device is not asked and nothing is held.
+//!
+//! # Memory
+//!
+//! Lists, elevator and batches keep their room; once the most that was ever queued has been, nothing is allocated for an
+//! entry [check: steady_state_allocates_nothing].
+
+use braid_elevator::{
+    Allowed, Busy, Class, Dispatch, Elevator, Entry, EntryId, Operation, Place, Policy, Settings,
+    Tag, Turn,
+};
+
+use crate::combiner::{Carry, Combiner};
+use crate::counters::Counters;
+use crate::flaw::{self, Flaw};
+use braid_concurrency::Mutex;
+use braid_concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Dispatches that are chosen in one ownership, so that no thread owns the elevator for long. In models it is so low that
+/// a batch is full.
+const BATCH_MAX: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
+
+/// Batches whose room is kept: as many as may be handed to the device at the same time, on the machines we know.
+const SPARES_MAX: usize = 16;
+
+/// What is asked of a member, without whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What to do.
+    pub operation: Operation,
+    /// Who it yields to.
+    pub class: Class,
+    /// Among the others, or before them.
+    pub place: Place,
+    /// First sector of the member.
+    pub start: u64,
+    /// Sectors; at least 1.
+    pub sectors: u32,
+}
+
+/// The right to be out; to be given back once, when all of the vector has ended ([`Scheduler::done`]).
+#[derive(Debug)]
+#[must_use]
+pub struct Ticket {
+    tag: Tag,
+    sent_ns: u64,
+    operation: Operation,
+}
+
+/// Something for the member to do: one entry, or several that are adjacent.
+#[derive(Debug)]
+pub struct Vector {
+    /// What to do.
+    pub operation: Operation,
+    /// First sector.
+    pub start: u64,
+    /// All sectors.
+    pub sectors: u32,
+    /// Entries; their items come with it, in the order of sectors.
+    pub parts: u32,
+    /// To be given back at its end; none under `none`.
+    pub ticket: Option<Ticket>,
+}
+
+/// What is at a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// What waits in the elevator.
+    pub waits: Allowed,
+    /// Dispatches that it has been given and has not done: reads, and everything else.
+    pub out: (u32, u32),
+    /// Entries that wait and dispatches that are out, the same two; a flush that is out is as many as were written since
+    /// the one before.
+    pub queued: (u32, u32),
+}
+
+/// What entries are given to, and who decides whose turn it is.
+pub trait Device<T> {
+    /// Nanoseconds of a clock that never goes back.
+    fn now_ns(&self) -> u64;
+
+    /// Begins something; never waits for it. The ticket back if it has ended already. Called by several threads at once,
+    /// none of which owns the scheduler, so it may insert and say that others are done.
+    fn begin(&self, vector: Vector, parts: impl Iterator<Item = T>) -> Option<Ticket>;
+
+    /// Whose turn it is, asked by the dispatcher while it owns the elevator.
+    fn turn(&self, now_ns: u64, _: State) -> Turn {
+        Turn { reads: true, writes: true, until_ns: now_ns }
+    }
+
+    /// What is still at the member when the dispatcher has chosen; and, if something is held, when
+    /// [`Scheduler::dispatch_held`] must be called at the latest. Said under ownership, so what is said last is so.
+    fn leave(&self, _: State, _until_ns: Option<u64>) {}
+
+    /// The member was busy for so long with a read, or with anything else; what overlaps is counted once.
+    fn served(&self, _is_read: bool, _busy_ns: u64) {}
+}
+
+enum Event<T> {
+    Insert(Request, T),
+    Done(Ticket),
+    /// A flush has ended that began then.
+    Flushed(u64),
+    /// With its number: lists keep only each thread's order. Boxed, since each insertion is as long
+    /// as the longest event.
+    Set(u64, Box<Settings>),
+    Poll,
+}
+
+/// What the dispatcher owns.
+struct Dispatcher<T> {
+    elevator: Elevator,
+    /// By [`EntryId`].
+    items: Vec<Option<T>>,
+    free: Vec<usize>,
+    busy: Busy,
+    /// When the flush began that is out, if it has been heard of.
+    flush_since_ns: Option<u64>,
+    /// Vectors that were written since the last flush.
+    unflushed: u32,
+    /// The number of what it is set to.
+    last_set: u64,
+    counters: Counters,
+    /// Batches with room.
+    spares: Vec<Batch<T>>,
+}
+
+/// Chosen, and to be handed to the device.
+struct Batch<T> {
+    vectors: Vec<Vector>,
+    /// Of all of them, one after the other.
+    parts: Vec<T>,
+    /// Those of vectors that had ended when they had begun; for the elevator at the next turn.
+    ended: Vec<Ticket>,
+    /// There may be more to choose.
+    is_full: bool,
+}
+
+// Not derived: an item needs no default.
+impl<T> Default for Batch<T> {
+    fn default() -> Self {
+        Self { vectors: Vec::new(), parts: Vec::new(), ended: Vec::new(), is_full: false }
+    }
+}
+
+impl<T> Batch<T> {
+    fn has_room(&self) -> bool {
+        self.vectors.capacity() > 0
+    }
+}
+
+/// One member's scheduler.
+pub struct Scheduler<T> {
+    is_straight: AtomicBool,
+    sets: AtomicU64,
+    /// When the flush began that is out; 0: none is.
+    flush_since_ns: AtomicU64,
+    combiner: Combiner<Dispatcher<T>, Event<T>>,
+    spares: Mutex<Vec<Batch<T>>>,
+}
+
+impl<T> Scheduler<T> {
+    /// One with nothing in it.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self::around(settings, Combiner::unordered)
+    }
+
+    /// The same with a number of insertion lists.
+    #[must_use]
+    pub fn with_lists(settings: Settings, lists: usize) -> Self {
+        Self::around(settings, |dispatcher| Combiner::with_lists(dispatcher, lists))
+    }
+
+    fn around(
+        settings: Settings,
+        combiner: impl FnOnce(Dispatcher<T>) -> Combiner<Dispatcher<T>, Event<T>>,
+    ) -> Self {
+        let dispatcher = Dispatcher {
+            elevator: Elevator::new(settings),
+            items: Vec::new(),
+            free: Vec::new(),
+            busy: Busy::default(),
+            flush_since_ns: None,
+            unflushed: 0,
+            last_set: 0,
+            counters: Counters::default(),
+            spares: Vec::new(),
+        };
+        Self {
+            is_straight: AtomicBool::new(settings.policy == Policy::None),
+            sets: AtomicU64::new(0),
+            flush_since_ns: AtomicU64::new(0),
+            combiner: combiner(dispatcher),
+            spares: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Whether nothing waits here: everything goes to the member at once, as it comes.
+    #[must_use]
+    pub fn is_straight(&self) -> bool {
+        self.is_straight.load(Ordering::Acquire)
+    }
+
+    /// Gives `request` to the member when it is its turn; at once under `none`.
+    #[inline]
+    pub fn insert(&self, device: &impl Device<T>, request: Request, item: T) {
+        self.insert_all(device, std::iter::once((request, item)));
+    }
+
+    /// The same for several, which may be merged with one another.
+    #[inline]
+    pub fn insert_all(
+        &self,
+        device: &impl Device<T>,
+        requests: impl IntoIterator<Item = (Request, T)>,
+    ) {
+        if self.is_straight() {
+            for (request, item) in requests {
+                Self::go_straight(device, request, item);
+            }
+        } else {
+            let inserts = requests.into_iter();
+            self.bring(device, inserts.map(|(request, item)| Event::Insert(request, item)));
+        }
+    }
+
+    #[inline]
+    fn go_straight(device: &impl Device<T>, request: Request, item: T) {
+        let Request { operation, start, sectors, .. } = request;
+        let vector = Vector { operation, start, sectors, parts: 1, ticket: None };
+        let ticket = device.begin(vector, std::iter::once(item));
+        debug_assert!(ticket.is_none(), "there was none to give back");
+    }
+
+    /// A vector has ended.
+    pub fn done(&self, device: &impl Device<T>, ticket: Option<Ticket>) {
+        let Some(ticket) = ticket else { return };
+        if flaw::has(Flaw::DoneSilent) {
+            self.combiner.push(Event::Done(ticket));
+        } else {
+            self.bring(device, Some(Event::Done(ticket)));
+        }
+    }
+
+    /// A flush begins at the member; the caller sees to it that one is out at a time. Under `none` nobody is held for it.
+    pub fn flush_begins(&self, device: &impl Device<T>) {
+        if !self.is_straight() {
+            self.flush_since_ns.store(device.now_ns().max(1), Ordering::Release);
+            self.dispatch_held(device);
+        }
+    }
+
+    /// It has ended.
+    pub fn flush_ends(&self, device: &impl Device<T>) {
+        let since_ns = self.flush_since_ns.swap(0, Ordering::AcqRel);
+        if since_ns > 0 {
+            self.bring(device, Some(Event::Flushed(since_ns)));
+        }
+    }
+
+    /// The time has come that [`Device::leave`] was told of, or whose turn it is was decided anew.
+    pub fn dispatch_held(&self, device: &impl Device<T>) {
+        self.bring(device, Some(Event::Poll));
+    }
+
+    /// How it is set.
+    #[must_use]
+    pub fn settings(&self, device: &impl Device<T>) -> Settings {
+        self.combiner.inspect(|owned| *owned.elevator.settings(), || self.dispatch(device))
+    }
+
+    /// Sets it anew, from the next insertion and dispatch on. Nothing that waits is lost, and what waits when it is set to
+    /// `none` goes as soon as tags allow, held or not.
+    pub fn set(&self, device: &impl Device<T>, settings: Settings) {
+        let number = self.sets.fetch_add(1, Ordering::Relaxed) + 1;
+        let event = Event::Set(number, Box::new(settings));
+        if flaw::has(Flaw::SwitchSilent) {
+            self.combiner.push(event);
+        } else {
+            self.bring(device, Some(event));
+        }
+    }
+
+    /// What it did.
+    pub fn counters(&self, device: &impl Device<T>) -> Counters {
+        let look = |owned: &Dispatcher<T>| {
+            let ((reads, writes), out) = (owned.elevator.waiting(), owned.elevator.out());
+            Counters {
+                elevator: owned.elevator.counters(),
+                waiting_reads: reads as u64,
+                waiting_writes: writes as u64,
+                out: u64::from(out.0) + u64::from(out.1),
+                ..owned.counters
+            }
+        };
+        let counters = self.combiner.inspect(look, || self.dispatch(device));
+        Counters { owner_misses: self.combiner.owner_misses(), ..counters }
+    }
+
+    /// Becomes dispatcher if no thread is and there is anything to do.
+    fn dispatch(&self, device: &impl Device<T>) {
+        let mut batch = Batch::default();
+        self.combiner.combine_carrying(&mut batch, self.carry(device));
+        self.keep(batch);
+    }
+
+    /// The same with something to do.
+    fn bring(&self, device: &impl Device<T>, events: impl IntoIterator<Item = Event<T>>) {
+        let mut batch = Batch::default();
+        self.combiner.hand_over(events, &mut batch, self.carry(device));
+        self.keep(batch);
+    }
+
+    /// What is done in ownership, after it, and with what cannot be told.
+    #[allow(clippy::type_complexity, reason = "closures have no shorter names")]
+    fn carry<'a>(
+        &'a self,
+        device: &'a impl Device<T>,
+    ) -> Carry<
+        impl FnMut(&mut Dispatcher<T>, &mut Vec<Event<T>>, &mut Batch<T>) + 'a,
+        impl FnMut(&mut Batch<T>) -> bool + 'a,
+        impl FnMut(&mut Batch<T>, &Combiner<Dispatcher<T>, Event<T>>) -> bool + 'a,
+    > {
+        Carry {
+            drive: |dispatcher: &mut Dispatcher<T>, events: &mut Vec<_>, batch: &mut Batch<T>| {
+                if !batch.has_room()
+                    && let Some(spare) = dispatcher.spares.pop().or_else(|| self.spare())
+                {
+                    *batch = spare;
+                }
+                let flush_since_ns = self.flush_since_ns.load(Ordering::Acquire);
+                dispatcher.turn(device, (events, flush_since_ns), batch);
+                // Under ownership, so that what was set last counts.
+                let is_straight = dispatcher.elevator.settings().policy == Policy::None;
+                if is_straight != self.is_straight.load(Ordering::Relaxed) {
+                    self.is_straight.store(is_straight, Ordering::Release);
+                }
+                if batch.vectors.is_empty() && dispatcher.spares.len() < SPARES_MAX {
+                    dispatcher.spares.push(std::mem::take(batch));
+                }
+            },
+            after: |batch: &mut Batch<T>| {
+                hand_over(device, batch);
+                let has_more = batch.is_full && !flaw::has(Flaw::BatchLeaves);
+                has_more || !batch.ended.is_empty()
+            },
+            leave: |batch: &mut Batch<T>, combiner: &Combiner<_, _>| {
+                let more = std::mem::take(&mut batch.is_full).then_some(Event::Poll);
+                combiner.push_all(batch.ended.drain(..).map(Event::Done).chain(more))
+            },
+            // A device that inserts, or says that something is done, brings it.
+            pushes: false,
+        }
+    }
+
+    /// One that was kept by a thread that had no ownership.
+    fn spare(&self) -> Option<Batch<T>> {
+        let is_modelled = cfg!(any(loom, shuttle));
+        let spares = if is_modelled { None } else { self.spares.try_lock().ok() };
+        spares.and_then(|mut spares| spares.pop())
+    }
+
+    fn keep(&self, batch: Batch<T>) {
+        if !cfg!(any(loom, shuttle))
+            && batch.has_room()
+            && let Ok(mut spares) = self.spares.try_lock()
+            && spares.len() < SPARES_MAX
+        {
+            spares.push(batch);
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Scheduler<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Scheduler").field("is_straight", &self.is_straight).finish()
+    }
+}
+
+/// Hands a batch to the device, without ownership.
+fn hand_over<T>(device: &impl Device<T>, batch: &mut Batch<T>) {
+    let Batch { vectors, parts, ended, .. } = batch;
+    let mut parts = parts.drain(..);
+    for vector in vectors.drain(..) {
+        // Most are not merged: no counting.
+        let ticket = if vector.parts == 1 {
+            let mut own = parts.next();
+            let ticket = device.begin(vector, std::iter::from_fn(|| own.take()));
+            assert!(own.is_none(), "a device takes every part");
+            ticket
+        } else {
+            let mut own = parts.by_ref().take(vector.parts as usize);
+            let ticket = device.begin(vector, &mut own);
+            assert!(own.next().is_none(), "a device takes every part");
+            ticket
+        };
+        ended.extend(ticket);
+    }
+}
+
+impl<T> Dispatcher<T> {
+    /// One turn: everything in, a batch out.
+    fn turn(
+        &mut self,
+        device: &impl Device<T>,
+        (events, flush_since_ns): (&mut Vec<Event<T>>, u64),
+        batch: &mut Batch<T>,
+    ) {
+        let now_ns = device.now_ns();
+        self.counters.ownerships += 1;
+        for ticket in batch.ended.drain(..) {
+            self.done(device, now_ns, &ticket);
+        }
+        let mut drained = 0;
+        for event in events.drain(..) {
+            drained += usize::from(matches!(event, Event::Insert(..) | Event::Done(_)));
+            match event {
+                Event::Insert(request, item) => self.insert(now_ns, request, item),
+                Event::Done(ticket) => self.done(device, now_ns, &ticket),
+                Event::Flushed(since_ns) => self.flushed(device, now_ns, since_ns),
+                Event::Set(number, settings) => self.set(number, *settings),
+                Event::Poll => {}
+            }
+        }
+        if drained > 0 {
+            self.counters.drained(drained);
+        }
+        if flush_since_ns > 0 && self.flush_since_ns.is_none() {
+            self.flush_since_ns = Some(flush_since_ns);
+            self.busy.handle_sent(flush_since_ns);
+        }
+        let is_straight = self.elevator.settings().policy == Policy::None;
+        let turn = (!is_straight).then(|| device.turn(now_ns, self.state()));
+        // Where nobody is held there is nothing to ask.
+        let turn = turn.filter(|turn| !(turn.reads && turn.writes));
+        if turn.is_none() {
+            self.choose_run(now_ns, batch);
+        } else {
+            while batch.vectors.len() < BATCH_MAX
+                && self.elevator.waiting() != (0, 0)
+                && self.choose(now_ns, self.allowed(turn), batch)
+            {}
+        }
+        batch.is_full = batch.vectors.len() == BATCH_MAX;
+        self.counters.dispatched_batches += u64::from(!batch.vectors.is_empty());
+        let (state, allowed) = (self.state(), self.allowed(turn));
+        let waits = state.waits;
+        let is_held = (waits.reads && !allowed.reads) || (waits.writes && !allowed.writes);
+        let until_ns = turn.filter(|_| is_held).map(|turn| turn.until_ns);
+        device.leave(state, until_ns);
+    }
+
+    /// Who may go, as things stand: a slice that its side does not use here is given away.
+    fn allowed(&self, turn: Option<Turn>) -> Allowed {
+        let allowed = |turn: Turn| turn.allowed_at(self.elevator.waits(), self.elevator.out());
+        turn.map_or(Allowed::ALL, allowed)
+    }
+
+    fn state(&self) -> State {
+        let ((reads, writes), out) = (self.elevator.waiting(), self.elevator.out());
+        let count = |waiting: usize| u32::try_from(waiting).unwrap_or(u32::MAX / 2);
+        let flushed = if self.flush_since_ns.is_some() { self.unflushed.max(1) } else { 0 };
+        let queued = (count(reads) + out.0, (count(writes) + out.1).saturating_add(flushed));
+        State { waits: self.elevator.waits(), out, queued }
+    }
+
+    /// What was set last counts, in whatever order it is heard of.
+    fn set(&mut self, number: u64, settings: Settings) {
+        if number > self.last_set || flaw::has(Flaw::OlderSet) {
+            self.last_set = number;
+            self.elevator.set(settings);
+        }
+    }
+
+    fn insert(&mut self, now_ns: u64, request: Request, item: T) {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.items.push(None);
+            self.items.len() - 1
+        });
+        self.items[index] = Some(item);
+        let Request { operation, class, place, start, sectors } = request;
+        let entry = Entry { id: EntryId(index as u64), operation, class, start, sectors };
+        self.elevator.handle_insert(now_ns, entry, place);
+    }
+
+    fn done(&mut self, device: &impl Device<T>, now_ns: u64, ticket: &Ticket) {
+        self.elevator.handle_done(ticket.tag);
+        self.unflushed = self.unflushed.saturating_add(u32::from(ticket.operation.is_write()));
+        let is_read = ticket.operation == Operation::Read;
+        device.served(is_read, self.busy.handle_done(now_ns, ticket.sent_ns));
+    }
+
+    /// One of which nothing was heard while it was out began and ends now.
+    fn flushed(&mut self, device: &impl Device<T>, now_ns: u64, since_ns: u64) {
+        if self.flush_since_ns != Some(since_ns) {
+            self.busy.handle_sent(since_ns);
+        } else {
+            self.flush_since_ns = None;
+        }
+        self.unflushed = 0;
+        device.served(false, self.busy.handle_done(now_ns, since_ns));
+    }
+
+    /// Adds the next to a batch, if one may go.
+    fn choose(&mut self, now_ns: u64, allowed: Allowed, batch: &mut Batch<T>) -> bool {
+        let Some(dispatch) = self.elevator.poll_dispatch(now_ns, allowed) else { return false };
+        let Self { elevator, items, free, busy, .. } = self;
+        busy.handle_sent(now_ns);
+        add(batch, (items, free), (dispatch, now_ns), elevator.parts(dispatch.tag));
+        true
+    }
+
+    /// The dispatcher fills a batch while the multiplexer holds neither reads nor writes.
+    fn choose_run(&mut self, now_ns: u64, batch: &mut Batch<T>) {
+        let Self { elevator, items, free, busy, .. } = self;
+        let count_max = BATCH_MAX - batch.vectors.len();
+        elevator.poll_run(now_ns, count_max, |dispatch, parts| {
+            busy.handle_sent(now_ns);
+            add(batch, (items, free), (dispatch, now_ns), parts);
+        });
+    }
+}
+
+/// Adds a dispatch to a batch, with the items of its entries.
+fn add<'a, T>(
+    batch: &mut Batch<T>,
+    (items, free): (&mut [Option<T>], &mut Vec<usize>),
+    (dispatch, sent_ns): (Dispatch, u64),
+    entries: impl Iterator<Item = &'a Entry>,
+) {
+    let Dispatch { tag, operation, start, sectors, parts } = dispatch;
+    for entry in entries {
+        let index = usize::try_from(entry.id.0).expect("an index of ours");
+        batch.parts.push(items[index].take().expect("an entry goes out once"));
+        free.push(index);
+    }
+    let ticket = Some(Ticket { tag, sent_ns, operation });
+    batch.vectors.push(Vector { operation, start, sectors, parts, ticket });
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;

@@ -1,0 +1,460 @@
+//! The choice of what goes next. The rules are in the crate's header.
+
+use std::collections::VecDeque;
+
+use braid_sim_hooks::{Bug, planted, spoiled};
+
+use crate::counters::Counters;
+use crate::depth::Out;
+use crate::entry::{Allowed, Class, Direction, Dispatch, Entry, Place, Tag};
+use crate::nodes::{Node, Nodes, Parts};
+use crate::queue::Queue;
+use crate::settings::{Policy, Settings};
+
+/// What waits in one class.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// By [`Direction`].
+    queues: [Queue; 2],
+    /// Before all sorted ones.
+    head: VecDeque<Node>,
+    /// Batches of reads that went before writes that waited.
+    passed_over: u32,
+}
+
+impl Waiting {
+    fn queue(&self, direction: Direction) -> &Queue {
+        &self.queues[direction as usize]
+    }
+}
+
+/// The running batch: dispatches in one class and direction, upwards.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    class: Class,
+    direction: Direction,
+    sent: u32,
+}
+
+/// One member's elevator.
+#[derive(Debug)]
+pub struct Elevator {
+    settings: Settings,
+    nodes: Nodes,
+    /// By [`Class`].
+    classes: [Waiting; 3],
+    /// What waits under [`Policy::None`].
+    straight: VecDeque<Node>,
+    batch: Option<Batch>,
+    /// The last dispatch that began where its own direction had stopped was a write.
+    is_at_writes: bool,
+    out: Out,
+    /// Entries that wait, by [`Direction`].
+    waiting: [usize; 2],
+    /// Since when something waits that was not allowed to go, by [`Direction`].
+    held_since_ns: [Option<u64>; 2],
+    /// When something waited or was out last, by [`Direction`].
+    busy_ns: [Option<u64>; 2],
+    counters: Counters,
+}
+
+impl Elevator {
+    /// An empty one.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            nodes: Nodes::default(),
+            classes: Default::default(),
+            straight: VecDeque::new(),
+            batch: None,
+            is_at_writes: false,
+            out: Out::default(),
+            waiting: [0; 2],
+            held_since_ns: [None; 2],
+            busy_ns: [None; 2],
+            counters: Counters::default(),
+        }
+    }
+
+    /// What it is set to.
+    #[inline]
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Sets it anew, from the next insertion and dispatch on. What is queued stays in the order that it has.
+    pub fn set(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
+    /// What it did.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Entries that are queued or out.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether nothing is queued or out.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Entries that wait, of reads and of everything else; without those that are out.
+    #[must_use]
+    #[inline]
+    pub fn waiting(&self) -> (usize, usize) {
+        let [reads, writes] = self.waiting;
+        (reads, writes)
+    }
+
+    /// Of which kind something waits: a multiplexer's demand.
+    #[must_use]
+    #[inline]
+    pub fn waits(&self) -> Allowed {
+        let [reads, writes] = self.waiting;
+        Allowed { reads: reads > 0, writes: writes > 0 }
+    }
+
+    /// Dispatches that are out, of reads and of everything else.
+    #[must_use]
+    #[inline]
+    pub fn out(&self) -> (u32, u32) {
+        (self.out.reads, self.out.writes)
+    }
+
+    /// Queues an entry that came at `now_ns`, which never goes back.
+    ///
+    /// # Panics
+    /// When it has no sectors.
+    pub fn handle_insert(&mut self, now_ns: u64, entry: Entry, place: Place) {
+        assert!(entry.sectors > 0, "an entry has sectors");
+        self.counters.inserted += 1;
+        self.waiting[entry.operation.direction() as usize] += 1;
+        if self.settings.policy == Policy::None {
+            self.straight.push_back(self.nodes.add(entry, now_ns));
+            return;
+        }
+        let waiting = &mut self.classes[entry.class.index()];
+        match place {
+            Place::Head => waiting.head.push_back(self.nodes.add(entry, now_ns)),
+            Place::Sorted => {
+                let queue = &mut waiting.queues[entry.operation.direction() as usize];
+                let came = (entry, now_ns);
+                queue.insert(&mut self.nodes, came, &self.settings, &mut self.counters);
+            }
+        }
+    }
+
+    /// What the member is to do next, of the kinds that are `allowed`; none if nothing of them waits or no tag allows it.
+    /// What was queued under [`Policy::None`] goes whatever is allowed, as it would without an elevator; and so does one of
+    /// a kind that has been held for [`Settings::hold_max_ns`].
+    pub fn poll_dispatch(&mut self, now_ns: u64, allowed: Allowed) -> Option<Dispatch> {
+        if let Some(node) = self.straight.pop_front() {
+            // Others of its kind are held all the same, for as long as before.
+            return Some(self.send(node));
+        }
+        self.note_busy(now_ns);
+        let allowed = self.lift(now_ns, allowed);
+        if let Some(node) = self.take_aged(now_ns, allowed) {
+            self.counters.aged += 1;
+            return Some(self.let_go(node));
+        }
+        let node = Class::ALL.into_iter().find_map(|class| self.take(class, now_ns, allowed))?;
+        Some(self.let_go(node))
+    }
+
+    /// The entries of a dispatch that is out, in the order of sectors.
+    pub fn parts(&self, tag: Tag) -> Parts<'_> {
+        self.nodes.parts(tag.0)
+    }
+
+    /// Sends at most `count_max` dispatches while anything waits and both kinds may go: those that
+    /// [`Self::poll_dispatch`] would choose one after the other [check:
+    /// a_run_is_what_one_after_the_other_would_be]. Where only one kind waits, that is looked at
+    /// once.
+    pub fn poll_run(
+        &mut self,
+        now_ns: u64,
+        count_max: usize,
+        mut send: impl FnMut(Dispatch, Parts<'_>),
+    ) {
+        let mut left = count_max;
+        while left > 0 && self.waiting != [0; 2] {
+            let Some((class, direction)) = self.only_kind(now_ns) else {
+                let Some(dispatch) = self.poll_dispatch(now_ns, Allowed::ALL) else { return };
+                send(dispatch, self.nodes.parts(dispatch.tag.0));
+                left -= 1;
+                continue;
+            };
+            self.note_busy(now_ns);
+            self.lift(now_ns, Allowed::ALL);
+            while left > 0 && self.waiting[direction as usize] > 0 {
+                let Some(node) = self.take_sorted(class, now_ns, Allowed::ALL) else { return };
+                let dispatch = self.let_go(node);
+                send(dispatch, self.nodes.parts(node));
+                left -= 1;
+            }
+        }
+    }
+
+    /// The class and direction of all that waits, if it is of one kind, and none of it goes before
+    /// the others of its kind: by age, or because the arm comes by.
+    fn only_kind(&self, now_ns: u64) -> Option<(Class, Direction)> {
+        let mut only = None;
+        for class in Class::ALL {
+            let waiting = &self.classes[class.index()];
+            if !waiting.head.is_empty() {
+                return None;
+            }
+            for direction in Direction::BOTH {
+                if let Some(oldest) = waiting.queue(direction).oldest()
+                    && only.replace((class, direction, oldest)).is_some()
+                {
+                    return None;
+                }
+            }
+        }
+        let (class, direction, oldest) = only?;
+        let due = now_ns.checked_sub(self.settings.aging_ns);
+        let has_aged = due.is_some_and(|due| self.nodes.get(oldest).came_ns <= due);
+        let comes_by = self.is_at_writes && direction == Direction::Read;
+        (self.straight.is_empty() && !has_aged && !comes_by).then_some((class, direction))
+    }
+
+    /// A dispatch is done; its tag is free, and its name means nothing any more.
+    pub fn handle_done(&mut self, tag: Tag) {
+        if planted(Bug::RoomKept) {
+            return self.nodes.free(tag.0);
+        }
+        self.out.give_back(self.nodes.get(tag.0).entry.operation.direction());
+        self.nodes.free(tag.0);
+    }
+
+    /// Who has been held for too long may go all the same.
+    fn lift(&mut self, now_ns: u64, allowed: Allowed) -> Allowed {
+        let mut lifted = [allowed.reads, allowed.writes];
+        for (direction, is_allowed) in lifted.iter_mut().enumerate() {
+            let since = &mut self.held_since_ns[direction];
+            if self.waiting[direction] == 0 {
+                *since = None;
+            } else if !*is_allowed {
+                let since_ns = *since.get_or_insert(now_ns);
+                let is_long = since_ns.saturating_add(self.settings.hold_max_ns) <= now_ns;
+                let is_long = spoiled(Bug::HeldForEver, is_long, false);
+                *is_allowed = is_long;
+            }
+        }
+        let [reads, writes] = lifted;
+        Allowed { reads, writes }
+    }
+
+    /// Sends one that was let go: its kind is not held any more, or begins to be held anew.
+    fn let_go(&mut self, node: Node) -> Dispatch {
+        self.held_since_ns[self.direction_of(node) as usize] = None;
+        self.send(node)
+    }
+
+    fn send(&mut self, node: Node) -> Dispatch {
+        let group = self.nodes.get(node);
+        let operation = group.entry.operation;
+        let (start, sectors, parts) = (group.entry.start, group.sectors, group.parts);
+        self.waiting[operation.direction() as usize] -= parts as usize;
+        self.out.take(operation.direction());
+        self.counters.dispatched += 1;
+        Dispatch { tag: Tag(node), operation, start, sectors, parts }
+    }
+
+    /// Which directions have something to do.
+    fn note_busy(&mut self, now_ns: u64) {
+        let out = [self.out.reads, self.out.writes];
+        for ((busy_ns, waiting), out) in self.busy_ns.iter_mut().zip(self.waiting).zip(out) {
+            if waiting > 0 || out > 0 {
+                *busy_ns = Some(now_ns);
+            }
+        }
+    }
+
+    /// Whether a tag is free. Only at a dispatch, which has noted who is busy.
+    fn has_tag(&self, direction: Direction) -> bool {
+        let [own_ns, other_ns] = match direction {
+            Direction::Read => self.busy_ns,
+            Direction::Write => [self.busy_ns[1], self.busy_ns[0]],
+        };
+        let is_shared = other_ns.is_some_and(|other_ns| {
+            own_ns.is_none_or(|now_ns| now_ns < other_ns.saturating_add(self.settings.hold_max_ns))
+        });
+        let Settings { depth, depth_alone, .. } = self.settings;
+        self.out.allows(if is_shared { depth } else { depth_alone }, direction)
+    }
+
+    fn may_go(&self, direction: Direction, allowed: Allowed) -> bool {
+        allowed.has(direction) && self.has_tag(direction)
+    }
+
+    /// The oldest entry of all that may go, if it has aged. Only by age, so that none that has aged is passed again.
+    fn take_aged(&mut self, now_ns: u64, allowed: Allowed) -> Option<Node> {
+        if planted(Bug::AgedPassedOver) {
+            return None;
+        }
+        let due = now_ns.checked_sub(self.settings.aging_ns)?;
+        let mut oldest: Option<(u64, Class, Option<Direction>, Node)> = None;
+        for class in Class::ALL {
+            let waiting = &self.classes[class.index()];
+            let head = waiting.head.front().map(|node| (None, *node));
+            let sorted = Direction::BOTH.into_iter().filter_map(|direction| {
+                waiting.queue(direction).oldest().map(|node| (Some(direction), node))
+            });
+            for (place, node) in head.into_iter().chain(sorted) {
+                let came_ns = self.nodes.get(node).came_ns;
+                let is_older = oldest.is_none_or(|(other_ns, ..)| came_ns < other_ns);
+                if is_older && came_ns <= due && self.may_go(self.direction_of(node), allowed) {
+                    oldest = Some((came_ns, class, place, node));
+                }
+            }
+        }
+        let (_, class, place, node) = oldest?;
+        match place {
+            Some(direction) => self.remove(class, direction, node),
+            None => _ = self.classes[class.index()].head.pop_front(),
+        }
+        Some(node)
+    }
+
+    fn direction_of(&self, node: Node) -> Direction {
+        self.nodes.get(node).entry.operation.direction()
+    }
+
+    fn remove(&mut self, class: Class, direction: Direction, node: Node) {
+        self.is_at_writes = direction == Direction::Write;
+        self.classes[class.index()].queues[direction as usize].remove(&mut self.nodes, node);
+    }
+
+    /// The next of one class.
+    fn take(&mut self, class: Class, now_ns: u64, allowed: Allowed) -> Option<Node> {
+        let head = self.classes[class.index()].head.front().copied();
+        if head.is_some_and(|node| self.may_go(self.direction_of(node), allowed)) {
+            return self.classes[class.index()].head.pop_front();
+        }
+        if let Some(node) = self.take_along(class, now_ns, allowed) {
+            return Some(node);
+        }
+        self.take_sorted(class, now_ns, allowed)
+    }
+
+    /// The next of one class in the order of its sweeps.
+    fn take_sorted(&mut self, class: Class, now_ns: u64, allowed: Allowed) -> Option<Node> {
+        if let Some(node) = self.continue_batch(class, allowed) {
+            return Some(node);
+        }
+        let direction = self.choose_direction(class, allowed)?;
+        let waiting = self.classes[class.index()].queue(direction);
+        let oldest = waiting.oldest().expect("a direction is chosen if something waits");
+        let is_expired = self.is_expired(oldest, now_ns);
+        let is_expired = spoiled(Bug::ExpiredPassedOver, is_expired, false);
+        let node = if is_expired {
+            oldest
+        } else {
+            waiting.next_up().or(waiting.lowest()).expect("the oldest is sorted as well")
+        };
+        self.counters.expired += u64::from(is_expired);
+        self.counters.batches += 1;
+        self.batch = Some(Batch { class, direction, sent: 1 });
+        self.remove(class, direction, node);
+        Some(node)
+    }
+
+    fn is_expired(&self, node: Node, now_ns: u64) -> bool {
+        let expiry_ns = match self.direction_of(node) {
+            Direction::Read => self.settings.read_expiry_ns,
+            Direction::Write => self.settings.write_expiry_ns,
+        };
+        self.nodes.get(node).came_ns.saturating_add(expiry_ns) <= now_ns
+    }
+
+    /// What goes because the arm comes by, or is there; nothing while an older one of its direction has expired.
+    fn take_along(&mut self, class: Class, now_ns: u64, allowed: Allowed) -> Option<Node> {
+        if !self.settings.takes_along || !allowed.reads {
+            return None;
+        }
+        let waiting = &self.classes[class.index()];
+        let [reads, writes] = Direction::BOTH.map(|direction| waiting.queue(direction));
+        let (direction, node) = if !allowed.writes {
+            (Direction::Write, before_next(writes, reads)?)
+        } else if self.is_at_writes && self.waiting[Direction::Write as usize] == 0 {
+            (Direction::Read, reads.next_from(writes.position())?.1)
+        } else {
+            return None;
+        };
+        let oldest = self.classes[class.index()].queue(direction).oldest()?;
+        if self.is_expired(oldest, now_ns) || !self.has_tag(direction) {
+            return None;
+        }
+        let [reads, writes] = &mut self.classes[class.index()].queues;
+        let (from, sweep) = match direction {
+            Direction::Read => (reads, writes),
+            Direction::Write => (writes, reads),
+        };
+        from.remove_by_the_way(&mut self.nodes, node);
+        sweep.go_on_from(self.nodes.get(node).end());
+        Some(node)
+    }
+
+    /// The next of the running batch, if it is of this class.
+    fn continue_batch(&mut self, class: Class, allowed: Allowed) -> Option<Node> {
+        let Batch { direction, sent, .. } = self.batch.filter(|batch| batch.class == class)?;
+        if sent >= self.settings.batch || !self.may_go(direction, allowed) {
+            return None;
+        }
+        let queue = &mut self.classes[class.index()].queues[direction as usize];
+        let node = queue.take_next_up(&mut self.nodes)?;
+        self.is_at_writes = direction == Direction::Write;
+        self.batch = Some(Batch { class, direction, sent: sent + 1 });
+        Some(node)
+    }
+
+    /// Reads, unless writes have been passed over often enough; what no tag allows does not count.
+    fn choose_direction(&mut self, class: Class, allowed: Allowed) -> Option<Direction> {
+        let may_go = |direction| {
+            let queue = self.classes[class.index()].queue(direction);
+            !queue.is_empty() && self.may_go(direction, allowed)
+        };
+        let (reads, writes) = (may_go(Direction::Read), may_go(Direction::Write));
+        let waiting = &mut self.classes[class.index()];
+        match (reads, writes) {
+            (false, false) => None,
+            (true, false) => Some(Direction::Read),
+            (true, true) if waiting.passed_over < self.settings.writes_starved => {
+                waiting.passed_over += 1;
+                Some(Direction::Read)
+            }
+            (reads, true) => {
+                self.counters.starved += u64::from(reads);
+                waiting.passed_over = 0;
+                Some(Direction::Write)
+            }
+        }
+    }
+}
+
+/// The group of the one queue that lies before the next of the other's sweep, if the other has any.
+fn before_next(held: &Queue, sweep: &Queue) -> Option<Node> {
+    let (lowest, _) = sweep.next_from(0)?;
+    let (next, held_next) = (sweep.next_from(sweep.position()), held.next_from(sweep.position()));
+    let before = match (next, held_next) {
+        (Some((next, _)), held_next) => held_next.filter(|(start, _)| *start < next),
+        (None, Some(beyond)) => Some(beyond),
+        (None, None) => held.next_from(0).filter(|(start, _)| *start < lowest),
+    };
+    before.map(|(_, node)| node)
+}
+
+#[cfg(test)]
+mod tests;

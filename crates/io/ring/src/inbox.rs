@@ -1,0 +1,152 @@
+//! Where other threads leave things for one taker, and how they know whether to wake it.
+//!
+//! ```text
+//!   taker:  take ... take, nothing there ... sleep (says so, if still nothing) ... wait for the bell
+//!   other:  push; if the taker had said that it sleeps: ring the bell, once
+//! ```
+//!
+//! The taker is a worker, whose bell is an eventfd; or something that lives on a worker and has its turn there, such as the
+//! connections of a front end, whose bell is [`crate::Workers::wake`].
+//!
+//! What was pushed, and whether the taker sleeps, are under one lock. So a thread that pushes either comes
+//! before the taker says that it sleeps, and then the taker sees the item and does not; or after,
+//! and then it sees that it has to ring. [check: a_worker_is_never_left_asleep]
+//!
+//! The two other hand-overs of this kind have other takers. Insertion lists (`braid_dispatch`) have none of their own: a thread
+//! that pushes takes, unless another does, and none sleeps. A member's queue (`braid_runtime`'s `members/crew.rs`) has
+//! several, each of which waits for one item.
+
+use braid_concurrency::Mutex;
+use braid_concurrency::atomic::{AtomicBool, Ordering};
+
+#[derive(Debug)]
+struct State<T> {
+    items: Vec<T>,
+    /// Nothing more from outside.
+    is_closed: bool,
+}
+
+/// Things for one taker.
+#[derive(Debug)]
+pub struct Inbox<T> {
+    state: Mutex<State<T>>,
+    /// Whether there are items, for a taker that looks again and again: it is not to stand in the way of who pushes. Set under
+    /// the lock; what it says may be over.
+    has_items: AtomicBool,
+    /// Whether the taker sleeps and nobody has rung yet. Set under the lock as well; who looks without has something that
+    /// anybody may do.
+    is_asleep: AtomicBool,
+}
+
+/// What is to be done after a push.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bell {
+    /// The taker sleeps: wake it.
+    Ring,
+    /// It will look by itself.
+    Leave,
+}
+
+impl<T> Inbox<T> {
+    /// An empty one, of a taker that is awake or sleeps.
+    pub fn new(is_asleep: bool) -> Self {
+        let state = State { items: Vec::new(), is_closed: false };
+        let (has_items, is_asleep) = (AtomicBool::new(false), AtomicBool::new(is_asleep));
+        Self { state: Mutex::new(state), has_items, is_asleep }
+    }
+
+    /// Leaves an item. An inbox that was closed takes items from workers (`is_inside`) only.
+    ///
+    /// # Errors
+    /// It was; the item back.
+    pub fn push(&self, item: T, is_inside: bool) -> Result<Bell, T> {
+        let mut state = self.state.lock().expect("pushing does not panic");
+        if state.is_closed && !is_inside {
+            return Err(item);
+        }
+        state.items.push(item);
+        self.has_items.store(true, Ordering::Relaxed);
+        Ok(self.bell(&state))
+    }
+
+    /// Has the taker look at something else than its inbox.
+    pub(crate) fn disturb(&self) -> Bell {
+        self.bell(&self.state.lock().expect("pushing does not panic"))
+    }
+
+    /// Takes nothing more from outside.
+    pub fn close(&self) -> Bell {
+        let mut state = self.state.lock().expect("pushing does not panic");
+        state.is_closed = true;
+        self.bell(&state)
+    }
+
+    /// Under the lock, whose state shows it.
+    fn bell(&self, _: &State<T>) -> Bell {
+        if self.awakes() { Bell::Ring } else { Bell::Leave }
+    }
+
+    /// Whether the taker slept until now.
+    fn awakes(&self) -> bool {
+        let was_asleep = self.is_asleep.load(Ordering::Relaxed);
+        if was_asleep {
+            self.is_asleep.store(false, Ordering::Relaxed);
+        }
+        was_asleep
+    }
+
+    /// Takes everything, into a list that is empty. The taker is awake.
+    pub fn take(&self, items: &mut Vec<T>) {
+        debug_assert!(items.is_empty());
+        let mut state = self.state.lock().expect("pushing does not panic");
+        self.awakes();
+        std::mem::swap(&mut state.items, items);
+        self.has_items.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether there is something in it, or was a moment ago. Who would sleep asks [`Self::sleep`].
+    pub(crate) fn has_items(&self) -> bool {
+        self.has_items.load(Ordering::Relaxed)
+    }
+
+    /// Whether the taker sleeps, or did a moment ago.
+    pub(crate) fn seems_asleep(&self) -> bool {
+        self.is_asleep.load(Ordering::Relaxed)
+    }
+
+    /// Says that the taker sleeps from now on, unless there is something for it.
+    pub fn sleep(&self) -> bool {
+        let state = self.state.lock().expect("pushing does not panic");
+        let is_asleep = state.items.is_empty();
+        self.is_asleep.store(is_asleep, Ordering::Relaxed);
+        is_asleep
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bell_is_rung_once_for_a_sleeper() {
+        let inbox = Inbox::new(false);
+        assert_eq!(inbox.push(1, false), Ok(Bell::Leave), "it is awake");
+        assert!(!inbox.sleep(), "there is something for it");
+        let mut items = Vec::new();
+        inbox.take(&mut items);
+        assert_eq!(items, [1]);
+        assert!(inbox.sleep());
+        assert_eq!(inbox.push(2, false), Ok(Bell::Ring));
+        assert_eq!(inbox.push(3, false), Ok(Bell::Leave), "it was rung for already");
+    }
+
+    #[test]
+    fn a_closed_inbox_takes_from_workers_only() {
+        let inbox = Inbox::new(false);
+        assert_eq!(inbox.close(), Bell::Leave);
+        assert_eq!(inbox.push(1, false), Err(1));
+        assert_eq!(inbox.push(1, true), Ok(Bell::Leave));
+    }
+}

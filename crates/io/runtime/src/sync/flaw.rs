@@ -1,0 +1,38 @@
+//! Lines of this crate that a model can leave out: asked at the few places named below.
+
+braid_concurrency::flaws! { pub(crate) enum Flaw {
+    /// A write that ends begins none that it admits.
+    LeaveSilent,
+    /// A write begins whether it is admitted or not.
+    EnterAtOnce,
+    /// A member's queue ends as soon as it is stopped, with work still in it.
+    QueueEndsEarly,
+    /// A thread that finds a request's pieces used up does not note it.
+    CutTwice,
+    /// A request whose payload was kept beyond its answer stays for ever.
+    PayloadStays,
+    /// The memory of a request is kept for the next while another thread still has it.
+    KeptInUse,
+    /// Setting the alarm does not wake its thread.
+    AlarmSilent,
+    /// The alarm rings until it is set anew.
+    AlarmRingsOn,
+    /// A moment that has come at a worker still counts as armed.
+    ArmedStays,
+    /// A request is counted as in flight only after it was seen that the volume is not stopping.
+    CheckBeforeCount,
+    /// The last answer does not wake the stop that waits for it.
+    LastAnswerSilent,
+    /// The end of a request does not wake its caller.
+    CallerSleepsOn,
+    /// The end of the array wakes only one of those that wait for it.
+    EndWakesOne,
+    /// Notices are told after ownership of the array was given up.
+    NoticesUnowned,
+    /// The watcher is not told that no notice will come any more.
+    WatchNotEnded,
+    /// Stopping does not end the members' threads.
+    MembersNotStopped,
+    /// A request that leaves a ring does not look at the line.
+    LineForgotten,
+} }

@@ -1,5 +1,0 @@
-//! The modelled machine, by the names that the files of the suite `elevator` use.
-
-pub(super) use braid_cores::{Content, Moment, Mutex, MutexGuard, TryLockError, atomic, thread};
-pub(super) use braid_cores_dispatch as dispatch;
-pub(super) use braid_cores_elevator as elevator;

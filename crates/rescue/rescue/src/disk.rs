@@ -1,0 +1,112 @@
+//! One device of a rescue, or a stretch of one: opened for reading only, looked at, and with what its copy lacks.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use braid_assembly::ProbedMember;
+use braid_member::Member;
+use braid_member::layer::{Holes, Lenient};
+use braid_signatures::{Contents, look};
+use crc32c::crc32c_append;
+
+use braid_console::error::CliError;
+use braid_discovery::contents::read_ends;
+use braid_discovery::probe::probe_beside;
+
+/// A device as it was opened, with what its copy lacks.
+pub(super) struct Whole {
+    pub(super) label: String,
+    pub(super) path: PathBuf,
+    pub(super) device: Arc<dyn Member>,
+    pub(super) holes: Vec<Range<u64>>,
+}
+
+/// A volume that a member is of.
+#[derive(Debug, Clone)]
+pub(super) struct Volume {
+    pub(super) name: String,
+    /// Whose metadata it is, in plain words.
+    pub(super) kind: &'static str,
+    /// How many sectors it has, which may be fewer than its members would give.
+    pub(super) size_sectors: u64,
+}
+
+/// One device, or a partition of one.
+pub(super) struct Disk {
+    /// What it is called here.
+    pub(super) label: String,
+    /// The path of the device.
+    pub(super) path: PathBuf,
+    /// Which bytes of the device, if not all of them.
+    pub(super) part: Option<Range<u64>>,
+    /// For reading only.
+    pub(super) device: Arc<dyn Member>,
+    /// What was read of it.
+    pub(super) probed: ProbedMember,
+    /// What stands for its first and last bytes.
+    pub(super) mark: u64,
+    /// What is on it, if it is no member.
+    pub(super) contents: Contents,
+    /// What it lacks, if it is a copy: these bytes of it are errors.
+    pub(super) holes: Vec<Range<u64>>,
+    /// Which volume it is of, if its metadata is not md's.
+    pub(super) volume: Option<Volume>,
+    /// What is behind `device`, if that has something in memory in front of it.
+    pub(super) behind: Option<Behind>,
+}
+
+/// A device that is read with something else in place of some of its bytes.
+pub(super) struct Behind {
+    pub(super) device: Arc<dyn Member>,
+    /// What stands for its own first and last bytes.
+    pub(super) mark: u64,
+    /// Which bytes are not its own.
+    pub(super) ranges: Vec<Range<u64>>,
+}
+
+/// What stands for what a device holds: who writes to a member writes its superblock, too, and that is at one of its ends.
+pub(super) fn mark(device: &dyn Member, label: &str) -> Result<u64, CliError> {
+    let ends = read_ends(device, label)?;
+    let sum = |seed: u32| ends.iter().fold(seed, |sum, snippet| crc32c_append(sum, &snippet.bytes));
+    Ok((u64::from(sum(0)) << 32) | u64::from(sum(0x6272_6169)))
+}
+
+/// Looks for signatures and superblocks: of a copy what it lacks is zeroes then, and says nothing.
+pub(super) fn for_looking(device: &Arc<dyn Member>, holes: &[Range<u64>]) -> Arc<dyn Member> {
+    match holes.is_empty() {
+        true => Arc::clone(device),
+        false => Arc::new(Lenient(Arc::clone(device))),
+    }
+}
+
+pub(super) fn disk(
+    label: String,
+    path: &Path,
+    (device, part): (Arc<dyn Member>, Option<Range<u64>>),
+    holes: Vec<Range<u64>>,
+) -> Result<Disk, CliError> {
+    let device: Arc<dyn Member> = match holes.is_empty() {
+        true => device,
+        false => Arc::new(Holes::new(device, &holes)),
+    };
+    let seen = for_looking(&device, &holes);
+    let mut probed = probe_beside(&device, &seen, &label)?;
+    if part.is_some() {
+        // Two partitions of a disk are two devices.
+        probed.identity = format!("{} {label}", probed.identity);
+    }
+    let mark = mark(&seen, &label)?;
+    let contents = contents(seen.as_ref());
+    let (path, behind, volume) = (path.to_path_buf(), None, None);
+    Ok(Disk { label, path, part, device, probed, mark, contents, holes, volume, behind })
+}
+
+/// What is on a device, by its tables and signatures.
+fn contents(device: &dyn Member) -> Contents {
+    let mut read = |offset: u64, length: usize| {
+        let mut bytes = vec![0; length];
+        device.read_at(&mut bytes, offset).ok().map(|()| bytes)
+    };
+    look(device.size_bytes(), &mut read)
+}

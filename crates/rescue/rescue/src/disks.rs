@@ -1,0 +1,203 @@
+//! The devices of a rescue: opened for reading only, and disks taken apart into their partitions.
+//!
+//! A disk of a NAS has its members in partitions, and where its image is looked at nobody has made devices of them. So a disk that is no
+//! member itself and has a table of partitions stands for its partitions, called `DISK#NUMBER`. One of a container of Intel's or of DDF
+//! stands for its stretches of volumes, called `DISK@VOLUME` (`foreign`).
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use braid_member::layer::{Holes, Part};
+use braid_member::{Access, Member};
+use braid_ondisk::{SuperblockFault, Version};
+
+use super::config::RescueConfig;
+pub(super) use super::disk::{Disk, for_looking, mark};
+use super::disk::{Whole, disk};
+use super::foreign;
+use super::nearly::{self, Remnant};
+use super::sick;
+use super::told;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_discovery::probe::open_member;
+use braid_discovery::ready::{is_dead, refuse_repeated};
+use braid_discovery::wrapped::{Use, Way, way_in, ways};
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Disks {
+    pub(super) all: Vec<Disk>,
+    /// Those that are there and cannot be read, and why.
+    pub(super) unreadable: Vec<(String, String)>,
+    /// What is to be said of containers that are not md's.
+    pub(super) notes: Vec<String>,
+    /// Superblocks that nearly stand, and that nobody was asked to believe.
+    pub(super) remnants: Vec<Remnant>,
+    /// What is to be said of spares that are taken for members.
+    pub(super) spares: Vec<String>,
+}
+
+impl Disks {
+    /// Opens what was named, with what is missing of copies. One that cannot be read is told of; one that is not there, or in use, is a slip of the hand.
+    pub(super) fn open(args: &RescueConfig) -> Result<Self, CliError> {
+        let paths = &args.members;
+        refuse_repeated(paths.iter().map(PathBuf::as_path))?;
+        sick::check(args)?;
+        let mut disks = Self::default();
+        let mut wholes = Vec::new();
+        for path in paths {
+            let label = path.display().to_string();
+            let opened = open_member(path, Access::ReadOnly);
+            let opened = opened.and_then(|device| {
+                let sick = sick::of(args, path, device.size_bytes())?;
+                let device: Arc<dyn Member> = Arc::from(device);
+                let (label, path) = (label.clone(), path.clone());
+                Ok(match sick {
+                    None => Whole { label, path, device, holes: Vec::new() },
+                    Some(sick) => {
+                        let holes = sick.map.missing();
+                        let device = longer(device, sick.map.size_bytes());
+                        Whole { label, path, device, holes }
+                    }
+                })
+            });
+            match opened {
+                Ok(whole) => wholes.push(whole),
+                Err(error) if is_dead(&error) => disks.unreadable.push((label, error.to_string())),
+                Err(error) => return Err(error),
+            }
+        }
+        // Who asks to solve does not go by what stands there.
+        let found = match args.solve {
+            true => foreign::Found { others: wholes, ..foreign::Found::default() },
+            false => foreign::found(args, wholes)?,
+        };
+        disks.all.extend(found.members);
+        disks.notes = found.notes;
+        for whole in found.others {
+            match taken_apart((&whole.label, &whole.path), whole.device, &whole.holes) {
+                Ok(found) => disks.all.extend(found),
+                Err(error) if is_dead(&error) => {
+                    disks.unreadable.push((whole.label, error.to_string()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if disks.all.is_empty() {
+            let (label, why) = disks.unreadable.first().cloned().unwrap_or_default();
+            let what = format!("none of the members can be read: {why}");
+            return Err(CliError::new(Code::MemberIo, what).about(label));
+        }
+        (disks.all, disks.remnants) = nearly::taken(args, disks.all)?;
+        if !args.solve {
+            (disks.all, disks.spares) = told::with_spares(args, disks.all)?;
+        }
+        Ok(disks)
+    }
+
+    /// How to come to the bytes of those of these disks that have something around them.
+    pub(super) fn openings(&self, is_meant: impl Fn(&Disk) -> bool) -> Vec<(&str, Way)> {
+        let kind = |disk: &Disk| {
+            let mut kinds = disk.probed.probe.foreign.iter().map(|foreign| foreign.kind);
+            kinds.find(|kind| {
+                disk.part.is_none() && way_in(*kind, &disk.label, Use::Reading).is_some()
+            })
+        };
+        let meant = self.all.iter().filter(|disk| is_meant(disk));
+        ways(meant.map(|disk| (disk.label.as_str(), kind(disk))), Use::Reading)
+    }
+
+    /// Where there is no member: what to do next, and the command. What is around the bytes is opened first; else it is found out how
+    /// they were put together.
+    pub(super) fn ways(&self, args: &RescueConfig) -> Vec<(Risk, String, String)> {
+        let ways = self.openings(|_| true);
+        if ways.is_empty() {
+            let what =
+                "If they were members, find out how they were put together; nothing is written";
+            return vec![(Risk::Look, what.to_owned(), args.command("--solve"))];
+        }
+        let opened = |path: &PathBuf| {
+            let way = ways.iter().find(|(label, _)| Path::new(label) == path);
+            way.map_or_else(|| path.clone(), |(_, way)| PathBuf::from(&way.path))
+        };
+        let within =
+            RescueConfig { members: args.members.iter().map(opened).collect(), ..args.clone() };
+        // Only once the others are there.
+        let then = (Risk::Change, "Then look at what is within".to_owned(), within.command(""));
+        let ways = ways.into_iter().map(|(_, way)| (Risk::Change, way.label, way.command));
+        ways.chain([then]).collect()
+    }
+
+    /// The indices of what is called so: a label, or the path of a disk with all of its partitions.
+    pub(super) fn called(&self, name: &str) -> Vec<usize> {
+        let of = |name: &str| -> Vec<usize> {
+            let is_it = |disk: &&Disk| disk.label == name || disk.path == Path::new(name);
+            let all = self.all.iter().enumerate();
+            all.filter(|(_, disk)| is_it(disk)).map(|(index, _)| index).collect()
+        };
+        let found = of(name);
+        match name.rsplit_once('=') {
+            // A spare, and the slot that it had.
+            Some((label, slot)) if found.is_empty() && slot.parse::<u16>().is_ok() => of(label),
+            _ => found,
+        }
+    }
+}
+
+/// A copy as long as its disk: what is behind its end is lacking.
+fn longer(device: Arc<dyn Member>, size_bytes: u64) -> Arc<dyn Member> {
+    match size_bytes > device.size_bytes() {
+        true => Arc::new(Holes::of_longer(device, size_bytes, &[])),
+        false => device,
+    }
+}
+
+/// Bytes of the disk that this is the beginning of, if its superblock says that it has been cut: a copy that was ended early, or a disk
+/// behind a bridge that hides its end.
+fn uncut_bytes(disk: &Disk) -> Option<u64> {
+    let superblocks = &disk.probed.probe.superblocks;
+    let missing = superblocks.iter().filter_map(|found| match found.as_ref().err()?.cause {
+        SuperblockFault::Truncated { missing_bytes } => Some(missing_bytes),
+        _ => None,
+    });
+    let missing = missing.max().filter(|_| disk.probed.probe.newest().is_none())?;
+    disk.device.size_bytes().checked_add(missing)
+}
+
+/// The disk, or the partitions that it consists of.
+fn taken_apart(
+    (label, path): (&str, &Path),
+    mut device: Arc<dyn Member>,
+    holes: &[Range<u64>],
+) -> Result<Vec<Disk>, CliError> {
+    let mut holes = holes.to_vec();
+    let of_whole = |device: &Arc<dyn Member>, holes: &[Range<u64>]| {
+        disk(label.to_owned(), path, (Arc::clone(device), None), holes.to_vec())
+    };
+    let mut whole = of_whole(&device, &holes)?;
+    if let Some(size_bytes) = uncut_bytes(&whole) {
+        holes.push(device.size_bytes()..size_bytes);
+        device = longer(device, size_bytes);
+        whole = of_whole(&device, &holes)?;
+    }
+    // Of a superblock 0.90 nothing tells whether it is the disk's or its last partition's.
+    let sound = whole.probed.probe.superblocks.iter().flatten();
+    let is_member = sound.clone().any(|superblock| superblock.version != Version::V0_90);
+    let Some(table) = whole.contents.table.as_ref().filter(|_| !is_member) else {
+        return Ok(vec![whole]);
+    };
+    let of_table = |partition: &braid_signatures::Partition| {
+        let bytes = partition.bytes.clone();
+        let part = Part::new(Arc::clone(&device), bytes.start, bytes.end - bytes.start);
+        let part = part.expect("a partition lies in its disk");
+        let label = format!("{label}#{}", partition.number);
+        let holes = sick::within(&holes, &bytes);
+        disk(label, path, (Arc::new(part), Some(bytes)), holes)
+    };
+    let parts: Vec<Disk> = table.partitions.iter().map(of_table).collect::<Result<_, _>>()?;
+    let has_members = parts.iter().any(|part| !part.probed.probe.superblocks.is_empty());
+    // A table that leads to no member may have been written over one.
+    Ok(if has_members { parts } else { vec![whole] })
+}

@@ -1,0 +1,357 @@
+//! Disks of a container that is not md's: Intel's RAID (IMSM) and DDF. Each of its volumes becomes an array like any other.
+//!
+//! ```text
+//!   whole disks ─▶ braid_external_metadata::look ─▶ gather ─▶ for each volume and disk: a stretch of the disk, `DISK@VOLUME`
+//!                                                       with a superblock in memory behind its data ─▶ arrays, as everywhere
+//! ```
+//!
+//! What the metadata says becomes what md would say: the newest has most events, so that an older disk is stale and may be
+//! believed by name; a slot whose disk was being rebuilt is recovered up to nothing; a volume that was being written, verified
+//! or initialised is dirty, and what has to be computed from it then is withheld.
+//!
+//! Invariants:
+//! - the container is believed before a table of partitions: the first disk of a mirror has the mirror's table
+//!   `[check: a_foreign_mirror_is_read_although_its_disks_seem_to_have_a_table]`;
+//! - what is made up here is never written to a disk: a commit is refused `[check: what_is_not_mds_is_not_committed]`;
+//! - all bytes of each volume are as they were written, with any disk missing that its level can lose
+//!   `[check: foreign_containers_are_read_with_each_loss]`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use braid_external_metadata::{Array, Damage, Label, Seat as OfDisk, Seen, State, gather, look};
+use braid_geometry::Level;
+use braid_member::layer::Part;
+use braid_member::{IdentityKey, Member};
+use braid_ondisk::Role;
+use serde_json::{Value, json};
+
+use super::config::RescueConfig;
+use super::disk::{Disk, Volume, Whole, disk, for_looking};
+use super::seat::{Seat, in_front, roles};
+use super::sick;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::printable::printable;
+
+const SECTOR_BYTES: u64 = 512;
+/// Behind the data of a volume, for a superblock in memory: 1.0 takes 8 sectors within the last 24.
+const ROOM_SECTORS: u64 = 32;
+/// Intel keeps so many characters of a serial number: the last ones.
+const SERIAL_CHARACTERS: usize = 16;
+
+/// Disks with metadata that is not md's, and what is to be said of it.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Stretches of disks, for each volume that can be put together.
+    pub(super) members: Vec<Disk>,
+    /// Disks without such metadata, or with such that does not count.
+    pub(super) others: Vec<Whole>,
+    /// Sentences.
+    pub(super) notes: Vec<String>,
+}
+
+/// Takes the volumes out of what was opened.
+pub(super) fn found(args: &RescueConfig, wholes: Vec<Whole>) -> Result<Found, CliError> {
+    let mut found = Found::default();
+    let mut disks: Vec<(Whole, Label, Option<String>)> = Vec::new();
+    for whole in wholes {
+        match said(&whole) {
+            None => found.others.push(whole),
+            Some(Err(Damage { kind, what })) => {
+                let (label, kind) = (printable(&whole.label), kind.name());
+                found
+                    .notes
+                    .push(format!("{label} has {kind} metadata that does not count: {what}."));
+                found.others.push(whole);
+            }
+            Some(Ok(label)) => {
+                let serial = serial(args, &whole);
+                disks.push((whole, label, serial));
+            }
+        }
+    }
+    check_serials(args, &disks)?;
+    let seen: Vec<Seen<'_>> = disks
+        .iter()
+        .map(|(_, label, serial)| Seen { label: Some(label), serial: serial.as_deref() })
+        .collect();
+    let arrays = gather(&seen);
+    let mut used = vec![false; disks.len()];
+    for array in &arrays {
+        found.notes.extend(notes(args, array, &disks));
+        let (Ok(shape), true) = (&array.shape, array.unknown.is_empty() || is_enough(array)) else {
+            continue;
+        };
+        for seat in &array.seats {
+            let (whole, ..) = &disks[seat.disk];
+            match member(array, *shape, seat, whole)? {
+                Ok(member) => {
+                    used[seat.disk] = true;
+                    found.members.push(member);
+                }
+                Err(why) => found.notes.push(why),
+            }
+        }
+    }
+    // One that is in no volume is shown as it is.
+    for ((whole, label, _), is_used) in disks.into_iter().zip(used) {
+        if !is_used {
+            let is_spare = label.disks.iter().any(|disk| disk.is_spare);
+            let kind = label.kind.name();
+            let what = if is_spare {
+                "in no volume; its container has a spare"
+            } else {
+                "in no volume that can be put together"
+            };
+            found
+                .notes
+                .push(format!("{} is of a container of {kind}, {what}.", printable(&whole.label)));
+            found.others.push(whole);
+        }
+    }
+    Ok(found)
+}
+
+/// Enough are known to read it although of others nobody knows which they are.
+fn is_enough(array: &Array) -> bool {
+    array.seats.iter().filter(|seat| !seat.is_stale).count() > 0
+}
+
+fn said(whole: &Whole) -> Option<Result<Label, Damage>> {
+    let device = for_looking(&whole.device, &whole.holes);
+    let mut read = |offset: u64, length: usize| {
+        let mut bytes = vec![0; length];
+        device.read_at(&mut bytes, offset).ok().map(|()| bytes)
+    };
+    look(device.size_bytes(), &mut read)
+}
+
+/// The serial number of a disk: as it was said, or as the kernel knows it.
+fn serial(args: &RescueConfig, whole: &Whole) -> Option<String> {
+    let named = args.serials.iter().find(|named| named.member == whole.path);
+    if let Some(named) = named {
+        return Some(as_intel_has_it(&named.serial));
+    }
+    let IdentityKey::BlockDevice { device } = whole.device.identity().key else { return None };
+    let folder = PathBuf::from(format!("/sys/dev/block/{device}"));
+    let read = |name: &str| std::fs::read(folder.join(name)).ok();
+    // A page of a SCSI or SATA disk has four bytes of its own before the number.
+    let page = read("device/vpd_pg80").and_then(|page| page.get(4..).map(<[u8]>::to_vec));
+    let bytes = page.or_else(|| read("device/serial")).or_else(|| read("serial"))?;
+    let text = as_intel_has_it(&String::from_utf8_lossy(&bytes));
+    (!text.is_empty()).then_some(text)
+}
+
+fn as_intel_has_it(serial: &str) -> String {
+    let letters: Vec<char> = serial.chars().filter(char::is_ascii_graphic).collect();
+    letters[letters.len().saturating_sub(SERIAL_CHARACTERS)..].iter().collect()
+}
+
+/// Each serial number that was said has to be of a disk, and in a table.
+fn check_serials(
+    args: &RescueConfig,
+    disks: &[(Whole, Label, Option<String>)],
+) -> Result<(), CliError> {
+    for named in &args.serials {
+        let serial = as_intel_has_it(&named.serial);
+        let Some((_, label, _)) = disks.iter().find(|(whole, ..)| whole.path == named.member)
+        else {
+            let what = format!("{} is no disk of a container", named.member.display());
+            return Err(CliError::new(Code::Usage, what)
+                .because("--serial says MEMBER=SERIAL")
+                .remedy(Risk::Look, "See how it is named", "braid rescue --help"));
+        };
+        if label.own.is_none() && !label.disks.iter().any(|disk| disk.identity == serial) {
+            let known: Vec<&str> = label.disks.iter().map(|disk| disk.identity.as_str()).collect();
+            let what = format!("{} lists no disk {serial}", named.member.display());
+            return Err(CliError::new(Code::Usage, what)
+                .because(format!("its disks are {}", known.join(", ")))
+                .remedy(Risk::Look, "See how it is named", "braid rescue --help"));
+        }
+    }
+    Ok(())
+}
+
+/// What has to be said of a volume before anything is made of it.
+fn notes(
+    args: &RescueConfig,
+    array: &Array,
+    disks: &[(Whole, Label, Option<String>)],
+) -> Vec<String> {
+    let (kind, name) = (array.kind.name(), printable(&array.name));
+    let mut notes = Vec::new();
+    if let Err(why) = &array.shape {
+        notes.push(format!("{name} ({kind}) is not read: {}.", printable(why)));
+        return notes;
+    }
+    let mut about = format!("{name} is a volume of {kind}");
+    about += match array.state {
+        State::Clean => "",
+        State::Dirty => ", and was being written when it was last seen",
+        State::Syncing => ", and its redundancy was being made or checked when it was last seen",
+        State::Rebuilding => {
+            ", and a disk was being rebuilt when it was last seen: what is missing is made of the others"
+        }
+    };
+    notes.push(about + ".");
+    if !array.unknown.is_empty() {
+        let paths = array.unknown.iter().map(|disk| disks[*disk].0.path.display().to_string());
+        let paths: Vec<String> = paths.collect();
+        let serials = array.slots.iter().map(|slot| slot.identity.as_str()).collect::<Vec<_>>();
+        let first = paths.first().cloned().unwrap_or_default();
+        let named = format!("--serial {first}=SERIAL");
+        notes.push(format!(
+            "{name}: nobody knows which of its disks {} is, as copies have no serial numbers; by slot they are {}. Say it with {}, or find out: {}",
+            printable(&paths.join(", ")),
+            printable(&serials.join(", ")),
+            printable(&named),
+            printable(&args.command("--solve")),
+        ));
+    }
+    // Which half of a mirror is here nobody may know.
+    let is_known = array.seats.iter().all(|seat| {
+        let (_, label, serial) = &disks[seat.disk];
+        label.own.is_some() || serial.is_some()
+    });
+    for (number, slot) in array.slots.iter().enumerate().filter(|_| is_known) {
+        let is_here = array.seats.iter().any(|seat| seat.slot == number && !seat.is_stale);
+        if !is_here && array.unknown.is_empty() && !slot.identity.is_empty() {
+            let identity = printable(&slot.identity);
+            notes.push(format!("{name}: slot {number} is missing; its disk was {identity}."));
+        }
+    }
+    for seat in array.seats.iter().filter(|seat| seat.is_stale) {
+        let label = printable(&disks[seat.disk].0.label);
+        notes.push(format!(
+            "{label} is older than {name}, or was given up: it was last written as generation {}, the volume is at {}.",
+            seat.generation, array.generation
+        ));
+    }
+    notes
+}
+
+/// The stretch of a disk that a volume takes, as a member of md's; in words where there is none.
+fn member(
+    array: &Array,
+    (level, layout, chunk): (Level, u32, u32),
+    seat: &OfDisk,
+    whole: &Whole,
+) -> Result<Result<Disk, String>, CliError> {
+    let name = format!("{}@{}", whole.label, array.name);
+    let cannot = |why: &str| Ok(Err(format!("{} is left out: {why}.", printable(&name))));
+    let Some(member_sectors) = member_sectors(array, (level, layout, chunk)) else {
+        return cannot("its size makes no sense");
+    };
+    let data_sectors = match level {
+        Level::Linear => seat.sectors,
+        _ => member_sectors,
+    };
+    let length = data_sectors.checked_add(ROOM_SECTORS);
+    let bytes = length.and_then(|length| {
+        let start = seat.start_sector.checked_mul(SECTOR_BYTES)?;
+        Some(start..start.checked_add(length.checked_mul(SECTOR_BYTES)?)?)
+    });
+    let size_bytes = whole.device.size_bytes();
+    let Some(bytes) = bytes.filter(|bytes| bytes.end <= size_bytes && data_sectors <= seat.sectors)
+    else {
+        return cannot("the volume reaches out of the disk");
+    };
+    let slot = u16::try_from(seat.slot).expect("few slots");
+    let part = Part::new(Arc::clone(&whole.device), bytes.start, bytes.end - bytes.start);
+    let part: Arc<dyn Member> = Arc::new(part.expect("it was just seen to lie in its disk"));
+    let holes = sick::within(&whole.holes, &bytes);
+    let mut disk = disk(name.clone(), &whole.path, (part, Some(bytes)), holes)?;
+    disk.volume = Some(Volume {
+        name: array.name.clone(),
+        kind: array.kind.name(),
+        size_sectors: array.size_sectors,
+    });
+    // A slot is held by who is here and being rebuilt, too: it says itself how far that has come.
+    let is_here =
+        |number: usize| array.seats.iter().any(|seat| seat.slot == number && !seat.is_stale);
+    let slots = array.slots.iter().enumerate();
+    let held: Vec<bool> = slots
+        .map(|(number, slot)| !slot.identity.is_empty() && (!slot.is_incomplete || is_here(number)))
+        .collect();
+    let is_incomplete = array.slots[seat.slot].is_incomplete;
+    let mut all = roles(&held).to_vec();
+    let mut number = seat.slot;
+    if seat.is_stale {
+        // By its own word it was in the array; who has its number since has it, and it has one of those behind all slots.
+        if is_here(seat.slot) {
+            all[seat.slot] = Role::Faulty;
+            number =
+                array.slots.len() + array.seats.iter().position(|one| one == seat).unwrap_or(0);
+            all.resize(number + 1, Role::Spare);
+        }
+        all[number] = Role::Active(slot);
+    }
+    let has_redundancy = !matches!(level, Level::Raid0 | Level::Linear);
+    let seat_of = Seat {
+        uuid: array.id,
+        name: array.name.chars().filter(char::is_ascii_graphic).take(32).collect(),
+        shape: (level, layout, chunk),
+        slot,
+        number: u16::try_from(number).expect("few disks"),
+        slots: u16::try_from(array.slots.len()).expect("few slots"),
+        roles: all.into(),
+        data_offset_sectors: 0,
+        data_sectors: Some(data_sectors),
+        member_sectors,
+        events: seat.generation,
+        resync_offset: match array.state {
+            State::Dirty | State::Syncing if has_redundancy => 0,
+            _ => u64::MAX,
+        },
+        recovery_offset: (is_incomplete && !seat.is_stale).then_some(0),
+    };
+    let superblock = match seat_of.superblock(&disk) {
+        Ok(superblock) => superblock,
+        Err(error) => return cannot(&error.to_string()),
+    };
+    in_front(&superblock, &(0..data_sectors), disk).map(Ok)
+}
+
+/// What each member gives, for a volume of its size: never more than it has.
+fn member_sectors(array: &Array, (level, layout, chunk): (Level, u32, u32)) -> Option<u64> {
+    let slots = u64::try_from(array.slots.len()).ok()?;
+    let given = array.slots.iter().map(|slot| slot.sectors).filter(|sectors| *sectors > 0).min()?;
+    let (times, share) = match level {
+        Level::Raid0 => (1, slots),
+        Level::Raid1 => (1, 1),
+        Level::Raid4 | Level::Raid5 => (1, slots.checked_sub(1)?),
+        Level::Raid6 => (1, slots.checked_sub(2)?),
+        Level::Raid10 => (u64::from(layout & 0xff) * u64::from(layout >> 8 & 0xff), slots),
+        Level::Linear => return Some(given),
+    };
+    let chunk = u64::from(chunk).max(1);
+    let wanted = array.size_sectors.checked_mul(times)?.div_ceil(share.max(1));
+    let wanted = wanted.checked_next_multiple_of(chunk)?;
+    // What a record says of the whole may be of its part alone.
+    let all = if array.size_sectors == 0 { given } else { wanted };
+    Some(all.min(given / chunk * chunk)).filter(|sectors| *sectors > 0)
+}
+
+/// Why nothing is written to its disks.
+pub(super) fn not_written(args: &RescueConfig, volume: &Volume) -> CliError {
+    let what = format!(
+        "{} is a volume of {}, and braid writes no such metadata",
+        volume.name, volume.kind
+    );
+    CliError::new(Code::MetadataForeign, what)
+        .because(
+            "superblocks of md's are made up in memory to read it, and its disks must not get them",
+        )
+        .because("what a firmware or mdadm knows of the volume would not fit what was written")
+        .remedy(Risk::Look, "Look at it; nothing is written", args.command(""))
+}
+
+/// The volume, for programs.
+pub(super) fn to_json(volume: &Volume) -> Value {
+    json!({
+        "metadata": volume.kind,
+        "volume": volume.name,
+        "size_bytes": volume.size_sectors * SECTOR_BYTES,
+    })
+}

@@ -1,0 +1,403 @@
+//! Looking: what is to be believed of each array, and what stands on it.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use braid_assembly::rescue::{Outcome, Plan, Stand, plan, without};
+use braid_assembly::reshape::Reshaping;
+use braid_assembly::{AssembledArray, Options, ProbedMember, Refusal};
+use braid_member::Member;
+use braid_member::layer::{Patched, Sectors};
+use braid_ondisk::Superblock;
+use braid_ring::Payload;
+use braid_runtime::{ClientRequest, Io, Volume};
+use braid_signatures::{Contents, look as look_at};
+
+use super::config::RescueConfig;
+use super::disk::Volume as OfContainer;
+use super::disks::{Disk, Disks, for_looking};
+use super::group::{Group, Named, groups};
+use super::lost::lost;
+use super::overlay::{self, OfArray, OfMember};
+use super::planned::{wanted, withholding};
+use super::reshape::{self, Care, Moving};
+use braid_console::Globals;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_discovery::known;
+use braid_discovery::probe::probe_beside;
+use braid_discovery::raid0_layout::Raid0Layout;
+use braid_discovery::ready::{Ready, decided};
+use braid_discovery::replay::Place;
+
+/// Members that are looked at one by one, with and without each: more make no table that anybody reads.
+const VIEWS_MAX: usize = 32;
+
+/// One array, as it was found.
+pub(super) struct Found {
+    pub(super) group: Group,
+    /// Of the group's members.
+    pub(super) labels: Vec<String>,
+    /// Of the group's members, seen through their overlays.
+    pub(super) probed: Vec<ProbedMember>,
+    pub(super) overlays: Vec<Option<OfMember>>,
+    pub(super) folder: PathBuf,
+    pub(super) plan: Plan,
+    /// What is being done to it, if it is in the middle of a reshape: then `probed` and `plan` are those of one of its two shapes, and there
+    /// are no overlays of members, but one of the array.
+    pub(super) moving: Option<Moving>,
+    pub(super) array_overlay: Option<OfArray>,
+    pub(super) options: Options,
+    /// Who was asked for by name.
+    pub(super) asked: BTreeSet<usize>,
+    /// What would come of the others, for each member that is used.
+    pub(super) views: Vec<Option<Outcome>>,
+    /// What stands on it; none if it cannot be read, and why.
+    pub(super) contents: Result<Contents, String>,
+    /// Of the group's members: bytes of the disk that the copy lacks.
+    pub(super) lacks: Vec<u64>,
+    /// Bytes of the array that cannot be had, behind what copies of disks lack.
+    pub(super) lost: Vec<Range<u64>>,
+    /// Copies lack so much that not all of it was tried.
+    pub(super) lost_is_cut: bool,
+    /// The array, open for reading until somebody else is to have it; none if it cannot be read.
+    pub(super) reader: Option<Reader>,
+    /// What logs had to say, in memory.
+    pub(super) replayed: Vec<String>,
+    /// Which volume it is, if its metadata is not md's.
+    pub(super) volume: Option<OfContainer>,
+    /// The members are of other arrays as well.
+    pub(super) is_one_of_several: bool,
+}
+
+impl Named for Found {
+    fn name(&self) -> &str {
+        &self.group.name
+    }
+}
+
+/// Looks at each array.
+pub(super) fn look(
+    disks: &Disks,
+    args: &RescueConfig,
+    globals: &Globals,
+) -> Result<Vec<Found>, CliError> {
+    let groups = groups(disks, args)?.into_iter();
+    let mut found: Vec<Found> =
+        groups.map(|group| one(disks, group, args, globals)).collect::<Result<_, _>>()?;
+    if let Some(path) = args.backup_file.as_ref()
+        && !found.is_empty()
+        && found.iter().all(|one| one.moving.is_none())
+    {
+        let what = "nothing here is in the middle of a reshape, so no backup file is needed";
+        let why = format!("{} was named", path.display());
+        let look = args.without_backup();
+        let error = CliError::new(Code::Usage, what).because(why);
+        return Err(error.remedy(Risk::Look, "Look without the file", look));
+    }
+    let is_one_of_several = found.len() > 1;
+    found.iter_mut().for_each(|one| one.is_one_of_several = is_one_of_several);
+    Ok(found)
+}
+
+fn one(
+    disks: &Disks,
+    group: Group,
+    args: &RescueConfig,
+    globals: &Globals,
+) -> Result<Found, CliError> {
+    let mut on_disks: Vec<ProbedMember> =
+        group.members.iter().map(|index| disks.all[*index].probed.clone()).collect();
+    if args.ignore_bad_blocks {
+        on_disks.iter_mut().for_each(|one| one.bad_blocks = Ok(Vec::new()));
+    }
+    if Reshaping::of(&on_disks).is_some_and(|found| found.is_ok()) {
+        return one_that_moves(disks, (group, on_disks), args, globals);
+    }
+    let overlays = overlay::open(args, (disks, &group), globals)?;
+    let folder = overlay::folder(args, &group.uuid, globals);
+    let members = || group.members.iter().map(|index| &disks.all[*index]);
+    let mut probed = Vec::new();
+    for (disk, overlay) in members().zip(&overlays) {
+        probed.push(match overlay {
+            None => disk.probed.clone(),
+            Some(overlay) => {
+                let identity = disk.probed.identity.clone();
+                let device = Arc::clone(overlay) as Arc<dyn Member>;
+                let seen = for_looking(&device, &disk.holes);
+                ProbedMember { identity, ..probe_beside(&device, &seen, &disk.label)? }
+            }
+        });
+    }
+    if args.ignore_bad_blocks {
+        probed.iter_mut().for_each(|one| one.bad_blocks = Ok(Vec::new()));
+    }
+    let lacks = |disk: &Disk| disk.holes.iter().map(|hole| hole.end - hole.start).sum();
+    let lacks = members().map(lacks).collect();
+    let labels: Vec<String> = members().map(|disk| disk.label.clone()).collect();
+    let known = known::of(&globals.state_dir, &probed);
+    let raid0_layout = args.layout.map(Raid0Layout::number);
+    let choice = group.choice.clone();
+    let options = Options { choice, known, raid0_layout, ..Options::default() };
+    let asked = asked_for(disks, &group, args);
+    let plan = plan(&probed, &options, &asked);
+    let view = |index: usize| {
+        let is_in = matches!(plan.stands[index], Stand::Used | Stand::Believed { .. });
+        (is_in && probed.len() <= VIEWS_MAX).then(|| without(&probed, &options, &asked, index))
+    };
+    let views = (0..probed.len()).map(view).collect();
+    let volume = members().find_map(|disk| disk.volume.clone());
+    let mut found = Found {
+        group,
+        volume,
+        labels,
+        probed,
+        overlays,
+        folder,
+        plan,
+        moving: None,
+        array_overlay: None,
+        options,
+        asked,
+        views,
+        contents: Err("it cannot be read".to_owned()),
+        lacks,
+        lost: Vec::new(),
+        lost_is_cut: false,
+        reader: None,
+        replayed: Vec::new(),
+        is_one_of_several: false,
+    };
+    if found.plan.array.is_ok() {
+        // To tell what stands there: what may be wrong is read as well, and that is said.
+        let ready = found.ready(disks, globals, Some(u64::MAX));
+        let ready = ready.and_then(|ready| ready.settled(Place::Memory));
+        match ready {
+            Ok(ready) => {
+                found.replayed = ready.replayed.iter().flat_map(|it| it.lines()).collect();
+                match Reader::open(ready) {
+                    Ok((volume, array)) => {
+                        let holes = |index| found.holes_of(disks, index);
+                        (found.lost, found.lost_is_cut) = lost(&volume, &array, &holes);
+                        let reader = Reader::Array(volume);
+                        found.contents = Ok(reader.contents());
+                        found.reader = Some(reader);
+                    }
+                    Err(why) => found.contents = Err(why),
+                }
+            }
+            Err(error) => found.contents = Err(error.to_string()),
+        }
+    }
+    Ok(found)
+}
+
+/// Who was asked for by name, of the group's members.
+fn asked_for(disks: &Disks, group: &Group, args: &RescueConfig) -> BTreeSet<usize> {
+    let named: Vec<usize> = args.with.iter().flat_map(|name| disks.called(name)).collect();
+    let here = group.members.iter().enumerate();
+    here.filter(|(_, member)| named.contains(member)).map(|(index, _)| index).collect()
+}
+
+/// The same of an array in the middle of a reshape.
+fn one_that_moves(
+    disks: &Disks,
+    (group, on_disks): (Group, Vec<ProbedMember>),
+    args: &RescueConfig,
+    globals: &Globals,
+) -> Result<Found, CliError> {
+    let members: Vec<&Disk> = group.members.iter().map(|index| &disks.all[*index]).collect();
+    let labels: Vec<String> = members.iter().map(|disk| disk.label.clone()).collect();
+    let known = known::of(&globals.state_dir, &on_disks);
+    let options = Options { choice: group.choice.clone(), known, ..Options::default() };
+    let asked = asked_for(disks, &group, args);
+    let mut moving =
+        Moving::of(&on_disks, (&options, &asked)).expect("it was just found to be in one");
+    moving.take_backups(args, &members)?;
+    if !args.as_recorded {
+        moving.find_out((disks, &group.members), globals);
+    }
+    let (probed, plan) = moving.told_by();
+    let (probed, mut plan) = (probed.to_vec(), plan.clone());
+    let position_sectors = moving.reshaping.recorded_sectors;
+    plan.refusal.get_or_insert(Refusal::Reshaping { position_sectors });
+    let view = |index: usize| {
+        let is_in = matches!(plan.stands[index], Stand::Used | Stand::Believed { .. });
+        (is_in && probed.len() <= VIEWS_MAX).then(|| moving.without((&options, &asked), index))
+    };
+    let views = (0..probed.len()).map(view).collect();
+    let folder = overlay::folder(args, &group.uuid, globals);
+    let lacks = |disk: &&Disk| disk.holes.iter().map(|hole| hole.end - hole.start).sum();
+    let lacks = members.iter().map(lacks).collect();
+    let mut found = Found {
+        volume: None,
+        lacks,
+        lost: Vec::new(),
+        lost_is_cut: false,
+        reader: None,
+        overlays: vec![None; probed.len()],
+        group,
+        labels,
+        probed,
+        folder,
+        plan,
+        moving: None,
+        array_overlay: None,
+        options,
+        asked,
+        views,
+        contents: Err("it cannot be read".to_owned()),
+        replayed: Vec::new(),
+        is_one_of_several: false,
+    };
+    if moving.is_readable() {
+        // To tell what stands there: what may be wrong is read as well, and that is said.
+        let joined = moving.joined((disks, &found.group.members), Care::Read, globals);
+        match joined {
+            Ok(device) => {
+                let name = reshape::overlay_name(&moving, &members);
+                found.array_overlay = overlay::open_array(args, &found.folder, (&device, &name))?;
+                let shown: Arc<dyn Member> = match &found.array_overlay {
+                    Some(overlay) => Arc::clone(overlay) as Arc<dyn Member>,
+                    None => device,
+                };
+                let reader = Reader::Moving(shown);
+                found.contents = Ok(reader.contents());
+                found.reader = Some(reader);
+            }
+            Err(error) => found.contents = Err(error.to_string()),
+        }
+    }
+    found.moving = Some(moving);
+    Ok(found)
+}
+
+impl Found {
+    /// The array for reading, with its members open as the plan has it: over the overlay where there is one, and with what would be
+    /// written in memory.
+    pub(super) fn ready(
+        &self,
+        disks: &Disks,
+        globals: &Globals,
+        accept_risk: Option<u64>,
+    ) -> Result<Ready, CliError> {
+        let devices = (0..self.probed.len()).map(|index| self.device(disks, index)).collect();
+        let probed = self.plan.members(&self.probed);
+        decided((devices, &probed), None, &self.wanted(true, accept_risk), &globals.state_dir)
+    }
+
+    /// With what believed members may lack taken for unreadable: it is made of the others, or an I/O error.
+    pub(super) fn withholding(&self, ready: Ready) -> Ready {
+        withholding(&self.plan, ready)
+    }
+
+    /// Stripes of which not all is certain.
+    pub(super) fn stripes_at_risk(&self) -> u64 {
+        match &self.moving {
+            Some(moving) => moving.stripes_at_risk(),
+            None => self.plan.stripes_at_risk(),
+        }
+    }
+
+    /// Whether any of it can be read.
+    pub(super) fn is_readable(&self) -> bool {
+        self.moving.as_ref().map_or(self.plan.array.is_ok(), Moving::is_readable)
+    }
+
+    /// Bytes of the array, if any of it can be read.
+    pub(super) fn size_bytes(&self) -> Option<u64> {
+        let sectors = match (&self.moving, &self.plan.array) {
+            (Some(moving), _) => Some(moving.reshaping.size_sectors),
+            (None, array) => array.as_ref().ok().map(|array| array.geometry.capacity_sectors()),
+        };
+        sectors.map(|sectors| sectors.saturating_mul(512))
+    }
+
+    /// What assembly is asked for.
+    pub(super) fn wanted(&self, read_only: bool, accept_risk: Option<u64>) -> Options {
+        wanted(&self.plan, &self.options, (read_only, accept_risk))
+    }
+
+    /// What a member lacks of the array's data, if it is a copy: in sectors of its data area.
+    pub(super) fn holes_of(&self, disks: &Disks, index: usize) -> Vec<Range<u64>> {
+        let disk = &disks.all[self.group.members[index]];
+        let Some(superblock) = self.probed[index].probe.newest() else { return Vec::new() };
+        let data_start = superblock.device.data_offset_sectors;
+        let sectors = |hole: &Range<u64>| {
+            (hole.start / 512).saturating_sub(data_start)
+                ..hole.end.div_ceil(512).saturating_sub(data_start)
+        };
+        disk.holes.iter().map(sectors).filter(|hole| !hole.is_empty()).collect()
+    }
+
+    fn device(&self, disks: &Disks, index: usize) -> Box<dyn Member> {
+        let disk = &disks.all[self.group.members[index]];
+        let device: Arc<dyn Member> = match &self.overlays[index] {
+            Some(overlay) => Arc::clone(overlay) as Arc<dyn Member>,
+            None => Arc::clone(&disk.device),
+        };
+        let written = self.plan.superblocks.iter().find(|(of, _)| *of == index);
+        match written {
+            None => Box::new(device),
+            Some((_, superblock)) => Box::new(Patched::new(device, sectors(superblock))),
+        }
+    }
+}
+
+/// A superblock, as sectors of its device.
+fn sectors(superblock: &Superblock) -> Sectors {
+    let mut bytes = superblock.to_bytes();
+    bytes.resize(bytes.len().next_multiple_of(512), 0);
+    let (sectors, _) = bytes.as_chunks::<512>();
+    (superblock.device.super_offset_sectors..).zip(sectors.iter().copied()).collect()
+}
+
+/// An array that is open for reading.
+pub(super) enum Reader {
+    Array(Volume),
+    /// One in the middle of a reshape.
+    Moving(Arc<dyn Member>),
+}
+
+impl Reader {
+    pub(super) fn open(ready: Ready) -> Result<(Volume, AssembledArray), String> {
+        let options = braid_runtime::Options {
+            read_only: true,
+            io: Io::Threads,
+            ..braid_runtime::Options::default()
+        };
+        let volume = Volume::open(&ready.array, ready.members, &options, |_| {});
+        Ok((volume.map_err(|error| error.to_string())?, ready.array))
+    }
+
+    /// Bytes of it; none if they cannot be read, or are not its own.
+    pub(super) fn read(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
+        let end = offset.checked_add(length as u64)?;
+        if end > self.size_bytes() {
+            return None;
+        }
+        match self {
+            Self::Moving(device) => reshape::read(device.as_ref(), offset, length),
+            Self::Array(volume) => {
+                let payload = Payload::zeroed(length);
+                let outcome = volume.call(ClientRequest::Read { offset, payload });
+                outcome.result.ok()?;
+                Some(outcome.payload?.to_vec())
+            }
+        }
+    }
+
+    pub(super) fn size_bytes(&self) -> u64 {
+        match self {
+            Self::Moving(device) => reshape::array_bytes(device.as_ref()),
+            Self::Array(volume) => volume.size_bytes(),
+        }
+    }
+
+    /// What stands on it.
+    fn contents(&self) -> Contents {
+        look_at(self.size_bytes(), &mut |offset, length| self.read(offset, length))
+    }
+}

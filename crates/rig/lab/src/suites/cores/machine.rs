@@ -1,0 +1,7 @@
+//! The modelled machine, by the names that the files of the suite `elevator` use.
+
+pub(super) use braid_many_cores::{
+    Content, Moment, Mutex, MutexGuard, TryLockError, atomic, thread,
+};
+pub(super) use braid_many_cores_dispatch as dispatch;
+pub(super) use braid_many_cores_elevator as elevator;

@@ -1,0 +1,333 @@
+//! The command `braid-sim`: one seed, or many.
+//!
+//! The only part of the simulator that looks at a clock, to say how fast it was.
+
+mod planted;
+
+use std::panic::{catch_unwind, set_hook};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use braid_sim::shrink::shrink;
+use braid_sim::small::{self, Bounds};
+use braid_sim::{
+    CYCLES_FOR_ALL_STATES, Cut, Report, Settings, Tally, histories, legal_states, never_entered,
+    never_visited, simulate,
+};
+use braid_sim_hooks::{Mark, Point};
+
+const USAGE: &str = "\
+usage: braid-sim --seed N [--cycles M] [--smallest] [--twice] [--trace] [--no-shrink]
+                 [--without c1,c1r3,c1f8] [--only c0,c0r3] [--one-shard] [--one-stripe]
+                 [--write-through] [--straight] [--sectors-max N] [--schedule N] [--plain-cycles N]
+       braid-sim run [--cycles N] [--seconds S] [--from SEED] [--smallest] [--states] [--marks]
+                 [--no-shrink]
+       braid-sim small [--operations N] [--tellings-max N] [--failures-max N] [--states-max N]
+                       [--from N] [--part I/N]
+       braid-sim histories [--cycles N] [--from SEED]
+       braid-sim planted [--seeds N] [--from SEED] [--seconds S] [--part I/N] [--bug NAME]
+                         [--control] [--controlled]
+with hooks (RUSTFLAGS=\"--cfg braid_sim_hooks\"), run --shake lets the engine make rare choices,
+and fails if a path that matters was never taken (--marks is the same)";
+
+/// How long a failing seed is made smaller.
+const SHRINK_TIME: Duration = Duration::from_secs(60);
+
+/// Panics say nothing while a seed is made smaller: there are hundreds.
+static IS_SILENT: AtomicBool = AtomicBool::new(false);
+
+/// Failing worlds after which `run --no-shrink` stops.
+const FAILED_MAX: usize = 20;
+/// Cycles of one world in `run`: enough for an array to grow old.
+const CYCLES_PER_WORLD: u64 = 20;
+
+#[derive(Debug, Default)]
+struct Arguments {
+    is_run: bool,
+    is_small: bool,
+    is_histories: bool,
+    bounds: Bounds,
+    /// Of one run; its seed is the first of many.
+    settings: Settings,
+    seconds: Option<u64>,
+    is_twice: bool,
+    wants_states: bool,
+    keeps_size: bool,
+}
+
+impl Arguments {
+    /// Cycles asked for, or the usual number.
+    fn cycles_or(&self, usual: u64) -> u64 {
+        if self.settings.cycles == 0 { usual } else { self.settings.cycles }
+    }
+}
+
+fn parse() -> Result<Arguments, String> {
+    let mut arguments = Arguments::default();
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let word = match word.as_str() {
+            "--from" => "--seed",
+            "--marks" => "--shake",
+            word => word,
+        };
+        let mut value = || words.next().unwrap_or_default();
+        let taken = arguments.settings.argument(word, &mut value);
+        if taken.map_err(|text| format!("{text}\n{USAGE}"))? {
+            continue;
+        }
+        let mut number = || value().parse().map_err(|_| format!("{word} needs a number\n{USAGE}"));
+        match word {
+            "run" => arguments.is_run = true,
+            "small" => arguments.is_small = true,
+            "histories" => arguments.is_histories = true,
+            "--operations" => arguments.bounds.operations_max = number()?,
+            "--tellings-max" => arguments.bounds.tellings_max = number()?,
+            "--failures-max" => arguments.bounds.failures_max = number()?,
+            "--states-max" => arguments.bounds.states_max = number()?,
+            "--part" => arguments.bounds.part = part(words.next())?,
+            "--seconds" => arguments.seconds = Some(number()?),
+            "--twice" => arguments.is_twice = true,
+            "--trace" => arguments.settings.is_traced = true,
+            "--no-shrink" => arguments.keeps_size = true,
+            "--states" => arguments.wants_states = true,
+            _ => return Err(format!("unknown word {word}\n{USAGE}")),
+        }
+    }
+    Ok(arguments)
+}
+
+/// A share: `1/4` is the second quarter.
+fn part(word: Option<String>) -> Result<(u64, u64), String> {
+    let numbers = word.as_deref().and_then(|word| word.split_once('/'));
+    let numbers = numbers.and_then(|(one, of)| Some((one.parse().ok()?, of.parse().ok()?)));
+    let is_share = |numbers: &(u64, u64)| numbers.0 < numbers.1;
+    numbers.filter(is_share).ok_or_else(|| format!("--part needs I/N, I below N\n{USAGE}"))
+}
+
+fn main() -> ExitCode {
+    set_hook(Box::new(|panic| {
+        if !IS_SILENT.load(Ordering::Relaxed) {
+            eprintln!("{panic}");
+        }
+    }));
+    let mut words = std::env::args().skip(1);
+    let is_planted = words.next().as_deref() == Some("planted");
+    let ended = if is_planted { planted::run(words) } else { simulate_as_asked() };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            eprintln!("braid-sim: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn simulate_as_asked() -> Result<(), String> {
+    parse().and_then(|arguments| {
+        if arguments.is_small {
+            run_small(&arguments)
+        } else if arguments.is_histories {
+            run_histories(&arguments)
+        } else if arguments.is_run {
+            run_many(&arguments)
+        } else {
+            run_one(&arguments)
+        }
+    })
+}
+
+/// Simulates; a checker's panic becomes an error that names the command to see it again, and mostly
+/// one with less in it.
+fn try_simulate(settings: &Settings, keeps_size: bool) -> Result<Report, String> {
+    catch_unwind(|| simulate(settings)).map_err(|_| {
+        let (seed, command) = (settings.seed, settings.command());
+        if !keeps_size {
+            make_smaller(settings);
+        }
+        format!("seed {seed} failed; again, with everything in it: {command} --no-shrink --trace")
+    })
+}
+
+/// Makes a failing run smaller and shows what is left of it, one line per event.
+fn make_smaller(settings: &Settings) {
+    let began = Instant::now();
+    eprintln!("making it smaller, for at most {} s", SHRINK_TIME.as_secs());
+    IS_SILENT.store(true, Ordering::Relaxed);
+    let shrunk = shrink(settings, &mut || began.elapsed() < SHRINK_TIME);
+    let Some(shrunk) = shrunk else {
+        eprintln!("it did not fail again");
+        return;
+    };
+    let least = Settings { is_traced: true, ..shrunk.settings };
+    let again = catch_unwind(|| simulate(&least));
+    IS_SILENT.store(false, Ordering::Relaxed);
+    assert!(again.is_err(), "a seed repeats");
+    println!("{}", shrunk.message);
+    println!(
+        "left after {} runs: {} cycles, {} requests, {} faults",
+        shrunk.runs, shrunk.cycles, shrunk.requests, shrunk.faults
+    );
+    println!("again: {} --no-shrink --trace", least.command());
+}
+
+fn run_one(arguments: &Arguments) -> Result<(), String> {
+    let cycles = arguments.cycles_or(CYCLES_PER_WORLD);
+    let settings = Settings { cycles, ..arguments.settings.clone() };
+    let first = try_simulate(&settings, arguments.keeps_size)?;
+    println!("seed {} trace {:016x}", settings.seed, first.trace_hash);
+    if arguments.is_twice {
+        let second = try_simulate(&Settings { is_traced: false, ..settings.clone() }, true)?;
+        if first != second {
+            return Err(format!("seed {} went another way the second time", settings.seed));
+        }
+        println!("twice the same");
+    }
+    print(&first.tally, None, arguments.wants_states);
+    Ok(())
+}
+
+fn run_many(arguments: &Arguments) -> Result<(), String> {
+    let began = Instant::now();
+    let limit = arguments.seconds.map(Duration::from_secs);
+    let cycles = arguments.cycles_or(if limit.is_some() { u64::MAX } else { 20_000 });
+    let (mut total, mut failed) = (Tally::default(), Vec::new());
+    let mut seed = arguments.settings.seed;
+    while total.cycles < cycles && limit.is_none_or(|limit| began.elapsed() < limit) {
+        let settings = Settings {
+            seed,
+            cycles: CYCLES_PER_WORLD.min(cycles - total.cycles),
+            is_traced: false,
+            cut: Cut::default(),
+            ..arguments.settings
+        };
+        match try_simulate(&settings, arguments.keeps_size) {
+            Ok(report) => total.add(&report.tally),
+            // Who wants no smaller one wants to know how many there are.
+            Err(text) if arguments.keeps_size && failed.len() < FAILED_MAX => {
+                eprintln!("{text}");
+                failed.push(seed);
+            }
+            Err(text) => return Err(text),
+        }
+        seed += 1;
+    }
+    print(&total, Some(began.elapsed()), arguments.wants_states);
+    print_failed(&failed)?;
+    judge_states(&total, arguments.settings.is_smallest)?;
+    if arguments.settings.is_shaken { print_marks() } else { Ok(()) }
+}
+
+/// A world fails at the first thing that is lost, wrong, stuck, or answered before its time.
+fn print_failed(failed: &[u64]) -> Result<(), String> {
+    println!("{:>12} losses (worlds that failed)", failed.len());
+    if failed.is_empty() { Ok(()) } else { Err(format!("seeds that failed: {failed:?}")) }
+}
+
+/// Legal states that chance may leave out of a run that is long enough, as long as something else was done in each place.
+const STATES_LEFT_TO_CHANCE: usize = 3;
+
+/// How many of the legal states were visited; an error if a run that is long enough left more out than chance may, or all of a place.
+fn judge_states(tally: &Tally, is_smallest: bool) -> Result<(), String> {
+    let (legal, never) = (legal_states(), never_visited(tally));
+    println!("{:>12} of {legal} legal states visited", legal - never.len());
+    if never.is_empty() || is_smallest || tally.cycles < CYCLES_FOR_ALL_STATES {
+        return Ok(());
+    }
+    let is_chance = never.len() <= STATES_LEFT_TO_CHANCE;
+    let never = never.join(", ");
+    if is_chance && never_entered(tally).is_empty() {
+        println!("left to chance: {never}");
+        return Ok(());
+    }
+    Err(format!("never visited: {never}"))
+}
+
+/// How often each path that matters was taken; an error if one never was.
+fn print_marks() -> Result<(), String> {
+    if !braid_sim_hooks::ARE_HERE {
+        return Err("this build has no marks: RUSTFLAGS=\"--cfg braid_sim_hooks\"".to_owned());
+    }
+    // What only a person asks for is in stories, not in random worlds.
+    braid_sim::stories::tell();
+    let visits = braid_sim_hooks::visits();
+    for (point, count) in Point::ALL.iter().zip(&visits.points) {
+        println!("{count:>12} {:<24} {}", point.name(), point.text());
+    }
+    let mut never = Vec::new();
+    for (mark, count) in Mark::ALL.iter().zip(&visits.marks) {
+        println!("{count:>12} {:<24} {}", mark.name(), mark.text());
+        never.extend((*count == 0).then_some(mark.name()));
+    }
+    println!("{:>12} of {} marks reached", Mark::ALL.len() - never.len(), Mark::ALL.len());
+    if never.is_empty() { Ok(()) } else { Err(format!("never reached: {}", never.join(", "))) }
+}
+
+/// Histories of clones, halves and strangers, until there were as many starts.
+fn run_histories(arguments: &Arguments) -> Result<(), String> {
+    let began = Instant::now();
+    let (mut total, mut seed) = (Tally::default(), arguments.settings.seed);
+    while total.cycles < arguments.cycles_or(100_000) {
+        let history = catch_unwind(|| histories::explore(seed));
+        total.add(&history.map_err(|_| format!("history {seed} failed"))?);
+        seed += 1;
+    }
+    print(&total, Some(began.elapsed()), false);
+    Ok(())
+}
+
+/// The exhaustive worlds.
+fn run_small(arguments: &Arguments) -> Result<(), String> {
+    let began = Instant::now();
+    let bounds = Bounds { from: arguments.settings.seed, ..arguments.bounds };
+    let explored =
+        catch_unwind(|| small::explore(&bounds)).map_err(|_| "a small world failed".to_owned())?;
+    let seconds = began.elapsed().as_secs_f64();
+    for (number, what) in [
+        (explored.stories, "stories (array and operations)"),
+        (explored.tellings, "tellings (schedule, pace, failure)"),
+        (explored.failures, "of them with a member that fails"),
+        (explored.crash_points, "crash points"),
+        (explored.crash_points_distinct, "of them distinct"),
+        (explored.cut_down, "of them cut down, by loss"),
+        (explored.states, "states (crash point, loss, subset)"),
+        (explored.states_distinct, "of them distinct: assembled, started, read, checked"),
+        (explored.torn, "of those torn"),
+        (explored.killed, "of those with the process ended and no power cut"),
+        (explored.refused, "of those refused with reason"),
+        (0, "failures"),
+    ] {
+        println!("{number:>12} {what}");
+    }
+    let rate = explored.states_distinct as f64 / seconds;
+    println!("{rate:>12.0} distinct states per second ({seconds:.1} s)");
+    Ok(())
+}
+
+fn print(tally: &Tally, took: Option<Duration>, wants_states: bool) {
+    println!("{:>12} worlds", tally.worlds);
+    println!("{:>12} crash-and-recover cycles", tally.cycles);
+    println!("{:>12} steps", tally.steps);
+    println!("{:>12} client requests", tally.requests);
+    println!("{:>12} sectors read and compared", tally.sectors_checked);
+    println!("{:>12} unflushed sectors undone by power cuts", tally.sectors_undone);
+    for (name, count) in &tally.counts {
+        println!("{count:>12} {name}");
+    }
+    println!(
+        "{:>12} kinds of state (level, missing, in sync, phase, what was done)",
+        tally.states.len()
+    );
+    if wants_states {
+        for (name, count) in &tally.states {
+            println!("{count:>12} {name}");
+        }
+        let never = never_visited(tally);
+        never.iter().for_each(|name| println!("{:>12} {name}", "never"));
+    }
+    if let Some(took) = took {
+        let rate = tally.cycles as f64 / took.as_secs_f64();
+        println!("{rate:>12.0} cycles per second ({:.1} s)", took.as_secs_f64());
+    }
+}

@@ -1,0 +1,376 @@
+//! Stories of write journals: a RAID-4, -5 or -6 is written as md writes it with a journal, in both modes, power is cut anywhere, and the
+//! journal is replayed by the shipped machine; with members withheld, cut again in mid replay, and with the members back.
+//!
+//! ```text
+//!   writer ─▶ operations ─ cut after each ─▶ disks ─ some withheld, or none ─▶ replay ─▶ checked
+//!                                                                               │ cut after each operation of its own
+//!                                                                               └─▶ disks ─ others withheld, or none ─▶ replay ─▶ the same
+//! ```
+//!
+//! Checked is every sector, computed if its disk is withheld: it has its newest durable content, or one that was being written. After
+//! a second crash it is what it was after the first.
+
+mod writer;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use braid_engine::replay::journal::{Devices, Replay, Report, Setup, run};
+use braid_engine::replay::{Finish, Member};
+use braid_geometry::{LogicalSector, Slot};
+use braid_ondisk::{JournalArea, JournalLog};
+use braid_parity::definition;
+
+use super::platter::{Op, Platter, SECTOR};
+use crate::random::Random;
+use writer::{BLOCK, JOURNAL_START, UUID, Written, content, tail_of, tail_sector, written};
+
+/// Tells of some arrays.
+///
+/// # Panics
+/// At the first thing that is wrong.
+pub(super) fn tell(seeds: Range<u64>) {
+    seeds.for_each(|seed| told(&mut Random::new(0x0a11 + seed)));
+}
+
+/// Disks after a crash: members in order of slots, then the journal; and what array blocks may hold.
+#[derive(Clone)]
+struct Crashed<'a> {
+    of: &'a Written,
+    disks: Vec<Platter>,
+    /// By array block: its newest durable content, and those that were being written over it.
+    allowed: Vec<Vec<u64>>,
+    /// The bad sector is in a bad-block log, or is met.
+    is_bad_logged: bool,
+}
+
+/// Slots that are withheld.
+type Withheld = BTreeSet<usize>;
+
+/// The disks, for a replay that power is taken from after so many operations.
+struct Bench<'a> {
+    disks: &'a mut [Platter],
+    journal: usize,
+    ops_left: usize,
+    ops: usize,
+}
+
+impl Bench<'_> {
+    /// Whether there is power for one more.
+    fn is_powered(&mut self) -> bool {
+        self.ops += 1;
+        let is_powered = self.ops_left > 0;
+        self.ops_left = self.ops_left.saturating_sub(1);
+        is_powered
+    }
+
+    fn write_to(&mut self, disk: usize, sector: u64, bytes: &[u8]) -> bool {
+        if self.is_powered() {
+            self.disks[disk].write(sector, bytes);
+        }
+        true
+    }
+
+    fn flush_of(&mut self, disk: usize) -> bool {
+        if self.is_powered() {
+            self.disks[disk].flush();
+        }
+        true
+    }
+}
+
+impl Devices for Bench<'_> {
+    fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool {
+        self.disks[slot.index()].read(sectors.start, bytes)
+    }
+
+    fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool {
+        self.write_to(slot.index(), sectors.start, bytes)
+    }
+
+    fn flush(&mut self, slot: Slot) -> bool {
+        self.flush_of(slot.index())
+    }
+
+    fn read_journal(&mut self, position: u64, bytes: &mut [u8]) -> bool {
+        self.disks[self.journal].read(JOURNAL_START + position, bytes)
+    }
+
+    fn write_journal(&mut self, position: u64, bytes: &[u8]) -> bool {
+        self.write_to(self.journal, JOURNAL_START + position, bytes)
+    }
+
+    fn flush_journal(&mut self) -> bool {
+        self.flush_of(self.journal)
+    }
+
+    fn move_tail(&mut self, position: u64) -> bool {
+        if self.is_powered() {
+            self.disks[self.journal].write_durably(0, &tail_sector(position));
+        }
+        true
+    }
+}
+
+impl Crashed<'_> {
+    fn slots(&self) -> usize {
+        self.disks.len() - 1
+    }
+
+    fn log(&self) -> JournalLog {
+        let journal = &self.disks[self.slots()];
+        let mut sector = [0; SECTOR];
+        assert!(journal.read(0, &mut sector), "the journal is sound");
+        let (ring_sectors, tail_sectors) = (self.of.ring_sectors, tail_of(&sector));
+        let area = JournalArea { start_sector: JOURNAL_START, ring_sectors, tail_sectors };
+        let mut read =
+            |position: u64, bytes: &mut [u8]| journal.read(JOURNAL_START + position, bytes);
+        let log = JournalLog::read(area, &UUID, &mut read);
+        log.expect("answers: the tail is where a meta block is")
+    }
+
+    /// Replays as an array is started, with power for so many operations; how many there were.
+    fn start(&mut self, withheld: &Withheld, ops_left: usize, finish: Finish) -> (usize, Report) {
+        let log = self.log();
+        let member = |slot: usize| {
+            let bad = self.disks[slot].bad_sector.filter(|_| self.is_bad_logged);
+            let bad_sectors = bad.into_iter().map(|sector| sector..sector + 1).collect();
+            Member { recovered_sectors: u64::MAX, bad_sectors }
+        };
+        let slots = 0..self.slots();
+        let members = slots.map(|slot| (!withheld.contains(&slot)).then(|| member(slot))).collect();
+        let (geometry, may_return) = (self.of.geometry, !withheld.is_empty());
+        let setup = Setup { geometry, members, may_return, log: &log, finish };
+        let replay =
+            Replay::new(setup).expect("md keeps room for parity, and writes what there is");
+        let journal = self.slots();
+        let mut bench = Bench { disks: &mut self.disks, journal, ops_left, ops: 0 };
+        let report = run(replay, &geometry, &UUID, &mut bench).expect("no disk fails to write");
+        (bench.ops, report)
+    }
+
+    fn cut(&mut self, random: &mut Random) {
+        self.disks.iter_mut().for_each(|disk| disk.cut(random));
+    }
+
+    /// Data of a row at a sector of the members, by its index in the row; computed where its disk is not there.
+    fn row(&self, sector: u64, withheld: &Withheld) -> Vec<Option<[u8; SECTOR]>> {
+        let geometry = &self.of.geometry;
+        let map = geometry.row_map(geometry.row_of(braid_geometry::MemberSector(sector)));
+        let read = |slot: Slot| {
+            let mut bytes = [0; SECTOR];
+            let disk = &self.disks[slot.index()];
+            let is_there = !withheld.contains(&slot.index()) && disk.read(sector, &mut bytes);
+            is_there.then_some(bytes)
+        };
+        let indices = || 0..map.data_slots();
+        let mut data: Vec<_> = indices().map(|index| read(map.data_slot(index))).collect();
+        let lost: Vec<u16> =
+            indices().filter(|index| data[usize::from(*index)].is_none()).collect();
+        let (p, q) = (read(map.p_slot()), map.q_slot().and_then(read));
+        let mut sources: Vec<Option<&[u8]>> = vec![None; usize::from(map.exponents_count())];
+        for index in indices() {
+            let column = data[usize::from(index)].as_ref().map(|bytes| &bytes[..]);
+            sources[usize::from(map.exponent(index))] = column;
+        }
+        let (mut first, mut second) = ([0; SECTOR], [0; SECTOR]);
+        match (&lost[..], p, q) {
+            ([_], Some(p), _) => {
+                let known: Vec<&[u8]> = sources.into_iter().flatten().chain([&p[..]]).collect();
+                definition::xor(&mut first, &known);
+            }
+            ([one], None, Some(q)) => {
+                definition::recover_data_from_q(&sources, &q, map.exponent(*one), &mut first);
+            }
+            ([one, other], Some(p), Some(q)) => {
+                let exponents = (map.exponent(*one), map.exponent(*other));
+                let out = (&mut first[..], &mut second[..]);
+                definition::recover_two_data(&sources, &p, &q, exponents, out);
+            }
+            _ => return data,
+        }
+        for (index, bytes) in lost.into_iter().zip([first, second]) {
+            data[usize::from(index)] = Some(bytes);
+        }
+        data
+    }
+
+    /// Every array sector that can be read.
+    fn sectors(&self, withheld: &Withheld) -> Vec<Option<[u8; SECTOR]>> {
+        let geometry = &self.of.geometry;
+        let mut sectors = vec![None; geometry.capacity_sectors() as usize];
+        for sector in 0..geometry.used_sectors() {
+            let row = geometry.row_of(braid_geometry::MemberSector(sector));
+            let offset = (sector - geometry.row_start(row).0) as u32;
+            for (index, bytes) in (0..).zip(self.row(sector, withheld)) {
+                sectors[geometry.logical(row, index, offset).0 as usize] = bytes;
+            }
+        }
+        sectors
+    }
+
+    /// Each sector is what it may be; how many are not.
+    fn wrong(&self, withheld: &Withheld, unsettled: &[Range<u64>]) -> Vec<u64> {
+        let is_wrong = |(sector, bytes): (u64, Option<[u8; SECTOR]>)| {
+            let allowed = &self.allowed[(sector / BLOCK) as usize];
+            let is_left = unsettled.iter().any(|range| range.contains(&sector));
+            let is_right = |bytes| allowed.iter().any(|value| content(*value, sector) == bytes);
+            (!is_left && !bytes.is_none_or(is_right)).then_some(sector)
+        };
+        (0..).zip(self.sectors(withheld)).filter_map(is_wrong).collect()
+    }
+
+    fn check(&self, withheld: &Withheld, report: &Report) {
+        let wrong = self.wrong(withheld, &report.unsettled);
+        assert!(wrong.is_empty(), "answers: sectors {wrong:?}, without {withheld:?}");
+    }
+
+    /// Each parity is that of its row, as far as all of it can be read.
+    fn check_parity(&self) {
+        let geometry = &self.of.geometry;
+        for slot in 0..self.slots() {
+            // Computed without it, every row is what it is with it.
+            let without = Withheld::from([slot]);
+            let (with, without) = (self.sectors(&Withheld::new()), self.sectors(&without));
+            for (sector, (one, other)) in with.iter().zip(&without).enumerate() {
+                let slot_of = geometry.locate(LogicalSector(sector as u64));
+                let differ = one.is_some() && other.is_some() && one != other;
+                assert!(!differ, "redundancy: sector {sector} in {slot_of:?}, without slot {slot}");
+            }
+        }
+    }
+}
+
+/// Disks when so many operations were begun, and what they may hold.
+fn crashed<'a>(of: &'a Written, cut: usize, random: &mut Random) -> Crashed<'a> {
+    let mut disks = of.disks.clone();
+    for op in of.ops.iter().take(cut) {
+        let (Op::Write { disk, .. } | Op::Flush { disk } | Op::WriteDurably { disk, .. }) = op;
+        disks[*disk].carry_out(op);
+    }
+    disks.iter_mut().for_each(|disk| disk.cut(random));
+    let mut allowed: Vec<Vec<u64>> = of.first.iter().map(|value| vec![*value]).collect();
+    for write in of.writes.iter().filter(|write| write.begin < cut) {
+        let values = &mut allowed[write.block as usize];
+        if write.durable <= cut {
+            values.clear();
+        }
+        values.push(write.value);
+    }
+    if random.chance(30) {
+        let disk = random.below(disks.len() as u64 - 1) as usize;
+        disks[disk].bad_sector = Some(random.below(of.geometry.used_sectors()));
+    }
+    Crashed { of, disks, allowed, is_bad_logged: random.chance(50) }
+}
+
+/// None, each, and of a RAID-6 some pairs.
+fn choices(of: &Written, random: &mut Random) -> Vec<Withheld> {
+    let slots = usize::from(of.geometry.slots());
+    let mut choices: Vec<Withheld> = (0..slots).map(|slot| Withheld::from([slot])).collect();
+    choices.push(Withheld::new());
+    if of.geometry.parity_slots() == 2 {
+        let mut one = || random.below(slots as u64) as usize;
+        choices.extend((0..3).map(|_| Withheld::from([one(), one()])));
+    }
+    choices
+}
+
+fn told(random: &mut Random) {
+    let of = written(random);
+    for cut in 0..=of.ops.len() {
+        let crashed = crashed(&of, cut, random);
+        for withheld in choices(&of, random) {
+            let mut first = crashed.clone();
+            let (ops, report) = first.start(&withheld, usize::MAX, Finish::Settled);
+            first.check(&withheld, &report);
+            assert!(!report.is_settled || !first.disks.iter().any(Platter::has_volatile));
+            let is_parity_looked_at = random.chance(5);
+            if is_parity_looked_at && withheld.is_empty() && report.unsettled.is_empty() {
+                first.check_parity();
+            }
+            // In memory everything reads the same, and the journal is not written.
+            if random.chance(20) {
+                let mut shown = crashed.clone();
+                let (_, shown_report) = shown.start(&withheld, usize::MAX, Finish::Written);
+                assert_eq!(shown_report.unsettled, report.unsettled);
+                let (one, other) = (shown.sectors(&withheld), first.sectors(&withheld));
+                assert!(one == other, "answers: in memory it reads otherwise");
+            }
+            // Somewhere in the replay, or right after it, power is cut again.
+            let ops_left =
+                if random.chance(30) { ops } else { random.below(ops as u64 + 1) as usize };
+            let mut second = crashed.clone();
+            second.start(&withheld, ops_left, Finish::Settled);
+            second.cut(random);
+            let others = choices(&of, random);
+            let other = random.pick(&others).clone();
+            let (_, again) = second.start(&other, usize::MAX, Finish::Settled);
+            second.check(&other, &again);
+            second.check_same(&other, &again, (&first, &withheld, &report));
+        }
+    }
+}
+
+impl Crashed<'_> {
+    /// What clients were told once does not change by another crash.
+    fn check_same(
+        &self,
+        withheld: &Withheld,
+        report: &Report,
+        (before, without, told): (&Self, &Withheld, &Report),
+    ) {
+        let unsettled = || report.unsettled.iter().chain(&told.unsettled);
+        let both = self.sectors(withheld).into_iter().zip(before.sectors(without));
+        for (sector, (now, then)) in (0_u64..).zip(both) {
+            let is_left = unsettled().any(|range| range.contains(&sector));
+            let differ = now.is_some() && then.is_some() && now != then;
+            assert!(is_left || !differ, "answers: sector {sector} changes by a second crash");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_keeps_every_sector() {
+        tell(0..12);
+    }
+
+    #[test]
+    fn without_its_journal_an_array_would_read_wrong() {
+        let mut wrong = [0_usize; 2];
+        for seed in 0..12 {
+            let random = &mut Random::new(0x0a11 + seed);
+            let of = written(random);
+            for cut in 0..=of.ops.len() {
+                let crashed = crashed(&of, cut, random);
+                wrong[0] += crashed.wrong(&Withheld::new(), &[]).len();
+                wrong[1] += crashed.wrong(&Withheld::from([0]), &[]).len();
+            }
+        }
+        assert!(wrong[0] > 0 && wrong[1] > wrong[0], "{wrong:?}");
+    }
+
+    #[cfg(braid_sim_hooks)]
+    #[test]
+    fn every_mistake_with_a_journal_is_noticed() {
+        use braid_sim_hooks::{Bug, plant};
+        // Of those that write one, stories tell.
+        let is_written = |bug: &Bug| bug.text().starts_with("Journal, writing");
+        let ours = |bug: &&Bug| bug.name().starts_with("journal-") && !is_written(bug);
+        let bugs: Vec<Bug> = Bug::ALL.iter().filter(ours).copied().collect();
+        assert!(bugs.len() >= 11, "{bugs:?}");
+        let notices = |bug: &Bug| {
+            plant(Some(*bug));
+            let noticed = std::panic::catch_unwind(|| tell(0..12)).is_err();
+            plant(None);
+            noticed
+        };
+        let free: Vec<&str> =
+            bugs.iter().filter(|bug| !notices(bug)).map(|bug| bug.name()).collect();
+        assert!(free.is_empty(), "not noticed: {free:?}");
+    }
+}

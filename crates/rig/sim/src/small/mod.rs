@@ -1,0 +1,426 @@
+//! Small worlds, exhaustively: every crash point, every subset of what was in flight, every loss.
+//!
+//! ```text
+//!   for each array of two chunk rows; for each word of up to three operations        (a story)
+//!    for each schedule and pace; for no failure, and for each way a member can fail  (a telling)
+//!     for each step from the first request to "clean" again                          (a crash point)
+//!      for each set of members that the level can miss at restart
+//!       for each subset of {unflushed writes, writes and superblocks under way} on the others,
+//!       whole or with one of them torn, and what is left if only the process ends    (a state)
+//!         assemble, check, start, read all, check
+//! ```
+//!
+//! The live world is not disturbed by what is tried: what is in doubt is copied out of it, and tried
+//! on the disks of another. A crash point or state that was seen before in a story of the same array
+//! (same bytes on the disks that are there, same model, same knowledge) is counted and not tried
+//! again. What a run of bounded length leaves out is decided by number, never by time: see
+//! [`Bounds`].
+//!
+//! # Invariants
+//! - A model that is wrong is noticed [check: a_model_that_forgets_that_caches_are_volatile_is_noticed].
+//! - Parity that does not fit is noticed [check: wrong_parity_is_noticed].
+//! - Parts and slices together are the whole [check: slices_together_are_the_whole].
+
+mod doubt;
+mod seen;
+mod story;
+mod subset;
+mod tell;
+mod trial;
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::create::Design;
+use crate::random::fold;
+use crate::world::World;
+
+use doubt::{Doubt, pulse};
+use seen::Seen;
+use story::{Act, Deed, Telling, designs, failures, number_of, spell, tellings, words};
+use subset::{Kept, Subsets, spread};
+use tell::{Stage, new_world, tell};
+use trial::{Outcome, State, Trial};
+
+/// What of the whole is explored. Every limit takes an even spread, and `from` moves all of them:
+/// over enough values of `from`, everything comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Operations of a story.
+    pub operations_max: u64,
+    /// Schedules and paces of each story.
+    pub tellings_max: u64,
+    /// Failing members for each of those.
+    pub failures_max: u64,
+    /// States of each crash point.
+    pub states_max: u64,
+    /// Which of those that the limits choose among.
+    pub from: u64,
+    /// This process' share of the stories, and of how many.
+    pub part: (u64, u64),
+}
+
+impl Bounds {
+    /// Everything.
+    pub const ALL: Self = Self {
+        operations_max: 3,
+        tellings_max: u64::MAX,
+        failures_max: u64::MAX,
+        states_max: u64::MAX,
+        from: 0,
+        part: (0, 1),
+    };
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+/// What was explored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Explored {
+    /// Array and workload.
+    pub stories: u64,
+    /// Story, schedule and failure.
+    pub tellings: u64,
+    /// Those in which a member fails.
+    pub failures: u64,
+    /// Steps before which power was cut.
+    pub crash_points: u64,
+    /// Those that differ from all others of the same array.
+    pub crash_points_distinct: u64,
+    /// Of those, the ones (with one loss) whose subsets were cut down.
+    pub cut_down: u64,
+    /// Crash point, subset and loss.
+    pub states: u64,
+    /// Those that differ from all others of the same array: each assembled and checked.
+    pub states_distinct: u64,
+    /// Of those, the ones with a torn write.
+    pub torn: u64,
+    /// Of those, the ones in which only the process ended.
+    pub killed: u64,
+    /// Of those, the ones that were rightly refused.
+    pub refused: u64,
+}
+
+/// Explores.
+///
+/// # Panics
+/// At the first state that is wrong, with its name.
+#[must_use]
+pub fn explore(bounds: &Bounds) -> Explored {
+    // A story is told several times, and must go the same way.
+    braid_sim_hooks::steady();
+    let mut explored = Explored::default();
+    let words = words(bounds.operations_max);
+    for (index, design) in designs().iter().enumerate() {
+        let mut explorer = Explorer::new(Stage::new(design), design, *bounds);
+        for word in &words {
+            let number = number_of(index, word);
+            if number % bounds.part.1 == bounds.part.0 {
+                explorer.explore_story(word, number);
+            }
+        }
+        explored.add(&explorer.explored);
+    }
+    explored
+}
+
+impl Explored {
+    fn add(&mut self, other: &Self) {
+        self.stories += other.stories;
+        self.tellings += other.tellings;
+        self.failures += other.failures;
+        self.crash_points += other.crash_points;
+        self.crash_points_distinct += other.crash_points_distinct;
+        self.cut_down += other.cut_down;
+        self.states += other.states;
+        self.states_distinct += other.states_distinct;
+        self.torn += other.torn;
+        self.killed += other.killed;
+        self.refused += other.refused;
+    }
+}
+
+/// The stories of one array.
+struct Explorer {
+    design: Design,
+    bounds: Bounds,
+    stage: Stage,
+    live: Option<World>,
+    points: Points,
+    explored: Explored,
+}
+
+/// The crash points of one array.
+struct Points {
+    bounds: Bounds,
+    doubt: Doubt,
+    trial: Trial,
+    seen: Seen,
+    seen_states: Seen,
+    pulse: u64,
+    chosen: Vec<usize>,
+    /// Who was there, and what was kept, in the state tried last.
+    last: Option<(Vec<usize>, Kept)>,
+}
+
+/// One loss: who is there, and what may be on their disks.
+struct Loss {
+    presented: Vec<usize>,
+    items: Vec<usize>,
+    subsets: Subsets,
+}
+
+impl Explorer {
+    fn new(stage: Stage, design: &Design, bounds: Bounds) -> Self {
+        let live = new_world(design);
+        let points = Points {
+            bounds,
+            doubt: Doubt::new(&stage.disks, live.model.clone()),
+            trial: Trial::new(design),
+            seen: Seen::new(),
+            seen_states: Seen::new(),
+            pulse: 0,
+            chosen: Vec::new(),
+            last: None,
+        };
+        let (design, explored) = (*design, Explored::default());
+        Self { design, bounds, stage, live: Some(live), points, explored }
+    }
+
+    fn explore_story(&mut self, word: &[Deed], number: u64) {
+        self.explored.stories += 1;
+        let level = self.design.level;
+        let tellings = tellings(level, word);
+        let Bounds { from, tellings_max, failures_max, .. } = self.bounds;
+        for telling in spread(tellings, tellings_max, from.wrapping_add(number >> 8)) {
+            let telling = Telling::nth(level, telling);
+            let acts = self.explore_telling(word, number, telling);
+            if !self.stage.tolerates || failures_max == 0 {
+                continue;
+            }
+            let failures = failures(&acts);
+            let offset = from.wrapping_add(number >> 16);
+            for failure in spread(failures.len() as u64, failures_max, offset) {
+                let failure = Some(failures[failure as usize]);
+                self.explored.failures += 1;
+                self.explore_telling(word, number, Telling { failure, ..telling });
+            }
+        }
+    }
+
+    fn explore_telling(&mut self, word: &[Deed], number: u64, telling: Telling) -> Vec<Act> {
+        self.explored.tellings += 1;
+        let Self { stage, live, points, explored, design, .. } = self;
+        let world = live.as_mut().expect("it is always there");
+        points.begin(stage);
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            tell((stage, world), (word, number), &telling, &mut |world, is_early| {
+                if is_early {
+                    points.doubt.notice(world);
+                } else {
+                    points.cut_power(world, stage, number, explored);
+                }
+            })
+        }));
+        told.unwrap_or_else(|cause| {
+            let text = cause.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("?");
+            let word = spell(word);
+            let steps = world.clock.step;
+            let state = points.describe();
+            panic!("{design:?}, {word:?}, {telling:?}, before step {steps}, {state}: {text}")
+        })
+    }
+}
+
+impl Points {
+    fn begin(&mut self, stage: &Stage) {
+        self.doubt.begin(&stage.superblocks);
+        self.trial.begin(stage);
+        self.pulse = 0;
+    }
+
+    /// Power may be cut now.
+    fn cut_power(
+        &mut self,
+        world: &mut World,
+        stage: &Stage,
+        number: u64,
+        explored: &mut Explored,
+    ) {
+        explored.crash_points += 1;
+        let pulse = pulse(world);
+        if std::mem::replace(&mut self.pulse, pulse) == pulse {
+            return;
+        }
+        self.doubt.gather(world);
+        let hash = self.doubt.hash();
+        if !self.seen.insert(hash) {
+            return;
+        }
+        explored.crash_points_distinct += 1;
+        let losses = self.losses(stage);
+        explored.cut_down += losses.iter().filter(|loss| loss.subsets.is_cut_down()).count() as u64;
+        let total = losses.iter().map(|loss| loss.subsets.total()).sum();
+        let offset = self.bounds.from.wrapping_add(fold(hash, number));
+        let (mut loss, mut before) = (0, 0);
+        for state in spread(total, self.bounds.states_max, offset) {
+            while state - before >= losses[loss].subsets.total() {
+                before += losses[loss].subsets.total();
+                loss += 1;
+            }
+            let kept = losses[loss].subsets.nth(state - before);
+            self.try_state(&losses[loss], kept, explored);
+        }
+    }
+
+    /// The state tried last, for people.
+    fn describe(&self) -> String {
+        let Some((presented, kept)) = &self.last else { return "no state".to_owned() };
+        let Doubt { items, cells, values, out, unsure, .. } = &self.doubt;
+        let mut text = format!("disks {presented:?}, out {out:?}, unsure {unsure:?}, kept");
+        let here = items.iter().filter(|item| presented.contains(&item.disk));
+        for (position, item) in here.enumerate() {
+            let start = cells[values[item.values.start].cell].sector;
+            let (disk, sectors) = (item.disk, item.values.len());
+            let kept_or_not = if kept.writes >> position & 1 == 1 { '+' } else { '-' };
+            text += &format!(" {kept_or_not}{disk}:{start}+{sectors}");
+        }
+        if let Some((position, sectors)) = kept.torn {
+            text += &format!(", of write {position} only sectors {sectors:b} (lowest first)");
+        }
+        if kept.is_kill {
+            text += ", only the process ended";
+        }
+        text
+    }
+
+    /// Every loss that leaves a disk whose superblock says what happened.
+    fn losses(&self, stage: &Stage) -> Vec<Loss> {
+        let Doubt { out, unsure, items, unflushed: on_disks, .. } = &self.doubt;
+        let loss = |lost: &BTreeSet<usize>| {
+            let presented: Vec<usize> =
+                (0..stage.disks.len()).filter(|disk| !lost.contains(disk)).collect();
+            let is_sure = |disk: &usize| !out.contains(disk) && !unsure.contains(disk);
+            presented.iter().any(is_sure).then(|| {
+                let here = |index: &usize| presented.contains(&items[*index].disk);
+                let items_here: Vec<usize> = (0..items.len()).filter(here).collect();
+                let length = |index: &usize| items[*index].values.len() as u64;
+                let unflushed = items_here.iter().filter(|item| **item < *on_disks).count();
+                let lengths = items_here.iter().map(length).collect();
+                let subsets = Subsets::new(lengths, unflushed);
+                Loss { presented, items: items_here, subsets }
+            })
+        };
+        stage.losses.iter().filter_map(loss).collect()
+    }
+
+    fn try_state(&mut self, loss: &Loss, kept: Kept, explored: &mut Explored) {
+        explored.states += 1;
+        let hash = self.choose(loss, kept);
+        if !self.seen_states.insert(hash) {
+            return;
+        }
+        explored.states_distinct += 1;
+        explored.torn += u64::from(kept.torn.is_some());
+        explored.killed += u64::from(kept.is_kill);
+        self.last = Some((loss.presented.clone(), kept));
+        let is_kill = kept.is_kill;
+        let state = State { chosen: &self.chosen, presented: &loss.presented, hash, is_kill };
+        let outcome = self.trial.check(&self.doubt, &state);
+        explored.refused += u64::from(outcome == Outcome::Refused);
+    }
+
+    /// Chooses the value of every cell; the hash of what is there and of what is known.
+    fn choose(&mut self, loss: &Loss, kept: Kept) -> u64 {
+        let Doubt { cells, values, items, .. } = &self.doubt;
+        let knowledge =
+            if kept.is_kill { self.doubt.knowledge_killed } else { self.doubt.knowledge };
+        self.chosen.clear();
+        self.chosen.extend(0..cells.len());
+        for (position, item) in loss.items.iter().enumerate() {
+            if kept.writes >> position & 1 == 0 {
+                continue;
+            }
+            let torn = kept.torn.filter(|torn| torn.0 == position);
+            for (sector, value) in items[*item].values.clone().enumerate() {
+                if torn.is_none_or(|(_, sectors)| sectors >> sector & 1 == 1) {
+                    self.chosen[values[value].cell] = value;
+                }
+            }
+        }
+        let there = loss.presented.iter().fold(0_u64, |mask, disk| mask | 1 << disk);
+        let mut hash = 0;
+        for (cell, value) in cells.iter().zip(&self.chosen) {
+            if there >> cell.disk & 1 == 1 {
+                hash ^= values[*value].hash;
+            }
+        }
+        fold(fold(knowledge, there), hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::SECTOR;
+    use crate::create::METADATA_SECTORS;
+    use braid_geometry::Level;
+
+    fn explorer(level: Level, change: fn(&mut Stage)) -> Explorer {
+        let designs = designs();
+        let design = designs.iter().find(|design| design.level == level).expect("all levels");
+        let mut stage = Stage::new(design);
+        change(&mut stage);
+        Explorer::new(stage, design, Bounds { tellings_max: 1, failures_max: 0, ..Bounds::ALL })
+    }
+
+    fn explore_words(explorer: &mut Explorer, operations: u64) {
+        words(operations).iter().for_each(|word| explorer.explore_story(word, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "reads as version 1, not one of")]
+    fn a_model_that_forgets_that_caches_are_volatile_is_noticed() {
+        let mut explorer = explorer(Level::Raid5, |_| {});
+        explorer.points.doubt.distort = |model| model.flushed(u64::MAX, u64::MAX);
+        explore_words(&mut explorer, 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "the array is clean and parity of")]
+    fn wrong_parity_is_noticed() {
+        let mut explorer = explorer(Level::Raid4, |stage| {
+            stage.disks[2].seen[METADATA_SECTORS as usize * SECTOR] ^= 1;
+        });
+        explore_words(&mut explorer, 1);
+    }
+
+    /// The live world is untouched by what is tried, and each telling begins anew: told again, a
+    /// story has no crash point and no state that is new.
+    #[test]
+    fn a_story_told_twice_has_the_same_states() {
+        let mut explorer = explorer(Level::Raid1, |_| {});
+        explore_words(&mut explorer, 1);
+        let once = explorer.explored;
+        assert!(once.states_distinct > 1000 && once.torn > 100, "{once:?}");
+        explore_words(&mut explorer, 1);
+        let twice = explorer.explored;
+        assert_eq!(twice.crash_points, 2 * once.crash_points);
+        assert_eq!(twice.crash_points_distinct, once.crash_points_distinct);
+        assert_eq!(twice.states_distinct, once.states_distinct);
+    }
+
+    #[test]
+    fn a_write_hole_is_refused_and_nothing_else_where_nobody_fails() {
+        let mut stripe = explorer(Level::Raid4, |_| {});
+        let mut mirror = explorer(Level::Raid1, |_| {});
+        explore_words(&mut stripe, 1);
+        explore_words(&mut mirror, 1);
+        assert!(stripe.explored.refused > 0 && mirror.explored.refused == 0);
+    }
+}

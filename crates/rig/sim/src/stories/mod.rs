@@ -1,0 +1,295 @@
+//! Stories that chance tells too seldom: one array, one thing that goes wrong just so.
+//!
+//! Each is a world like any other, with the same model and checkers; only who fails, and when, is
+//! said here instead of drawn.
+
+use braid_engine::request::Operation;
+use braid_geometry::{Level, default_layout};
+
+use crate::chances::Chances;
+use crate::create::{Design, smallest};
+use crate::cut::Cut;
+use crate::disk::Disk;
+use crate::fault::{Fault, Mishap};
+use crate::schedule::{Fixed, Order};
+use crate::trace::Trace;
+use crate::world::{Trust, World};
+
+#[cfg(any(test, braid_sim_hooks))]
+mod tests;
+
+/// Sectors of a chunk of the smallest array.
+const CHUNK: u64 = 8;
+
+/// Stories by chapters: the name, and what tells them. Where bugs are planted, one that only stories notice is looked for in its
+/// chapter first.
+#[cfg(braid_sim_hooks)]
+pub const CHAPTERS: &[(&str, fn())] = &[
+    ("replays", replays),
+    // What chance meets in one of ten thousand worlds.
+    ("repair", crate::work_tests::repair::tell),
+    ("answered", tests::tell_of_what_was_answered),
+    ("flush", || (0..20).for_each(tests::replaced_while_a_flush_waits)),
+    // What only a person asks for, and random worlds have no person: a check, a repair, a member that is to fail or to be
+    // replaced; and what they meet too seldom.
+    ("rot", || tests::rotten_chunks_are_mended(0, 4)),
+    ("failed", || tests::failed_by_person(0)),
+    ("replacements", tests::tell_of_replacements),
+    ("recoveries", || (0..80).for_each(tests::says_that_it_holds_all)),
+    ("bitmaps", || (0..40).for_each(tests::tell_of_bitmaps)),
+    ("lockless", || (0..40).for_each(tests::tell_of_lockless_bitmaps)),
+    ("parity-logs", || (0..120).for_each(tests::tell_of_parity_logs)),
+    ("log-changes", || (0..120).for_each(tests::tell_of_log_changes)),
+    ("journals", || (0..60).for_each(tests::tell_of_journals)),
+    ("bitmap-files", || (0..30).chain(360..390).for_each(tests::tell_of_bitmap_files)),
+    ("ahead", tests::tell_of_what_is_read),
+    ("unmade", tests::tell_of_what_cannot_be_made),
+    ("named", tests::tell_of_what_is_named),
+    ("losses", losses),
+];
+/// Stories by chapters: those that a build without hooks tells in one go, beside its tests.
+#[cfg(not(braid_sim_hooks))]
+pub const CHAPTERS: &[(&str, fn())] = &[("replays", replays), ("losses", losses)];
+
+/// Tells all stories, each under many schedules.
+///
+/// # Panics
+/// At the first thing that is wrong.
+pub fn tell() {
+    // A random world before may have left rare choices switched on, under which not every step of a story is as told.
+    braid_sim_hooks::steady();
+    CHAPTERS.iter().for_each(|(_, tell)| tell());
+}
+
+/// What a start replays after a crash.
+fn replays() {
+    crate::replays::tell(0..12);
+}
+
+/// One loss after another, each under the schedules of 24 seeds.
+fn losses() {
+    // Where the part in the next row is written later than the other is lost.
+    for seed in 150..250 {
+        (0..4).for_each(|good| lost_after_its_answer(seed, good, (22, 5)));
+    }
+    for seed in 0..24 {
+        [false, true].into_iter().for_each(|is_logged| two_copies_one_story(seed, is_logged));
+        for disk in 0..4 {
+            for (spares, is_killed) in [(0, false), (0, true), (1, false)] {
+                put_back(seed, disk, (spares, is_killed));
+            }
+        }
+        for good in 0..4 {
+            lost_after_its_answer(seed, good, (2, 3));
+            lost_after_its_answer(seed, good, (22, 5));
+            for dead in 0..4 {
+                failed_and_written_again(seed, good, dead);
+            }
+        }
+        for dead in 0..7 {
+            for second in (0..7).filter(|second| *second != dead) {
+                old_parity_in_a_write(seed, dead, second);
+            }
+        }
+        for dead in 0..4 {
+            for failing in (0..4).filter(|failing| *failing != dead) {
+                inconsistent_band(seed, dead, failing);
+                parity_of_before(seed, dead, failing);
+                for chunk in 0..3 {
+                    failed_difference(seed, dead, failing, (chunk, (chunk + 1) % 3));
+                    failed_difference(seed, dead, failing, (chunk, (chunk + 2) % 3));
+                }
+            }
+        }
+    }
+}
+
+/// The array is stopped, and one disk is copied; then it is written, and stopped or killed, and the copy is put back in the place
+/// of the disk. It is not read: without a spare it is two events behind; with one it has as many, and an older time.
+fn put_back(seed: u64, disk: usize, (spares, is_killed): (u16, bool)) {
+    let design = Design { spares, ..smallest() };
+    let mut world = World::create(&design, Chances::new(seed, Cut::default()), Trace::new(false));
+    let all: Vec<usize> = (0..world.disks.len()).collect();
+    write(&mut world, 0, 24);
+    world.stop();
+    world.open(&all, true).expect("a whole array starts");
+    let copy = world.disks[disk].clone();
+    write(&mut world, 0, 48);
+    if is_killed {
+        world.crash(false);
+    } else {
+        world.stop();
+    }
+    world.disks[disk] = copy;
+    world.out.insert(disk);
+    match world.open(&all, false) {
+        Ok(_) => _ = world.read_all(),
+        Err(refusal) => assert!(is_killed, "{refusal}"),
+    }
+}
+
+/// Power is cut while both copies of a mirror are written, which leaves them different. Then some sectors of the first copy
+/// cannot be read, or are logged as bad: whatever else is read together with them, it is still the first copy's.
+fn two_copies_one_story(seed: u64, is_logged: bool) {
+    const BAD: std::ops::Range<u64> = 21..23;
+    let design = Design {
+        level: Level::Raid1,
+        layout: 0,
+        slots: 2,
+        has_bad_blocks: is_logged,
+        ..smallest()
+    };
+    let mut world = World::create(&design, Chances::new(seed, Cut::default()), Trace::new(false));
+    world.engine.order = Order::Fixed(Fixed::PLAIN);
+    write(&mut world, 0, 128);
+    world.issue(Operation::Write { durable: false }, 0, 128);
+    while world.disks.iter().all(Disk::is_flushed) {
+        world.step(false);
+    }
+    world.crash(true);
+    world.open(&[0, 1], false).expect("a mirror starts with both copies");
+    if !is_logged {
+        world.befall(Fault {
+            step: 0,
+            disk: 0,
+            mishap: Mishap::BadSectors { start: world.taint.data_offset + BAD.start, sectors: 2 },
+            ordinal: 0,
+        });
+    }
+    let good = (0..128).filter(|sector| is_logged || !BAD.contains(sector));
+    good.for_each(|sector| read(&mut world, sector, 1));
+    for start in 0..120 {
+        read(&mut world, start, 8);
+    }
+    (0..128).for_each(|sector| read(&mut world, sector, 1));
+}
+
+/// A world in which these two disks may come to harm, which is beyond its level.
+fn doomed(seed: u64, disks: [usize; 2]) -> World {
+    let mut world =
+        World::create(&smallest(), Chances::new(seed, Cut::default()), Trace::new(false));
+    world.engine.trust =
+        Trust { errors_allowed: true, pins: false, pins_from: 0, firmly: false, lasts: false };
+    world.engine.plan.errors_allowed = true;
+    world.engine.plan.victims.extend(disks);
+    world
+}
+
+fn write(world: &mut World, start: u64, sectors: u64) {
+    world.issue(Operation::Write { durable: false }, start, sectors);
+    world.settle();
+    world.flush();
+    world.settle();
+}
+
+fn read(world: &mut World, start: u64, sectors: u64) {
+    world.issue(Operation::Read, start, sectors);
+    world.settle();
+}
+
+/// A row is written whole, which makes its parity; then a disk is lost and chunks are written, which
+/// leaves parity as it was if that was its disk; then another is lost. What it held is refused, and
+/// never computed from the parity of before.
+fn parity_of_before(seed: u64, dead: usize, failing: usize) {
+    let mut world = doomed(seed, [dead, failing]);
+    write(&mut world, 0, 24);
+    world.disks[dead].ills.gone = true;
+    write(&mut world, 0, 24);
+    (0..3).for_each(|chunk| write(&mut world, chunk * CHUNK, CHUNK));
+    world.disks[failing].ills.gone = true;
+    read(&mut world, 0, 24);
+    world.read_all();
+}
+
+/// Reads bring a chunk of a dead disk into memory; another of its row is written, and then a sector of
+/// the first: by the difference, which takes the place of what was in memory. The write of
+/// parity fails. What is in memory then is not served. Time does not pass: the array stays active, so
+/// that only the data cannot be written.
+fn failed_difference(seed: u64, dead: usize, failing: usize, (first, second): (u64, u64)) {
+    let mut world = doomed(seed, [dead, failing]);
+    world.engine.order = Order::Fixed(Fixed::PLAIN);
+    write(&mut world, 0, 24);
+    world.disks[dead].ills.gone = true;
+    write(&mut world, 0, 24);
+    for (start, sectors) in [(0, 1), (0, 4), (4, 4)] {
+        world.issue(Operation::Read, first * CHUNK + start, sectors);
+    }
+    world.settle();
+    write(&mut world, second * CHUNK, CHUNK);
+    world.disks[failing].ills.writes_fail = true;
+    write(&mut world, first * CHUNK, 1);
+    read(&mut world, first * CHUNK, CHUNK);
+    world.read_all();
+}
+
+/// All that a partial write would have to read has gone bad for a moment, and it fails; then it can be read again, and the
+/// write is made once more. What was left in memory by the first is not used for it, or parity would fit nothing, which
+/// shows when a disk goes.
+fn failed_and_written_again(seed: u64, good: usize, dead: usize) {
+    let mut world = doomed(seed, [0, 1]);
+    world.engine.plan.victims.extend([2, 3]);
+    write(&mut world, 0, 24);
+    for member in world.engine.machines.members.iter().filter(|member| member.disk != good) {
+        let first = member.data_offset();
+        world.disks[member.disk].bad.extend(first..first + CHUNK);
+    }
+    write(&mut world, 2, 3);
+    world.disks.iter_mut().for_each(|disk| disk.bad.clear());
+    write(&mut world, 2, 3);
+    world.disks[dead].ills.gone = true;
+    (0..3).for_each(|chunk| read(&mut world, chunk * CHUNK, CHUNK));
+}
+
+/// A part of a chunk is written, which leaves its parities in memory; then, when the disk of one of them has gone, the
+/// whole chunk, so that this parity is not made. Another disk goes, and the end of its chunk is written with the begin of
+/// the next, for which what it held at the begin is solved for: never from the parity of before, or the other parity would
+/// be made wrong, which the next read shows.
+fn old_parity_in_a_write(seed: u64, dead: usize, second: usize) {
+    let level = Level::Raid6;
+    let design = Design { level, layout: default_layout(level), slots: 7, ..smallest() };
+    let mut world = World::create(&design, Chances::new(seed, Cut::default()), Trace::new(false));
+    world.engine.plan.victims.extend([dead, second]);
+    write(&mut world, 0, CHUNK - 1);
+    world.disks[dead].ills.gone = true;
+    // Another row, where its loss is found.
+    write(&mut world, 5 * CHUNK, 5 * CHUNK);
+    write(&mut world, 0, CHUNK);
+    world.disks[second].ills.gone = true;
+    (0..4).for_each(|chunk| write(&mut world, chunk * CHUNK + CHUNK - 1, 2));
+    (0..5).for_each(|chunk| read(&mut world, chunk * CHUNK, CHUNK));
+    world.read_all();
+}
+
+/// A part of a row is written, and answered if the cache does that, when all that it would have to
+/// read has gone bad in the meantime; what it writes has not, on the `good` disk. It is not read as it was before, until
+/// whole rows are written, which need no reads.
+/// Every flush fails from then on: the array cannot tell which client's write it was. A write that
+/// goes on in the next row may not be answered yet; then it is told.
+fn lost_after_its_answer(seed: u64, good: usize, (start, sectors): (u64, u64)) {
+    let mut world = doomed(seed, [0, 1]);
+    world.engine.plan.victims.extend([2, 3]);
+    write(&mut world, 0, 48);
+    for member in world.engine.machines.members.iter().filter(|member| member.disk != good) {
+        let first = member.data_offset();
+        world.disks[member.disk].bad.extend(first..first + CHUNK);
+    }
+    write(&mut world, start, sectors);
+    world.flush();
+    world.settle();
+    (0..sectors).for_each(|sector| read(&mut world, start + sector, 1));
+    write(&mut world, 0, 48);
+    (0..sectors).for_each(|sector| read(&mut world, start + sector, 1));
+}
+
+/// A whole row is written while one disk is dead and another fails its writes half way. The row's
+/// parity fits nothing then: what the dead disk held may be refused, and never computed from it.
+fn inconsistent_band(seed: u64, dead: usize, failing: usize) {
+    let mut world = doomed(seed, [dead, failing]);
+    world.issue(Operation::Write { durable: false }, 0, 1);
+    world.settle();
+    world.disks[failing].ills.writes_fail = true;
+    world.disks[dead].ills.gone = true;
+    world.issue(Operation::Write { durable: false }, 0, 24);
+    world.settle();
+    world.read_all();
+}

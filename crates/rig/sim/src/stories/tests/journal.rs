@@ -1,0 +1,312 @@
+//! What a write journal promises: after a crash at any moment, whoever is missing then, nothing is lost that was answered.
+
+use braid_engine::array::{LogRefusal, MemberView, Notice};
+use braid_geometry::Level;
+use braid_ondisk::{Features, JournalEnd};
+
+use super::for_seeds;
+use super::parity_log::{WRITES, some_disks, starts_without};
+use super::scene::{Scene, redundant_designs};
+use super::script::{Mix, Script};
+use crate::create::Design;
+use crate::fault::Mishap;
+use crate::open;
+use crate::random::Random;
+use crate::schedule::Event;
+
+/// Levels with parity, of any layout, with a journal that is soon full; some with chunks of several blocks.
+fn designs() -> Vec<Design> {
+    let has_parity = |design: &Design| {
+        matches!(design.level, Level::Raid4 | Level::Raid5 | Level::Raid6) && design.slots > 2
+    };
+    let small = redundant_designs(8).into_iter().filter(has_parity);
+    let large = redundant_designs(128).into_iter().filter(has_parity).step_by(3);
+    let journaled =
+        |design: Design| Design { journal_blocks: design.journal_blocks_min(), ..design };
+    small.chain(large).map(journaled).collect()
+}
+
+fn opened(design: Design, seed: u64) -> Script {
+    let mut scene = Scene::new(design, seed);
+    scene.manner.jobs_paused = false;
+    scene.errors_allowed = false;
+    scene.open()
+}
+
+fn journal_disk(design: &Design) -> usize {
+    design.journal_disk().expect("it has one")
+}
+
+/// Clients write, and in the middle of it all ends; again and again, for the ring to come round.
+fn written_and_cut(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0xa91);
+    let mut story = opened(design, seed);
+    for _ in 0..3 {
+        let mix = Mix { in_flight_max: *random.pick(&[1, 2, 8]), ..WRITES };
+        story.begin_mix(&mix, 20 + random.below(600));
+        let withheld =
+            if random.chance(80) { some_disks(&design, &mut random) } else { Vec::new() };
+        if !starts_without(&mut story, &withheld, false) {
+            return;
+        }
+    }
+}
+
+/// An array that stops in order leaves an empty journal, and goes on from there.
+fn stops_and_goes_on(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0xa92);
+    let mut story = opened(design, seed);
+    for _ in 0..2 {
+        story.run(&Mix { requests: 10 + random.below(30) as u32, ..WRITES });
+        assert!(story.stop(), "nothing befell it");
+        let disk = journal_disk(&design);
+        let superblock = story.world.superblock_on(disk).expect("the journal");
+        let log = open::journal(&story.world.disks[disk], &superblock);
+        let log = log.expect("it is one").expect("it can be followed");
+        assert_eq!((log.meta_blocks, log.entries.len()), (1, 0), "{log:?}");
+        assert_ne!(log.end, JournalEnd::Torn);
+        let withheld = some_disks(&design, &mut random);
+        if !starts_without(&mut story, &withheld, false) {
+            return;
+        }
+    }
+}
+
+/// The journal fails: no write is taken any more, and what was answered is there when it is back.
+fn loses_its_journal(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0xa93);
+    let mut story = opened(design, seed);
+    story.run(&Mix { requests: 4, ..WRITES });
+    let disk = journal_disk(&design);
+    story.allow_errors();
+    let mishap = *random.pick(&[Mishap::SuperblocksFail, Mishap::WritesFail, Mishap::Dies]);
+    story.befall(disk, mishap);
+    story.begin_mix(&Mix { in_flight_max: 4, ..WRITES }, 200 + random.below(200));
+    let is_told = story.heard(|notice| matches!(notice, Notice::JournalLost { .. }));
+    if is_told {
+        story.settle();
+        assert!(story.write(0, 1).is_err(), "nothing would be in the journal");
+    }
+    let withheld = some_disks(&design, &mut random);
+    starts_without(&mut story, &withheld, true);
+}
+
+/// A member fails while clients write, and another one is withheld at the next start.
+fn loses_a_member(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0xa94);
+    let mut story = opened(design, seed);
+    story.run(&Mix { requests: 4, ..WRITES });
+    let disk = random.below(u64::from(design.slots)) as usize;
+    story.befall(disk, *random.pick(&[Mishap::SuperblocksFail, Mishap::WritesFail, Mishap::Dies]));
+    story.begin_mix(&Mix { in_flight_max: 4, ..WRITES }, 5 + random.below(200));
+    story.world.unsure.insert(disk);
+    let other =
+        (disk + 1 + random.below(u64::from(design.slots) - 1) as usize) % usize::from(design.slots);
+    starts_without(&mut story, &[other], true);
+}
+
+/// Parity does not agree yet, is resynced while clients write, and power is cut.
+fn is_resynced_and_cut(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0xa95);
+    let mut scene = Scene::new(design, seed);
+    scene.resync_offset = 0;
+    scene.manner.jobs_paused = false;
+    let mut story = scene.open();
+    story.begin_mix(&Mix { in_flight_max: 2, ..WRITES }, 20 + random.below(600));
+    if !starts_without(&mut story, &[], false) {
+        return;
+    }
+    story.rest();
+    story.begin_mix(&Mix { in_flight_max: 2, ..WRITES }, 20 + random.below(300));
+    let view = &story.world.engine.machines.shards[0].view;
+    let withheld =
+        if view.resync_offset == u64::MAX { some_disks(&design, &mut random) } else { Vec::new() };
+    starts_without(&mut story, &withheld, true);
+}
+
+/// A member that was withheld holds an old state of what was replayed without it: it is out from the first superblocks on.
+fn comes_back_with_what_it_missed(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0xa96);
+    let mut story = opened(design, seed);
+    story.begin_mix(&Mix { in_flight_max: 4, ..WRITES }, 50 + random.below(300));
+    let withheld = some_disks(&design, &mut random);
+    if !starts_without(&mut story, &withheld, false) {
+        return;
+    }
+    // Anywhere in what it says and writes first.
+    story.begin_mix(&Mix { in_flight_max: 1, ..WRITES }, random.below(60));
+    let others = some_disks(&design, &mut random);
+    if starts_without(&mut story, &others, true) {
+        let view = &story.world.engine.machines.shards[0].view;
+        let holds_all = |one: &MemberView| one.recovered_sectors == u64::MAX;
+        assert!(view.slots.iter().flatten().all(holds_all), "nobody is recovered here");
+    }
+}
+
+/// What was replayed without a member is let go when all others' superblocks call it out, and not before: it comes back when the first
+/// ones were cut short.
+fn comes_back_before_it_is_called_out(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0xa97);
+    let mut story = opened(design, seed);
+    story.begin_mix(&Mix { in_flight_max: 8, ..WRITES }, 50 + random.below(300));
+    let withheld = random.below(u64::from(design.slots)) as usize;
+    if !starts_without(&mut story, &[withheld], false) {
+        return;
+    }
+    let journal = story.member(journal_disk(&design));
+    // Its own comes after them.
+    story.hold(move |event| match event {
+        Event::Superblock { member, .. } => *member != journal,
+        _ => false,
+    });
+    story.begin_mix(&Mix { in_flight_max: 1, ..WRITES }, 20 + random.below(40));
+    let other = (withheld + 1 + random.below(u64::from(design.slots) - 1) as usize)
+        % usize::from(design.slots);
+    starts_without(&mut story, &[other], true);
+}
+
+fn is_settled(story: &Script) -> bool {
+    story.world.engine.machines.array.are_logs_settled()
+}
+
+/// It is given up, and made again, while clients write.
+fn comes_and_goes(design: Design, seed: u64) {
+    let mut story = opened(design, seed);
+    for makes in [false, true, false, true] {
+        let steps = story.random.below(80);
+        story.begin_mix(&Mix { in_flight_max: 4, ..WRITES }, steps);
+        story.world.changes_journal(makes).expect("it can be changed");
+        if !is_settled(&story) {
+            let busy = story.world.changes_journal(!makes);
+            assert_eq!(busy, Err(LogRefusal::Busy), "one at a time");
+        }
+        story.run(&Mix { in_flight_max: 4, requests: 12, ..WRITES });
+        story.rest();
+        assert_eq!(story.world.has_journal(), makes, "{design:?}");
+        for disk in 0..usize::from(design.slots) {
+            let superblock = story.world.superblock_on(disk).expect("a member");
+            let says = superblock.state.features.contains(Features::JOURNAL);
+            assert_eq!(says, makes, "{design:?}: disk {disk}");
+        }
+        let wrong = if makes { LogRefusal::HasLogs } else { LogRefusal::HasNone };
+        assert_eq!(story.world.changes_journal(makes), Err(wrong));
+    }
+    story.ends_well();
+}
+
+/// Power is cut at any step of that, and disks are withheld.
+fn is_cut_off_while_it_changes(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0xa98);
+    let mut story = opened(design, seed);
+    for _ in 0..4 {
+        let mix = Mix { in_flight_max: *random.pick(&[1, 4]), ..WRITES };
+        story.begin_mix(&mix, random.below(60));
+        let makes = story.world.engine.machines.array.journal().is_none();
+        if story.world.changes_journal(makes).is_err() {
+            return; // It is being resynced, or somebody is out.
+        }
+        story.begin_mix(&mix, random.below(120));
+        let is_over = is_settled(&story);
+        // Given up, it counts until nothing is written any more; made, from then on.
+        let is_kept = if is_over { story.world.has_journal() } else { !makes };
+        let withheld =
+            if random.chance(60) { some_disks(&design, &mut random) } else { Vec::new() };
+        if !starts_without(&mut story, &withheld, !withheld.is_empty() && !is_kept) {
+            return;
+        }
+        story.rest();
+        story.world.has_journal();
+    }
+}
+
+/// Its disk fails before any member says that it is there: it never was, and the array goes on.
+fn its_disk_fails_as_it_comes(design: Design, seed: u64) {
+    let mut random = Random::new(seed ^ 0xa99);
+    let mut story = opened(design, seed);
+    story.world.changes_journal(false).expect("it can be given up");
+    story.rest();
+    assert!(!story.world.has_journal(), "it is given up");
+    let disk = journal_disk(&design);
+    story.befall(disk, *random.pick(&[Mishap::SuperblocksFail, Mishap::WritesFail, Mishap::Dies]));
+    story.world.changes_journal(true).expect("nobody knows");
+    story.run(&Mix { in_flight_max: 4, requests: 12, ..WRITES });
+    story.rest();
+    assert!(!story.world.has_journal(), "{design:?}: its disk has failed");
+    assert!(!story.heard(|notice| matches!(notice, Notice::JournalLost { .. })), "{design:?}");
+    story.run(&Mix { requests: 4, ..WRITES });
+    assert!(story.stop(), "no member misses it");
+}
+
+fn told(seed: u64, tell: impl Fn(Design, u64)) {
+    for_seeds(2, |number| {
+        for (index, design) in designs().into_iter().enumerate() {
+            tell(design, seed + number * 100 + index as u64);
+        }
+    });
+}
+
+#[test]
+fn a_journal_loses_nothing_whoever_is_missing() {
+    told(5_300_000, written_and_cut);
+}
+
+#[test]
+fn an_array_that_stops_leaves_an_empty_journal() {
+    told(5_310_000, stops_and_goes_on);
+}
+
+#[test]
+fn an_array_without_its_journal_takes_no_writes() {
+    told(5_320_000, loses_its_journal);
+}
+
+#[test]
+fn a_member_that_is_lost_beside_a_journal_is_made_up_for() {
+    told(5_330_000, loses_a_member);
+}
+
+#[test]
+fn a_resync_beside_a_journal_loses_nothing() {
+    told(5_340_000, is_resynced_and_cut);
+}
+
+#[test]
+fn a_member_that_missed_a_replay_is_not_believed() {
+    told(5_350_000, comes_back_with_what_it_missed);
+}
+
+#[test]
+fn its_superblock_is_written_behind_all_others() {
+    told(5_360_000, comes_back_before_it_is_called_out);
+}
+
+#[test]
+fn a_journal_comes_and_goes_while_clients_write() {
+    told(5_370_000, comes_and_goes);
+}
+
+#[test]
+fn what_is_cut_off_while_a_journal_comes_or_goes_is_found() {
+    told(5_380_000, is_cut_off_while_it_changes);
+}
+
+#[test]
+fn a_journal_whose_disk_fails_as_it_comes_is_none() {
+    told(5_390_000, its_disk_fails_as_it_comes);
+}
+
+#[cfg(braid_sim_hooks)]
+pub(in super::super) fn tell(seed: u64) {
+    let all = designs();
+    let design = all[seed as usize % all.len()];
+    written_and_cut(design, seed);
+    stops_and_goes_on(design, seed);
+    loses_its_journal(design, seed);
+    loses_a_member(design, seed);
+    is_resynced_and_cut(design, seed);
+    comes_back_with_what_it_missed(design, seed);
+    comes_back_before_it_is_called_out(design, seed);
+    comes_and_goes(design, seed);
+    is_cut_off_while_it_changes(design, seed);
+    its_disk_fails_as_it_comes(design, seed);
+}

@@ -1,0 +1,340 @@
+//! Opening, probing and assembling members: what `serve` and `demo` begin with.
+
+use std::path::{Path, PathBuf};
+
+use braid_assembly::{
+    AssembledArray, AssembledJournal, Assembly, Choice, MemberVerdict, Options, ProbedMember,
+    Refusal, Verdict, assemble,
+};
+use braid_engine::replay::Finish;
+use braid_member::{Access, Member, Reach};
+use braid_ondisk::{Superblock, format_uuid};
+use braid_runtime::OpenMember;
+use braid_signatures::look;
+
+use crate::bitmap_file;
+use crate::known;
+use crate::probe::{open_member, probe_member};
+use crate::raid0_layout;
+use crate::refusal::{self, words};
+use crate::replay::journal::{JournalDevice, journal_needed, replay_journal};
+use crate::replay::{Place, Replayed, replay};
+use crate::undo::unfinished::refuse_unfinished;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+use braid_console::output::printable::printable;
+use braid_console::output::shell::shell_word;
+
+/// An array that can be run, with its members open.
+pub struct Ready {
+    /// The array as assembly found it.
+    pub array: AssembledArray,
+    /// What each member is, in the order in which they were named.
+    pub verdicts: Vec<MemberVerdict>,
+    /// By index into the members that were named; those not chosen are closed already. The bitmap file is behind them, if there is one.
+    pub members: Vec<Option<OpenMember>>,
+    /// Members that are there but cannot be read, and why; the array does without them if it can.
+    pub unreadable: Vec<(String, String)>,
+    /// The device of its journal, with the index into the members that were named.
+    pub journal: Option<(usize, OpenMember)>,
+    /// What its logs had to say about an array that was not stopped cleanly.
+    pub replayed: Option<Replayed>,
+    /// Where is kept what a replay overwrites.
+    state_dir: PathBuf,
+}
+
+/// Opens the members, locks them, decides, and replays what there is to replay: onto the members, or, where nothing may be written,
+/// in memory.
+pub fn ready(
+    (paths, bitmap_file): (&[PathBuf], Option<&Path>),
+    options: Options,
+    state_dir: &Path,
+) -> Result<Ready, CliError> {
+    let (access, place) = match options.read_only {
+        true => (Access::ReadOnly, Place::Memory),
+        false => (Access::ReadWrite, Place::Members),
+    };
+    found((paths, bitmap_file), access, options, state_dir)?.settled(place)
+}
+
+impl Ready {
+    /// With what there is to replay replayed.
+    pub fn settled(mut self, place: Place) -> Result<Self, CliError> {
+        self.replay(place, Finish::Flushed)?;
+        if place == Place::Members {
+            if self.array.degraded > 0 {
+                self.check_unread()?;
+            }
+            self.keep_journal()?;
+        }
+        Ok(self)
+    }
+
+    /// What members are called, and the bitmap file behind them.
+    pub fn labels(&self) -> Vec<String> {
+        let members = self.verdicts.iter().map(|verdict| verdict.label.clone());
+        members.chain(self.array.bitmap_file.as_ref().map(|file| file.label.clone())).collect()
+    }
+
+    /// With a member missing what another cannot give is needed, too: should that be read later, parity would not fit it.
+    fn check_unread(&self) -> Result<(), CliError> {
+        let mut unread = self.replayed.iter().flat_map(Replayed::unread);
+        let Some(range) = unread.next() else { return Ok(()) };
+        let what =
+            "a member is missing, and another cannot be read where the array was being written";
+        let why = format!("array sectors {} to {} are not to be had", range.start, range.end - 1);
+        let look = format!("braid serve --read-only {}", words(&self.labels(), &[]));
+        Err(CliError::new(Code::PplNeeded, what)
+            .because(why)
+            .remedy(Risk::Look, "Best: connect the missing member and name it, too", "")
+            .remedy(Risk::Look, "See what the sound ones hold", look))
+    }
+
+    /// The array is served with its journal, which begins anew behind what it says now: that is on the members.
+    fn keep_journal(&mut self) -> Result<(), CliError> {
+        let Some((index, mut open)) = self.journal.take() else { return Ok(()) };
+        let labels = self.labels();
+        if let Some(Replayed::Journal(replayed)) = &self.replayed
+            && replayed.leaves_some()
+        {
+            let what = "newest writes are in the journal only, as too much is missing for parity";
+            let look = format!("braid serve --read-only {}", words(&labels, &[]));
+            return Err(CliError::new(Code::JournalNeeded, what)
+                .remedy(Risk::Look, "Best: connect the missing member and name it, too", "")
+                .remedy(Risk::Look, "See what the sound ones hold", look));
+        }
+        let probed = probe_member(&*open.device, &labels[index])?;
+        let superblock = superblock_of(&probed, &self.array);
+        let log = probed.journal.and_then(Result::ok);
+        let (Some(superblock), Some(log)) = (superblock, log) else {
+            return Err(CliError::new(
+                Code::JournalNeeded,
+                "the write journal cannot be read again",
+            )
+            .about(labels[index].clone())
+            .remedy(
+                Risk::Look,
+                "See what it says",
+                format!("braid examine {}", words(&labels, &[])),
+            ));
+        };
+        open.superblock = superblock;
+        self.array.journal = Some(AssembledJournal { member: index, log });
+        self.members[index] = Some(open);
+        Ok(())
+    }
+
+    /// Replays what there is to replay, for once; a journal is emptied if that is to settle it, and not if the array goes on with it.
+    pub fn replay(&mut self, place: Place, finish: Finish) -> Result<(), CliError> {
+        let labels = self.labels();
+        // One that is given up has nothing to be replayed.
+        let is_lacking = self.array.read_only.is_some() && place.is_told();
+        if let Some(fault) = self.array.journal_fault.as_ref().filter(|_| is_lacking) {
+            let members: Vec<&str> = labels.iter().map(String::as_str).collect();
+            return Err(journal_needed(fault, &members));
+        }
+        if let Some((index, device)) = self.journal.take() {
+            let journal = JournalDevice {
+                label: &labels[index],
+                device: &device,
+                state_dir: &self.state_dir,
+            };
+            let members = (&mut self.members, &labels[..]);
+            let replayed = replay_journal(&mut self.array, members, &journal, (place, finish))?;
+            self.replayed = replayed.map(Replayed::Journal);
+            self.journal = Some((index, device));
+            return Ok(());
+        }
+        let replayed = replay(&mut self.array, &mut self.members, &labels, place)?;
+        self.replayed = replayed.map(Replayed::Ppl);
+        Ok(())
+    }
+}
+
+/// Opens the members, locks them, and decides. Nothing is written.
+pub fn found(
+    (paths, bitmap_file): (&[PathBuf], Option<&Path>),
+    access: Access,
+    options: Options,
+    state_dir: &Path,
+) -> Result<Ready, CliError> {
+    let mut devices: Vec<(Box<dyn Member>, &PathBuf)> = Vec::new();
+    let (mut probed, mut unreadable) = (Vec::new(), Vec::new());
+    refuse_repeated(paths.iter().map(PathBuf::as_path).chain(bitmap_file))?;
+    for path in paths {
+        match open_member(path, access) {
+            Ok(device) => devices.push((device, path)),
+            Err(error) if is_dead(&error) && paths.len() > 1 => {
+                unreadable.push((path.to_string_lossy().into_owned(), error.to_string()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    // Now that they are held nobody begins to write them.
+    refuse_unfinished(state_dir, paths)?;
+    let mut readable: Vec<Box<dyn Member>> = Vec::new();
+    for (device, path) in devices {
+        let label = path.to_string_lossy();
+        match probe_member(&*device, &label) {
+            Ok(member) => {
+                probed.push(member);
+                readable.push(device);
+            }
+            Err(error) if is_dead(&error) && paths.len() > 1 => {
+                unreadable.push((label.into_owned(), error.to_string()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let file = bitmap_file.map(|path| bitmap_file::open(path, access)).transpose()?;
+    let (file, given) = file.unzip();
+    let known = known::of(state_dir, &probed);
+    let options = Options { known, bitmap_file: given, ..options };
+    let mut ready = decided((readable, &probed), file, &options, state_dir)?;
+    ready.unreadable = unreadable;
+    Ok(ready)
+}
+
+/// Decides what these devices are, of which all this was read; `file` is the bitmap file. Nothing is written.
+pub fn decided(
+    (devices, probed): (Vec<Box<dyn Member>>, &[ProbedMember]),
+    file: Option<Box<dyn Member>>,
+    options: &Options,
+    state_dir: &Path,
+) -> Result<Ready, CliError> {
+    let Assembly { verdicts, array } = assemble(probed, options);
+    let labels: Vec<String> = probed.iter().map(|member| member.label.clone()).collect();
+    let array = array.map_err(|refusal| {
+        let error = refusal::cli_error(&refusal, &verdicts, &labels);
+        match refusal {
+            Refusal::NoMembers { .. } => in_partitions(error, &devices, probed),
+            _ => error,
+        }
+    })?;
+    raid0_layout::check(&array, options.raid0_layout)?;
+    let chosen = |index: usize| {
+        let in_slot = array.occupants().any(|occupant| occupant.member == index);
+        let is_journal = array.journal.as_ref().is_some_and(|journal| journal.member == index);
+        in_slot || is_journal || array.spares.contains(&index)
+    };
+    let members = devices.into_iter().zip(probed).enumerate().map(|(index, (device, probed))| {
+        let superblock = superblock_of(probed, &array).filter(|_| chosen(index))?;
+        Some(OpenMember { device, superblock })
+    });
+    let mut members: Vec<Option<OpenMember>> = members.collect();
+    let index = array.journal.as_ref().map(|journal| journal.member);
+    let journal = index.and_then(|index| Some((index, members[index].take()?)));
+    // It follows them.
+    members.extend(array.bitmap_file.as_ref().zip(file).map(|(found, device)| {
+        let superblock = array.newest.for_bitmap_file(found.size_bytes);
+        Some(OpenMember { device, superblock })
+    }));
+    let (state_dir, unreadable) = (state_dir.to_path_buf(), Vec::new());
+    Ok(Ready { array, verdicts, members, unreadable, journal, replayed: None, state_dir })
+}
+
+/// Says which partitions of the disks are members. They are served where the kernel has made devices of them.
+fn in_partitions(
+    mut error: CliError,
+    devices: &[Box<dyn Member>],
+    probed: &[ProbedMember],
+) -> CliError {
+    let mut paths = Vec::new();
+    for (device, probed) in devices.iter().zip(probed) {
+        let mut read = |offset: u64, length: usize| {
+            let mut bytes = vec![0; length];
+            device.read_at(&mut bytes, offset).ok().map(|()| bytes)
+        };
+        for volume in look(device.size_bytes(), &mut read).volumes {
+            let Some(partition) = volume.partition.filter(|_| !volume.superblocks.is_empty())
+            else {
+                continue;
+            };
+            let (label, number) = (&probed.label, partition.number);
+            let array = &volume.superblocks[0].array;
+            let name = match array.name.is_empty() {
+                true => format_uuid(&array.uuid),
+                false => array.name.clone(),
+            };
+            error = error.because(format!("partition {number} of {label} is a member of {name}"));
+            let between =
+                if label.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" };
+            paths.push(format!("{label}{between}{number}"));
+        }
+    }
+    match !paths.is_empty() && paths.iter().all(|path| Path::new(path).exists()) {
+        false => error,
+        true => {
+            let command = format!("braid serve {}", words(&paths, &[]));
+            error.remedy(Risk::Change, "Serve the partitions", command)
+        }
+    }
+}
+
+/// The member's superblock that belongs to the array.
+fn superblock_of(probed: &ProbedMember, array: &AssembledArray) -> Option<Superblock> {
+    let sound = probed.probe.superblocks.iter().filter_map(|found| found.as_ref().ok());
+    let newest = &array.newest;
+    let matching = sound.filter(|superblock| {
+        superblock.array.uuid == newest.array.uuid && superblock.version == newest.version
+    });
+    matching.max_by_key(|superblock| superblock.state.events).cloned()
+}
+
+/// Whether a member is there but of no use: too small to be one, or unreadable. The array may well
+/// do without it; a member that is busy or missing is rather a slip of the hand.
+pub fn is_dead(error: &CliError) -> bool {
+    matches!(error.code(), Code::MemberIo | Code::MemberTooSmall)
+}
+
+/// What was named twice is a slip of the hand, whatever the names: a link, a loop device over the other, a partition of
+/// it. Opening it twice would only say "locked".
+pub fn refuse_repeated<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), CliError> {
+    let mut seen: Vec<(&Path, Reach)> = Vec::new();
+    for path in paths {
+        let reach = Reach::of(path);
+        let shared = seen.iter().find_map(|(first, other)| {
+            let how = if *first == path { Some("both names are one".to_owned()) } else { None };
+            Some((first, how.or_else(|| reach.shared_with(other))?))
+        });
+        if let Some((first, how)) = shared {
+            let label = path.display().to_string();
+            let error = CliError::new(Code::SameMemberTwice, format!("{label} is named twice"))
+                .because(format!("it has the same bytes as {}: {how}", first.display()))
+                .about(label.clone());
+            let command = format!("braid examine {}", shell_word(&label));
+            return Err(error.remedy(Risk::Look, "Look at it", command));
+        }
+        seen.push((path, reach));
+    }
+    Ok(())
+}
+
+/// Whether a verdict is what one hopes for.
+pub fn is_well(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Fresh { .. } | Verdict::Spare | Verdict::Journal)
+}
+
+/// What an array is called where it is served: the name in its superblock, or its UUID.
+pub fn served_name(name: &str, uuid: &str) -> String {
+    // md stores "host:name"; what a person calls the array is the name.
+    let name = name.rsplit(':').next().unwrap_or_default();
+    // The name comes from a disk and goes into a path and onto terminals.
+    let is_harmless = !name.is_empty()
+        && !name.starts_with('.')
+        && printable(name) == name
+        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | '+'));
+    if is_harmless { name.to_string() } else { uuid.replace(':', "") }
+}
+
+/// A name, or a UUID as mdadm and braid print it.
+pub fn choice(array: Option<&str>) -> Choice {
+    let Some(text) = array else { return Choice::default() };
+    let digits: String = text.chars().filter(|c| !matches!(c, ':' | '-')).collect();
+    match u128::from_str_radix(&digits, 16) {
+        Ok(uuid) if digits.len() == 32 => {
+            Choice { uuid: Some(uuid.to_be_bytes()), ..Choice::default() }
+        }
+        _ => Choice { name: Some(text.to_string()), ..Choice::default() },
+    }
+}

@@ -1,0 +1,36 @@
+//! Starting a process for a hook (`braid hook`), before the server closes off programs for itself.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use braid_events::Deliver;
+use braid_events::hooks::apart::Apart;
+
+use braid_console::Globals;
+use braid_console::error::CliError;
+use braid_console::error::system::system;
+use braid_console::own_program::own_program;
+
+/// A hook in a process of its own, with its options.
+pub(super) fn apart(
+    like: Box<dyn Deliver>,
+    options: Vec<OsString>,
+    globals: &Globals,
+) -> Result<Box<dyn Deliver>, CliError> {
+    let failed = |error| system("no process could be started that delivers events", &error);
+    let (here, there) = UnixStream::pair().map_err(failed)?;
+    let program = own_program().map_err(failed)?;
+    let mut command = Command::new(program);
+    command.arg("hook").arg("--umask").arg(format!("{:o}", globals.umask.bits())).args(options);
+    command.stdin(Stdio::from(OwnedFd::from(there)));
+    // Its standard output is for data of the server's. A signal for all that a terminal has started is not for it: it ends with
+    // the server, after the last events.
+    let errors = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
+    command.stdout(Stdio::from(errors)).process_group(0);
+    // It ends with the server. Nobody asks how: a thread that waits for it would be there before files are closed off.
+    drop(command.spawn().map_err(failed)?);
+    Ok(Box::new(Apart::new(like, here).map_err(failed)?))
+}

@@ -1,0 +1,429 @@
+//! One array from its members to its end: assembled, opened, served, stopped.
+//!
+//! ```text
+//!   Inputs ─▶ Ready ─▶ places (control, doors, endpoints) ─▶ OpenArray ─▶ clients, doors, metrics, control ─▶ Serving
+//!                                                               └─ stopped, if a later step fails
+//! ```
+//!
+//! Places are taken before the array is opened, so that an array which cannot be reached is never
+//! started.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use braid_console::Globals;
+use braid_console::error::code::Code;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Exit};
+use braid_control::Served;
+use braid_discovery::known::Keeper;
+use braid_discovery::ready::{self, Ready};
+use braid_events::metrics::Source;
+use braid_events::sockets::Inherited;
+use braid_frontend_nbd::tls::Tls;
+use braid_frontend_nbd::{Settings, limits};
+use braid_ring::{Room, Workers};
+use braid_runtime::{Options, Stopped, Volume};
+
+use super::all_the_same;
+use super::answered::Answered;
+use super::beside::Beside;
+use super::config::{ServerConfig, Tuning};
+use super::control::{Answers, Checks, Control, Facts, Place, Running};
+use super::doors::{DoorPlaces, Doors};
+use super::hearing::{Hearing, OpenArray, jobs_not_kept};
+use super::jobs::{Board, Sampler};
+use super::listening::Endpoints;
+use super::metrics::{self, ArrayMetrics};
+use super::parts::{Opened, Part};
+use super::place::{check_export, control_error, own_control};
+use super::reached::Reached;
+use super::report::Reporter;
+use super::several::{Clients, Together};
+use super::telling::{Telling, Ways};
+use super::wait::{Ending, Watch};
+use super::{cache, confine, described, descriptors, io, service, stop};
+
+/// Descriptors that a member may have open: buffered, direct, and a look at what it is.
+const DESCRIPTORS_PER_MEMBER: usize = 4;
+
+/// Time that clients are given to finish when the array stops.
+pub(super) const STOP_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time that the command behind `--run` is given to end when the server is told to.
+const COMMAND_GRACE: Duration = Duration::from_secs(3);
+
+/// What all arrays of a server are served by.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub(super) config: &'a ServerConfig,
+    pub(super) globals: &'a Globals,
+    pub(super) confining: &'a confine::Begun,
+}
+
+/// What an array has of others that are served beside it: settings of the server, and its place
+/// there.
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    pub(super) place: (Arc<Together>, usize),
+    /// The first array, whose socket it is where none was named; none if sockets were passed on.
+    pub(super) socket_name: Option<String>,
+}
+
+/// Where an array's members come from.
+pub(super) enum Origin<'a> {
+    /// They are opened, and looked at.
+    Named(&'a [PathBuf]),
+    /// They were opened before, for reading only; what is written goes elsewhere. Other arrays, and
+    /// parts of all of them.
+    Rescued(Box<Ready>, RescuedBeside),
+}
+
+/// What is rescued beside the array: other arrays, and the parts of all of them.
+#[derive(Default)]
+pub(super) struct RescuedBeside {
+    pub(super) others: Vec<(String, Opened)>,
+    pub(super) parts: Vec<Box<dyn Part>>,
+}
+
+/// What is needed before the array is looked at.
+pub(super) struct Inputs {
+    pub(super) inherited: Inherited,
+    pub(super) tls: Option<Tls>,
+    pub(super) tuning: Tuning,
+    pub(super) settings: Settings,
+}
+
+impl Inputs {
+    pub(super) fn take(config: &ServerConfig, shared: Option<&Shared>) -> Result<Self, CliError> {
+        let inherited = match shared {
+            None => service::inherited()?,
+            Some(_) => Inherited::default(),
+        };
+        let tls = config.tls.load(&config.nbd)?;
+        let tuning = Tuning::of(&config.settings)?;
+        let settings = match shared {
+            None => tuning.take_memory(&config.settings)?,
+            Some(shared) => shared.settings,
+        };
+        let members = config.members.len() * DESCRIPTORS_PER_MEMBER;
+        descriptors::raise(settings.connections_max + members);
+        Ok(Self { inherited, tls, tuning, settings })
+    }
+
+    /// Says that payloads have less memory than is useful, where nobody chose that.
+    pub(super) fn tell_little_memory(&self, config: &ServerConfig, reporter: &Reporter) {
+        let bytes = self.settings.payload_bytes_max;
+        if bytes < limits::PAYLOAD_BYTES_MAX && !config.settings.says("payload-memory") {
+            reporter.little_memory(bytes, Room::now().least().1);
+        }
+    }
+}
+
+impl Origin<'_> {
+    /// The array, with its members open.
+    fn ready(
+        self,
+        config: &ServerConfig,
+        state_dir: &Path,
+    ) -> Result<(Ready, Option<RescuedBeside>), CliError> {
+        let members = match self {
+            Self::Named(members) => members,
+            Self::Rescued(ready, beside) => return Ok((*ready, Some(beside))),
+        };
+        let named = (members, config.bitmap_file.as_deref());
+        let ready = ready::ready(named, config.assembly.clone(), state_dir);
+        let refused = |error| all_the_same::offered(error, members, &config.assembly, state_dir);
+        Ok((ready.map_err(refused)?, None))
+    }
+}
+
+/// Serves the array of these members, by a server of its own or one that is shared.
+pub(super) fn one(
+    context: Context<'_>,
+    origin: Origin<'_>,
+    watch: &Watch,
+    ways: Ways,
+    shared: Option<&Shared>,
+) -> Result<Exit, CliError> {
+    let Context { config, globals, confining } = context;
+    let inputs = Inputs::take(config, shared)?;
+    let (ready, rescued) = origin.ready(config, &globals.state_dir)?;
+    let is_rescued = rescued.is_some();
+    let RescuedBeside { others, parts } = rescued.unwrap_or_default();
+    let reporter = Arc::new(Reporter::new(globals, &ready));
+    reporter.members(&ready);
+    inputs.tell_little_memory(config, &reporter);
+    let Inputs { inherited, tls, tuning, settings } = inputs;
+    let name = reporter.name().to_string();
+    if shared.is_none() {
+        config.nbd.iter().try_for_each(|address| check_export(&address.export, &name))?;
+    }
+    let Inherited { nbd: inherited, control: passed_on } = inherited;
+    let is_captive = config.nbd.is_empty() && inherited.is_empty() && config.run.is_some();
+    // An array that is rescued takes in no devices: a client that could add one could have a member
+    // written.
+    let place = match is_rescued {
+        true => None,
+        false => control_place(config, (passed_on, is_captive), &reporter)?,
+    };
+    let places = DoorPlaces::take(config, ready.array.newest.array.uuid, &reporter)?;
+    let socket_name = match shared {
+        None => Some(&name).filter(|_| inherited.is_empty()),
+        Some(shared) => shared.socket_name.as_ref(),
+    };
+    let socket_name = (socket_name.map(String::as_str), reporter.uuid());
+    let endpoints = Endpoints::new(config, tls.as_ref(), socket_name)?;
+    let start = || io::workers(&config.io, &reporter);
+    let workers = match shared {
+        None => start()?,
+        Some(Shared { place: (together, _), .. }) => together.workers_or(start)?,
+    };
+    let options = options(config, tuning, workers.as_ref());
+    cache::check_words(&config.settings, &options.cache, &ready.array.geometry, options.shards)?;
+
+    let hearing = Hearing::new(&reporter, config, &globals.state_dir);
+    let mut facts = Facts::new(&name, &ready, Arc::clone(&hearing.health));
+    let telling = Telling::start(ways, &globals.state_dir, &ready, &reporter)?;
+    let numbers = metrics::Facts::of(&ready, &reporter);
+    let block_bytes = ready.array.newest.array.logical_block_bytes;
+    // Of an array that is rescued nothing is written that was not asked for now.
+    let kept = (&*globals.state_dir, config.settings.says("cache"), !is_rescued);
+    let opened = OpenArray::start(ready, options.clone(), (&hearing, &telling), kept)?;
+    let volume = Arc::clone(opened.volume());
+
+    let fails = {
+        let told = Arc::clone(&reporter);
+        move |path: &Path, error: &std::io::Error| jobs_not_kept(&told, path, error)
+    };
+    let sampler = Sampler::start(&hearing.board, &volume, fails);
+    let sampler = sampler.map_err(|error| system("jobs cannot be watched", &error))?;
+    let export = described::export(name.clone(), &volume, block_bytes);
+    let beside = Beside::open(others, &options)?;
+    let arrays = beside.exports(&export);
+    let stretches = parts.iter().map(|part| part.export(&arrays));
+    let exports: Vec<_> = std::iter::once(Arc::clone(&export)).chain(stretches).collect();
+    let listen = |exports, inherited| {
+        let by = (workers.as_ref(), &reporter);
+        endpoints.listen(config, exports, (inherited, settings), by)
+    };
+    let server = match shared {
+        None => Clients::Own(listen(exports, inherited)?),
+        Some(Shared { place: (together, index), .. }) => {
+            together.join(*index, (export, &volume, &reporter), listen)?
+        }
+    };
+    let doors =
+        Doors::open(places, (Arc::clone(&volume) as _, block_bytes), workers.as_ref(), &reporter)?;
+    let metered = (&volume, &reporter);
+    let metrics = Arc::new(ArrayMetrics::new(numbers, metered, server.meter(), telling.voice()));
+    let reached = doors.reached(server.uris(&name));
+    let reached_by_nbd: Vec<Vec<String>> =
+        parts.iter().map(|part| server.uris(part.name())).collect();
+
+    let kept = (options.direct, &*globals.state_dir, confining.opens_nothing());
+    let membership = hearing.membership(&telling, kept)?;
+    let control_path = place.as_ref().map(|place| place.path().to_path_buf());
+    if let Some(path) = &control_path {
+        membership.set_control(path.clone());
+    }
+    facts.reached = reached.clone();
+    facts.confined = confining.words();
+    facts.control = control_path.map_or_else(String::new, |path| path.display().to_string());
+    facts.log.clone_from(&config.output);
+    let Hearing { board, spare_group, .. } = hearing;
+    let running = Running {
+        volume: Arc::clone(&volume),
+        tuner: server.tuner(),
+        board: Arc::clone(&board),
+        membership,
+        spare_group: Arc::clone(&spare_group),
+    };
+    let checks = Checks::start(running.clone());
+    let checks = checks.map_err(|error| system("checks cannot be begun", &error))?;
+    let answers = Answers::new(facts, running, watch.stopper());
+    let served: Arc<dyn Served> = Arc::clone(&answers) as Arc<dyn Served>;
+    let port = config.metrics.as_ref().map(|one| one.start(&metrics, &served)).transpose()?;
+    let control = place.map(|place| {
+        let path = place.path().to_path_buf();
+        let told = (&telling.voice(), metrics as Arc<dyn Source>);
+        Control::start(place, &answers, told).map_err(|error| control_error(&path, &error))
+    });
+    let control = control.transpose()?;
+    let taker = Arc::clone(&answers);
+    let looking = spare_group.start(move |group| taker.take_spare(group));
+    let looking = looking.map_err(|error| system("spares cannot be looked for", &error))?;
+    confining.finish()?;
+
+    reporter.serving(
+        (volume.size_bytes(), volume.is_read_only()),
+        &reached,
+        control.as_ref().map(Control::path),
+    );
+    parts.iter().zip(&reached_by_nbd).for_each(|(part, uris)| reporter.part(&**part, uris));
+    tracing::info!(target: "braid::serve", array = name, reached = ?reached, confined = confining.line(), "serving");
+    let is_alone = shared.is_none();
+    let told = (&*reporter, &*reached.uris);
+    let watchdog = match is_alone {
+        true => service::ready(&[Arc::clone(&volume)], workers.as_ref(), told),
+        false => None,
+    };
+    let outcome = serve_until_end(context, (watch, &reporter), &reached);
+    if is_alone {
+        service::stopping();
+    }
+    drop((looking, volume));
+    let OpenArray { volume, keeper, answered } = opened.release();
+    let serving = Serving {
+        volume,
+        keeper,
+        answered,
+        server,
+        doors,
+        sampler,
+        checks,
+        board,
+        answers,
+        control,
+        telling,
+    };
+    let stopped = serving.end(config, &reporter)?;
+    drop((port, watchdog));
+    let is_beside_clean = beside.stop(config.stop_patience());
+    let exit = outcome?;
+    let is_in_order = stopped.clean && is_beside_clean || config.assembly.read_only;
+    if is_in_order { Ok(exit) } else { Ok(Exit::Attention) }
+}
+
+/// What the array is opened with.
+fn options(config: &ServerConfig, tuning: Tuning, workers: Option<&Arc<Workers>>) -> Options {
+    let Tuning { cache, scheduling, sit_out, patience, read_errors, job_pace } = tuning;
+    Options {
+        read_only: config.assembly.read_only,
+        jobs_paused: config.jobs_paused,
+        direct: config.io.direct,
+        cache,
+        scheduling,
+        sit_out,
+        patience,
+        read_errors,
+        job_pace,
+        hand_over_bytes: config.io.hand_over_bytes,
+        ..io::options(workers)
+    }
+}
+
+/// What arrays beside a device are opened with.
+pub(super) fn options_of_rescue(config: &ServerConfig) -> Options {
+    options(config, Tuning::default(), None)
+}
+
+/// A served array, and all that serves it.
+struct Serving {
+    volume: Arc<Volume>,
+    keeper: Keeper,
+    answered: Option<Answered>,
+    server: Clients,
+    doors: Doors,
+    sampler: Sampler,
+    checks: Checks,
+    board: Arc<Board>,
+    answers: Arc<Answers>,
+    control: Option<Control>,
+    telling: Telling,
+}
+
+impl Serving {
+    /// Ends all of it: clients, the array, what is kept of it; and the control socket last, since a
+    /// client of it may wait for the end.
+    fn end(self, config: &ServerConfig, reporter: &Reporter) -> Result<Stopped, CliError> {
+        let Self { volume, keeper, answered, server, doors, .. } = self;
+        let Self { sampler, checks, board, answers, control, telling, .. } = self;
+        answers.note_stopping();
+        let meter = server.meter();
+        doors.close(STOP_DEADLINE, reporter);
+        let clients = server.stop(STOP_DEADLINE);
+        drop((checks, sampler));
+        let stopped = stop::stop(&volume, reporter, config.stop_patience());
+        if let Err((path, error)) = board.save() {
+            jobs_not_kept(reporter, &path, &error);
+        }
+        if let Ok(stopped) = stopped {
+            keeper.end();
+            drop(answered);
+            telling.end();
+            reporter.stopped(Some(&volume), stopped.clean, clients.cut, &meter.counts());
+        }
+        answers.end();
+        if let Some(control) = control {
+            let told = stopped.as_ref().map(|stopped| {
+                // An array that is only read has nothing to put in order.
+                let in_order = stopped.clean || config.assembly.read_only;
+                answers.stopped(in_order, stopped.clean && !reporter.stays_dirty(), clients.cut)
+            });
+            control.end(told);
+        }
+        stopped
+    }
+}
+
+/// Waits for a signal, or for the end of the command.
+pub(super) fn serve_until_end(
+    Context { config, globals, .. }: Context<'_>,
+    (watch, reporter): (&Watch, &Reporter),
+    reached: &Reached,
+) -> Result<Exit, CliError> {
+    let ignored = |number| reporter.ignored(number);
+    let Some(command) = &config.run else {
+        watch.wait(ignored);
+        return Ok(Exit::Done);
+    };
+    let child = watch
+        .run(command, reached, globals.umask)
+        .map_err(|error| system("the command did not start", &error));
+    let child = child?;
+    match watch.wait(ignored) {
+        Ending::Command(Ok(status)) if status.success() => Ok(Exit::Done),
+        Ending::Command(status) => {
+            let why = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+            let error = CliError::new(Code::CommandFailed, "the command given to --run failed");
+            Err(error.because(command.clone()).because(why))
+        }
+        Ending::Signal => {
+            child.ask_to_end();
+            // It may still be talking to the array; the server's own deadline bounds the rest.
+            watch.wait_for_command(COMMAND_GRACE);
+            Ok(Exit::Interrupted)
+        }
+    }
+}
+
+/// Listens for those who look at the array, where that was asked for or is found by the array's
+/// name. Where nothing was asked for the array is served without, if need be.
+fn control_place(
+    config: &ServerConfig,
+    (passed_on, is_captive): (Vec<OwnedFd>, bool),
+    reporter: &Reporter,
+) -> Result<Option<Place>, CliError> {
+    if let Some(place) = service::control_place(passed_on, config.control.is_some())? {
+        return Ok(Some(place));
+    }
+    if let Some(path) = &config.control {
+        let place = Place::take(path).map_err(|error| control_error(path, &error.into()))?;
+        return Ok(Some(place));
+    }
+    if is_captive {
+        return Ok(None);
+    }
+    match own_control((reporter.name(), reporter.uuid()), &config.files()) {
+        Ok(place) => Ok(Some(place)),
+        // Its own socket lies there as well.
+        Err(error) if config.nbd.is_empty() => Err(error),
+        Err(error) => {
+            reporter.without_control(&error);
+            Ok(None)
+        }
+    }
+}

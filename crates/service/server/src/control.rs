@@ -1,0 +1,359 @@
+//! The array's side of the control API: what it is, what it is set to, and how it is stopped.
+//!
+//! The API itself (paths, connections, who may) is `braid-control`'s. The socket is made as those of clients are, so that only this
+//! user may connect. It is answered at until the array has stopped: a client that asked for the stop hears how it went, and
+//! others that it is under way.
+
+mod array;
+mod asking;
+pub(crate) mod consistency;
+mod jobs;
+mod members;
+mod setting;
+mod sharing;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use braid_control::model::{
+    Array, Checked, Elevators, JobRequest, JobsAnswer, MembersAnswer, MembersWanted, Settings,
+    SettingsAnswer, Status, StopPlan, Stopped, Top, VERSION,
+};
+use braid_control::{
+    Limits, Misuse, Passed, Refusal, Served, Server, StopTeller, routes, stopping,
+};
+use braid_events::metrics::Source;
+use braid_events::{Voice, with_telling};
+use braid_frontend_nbd::{BindError, Endpoint, Listener};
+
+use super::spare_group::SpareGroup;
+use super::wait::Stopper;
+use super::{clients as limits, scheduling};
+pub(super) use array::{Facts, state_of};
+pub(super) use asking::Checks;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+pub(super) use setting::Running;
+
+/// Why there is no control socket.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ControlError {
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    #[error("cannot start the control thread: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// A socket that is listened at and not answered at yet.
+pub(super) struct Place {
+    listener: Listener,
+    path: PathBuf,
+    note: Option<Note>,
+}
+
+/// A file beside a socket, for as long as that.
+struct Note(PathBuf);
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        // One that stays is written over by the next server.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Place {
+    /// Listens at `path`. A socket that no process answers at is replaced.
+    pub(super) fn take(path: &Path) -> Result<Self, BindError> {
+        let listener = Listener::bind_unix(path)?;
+        // For those who are told of it from another folder.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        Ok(Self { listener, path, note: None })
+    }
+
+    /// Answers at a socket that listens already; nothing if it is none of the file system.
+    pub(super) fn adopt(socket: OwnedFd) -> Result<Option<Self>, BindError> {
+        let listener = Listener::adopt(socket)?;
+        let path = match listener.endpoint() {
+            Endpoint::Unix(path) => std::path::absolute(path).unwrap_or_else(|_| path.clone()),
+            Endpoint::Tcp(_) => return Ok(None),
+        };
+        Ok(Some(Self { listener, path, note: None }))
+    }
+
+    /// With a note beside it. Without one nothing is lost but a hint.
+    pub(super) fn with_note(self, path: &Path, text: &str) -> Self {
+        let note = std::fs::write(path, format!("{text}\n")).is_ok();
+        Self { note: note.then(|| Note(path.to_path_buf())), ..self }
+    }
+
+    /// Where.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// The socket and what answers at it. Dropped, it ends, and the socket is taken away.
+pub(super) struct Control {
+    // In this order: what answers ends before its socket goes.
+    _server: Server,
+    _listener: Listener,
+    _note: Option<Note>,
+    path: String,
+    teller: StopTeller,
+}
+
+impl Control {
+    /// Answers at a place.
+    pub(super) fn start(
+        place: Place,
+        answers: &Arc<Answers>,
+        (voice, source): (&Voice, Arc<dyn Source>),
+    ) -> Result<Self, ControlError> {
+        let (teller, stopped) = stopping();
+        let served: Arc<dyn Served> = Arc::clone(answers) as Arc<dyn Served>;
+        let api = routes::api(&served, &stopped).describe::<Status>();
+        let api = api.describe::<Checked>().describe::<Top>();
+        let api = with_telling(api, voice, source);
+        let router = routes::router(api, &served);
+        let socket = place.listener.as_fd().try_clone_to_owned()?;
+        let server = Server::start(socket, router, served, Limits::default())?;
+        let Place { listener, note, .. } = place;
+        let path = answers.facts.control.clone();
+        Ok(Self { _server: server, _listener: listener, _note: note, path, teller })
+    }
+
+    /// Where it is asked.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The array has stopped, or has not: those who wait for it are told.
+    pub(super) fn end(self, outcome: Result<Stopped, &CliError>) {
+        self.teller.tell(outcome.map_err(CliError::to_problem));
+    }
+}
+
+/// What requests are answered from, at the control socket and on the port of metrics.
+pub(super) struct Answers {
+    facts: Facts,
+    /// Nothing once the array has stopped.
+    running: RwLock<Option<Running>>,
+    /// Held while settings are read, changed and put back: two clients do not undo each other's.
+    setting: Mutex<()>,
+    stopper: Stopper,
+    is_stopping: AtomicBool,
+}
+
+impl Answers {
+    /// Of an array that is served.
+    pub(super) fn new(facts: Facts, running: Running, stopper: Stopper) -> Arc<Self> {
+        Arc::new(Self {
+            facts,
+            running: RwLock::new(Some(running)),
+            setting: Mutex::default(),
+            stopper,
+            is_stopping: AtomicBool::new(false),
+        })
+    }
+
+    /// The array is being stopped, and says so from now on.
+    pub(super) fn note_stopping(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+    }
+
+    /// The array has stopped, or has not, and is let go of.
+    pub(super) fn end(&self) {
+        self.running.write().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// The array has stopped like this.
+    pub(super) fn stopped(&self, in_order: bool, clean: bool, connections_cut: usize) -> Stopped {
+        let facts = &self.facts;
+        Stopped {
+            version: VERSION,
+            name: facts.name.clone(),
+            uuid: facts.uuid.clone(),
+            in_order,
+            clean,
+            connections_cut: connections_cut as u64,
+        }
+    }
+
+    fn running(&self) -> Result<Running, Refusal> {
+        let running = self.running.read().unwrap_or_else(PoisonError::into_inner).clone();
+        running.ok_or_else(|| {
+            let what = format!("{} has stopped", self.facts.name);
+            let error = CliError::new(Code::NotServed, what).about(&self.facts.name);
+            let error = error.because("the process that served it is about to end");
+            refusal(409, &error.remedy(Risk::Look, "See what is served", "braid list"))
+        })
+    }
+
+    fn files_closed(&self) -> Refusal {
+        let what = format!("the server of {} opens no files by itself", self.facts.name);
+        let error = CliError::new(Code::FilesClosed, what).about(&self.facts.name);
+        let error = error.because("it was started with --confine; nothing was changed");
+        refusal(409, &error.remedy(Risk::Look, "Read about it", "braid help B098"))
+    }
+
+    fn not_set(&self, refused: setting::Refused) -> Refusal {
+        match refused {
+            setting::Refused::ByArray(error) => refusal(members::status(&error), &error),
+            setting::Refused::NotKept(path, error) => self.not_kept(&path, &error),
+            setting::Refused::Bad(bad) => {
+                let what = format!("{} cannot be set to '{}'", bad.key, bad.value);
+                let error = CliError::new(Code::Usage, what).about(&bad.key).because(bad.why);
+                let error = error.because("nothing was changed");
+                refusal(400, &error.remedy(Risk::Look, "What there is to set", "braid set --help"))
+            }
+        }
+    }
+
+    fn not_kept(&self, path: &Path, error: &std::io::Error) -> Refusal {
+        let what = format!("{} cannot be written: nothing was changed", path.display());
+        let error = CliError::new(Code::StateFolder, what).about(&self.facts.name).caused_by(error);
+        let folder = path.parent().unwrap_or(path).display().to_string();
+        let look = format!("ls -ld {}", braid_console::output::shell::shell_word(&folder));
+        refusal(500, &error.remedy(Risk::Look, "See who may write there", look))
+    }
+
+    fn settings_answer(&self, from: &Settings, to: Settings, dry_run: bool) -> SettingsAnswer {
+        SettingsAnswer {
+            version: VERSION,
+            name: self.facts.name.clone(),
+            uuid: self.facts.uuid.clone(),
+            changed: SettingsAnswer::changes(from, &to),
+            settings: to,
+            dry_run,
+        }
+    }
+}
+
+impl Served for Answers {
+    fn array(&self) -> Result<Array, Refusal> {
+        let running = self.running()?;
+        Ok(self.facts.array(&running, self.is_stopping.load(Ordering::Acquire)))
+    }
+
+    fn settings(&self) -> Result<SettingsAnswer, Refusal> {
+        let settings = setting::all(&self.running()?);
+        Ok(self.settings_answer(&settings, settings.clone(), false))
+    }
+
+    fn set(&self, wanted: &Settings, dry_run: bool) -> Result<SettingsAnswer, Refusal> {
+        let running = self.running()?;
+        let _alone = self.setting.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = setting::all(&running);
+        let is_wish = |key: &str, none: &str| {
+            let text = wanted.get(key).map(ToString::to_string);
+            text.filter(|text| text != none && wanted.get(key) != from.get(key)).is_some()
+        };
+        let opens = is_wish(consistency::FILE, consistency::NO_FILE)
+            || is_wish(SpareGroup::KEY, SpareGroup::NONE);
+        if running.membership.opens_nothing && opens {
+            return Err(self.files_closed());
+        }
+        let (name, word) = (&*self.facts.name, self.facts.word());
+        let named = consistency::Named { name, word };
+        let set = setting::Wanted::check(&running, &named, wanted);
+        let set = set.map_err(|refused| self.not_set(refused))?;
+        let to = if dry_run {
+            set.settings()
+        } else {
+            set.apply(&running, &named).map_err(|refused| self.not_set(refused))?;
+            setting::all(&running)
+        };
+        Ok(self.settings_answer(&from, to, dry_run))
+    }
+
+    fn elevators(&self) -> Result<Elevators, Refusal> {
+        let running = self.running()?;
+        let (name, uuid) = (&self.facts.name, &self.facts.uuid);
+        Ok(scheduling::state(&running.volume, name, uuid))
+    }
+
+    fn request_job(&self, request: JobRequest, dry_run: bool) -> Result<JobsAnswer, Refusal> {
+        let running = self.running()?;
+        let (effect, told) = asking::ask(&running, request, dry_run).map_err(|not| {
+            let error = jobs::refusal(not, request, &self.facts.name, &self.facts.word());
+            refusal(409, &error)
+        })?;
+        Ok(JobsAnswer {
+            version: VERSION,
+            name: self.facts.name.clone(),
+            uuid: self.facts.uuid.clone(),
+            request,
+            effect,
+            jobs: told.jobs,
+            last_jobs: told.last,
+            dry_run,
+        })
+    }
+
+    fn change_members(
+        &self,
+        wanted: &MembersWanted,
+        passed: &Passed,
+        dry_run: bool,
+    ) -> Result<MembersAnswer, Refusal> {
+        let running = self.running()?;
+        let changed = members::change(&running, &self.facts, (wanted, passed), dry_run);
+        changed.map_err(|(status, error)| refusal(status, &error))
+    }
+
+    fn plan_stop(&self) -> Result<StopPlan, Refusal> {
+        let running = self.running()?;
+        Ok(StopPlan {
+            version: VERSION,
+            name: self.facts.name.clone(),
+            uuid: self.facts.uuid.clone(),
+            connections: limits::state(&running.tuner).connections,
+            dirty_bytes: running.volume.dirty_bytes(),
+            dry_run: false,
+        })
+    }
+
+    fn stop(&self) {
+        if !self.is_stopping.swap(true, Ordering::AcqRel) {
+            self.stopper.stop();
+        }
+    }
+
+    fn misused(&self, misuse: &Misuse) -> Refusal {
+        let socket = braid_console::output::shell::shell_word(&self.facts.control).into_owned();
+        let ask = |path: &str| format!("curl --unix-socket {socket} http://braid/{path}");
+        let list = || ("See what is served", "braid list".to_owned());
+        let (code, (label, command)) = match misuse {
+            Misuse::Stranger(_) => {
+                (Code::ControlDenied, ("Whose it is", format!("ls -l {socket}")))
+            }
+            Misuse::Host(_) | Misuse::Site(_) => {
+                (Code::AskedFromElsewhere, ("Ask at the socket", ask("v1/array")))
+            }
+            Misuse::Late(_) => (Code::ServerSilent, list()),
+            Misuse::Panicked => (Code::System, list()),
+            _ => (Code::Usage, ("What there is to ask", ask("openapi.json"))),
+        };
+        let error = CliError::new(code, misuse.to_string()).about(&self.facts.name);
+        let error = error.because(misuse_cause(misuse)).remedy(Risk::Look, label, command);
+        refusal(misuse.status().as_u16(), &error)
+    }
+}
+
+fn misuse_cause(misuse: &Misuse) -> &'static str {
+    match misuse {
+        Misuse::Stranger(_) => "the socket is for the user who serves the array, and for root",
+        Misuse::Host(_) | Misuse::Site(_) => {
+            "nothing was changed; `ssh -L 8080:SOCKET HOST` leads the socket to http://localhost:8080/"
+        }
+        Misuse::Late(_) => "the array is kept waiting; stopping it still works",
+        Misuse::Panicked => "this is a mistake in braid; the array is served on",
+        _ => "the request is none that this server knows, and nothing was changed",
+    }
+}
+
+fn refusal(status: u16, error: &CliError) -> Refusal {
+    Refusal::new(status, error.to_problem())
+}

@@ -1,0 +1,320 @@
+//! What has happened to an array since it was started: which members went out, when and why. For those who ask later.
+//!
+//! Filled by notices as they come, and by what a person does to members; who is in which slot now is not kept here, but asked of
+//! the array.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use braid_control::model::{Failure, Spread};
+use braid_events::event::Subject;
+use braid_events::{Change, Kind};
+
+use super::lost::LostRanges;
+use braid_console::output::utc::{now_seconds, rfc3339_utc};
+
+/// A member that went out, or is slow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Incident {
+    /// The member, by its path.
+    pub(crate) member: String,
+    /// When.
+    pub(crate) since: String,
+    /// Why, in words.
+    pub(crate) cause: String,
+    /// It is out since another one has its place, and for nothing else.
+    pub(crate) is_replaced: bool,
+    /// It is out since it does not answer, and comes back by itself.
+    pub(crate) is_away: bool,
+}
+
+impl Incident {
+    /// A member that failed, or is slow, now.
+    fn now(member: String, cause: String) -> Self {
+        let since = rfc3339_utc(now_seconds());
+        Self { member, since, cause, is_replaced: false, is_away: false }
+    }
+}
+
+/// What a member is called where it does not matter in which folder the server was started.
+pub(super) fn absolute(label: &str) -> String {
+    std::path::absolute(label).map_or_else(|_| label.to_owned(), |path| path.display().to_string())
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Health(Mutex<Happened>);
+
+#[derive(Debug, Default)]
+struct Happened {
+    /// By slot.
+    out: BTreeMap<u16, Incident>,
+    slow: BTreeMap<u16, Incident>,
+    /// Those that went out and whose slot another one has taken, with the slot; and spares that failed.
+    replaced: Vec<(Option<u16>, Incident)>,
+    /// Members that are to take the place of those in these slots.
+    filling: BTreeMap<u16, String>,
+    /// The last member of each slot, as it was called.
+    seats: BTreeMap<u16, String>,
+    /// Slots whose last member a person took away.
+    gone: BTreeMap<u16, Incident>,
+    failure: Option<Failure>,
+    lost: LostRanges,
+}
+
+impl Health {
+    fn happened(&self) -> MutexGuard<'_, Happened> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a change in.
+    pub(super) fn note(&self, change: &Change) {
+        let mut happened = self.happened();
+        if change.kind == Kind::WriteLost {
+            let number = |name| change.number(name).unwrap_or_default();
+            let start = number("offset_bytes");
+            // What is said of it is the reporter's affair.
+            happened.lost.add(start..start + number("length_bytes"));
+            return;
+        }
+        let Some(Subject { member, slot }) = change.subject.clone() else { return };
+        let cause = change.cause.as_ref().map(ToString::to_string).unwrap_or_default();
+        match (&change.kind, slot) {
+            (Kind::Fail | Kind::FailSpare, Some(slot)) => {
+                let incident = Incident::now(member, cause);
+                match happened.filling.remove(&slot) {
+                    // The member that it was to replace is still there.
+                    Some(filling) if filling == incident.member => {
+                        happened.replaced.push((None, incident));
+                    }
+                    Some(filling) => {
+                        happened.slow.remove(&slot);
+                        happened.seats.insert(slot, filling);
+                        happened.replaced.push((Some(slot), incident));
+                    }
+                    None => {
+                        happened.slow.remove(&slot);
+                        happened.out.insert(slot, incident);
+                    }
+                }
+            }
+            (Kind::FailSpare, None) => {
+                let incident = Incident::now(member, cause);
+                happened.replaced.push((None, incident));
+            }
+            (Kind::Broken | Kind::OutOfSpace | Kind::WriteProtected, _) => {
+                let out_of_space = change.kind == Kind::OutOfSpace;
+                let write_protected = change.kind == Kind::WriteProtected;
+                let since = rfc3339_utc(now_seconds());
+                let failure = Failure { member, since, out_of_space, write_protected, cause };
+                happened.failure.get_or_insert(failure);
+            }
+            (Kind::SlowDisk, Some(slot)) => {
+                let latency_ms = change.number("latency_ms").unwrap_or_default();
+                let cause = format!("it took {latency_ms} ms, and the others much less");
+                let incident = Incident::now(member, cause);
+                happened.slow.insert(slot, incident);
+            }
+            (Kind::DiskAway, Some(slot)) => {
+                let cause = "it does not answer".to_owned();
+                let incident = Incident { is_away: true, ..Incident::now(member, cause) };
+                happened.slow.remove(&slot);
+                happened.out.insert(slot, incident);
+            }
+            // Its slot may have been a spare's meanwhile.
+            (Kind::DiskReturned, _) => {
+                happened.out.retain(|_, out| out.member != member);
+                happened.replaced.retain(|(_, out)| out.member != member);
+            }
+            (Kind::SlowDiskBack, Some(slot)) => {
+                happened.slow.remove(&slot);
+            }
+            (Kind::SpareActive, Some(slot)) => match change.word("old") {
+                None => {
+                    happened.out.remove(&slot);
+                }
+                Some(old) => {
+                    happened.filling.remove(&slot);
+                    happened.slow.remove(&slot);
+                    let (cause, old) = (format!("{member} has its place"), old.to_owned());
+                    let old = Incident { is_replaced: true, ..Incident::now(old, cause) };
+                    happened.replaced.push((Some(slot), old));
+                    happened.seats.insert(slot, member);
+                }
+            },
+            (Kind::SpareTaken, Some(slot)) => {
+                // A member that comes back is there again.
+                happened.replaced.retain(|(_, out)| out.member != member);
+                let out = happened.out.remove(&slot);
+                happened.replaced.extend(out.map(|out| (Some(slot), out)));
+                happened.gone.remove(&slot);
+                happened.seats.insert(slot, member);
+            }
+            (Kind::ReplaceWanted, Some(slot)) => {
+                happened.replaced.retain(|(_, out)| out.member != member);
+                happened.filling.insert(slot, member);
+            }
+            _ => {}
+        }
+    }
+
+    /// How the slot's last member went out, if one did.
+    pub(crate) fn out(&self, slot: u16) -> Option<Incident> {
+        self.happened().out.get(&slot).cloned()
+    }
+
+    /// This member is to take the place of the one in the slot, from the start.
+    pub(super) fn note_filling(&self, slot: u16, member: &str) {
+        self.happened().filling.insert(slot, absolute(member));
+    }
+
+    /// The slot has this member from the start.
+    pub(super) fn note_seat(&self, slot: u16, member: &str) {
+        self.happened().seats.insert(slot, absolute(member));
+    }
+
+    /// A person took a member away.
+    pub(super) fn note_removed(&self, member: &str) {
+        let member = absolute(member);
+        let mut happened = self.happened();
+        happened.replaced.retain(|(_, out)| out.member != member);
+        let slot = happened.out.iter().find(|(_, out)| out.member == member).map(|(slot, _)| *slot);
+        let Some(slot) = slot else { return };
+        happened.out.remove(&slot);
+        happened.seats.remove(&slot);
+        let cause = format!("{member} was taken away");
+        happened.gone.insert(slot, Incident::now(member, cause));
+    }
+
+    /// The last member that the slot had, if it was not taken away.
+    pub(crate) fn seat(&self, slot: u16) -> Option<String> {
+        self.happened().seats.get(&slot).cloned()
+    }
+
+    /// The slot's last member, if a person took it away.
+    pub(crate) fn gone(&self, slot: u16) -> Option<Incident> {
+        self.happened().gone.get(&slot).cloned()
+    }
+
+    /// Members that went out and whose slot another one has taken, and spares that failed.
+    pub(crate) fn replaced(&self) -> Vec<(Option<u16>, Incident)> {
+        self.happened().replaced.clone()
+    }
+
+    /// Since when the slot's member is slow, if it is.
+    pub(crate) fn slow(&self, slot: u16) -> Option<Incident> {
+        self.happened().slow.get(&slot).cloned()
+    }
+
+    /// Why writes are refused, if they are.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.happened().failure.clone()
+    }
+
+    /// What was answered and then lost, if anything was.
+    pub(crate) fn lost(&self) -> Option<Spread> {
+        let (ranges, bytes) = self.happened().lost.sum();
+        (bytes > 0).then_some(Spread { ranges: ranges as u64, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_events::Moment;
+    use braid_events::notice::{Doubt, Mapping, Names};
+    use braid_geometry::{LogicalSector, Slot};
+    use braid_runtime::{Answer, Asked, Cause, MemberId, Notice};
+
+    use super::*;
+
+    /// Has it hear of a notice, with members called like this.
+    fn hear(health: &Health, notice: &Notice, name: impl Fn(MemberId) -> &'static str) {
+        let member = |member| name(member).to_owned();
+        let names = Names { array: "tank", member: &member, doubt: Doubt::Nothing };
+        let change = Mapping::default().change(notice, Moment::now(), names);
+        health.note(&change.expect("each of these is an event"));
+    }
+
+    #[test]
+    fn what_happened_is_kept_with_its_cause_and_what_is_over_is_not() {
+        let health = Health::default();
+        let (member, slot) = (MemberId(2), Slot(2));
+        let cause =
+            Cause { member, asked: Asked::Write, sector: 8, sectors: 8, answer: Answer::Os(5) };
+        let note = |notice: Notice| hear(&health, &notice, |_| "/dev/sdc");
+        note(Notice::SitsOut { member, slot, latency_ms: 900, siblings_us: 100 });
+        assert!(health.slow(2).is_some_and(|slow| slow.cause.contains("900 ms")));
+        note(Notice::Back { member, slot, after_ms: 5 });
+        assert_eq!(health.slow(2), None);
+        note(Notice::SitsOut { member, slot, latency_ms: 900, siblings_us: 100 });
+        note(Notice::MemberOut { member, slot, cause });
+        let out = health.out(2).expect("it went out");
+        assert_eq!((out.member.as_str(), health.slow(2), health.out(1)), ("/dev/sdc", None, None));
+        assert!(out.cause.contains("write of 8 sectors at sector 8"), "{out:?}");
+        assert_eq!(health.failure(), None);
+        note(Notice::Broken { member, cause });
+        note(Notice::OutOfSpace { member, cause });
+        assert!(health.failure().is_some_and(|first| !first.out_of_space), "the first one counts");
+        assert_eq!(health.lost(), None);
+        note(Notice::WriteLost { start: LogicalSector(8), sectors: 8, cause: None });
+        assert_eq!(health.lost(), Some(Spread { ranges: 1, bytes: 4096 }));
+    }
+
+    #[test]
+    fn a_member_that_was_replaced_is_kept_until_it_is_there_again() {
+        let health = Health::default();
+        let note = |notice: Notice| {
+            let name = |member: MemberId| if member.0 == 2 { "/dev/sdc" } else { "/dev/sdh" };
+            hear(&health, &notice, name);
+        };
+        let (member, slot) = (MemberId(2), Slot(2));
+        let cause =
+            Cause { member, asked: Asked::Look, sector: 0, sectors: 0, answer: Answer::Vanished };
+        note(Notice::MemberOut { member, slot, cause });
+        note(Notice::SpareTaken { member: MemberId(7), slot, kept_sectors: 0 });
+        let replaced = health.replaced();
+        assert_eq!(
+            (replaced.len(), replaced[0].0, &*replaced[0].1.member),
+            (1, Some(2), "/dev/sdc")
+        );
+        note(Notice::Recovered { member: MemberId(7), slot });
+        assert_eq!((health.replaced().len(), health.out(2)), (1, None), "it can be unplugged");
+        note(Notice::SpareTaken { member, slot: Slot(1), kept_sectors: 0 });
+        assert_eq!(health.replaced(), []);
+    }
+
+    #[test]
+    fn what_a_person_takes_away_is_no_failure_any_more() {
+        let health = Health::default();
+        let note = |notice: Notice| {
+            let name = |member: MemberId| match member.0 {
+                2 => "/dev/sdc",
+                7 => "/dev/sdh",
+                _ => "/dev/sdi",
+            };
+            hear(&health, &notice, name);
+        };
+        let (member, slot) = (MemberId(2), Slot(2));
+        health.note_seat(2, "/dev/sdc");
+        note(Notice::MemberOut { member, slot, cause: Cause::person(member) });
+        assert_eq!((health.out(2).is_some(), health.gone(2)), (true, None));
+        health.note_removed("/dev/sdc");
+        assert_eq!((health.out(2), health.seat(2)), (None, None));
+        assert!(health.gone(2).is_some_and(|gone| gone.cause.contains("/dev/sdc")));
+        note(Notice::SpareTaken { member: MemberId(7), slot, kept_sectors: 0 });
+        assert_eq!((health.gone(2), health.seat(2).as_deref()), (None, Some("/dev/sdh")));
+        // One whose slot another has, and a spare.
+        note(Notice::MemberOut { member: MemberId(7), slot, cause: Cause::person(MemberId(7)) });
+        note(Notice::SpareTaken { member, slot, kept_sectors: 0 });
+        let spare = MemberId(8);
+        note(Notice::SpareLost { member: spare, cause: Cause::person(spare) });
+        let slots = |health: &Health| -> Vec<Option<u16>> {
+            health.replaced().into_iter().map(|(slot, _)| slot).collect()
+        };
+        assert_eq!(slots(&health), [Some(2), None]);
+        health.note_removed("/dev/sdh");
+        assert_eq!(slots(&health), [None]);
+        health.note_removed("/dev/sdi");
+        assert_eq!(slots(&health), []);
+    }
+}

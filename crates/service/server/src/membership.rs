@@ -1,0 +1,247 @@
+//! What a server remembers and tells when a person has members come and go.
+//!
+//! Where it stands: beside the control API, which decides and acts ([`super::control`]). Names first, then the array: whoever
+//! hears of a member has heard its name. What is told comes before all that the array says of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use braid_events::membership;
+use braid_runtime::{AddError, Direct, JournalError, MemberId, Newcomer, RemoveError, Volume};
+
+use super::health::{Health, absolute};
+use super::report::Reporter;
+use super::telling::MemberTelling;
+use braid_console::output::shell::shell_argument;
+use braid_discovery::running;
+use braid_events::Change;
+use serde_json::json;
+
+/// See the module.
+pub(crate) struct Membership {
+    reporter: Arc<Reporter>,
+    health: Arc<Health>,
+    telling: MemberTelling,
+    /// Whoever reads what is said may be slow, and keeps no request waiting.
+    lines: Sender<Line>,
+    /// Whether devices are used past the page cache.
+    pub(super) direct: Direct,
+    /// Where the first and last bytes of devices are saved.
+    pub(super) state_dir: PathBuf,
+    /// Files are closed off: what is added comes open.
+    pub(super) opens_nothing: bool,
+    /// One person at a time.
+    changing: Mutex<()>,
+    /// The control socket; beside it may lie the command that serves the array again.
+    control: Mutex<Option<PathBuf>>,
+}
+
+/// How a device becomes a member.
+pub(super) struct Joining<'a> {
+    /// No slot is free for it.
+    pub(super) is_spare: bool,
+    /// It was one before.
+    pub(super) returns: bool,
+    /// The array whose spare it was, if it comes from one.
+    pub(super) moved_from: Option<&'a str>,
+}
+
+enum Line {
+    /// Something was done to a member.
+    Change(Box<Change>),
+    /// A name, a member, and why something was not done.
+    Aside(&'static str, String, String),
+}
+
+impl Membership {
+    /// Of an array that is being started.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub(super) fn start(
+        (reporter, health): (&Arc<Reporter>, &Arc<Health>),
+        telling: MemberTelling,
+        (direct, state_dir, opens_nothing): (Direct, PathBuf, bool),
+    ) -> std::io::Result<Self> {
+        let (lines, said) = channel::<Line>();
+        let saying = Arc::clone(reporter);
+        let say = move || {
+            said.iter().for_each(|line| match line {
+                Line::Change(change) => saying.change(&change),
+                Line::Aside(event, member, text) => {
+                    saying.aside(event, &json!({ "member": member }), &text);
+                }
+            });
+        };
+        std::thread::Builder::new().name("braid-members".into()).spawn(say)?;
+        Ok(Self {
+            reporter: Arc::clone(reporter),
+            health: Arc::clone(health),
+            telling,
+            lines,
+            direct,
+            state_dir,
+            opens_nothing,
+            changing: Mutex::default(),
+            control: Mutex::default(),
+        })
+    }
+
+    /// Where the array is asked.
+    pub(super) fn set_control(&self, control: PathBuf) {
+        *self.control.lock().unwrap_or_else(PoisonError::into_inner) = Some(control);
+    }
+
+    /// Nobody else changes members while this is held.
+    pub(super) fn alone(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A device becomes a member.
+    pub(super) fn add(
+        &self,
+        volume: &Volume,
+        (device, newcomer): (Box<dyn braid_member::Member>, &Newcomer<'_>),
+        how: &Joining<'_>,
+    ) -> Result<MemberId, AddError> {
+        let Joining { is_spare, returns, moved_from } = *how;
+        let path = device.identity().path.clone();
+        let (label, name) = (path.display().to_string(), self.reporter.name());
+        let named = |id| self.reporter.name_member(id, label.clone());
+        let (id, change) = self.telling.around(
+            || volume.add_member(device, newcomer, named),
+            |_| match moved_from {
+                Some(from) => membership::moved(name, &absolute(&label), from),
+                None => membership::added(name, &absolute(&label), (is_spare, returns)),
+            },
+        )?;
+        let word = shell_argument(&absolute(&label)).into_owned();
+        self.note(
+            |command| if has_word(&command, &word) { command } else { command + " " + &word },
+        );
+        self.say(change);
+        Ok(id)
+    }
+
+    /// A device has the write journal from now on.
+    pub(super) fn add_journal(
+        &self,
+        volume: &Volume,
+        device: Box<dyn braid_member::Member>,
+        identity: ([u8; 16], u32),
+    ) -> Result<MemberId, JournalError> {
+        let label = device.identity().path.display().to_string();
+        let name = self.reporter.name();
+        let named = |id| self.reporter.name_member(id, label.clone());
+        let (id, change) = self.telling.around(
+            || volume.add_journal(device, identity, named),
+            |_| membership::journaled(name, &absolute(&label)),
+        )?;
+        let word = shell_argument(&absolute(&label)).into_owned();
+        self.note(
+            |command| if has_word(&command, &word) { command } else { command + " " + &word },
+        );
+        self.say(change);
+        Ok(id)
+    }
+
+    /// Whether the array has told that this spare failed.
+    pub(super) fn is_lost_spare(&self, id: MemberId) -> bool {
+        let label = absolute(&self.reporter.label(id));
+        self.health.replaced().iter().any(|(slot, out)| slot.is_none() && out.member == label)
+    }
+
+    /// A member goes that had this slot.
+    pub(super) fn remove(
+        &self,
+        volume: &Volume,
+        id: MemberId,
+        slot: Option<u16>,
+    ) -> Result<(), RemoveError> {
+        let (label, name) = (self.reporter.label(id), self.reporter.name());
+        // It may take a while, and others are told of other things meanwhile.
+        volume.remove_member(id)?;
+        let told: Result<_, RemoveError> =
+            self.telling.around(|| Ok(()), |()| membership::removed(name, &absolute(&label), slot));
+        let ((), change) = told.expect("there is nothing to be refused");
+        self.health.note_removed(&label);
+        let word = shell_argument(&absolute(&label)).into_owned();
+        self.note(|command| without_word(&command, &word));
+        self.say(change);
+        Ok(())
+    }
+
+    /// Says what was done; its reader is not waited for.
+    fn say(&self, change: Change) {
+        // The thread lives as long as this.
+        let _ = self.lines.send(Line::Change(Box::new(change)));
+    }
+
+    /// Says why a spare of another array has not become one of this.
+    pub(super) fn say_not_moved(&self, member: &str, why: String) {
+        let _ = self.lines.send(Line::Aside("spare-not-moved", member.to_owned(), why));
+    }
+
+    /// The command that serves the array again names its bitmap file.
+    pub(super) fn note_bitmap_file(&self, old: Option<&Path>, new: Option<&Path>) {
+        let option = |file: &Path| {
+            let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
+            let file = file.display().to_string();
+            format!(" --bitmap-file {}", shell_argument(&file))
+        };
+        self.note(|command| {
+            let without = old.map_or(command.clone(), |old| command.replace(&option(old), ""));
+            let serve = |new| format!(" serve{} ", option(new));
+            new.map_or(without.clone(), |new| without.replacen(" serve ", &serve(new), 1))
+        });
+    }
+
+    /// Keeps the command that serves the array again true, if there is one. Without it nothing is lost but a hint.
+    fn note(&self, change: impl FnOnce(String) -> String) {
+        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(control) = control.as_deref() else { return };
+        let Some(command) = running::command_again(control) else { return };
+        let _ = std::fs::write(running::note_path(control), change(command) + "\n");
+    }
+}
+
+/// Where a word stands by itself in a command line.
+fn find_word(command: &str, word: &str) -> Option<usize> {
+    let whole = format!(" {word}");
+    let mut at = 0;
+    while let Some(found) = command[at..].find(&whole) {
+        let end = at + found + whole.len();
+        if command[end..].is_empty() || command[end..].starts_with(' ') {
+            return Some(at + found);
+        }
+        at = end;
+    }
+    None
+}
+
+fn has_word(command: &str, word: &str) -> bool {
+    find_word(command, word).is_some()
+}
+
+fn without_word(command: &str, word: &str) -> String {
+    match find_word(command, word) {
+        Some(at) => command[..at].to_owned() + &command[at + 1 + word.len()..],
+        None => command.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_found_where_it_stands_alone() {
+        let command = "braid serve /a/m10 /a/m1 '/b c/m1'";
+        assert!(has_word(command, "/a/m1") && has_word(command, "'/b c/m1'"));
+        assert!(!has_word(command, "/a/m"));
+        assert_eq!(without_word(command, "/a/m1"), "braid serve /a/m10 '/b c/m1'");
+        assert_eq!(without_word(command, "'/b c/m1'"), "braid serve /a/m10 /a/m1");
+        assert_eq!(without_word(command, "/c"), command);
+    }
+}

@@ -1,0 +1,117 @@
+//! The service manager: sockets that it passed on, what it is told, and its watchdog.
+
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use braid_events::service::{self, Heart, Watchdog};
+use braid_events::sockets::Inherited;
+use braid_ring::Workers;
+use braid_runtime::Volume;
+use serde_json::json;
+
+use super::control::Place;
+use super::report::Reporter;
+use braid_console::error::code::Code;
+use braid_console::error::{CliError, Risk};
+
+/// Why sockets that were passed on are of no use.
+fn refused(error: CliError) -> CliError {
+    let how = "systemctl cat 'braid*.socket'";
+    error.remedy(Risk::Look, "See what the socket unit says (FileDescriptorName=)", how)
+}
+
+const UNUSABLE: &str = "the sockets that were passed on cannot be used";
+
+/// Sockets that the service manager passed on.
+pub(super) fn inherited() -> Result<Inherited, CliError> {
+    Inherited::take()
+        .map_err(|error| refused(CliError::new(Code::UriInvalid, UNUSABLE).caused_by(&error)))
+}
+
+/// Where the array is looked at and set, if that was passed on.
+pub(super) fn control_place(
+    mut passed_on: Vec<OwnedFd>,
+    is_named: bool,
+) -> Result<Option<Place>, CliError> {
+    let Some(socket) = passed_on.pop() else { return Ok(None) };
+    let because = |why: &str| Err(refused(CliError::new(Code::UriInvalid, UNUSABLE).because(why)));
+    if is_named {
+        return because("a control socket was passed on, and --control names another");
+    }
+    if !passed_on.is_empty() {
+        return because("several control sockets were passed on, and there is one");
+    }
+    match Place::adopt(socket) {
+        Ok(Some(place)) => Ok(Some(place)),
+        Ok(None) => because("the control socket is to be a Unix socket"),
+        Err(error) => Err(refused(CliError::new(Code::UriInvalid, UNUSABLE).caused_by(&error))),
+    }
+}
+
+/// Whether the loops that do the work go round.
+struct Loops {
+    volumes: Vec<Weak<Volume>>,
+    workers: Option<Arc<Workers>>,
+}
+
+impl Heart for Loops {
+    fn beats(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        if let Some(workers) = &self.workers {
+            let (sender, answers) = channel();
+            for worker in 0..workers.count() {
+                let sender = sender.clone();
+                let answer = move |_: &_| {
+                    // There may be no listener any more.
+                    let _ = sender.send(());
+                };
+                // They are being stopped, which has a patience of its own.
+                if workers.post(worker, Box::new(answer)).is_err() {
+                    return true;
+                }
+            }
+            let left = || until.saturating_duration_since(Instant::now());
+            if (0..workers.count()).any(|_| answers.recv_timeout(left()).is_err()) {
+                return false;
+            }
+        }
+        for volume in self.volumes.iter().filter_map(Weak::upgrade) {
+            // Looks at every shard, and at the array: hangs if one of them is never let go of.
+            let _ = volume.counters();
+            let _ = volume.sitting_out();
+        }
+        true
+    }
+}
+
+/// The arrays are served: says so, and feeds the watchdog from now on.
+pub(super) fn ready(
+    volumes: &[Arc<Volume>],
+    workers: Option<&Arc<Workers>>,
+    (reporter, uris): (&Reporter, &[String]),
+) -> Option<Watchdog> {
+    let what = match volumes.len() {
+        0 | 1 => reporter.name().to_owned(),
+        count => format!("{count} arrays"),
+    };
+    let status = format!("serving {what} at {}", uris.join(", "));
+    let told = service::ready(&status);
+    let loops = Loops {
+        volumes: volumes.iter().map(Arc::downgrade).collect(),
+        workers: workers.map(Arc::clone),
+    };
+    let watchdog = Watchdog::start(loops);
+    for error in [told.as_ref().err(), watchdog.as_ref().err()].into_iter().flatten() {
+        let text = format!("the service manager cannot be told: {error}");
+        reporter.aside("service-manager", &json!({ "why": error.to_string() }), &text);
+    }
+    watchdog.ok().flatten()
+}
+
+/// The array is being stopped.
+pub(super) fn stopping() {
+    // It will see the process end.
+    let _ = service::stopping();
+}

@@ -1,0 +1,428 @@
+//! What `braid serve` tells beyond its own output: the history, a command, a web server, mail.
+//!
+//! What happens before the array has started is held until that is told, so that the history begins with the start.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use braid_assembly::Verdict;
+use braid_events::hooks::command::OnEvent;
+use braid_events::hooks::mail::{Address, Mail, SENDMAIL};
+use braid_events::hooks::webhook::{PATIENCE, Url, Webhook};
+use braid_events::notice::{Doubt, Mapping, Names};
+use braid_events::{
+    Backoff, Change, Complaint, Deliver, History, HistoryError, Identity, Kind, Listener, Moment,
+    OutletNotice, Severity, Teller, Voice, history, service,
+};
+use braid_ondisk::format_uuid;
+use braid_runtime::{MemberId, Notice, Volume};
+use serde_json::json;
+
+use super::apart;
+use super::health::{Health, absolute};
+use super::report::Reporter;
+use braid_console::Globals;
+use braid_console::error::code::Code;
+use braid_console::error::system::system;
+use braid_console::error::{CliError, Risk};
+use braid_console::state::make_folders;
+use braid_discovery::ready::Ready;
+
+/// Time that hooks have for the last events when the array has stopped.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Where events go beside the history.
+#[derive(Clone, Debug)]
+pub struct EventConfig {
+    /// A shell command that is run for each event.
+    pub on_event: Option<String>,
+    /// Seconds after which that command is ended.
+    pub on_event_timeout: u64,
+    /// An address that each event is POSTed to.
+    pub webhook: Option<String>,
+    /// An address that critical events are mailed to.
+    pub mail: Option<String>,
+    /// The program that mail is given to.
+    pub sendmail: PathBuf,
+}
+
+impl Default for EventConfig {
+    fn default() -> Self {
+        let sendmail = SENDMAIL.into();
+        Self { on_event: None, on_event_timeout: 30, webhook: None, mail: None, sendmail }
+    }
+}
+
+impl EventConfig {
+    /// The ways out that were asked for.
+    ///
+    /// # Errors
+    /// An address is none.
+    pub fn ways(&self, globals: &Globals) -> Result<Ways, CliError> {
+        let mut ways: Ways = Vec::new();
+        if let Some(command) = &self.on_event {
+            let script = format!("umask {:04o}; {command}", globals.umask.bits());
+            let patience = Duration::from_secs(self.on_event_timeout);
+            ways.push((Box::new(OnEvent::new(script, patience)), Backoff::default()));
+        }
+        if let Some(url) = &self.webhook {
+            let url: Url = url.parse().map_err(|error| {
+                let what = "events cannot be sent to the address given to --webhook";
+                let like = "braid serve --webhook https://hooks.example.org/braid MEMBER...";
+                CliError::new(Code::HookInvalid, what).caused_by(&error).remedy(
+                    Risk::Look,
+                    "Like this",
+                    like,
+                )
+            })?;
+            ways.push((Box::new(Webhook::new(url, PATIENCE)), Backoff::default()));
+        }
+        if let Some(address) = &self.mail {
+            let to: Address = address.parse().map_err(|error| {
+                let what = format!("no mail is sent to '{address}'");
+                let like = "braid serve --mail root@localhost MEMBER...";
+                CliError::new(Code::HookInvalid, what).caused_by(&error).remedy(
+                    Risk::Look,
+                    "Like this",
+                    like,
+                )
+            })?;
+            let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            ways.push((Box::new(Mail::new(to, &self.sendmail, &host)), Backoff::default()));
+        }
+        Ok(ways)
+    }
+
+    /// The same, each in a process of its own: for a server that may run no program and connect to nobody.
+    pub(super) fn ways_apart(&self, globals: &Globals) -> Result<Ways, CliError> {
+        let mut ways = Ways::new();
+        for (like, backoff) in self.ways(globals)? {
+            let options = self.options_of(like.name());
+            ways.push((apart::apart(like, options, globals)?, backoff));
+        }
+        Ok(ways)
+    }
+
+    /// The options that ask for one way, and for no other.
+    fn options_of(&self, name: &str) -> Vec<OsString> {
+        let option = |key: &str, value: &OsStr| {
+            let mut word = OsString::from(format!("--{key}="));
+            word.push(value);
+            word
+        };
+        let text = |key: &str, value: &Option<String>| {
+            option(key, OsStr::new(value.as_deref().unwrap_or_default()))
+        };
+        match name {
+            "command" => vec![
+                text("on-event", &self.on_event),
+                option("on-event-timeout", OsStr::new(&self.on_event_timeout.to_string())),
+            ],
+            "webhook" => vec![text("webhook", &self.webhook)],
+            "mail" => vec![text("mail", &self.mail), option("sendmail", self.sendmail.as_os_str())],
+            other => unreachable!("there is no hook called {other}"),
+        }
+    }
+}
+
+/// Where events go.
+pub type Ways = Vec<(Box<dyn Deliver>, Backoff)>;
+
+/// Telling, for as long as the array is served.
+pub(super) struct Telling {
+    array: String,
+    teller: Teller,
+    held: Arc<Held>,
+    mapping: Arc<Mutex<Mapping>>,
+    /// The last run ended without saying so.
+    after_crash: bool,
+    is_new: bool,
+}
+
+/// Changes that wait for the start to be told.
+struct Held {
+    voice: Voice,
+    changes: Mutex<Option<Vec<Change>>>,
+}
+
+impl Held {
+    fn tell(&self, change: Change) {
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *changes {
+            Some(held) => held.push(change),
+            None => self.voice.tell(change),
+        }
+    }
+}
+
+impl Telling {
+    /// Begins; without a history where that cannot be had, which is said.
+    pub(super) fn start(
+        ways: Ways,
+        state_dir: &Path,
+        ready: &Ready,
+        reporter: &Arc<Reporter>,
+    ) -> Result<Self, CliError> {
+        let uuid = format_uuid(&ready.array.newest.array.uuid);
+        let history = match open_history(state_dir, &uuid) {
+            Ok(history) => Some(history),
+            Err(error) => {
+                complain(reporter, &Complaint::Unwritten(&error));
+                None
+            }
+        };
+        let last = history.as_ref().and_then(History::last);
+        let after_crash = last.is_some_and(|event| event.change.kind != Kind::ArrayStopped);
+        let is_new = history.is_some() && last.is_none();
+        let listener: Listener = {
+            let reporter = Arc::clone(reporter);
+            Arc::new(move |complaint| complain(&reporter, &complaint))
+        };
+        let identity = Identity { array: reporter.name().to_owned(), uuid };
+        let teller = Teller::start(identity, history, ways, &listener);
+        let teller = teller.map_err(|error| system("events cannot be told", &error))?;
+        let held = Held { voice: teller.voice(), changes: Mutex::new(Some(Vec::new())) };
+        // Members are numbered in the order of their slots, and then replacements.
+        let numbered = (0..).map(MemberId).zip(ready.array.occupants());
+        let unfinished = numbered.filter(|(_, one)| !one.is_in_sync()).map(|(member, _)| member);
+        let mapping = Arc::new(Mutex::new(Mapping::new(unfinished)));
+        let array = reporter.name().to_owned();
+        Ok(Self { array, teller, held: Arc::new(held), mapping, after_crash, is_new })
+    }
+
+    /// Makes a change of each notice, once, and has all hear of it in one order: those named here,
+    /// the log, and what is told.
+    pub(super) fn of_notices(
+        &self,
+        reporter: &Arc<Reporter>,
+        health: &Arc<Health>,
+    ) -> impl Fn(&Notice) + Send + 'static {
+        let (held, reporter, health) =
+            (Arc::clone(&self.held), Arc::clone(reporter), Arc::clone(health));
+        let mapping = Arc::clone(&self.mapping);
+        move |notice| {
+            // Whoever reads it stands in another folder, and at another time.
+            let member = |member| absolute(&reporter.label(member));
+            let names = Names { array: reporter.name(), member: &member, doubt: reporter.doubt() };
+            let change = {
+                // Held until it is told: what comes after is told after.
+                let mut mapping = mapping.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(change) = mapping.change(notice, Moment::now(), names) else { return };
+                health.note(&change);
+                held.tell(change.clone());
+                change
+            };
+            // A terminal may be slow, and keeps nothing but notices waiting.
+            reporter.change(&change);
+            log(reporter.name(), &change);
+            if change.kind.severity() == Severity::Critical {
+                // What `systemctl status` shows; where it cannot be told, the events say it.
+                let _ = service::status(&change.message);
+            }
+        }
+    }
+
+    /// Tells what a person does to members.
+    pub(super) fn of_members(&self) -> MemberTelling {
+        MemberTelling {
+            array: self.array.clone(),
+            held: Arc::clone(&self.held),
+            mapping: Arc::clone(&self.mapping),
+        }
+    }
+
+    /// The array has started: tells it, what is wrong with it from the start, and what has happened since.
+    pub(super) fn started(&self, facts: &Started, volume: &Volume) {
+        let tell = |change: Change| {
+            log(&facts.name, &change);
+            self.held.voice.tell(change);
+        };
+        let mut changes = self.held.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = &facts.name;
+        if self.is_new {
+            tell(Change::now(Kind::NewArray, format!("{name} is served here for the first time")));
+        }
+        let how = match (self.after_crash, facts.dirty) {
+            (true, _) => "; the last run did not end in order",
+            (false, true) => "; it was not stopped cleanly",
+            (false, false) => "",
+        };
+        let started =
+            Change::now(Kind::ArrayStarted, format!("{name} has started ({}){how}", facts.level));
+        let started = started
+            .with("level", facts.level.as_str())
+            .with("size_bytes", volume.size_bytes())
+            .with("degraded", u64::from(facts.degraded))
+            .with("can_lose", u64::from(facts.can_lose))
+            .with("dirty", facts.dirty)
+            .with("read_only", volume.is_read_only())
+            .with("after_crash", self.after_crash);
+        tell(started);
+        if facts.degraded > 0 {
+            let (degraded, can_lose) = (facts.degraded, facts.can_lose);
+            let message =
+                format!("{name} is degraded: {degraded} missing, {can_lose} more may be lost");
+            let change = Change::now(Kind::DegradedArray, message);
+            tell(
+                change.with("degraded", u64::from(degraded)).with("can_lose", u64::from(can_lose)),
+            );
+        }
+        for (member, behind) in &facts.stale {
+            let message = format!(
+                "{member} is an old copy ({behind} events behind) and was left out of {name}"
+            );
+            let change = Change::now(Kind::StaleDiskIgnored, message);
+            tell(change.of(member, None).with("events_behind", *behind));
+        }
+        for change in changes.take().into_iter().flatten() {
+            self.held.voice.tell(change);
+        }
+    }
+
+    /// What was told so far.
+    pub(super) fn voice(&self) -> Voice {
+        self.held.voice.clone()
+    }
+
+    /// The array has stopped: gives hooks a moment for the last events.
+    pub(super) fn end(self) {
+        drop(self.teller.end(GRACE));
+    }
+}
+
+/// Tells what a person does to members, in the order in which it happens.
+pub(super) struct MemberTelling {
+    array: String,
+    held: Arc<Held>,
+    mapping: Arc<Mutex<Mapping>>,
+}
+
+impl MemberTelling {
+    /// Does something, and tells what came of it if anything did, and gives that as well. What the
+    /// array says of it meanwhile is told after that.
+    pub(super) fn around<T, E>(
+        &self,
+        act: impl FnOnce() -> Result<T, E>,
+        change: impl FnOnce(&T) -> Change,
+    ) -> Result<(T, Change), E> {
+        let _what_comes_after = self.mapping.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = act()?;
+        let change = change(&done);
+        log(&self.array, &change);
+        self.held.tell(change.clone());
+        Ok((done, change))
+    }
+}
+
+/// What is known of the array when it starts, kept for the event.
+pub(super) struct Started {
+    name: String,
+    level: String,
+    degraded: u16,
+    can_lose: u16,
+    dirty: bool,
+    /// Old copies, and how many events they are behind.
+    stale: Vec<(String, u64)>,
+}
+
+impl Started {
+    pub(super) fn of(ready: &Ready, reporter: &Reporter) -> Self {
+        let stale = ready.verdicts.iter().filter_map(|one| match one.verdict {
+            Verdict::Stale { behind } => Some((absolute(&one.label), behind)),
+            _ => None,
+        });
+        Self {
+            name: reporter.name().to_owned(),
+            level: ready.array.newest.array.level.to_string(),
+            degraded: ready.array.degraded,
+            can_lose: ready.array.tolerance().can_lose,
+            dirty: ready.array.dirty,
+            stale: stale.collect(),
+        }
+    }
+}
+
+fn open_history(state_dir: &Path, uuid: &str) -> Result<History, HistoryError> {
+    let folder = history::folder_of(state_dir, uuid);
+    let parent = folder.parent().expect("it lies in the state folder");
+    make_folders(parent).map_err(|(path, source)| HistoryError::System { path, source })?;
+    History::open(&folder, history::BYTES_MAX)
+}
+
+/// Writes the changes of an array to the log that nothing else hears of.
+pub(super) fn logged(array: String, labels: Vec<String>) -> impl Fn(Notice) + Send + 'static {
+    let mapping = Mutex::new(Mapping::default());
+    move |notice| {
+        let member = |id: MemberId| labels.get(usize::from(id.0)).cloned().unwrap_or_default();
+        let names = Names { array: &array, member: &member, doubt: Doubt::Nothing };
+        let mut mapping = mapping.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(change) = mapping.change(&notice, Moment::now(), names) {
+            log(&array, &change);
+        }
+    }
+}
+
+/// Writes a change to the log.
+fn log(array: &str, change: &Change) {
+    macro_rules! write_at {
+        ($level:ident) => {
+            tracing::$level!(
+                target: "braid::array",
+                array,
+                kind = %change.kind,
+                member = change.subject.as_ref().map(|subject| subject.member.as_str()),
+                slot = change.subject.as_ref().and_then(|subject| subject.slot),
+                operation = change.cause.as_ref().map(|why| why.operation.as_str()),
+                sector = change.cause.as_ref().and_then(|why| why.sector),
+                sectors = change.cause.as_ref().and_then(|why| why.sectors),
+                os_error = change.cause.as_ref().and_then(|why| why.os_error),
+                error = change.cause.as_ref().map(|why| why.error.as_str()),
+                result = change.result.as_ref().map(|result| json!(result).to_string()),
+                details = (!change.details.is_empty()).then(|| json!(change.details).to_string()),
+                "{}", change.message
+            )
+        };
+    }
+    match change.kind.severity() {
+        Severity::Info => write_at!(info),
+        Severity::Warning => write_at!(warn),
+        Severity::Critical => write_at!(error),
+    }
+}
+
+/// Says what is wrong with telling itself.
+fn complain(reporter: &Reporter, complaint: &Complaint<'_>) {
+    let name = reporter.name();
+    match complaint {
+        Complaint::Unwritten(error) => {
+            let text = format!(
+                "what happens to {name} cannot be kept: {error} (--state-dir names another folder)"
+            );
+            reporter.aside("history-not-kept", &json!({ "why": error.to_string() }), &text);
+        }
+        Complaint::WrittenAgain(lost) => {
+            let text =
+                format!("what happens to {name} is kept again; {lost} events are in no history");
+            reporter.aside("history-kept-again", &json!({ "lost": lost }), &text);
+        }
+        Complaint::Outlet(hook, OutletNotice::Failed(error)) => {
+            let text = format!(
+                "an event was not delivered ({hook}): {error}; this is said once until one is"
+            );
+            let facts = json!({ "hook": hook, "why": error.to_string() });
+            reporter.aside("hook-failed", &facts, &text);
+        }
+        Complaint::Outlet(hook, OutletNotice::Full) => {
+            let text = format!(
+                "too many events wait to be delivered ({hook}); those that come are dropped"
+            );
+            reporter.aside("hook-full", &json!({ "hook": hook }), &text);
+        }
+        Complaint::Outlet(hook, OutletNotice::Again(missed)) => {
+            let text = format!("events are delivered again ({hook}); {missed} were not");
+            reporter.aside("hook-again", &json!({ "hook": hook, "missed": missed }), &text);
+        }
+    }
+}
