@@ -31,7 +31,7 @@
 use std::ops::Range;
 
 use braid_ondisk::bad_blocks::RECORDS_PER_SECTOR;
-use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 
 use crate::ranges::{BadBlocks, BadRange};
 
@@ -169,11 +169,8 @@ struct Step<'a> {
 
 impl<'a> Step<'a> {
     fn new(before: &'a BadLog, wanted: &BadBlocks, tail: Tail) -> Self {
-        let mut sectors: Vec<BadBlocks> =
+        let sectors: Vec<BadBlocks> =
             before.sectors.iter().map(|sector| sector.common(wanted)).collect();
-        if planted(Bug::BadRecordsRepacked) {
-            sectors.iter_mut().for_each(|sector| *sector = BadBlocks::default());
-        }
         // Of an unknown tail the record behind the last is not known to end the log.
         let (within, room) = match tail {
             Tail::Blank => (sectors.len(), ROOM),

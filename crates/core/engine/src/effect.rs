@@ -42,7 +42,6 @@ pub enum MemberOperation {
 impl MemberOperation {
     /// What is to be done on members for sectors of `piece` from `done` on.
     pub(crate) fn of_piece(piece: &Piece, done: u32) -> Self {
-        let done = spoiled(Bug::PayloadRestarts, done, 0);
         let offset_sectors = piece.payload_offset_sectors + done;
         let buffer = Buffer::Payload { request: piece.request, offset_sectors };
         match piece.operation {

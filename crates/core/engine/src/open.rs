@@ -21,7 +21,7 @@ use braid_assembly::{AssembledArray, AssembledBitmap, AssembledParityLog, Occupa
 use braid_geometry::{Family, Geometry, MemberSector, SECTOR_BYTES, Slot};
 use braid_ondisk::limits::BAD_BLOCK_LOG_SECTORS_MAX;
 use braid_ondisk::{Features, JournalLog, Role, Superblock};
-use braid_sim_hooks::{Bug, planted, spoiled};
+use braid_sim_hooks::{Bug, spoiled};
 
 use crate::array::{
     AcceptedRisk, ArraySetup, BitmapSetup, JournalSetup, MemberSetup, ParityLogSetup,
@@ -405,10 +405,7 @@ pub fn levelling<'a>(
     let mut round =
         if behind.is_empty() { Round::new() } else { waves(assembled, behind, &superblock_of) };
     // Two behind, a journal would not count any more.
-    let mut journal = assembled.journal.as_ref().and_then(|journal| update(journal.member));
-    if planted(Bug::JournalNotLevelled) {
-        journal = None;
-    }
+    let journal = assembled.journal.as_ref().and_then(|journal| update(journal.member));
     round.extend(journal.map(|levelled| vec![levelled]));
     round
 }

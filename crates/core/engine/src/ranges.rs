@@ -9,7 +9,7 @@
 
 use braid_geometry::MemberSector;
 use braid_ondisk::bad_blocks::RECORD_SECTORS_MAX;
-use braid_sim_hooks::{Bug, planted, spoiled};
+use braid_sim_hooks::{Bug, planted};
 
 /// One range of a member's data area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +156,6 @@ impl MemberRanges {
         after > 0 && {
             let range = self.ranges[after - 1];
             let end = range.start.0.saturating_add(range.sectors);
-            let end = spoiled(Bug::BadBlocksShort, end, end.wrapping_sub(1));
             end > start.0
         }
     }

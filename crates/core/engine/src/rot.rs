@@ -81,11 +81,6 @@ impl Located {
         if !self.unknown.is_empty() {
             self.suspects = self.whole.0.suspects();
         }
-        if planted(Bug::GuessesAmongTwo) && !self.unknown.is_empty() {
-            let column = self.suspects.iter().next().unwrap_or(Column::Data(0));
-            let unknown = std::mem::take(&mut self.unknown);
-            note(&mut self.columns, column, unknown);
-        }
     }
 }
 

@@ -14,8 +14,6 @@
 //! - Only small gaps are closed, and only where that is allowed [check: small_gaps_are_closed_where_they_may_be].
 //! - A block is taken whole or not at all [check: blocks_are_whole].
 
-use braid_sim_hooks::{Bug, spoiled};
-
 /// Sectors of a block. Gaps that are shorter are closed; writes that are shorter are gathered.
 pub(crate) const BLOCK_SECTORS: u32 = 8;
 
@@ -147,7 +145,6 @@ impl SectorSet {
                 let gap = Self::run(last.end(), extent.offset - last.end());
                 let is_small = gap.sectors() < BLOCK_SECTORS;
                 let is_allowed = allowed.contains(gap);
-                let is_allowed = spoiled(Bug::GapsBelieved, is_allowed, true);
                 if is_small && is_allowed {
                     joined = joined.union(gap);
                 }

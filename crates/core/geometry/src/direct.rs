@@ -28,7 +28,6 @@
 //! a zone of one slot is contiguous, whatever the chunk.
 
 use alloc::vec::Vec;
-use braid_sim_hooks::{Bug, planted};
 
 use crate::shape::capacity;
 use crate::units::narrow;
@@ -199,10 +198,7 @@ impl DirectGeometry {
     #[must_use]
     pub fn locate(&self, sector: LogicalSector) -> DirectExtent {
         assert!(sector.0 < self.capacity_sectors(), "sector {sector} is beyond the array");
-        let mut number = self.zones.partition_point(|zone| zone.end <= sector.0);
-        if planted(Bug::ZoneEnd) {
-            number = self.zones.partition_point(|zone| zone.end < sector.0);
-        }
+        let number = self.zones.partition_point(|zone| zone.end <= sector.0);
         let zone = &self.zones[number];
         let in_zone = sector.0 - zone.start;
         let left = self.capacity_sectors - sector.0;
@@ -215,10 +211,7 @@ impl DirectGeometry {
         }
         let (chunk, width) = (u64::from(self.chunk_sectors), u64::from(zone.width));
         let (number, offset) = (in_zone / chunk, in_zone % chunk);
-        let mut turn = (number + u64::from(zone.phase)) % width;
-        if planted(Bug::StripesTurn) {
-            turn = (turn + number / width) % width;
-        }
+        let turn = (number + u64::from(zone.phase)) % width;
         DirectExtent {
             slot: self.zone_slots[zone.first + usize::from(narrow(turn))],
             sector: MemberSector(zone.member_start + number / width * chunk + offset),

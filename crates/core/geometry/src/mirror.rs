@@ -35,7 +35,7 @@ use crate::shape::capacity;
 use crate::units::narrow;
 use crate::words::{RAID10_FAR_SETS, RAID10_OFFSET};
 use crate::{GeometryError, Level, LogicalSector, MemberSector, Shape, Slot};
-use braid_sim_hooks::{Bug, planted, spoiled};
+use braid_sim_hooks::{Bug, spoiled};
 
 /// The map of a raid1 or raid10 array.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,18 +179,11 @@ impl MirrorGeometry {
         let (near, far) = (u64::from(self.near), u64::from(self.far));
         let (near_copy, far_copy) = (u64::from(copy) / far, u64::from(copy) % far);
         let dealt = sector.0 / chunk * near + near_copy;
-        let dealt = spoiled(Bug::NearDeal, dealt, dealt ^ 1);
         let (row, base) = (dealt / slots, dealt % slots);
-        let mut member_row = match self.is_offset {
+        let member_row = match self.is_offset {
             true => row * far + far_copy,
             false => row + far_copy * self.deal_rows,
         };
-        if planted(Bug::OffsetRows) && self.is_offset {
-            member_row = row * far + (far - 1 - far_copy);
-        }
-        if planted(Bug::FarStride) && !self.is_offset {
-            member_row = row + far_copy * (self.deal_rows - 1);
-        }
         let shift = near;
         let shift = spoiled(Bug::FarShift, shift, near.wrapping_add(1));
         let slot = Slot(narrow((base + far_copy * shift) % slots));

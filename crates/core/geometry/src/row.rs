@@ -43,7 +43,7 @@ use crate::words::{
     RIGHT_ASYMMETRIC_6, RIGHT_SYMMETRIC, RIGHT_SYMMETRIC_6,
 };
 use crate::{ChunkRow, Level, Slot};
-use braid_sim_hooks::{Bug, planted, spoiled};
+use braid_sim_hooks::{Bug, planted};
 
 /// What a slot holds in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -162,29 +162,16 @@ impl Placement {
         if planted(Bug::LeftWalkLate) && self.walk == Walk::Left {
             p = ring - 1 - turn(row.0 + 1);
         }
-        if planted(Bug::RightWalkLate) && self.walk == Walk::Right {
-            p = turn(row.0 + 1);
-        }
-        if planted(Bug::FirstParityWalks) && self.walk == Walk::First {
-            p = turn(row.0);
-        }
-        if planted(Bug::LastParityEarly) && self.walk == Walk::Last {
-            p -= 1;
-        }
-        let mut q = match self.q_place {
+        let q = match self.q_place {
             QPlace::None => None,
             QPlace::AfterP => Some(Slot(next(p, ring))),
             QPlace::BeforeP => Some(Slot(previous(p, ring))),
             QPlace::LastSlot => Some(Slot(self.slots - 1)),
         };
-        if planted(Bug::QBeforeP) && self.q_place == QPlace::AfterP {
-            q = Some(Slot(previous(p, ring)));
-        }
         let last_parity = match (self.q_place, q) {
             (QPlace::AfterP, Some(q)) => q.0,
             _ => p,
         };
-        let last_parity = spoiled(Bug::FollowingFromP, last_parity, p);
         let data = match self.order {
             Order::Ascending => DataOrder::Ascending,
             Order::Following => DataOrder::Following { start: next(last_parity, ring), ring },
@@ -262,9 +249,6 @@ impl RowMap {
         match self.exponents {
             Exponents::SlotNumber => slot,
             Exponents::AfterQ => {
-                if planted(Bug::ExponentIsIndex) {
-                    return data_index;
-                }
                 let start = next(q.0, self.slots);
                 let distance = |slot: u16| (slot + self.slots - start) % self.slots;
                 distance(slot) - u16::from(distance(self.p.0) < distance(slot))

@@ -43,62 +43,18 @@ named! {
     enum Bug {
         /// Geometry: in left layouts P is one row late.
         LeftWalkLate = "left-walk-late",
-        /// Geometry: in right layouts P is one row late.
-        RightWalkLate = "right-walk-late",
-        /// Geometry: where P stays on the first slot, it walks.
-        FirstParityWalks = "first-parity-walks",
-        /// Geometry: where P stays behind the data, it is one slot early.
-        LastParityEarly = "last-parity-early",
-        /// Geometry: raid6 data follows P instead of Q.
-        FollowingFromP = "following-from-p",
-        /// Geometry: Q stands before P instead of after it.
-        QBeforeP = "q-before-p",
-        /// Geometry: a column counts in Q by its index instead of by its slot.
-        ExponentIsIndex = "exponent-is-index",
         /// Geometry: raid10 far copies are moved on by one slot too many.
         FarShift = "far-shift",
-        /// Geometry: raid10 far copies begin one row early.
-        FarStride = "far-stride",
-        /// Geometry: raid10 offset copies stand above instead of below.
-        OffsetRows = "offset-rows",
-        /// Geometry: raid10 deals the near copies of a chunk one place on.
-        NearDeal = "near-deal",
-        /// Geometry: raid0 starts each row one slot on.
-        StripesTurn = "stripes-turn",
-        /// Geometry: the first sector of a zone belongs to the zone before.
-        ZoneEnd = "zone-end",
-        /// Parity: an update of Q multiplies by the next power.
-        UpdateExponent = "update-exponent",
         /// Parity: a column solved from Q is divided by the next power.
         QSolvedWrong = "q-solved-wrong",
-        /// Parity: P leaves out the last column.
-        XorForgetsLast = "xor-forgets-last",
         /// Stripe: P and Q change places when both are made anew.
         SwapPAndQ = "swap-p-and-q",
-        /// Stripe: two recovered columns change places.
-        RecoveredSwapped = "recovered-swapped",
-        /// Stripe: read-modify-write leaves the second data column out.
-        RmwForgetsColumn = "rmw-forgets-column",
         /// Stripe: read-modify-write takes the old content for the difference.
         RmwNoDifference = "rmw-no-difference",
         /// Stripe: reconstruct-write does without what a column that is written in part keeps.
         MergeForgetsOld = "merge-forgets-old",
-        /// Stripe: zeroes take the whole window, whatever they cover.
-        ZeroTakesWindow = "zero-takes-window",
-        /// Stripe: of what is to be read of a column, only the first extent is.
-        OneExtentRead = "one-extent-read",
-        /// Stripe: gaps between extents are closed whether what lies there is known or not.
-        GapsBelieved = "gaps-believed",
-        /// Stripe: a part of a write behind a newer one is taken from the start of its payload.
-        PartStartsOver = "part-starts-over",
-        /// Stripe: columns are read into the start of their block.
-        ReadsAtUnitStart = "reads-at-unit-start",
-        /// Stripe: blocks that begin elsewhere from now on are believed to hold what they did.
-        ShiftKeepsBlocks = "shift-keeps-blocks",
         /// Stripe: a batch goes on as planned although something it was to read could not be read.
         FailedReadFilled = "failed-read-filled",
-        /// Reconstruct: the same of a read that needs the others, or of background work.
-        FailedReadMade = "failed-read-made",
         /// Stripe: a write is answered before its members are written.
         AnsweredUnwritten = "answered-unwritten",
         /// Stripe: durable writes are written as any other.
@@ -115,44 +71,18 @@ named! {
         RepairWritesWrong = "repair-writes-wrong",
         /// Stripe: a write while a member is missing leaves P as it was.
         DegradedWithoutP = "degraded-without-p",
-        /// Stripe: a failed read counts as read.
-        ReadErrorIgnored = "read-error-ignored",
-        /// Stripe: the window of a batch ends where its last request does.
-        WindowEndsEarly = "window-ends-early",
-        /// Stripe: reconstruct-write does without a column that is lost.
-        RcwForgetsLost = "rcw-forgets-lost",
         /// Stripe: one to which memory is handed does not hear of it.
         QueueLost = "queue-lost",
-        /// Cache: what is delayed when the gate closes stays delayed.
-        DirtyAtClosing = "dirty-at-closing",
         /// Cache: writes are answered early though the level can lose no more members.
         EarlyWithoutSpare = "early-without-spare",
-        /// Cache: a write-back round is over as soon as it is asked for.
-        RoundAtOnce = "round-at-once",
-        /// Cache: nothing is written because it is old.
-        AgeIgnored = "age-ignored",
         /// Cache: a stripe's content is believed to be of the band that gets it next.
         OldBandBelieved = "old-band-believed",
-        /// Cache: a stripe that waits, and whose memory another has taken, believes what was in it.
-        TakenMemoryBelieved = "taken-memory-believed",
-        /// Cache: a later write is queued ahead of the earlier ones.
-        OlderLaidOver = "older-laid-over",
         /// Cache: a write with FUA is answered early.
         FuaAnsweredEarly = "fua-answered-early",
-        /// Cache: a write that takes another's place does not take over what it owes.
-        DirtyReferenceForgotten = "dirty-reference-forgotten",
-        /// Cache file: more is put there than there is room for.
-        CacheFileOverrun = "cache-file-overrun",
         /// Cache file: a write that waits for the members and covers answered ones is not put there.
         CoverNotCached = "cover-not-cached",
         /// Cache file: one that another process left before others wrote is believed.
         StaleCacheFile = "stale-cache-file",
-        /// Cache file: writes are in the order of their names, which are used again.
-        CachedByName = "cached-by-name",
-        /// Cache file: a write is erased when it is answered.
-        CachedUntilAnswered = "cached-until-answered",
-        /// Superblocks: those that say that a member holds all now are written everywhere at once.
-        TableIsRoles = "table-is-roles",
         /// Superblocks: a member that came is told first that it is in.
         NewcomerFirst = "newcomer-first",
         /// Jobs: what counts as done is what was asked for.
@@ -161,142 +91,68 @@ named! {
         JobSkipsUndone = "job-skips-undone",
         /// Jobs: what is asked for is not taken off what is allowed.
         AllowanceUnspent = "allowance-unspent",
-        /// Jobs: what is owed may begin in class idle as well.
-        AllowanceCountsTwice = "allowance-counts-twice",
         /// Repair: where several columns are rotten, a sector is believed on little proof.
         WeakEvidenceBelieved = "weak-evidence-believed",
-        /// Repair: where several columns are rotten, one of them is guessed.
-        GuessesAmongTwo = "guesses-among-two",
         /// Repair: of two copies that differ the first is believed.
         VoteOfTwo = "vote-of-two",
         /// Repair: parity is made to fit the data that is rotten.
         RepairWritesParity = "repair-writes-parity",
-        /// Repair: what had to be made of the others is compared with them as if it had been read.
-        LocatesWhatWasSolved = "locates-what-was-solved",
-        /// Repair: what could not be read is made of columns that do not agree.
-        SolvedUnchecked = "solved-unchecked",
         /// Repair: a write of the band begins while it is repaired, and reads what is rotten.
         RepairLetsBatchBegin = "repair-lets-batch-begin",
-        /// Repair: a band is repaired though a write of it has read what is rotten.
-        RepairIgnoresBatch = "repair-ignores-batch",
-        /// Repair: what is rotten stays in the blocks of the band's stripe.
-        RepairKeepsBlocks = "repair-keeps-blocks",
         /// Repair: what was written counts as repaired without a look.
         RepairUnverified = "repair-unverified",
-        /// Check: what could not be read at once is read in parts, whatever a log has named meanwhile.
-        NamedReadInParts = "named-read-in-parts",
         /// Check: what is rotten is written again though nobody asked for it.
         CheckRepairs = "check-repairs",
         /// Background work: a band is compared while it is written.
         ComparesWhileWritten = "compares-while-written",
-        /// Background work: a comparison leaves out the second data column.
-        CompareForgetsColumn = "compare-forgets-column",
         /// Cache: reads do not look for what the members do not have yet.
         ReadsPastDirt = "reads-past-dirt",
-        /// Cache: of several writes a read sees the oldest.
-        OldestDirtRead = "oldest-dirt-read",
-        /// Cache: what a batch that failed left in the blocks is believed.
-        FailedBatchBelieved = "failed-batch-believed",
-        /// Cache: parity that was not made by a write is believed to be what it was.
-        OldParityBelieved = "old-parity-believed",
         /// Cache: no notice says that an answered write was lost.
         LossUnreported = "loss-unreported",
         /// Cache: what was answered and lost reads as what the members hold.
         LostReadsOld = "lost-reads-old",
-        /// Cache: what was lost and written again is still not read.
-        LostForGood = "lost-for-good",
-        /// Cache: more is kept than may be.
-        DirtyUnlimited = "dirty-unlimited",
         /// Cache: a payload that is kept is given back with the answer.
         PayloadReleasedEarly = "payload-released-early",
         /// Cache: a payload that was kept is never given back.
         PayloadNeverReleased = "payload-never-released",
-        /// Cache: when the cache is tuned, the first in the line is forgotten.
-        ShrinkLosesWaiting = "shrink-loses-waiting",
         /// Cache: the first member that was written is not told of before a flush.
         FlushSetForgets = "flush-set-forgets",
-        /// Cache: a member is not flushed after a write that was no durable one.
-        WriteCountsAsDurable = "write-counts-as-durable",
-        /// Cache: a write whose part was lost before its answer is answered well.
-        PartLossUnreported = "part-loss-unreported",
-        /// Cache: a later write takes the place of one that it covers in part.
-        SupersedesPart = "supersedes-part",
         /// Cache: a copy out of a payload is not waited for.
         CopyUnguarded = "copy-unguarded",
-        /// Cache: blocks are believed to hold what was written past them.
-        PayloadKeepsValid = "payload-keeps-valid",
-        /// Stripe: a stripe takes the map of the next row.
-        NextRowsMap = "next-rows-map",
         /// Mirror: the last copy is not written.
         CopyMissed = "copy-missed",
         /// Mirror: a failed write of a copy counts as written.
         CopyErrorIgnored = "copy-error-ignored",
         /// Mirror: a write that a copy missed is answered before the loss is recorded (I4).
         MirrorAnswersEarly = "mirror-answers-early",
-        /// Mirror: read repair takes bytes from the start of the payload.
-        RepairElsewhere = "repair-elsewhere",
         /// Mirror: copies of a dirty array are all believed alike.
         CopiesBelieved = "copies-believed",
-        /// Mirror: where copies may differ, what touches a bad block is all read from the next copy.
-        DoubtUncut = "doubt-uncut",
         /// Mirror: where copies may differ, a read that fails is all made, and written back, from the next copy.
         DoubtWhole = "doubt-whole",
-        /// Mirror: a failed read is answered as if it had been read.
-        ReadErrorServed = "read-error-served",
         /// Mirror: the range lock lets overlapping writes in at once.
         LockNeverWaits = "lock-never-waits",
-        /// Mirror: a range given up lets all in that wait.
-        LockLetsAllIn = "lock-lets-all-in",
         /// Direct: a failed request of a member is answered as done.
         DirectErrorIgnored = "direct-error-ignored",
         /// Direct and mirror: durable writes are written as any other.
         FuaDropped = "fua-dropped",
-        /// Direct and mirror: every extent takes its bytes from the start of the piece.
-        PayloadRestarts = "payload-restarts",
-        /// Direct: zeroes take one sector too many.
-        ZeroTooLong = "zero-too-long",
         /// Shard: writes go through the closed gate (I3).
         GateIgnored = "gate-ignored",
         /// Shard: of the writes that waited for the gate the last is forgotten.
         GatedLost = "gated-lost",
-        /// Shard: a piece that is refused is answered twice.
-        RefusedTwice = "refused-twice",
         /// Shard: a closed gate is confirmed while writes are under way (I5).
         UndrainedConfirmed = "undrained-confirmed",
         /// Bad blocks: the log is not looked at.
         BadBlocksIgnored = "bad-blocks-ignored",
-        /// Bad blocks: the last sector of a logged range is read.
-        BadBlocksShort = "bad-blocks-short",
         /// Bad-block logs: what was written over a bad block is read before the log says that it is good.
         BadBlockClearedEarly = "bad-block-cleared-early",
-        /// Bad-block logs: superblocks say that a log names nothing.
-        BadBlocksUntold = "bad-blocks-untold",
         /// Bad-block logs: what cannot be made is not noted down, and counts as made.
         UnmadeForgotten = "unmade-forgotten",
         /// Bad-block logs: a job goes on before a log names what it could not make.
         LogsUnawaited = "logs-unawaited",
-        /// Bad-block logs: what could not be made stays bad, though clients have written it.
-        BadBlockStays = "bad-block-stays",
-        /// Bad-block logs: each write packs all records anew, from the first sector on.
-        BadRecordsRepacked = "bad-records-repacked",
         /// Bad-block logs: a record that a sector has no room for is in its new one and out of the old by the same write.
         BadRecordsMovedAtOnce = "bad-records-moved-at-once",
-        /// Bad-block logs: a check leaves what a log names as it is.
-        NamedIsLeft = "named-is-left",
-        /// Bad-block logs: what a member did not take again counts as written.
-        UnmendedForgotten = "unmended-forgotten",
-        /// Bad-block logs: a member that does not take again what it holds badly is out.
-        UnmendedIsLost = "unmended-is-lost",
-        /// Bad-block logs: what other members' logs name stays named when a member was filled.
-        OthersStayNamed = "others-stay-named",
-        /// Bad-block logs: of a member that was further than the others, what it holds is given up as well.
-        HeldIsGivenUp = "held-is-given-up",
-        /// Array: of two members that are to be filled, the second waits until the first is.
-        LossesOneByOne = "losses-one-by-one",
         /// Array: what a client has read counts as recovered as soon as that is asked for.
         AheadBeforeMade = "ahead-before-made",
-        /// Array: of what was recovered ahead of its turn, twice as much is believed.
-        AheadTooLong = "ahead-too-long",
         /// Array: a shard that confirms an older view counts as having closed the gate (I5).
         EpochIgnored = "epoch-ignored",
         /// Array: a superblock that could not be written counts as written.
@@ -307,132 +163,62 @@ named! {
         GateEarly = "gate-early",
         /// Array: a lost member is published without a superblock that says so (I4).
         LossUnrecorded = "loss-unrecorded",
-        /// Array: an update that tells of one loss counts for a later one (I4).
-        OneLossForAll = "one-loss-for-all",
-        /// Array: losses that one update tells of are all said to have the cause of the first.
-        OneCauseForAll = "one-cause-for-all",
         /// Shard: what is written to a member is not written to its replacement.
         ReplacementNotWritten = "replacement-not-written",
         /// Shard: a write is answered though the replacement has missed it, and superblocks still count it in (I4).
         ReplacementMisses = "replacement-misses",
-        /// Shard: the array is not told that a replacement has been written, and does not flush it.
-        ReplacementUnflushed = "replacement-unflushed",
         /// Array: a replacement takes its place before superblocks say that it holds all.
         ReplacesEarly = "replaces-early",
         /// Opening: after an interruption a replacement counts as holding what it held before.
         ReplacementTrusted = "replacement-trusted",
-        /// Array: a replacement that steps in for a member that failed counts as whole.
-        ReplacementIsWhole = "replacement-is-whole",
-        /// Array: a replacement that failed stays in superblocks.
-        ReplacementStays = "replacement-stays",
-        /// Stripe: what is copied to a replacement is what others than the member hold.
-        CopyOfAnother = "copy-of-another",
         /// Array: each failure is judged as if it were the only one.
         TooManyOut = "too-many-out",
         /// Array: a member that failed its flush need not be flushed again.
         FailedFlushForgotten = "failed-flush-forgotten",
-        /// Array: after a flush that told of a lost write the next goes well.
-        LossReportedOnce = "loss-reported-once",
         /// Array: it turns clean without a flush (I5).
         CleanUnflushed = "clean-unflushed",
         /// Array: a flush is answered and nothing is flushed.
         FlushDropped = "flush-dropped",
-        /// Array: a flush goes to the first member only.
-        FlushOnlyFirst = "flush-only-first",
-        /// Array: a flush that a member failed is answered before the loss is recorded (I4).
-        FlushedUnrecorded = "flushed-unrecorded",
-        /// Array: a level without redundancy stops without a flush.
-        StopUnflushed = "stop-unflushed",
-        /// Array: it stops without having turned clean.
-        StaysDirty = "stays-dirty",
-        /// Array: superblocks are written to all members but one.
-        MemberNotWritten = "member-not-written",
-        /// Assembly: the update's time is not looked at.
-        UpdateTimeIgnored = "update-time-ignored",
         /// Assembly: what is known of the array from elsewhere is not looked at.
         KnownIgnored = "known-ignored",
-        /// Array: a change is said to the members once, not twice.
-        SaidOnce = "said-once",
         /// Array: events step back also when a member was lost.
         LossCountsBack = "loss-counts-back",
         /// Array: a lost member keeps its role in the survivors' tables.
         LostStaysInTable = "lost-stays-in-table",
         /// Elevator: what is merged behind a request is forgotten.
         PartLost = "part-lost",
-        /// Elevator: a finished vector does not make room for the next.
-        RoomKept = "room-kept",
-        /// Elevator: what has aged waits like all else.
-        AgedPassedOver = "aged-passed-over",
-        /// Elevator: an entry that has expired is not looked for.
-        ExpiredPassedOver = "expired-passed-over",
         /// Elevator: an entry that is held is never let go by it.
         HeldForEver = "held-for-ever",
         /// Multiplexer: a side that nothing was served of for long gets no turn of its own.
         OwedForgotten = "owed-forgotten",
-        /// Multiplexer: a turn that was owed is kept by a side that cannot use it.
-        OwedTurnKept = "owed-turn-kept",
-        /// Multiplexer: a slice belongs to its side, whether that has anything to do or not.
-        SliceKept = "slice-kept",
-        /// Multiplexer: it asks to be asked again much too late.
-        WokenLate = "woken-late",
         /// Multiplexer: that a client waits for the flusher counts for nothing.
         UrgentIgnored = "urgent-ignored",
         /// Requests: every piece takes its bytes from the start of the request.
         PieceFromStart = "piece-from-start",
-        /// Requests: zeroes that must be fast are written out.
-        FastIgnored = "fast-ignored",
-        /// Requests: a write that is not aligned is laid over the start of its sector.
-        PatchAtStart = "patch-at-start",
         /// Requests: of two sectors that a write cuts only the first is read before.
         EdgeForgotten = "edge-forgotten",
         /// Requests: durable zeroes are answered without a flush.
         ZeroesUnflushed = "zeroes-unflushed",
         /// Requests: a write that is not aligned is admitted as a shared one.
         PatchesShared = "patches-shared",
-        /// Requests: after a step that failed the next one follows.
-        PlanGoesOn = "plan-goes-on",
-        /// Requests: zeroes leave out the part of a sector at their end.
-        ZeroesCutShort = "zeroes-cut-short",
-        /// Requests: while exactly two wait for write admission none is admitted.
-        LastStaysOut = "last-stays-out",
-        /// NBD: the flag for durable writes is not looked at.
-        FuaUnread = "fua-unread",
         /// NBD: requests beyond the end of the export are admitted.
         EndUnchecked = "end-unchecked",
-        /// NBD: requests of no length are admitted.
-        ZeroLengthAdmitted = "zero-length-admitted",
-        /// NBD: flags that a command does not know are let pass.
-        FlagsUnchecked = "flags-unchecked",
-        /// NBD: the payload of a write that is refused is taken for the next request.
-        RefusedUndrained = "refused-undrained",
         /// NBD: a simple reply has the cookie of the request before.
         CookieOfBefore = "cookie-of-before",
         /// NBD: a simple reply of a failure says that it went well.
         ErrorUntold = "error-untold",
-        /// NBD: a chunk of data says that it begins at the start of the export.
-        DataElsewhere = "data-elsewhere",
         /// On disk: the resync offset stays as it was.
         DirtyNotWritten = "dirty-not-written",
-        /// On disk: the table of roles is read one entry on.
-        RolesShifted = "roles-shifted",
         /// On disk: the checksum is made before the roles are in.
         ChecksumEarly = "checksum-early",
-        /// Assembly: the oldest superblock is believed instead of the newest.
-        OldestCounts = "oldest-counts",
         /// Assembly: a member may be any number of events behind, whatever the newest table says.
         StaleAccepted = "stale-accepted",
-        /// Assembly: a member that the newest table calls faulty is chosen.
-        FaultyAccepted = "faulty-accepted",
         /// Assembly: of equally new members the one that was put out counts as much as the others.
         SupersededCounts = "superseded-counts",
         /// Assembly: dirty and degraded is served.
         WriteHoleServed = "write-hole-served",
-        /// Assembly: an array is made of too few members.
-        TooFewAccepted = "too-few-accepted",
         /// Assembly: an array that was left dirty counts as clean.
         DirtyForgotten = "dirty-forgotten",
-        /// Assembly: members sit one slot further on.
-        NextSlot = "next-slot",
         /// Sitting out: more members sit out than the level can do without.
         SitOutUnbounded = "sit-out-unbounded",
         /// Array: a member goes away that cannot be done without, or of which no bitmap tells what it misses.
@@ -441,14 +227,8 @@ named! {
         LeftFrameReused = "left-frame-reused",
         /// A payload is given back while a member that left may still write it.
         LeftPayloadReturned = "left-payload-returned",
-        /// Stripe: the memory that a member that left used is never free again.
-        LeftFrameLost = "left-frame-lost",
         /// Sitting out: what is made instead of an abandoned read goes where that still may write.
         AbandonedSameMemory = "abandoned-same-memory",
-        /// Sitting out: a read that was abandoned is not made in another way.
-        AbandonedForgotten = "abandoned-forgotten",
-        /// Sitting out: reads under way when a member begins to sit out stay with it.
-        AbandonsNothing = "abandons-nothing",
         /// Sitting out: reads wait behind a write that is stuck on the member.
         WaitsBehindStuck = "waits-behind-stuck",
         /// Bitmap: shards are told of a bit though the loss of a member that did not take it is not recorded.
@@ -457,14 +237,8 @@ named! {
         BitsClearedDegraded = "bits-cleared-degraded",
         /// Bitmap: superblocks count an event that bitmaps do not.
         BitmapBehind = "bitmap-behind",
-        /// Bitmap: a bit counts as durable when the first member has it.
-        BitsOnFirstMember = "bits-on-first-member",
-        /// Bitmap: bits of what is to be resynced yet are cleared.
-        DoubtCleared = "doubt-cleared",
         /// Bitmap: a shard writes without its bits.
         BitsIgnored = "bits-ignored",
-        /// Bitmap: a shard says that it has finished with bits though it has not.
-        BitsDrainedEarly = "bits-drained-early",
         /// Bitmap: a member comes back though bits were cleared since it went.
         ClearedSinceIgnored = "cleared-since-ignored",
         /// Bitmap: bits are cleared without a flush.
@@ -473,176 +247,50 @@ named! {
         DoubtSkipped = "doubt-skipped",
         /// Bitmap: one that was not kept is believed at a start.
         StaleBitmapBelieved = "stale-bitmap-believed",
-        /// Bitmap: one is made anew over one that is not believed, and its superblock says at once that it counts.
-        StaleBitmapMadeAtOnce = "stale-bitmap-made-at-once",
-        /// Logs: what a member was recovered from is not flushed with it.
-        JobFlushesOwnOnly = "job-flushes-own-only",
-        /// Own log: superblocks do not say that it counts.
-        LogUncounted = "log-uncounted",
-        /// Own log: a member that comes gets none that could be found again.
-        LogHeadForgotten = "log-head-forgotten",
         /// Own log, assembly: it is believed though somebody else has written since.
         LogOutlivesOthers = "log-outlives-others",
         /// Own log, batch: the member with Q gets no entry.
         LogForgetsQ = "log-forgets-q",
-        /// Own log, batch: partial parity of Q is that of what is written.
-        LogAddsWrittenToQ = "log-adds-written-to-q",
-        /// Own log, replay: Q stays as it is where P gives a column that is not there.
-        ReplayLeavesQ = "replay-leaves-q",
-        /// Logs: they are made while writes are under way that began without them.
-        LogJoinsUndrained = "log-joins-undrained",
-        /// Logs: writes go without those that are to be given up before superblocks say so.
-        LogSkippedEarly = "log-skipped-early",
         /// Logs: superblocks name those that are made before members have them.
         LogNamedUnmade = "log-named-unmade",
-        /// Logs: heads of our own are left behind when it is given up.
-        LogHeadLeft = "log-head-left",
-        /// Logs: superblocks do not tell that md's were made, or given up.
-        PplUntold = "ppl-untold",
-        /// Bitmap: what is said of one that was given up goes into the next.
-        BitsOfAnotherBitmap = "bits-of-another-bitmap",
-        /// Bitmap: superblocks do not tell that one was made, or given up.
-        BitmapUntold = "bitmap-untold",
-        /// Bitmap: one that was made says that it knows what a member lacks that went before.
-        MadeBitmapReachesBack = "made-bitmap-reaches-back",
-        /// Bitmap: one that was made says nothing of what is to be resynced yet.
-        MadeBitmapForgetsDoubt = "made-bitmap-forgets-doubt",
         /// Bitmap: one that was made says nothing of what is being written.
         MadeBitmapForgetsWrites = "made-bitmap-forgets-writes",
         /// Lockless bitmap: parity that was never made to fit is modified.
         UnsyncedModified = "unsynced-modified",
-        /// Lockless bitmap: all columns that are lost anywhere in a stripe are solved for wherever one is, and parity fits what was solved for.
-        LossesJoined = "losses-joined",
-        /// Lockless bitmap: where nobody wrote, what a member that sits out holds is made of parity, and parity is made to fit that.
-        UnsyncedGoneAround = "unsynced-gone-around",
-        /// Lockless bitmap: with the first write to it a run counts as synced.
-        FirstWriteSynced = "first-write-synced",
-        /// Lockless bitmap: what was never synced is compared, and what differs is told.
-        UnsyncedCompared = "unsynced-compared",
         /// Lockless bitmap: a recovery leaves out what was never synced, though clients have written there.
         UnsyncedNotRecovered = "unsynced-not-recovered",
-        /// Lockless bitmap: a recovery makes what no client has written.
-        UnwrittenNotSkipped = "unwritten-not-skipped",
         /// Lockless bitmap: what is written again after it was given up becomes unwritten.
         TrimOutlivesWrite = "trim-outlives-write",
-        /// Lockless bitmap, assembly: where one was not kept, all counts as synced.
-        StaleMarksSynced = "stale-marks-synced",
-        /// PPL, batch: a batch writes columns that no entry can name together.
-        LogSaysGaps = "log-says-gaps",
-        /// PPL, batch: an entry names the first column only of those that are written.
-        LogNamesFirst = "log-names-first",
-        /// PPL, batch: partial parity is the sum of what is written.
-        LogAddsWritten = "log-adds-written",
         /// PPL, batch: members are written before the log says so.
         LogUnawaited = "log-unawaited",
-        /// PPL, array: shards are told though the loss of a member that did not take its record is not recorded.
-        LogGrantedUnrecorded = "log-granted-unrecorded",
         /// PPL, array: records are written over those whose bands are not flushed.
         LogReusedUnflushed = "log-reused-unflushed",
         /// PPL, array: a record counts as durable when the first member has its own.
         LogOnFirstMember = "log-on-first-member",
-        /// PPL, array: a member that comes keeps what it has where its log is to be.
-        LogNotMade = "log-not-made",
-        /// PPL, array: records do not count generations.
-        LogGenerationStays = "log-generation-stays",
         /// Own log, array: records are written over those that count, when there is no room for both.
         LogLapOverwritten = "log-lap-overwritten",
-        /// Own log, array: rows are logged anew with other columns before what was written of them is flushed.
-        LogRowsUnflushed = "log-rows-unflushed",
-        /// Own log: of the records that count the newest is replayed alone.
-        LogOlderForgotten = "log-older-forgotten",
-        /// Own log: records of earlier laps are replayed as well.
-        LogOlderLapReplayed = "log-older-lap-replayed",
         /// PPL: partial parity that was cut short is believed.
         PplChecksumIgnored = "ppl-checksum-ignored",
-        /// PPL: the oldest record is believed.
-        PplOldestBelieved = "ppl-oldest-believed",
-        /// PPL: a record that ends with the area is not seen.
-        PplEndMissed = "ppl-end-missed",
         /// Journal: a meta block counts whatever its sequence is.
         JournalSequenceIgnored = "journal-sequence-ignored",
-        /// Journal: blocks count without their checksums.
-        JournalChecksumIgnored = "journal-checksum-ignored",
-        /// Journal: of several blocks of data for one place the oldest counts.
-        JournalOldestCounts = "journal-oldest-counts",
-        /// Journal: a stripe that was written to its members counts as durable there, as md has it.
-        JournalFlushBelieved = "journal-flush-believed",
-        /// Journal: what is kept and missing counts as zeroes.
-        JournalMissingIsZero = "journal-missing-is-zero",
-        /// Journal: a pending stripe is computed from members, and not from what was committed.
-        JournalBaseForgotten = "journal-base-forgotten",
         /// Journal: parity of pending stripes is not made part of the journal before they are written.
         JournalUnsealed = "journal-unsealed",
-        /// Journal: the meta block that makes new parity count is not written last.
-        JournalSealedFirst = "journal-sealed-first",
-        /// Journal: an old meta block behind new parity is left there, and may follow it.
-        JournalEndLeft = "journal-end-left",
-        /// Journal: data is written to members, and parity is not.
-        JournalParityForgotten = "journal-parity-forgotten",
-        /// Journal: the tail moves before members are flushed.
-        JournalTailUnflushed = "journal-tail-unflushed",
         /// Journal: the tail moves although a member that is missing may come back.
         JournalTailDegraded = "journal-tail-degraded",
-        /// Journal, writing: checksums of blocks are made without the array's key.
-        JournalKeyForgotten = "journal-key-forgotten",
-        /// Journal, writing: every record has the sequence of the one before.
-        JournalSequenceStays = "journal-sequence-stays",
-        /// Bitmap file: one that counts beyond all members that were given is taken along with them.
-        FileAheadIgnored = "file-ahead-ignored",
-        /// Bitmap file: once superblocks count beyond it, writes wait for its bits all the same.
-        LeftFileHoldsUp = "left-file-holds-up",
-        /// Bitmap file: it is written along with the superblocks that are to leave it behind.
-        FileWrittenOn = "file-written-on",
         /// Bitmap file: superblocks go on to say that the log in it counts.
         LostFileCounts = "lost-file-counts",
-        /// Bitmap file: who waits for the log in it is forgotten when it is lost.
-        LostLogWaits = "lost-log-waits",
         /// Bitmap file: the log of an older copy counts.
         OldFileBelieved = "old-file-believed",
-        /// Journal, writing: parity is left out of records.
-        JournalParityLeftOut = "journal-parity-left-out",
         /// Journal, writing: members are written before the journal says so.
         JournalUnawaited = "journal-unawaited",
         /// Journal, writing: the tail passes what members have not flushed.
         JournalFreedUnflushed = "journal-freed-unflushed",
         /// Journal, writing: room counts as free before superblocks say that the tail is beyond it.
         JournalFreedUnsaid = "journal-freed-unsaid",
-        /// Journal, writing: a record is written over others that count.
-        JournalOverrun = "journal-overrun",
-        /// Journal, writing: its superblock is written with those of members, and not behind them.
-        JournalToldFirst = "journal-told-first",
-        /// Journal, writing: an array goes on writing though its journal has failed.
-        JournalFailureIgnored = "journal-failure-ignored",
-        /// Journal, writing: writes are answered before the journal has them.
-        JournalAnsweredEarly = "journal-answered-early",
-        /// Journal, writing: no superblock says that room is free while the gate closes.
-        JournalFreedAfterClosing = "journal-freed-after-closing",
-        /// Journal: its device is not brought level with the members.
-        JournalNotLevelled = "journal-not-levelled",
-        /// Journal: of one that is made on a running array, members' superblocks tell before its own is there.
-        JournalNamedUnmade = "journal-named-unmade",
-        /// Replay: an entry goes on into the chunk behind what it writes.
-        ReplayPastRange = "replay-past-range",
-        /// Replay: partial parity is taken from the start of its entry.
-        ReplayPartStartsOver = "replay-part-starts-over",
-        /// Replay: parity is written to the slot behind its own.
-        ReplayParitySlot = "replay-parity-slot",
-        /// Replay: what is missing counts as zeroes.
-        ReplayMissingIsZero = "replay-missing-is-zero",
-        /// Replay: a column that cannot be read counts as read.
-        ReplayReadErrorIgnored = "replay-read-error-ignored",
         /// Replay: with a member missing nothing is replayed.
         ReplaySkippedDegraded = "replay-skipped-degraded",
         /// Replay: partial parity is left out.
         ReplayForgetsPartial = "replay-forgets-partial",
-        /// Replay: what is not being written counts beside partial parity.
-        ReplayCountsTwice = "replay-counts-twice",
-        /// Replay: superblocks say clean before parity is flushed.
-        ReplayUnflushed = "replay-unflushed",
-        /// Replay: logs are made void before superblocks say clean.
-        ReplayVoidsEarly = "replay-voids-early",
-        /// Replay: parity that could not be made, as what it is of could not be read, counts as made.
-        ReplayUnreadForgotten = "replay-unread-forgotten",
         /// Replay: superblocks say clean although a member is missing.
         ReplaySettlesDegraded = "replay-settles-degraded",
     }

@@ -145,9 +145,7 @@ impl ReplyCodec {
         }
         let payload = length.checked_add(8).expect("READ is limited to 64 MiB");
         let mut header = self.chunk(wire::CHUNK_OFFSET_DATA, echo, payload);
-        let offset = echo.offset;
-        let offset = spoiled(Bug::DataElsewhere, offset, 0);
-        header.push(&offset.to_be_bytes());
+        header.push(&echo.offset.to_be_bytes());
         header
     }
 

@@ -279,7 +279,6 @@ pub(crate) fn admit(
         return refuse(ErrorCode::Invalid, "unknown command");
     };
     let unknown = flags & !known;
-    let unknown = spoiled(Bug::FlagsUnchecked, unknown, 0);
     if unknown != 0 {
         return refuse(ErrorCode::Invalid, "unknown flag for this command");
     }
@@ -298,7 +297,6 @@ pub(crate) fn admit(
     }
     check_range(header, export)?;
     let fua = set(wire::CMD_FLAG_FUA);
-    let fua = spoiled(Bug::FuaUnread, fua, false);
     let of_payload = || u32::try_from(length).expect("no longer than the maximum block size");
     Ok(match kind {
         wire::CMD_READ => {
@@ -340,7 +338,6 @@ fn check_range(header: &RequestHeader, export: &ExportDescription) -> Result<(),
         return fail(ErrorCode::Permission, "the export is read-only");
     }
     let is_empty = length == 0;
-    let is_empty = spoiled(Bug::ZeroLengthAdmitted, is_empty, false);
     if is_empty {
         return fail(ErrorCode::Invalid, "length is zero");
     }

@@ -217,7 +217,6 @@ pub(crate) fn build(
     }
     let geometry = Geometry::new(&shape)?;
     let survives = geometry.survives(&|slot: Slot| lost.contains(&slot.0));
-    let survives = spoiled(Bug::TooFewAccepted, survives, true);
     if !survives {
         return Err(too_few(slot_count, geometry.lost_max(), &lost));
     }
@@ -572,9 +571,6 @@ where
 {
     let Some((first, _)) = all.next() else {
         let none = LocklessMarks::clean(bits.sectors(), bits.sectors_each());
-        if planted(Bug::StaleMarksSynced) {
-            return none;
-        }
         return LocklessMarks { unsynced: bits.clone(), ..none };
     };
     let mut marks = first.clone();
@@ -590,10 +586,7 @@ where
 fn occupants(roster: &Roster<'_>, geometry: &Geometry, slot_count: u16) -> Vec<Option<Occupant>> {
     let mut slots = vec![None; usize::from(slot_count)];
     for (slot, candidate) in &roster.active {
-        let mut place = slot % slot_count;
-        if planted(Bug::NextSlot) {
-            place = (slot + 1) % slot_count;
-        }
+        let place = slot % slot_count;
         slots[usize::from(place)] = Some(occupant(candidate, geometry, Slot(*slot)));
     }
     slots

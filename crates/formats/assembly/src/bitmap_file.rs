@@ -68,9 +68,6 @@ pub(crate) fn check<'a>(
 
 /// The file is written before the superblocks of the same count.
 fn ahead(events: u64, newest_events: u64) -> Option<BitmapFileFault> {
-    if planted(Bug::FileAheadIgnored) {
-        return None;
-    }
     let is_ahead = events > newest_events.saturating_add(1);
     is_ahead.then_some(BitmapFileFault::Ahead { events, newest_events })
 }

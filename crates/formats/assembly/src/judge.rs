@@ -212,10 +212,7 @@ fn newest<'a>(group: &[Candidate<'a>], accept_older: bool) -> Option<Candidate<'
 fn newest_members<'a>(group: &[Candidate<'a>], accept_older: bool) -> Vec<Candidate<'a>> {
     let active = || group.iter().copied().filter(|candidate| own_slot(candidate).is_some());
     let counts = || active().map(|candidate| candidate.events());
-    let mut events = counts().max();
-    if planted(Bug::OldestCounts) {
-        events = counts().min();
-    }
+    let events = counts().max();
     let newest: Vec<_> = active().filter(|one| Some(one.events()) == events).collect();
     let is_old = |one: &Candidate<'_>| {
         let is_older = |other: &Candidate<'_>| !accept_older && is_of_older_update(one, other);
@@ -283,9 +280,6 @@ fn is_outrun(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
 ///
 /// With another table the tables decide: a member that was brought level has the time of whom it was brought level with.
 fn is_of_older_update(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
-    if planted(Bug::UpdateTimeIgnored) {
-        return false;
-    }
     let time = |candidate: &Candidate<'_>| candidate.superblock.state.update_time;
     other.events() == one.events()
         && own_slot(other).is_some()
@@ -356,10 +350,6 @@ fn judge_alone(
         return Err((Verdict::Stale { behind }, reason));
     }
     let calls_newest_out = spoiled(Bug::SupersededCounts, calls_newest_out, false);
-    let mut table_role = table_role;
-    if planted(Bug::FaultyAccepted) && table_role == Some(Role::Faulty) {
-        table_role = Some(Role::Active(slot));
-    }
     match table_role {
         // Updates only put members out: one that the newest counts in and that calls it out is of another line, in
         // which a clone stood for one of the two.

@@ -11,8 +11,6 @@
 //! # Invariants
 //! - What is written is read, wherever in the ring it is [check: a_record_is_read_as_it_was_written].
 
-use braid_sim_hooks::{Bug, spoiled};
-
 use crate::Superblock;
 use crate::journal::{
     JOURNAL_BLOCK_SECTORS, JOURNAL_META_BYTES, JournalMeta, JournalPayload, journal_block_checksum,
@@ -63,9 +61,7 @@ impl JournalRow {
         let (blocks, rest) = self.bytes.as_chunks::<JOURNAL_META_BYTES>();
         assert!(rest.is_empty() && blocks.len() == self.blocks(), "a row has its blocks");
         let (data, parity) = blocks.split_at(self.data.len());
-        let key = *uuid;
-        let key = spoiled(Bug::JournalKeyForgotten, key, [0; 16]);
-        let checksum = |block: &[u8; JOURNAL_META_BYTES]| journal_block_checksum(&key, block);
+        let checksum = |block: &[u8; JOURNAL_META_BYTES]| journal_block_checksum(&*uuid, block);
         let data = self.data.iter().zip(data).map(|(location, block)| JournalPayload::Data {
             location: *location,
             checksums: vec![checksum(block)],

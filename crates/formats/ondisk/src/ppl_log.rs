@@ -31,7 +31,7 @@
 use std::iter::repeat;
 use std::ops::Range;
 
-use braid_sim_hooks::{Bug, planted, spoiled};
+use braid_sim_hooks::{Bug, spoiled};
 use thiserror::Error;
 
 use crate::Superblock;
@@ -202,7 +202,6 @@ impl Area<'_> {
         let header = UnvalidatedPplHeader::recognise(bytes, self.key)?.validate().ok()?;
         let found = Found { sector, header };
         let is_inside = found.end_sector() <= self.sectors;
-        let is_inside = spoiled(Bug::PplEndMissed, is_inside, found.end_sector() < self.sectors);
         is_inside.then_some(found)
     }
 
@@ -235,7 +234,6 @@ impl Area<'_> {
     /// newer one is durable that does without them: so each is whole.
     fn beside(&self, newest: &Found, headers: &[Found]) -> Result<Vec<PplRecord>, PplLogError> {
         let PplHeader { generation, before, .. } = newest.header;
-        let before = spoiled(Bug::LogOlderForgotten, before, 0);
         let first = generation.saturating_sub(u64::from(before));
         let is_beside = |one: &&Found| (first..generation).contains(&one.header.generation);
         let mut found: Vec<&Found> = headers.iter().filter(is_beside).collect();
@@ -247,10 +245,6 @@ impl Area<'_> {
             let record = found.filter(|one| one.header.generation == generation);
             let record = record.map(|one| self.record(one)).filter(|record| record.torn == 0);
             records.push(record.ok_or(PplLogError::Broken { generation })?);
-        }
-        if planted(Bug::LogOlderLapReplayed) {
-            let is_over = |one: &&Found| one.header.generation < first;
-            records.extend(headers.iter().filter(is_over).map(|one| self.record(one)));
         }
         Ok(records)
     }
@@ -294,10 +288,7 @@ impl PplLog {
         if headers.is_empty() && begins_empty {
             return Err(PplLogError::Void);
         }
-        let mut newest = headers.iter().max_by_key(|one| one.header.generation);
-        if planted(Bug::PplOldestBelieved) {
-            newest = headers.iter().min_by_key(|one| one.header.generation);
-        }
+        let newest = headers.iter().max_by_key(|one| one.header.generation);
         let Some(newest) = newest else { return Ok(Self { newest: None, older: Vec::new() }) };
         let older = match place {
             LogPlace::Own(_) => area.beside(newest, &headers)?,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use braid_sim_hooks::{Bug, planted, spoiled};
+use braid_sim_hooks::{Bug, spoiled};
 
 use crate::counters::Counters;
 use crate::depth::Out;
@@ -231,9 +231,6 @@ impl Elevator {
 
     /// A dispatch is done; its tag is free, and its name means nothing any more.
     pub fn handle_done(&mut self, tag: Tag) {
-        if planted(Bug::RoomKept) {
-            return self.nodes.free(tag.0);
-        }
         self.out.give_back(self.nodes.get(tag.0).entry.operation.direction());
         self.nodes.free(tag.0);
     }
@@ -301,9 +298,6 @@ impl Elevator {
 
     /// The oldest entry of all that may go, if it has aged. Only by age, so that none that has aged is passed again.
     fn take_aged(&mut self, now_ns: u64, allowed: Allowed) -> Option<Node> {
-        if planted(Bug::AgedPassedOver) {
-            return None;
-        }
         let due = now_ns.checked_sub(self.settings.aging_ns)?;
         let mut oldest: Option<(u64, Class, Option<Direction>, Node)> = None;
         for class in Class::ALL {
@@ -358,7 +352,6 @@ impl Elevator {
         let waiting = self.classes[class.index()].queue(direction);
         let oldest = waiting.oldest().expect("a direction is chosen if something waits");
         let is_expired = self.is_expired(oldest, now_ns);
-        let is_expired = spoiled(Bug::ExpiredPassedOver, is_expired, false);
         let node = if is_expired {
             oldest
         } else {

@@ -54,7 +54,7 @@
 
 use std::collections::VecDeque;
 
-use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 
 use crate::entry::Allowed;
 
@@ -230,7 +230,6 @@ impl Multiplexer {
             }
             self.slice.held_reads |= demand.reads && demand.writes;
             let reads = !demand.writes;
-            let reads = spoiled(Bug::SliceKept, reads, false);
             Turn { reads, writes: true, until_ns: turns_ns }
         } else {
             if demand.writes {
@@ -238,11 +237,7 @@ impl Multiplexer {
             }
             self.slice.held_writes |= demand.reads && demand.writes;
             let writes = !demand.reads;
-            let writes = spoiled(Bug::SliceKept, writes, false);
-            let mut until_ns = self.slice.start_ns.saturating_add(period_ns);
-            if planted(Bug::WokenLate) {
-                until_ns = until_ns.saturating_add(99 * period_ns);
-            }
+            let until_ns = self.slice.start_ns.saturating_add(period_ns);
             Turn { reads: true, writes, until_ns }
         }
     }
@@ -251,7 +246,6 @@ impl Multiplexer {
     /// them is served for a period, as when their member stalls, they go behind the other side.
     fn owed(&mut self, now_ns: u64, demand: Demand) -> Option<Turn> {
         let passed = self.owed.filter(|(_, until_ns)| *until_ns <= now_ns);
-        let passed = spoiled(Bug::OwedTurnKept, passed, None);
         if let Some((side, _)) = passed {
             reached(Mark::OwedTurnPassedOn);
             self.waiting_since_ns[side] = Some(now_ns);

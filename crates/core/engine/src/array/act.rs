@@ -108,7 +108,6 @@ impl Array {
             CachesAction::FlushAgain => self.caches.flush_again(),
             CachesAction::Answer => {
                 let is_recorded = self.condition.broken || !self.has_unrecorded();
-                let is_recorded = spoiled(Bug::FlushedUnrecorded, is_recorded, true);
                 assert!(is_recorded, "I4: no flush is answered over an unrecorded loss");
                 self.caches.answer(self.condition.broken, &mut self.out);
             }
@@ -211,7 +210,6 @@ impl Array {
     fn report_losses(&mut self, losses: &[Unrecorded]) {
         for Unrecorded { member, slot, why, .. } in losses {
             let (member, slot, why) = (*member, *slot, *why);
-            let why = spoiled(Bug::OneCauseForAll, why, losses[0].why);
             self.forget_read_errors(member);
             self.out.notice(match why {
                 WhyOut::Failed(_) if self.away.has(member) => Notice::Away { member, slot },
@@ -251,7 +249,6 @@ impl Array {
         // be as durable as it is. Of a band whose parity had no member when it was written no log
         // has anything.
         let is_logged = self.consistency.has_logs();
-        let is_logged = spoiled(Bug::JobFlushesOwnOnly, is_logged, false);
         let targets = match purpose {
             FlushPurpose::Job => self.jobs.flush_begins().filter(|_| !is_logged),
             _ => None,
@@ -294,9 +291,6 @@ impl Array {
             return self.out.notice(Notice::SpareLost { member, cause });
         }
         if self.roster.is_journal(member) {
-            if planted(Bug::JournalFailureIgnored) {
-                return;
-            }
             if self.consistency.journal_fails(&mut self.out) {
                 self.out.push(ArrayEffect::Leave { member });
                 return self.roster.has_no_journal();

@@ -102,9 +102,6 @@ impl BadLogs {
         let Some(log) = self.logs.get_mut(&member).filter(|log| log.on_disk.is_kept()) else {
             return; // It keeps none, or one that is left as it is.
         };
-        if planted(Bug::BadBlockStays) {
-            return;
-        }
         let wanted = log.wanted.without(range);
         // A hole in a range takes one record more, and a log that is full has no room for it: then the range stays.
         if wanted != log.wanted && log.wants(wanted) {

@@ -4,8 +4,6 @@
 //! table sees of the others is [`Around`]. The array does what has the earliest [`Turn`], again and
 //! again, until that is Wait. [check: the_tables_keep_their_promises]
 
-use braid_sim_hooks::{Bug, spoiled};
-
 use super::caches::{CachesAction, CachesFacts, CachesStage, Round, decide_caches};
 use super::consistency::{Changing, ConsistencyAction, ConsistencyFacts, decide_consistency};
 use super::jobs::{UpkeepAction, UpkeepFacts, decide_upkeep};
@@ -80,10 +78,8 @@ impl ArrayFacts {
         let caches_free = caches.stage == CachesStage::Free;
         let flushes = caches.flush_wanted || caches.round != Round::None;
         let log_change = if may_write { consistency.log_change } else { Changing::No };
-        let log_change = spoiled(Bug::LogSkippedEarly, log_change, Changing::No);
         let is_unwanted = !write_wanted || log_change != Changing::No;
         let to_say_again = superblocks.said_once && may_write;
-        let to_say_again = spoiled(Bug::SaidOnce, to_say_again, false);
         let is_out = consistency.bits_out || consistency.logs_out || upkeep.log_out;
         let is_quiet = !flushes && caches_free && superblocks_free && !upkeep.has_job && !is_out;
         Around {

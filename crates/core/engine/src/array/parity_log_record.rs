@@ -1,7 +1,6 @@
 //! What is to be written of a member's parity log.
 
 use braid_ondisk::{LogPlace, LoggedEntry, PPL_HEADER_BYTES, PplRecord, Superblock};
-use braid_sim_hooks::{Bug, planted};
 
 /// A record for a member's parity log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,9 +38,6 @@ pub fn parity_log_for(superblock: &Superblock, record: &ParityLogRecord) -> (u64
     let mut bytes = record.generation.map(record_of).unwrap_or_default();
     if record.is_whole {
         bytes.resize(usize::try_from(place.used_bytes()).expect("a log is small"), 0);
-        if planted(Bug::LogHeadForgotten) {
-            return (start, bytes);
-        }
         bytes.extend_from_slice(&superblock.log_tail(place));
     } else {
         // Devices that take no less than a block get whole ones: what is behind the newest record is of no use.

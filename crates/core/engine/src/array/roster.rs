@@ -14,7 +14,7 @@
 //!                                     └──it fails─────────────────▶ out; the old member stays
 //! ```
 
-use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use braid_sim_hooks::{Mark, reached};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -323,9 +323,7 @@ impl Roster {
     /// The journal's device is always one of them: with its tail it lets go of what a member may have missed that all others' superblocks
     /// have to call out first.
     pub(super) fn told_last(&self) -> BTreeSet<MemberId> {
-        let journal = self.journal;
-        let journal = spoiled(Bug::JournalToldFirst, journal, None);
-        self.unnamed.iter().copied().chain(journal).collect()
+        self.unnamed.iter().copied().chain(self.journal).collect()
     }
 
     /// Every superblock names these.
@@ -375,9 +373,10 @@ impl Roster {
                 WhyOut::Failed(_) => Mark::ReplacementStepsIn,
                 WhyOut::Replaced(_) => Mark::Replaced,
             });
-            let recovered_sectors = replacement.recovered_sectors;
-            let recovered_sectors = spoiled(Bug::ReplacementIsWhole, recovered_sectors, u64::MAX);
-            self.slots[usize::from(slot.0)] = Some(MemberView { recovered_sectors, ..replacement });
+            self.slots[usize::from(slot.0)] = Some(MemberView {
+                recovered_sectors: replacement.recovered_sectors,
+                ..replacement
+            });
         }
     }
 
@@ -386,9 +385,6 @@ impl Roster {
         let view = self.shown(slot).expect("only a member that is there has a replacement");
         let replacement = self.replacements.remove(&slot).expect("it has one");
         let member = replacement.id;
-        if planted(Bug::ReplacementStays) {
-            self.replacements.insert(slot, replacement);
-        }
         let why = WhyOut::Failed(cause);
         self.unrecorded.push(Unrecorded { member, slot, why, view, in_update: false });
     }
@@ -547,9 +543,6 @@ impl Roster {
 
     /// Whether the update that is being written records every loss so far.
     pub(super) fn records_all(&self) -> bool {
-        if planted(Bug::OneLossForAll) {
-            return true;
-        }
         self.unrecorded.iter().all(|loss| loss.in_update)
     }
 
@@ -571,10 +564,7 @@ impl Roster {
 
     /// Every member that is written when the array's superblocks change, by slot, replacements, and then the spares.
     pub(super) fn superblock_targets(&self, spares_too: bool) -> impl Iterator<Item = MemberId> {
-        let mut slots = self.slots.iter().flatten().map(|member| member.id);
-        if planted(Bug::MemberNotWritten) {
-            slots.next();
-        }
+        let slots = self.slots.iter().flatten().map(|member| member.id);
         let replacements = self.replacements.values().map(|one| one.id);
         let spares = self.spares.iter().copied().filter(move |_| spares_too);
         slots.chain(replacements).chain(spares)

@@ -10,7 +10,7 @@ use braid_ondisk::{
     BadBlockLog, BadRange, Features, LogHome, PplPlace, Reshape, Role, Superblock, SuperblockError,
     SuperblockShape, SuperblockUpdate, Timestamp, Version,
 };
-use braid_sim_hooks::{Bug, planted, spoiled};
+use braid_sim_hooks::{Bug, planted};
 
 use crate::bad_log::BadLogWrite;
 use crate::ids::MemberId;
@@ -130,7 +130,6 @@ impl SuperblockState {
     pub(super) fn has_table_of(&self, other: &Self) -> bool {
         let journal = |state: &Self| state.journal.map(|journal| journal.device_number);
         let is_alike = self.unfinished().eq(other.unfinished()) && journal(self) == journal(other);
-        let is_alike = spoiled(Bug::TableIsRoles, is_alike, true);
         self.roles == other.roles && is_alike
     }
 
@@ -222,29 +221,21 @@ pub fn apply_to(
     if let Some(journal) = state.journal.filter(|journal| journal.member == member) {
         superblock.set_journal_tail(journal.tail_sectors, state.events);
     }
-    let log_counts = state.log_counts;
-    let log_counts = spoiled(Bug::LogUncounted, log_counts, None);
-    if let Some(home) = log_counts {
+    if let Some(home) = state.log_counts {
         superblock.set_log_counts(home);
     }
     let log = state.bad_blocks.iter().find(|(id, _)| *id == member);
     if let Some((_, says)) = log {
-        let says = *says;
-        let says = spoiled(Bug::BadBlocksUntold, says, false);
-        superblock.set_bad_blocks(says);
+        superblock.set_bad_blocks(*says);
     }
-    let has_bitmap = state.has_bitmap;
-    let has_bitmap = spoiled(Bug::BitmapUntold, has_bitmap, None);
     // One takes the other's place.
-    let is_told = true;
-    let is_told = spoiled(Bug::PplUntold, is_told, false);
-    if state.ppls.is_empty() && is_told {
+    if state.ppls.is_empty() {
         superblock.name_ppl(None);
     }
-    if let Some(is_there) = has_bitmap {
+    if let Some(is_there) = state.has_bitmap {
         superblock.name_bitmap(is_there);
     }
-    let ppl = state.ppls.iter().find(|(id, _)| *id == member && is_told);
+    let ppl = state.ppls.iter().find(|(id, _)| *id == member);
     if let Some((_, place)) = ppl {
         superblock.name_ppl(Some(*place));
     }

@@ -117,7 +117,6 @@ impl Array {
     /// for them, and else the member.
     pub(super) fn is_unmended(&mut self, cause: Cause, range: BadRange) {
         let has_room = self.bad_logs.mark(cause.member, range);
-        let has_room = spoiled(Bug::UnmendedIsLost, has_room, false);
         if !has_room {
             return self.fail_member(cause);
         }
@@ -161,7 +160,6 @@ impl Array {
     /// past its recovery offset; of any other, the whole range.
     fn lacked(&self, member: MemberId, range: BadRange, fills: bool) -> Option<BadRange> {
         let is_held = fills && self.roster.holds(member, range);
-        let is_held = spoiled(Bug::HeldIsGivenUp, is_held, false);
         if is_held {
             return None;
         }
@@ -169,7 +167,6 @@ impl Array {
         let held = if fills { self.roster.held(member) } else { is_in.then_some(0) };
         let (start, end) = (range.start.0, range.start.0 + range.sectors);
         let from = start.max(held?);
-        let from = spoiled(Bug::HeldIsGivenUp, from, start);
         (from < end).then(|| BadRange { start: MemberSector(from), sectors: end - from })
     }
 

@@ -386,12 +386,7 @@ impl Common {
             FaultKind::Gone => self.report_failed(fault),
             FaultKind::Media => {
                 reached(Mark::MendFails);
-                let is_named = true;
-                let is_named = spoiled(Bug::UnmendedForgotten, is_named, false);
-                self.report(match is_named {
-                    true => Report::Unmended { cause, start, sectors },
-                    false => Report::BadBlocksWritten { member: cause.member, start, sectors },
-                });
+                self.report(Report::Unmended { cause, start, sectors });
             }
         }
     }
@@ -613,9 +608,6 @@ impl Common {
 
     /// A part that was answered early is lost: if its piece is not, it can still be told.
     pub(crate) fn part_lost(&mut self, piece: PieceKey, fault: Fault) {
-        if planted(Bug::PartLossUnreported) {
-            return;
-        }
         self.pieces.part_lost(piece, fault);
     }
 
@@ -636,16 +628,12 @@ impl Common {
         let result = Err(fault);
         let (request, cause) = (piece.request, None);
         let reply = PieceReply { request, result, keeps_payload, leaves_payload, cause };
-        if planted(Bug::RefusedTwice) {
-            self.replies.push_back(reply);
-        }
         self.replies.push_back(reply);
     }
 
     /// Says that the view rules, if it does by now; and that what began before bits were taken back has ended.
     pub(crate) fn confirm_view(&mut self) {
         let is_drained = !self.pieces.has_writes_before();
-        let is_drained = spoiled(Bug::BitsDrainedEarly, is_drained, true);
         if !is_drained && self.undrained.is_some() {
             reached(Mark::BitsWaitForDrain);
         }

@@ -5,7 +5,7 @@
 //! `[check: members_are_told_of_whatever_becomes_of_their_slots]`.
 
 use braid_geometry::Slot;
-use braid_sim_hooks::{Bug, planted, spoiled};
+use braid_sim_hooks::{Bug, planted};
 
 use crate::array::ArrayView;
 use crate::ids::MemberId;
@@ -54,7 +54,6 @@ impl Written {
             }
             let known = view.member(slot);
             let replacement = known.and_then(|member| member.replacement);
-            let replacement = spoiled(Bug::ReplacementUnflushed, replacement, None);
             for member in known.map(|member| member.id).into_iter().chain(replacement) {
                 if !self.members.contains(&member) {
                     self.members.push(member);

@@ -4,7 +4,7 @@
 //! client's payload and the member. Overlapping writes need no order here: one member sees them
 //! all, and what a client overlaps in flight may end either way.
 
-use braid_sim_hooks::{Bug, planted, spoiled};
+use braid_sim_hooks::{Bug, spoiled};
 
 use braid_geometry::{DirectGeometry, LogicalSector, Slot};
 
@@ -56,13 +56,9 @@ impl Direct {
             let operation = MemberOperation::of_piece(piece, done);
             let fault = piece.operation.fault();
             common.add_part(key);
-            let mut length = sectors;
-            if planted(Bug::ZeroTooLong) && matches!(operation, MemberOperation::Zero { .. }) {
-                length += 1;
-            }
             let written = operation.is_write().then_some(extent.slot);
             let io = IoId(self.in_flight.insert(InFlight { key, fault, written }));
-            common.submit((io, extent.slot), (extent.sector, length), operation);
+            common.submit((io, extent.slot), (extent.sector, sectors), operation);
             common.counters.direct_reads += u64::from(!operation.is_write());
             done += sectors;
         }

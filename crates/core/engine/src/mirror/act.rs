@@ -21,10 +21,6 @@ impl Work {
         result: Result<(), MemberFault>,
     ) {
         self.outstanding -= 1;
-        if planted(Bug::ReadErrorServed) && result.is_err() {
-            self.was_read = true;
-            return;
-        }
         match result {
             Ok(()) => {
                 common.counters.direct_reads += u64::from(self.range == Range::NotAsked);
@@ -182,7 +178,6 @@ impl Mirror {
         reached(Mark::CopyRepaired);
         common.counters.read_repairs += 1;
         let offset_sectors = extent.piece.payload_offset_sectors + extent.done;
-        let offset_sectors = spoiled(Bug::RepairElsewhere, offset_sectors, 0);
         let buffer = Buffer::Payload { request: extent.piece.request, offset_sectors };
         for copy in self.copies(&extent).into_iter().filter(|(slot, _)| slots.contains(slot)) {
             self.submit(common, key, copy, MemberOperation::Write { buffer, durable: false });

@@ -44,9 +44,6 @@ impl Mirror {
         if copies_agree(common, extent) {
             return extent.sectors;
         }
-        if planted(Bug::DoubtUncut) {
-            return extent.sectors;
-        }
         let mut sectors = u64::from(extent.sectors);
         for (slot, start) in self.copies(extent) {
             sectors = common.view.readable_alike(slot, start, sectors);

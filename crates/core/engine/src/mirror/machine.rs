@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
-use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 use smallvec::SmallVec;
 
 use super::background::{Around, Background};
@@ -291,9 +291,6 @@ impl Mirror {
         let shadow_offset_sectors =
             spoiled(Bug::AbandonedSameMemory, shadow_offset_sectors, offset_sectors);
         work.extent.piece.payload_offset_sectors = shadow_offset_sectors;
-        if planted(Bug::AbandonedForgotten) {
-            return;
-        }
         work.outstanding -= 1;
         self.ready.push_back(key);
     }

@@ -1,7 +1,5 @@
 //! What comes next in a replay: a pure table over a small value.
 
-use braid_sim_hooks::{Bug, planted, spoiled};
-
 /// What the machine is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -106,16 +104,7 @@ pub(super) fn decide(facts: &Facts) -> Decision {
     }
     match facts.phase {
         Phase::Between if facts.has_step => Decision::Begin,
-        Phase::Between if facts.is_durable => {
-            let next = Decision::Flush;
-            if planted(Bug::ReplayVoidsEarly) && facts.may_settle {
-                return Decision::Void;
-            }
-            if planted(Bug::ReplayUnflushed) && facts.may_settle {
-                return Decision::Record;
-            }
-            next
-        }
+        Phase::Between if facts.is_durable => Decision::Flush,
         Phase::Between | Phase::Void => Decision::Finish,
         Phase::Read => of_columns(facts),
         Phase::Compute => Decision::Write,
@@ -130,15 +119,12 @@ pub(super) fn decide(facts: &Facts) -> Decision {
 /// All columns have been read that can be.
 fn of_columns(facts: &Facts) -> Decision {
     let lacks = (facts.lacks_written, facts.lacks_kept);
-    let lacks = spoiled(Bug::ReplayMissingIsZero, lacks, (Count::None, Count::None));
-    let has_p = facts.has_p;
-    let has_p = spoiled(Bug::ReplayLeavesQ, has_p, false);
     match lacks {
         _ if facts.may_split => Decision::Split,
         (Count::None, Count::None) => Decision::Recompute,
         (Count::None, _) if facts.has_partial => Decision::FromPartial,
-        (Count::One, Count::None) if has_p => Decision::FromP,
-        (Count::One, _) if has_p && facts.has_partial && facts.has_p_partial => {
+        (Count::One, Count::None) if facts.has_p => Decision::FromP,
+        (Count::One, _) if facts.has_p && facts.has_partial && facts.has_p_partial => {
             Decision::FromPAndPartials
         }
         _ => Decision::Leave,

@@ -355,7 +355,6 @@ impl Replay {
 
     fn note_read(&mut self, slot: Slot, is_done: bool) {
         let step = self.step.as_mut().expect("it is being read");
-        let is_done = spoiled(Bug::ReplayReadErrorIgnored, is_done, true);
         let of_slot = step.part.columns.iter().position(|column| column.slot == slot);
         let known = match of_slot {
             Some(place) => &mut step.known[place],
@@ -490,7 +489,6 @@ impl Replay {
         }
         let Step { part, known, .. } = self.step.as_ref().expect("it was read");
         let counts_kept = !from_partial;
-        let counts_kept = spoiled(Bug::ReplayCountsTwice, counts_kept, true);
         let counted =
             part.columns.iter().zip(known).filter(|(column, known)| {
                 (column.is_written || counts_kept) && **known == Known::Read
@@ -499,7 +497,6 @@ impl Replay {
         let length_sectors = part.sectors.end - part.sectors.start;
         let start = part.partial_sector.filter(|_| from_partial);
         let start = spoiled(Bug::ReplayForgetsPartial, start, None);
-        let start = spoiled(Bug::ReplayPartStartsOver, start, start.map(|_| 0));
         let partial = start.map(|start| (part.entry, start..start + length_sectors));
         let parity = part.parity;
         let map = self.map(part);
@@ -527,11 +524,8 @@ impl Replay {
 
     fn write(&mut self) {
         let part = &self.step.as_ref().expect("it was computed").part;
-        let slots = self.geometry.slots();
-        let slot = part.parity;
-        let slot = spoiled(Bug::ReplayParitySlot, slot, Slot((slot.0 + 1) % slots));
         self.phase = Phase::Write;
-        self.effects.push_back(Effect::Write { slot, sectors: part.sectors.clone() });
+        self.effects.push_back(Effect::Write { slot: part.parity, sectors: part.sectors.clone() });
     }
 
     fn next(&mut self) {
@@ -561,7 +555,6 @@ impl Replay {
         for (column, _) in lost {
             let range = array_sectors(&self.geometry, column.slot, &part.sectors);
             let is_unread = is_there(column.slot) || lacks_p;
-            let is_unread = spoiled(Bug::ReplayUnreadForgotten, is_unread, false);
             if is_unread {
                 add(&mut self.report.unread, range.clone());
             }

@@ -12,7 +12,6 @@ use std::ops::Range;
 
 use braid_geometry::{ChunkRow, LogicalSector, SECTOR_BYTES, Slot, StripeGeometry};
 use braid_ondisk::PplEntry;
-use braid_sim_hooks::{Bug, spoiled};
 
 /// A data column of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +103,6 @@ impl Shape {
         if !is_part || height * chunks != data {
             return None;
         }
-        let chunks = spoiled(Bug::ReplayPastRange, chunks, (chunks + 1).min(data_slots));
         Some(Self { first, chunks, height, end: first + (chunks - 1) * chunk + height })
     }
 

@@ -26,7 +26,7 @@
 use std::collections::VecDeque;
 
 use braid_geometry::{Geometry, LogicalSector, SECTOR_BYTES};
-use braid_sim_hooks::{Bug, planted, spoiled};
+use braid_sim_hooks::{Bug, spoiled};
 
 use super::operation::Operation;
 use super::write_admission::Way;
@@ -103,7 +103,6 @@ pub fn check(request: &ByteRequest, allowed: Allowed<'_>) -> Result<(), Denial> 
         return Err(Denial::ReadOnly);
     }
     let must_be_fast = matches!(request.operation, ByteOperation::WriteZeroes { fast: true, .. });
-    let must_be_fast = spoiled(Bug::FastIgnored, must_be_fast, false);
     if must_be_fast && !is_fast(request, allowed) {
         return Err(Denial::NotFast);
     }
@@ -147,7 +146,6 @@ impl Patch {
         let start = offset / SECTOR_BYTES;
         let sectors = (offset + length_bytes).div_ceil(SECTOR_BYTES) - start;
         let skip_bytes = offset - start * SECTOR_BYTES;
-        let skip_bytes = spoiled(Bug::PatchAtStart, skip_bytes, 0);
         Self { start: LogicalSector(start), sectors, skip_bytes, length_bytes }
     }
 
@@ -319,11 +317,6 @@ impl RequestPlan {
     /// What to do after the step before came out as `done`; `Ok` at the beginning.
     pub fn next<E>(&mut self, done: Result<(), E>) -> Next<E> {
         let step = self.steps.take_next();
-        if planted(Bug::PlanGoesOn)
-            && let Some(step) = step
-        {
-            return Next::Step(step);
-        }
         match (done, step) {
             (Ok(()), Some(step)) => Next::Step(step),
             (Ok(()), None) => Next::Answer(Ok(())),
@@ -352,9 +345,6 @@ fn zeroes(steps: &mut Steps, operation: Operation, (offset, length): (u64, u64))
         return store(steps, offset, length, false);
     }
     store(steps, offset, start - offset, false);
-    if planted(Bug::ZeroesCutShort) {
-        return whole(steps, operation, start, end - start);
-    }
     store(steps, end, offset + length - end, false);
     whole(steps, operation, start, end - start);
 }

@@ -18,8 +18,6 @@
 
 use std::collections::VecDeque;
 
-use braid_sim_hooks::{Bug, planted};
-
 /// How a write goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -87,9 +85,6 @@ impl WriteAdmission {
     }
 
     fn admit(&mut self) {
-        if planted(Bug::LastStaysOut) && self.waiting.len() == 2 {
-            return;
-        }
         while let Some(way) = self.waiting.front() {
             self.admitted = match (way, self.admitted) {
                 (Way::Shared, Admitted::Shared(count)) => Admitted::Shared(count + 1),

@@ -1,7 +1,7 @@
 //! How a write gets to the stripe of its band; and what is settled on the way there: whether it is answered early, and which
 //! older writes it makes superfluous.
 
-use braid_geometry::{ChunkRow, Slot};
+use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 
 use super::band::{Attachment, Band};
@@ -24,9 +24,7 @@ impl Stripes {
     }
 
     fn assign(&mut self, band: Band) -> u32 {
-        let row = band.row;
-        let row = spoiled(Bug::NextRowsMap, row, ChunkRow(row.0.wrapping_add(1)));
-        let (geometry, map) = (&self.geometry, self.geometry.row_map(row));
+        let (geometry, map) = (&self.geometry, self.geometry.row_map(band.row));
         let number = self.pool.assign(band, map, || Stripe::new(geometry));
         self.scheduler.grow(self.pool.numbers().len());
         number
@@ -55,11 +53,9 @@ impl Stripes {
         let is_durable = work.want.is_durable();
         let is_durable = spoiled(Bug::FuaAnsweredEarly, is_durable, false);
         // What the journal does not have is lost with its device, though every member is there.
-        let is_journaled = common.view.keeps_journal;
-        let is_journaled = spoiled(Bug::JournalAnsweredEarly, is_journaled, false);
         let may = !is_durable
             && !work.lacks_intent
-            && !is_journaled
+            && !common.view.keeps_journal
             && common.view.gate == Gate::Open
             && self.scheduler.answers_early(dirty_sectors)
             && self.can_lose_more(common, number)
@@ -127,10 +123,6 @@ impl Stripes {
             common.counters.cache.superseded_writes += 1;
             common.release_payload(older.piece);
             let Some(epoch) = older.dirty_epoch else { continue };
-            if planted(Bug::DirtyReferenceForgotten) {
-                self.release_dirty(common, epoch);
-                continue;
-            }
             if let Some(own) = work.dirty_epoch.replace(epoch) {
                 work.dirty_epoch = Some(epoch.min(own));
                 self.release_dirty(common, epoch.max(own));

@@ -17,7 +17,7 @@
 //! [check: an_unanswered_write_is_put_in_place_of_the_answered_one_it_covers, a_write_that_finds_no_room_waits_for_the_members]
 
 use braid_geometry::StripeGeometry;
-use braid_sim_hooks::{Bug, planted, spoiled};
+use braid_sim_hooks::{Bug, spoiled};
 
 use super::band::{Attachment, Band, Run, Want};
 use crate::context::Common;
@@ -64,7 +64,6 @@ impl CachedWrites {
     pub(super) fn has_room(&self, band: &Band, work: &Attachment) -> bool {
         let Some(blocks_max) = self.blocks_max else { return true };
         let blocks = blocks_of(band, &work.run, work.want);
-        let blocks = spoiled(Bug::CacheFileOverrun, blocks, 0);
         self.blocks + blocks <= blocks_max
     }
 
@@ -93,13 +92,11 @@ impl CachedWrites {
             let id = self.name(CachedWrite { blocks, parts: 1 });
             work.cached = Some(id);
             self.blocks += blocks;
-            let order = work.order;
-            let order = spoiled(Bug::CachedByName, order, u64::from(id.0));
             for index in band.columns(&work.run) {
                 let Some(segment) = band.segment(&work.run, index) else { continue };
                 common.cache_records.push_back(CacheRecord::Put(CachedRun {
                     id,
-                    order,
+                    order: work.order,
                     start: band.logical(geometry, index, segment.offset),
                     sectors: segment.sectors,
                     content: match work.want {
@@ -115,9 +112,6 @@ impl CachedWrites {
         let mut covered = std::mem::take(&mut self.covered);
         covered.drain(..).for_each(|id| self.part_over(common, id));
         self.covered = covered;
-        if planted(Bug::CachedUntilAnswered) && work.is_answered {
-            work.cached.take().into_iter().for_each(|id| self.part_over(common, id));
-        }
     }
 
     /// A queued write becomes two parts of one.

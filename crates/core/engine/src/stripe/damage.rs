@@ -87,9 +87,6 @@ impl Damage {
         if !self.has_lost() {
             return;
         }
-        if planted(Bug::LostForGood) {
-            return;
-        }
         ranges.for_each(|range| self.lost.remove(range));
     }
 }

@@ -1,7 +1,6 @@
 //! What a batch, and a read that needs the other members, know of one column; and what a plan is told of it.
 
 use braid_geometry::Slot;
-use braid_sim_hooks::{Bug, spoiled};
 
 use super::band::Band;
 use super::plan::ColumnFacts;
@@ -75,11 +74,9 @@ impl Known<'_> {
         let wanted = if is_left_out { SectorSet::EMPTY } else { self.window };
         let wanted = wanted.without(self.unreadable);
         let extents = wanted.extents();
-        let is_synced = self.is_synced;
-        let is_synced = spoiled(Bug::UnsyncedGoneAround, is_synced, true);
         let is_accepted =
             self.is_consistent && self.view.accepts_risk_of(self.slot) && !self.is_held();
-        let readable = match is_synced && !is_accepted {
+        let readable = match self.is_synced && !is_accepted {
             true if self.is_entire => wanted,
             true => extents.filter(|extent| self.is_readable(extent)).collect(),
             // What is solved for where nobody wrote, or parity may not fit, is not what the member holds: so no more of it than must be.

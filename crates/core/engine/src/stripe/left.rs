@@ -1,8 +1,6 @@
 //! Members that leave the array while they are asked something: their requests end as failed, and
 //! the frames and payloads that they name are used by nothing else until they answer.
 
-use braid_sim_hooks::{Bug, planted};
-
 use super::in_flight::{DirectRead, IoOwner, ReadIoKind};
 use super::machine::Stripes;
 use crate::context::{Common, Gone, Held, LeftRequest};
@@ -67,9 +65,6 @@ impl Stripes {
     fn let_go_of_frame(&mut self, common: &mut Common, frame: u32) {
         let Some(payloads) = self.left_frames.let_go(frame) else { return };
         payloads.into_iter().for_each(|piece| common.let_go_of_payload(piece));
-        if planted(Bug::LeftFrameLost) {
-            return;
-        }
         self.pool.take_back(frame);
         self.serve_line(common);
     }

@@ -1,7 +1,7 @@
 //! The machine of levels with parity: hands events to the owners, and what one says to the next.
 
 use braid_geometry::{MemberSector, Slot, StripeGeometry};
-use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use braid_sim_hooks::{Mark, reached};
 
 use super::band::{Attachment, Band, BandKey, Bands, Want};
 use super::batch::{Action, Around, Content, Effects, Phase, Stripe, decide, facts, waits};
@@ -272,7 +272,6 @@ impl Stripes {
             }
         }
         let is_closed = common.view.gate != Gate::Open;
-        let is_closed = spoiled(Bug::DirtyAtClosing, is_closed, false);
         if is_closed {
             self.scheduler.urge_all();
         }
@@ -287,7 +286,6 @@ impl Stripes {
     /// Everything that has been answered is to be on the members.
     pub(crate) fn handle_write_back(&mut self, common: &mut Common, round: u64) {
         let over = self.epochs.begin_round(round);
-        let over = spoiled(Bug::RoundAtOnce, over, over.or(Some(round)));
         if let Some(round) = over {
             common.written_back(round);
         }
@@ -368,11 +366,6 @@ impl Stripes {
     }
 
     fn resize(&mut self, frames: u32) {
-        if planted(Bug::ShrinkLosesWaiting)
-            && let Some(number) = self.scheduler.head_of_line()
-        {
-            self.scheduler.leave(number);
-        }
         self.pool.resize(frames);
     }
 

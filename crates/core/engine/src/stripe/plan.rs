@@ -18,7 +18,7 @@
 //! [check: every_plan_loads_enough, what_is_journaled_is_known_whole].
 
 use braid_geometry::{RowMap, Slot};
-use braid_sim_hooks::{Bug, planted, spoiled};
+use braid_sim_hooks::{Bug, planted};
 use smallvec::SmallVec;
 
 use crate::sectors::{BLOCK_SECTORS, SectorSet};
@@ -339,9 +339,6 @@ fn choose(facts: &StripeFacts, rcw: &mut Plan, rmw: &mut Plan) -> Option<Method>
         if planted(Bug::MergeForgetsOld) && !column.touched.is_empty() {
             kept = SectorSet::EMPTY;
         }
-        if planted(Bug::RcwForgetsLost) {
-            kept = kept.common(column.at_hand());
-        }
         kept
     });
     rcw.way.method = Method::Rcw;
@@ -452,7 +449,6 @@ fn solutions(facts: &StripeFacts, lost: SectorSet) -> Option<Solutions> {
         let first = SectorSet::run(offset, 1);
         let columns = facts.data.iter().chain([&facts.p]).chain(&facts.q);
         let sectors = columns.fold(rest, |set, column| column.alike(set, first));
-        let sectors = spoiled(Bug::LossesJoined, sectors, rest);
         rest = rest.without(sectors);
         Some(recovery(facts, sectors).map(|recovery| Solution { recovery, sectors }))
     })

@@ -24,7 +24,7 @@
 use std::collections::BTreeSet;
 
 use braid_geometry::RowMap;
-use braid_sim_hooks::{Bug, Mark, Point, reached, sometimes, spoiled};
+use braid_sim_hooks::{Mark, Point, reached, sometimes};
 
 use super::band::{Band, BandKey};
 use super::batch::Stripe;
@@ -310,11 +310,7 @@ impl Pool {
             self.make_blank(number);
         } else {
             reached(Mark::WaitingLosesMemory);
-            let is_forgotten = true;
-            let is_forgotten = spoiled(Bug::TakenMemoryBelieved, is_forgotten, false);
-            if is_forgotten {
-                self.stripes[number as usize].forget_columns();
-            }
+            self.stripes[number as usize].forget_columns();
         }
         frame
     }

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use braid_geometry::{LogicalSector, MemberSector, Slot, StripeAddress, StripeGeometry};
-use braid_sim_hooks::{Bug, Mark, Point, planted, reached, sometimes, spoiled};
+use braid_sim_hooks::{Bug, Mark, Point, reached, sometimes, spoiled};
 use smallvec::SmallVec;
 
 use super::band::{Band, BandKey, Bands, Run};
@@ -116,9 +116,6 @@ impl Stripes {
         read: &DirectRead,
         fault: MemberFault,
     ) {
-        if planted(Bug::ReadErrorIgnored) {
-            return self.direct_done(common, read.key, sectors_of(&read.piece));
-        }
         reached(Mark::DirectReadFails);
         common.note_cause(read.key, Err(fault));
         common.note_read_fault(read.slot, fault);
@@ -259,9 +256,6 @@ impl Stripes {
         common: &mut Common,
         is_out: impl Fn(&Common, Slot) -> bool,
     ) {
-        if planted(Bug::AbandonsNothing) {
-            return;
-        }
         let mut abandoned = Vec::new();
         for (name, owner) in self.in_flight.iter_mut() {
             if let IoOwner::Direct(read) = owner
@@ -280,9 +274,6 @@ impl Stripes {
             common.abandon(key);
             let owner = self.in_flight.get_mut(name).expect("just seen");
             *owner = IoOwner::Abandoned(slot);
-            if planted(Bug::AbandonedForgotten) {
-                continue;
-            }
             let (payload_buffer, offset) = payload_buffer_of(piece.payload_offset_sectors);
             assert_eq!(
                 payload_buffer,

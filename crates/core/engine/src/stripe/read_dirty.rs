@@ -15,7 +15,7 @@
 //! keep it there, a read that comes to a stripe that has begun, and has copies out, waits until the
 //! batch is over, unless it is stuck on a member that sits out [check: a_hot_dirty_block_is_written_while_it_is_read].
 
-use braid_sim_hooks::{Bug, Mark, planted, reached};
+use braid_sim_hooks::{Mark, reached};
 
 use super::band::{Attachment, Bands, Run, Segment, Want};
 use super::batch::Stripe;
@@ -133,9 +133,6 @@ impl Stripes {
 /// queued.
 fn find(stripe: &Stripe, data_index: u16, range: (u32, u32), to: Buffer) -> Found {
     let segment_of = |work: &Attachment| stripe.band().segment(&work.run, data_index);
-    if planted(Bug::OldestDirtRead) {
-        return find_first(stripe.queue(), segment_of, range, to);
-    }
     find_first(stripe.queue().rev(), segment_of, range, to)
 }
 

@@ -5,7 +5,7 @@
 //! differ in where the result goes.
 
 use braid_geometry::{RowMap, Slot};
-use braid_sim_hooks::{Bug, Mark, reached, spoiled};
+use braid_sim_hooks::{Mark, reached};
 use smallvec::SmallVec;
 
 use super::plan::{Recovery, Solution, Way};
@@ -126,9 +126,7 @@ fn solve_one(
             reached(Mark::RecoversTwo);
             let sources = known(computation, &[one, two]);
             let lost = (map.exponent(one), map.exponent(two));
-            let (one, two) = (out(one), out(two));
-            let (one, two) = spoiled(Bug::RecoveredSwapped, (one, two), (two, one));
-            let out = (one, two);
+            let out = (out(one), out(two));
             Step::RecoverTwo { sources, p, q: q(), lost, out, sectors }
         }
     };

@@ -25,7 +25,7 @@ mod neon;
 mod scalar;
 mod table;
 
-use braid_sim_hooks::{Bug, planted, spoiled};
+use braid_sim_hooks::{Bug, spoiled};
 use std::fmt;
 
 pub use entry::STREAM_BYTES_MIN;
@@ -88,10 +88,6 @@ impl Kernel {
     /// `target` = the sum of `sources`: P, or any one lost column from all the others and P. No sources give zeroes.
     pub fn xor(&self, target: &mut [u8], sources: &[&[u8]]) {
         check(target.len(), sources);
-        let mut sources = sources;
-        if planted(Bug::XorForgetsLast) && sources.len() > 1 {
-            sources = &sources[..sources.len() - 1];
-        }
         if sources.len() > STREAMS_MAX {
             return self.xor_in_turns(target, sources, self.0.xor);
         }
@@ -160,7 +156,6 @@ impl Kernel {
         match (p, q) {
             (Some(p), Some(q)) => {
                 check(delta.len(), &[p, q]);
-                let exponent = spoiled(Bug::UpdateExponent, exponent, exponent.wrapping_add(1));
                 // SAFETY: a kernel exists only for instructions that are there; lengths are checked.
                 unsafe { (self.0.pq_update)(delta, power(exponent), p, q) }
             }

@@ -36,7 +36,6 @@
 mod gate;
 mod negotiate;
 
-use braid_sim_hooks::{Bug, spoiled};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -437,7 +436,6 @@ impl ServerSession {
 
     fn on_refused(&mut self, header: &RequestHeader, style: Style, refusal: Refusal) {
         let payload = header.payload_bytes(style);
-        let payload = spoiled(Bug::RefusedUndrained, payload, 0);
         let remaining = u32::try_from(payload).unwrap_or(u32::MAX);
         if remaining > DISCARD_BYTES_MAX {
             return self.close(CloseReason::PayloadTooLarge(payload));

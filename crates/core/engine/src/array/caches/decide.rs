@@ -1,8 +1,6 @@
 //! The next action for members' volatile caches: a pure table from facts to one action. The first
 //! row that fits is taken. [check: the_tables_keep_their_promises]
 
-use braid_sim_hooks::{Bug, spoiled};
-
 use crate::array::order::{Activity, Around, Closing, FlushPurpose, Turn, Writes};
 
 /// How the caches stand.
@@ -75,14 +73,11 @@ pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, 
 /// Flushes that have ended count.
 fn settle(facts: &Facts, around: &Around) -> Option<Action> {
     let flush_again = around.unrecorded && around.writes != Writes::Broken;
-    let flush_again = spoiled(Bug::FlushedUnrecorded, flush_again, false);
-    let turns_clean = around.may_be_clean;
-    let turns_clean = spoiled(Bug::StaysDirty, turns_clean, false);
     match facts.stage {
         Stage::Flushed(FlushPurpose::Clients) if flush_again => Some(Action::FlushAgain),
         Stage::Flushed(FlushPurpose::Clients) if around.to_say_again => None,
         Stage::Flushed(FlushPurpose::Clients) => Some(Action::Answer),
-        Stage::Flushed(FlushPurpose::Last) if turns_clean => Some(Action::TurnClean),
+        Stage::Flushed(FlushPurpose::Last) if around.may_be_clean => Some(Action::TurnClean),
         Stage::Flushed(FlushPurpose::Last) => Some(Action::DropClose),
         Stage::Flushed(purpose) => Some(Action::Ended(purpose)),
         Stage::Free | Stage::Flushing(_) => None,
@@ -98,7 +93,6 @@ fn begin(facts: &Facts, around: &Around) -> Option<(Turn, Action)> {
     let is_drained = around.superblocks_free && around.closing == Closing::Drained;
     let last = stops && writes == Writes::Broken;
     let lacks_flush = around.may_write() && on_disk == Activity::NotKept && !facts.last_flush_done;
-    let lacks_flush = spoiled(Bug::StopUnflushed, lacks_flush, false);
     let rows = [
         (free && round == Round::Over && is_recorded, Turn::Serve, Action::FlushForClients),
         (

@@ -149,9 +149,6 @@ impl Caches {
         let is_for_clients = purpose == FlushPurpose::Clients;
         let is_due = |member: &MemberId| !is_for_clients || unflushed.remove(member);
         missing.extend(members.filter(|_| has_written).filter(is_due));
-        if planted(Bug::FlushOnlyFirst) {
-            missing.truncate(1);
-        }
         out.extend(missing.iter().map(|member| ArrayEffect::Flush { member: *member }));
         self.flushing = Some(purpose);
     }
@@ -202,9 +199,6 @@ impl Caches {
         self.end_flush();
         let failed = std::mem::take(&mut self.failed);
         let failed = failed || self.lost || is_broken;
-        if planted(Bug::LossReportedOnce) {
-            self.lost = false;
-        }
         let result = if failed { Err(Fault::Unwritable) } else { Ok(()) };
         for request in self.running.drain(..) {
             out.push(ArrayEffect::Answer { request, result });

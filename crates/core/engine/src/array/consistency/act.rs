@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use braid_ondisk::{BitmapSuperblock, JournalPiece, JournalRecord};
-use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use braid_sim_hooks::{Mark, reached};
 
 use super::bitmap_change::{NewBitmap, first_bits};
 use super::decide::Action;
@@ -186,7 +186,6 @@ impl Consistency {
         // A record of the journal is on its device alone.
         let has_unrecorded = self.intent_ground(ground).has_unrecorded;
         let is_recorded = !has_unrecorded || self.logs.journal().is_some();
-        let is_recorded = spoiled(Bug::LogGrantedUnrecorded, is_recorded, true);
         assert!(is_recorded, "I4: who did not take a record is out, by superblocks");
         let granted = match &mut self.logs {
             Logs::Journal(journal) => journal.grant(),
@@ -201,7 +200,6 @@ impl Consistency {
     /// joined meanwhile, nothing changes.
     fn change_logs(&mut self, ground: &Ground<'_>, out: &mut Outbox) -> Option<Ask> {
         let is_still = ground.on_disk == Activity::Clean;
-        let is_still = spoiled(Bug::LogJoinsUndrained, is_still, true);
         assert!(is_still, "I3: nothing is written that is not logged, or logged in part");
         let ask = match self.log_change.begin(self.logs.journal().is_some()) {
             LogWish::Logs(places) => {
@@ -246,9 +244,6 @@ impl Consistency {
         let waiting: Vec<_> = self.parity().waiting().collect();
         self.logs = Logs::None;
         for (shard, ticket) in waiting {
-            if planted(Bug::LostLogWaits) {
-                break;
-            }
             out.push(ArrayEffect::Logged { shard, ticket });
         }
         out.publish();
@@ -260,9 +255,7 @@ impl Consistency {
         reached(if made.is_some() { Mark::BitmapMade } else { Mark::BitmapGivenUp });
         if let Some((id, NewBitmap { head, file })) = made {
             self.file = file;
-            let events_cleared = ground.events;
-            let events_cleared = spoiled(Bug::MadeBitmapReachesBack, events_cleared, 0);
-            let head = BitmapSuperblock { events_cleared, ..head };
+            let head = BitmapSuperblock { events_cleared: ground.events, ..head };
             let says = first_bits(&head, ground.on_disk, ground.resync_offset);
             let setup = BitmapSetup { head, says, doubt: None, marks: None };
             let mut intent = Intent::new(id, setup, u64::MAX);
@@ -343,7 +336,6 @@ impl Consistency {
     fn bitmap_named(&mut self, name: BitmapId) -> Option<&mut Intent> {
         let intent = self.intent.as_mut()?;
         let is_this = intent.id() == name;
-        let is_this = spoiled(Bug::BitsOfAnotherBitmap, is_this, true);
         is_this.then_some(intent)
     }
 

@@ -141,7 +141,6 @@ impl BitmapChange {
 pub(super) fn first_bits(head: &BitmapSuperblock, on_disk: Activity, resync_offset: u64) -> Bits {
     let sectors = head.sync_size_sectors;
     let agrees = resync_offset == u64::MAX;
-    let agrees = spoiled(Bug::MadeBitmapForgetsDoubt, agrees, true);
     let is_still = on_disk == Activity::Clean;
     let is_still = spoiled(Bug::MadeBitmapForgetsWrites, is_still, true);
     match agrees && is_still {

@@ -5,8 +5,6 @@
 //! and members' caches. The first row that fits is taken.
 //! [check: what_is_kept_changes_only_where_it_may]
 
-use braid_sim_hooks::{Bug, spoiled};
-
 use super::intent::IntentAction;
 use super::log_change::Changing;
 use super::parity_logs::LogAction;
@@ -58,9 +56,7 @@ pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, 
     let Facts { log_change, .. } = *facts;
     let Around { superblocks_free, caches_free, .. } = *around;
     let is_wanted = matches!(log_change, Changing::Wanted { .. });
-    let makes_logs = log_change == Changing::Wanted { makes: true };
     let is_still = around.on_disk == Activity::Clean;
-    let is_still = spoiled(Bug::LogJoinsUndrained, is_still, is_still || makes_logs);
     let bits_awaited = matches!(facts.bits, IntentAction::Open | IntentAction::Write);
     let sweeps =
         matches!(facts.bits, IntentAction::Ask | IntentAction::Revoke | IntentAction::Forget);

@@ -70,7 +70,6 @@ impl Consistency {
             LogChange::Left if self.is_file_out() => Changing::Over,
             LogChange::Left => {
                 let is_over = logs().are_wiped_out(self.targets(ground).into_iter());
-                let is_over = spoiled(Bug::LogHeadLeft, is_over, true);
                 if is_over { Changing::Over } else { Changing::ToWipe }
             }
         }
@@ -105,7 +104,6 @@ impl Consistency {
         let Some(Awaiting { events, .. }) = ground.awaiting else { return false };
         // One that is written no more is left behind.
         let is_waited_for = !self.is_file_out();
-        let is_waited_for = spoiled(Bug::FileWrittenOn, is_waited_for, true);
         let is_behind =
             |intent: &Intent| intent.is_behind(events, self.targets(ground).into_iter());
         is_waited_for && self.intent.as_ref().is_some_and(is_behind)
@@ -114,8 +112,6 @@ impl Consistency {
     /// The news of an update, as far as parity logs go.
     pub(super) fn news_of(&self, becomes: Activity, ground: &Ground<'_>) -> News {
         let was_drained = ground.on_disk == Activity::Clean || becomes == Activity::Clean;
-        let is_made = self.log_change.is_made();
-        let was_drained = spoiled(Bug::LogJoinsUndrained, was_drained, was_drained || is_made);
         match was_drained {
             true => News::Drained { in_sync: ground.resync_offset == u64::MAX },
             false => News::Other,
@@ -127,7 +123,6 @@ impl Consistency {
         let Ground { events, on_disk, resync_offset, may_write, .. } = *ground;
         let has_unrecorded = self.has_unrecorded(ground);
         let is_leaving = self.is_file_out();
-        let is_leaving = spoiled(Bug::FileWrittenOn, is_leaving, false);
         IntentGround {
             events,
             may_clear: ground.is_whole() && may_write && !ground.absent && !has_unrecorded,

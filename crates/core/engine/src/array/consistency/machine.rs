@@ -257,7 +257,6 @@ impl Consistency {
         let home = if self.file.is_some() { LogHome::File } else { LogHome::Members };
         let ppls = parity.into_iter().filter(|_| !is_leaving).flat_map(ParityLogs::ppls).collect();
         let first = self.journal_member().filter(|_| self.log_change.is_journal_made());
-        let first = spoiled(Bug::JournalNamedUnmade, first, None);
         Said {
             news,
             log_counts: log_counts.then_some(home),
@@ -301,7 +300,6 @@ impl Consistency {
         }
         // A sweep may wait for shards that wait for bits.
         let is_left = self.bitmap_change.is_left() && self.file.is_some();
-        let is_left = spoiled(Bug::LeftFileHoldsUp, is_left, false);
         if let Some(intent) = self.intent.as_mut().filter(|_| is_left) {
             intent.holds_nobody_up();
             out.publish();

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use braid_geometry::{Family, Level};
 use braid_ondisk::{LogPlace, OwnLogPlace};
-use braid_sim_hooks::{Bug, planted};
 
 use super::bitmap_change::NewBitmap;
 use super::intent::Intent;
@@ -131,13 +130,6 @@ impl Array {
             ppls == 0
         });
         self.may_change_logs(is_own)?;
-        if planted(Bug::LogSkippedEarly)
-            && wanted.is_none()
-            && let Some(logs) = self.consistency.logs.parity_mut()
-        {
-            logs.are_off();
-            self.out.publish();
-        }
         self.consistency.log_change.want(wanted.map_or(LogWish::Nothing, LogWish::Logs));
         self.step(now);
         Ok(())

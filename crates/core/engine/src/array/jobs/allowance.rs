@@ -85,10 +85,6 @@ impl Left {
         if planted(Bug::AllowanceUnspent) {
             *of += sectors;
         }
-        if planted(Bug::AllowanceCountsTwice) {
-            // The last of what is owed may begin in the other class as well.
-            left.idle_sectors += if class == Class::BestEffort { sectors } else { 0 };
-        }
         class
     }
 }

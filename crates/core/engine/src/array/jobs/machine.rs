@@ -266,9 +266,6 @@ impl Jobs {
     /// behind is. What superblocks say that the first holds is not made again, and all others are read once. One that has more
     /// behind it than before it is let finish: until then the level can lose less.
     fn is_joined(&self, job: &Job, ground: &Ground<'_>) -> bool {
-        if planted(Bug::LossesOneByOne) {
-            return false;
-        }
         let is_early = job.cursor.done() < job.cursor.end() / 2;
         if self.is_paused || job.kind != JobKind::Recovery || !is_early {
             return false;
@@ -427,7 +424,6 @@ impl Jobs {
                 job.written += u64::from(written);
                 job.cursor.is_done(start);
                 if job.cursor.is_ahead(start) {
-                    let sectors = spoiled(Bug::AheadTooLong, sectors, 2 * sectors);
                     job.ahead = Some(MemberRange { start: MemberSector(start), sectors });
                 }
             }
@@ -637,7 +633,6 @@ impl Jobs {
             JobEnd::Completed => {
                 reached(Mark::JobCompleted);
                 let remakes = job.fills();
-                let remakes = spoiled(Bug::OthersStayNamed, remakes, false);
                 self.remakes |= remakes;
                 if job.kind.is_check() {
                     self.wanted = None;

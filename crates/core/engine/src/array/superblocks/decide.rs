@@ -1,8 +1,6 @@
 //! The next word of superblocks, and whether writes may begin: a pure table from facts to one
 //! action. The first row that fits is taken. [check: the_tables_keep_their_promises]
 
-use braid_sim_hooks::{Bug, spoiled};
-
 use crate::array::consistency::Changing;
 use crate::array::order::{Activity, Around, Closing, Turn};
 
@@ -98,7 +96,6 @@ pub(in crate::array) fn decide(facts: &Facts, around: &Around) -> Option<(Turn, 
     let says_again = around.to_say_again && (around.flush_ended || !is_followed);
     // Writes that drain may wait for room in the journal; the gate closes again then.
     let frees_room = around.tail_unsaid && closing == Closing::Draining;
-    let frees_room = spoiled(Bug::JournalFreedAfterClosing, frees_room, false);
     let tells = facts.unsaved && may_write && (is_open || frees_room);
     let stops = around.stops && may_write && on_disk == Activity::Active;
     let rows = [

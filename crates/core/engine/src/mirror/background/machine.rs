@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use braid_geometry::{LogicalSector, MemberSector, MirrorGeometry, Slot};
-use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 use smallvec::SmallVec;
 
 use super::super::decide::Range;
@@ -550,10 +550,7 @@ impl Background {
                     if is_recovered
                         && member.bad_blocks.touches(copy.start, u64::from(place.sectors)) =>
                 {
-                    let mut named = whole.without(place.tied);
-                    if planted(Bug::NamedIsLeft) {
-                        named = SectorSet::EMPTY;
-                    }
+                    let named = whole.without(place.tied);
                     named
                 }
                 (Task::Repair, State::Read) => copy.wrong,

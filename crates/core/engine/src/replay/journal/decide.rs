@@ -1,7 +1,5 @@
 //! What comes next in the replay of a journal: a pure table over a small value.
 
-use braid_sim_hooks::{Bug, planted, spoiled};
-
 /// What the machine is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -123,23 +121,16 @@ fn between(facts: &Facts) -> Decision {
         Some(Job::Settle) => Decision::Begin,
         Some(Job::Seal) => Decision::Seal,
         Some(Job::Copy) => Decision::Load,
-        None if facts.is_durable && facts.has_stripes => {
-            if planted(Bug::JournalTailUnflushed) && facts.may_restart {
-                return Decision::Restart;
-            }
-            Decision::Flush
-        }
+        None if facts.is_durable && facts.has_stripes => Decision::Flush,
         None => Decision::Finish,
     }
 }
 
 /// Of the base of a pending stripe all is known that can be.
 fn of_base(facts: &Facts) -> Decision {
-    let lacks_kept = facts.lacks_kept;
-    let lacks_kept = spoiled(Bug::JournalMissingIsZero, lacks_kept, false);
     match () {
         () if facts.wants_column => Decision::Fetch,
-        () if !lacks_kept => Decision::Take,
+        () if !facts.lacks_kept => Decision::Take,
         () if facts.can_solve => Decision::Solve,
         () => Decision::Leave,
     }

@@ -436,7 +436,6 @@ impl Replay {
         let slot = self.wanted().expect("a column is wanted");
         let sectors = self.sectors();
         let committed = self.stripe().committed.get(&slot).copied();
-        let committed = spoiled(Bug::JournalBaseForgotten, committed, None);
         if let Some(position) = committed {
             self.known.insert(slot, Known::Read);
             return self.effects.push_back(Effect::Load { slot, position });
@@ -510,12 +509,6 @@ impl Replay {
             effects.push(Effect::Clear { position: self.end.0 });
             effects.push(Effect::FlushJournal);
         }
-        if planted(Bug::JournalSealedFirst) {
-            effects.pop();
-        }
-        if planted(Bug::JournalEndLeft) {
-            effects.retain(|effect| !matches!(effect, Effect::Clear { .. }));
-        }
         self.ask(Phase::Seal, effects);
     }
 
@@ -547,9 +540,6 @@ impl Replay {
         slots.extend(stripe.pending.keys());
         if !stripe.pending.is_empty() {
             slots.extend(self.parity_slots());
-        }
-        if planted(Bug::JournalParityForgotten) {
-            slots.retain(|slot| !self.parity_slots().contains(slot));
         }
         let mut writes = Vec::new();
         for slot in slots {

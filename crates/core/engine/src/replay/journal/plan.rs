@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use braid_geometry::{ChunkRow, LogicalSector, MemberSector, Slot, StripeGeometry};
 use braid_ondisk::{JOURNAL_BLOCK_SECTORS, JournalEntry};
-use braid_sim_hooks::{Bug, planted};
 
 /// What a journal says of a stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,9 +66,6 @@ pub fn stripes(
             JournalEntry::Data { location, position } => {
                 let (sector, slot) = data(geometry, location)?;
                 let stripe = stripes.entry(sector).or_insert_with(|| new(sector));
-                if planted(Bug::JournalOldestCounts) && stripe.pending.contains_key(&slot) {
-                    continue;
-                }
                 stripe.pending.insert(slot, position);
             }
             JournalEntry::Parity { location, position, q_position } => {
@@ -83,11 +79,7 @@ pub fn stripes(
                 stripe.committed.insert(map.p_slot(), position);
                 stripe.committed.extend(map.q_slot().zip(q_position));
             }
-            JournalEntry::Flush { location } => {
-                if planted(Bug::JournalFlushBelieved) {
-                    stripes.remove(&location);
-                }
-            }
+            JournalEntry::Flush { .. } => {}
         }
     }
     let has_data = |stripe: &Stripe| {

@@ -143,7 +143,6 @@ impl Stripe {
         let column = self.column(slot);
         assert!(column.out == 0 || column.state == state, "a column is read or written, not both");
         let durable = matches!(operation, MemberOperation::Write { durable: true, .. });
-        let durable = spoiled(Bug::WriteCountsAsDurable, durable, operation.is_write());
         let io = ColumnIo { number: effects.number, slot, extent, is_repair, durable };
         let id = IoId(effects.in_flight.insert(IoOwner::Column(io)));
         effects.common.submit((id, slot), self.range(extent), operation);
@@ -159,15 +158,8 @@ impl Stripe {
         effects.common.counters.pre_reads += u64::from(plan.reads());
         for (slot, set) in plan.columns(&map) {
             for extent in set.extents() {
-                let offset = extent.offset;
-                let offset = spoiled(Bug::ReadsAtUnitStart, offset, self.shift_sectors());
-                let buffer = blocks.at(slot, offset);
+                let buffer = blocks.at(slot, extent.offset);
                 self.submit((slot, extent), MemberOperation::Read { buffer }, effects);
-                if planted(Bug::OneExtentRead) {
-                    let column = self.column_mut(slot);
-                    column.valid = column.valid.union(set);
-                    break;
-                }
             }
         }
     }
@@ -451,10 +443,7 @@ impl Stripe {
         self.is_worth_keeping = !batch.is_full;
         for column in &mut self.columns {
             if result.is_err() {
-                let valid = SectorSet::EMPTY;
-                let valid =
-                    spoiled(Bug::FailedBatchBelieved, valid, column.valid.union(batch.window));
-                column.valid = valid;
+                column.valid = SectorSet::EMPTY;
             }
             column.queued = SectorSet::EMPTY;
         }

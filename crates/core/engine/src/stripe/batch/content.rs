@@ -18,7 +18,7 @@
 //! - Parts cover what is touched, once, and each sector is the newest writer's [check: the_newest_write_counts].
 //! - Parity is made in slices in which each column is in one place [check: a_slice_is_in_one_place_in_every_column].
 
-use braid_sim_hooks::{Bug, Mark, reached, spoiled};
+use braid_sim_hooks::{Mark, reached};
 
 use super::super::band::Want;
 use super::stripe::Stripe;
@@ -138,10 +138,7 @@ impl Content {
         for (work, segment) in stripe.segments(index).rev() {
             let own = SectorSet::run(segment.offset, segment.sectors);
             let (all, source) = match work.want {
-                Want::Zero { may_punch, .. } => {
-                    let own = spoiled(Bug::ZeroTakesWindow, own, window);
-                    (own, Source::Zeroes { may_punch })
-                }
+                Want::Zero { may_punch, .. } => (own, Source::Zeroes { may_punch }),
                 Want::Write { .. } => {
                     let offset_sectors = segment.payload_offset;
                     (own, Source::Payload { request: work.request, offset_sectors })
@@ -151,7 +148,6 @@ impl Content {
                 let source = match source {
                     Source::Payload { request, offset_sectors } => {
                         let into = extent.offset - segment.offset;
-                        let into = spoiled(Bug::PartStartsOver, into, 0);
                         Source::Payload { request, offset_sectors: offset_sectors + into }
                     }
                     zeroes @ Source::Zeroes { .. } => zeroes,

@@ -1,7 +1,6 @@
 //! Folding a stripe and the array's view into the small values that decisions are made from.
 
 use braid_geometry::Slot;
-use braid_sim_hooks::{Bug, spoiled};
 
 use super::super::known::{EntireSlots, Known};
 use super::super::plan::{Need, Plan, Planner, StripeFacts};
@@ -87,10 +86,8 @@ fn make_plan<'a>(
 ) -> Option<&'a Plan> {
     // Members that sit out are not read if it can be helped.
     // Where nobody wrote, a member that sits out holds other bytes than parity makes of it, and it is these that parity is to fit.
-    let may_go_around = around.is_synced;
-    let may_go_around = spoiled(Bug::UnsyncedGoneAround, may_go_around, true);
     let sits_out = |slot: Slot| around.clocks.sits_out(slot);
-    if around.clocks.is_any_out() && may_go_around {
+    if around.clocks.is_any_out() && around.is_synced {
         planner.plan(|facts| tell(facts, stripe, around, sits_out));
     }
     if planner.planned().is_none() {

@@ -17,7 +17,6 @@
 
 use braid_geometry::{RowMap, SECTOR_BYTES, Slot, StripeGeometry};
 use braid_ondisk::PplEntry;
-use braid_sim_hooks::{Bug, spoiled};
 
 use super::super::band::Band;
 use crate::sectors::{Extent, SectorSet};
@@ -89,7 +88,6 @@ pub(super) fn can_be_said(touched: impl Iterator<Item = SectorSet>) -> bool {
     for column in touched {
         ended = ended.union(seen.without(column));
         let has_gap = ended.meets(column);
-        let has_gap = spoiled(Bug::LogSaysGaps, has_gap, false);
         if has_gap {
             return false;
         }
@@ -115,7 +113,6 @@ pub(super) fn rows(touched: &[SectorSet]) -> Vec<Rows> {
         let index = |index: usize| u16::try_from(index).expect("slots are numbered by u16");
         let first = touched.iter().position(is_written).expect("some column is");
         let last = touched.iter().rposition(is_written).expect("some column is");
-        let last = spoiled(Bug::LogNamesFirst, last, first);
         rows.push(Rows { extent, first: index(first), count: index(last + 1 - first) });
     }
     rows

@@ -8,7 +8,7 @@
 
 use braid_geometry::{Slot, StripeGeometry};
 use braid_ondisk::{JournalRow, LoggedEntry};
-use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 
 use super::super::plan::{Method, Solution, Way};
 use super::super::solve::{Blocks, by_exponent, solve_in_place};
@@ -108,7 +108,6 @@ impl Builder<'_> {
     fn add_kept(&mut self, rows: &Rows, is_rmw: bool) {
         let (map, blocks) = (self.stripe.map, self.blocks);
         let Extent { offset, sectors } = rows.extent;
-        let is_rmw = spoiled(Bug::LogAddsWritten, is_rmw, !is_rmw);
         let sources = (0..map.data_slots()).filter(|index| rows.writes(*index) == is_rmw);
         let slots = sources.map(|index| map.data_slot(index));
         let slots = slots.chain(is_rmw.then(|| map.p_slot()));
@@ -122,7 +121,6 @@ impl Builder<'_> {
     fn add_kept_of_q(&mut self, rows: &Rows, q_slot: Slot, is_rmw: bool) {
         let (map, blocks) = (self.stripe.map, self.blocks);
         let Extent { offset, sectors } = rows.extent;
-        let is_rmw = spoiled(Bug::LogAddsWrittenToQ, is_rmw, !is_rmw);
         let sources = by_exponent(&mut self.computation, &map, |index| {
             (rows.writes(index) == is_rmw).then(|| blocks.at(map.data_slot(index), offset))
         });
@@ -207,10 +205,6 @@ impl Builder<'_> {
         let content = self.content;
         for index in self.stripe.touched_columns() {
             for part in content.of(index) {
-                if planted(Bug::RmwForgetsColumn) && index == 1 {
-                    self.gather_part(index, part);
-                    continue;
-                }
                 self.follow(index, part, parity);
                 self.gather_part(index, part);
             }
@@ -257,10 +251,7 @@ impl Builder<'_> {
                 }
             }
             let parity = [Some(map.p_slot()), map.q_slot()].into_iter().flatten();
-            let mut parity: Vec<Slot> = parity.collect();
-            if planted(Bug::JournalParityLeftOut) {
-                parity.clear();
-            }
+            let parity: Vec<Slot> = parity.collect();
             parity.iter().for_each(|slot| self.take_parity(*slot, block));
             let (stripe, _) = self.stripe.range(block);
             let (stripe, parities, bytes) = (stripe.0, parity.len(), Vec::new());
@@ -293,7 +284,6 @@ impl Builder<'_> {
         let window = self.window();
         for index in self.stripe.touched_columns() {
             let (gathered, straight) = self.content.sets_of(index);
-            let straight = spoiled(Bug::PayloadKeepsValid, straight, SectorSet::EMPTY);
             let slot = self.data_slot(index);
             let column = self.stripe.column_mut(slot);
             column.valid = column.valid.union(gathered).without(straight);
@@ -301,12 +291,6 @@ impl Builder<'_> {
         let map = self.stripe.map;
         for slot in [Some(map.p_slot()), map.q_slot()].into_iter().flatten() {
             let column = self.stripe.column_mut(slot);
-            if planted(Bug::PayloadKeepsValid) && matches!(column.fresh, Fresh::Zeroes { .. }) {
-                continue;
-            }
-            if planted(Bug::OldParityBelieved) && column.fresh == Fresh::Nothing {
-                continue;
-            }
             column.valid = match column.fresh {
                 Fresh::Block => column.valid.union(window),
                 // Without a member that takes it parity is not made: what the block holds of it is old.

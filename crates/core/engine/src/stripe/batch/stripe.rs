@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use braid_geometry::{ChunkRow, MemberSector, RowMap, Slot, StripeGeometry};
-use braid_sim_hooks::{Bug, Mark, Point, planted, reached, sometimes, spoiled};
+use braid_sim_hooks::{Bug, Mark, Point, planted, reached, sometimes};
 
 use super::super::band::{Attachment, Band, BandKey, Run, Segment};
 use super::super::plan::{Filled, Method};
@@ -405,9 +405,6 @@ impl Stripe {
         );
         self.awaited += u32::from(!work.is_answered);
         self.note_queued(&work);
-        if planted(Bug::OlderLaidOver) && self.batch.is_none() {
-            return self.queue.push_front(work);
-        }
         self.queue.push_back(work);
     }
 
@@ -432,12 +429,7 @@ impl Stripe {
         let first = self.batch.as_ref().map_or(0, |batch| batch.count);
         let last = self.queue.len();
         let from = first.max(last.saturating_sub(SUPERSEDED_LOOKS_MAX));
-        let is_covered = |older: &Attachment| {
-            if planted(Bug::SupersedesPart) {
-                return older.is_answered;
-            }
-            older.is_answered && run.covers(&older.run)
-        };
+        let is_covered = |older: &Attachment| older.is_answered && run.covers(&older.run);
         let place = (from..last).rev().find(|place| is_covered(&self.queue[*place]))?;
         self.queue.remove(place)
     }
@@ -576,11 +568,6 @@ impl Stripe {
             is_full &= touched.contains(whole);
         }
         assert!(!window.is_empty(), "an attachment has segments");
-        if planted(Bug::WindowEndsEarly) {
-            let last = (0..self.map.data_slots()).flat_map(|index| self.segments(index)).last();
-            let last_end = last.map_or(0, |(_, segment)| segment.offset + segment.sectors);
-            window = window.common(SectorSet::run(0, last_end));
-        }
         let window = if sometimes(Point::WholeWindow) { whole } else { window.joined(whole) };
         let window = if is_journaled { window.blocks() } else { window };
         assert!(whole.contains(window), "a window lies in its stripe unit");
@@ -600,11 +587,7 @@ impl Stripe {
             self.shift_sectors = first;
         } else if first < self.shift_sectors {
             reached(Mark::BlocksShiftedBack);
-            let is_given_up = true;
-            let is_given_up = spoiled(Bug::ShiftKeepsBlocks, is_given_up, false);
-            if is_given_up {
-                self.columns.iter_mut().for_each(|column| column.valid = SectorSet::EMPTY);
-            }
+            self.columns.iter_mut().for_each(|column| column.valid = SectorSet::EMPTY);
             self.shift_sectors = 0;
         }
     }

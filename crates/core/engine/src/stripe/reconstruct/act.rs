@@ -2,7 +2,7 @@
 //! it.
 
 use braid_geometry::Slot;
-use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 use smallvec::SmallVec;
 
 use super::super::band::Band;
@@ -214,10 +214,7 @@ impl Reconstruct {
                 work.check.is_written(*slot);
             }
             for extent in set.extents() {
-                let mut from = *slot;
-                if planted(Bug::CopyOfAnother) && copies {
-                    from = Slot((slot.0 + 1) % self.geometry.slots());
-                }
+                let from = *slot;
                 let buffer = blocks.at(from, extent.offset);
                 let kind = if copies { ReadIoKind::Copy } else { ReadIoKind::Write };
                 let io = ReadIo { place, slot: *slot, extent, kind };
@@ -332,7 +329,6 @@ impl Reconstruct {
             around.common.note_cause(want.piece, result);
         }
         let is_as_planned = result.is_ok();
-        let is_as_planned = spoiled(Bug::FailedReadMade, is_as_planned, true);
         if !is_as_planned {
             read.filled = None;
         }
@@ -412,7 +408,6 @@ impl Reconstruct {
             // What failed may have been named in a log meanwhile.
             let is_readable =
                 around.common.view.readable(slot, start, u64::from(sectors)).is_some();
-            let is_readable = spoiled(Bug::NamedReadInParts, is_readable, true);
             if !is_readable {
                 let column = read.column_mut(slot);
                 column.unreadable = column.unreadable.union(part.set());

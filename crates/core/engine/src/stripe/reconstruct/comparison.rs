@@ -112,8 +112,6 @@ impl Kind for Comparison {
         let work = Work { class: Class::BestEffort, ..self.0 };
         (read.origin, read.repairs) = (Some(Origin::Background(work)), true);
         let stripe = around.pool.peek(read.band().key);
-        let stripe = spoiled(Bug::RepairKeepsBlocks, stripe, None);
-        let stripe = spoiled(Bug::RepairIgnoresBatch, stripe, None);
         if let Some(stripe) = stripe {
             around.pool.stripe_mut(stripe).forget_columns();
         }
@@ -191,9 +189,7 @@ impl Read {
 
     /// The sectors of which P and Q name a column.
     fn to_locate(&self) -> SectorSet {
-        let erased = self.work.check.erased;
-        let erased = spoiled(Bug::LocatesWhatWasSolved, erased, SectorSet::EMPTY);
-        self.window.without(erased)
+        self.window.without(self.work.check.erased)
     }
 
     /// A comparison has ended: `found` is where parity differs.
@@ -252,8 +248,6 @@ impl Read {
             reached(Mark::RotUnknown);
             self.work.check.unknown.push((doubted, Candidates::new(all())));
         }
-        let kept = doubted;
-        let kept = spoiled(Bug::SolvedUnchecked, kept, SectorSet::EMPTY);
         let repairs = work.task == Task::Repair;
         let repairs = spoiled(Bug::CheckRepairs, repairs, true);
         let retries = work.task == Task::Retry;
@@ -265,7 +259,7 @@ impl Read {
         };
         let targets = all().filter(|slot| view.member(*slot).is_some()).map(|slot| {
             let unread = self.columns[usize::from(slot.0)].unreadable.union(self.named(view, slot));
-            let unread = unread.common(erased).without(kept).union(tried(slot)).common(vouched);
+            let unread = unread.common(erased).without(doubted).union(tried(slot)).common(vouched);
             let wrong = if repairs { self.work.check.wrong(slot) } else { SectorSet::EMPTY };
             (slot, unread.union(wrong))
         });
@@ -280,9 +274,6 @@ impl Read {
     fn named(&self, view: &ArrayView, slot: Slot) -> SectorSet {
         let bad = view.member(slot).map(|member| &member.bad_blocks);
         let Some(bad) = bad.filter(|bad| !bad.is_empty()) else { return SectorSet::EMPTY };
-        if planted(Bug::NamedIsLeft) {
-            return SectorSet::EMPTY;
-        }
         let band = self.band.as_ref().expect("a read has a band");
         let sectors = self.window.extents().flat_map(|extent| extent.offset..extent.end());
         let alone = sectors.map(|offset| Extent { offset, sectors: 1 });

@@ -1,7 +1,6 @@
 //! Folding a read, its band and the view into what its table decides by, and planning it.
 
 use braid_geometry::Slot;
-use braid_sim_hooks::{Bug, spoiled};
 
 use super::super::damage::is_synced;
 use super::super::known::Known;
@@ -124,7 +123,6 @@ impl Read {
     /// that is filled is to hold the same.
     pub(super) fn is_gone_around(&self, around: &Around<'_>, slot: Slot) -> bool {
         let may_be = is_synced(&around.common.view, self.band());
-        let may_be = spoiled(Bug::UnsyncedGoneAround, may_be, true);
         may_be && around.common.clocks.sits_out(slot)
     }
 }

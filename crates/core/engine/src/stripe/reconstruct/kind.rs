@@ -6,7 +6,6 @@
 //! on its way are `#[inline]`: without that it costs 62 instructions more, of 4,496.
 
 use braid_geometry::Slot;
-use braid_sim_hooks::{Bug, planted};
 use smallvec::SmallVec;
 
 use super::super::band::Band;
@@ -121,9 +120,6 @@ impl Steps<'_> {
         let (map, blocks, Extent { offset, sectors }) = (&self.read.map, self.blocks, extent);
         let from = |slot: Option<Slot>| slot.map(|slot| blocks.at(slot, offset));
         for index in 0..map.data_slots() {
-            if planted(Bug::CompareForgetsColumn) && index == 1 {
-                continue;
-            }
             let delta = blocks.at(map.data_slot(index), offset);
             let exponent = map.exponent(index);
             let (p, q) = (from(p), from(q));

@@ -334,7 +334,6 @@ impl Reconstruct {
         let Some(band) = read.band else { return false };
         let copies = read.origin.is_some_and(|origin| origin.nature().copies);
         let has_batch = around.batch_of(&band).is_some();
-        let has_batch = spoiled(Bug::RepairIgnoresBatch, has_batch, false);
         let is_other = |(at, other): (usize, &Read)| {
             let is_band = other.band.is_some_and(|one| one.key == band.key);
             let is_of_client = other.origin.is_some_and(|origin| origin.client().is_some());

@@ -47,7 +47,7 @@ pub use priority::Bypass;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
+use braid_sim_hooks::{Bug, Mark, planted, reached};
 
 use super::band::BandKey;
 use super::list::{Links, List};
@@ -221,7 +221,6 @@ impl Scheduler {
     /// Whether a write may be answered before the members have it, as far as settings say; `dirty_sectors` with it.
     pub(super) fn answers_early(&self, dirty_sectors: u64) -> bool {
         let is_too_much = dirty_sectors > u64::from(self.tuning.dirty_sectors_max);
-        let is_too_much = spoiled(Bug::DirtyUnlimited, is_too_much, false);
         self.tuning.mode == CacheMode::WriteBack && !is_too_much
     }
 
@@ -472,9 +471,6 @@ impl Scheduler {
 
     /// Those that are old are not waited for any more: what is delayed is sent off as others end.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        if planted(Bug::AgeIgnored) {
-            return;
-        }
         self.is_late |= self.delayed.first().is_some_and(|number| self.is_older(number, 1, now));
         while let Some(number) = self.held.first()
             && self.is_older(number, 2, now)

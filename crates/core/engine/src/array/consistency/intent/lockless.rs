@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use braid_ondisk::{Bits, LocklessMarks};
-use braid_sim_hooks::{Bug, Mark, planted, reached};
+use braid_sim_hooks::{Mark, reached};
 
 use super::given_up::GivenUp;
 
@@ -93,9 +93,6 @@ impl Lockless {
         }
         reached(Mark::UnwrittenIsWritten);
         self.marks.unwritten.clear(bit);
-        if planted(Bug::FirstWriteSynced) {
-            return Arc::make_mut(&mut self.shown).clear(bit);
-        }
         self.marks.unsynced.set(bit);
     }
 

@@ -204,9 +204,6 @@ impl Intent {
         let Some(lockless) = &self.lockless else { return missed };
         let all = || Bits::all(self.says.sectors(), self.says.sectors_each());
         let mut lacked = missed.unwrap_or_else(all);
-        if planted(Bug::UnwrittenNotSkipped) {
-            return Some(lacked);
-        }
         lacked.subtract(lockless.unwritten());
         if planted(Bug::UnsyncedNotRecovered) {
             lacked.subtract(lockless.unsynced());
@@ -343,7 +340,6 @@ impl Intent {
         });
         let has_new_head = head != self.head_written || self.standing != Standing::Sound;
         let is_in_the_making = self.standing == Standing::Void;
-        let is_in_the_making = spoiled(Bug::StaleBitmapMadeAtOnce, is_in_the_making, false);
         self.durable.intersect(&bits);
         self.is_stale = false;
         let imaged = &self.imaged;
@@ -366,25 +362,16 @@ impl Intent {
             false => (member, Arc::clone(&whole)),
         };
         let records: Vec<_> = members.map(image).collect();
-        let mut missing: BTreeSet<MemberId> = records.iter().map(|(member, _)| *member).collect();
+        let missing: BTreeSet<MemberId> = records.iter().map(|(member, _)| *member).collect();
         // A member that is not written is none of those that have it.
         self.imaged.retain(|member| missing.contains(member));
-        if planted(Bug::BitsOnFirstMember) {
-            missing = missing.into_iter().take(1).collect();
-        }
         self.out = Some(Out { bits, marks, head, missing, has_failed: false });
         records
     }
 
     /// A member has written its bitmap, or could not. True if it was the last.
     pub(in super::super) fn is_written(&mut self, now: Instant, member: MemberId, is_well: bool) {
-        if planted(Bug::BitsOnFirstMember) && self.out.is_none() {
-            return;
-        }
         let out = self.out.as_mut().expect("a bitmap that was being written");
-        if planted(Bug::BitsOnFirstMember) {
-            out.missing.insert(member);
-        }
         let was_missing = out.missing.remove(&member);
         assert!(was_missing, "it was being written");
         if is_well {
@@ -525,9 +512,6 @@ impl Intent {
         let is_whole = ground.resync_offset >= doubt.sectors_of(agreeing.end.saturating_sub(1)).end;
         let end = if is_whole { agreeing.end } else { agreeing.end.saturating_sub(1) };
         (0..end).for_each(|bit| doubt.clear(bit));
-        if planted(Bug::DoubtCleared) {
-            doubt = self.empty();
-        }
         doubt
     }
 

@@ -17,8 +17,6 @@
 //! Logs of members that come are made empty, in any stage but Writing, when superblocks wait for that.
 //! The first row that fits is taken. [check: the_table_is_total]
 
-use braid_sim_hooks::{Bug, spoiled};
-
 /// How far the records are that were begun last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) enum Stage {
@@ -70,7 +68,6 @@ pub(in crate::array) enum Action {
 /// The table.
 pub(in super::super) fn decide(facts: &Facts) -> Action {
     let Facts { has_unrecorded, .. } = *facts;
-    let has_unrecorded = spoiled(Bug::LogGrantedUnrecorded, has_unrecorded, false);
     match *facts {
         Facts { lacks_blank: true, .. } => Action::Blank,
         Facts { stage: Stage::Written, .. } if !has_unrecorded => Action::Grant,

@@ -104,7 +104,6 @@ impl Log {
         self.since += 1;
         self.taken += taken;
         let generation = self.generation + 1;
-        let generation = spoiled(Bug::LogGenerationStays, generation, 1);
         (self.generation, self.next_sector) = (generation, sector + sectors);
         let generation = Some(generation);
         Arc::new(ParityLogRecord {
@@ -275,7 +274,6 @@ impl ParityLogs {
     /// Whether these rows may be logged before a flush.
     fn may_follow(&self, rows: &[PplEntry]) -> bool {
         let may_follow = rows.iter().all(|entry| self.rows.may_follow(&self.geometry, entry));
-        let may_follow = spoiled(Bug::LogRowsUnflushed, may_follow, true);
         if !may_follow {
             reached(Mark::LogRowsMeet);
         }
@@ -290,11 +288,6 @@ impl ParityLogs {
     /// Whether shards are to have everything logged.
     pub(in super::super) fn is_on(&self) -> bool {
         self.is_on
-    }
-
-    /// Shards log nothing any more.
-    pub(in super::super) fn are_off(&mut self) {
-        self.is_on = false;
     }
 
     /// What an update of superblocks wants logs to hold before it.
@@ -315,9 +308,6 @@ impl ParityLogs {
         mut members: impl Iterator<Item = MemberId>,
         news: News,
     ) -> bool {
-        if planted(Bug::LogNotMade) {
-            return false;
-        }
         let Some(wanted) = self.wanted_by(news) else { return false };
         members.any(|member| self.logs.get(&member).is_none_or(|log| log.holds != wanted))
     }
