@@ -550,8 +550,7 @@ impl Background {
                     if is_recovered
                         && member.bad_blocks.touches(copy.start, u64::from(place.sectors)) =>
                 {
-                    let named = whole.without(place.tied);
-                    named
+                    whole.without(place.tied)
                 }
                 (Task::Repair, State::Read) => copy.wrong,
                 (Task::Compare, State::Read) => of_check,
