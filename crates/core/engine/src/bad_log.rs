@@ -1,16 +1,19 @@
-//! What a member's bad-block log says, sector by sector of the log, and how it comes to say something else.
+//! What a member's bad-block log says, sector by sector of the log, and how it comes to say
+//! something else.
 //!
-//! The log has no checksum, and a power cut tears it between its sectors: each has what was there, or what was to be. So
-//! what is named before and after a write is named by one sector both times: it stays where it is.
+//! The log has no checksum, and a power cut tears it between its sectors: each has what was there,
+//! or what was to be. So what is named before and after a write is named by one sector both times:
+//! it stays where it is.
 //!
 //! ```text
 //!   before   │ a b c . │ d e . . │         a is taken out, f comes: into a sector with room
 //!   after    │ b c f . │ d e . . │         whatever is torn: b, c, d, e
 //! ```
 //!
-//! A hole in a record makes two of it, and its sector may have no room for both. Then some of the sector's records are written
-//! into another first, and stay in both; the next write takes them out of the first. So what a log is to say it may say after several
-//! writes, and each is begun when the one before is durable ([`BadLog::towards`]).
+//! A hole in a record makes two of it, and its sector may have no room for both. Then some of the
+//! sector's records are written into another first, and stay in both; the next write takes them out
+//! of the first. So what a log is to say it may say after several writes, and each is begun when
+//! the one before is durable ([`BadLog::towards`]).
 //!
 //! ```text
 //!   before   │ a b c d │ e . . . │         b is to be two, b and B
@@ -18,15 +21,18 @@
 //!   then     │ a b B c │ d e . . │
 //! ```
 //!
-//! md ends at the first sector that is not full, so one that names nothing while others follow is given a record of the last one, and
-//! all that are followed are filled up with what they say already. What lies behind the last sector is not known when the array is
-//! opened: md may have left something there that it does not read. So the first write reaches no further than the log did, and writes all of
-//! it; from then on sectors behind the last are blank.
+//! md ends at the first sector that is not full, so one that names nothing while others follow is
+//! given a record of the last one, and all that are followed are filled up with what they say
+//! already. What lies behind the last sector is not known when the array is opened: md may have
+//! left something there that it does not read. So the first write reaches no further than the log
+//! did, and writes all of it; from then on sectors behind the last are blank.
 //!
 //! # Invariants
-//! - Whatever sectors of a write are torn, the log names what it named before and was to name after, and nothing that it was to name
-//!   neither before nor after [check: a_torn_log_names_what_it_did_and_is_to].
-//! - A log that is not full comes to say what it is to [check: a_log_takes_as_many_records_as_it_has_room_for].
+//! - Whatever sectors of a write are torn, the log names what it named before and was to name
+//!   after, and nothing that it was to name neither before nor after
+//!   [check: a_torn_log_names_what_it_did_and_is_to].
+//! - A log that is not full comes to say what it is to
+//!   [check: a_log_takes_as_many_records_as_it_has_room_for].
 
 use std::ops::Range;
 
@@ -63,7 +69,8 @@ pub(crate) enum Tail {
 }
 
 impl BadLog {
-    /// A log of so many sectors with these records, each in a sector. A record of another sector is left out.
+    /// A log of so many sectors with these records, each in a sector. A record of another sector is
+    /// left out.
     #[must_use]
     pub fn new(sectors: u16, records: impl IntoIterator<Item = (u16, BadRange)>) -> Self {
         let mut ranges = vec![Vec::new(); usize::from(sectors)];
@@ -122,7 +129,8 @@ impl BadLog {
     /// Whether writes can make it name this, and no more.
     pub(crate) fn reaches(&self, wanted: &BadBlocks, tail: Tail) -> bool {
         let (mut at, mut tail) = (self.clone(), tail);
-        // A write moves records out of a sector, or puts them in; that is all there is to each of them.
+        // A write moves records out of a sector, or puts them in; that is all there is to each of
+        // them.
         for _ in 0..2 * self.sectors.len() + 2 {
             if at.named() == *wanted {
                 return true;
@@ -136,7 +144,8 @@ impl BadLog {
         false
     }
 
-    /// What one write may make of it, so that it names this, or comes closer to it. The same where nothing does.
+    /// What one write may make of it, so that it names this, or comes closer to it. The same where
+    /// nothing does.
     pub(crate) fn towards(&self, wanted: &BadBlocks, tail: Tail) -> Self {
         let step = Step::new(self, wanted, tail);
         let mut next = step.take_out();
@@ -183,7 +192,8 @@ impl<'a> Step<'a> {
         says.records() <= self.room || *says == self.before.sectors[sector]
     }
 
-    /// What is not to be named any more is not, where its sector has room for the rest; and what several sectors name stays in one.
+    /// What is not to be named any more is not, where its sector has room for the rest; and what
+    /// several sectors name stays in one.
     fn take_out(mut self) -> Self {
         let kept = std::mem::take(&mut self.sectors);
         self.sectors = vec![BadBlocks::default(); kept.len()];
@@ -207,7 +217,8 @@ impl<'a> Step<'a> {
         self
     }
 
-    /// The sector that a record goes to, so that as few as can be are taken: one that it can be joined to, or the first with room.
+    /// The sector that a record goes to, so that as few as can be are taken: one that it can be
+    /// joined to, or the first with room.
     fn place_for(&self, record: BadRange) -> Option<(usize, BadBlocks)> {
         let record = BadBlocks::new(vec![record]);
         let may_be = (0..self.within).filter(|sector| !self.stuck.contains(sector));
@@ -224,7 +235,8 @@ impl<'a> Step<'a> {
         named_by(before.iter().chain(behind))
     }
 
-    /// Of sectors that have no room for what is to be left of them, records are put into others. True if any were.
+    /// Of sectors that have no room for what is to be left of them, records are put into others.
+    /// True if any were.
     fn make_room(&mut self, wanted: &BadBlocks) -> bool {
         let mut is_moved = false;
         for sector in self.stuck.clone() {

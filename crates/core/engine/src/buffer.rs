@@ -1,9 +1,9 @@
 //! Names of payload memory: the engine says *which* bytes, the driver knows where they are.
 //!
 //! Two kinds of memory exist. A **payload** belongs to a client's request and lives until the
-//! request is answered. A **block** belongs to a stripe slot for good: stripe `s` of a shard owns
-//! a block of one stripe unit per array slot. Ownership by position means that a block cannot leak, cannot run
-//! out half-way through a stripe, and needs no allocator.
+//! request is answered. A **block** belongs to a stripe slot for good: stripe `s` of a shard owns a
+//! block of one stripe unit per array slot. Ownership by position means that a block cannot leak,
+//! cannot run out half-way through a stripe, and needs no allocator.
 //!
 //! ```text
 //! shard arena:  | s0 slot0 | s0 slot1 | ... | s1 slot0 | ...      one stripe unit each
@@ -11,16 +11,18 @@
 //!
 //! # A payload's shadow buffer
 //!
-//! A read that goes from a member straight into a payload may be *abandoned*: the member has stalled, and the
-//! range is made from the others. The device may still write the range, at any later time, so nothing else may. Hence
-//! a request has a *shadow buffer* of the same length, which comes to be when it is first named: what is made instead
-//! goes there, at the same place. Offsets from [`SHADOW_BUFFER`] on name it.
+//! A read that goes from a member straight into a payload may be *abandoned*: the member has
+//! stalled, and the range is made from the others. The device may still write the range, at any
+//! later time, so nothing else may. Hence a request has a *shadow buffer* of the same length, which
+//! comes to be when it is first named: what is made instead goes there, at the same place. Offsets
+//! from [`SHADOW_BUFFER`] on name it.
 //!
-//! - A range of the shadow buffer is written by computations and reads that were handed out after the abandoned one, and never
-//!   by it [check: a_late_read_changes_no_answer].
+//! - A range of the shadow buffer is written by computations and reads that were handed out after
+//!   the abandoned one, and never by it [check: a_late_read_changes_no_answer].
 //! - A range is named there at most once in a request's life: what was made for it counts.
-//! - When the request is answered, its good bytes are the shadow buffer's where something was written there, and the
-//!   client's own elsewhere. The client's own stays for as long as something may write it.
+//! - When the request is answered, its good bytes are the shadow buffer's where something was
+//!   written there, and the client's own elsewhere. The client's own stays for as long as something
+//!   may write it.
 
 use crate::ids::RequestId;
 
@@ -63,7 +65,8 @@ pub enum Buffer {
     Payload {
         /// Whose payload.
         request: RequestId,
-        /// Sectors into the payload; from [`SHADOW_BUFFER`] on into its shadow buffer ([`payload_buffer_of`]).
+        /// Sectors into the payload; from [`SHADOW_BUFFER`] on into its shadow buffer
+        /// ([`payload_buffer_of`]).
         offset_sectors: u32,
     },
 }

@@ -1,7 +1,9 @@
-//! Which time of an array a file of answered writes belongs to: by the superblocks that its process wrote last.
+//! Which time of an array a file of answered writes belongs to: by the superblocks that its process
+//! wrote last.
 //!
-//! Every server of an array, md too, writes superblocks before data, with a new count of events and its own time. So a file may be
-//! written back only where the newest superblock is one of the last two that its own process wrote, or was about to.
+//! Every server of an array, md too, writes superblocks before data, with a new count of events and
+//! its own time. So a file may be written back only where the newest superblock is one of the last
+//! two that its own process wrote, or was about to.
 
 use braid_ondisk::Timestamp;
 use braid_sim_hooks::{Bug, spoiled};
@@ -14,7 +16,8 @@ pub struct CacheStamp {
 }
 
 impl CacheStamp {
-    /// Superblocks are about to be written, with this count of events and this time; said before any of them is.
+    /// Superblocks are about to be written, with this count of events and this time; said before
+    /// any of them is.
     pub fn note(&mut self, events: u64, time: Timestamp) {
         let update = Some((events, time));
         if self.updates[1] != update {

@@ -1,8 +1,9 @@
 //! Why a member failed: what it was asked, where, and what it answered.
 //!
-//! The executor makes a [`Cause`] when an operation fails and gives it with the result. The machine goes by the member and
-//! the [`FaultKind`](crate::effect::FaultKind): it carries the cause along, to the notice that says what became of the
-//! failure, and decides nothing by where it was and what was answered [check: a_cause_changes_nothing_but_what_is_said].
+//! The executor makes a [`Cause`] when an operation fails and gives it with the result. The machine
+//! goes by the member and the [`FaultKind`](crate::effect::FaultKind): it carries the cause along,
+//! to the notice that says what became of the failure, and decides nothing by where it was and what
+//! was answered [check: a_cause_changes_nothing_but_what_is_said].
 
 use crate::ids::MemberId;
 
@@ -13,7 +14,8 @@ pub struct Cause {
     pub member: MemberId,
     /// What it was asked.
     pub asked: Asked,
-    /// First sector, counted from the start of the member and not of its data area; 0 if `sectors` is.
+    /// First sector, counted from the start of the member and not of its data area; 0 if `sectors`
+    /// is.
     pub sector: u64,
     /// How many sectors; 0 for what is about the whole member.
     pub sectors: u32,
@@ -131,7 +133,8 @@ pub enum Answer {
     CutShort,
     /// Its name leads nowhere any more, or not to it.
     Vanished,
-    /// An earlier flush or durable write failed, so none is believed; the operating system's error then, if it was one.
+    /// An earlier flush or durable write failed, so none is believed; the operating system's error
+    /// then, if it was one.
     FlushFailedBefore(Option<i32>),
     /// The range does not lie inside it; nothing was asked of the device.
     OutOfBounds,
@@ -150,7 +153,8 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// One word for it, for programs; it stays. The number of an error comes by itself: [`Self::os_error`].
+    /// One word for it, for programs; it stays. The number of an error comes by itself:
+    /// [`Self::os_error`].
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

@@ -23,8 +23,8 @@ pub struct ComputationId(pub u64);
 /// Steps to be carried out in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Computation {
-    /// Its name; it comes back whole in [`crate::Shard::handle_computation_done`], so that its memory is
-    /// used again.
+    /// Its name; it comes back whole in [`crate::Shard::handle_computation_done`], so that its
+    /// memory is used again.
     pub id: ComputationId,
     /// What to do.
     pub steps: Vec<Step>,
@@ -32,9 +32,11 @@ pub struct Computation {
     pub buffers: Vec<Option<Buffer>>,
     /// The result: what each [`Step::Find`] among its steps has found, at the place that it names.
     pub found: SmallVec<[SectorSet; 2]>,
-    /// The result: what each [`Step::Partial`] and [`Step::PartialQ`] among its steps has added up, one behind the other.
+    /// The result: what each [`Step::Partial`] and [`Step::PartialQ`] among its steps has added up,
+    /// one behind the other.
     pub partial: Vec<u8>,
-    /// The result of a [`Step::Locate`] or a [`Step::Vote`], if it had one. Seldom there, and large.
+    /// The result of a [`Step::Locate`] or a [`Step::Vote`], if it had one. Seldom there, and
+    /// large.
     pub verdicts: Option<Box<Verdicts>>,
 }
 
@@ -117,7 +119,8 @@ pub enum Step {
         /// Length.
         sectors: u32,
     },
-    /// Adds the exclusive-or of sources to [`Computation::partial`]: partial parity, for a log; of one source, a block for a journal.
+    /// Adds the exclusive-or of sources to [`Computation::partial`]: partial parity, for a log; of
+    /// one source, a block for a journal.
     Partial {
         /// Sources; without any it is zeroes.
         sources: Sources,
@@ -133,7 +136,8 @@ pub enum Step {
         /// Length.
         sectors: u32,
     },
-    /// `target ^= xor of sources`: the difference between old and new content, or P that follows it in one pass.
+    /// `target ^= xor of sources`: the difference between old and new content, or P that follows it
+    /// in one pass.
     XorInto {
         /// Target.
         target: Buffer,
@@ -194,8 +198,8 @@ pub enum Step {
         /// Length.
         sectors: u32,
     },
-    /// Notes in [`Computation::found`] which sectors are not all zeroes: where a parity and what the data makes of it were
-    /// added up, these are the sectors that differ.
+    /// Notes in [`Computation::found`] which sectors are not all zeroes: where a parity and what
+    /// the data makes of it were added up, these are the sectors that differ.
     Find {
         /// Where they are, from the start of a stripe unit: offsets in it are those of the result.
         unit: Buffer,
@@ -206,8 +210,8 @@ pub enum Step {
         /// Where in the result they are noted.
         into: u16,
     },
-    /// Notes in [`Verdicts::located`] which column is wrong in which sectors, from P and Q plus what the data makes of
-    /// them.
+    /// Notes in [`Verdicts::located`] which column is wrong in which sectors, from P and Q plus
+    /// what the data makes of them.
     Locate {
         /// What P differs by, from the start of a stripe unit.
         p: Buffer,
@@ -218,8 +222,8 @@ pub enum Step {
         /// The sectors to look at.
         among: SectorSet,
     },
-    /// Notes in [`Verdicts::voted`] which of several copies are wrong, sector by sector; and in [`Computation::found`], by
-    /// copy, which sectors are not what the first one has.
+    /// Notes in [`Verdicts::voted`] which of several copies are wrong, sector by sector; and in
+    /// [`Computation::found`], by copy, which sectors are not what the first one has.
     Vote {
         /// The copies; none is one that could not be read.
         copies: Sources,

@@ -53,7 +53,8 @@ counters! {
         holds,
         /// Full-width writes that went ahead of a held stripe.
         bypasses,
-        /// Held stripes that went on because they had been passed often enough, or no full-width write was ahead.
+        /// Held stripes that went on because they had been passed often enough, or no full-width
+        /// write was ahead.
         hold_promotions,
         /// Delayed or held stripes that went on because they had become full.
         filled_promotions,

@@ -90,7 +90,8 @@ pub struct MemberIo {
 }
 
 impl MemberIo {
-    /// That it failed, for an executor to say. The data area starts at sector `data_offset` of the member.
+    /// That it failed, for an executor to say. The data area starts at sector `data_offset` of the
+    /// member.
     #[must_use]
     pub fn fault(&self, kind: FaultKind, data_offset: u64, answer: Answer) -> MemberFault {
         let Self { member, sectors, operation, .. } = *self;
@@ -99,8 +100,8 @@ impl MemberIo {
     }
 }
 
-/// What became of a [`MemberIo`]. Of a read whose request is over (it was abandoned) anything may be told,
-/// and its memory belongs to no request.
+/// What became of a [`MemberIo`]. Of a read whose request is over (it was abandoned) anything may
+/// be told, and its memory belongs to no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberIoDone {
     /// Which one.
@@ -127,7 +128,8 @@ pub enum FaultKind {
     Gone,
     /// The file system below the member is full; what is there already can be read and written.
     NoSpace,
-    /// The member may not be written any more, a disk behind a write blocker; what is there can be read.
+    /// The member may not be written any more, a disk behind a write blocker; what is there can be
+    /// read.
     Protected,
 }
 
@@ -149,15 +151,17 @@ pub struct PieceReply {
     /// The write goes on after this answer: effects name its payload until
     /// [`crate::Shard::poll_release`] names the request, once for each piece that said so.
     pub keeps_payload: bool,
-    /// A read straight into the piece's payload was abandoned: it may write the client's own buffer until it
-    /// ends, which is after this answer. What was made instead is in the second ([`crate::buffer`]).
+    /// A read straight into the piece's payload was abandoned: it may write the client's own buffer
+    /// until it ends, which is after this answer. What was made instead is in the second
+    /// ([`crate::buffer`]).
     pub leaves_payload: bool,
-    /// The last failure at a member that befell the piece, if it is answered with an error and there was one.
+    /// The last failure at a member that befell the piece, if it is answered with an error and
+    /// there was one.
     pub cause: Option<Cause>,
 }
 
-/// What becomes of the copy of an answered write that only the cache has, in a file that outlives the process. Records are carried out in
-/// order, and before replies that were polled later.
+/// What becomes of the copy of an answered write that only the cache has, in a file that outlives
+/// the process. Records are carried out in order, and before replies that were polled later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheRecord {
     /// The copy is to be kept before the write is answered.
@@ -171,7 +175,8 @@ pub enum CacheRecord {
 pub struct CachedRun {
     /// The write; it may have a run for each data column.
     pub id: CachedWriteId,
-    /// Grows with each write of the shard. Of two runs that overlap the greater is the newer; both are of one shard.
+    /// Grows with each write of the shard. Of two runs that overlap the greater is the newer; both
+    /// are of one shard.
     pub order: u64,
     /// First sector of the array.
     pub start: LogicalSector,
@@ -184,7 +189,8 @@ pub struct CachedRun {
 /// Sectors of a block of the file that copies go into.
 pub const CACHED_BLOCK_SECTORS: u32 = crate::sectors::BLOCK_SECTORS;
 
-/// Blocks that a copy of so many sectors takes. Zeroes have no bytes, and take one however many they are.
+/// Blocks that a copy of so many sectors takes. Zeroes have no bytes, and take one however many
+/// they are.
 pub(crate) const fn cached_blocks(sectors: u32, has_bytes: bool) -> u32 {
     if has_bytes { sectors.div_ceil(CACHED_BLOCK_SECTORS) } else { 1 }
 }
@@ -219,7 +225,8 @@ pub enum CachedContent {
 pub enum Report {
     /// A write waits for the gate.
     WantWrite,
-    /// The gate is closed by this view, and writes that began before wait for some that wait for it to open.
+    /// The gate is closed by this view, and writes that began before wait for some that wait for it
+    /// to open.
     HeldUp {
         /// Its epoch.
         epoch: u64,
@@ -233,15 +240,16 @@ pub enum Report {
         /// Behind the last.
         to: u64,
     },
-    /// Answer to [`crate::Shard::handle_touched_query`]: writes began under these bits since it was asked last.
+    /// Answer to [`crate::Shard::handle_touched_query`]: writes began under these bits since it was
+    /// asked last.
     Touched {
         /// Of which bitmap.
         bitmap: BitmapId,
         /// Which.
         bits: Arc<Bits>,
     },
-    /// A client has given up sectors of the array, and nothing was written to them since. Of a lockless bitmap, for which the marks of
-    /// which nothing else is left become unwritten.
+    /// A client has given up sectors of the array, and nothing was written to them since. Of a
+    /// lockless bitmap, for which the marks of which nothing else is left become unwritten.
     Trimmed {
         /// Of which bitmap.
         bitmap: BitmapId,
@@ -259,18 +267,21 @@ pub enum Report {
         /// Behind the last.
         to: u64,
     },
-    /// Bits were taken back ([`crate::array::IntentView::revocation`]), and nothing is under way any more that began before.
+    /// Bits were taken back ([`crate::array::IntentView::revocation`]), and nothing is under way
+    /// any more that began before.
     Drained {
         /// Of which bitmap.
         bitmap: BitmapId,
         /// For which time.
         revocation: u64,
     },
-    /// A band is to be written, and the members with its parity are to have this in their parity logs first.
+    /// A band is to be written, and the members with its parity are to have this in their parity
+    /// logs first.
     WantLog {
         /// The shard's name for it, until [`Report::LogOver`].
         ticket: LogTicket,
-        /// For the slot of the parity that each names: what is being written, and the partial parities; checksums are left to who writes them.
+        /// For the slot of the parity that each names: what is being written, and the partial
+        /// parities; checksums are left to who writes them.
         entries: Vec<LoggedEntry>,
     },
     /// The same of an array with a write journal: it is to have these blocks first.
@@ -280,7 +291,8 @@ pub enum Report {
         /// Blocks of data and all parity of their rows.
         rows: Vec<JournalRow>,
     },
-    /// What was to be logged under this name is over: it is on the members, in their caches at least, or will never be written.
+    /// What was to be logged under this name is over: it is on the members, in their caches at
+    /// least, or will never be written.
     LogOver {
         /// Which.
         ticket: LogTicket,
@@ -290,18 +302,20 @@ pub enum Report {
         /// How, and which.
         cause: Cause,
     },
-    /// A member with which nothing is wrong did not take a write, which is left half done: [`FaultKind::spares_member`].
+    /// A member with which nothing is wrong did not take a write, which is left half done:
+    /// [`FaultKind::spares_member`].
     NotTaken {
         /// At what, and which.
         fault: MemberFault,
     },
-    /// Writes have reached this member since the last [`Report::WrittenBack`]; said right before the
-    /// next.
+    /// Writes have reached this member since the last [`Report::WrittenBack`]; said right before
+    /// the next.
     MemberWritten {
         /// Which.
         member: MemberId,
     },
-    /// A range of a member has been written, of which the view says that some is not to be believed.
+    /// A range of a member has been written, of which the view says that some is not to be
+    /// believed.
     BadBlocksWritten {
         /// Which.
         member: MemberId,
@@ -310,8 +324,8 @@ pub enum Report {
         /// How many.
         sectors: u32,
     },
-    /// What could not be read, or is not to be believed, was written again, from what the others say; and the member did not take
-    /// it. Nothing is lost that was not: its log is to name it.
+    /// What could not be read, or is not to be believed, was written again, from what the others
+    /// say; and the member did not take it. Nothing is lost that was not: its log is to name it.
     Unmended {
         /// How, and which.
         cause: Cause,
@@ -325,18 +339,21 @@ pub enum Report {
         /// Which.
         member: MemberId,
     },
-    /// A client reads what a member that is being recovered does not hold yet: it has to be made from the others.
+    /// A client reads what a member that is being recovered does not hold yet: it has to be made
+    /// from the others.
     Lacking {
         /// First sector of it, of the member.
         start: MemberSector,
     },
-    /// Answer to [`crate::Shard::handle_write_back`]: what had been answered then is on the members.
+    /// Answer to [`crate::Shard::handle_write_back`]: what had been answered then is on the
+    /// members.
     WrittenBack {
         /// The round that was asked for.
         round: u64,
     },
-    /// A write that had been answered could not be carried out: no flush may say that it was, and what was written
-    /// there reads as an error until it is written again. One report for each run of sectors.
+    /// A write that had been answered could not be carried out: no flush may say that it was, and
+    /// what was written there reads as an error until it is written again. One report for each run
+    /// of sectors.
     WriteLost {
         /// First sector of the array that was lost.
         start: LogicalSector,
@@ -357,15 +374,17 @@ pub enum Report {
         /// Whether it has one now.
         writing: bool,
     },
-    /// Background work has found something that is wrong: before its result, once for each run of sectors.
+    /// Background work has found something that is wrong: before its result, once for each run of
+    /// sectors.
     Found {
         /// Which.
         id: WorkId,
         /// What.
         found: Found,
     },
-    /// Background work cannot make a range that a member lacks: before its result, once for each. Of a [`crate::work::Task::Resync`]
-    /// it is what cannot be made to agree: parity, or every copy.
+    /// Background work cannot make a range that a member lacks: before its result, once for each.
+    /// Of a [`crate::work::Task::Resync`] it is what cannot be made to agree: parity, or every
+    /// copy.
     Unmade {
         /// Which.
         id: WorkId,
@@ -403,12 +422,13 @@ pub struct Pace {
     pub completed: u32,
     /// Nanoseconds that they took, on average.
     pub mean_ns: u64,
-    /// Nanoseconds that the oldest read that has not ended has been under way, or a write beyond what holds
-    /// writes back; 0 if there is none.
+    /// Nanoseconds that the oldest read that has not ended has been under way, or a write beyond
+    /// what holds writes back; 0 if there is none.
     pub oldest_ns: u64,
 }
 
-/// Which members sit out because they are slow, and whether shards measure them; see [`crate::Shard::handle_slow_members`].
+/// Which members sit out because they are slow, and whether shards measure them; see
+/// [`crate::Shard::handle_slow_members`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlowMembers {
     /// Grows with each.

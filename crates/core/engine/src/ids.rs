@@ -8,7 +8,8 @@ pub struct MemberId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardIndex(pub u16);
 
-/// Which bitmap of an array: one that is made while it runs is another than the one before, and bits of the two are not alike.
+/// Which bitmap of an array: one that is made while it runs is another than the one before, and
+/// bits of the two are not alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitmapId(pub u64);
 
@@ -20,8 +21,8 @@ pub struct RequestId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub u64);
 
-/// Name of an answered write of one shard of which a copy is kept outside the process; small, and used again once the copy is
-/// erased.
+/// Name of an answered write of one shard of which a copy is kept outside the process; small, and
+/// used again once the copy is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CachedWriteId(pub u32);
 

@@ -14,7 +14,8 @@
 //! A driver (the runtime, a simulator, a benchmark, a unit test) puts events in, takes effects out
 //! until there are none, carries them out, and reports what became of them as further events. The
 //! machine never touches a byte of payload: buffers are names ([`buffer::Buffer`]), parity and
-//! copies are effects ([`computation::Computation`]) that [`computation::run`] carries out over the driver's memory.
+//! copies are effects ([`computation::Computation`]) that [`computation::run`] carries out over the
+//! driver's memory.
 //!
 //! Control and data talk by epoch: the array publishes an immutable [`array::ArrayView`]; a shard
 //! that has been given one acts on nothing older. No state is shared.

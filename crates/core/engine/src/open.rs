@@ -1,9 +1,10 @@
-//! From an array that assembly found to the setup of its machine, and what is written before it starts.
+//! From an array that assembly found to the setup of its machine, and what is written before it
+//! starts.
 //!
 //! Every driver starts an array this way: it opens the members, flushes them, so that what was read
-//! and believed is durable, carries out [`levelling`] round by round and
-//! wave by wave, makes an [`Array`](crate::array::Array) of [`opening`], and gives every member the number
-//! that [`Opening::members`] says. What it does not do: read or write anything, or judge members.
+//! and believed is durable, carries out [`levelling`] round by round and wave by wave, makes an
+//! [`Array`](crate::array::Array) of [`opening`], and gives every member the number that
+//! [`Opening::members`] says. What it does not do: read or write anything, or judge members.
 //!
 //! ```text
 //!   assembled ──levelling──▶ wave ──durable──▶ wave ──durable──▶ ...
@@ -13,7 +14,8 @@
 //! # Invariants
 //! - No wave tears more superblocks than the array can miss
 //!   [check: long_superblocks_are_levelled_one_half_after_the_other].
-//! - A member that could not be told is not believed [check: a_member_that_cannot_be_told_is_missed_or_needed].
+//! - A member that could not be told is not believed
+//!   [check: a_member_that_cannot_be_told_is_missed_or_needed].
 
 use std::collections::BTreeSet;
 
@@ -62,8 +64,9 @@ pub struct Joined {
 pub struct Opening {
     /// The machine's setup.
     pub setup: ArraySetup,
-    /// Who takes part, by [`MemberId`]: occupants as [`AssembledArray::occupants`] gives them, then spares, then the device of a journal
-    /// that is written, or the bitmap file, whose index follows those of assembly's input.
+    /// Who takes part, by [`MemberId`]: occupants as [`AssembledArray::occupants`] gives them, then
+    /// spares, then the device of a journal that is written, or the bitmap file, whose index
+    /// follows those of assembly's input.
     pub members: Vec<Joined>,
 }
 
@@ -215,9 +218,9 @@ fn journal_setup(log: &JournalLog, name: &Name) -> JournalSetup {
     JournalSetup { member, device_number, area, end_sectors, end_sequence, is_used }
 }
 
-/// Sectors of a replacement that hold what the member holds. Where the array was interrupted while it was written, the one may have
-/// what the other has not. A resync compares members only, and would make the others agree with the member: so the
-/// replacement is filled from its start again.
+/// Sectors of a replacement that hold what the member holds. Where the array was interrupted while
+/// it was written, the one may have what the other has not. A resync compares members only, and
+/// would make the others agree with the member: so the replacement is filled from its start again.
 fn replacement_held(assembled: &AssembledArray, replacement: &Occupant) -> u64 {
     let is_dirty = assembled.dirty;
     let is_dirty = spoiled(Bug::ReplacementTrusted, is_dirty, false);
@@ -231,8 +234,8 @@ struct Name {
     bad_log_sectors: u16,
 }
 
-/// Sectors of a member's bad-block log; 0 where none is written. A log in units of more than a sector is left as it is, and so is one whose
-/// place is not its own.
+/// Sectors of a member's bad-block log; 0 where none is written. A log in units of more than a
+/// sector is left as it is, and so is one whose place is not its own.
 #[must_use]
 pub fn bad_log_sectors(superblock: &Superblock) -> u16 {
     let Some(log) = superblock.device.bad_block_log else { return 0 };
@@ -250,9 +253,10 @@ pub fn bad_log_sectors(superblock: &Superblock) -> u16 {
     if is_own && is_plain { log.size_sectors } else { 0 }
 }
 
-/// What a device holds that was a member of this array before, by what it says of itself (`found`) and a member that is in a slot
-/// says now (`newest`); `seated` are the members in slots, with their indices in the role table. None if it may hold anything: it never
-/// held all of its slot, or was written without one of those that are in slots now, or what it says is not older.
+/// What a device holds that was a member of this array before, by what it says of itself (`found`)
+/// and a member that is in a slot says now (`newest`); `seated` are the members in slots, with
+/// their indices in the role table. None if it may hold anything: it never held all of its slot, or
+/// was written without one of those that are in slots now, or what it says is not older.
 #[must_use]
 pub fn returns(
     found: &Superblock,
@@ -289,15 +293,16 @@ fn member_setup(occupant: &Occupant, name: Name) -> MemberSetup {
     MemberSetup { id, device_number, recovered_sectors, bad_blocks, bad_log }
 }
 
-/// Whether superblocks are to name a bitmap. The newest is believed: a change of that may not have reached the others.
+/// Whether superblocks are to name a bitmap. The newest is believed: a change of that may not have
+/// reached the others.
 fn names_bitmap(assembled: &AssembledArray) -> Option<bool> {
     let names = assembled.newest.intent.bitmap_offset_sectors.is_some();
     let is_on_members = assembled.bitmap.is_some() && assembled.bitmap_file.is_none();
     (names == is_on_members).then_some(names)
 }
 
-/// What is kept of the bitmap from here on. md does not count when it cleared marks of a lockless one; but of members that are all
-/// here none has missed anything until now.
+/// What is kept of the bitmap from here on. md does not count when it cleared marks of a lockless
+/// one; but of members that are all here none has missed anything until now.
 fn bitmap_setup(assembled: &AssembledArray, bitmap: &AssembledBitmap) -> BitmapSetup {
     let AssembledBitmap { superblock, is_current, bits, marks } = bitmap;
     let mut head = *superblock;
@@ -308,8 +313,8 @@ fn bitmap_setup(assembled: &AssembledArray, bitmap: &AssembledBitmap) -> BitmapS
     BitmapSetup { head, says, doubt, marks: marks.clone() }
 }
 
-/// Where redundancy agrees up to; levels without redundancy have nothing to agree, and where a bitmap is believed that names nothing
-/// behind the offset all agrees.
+/// Where redundancy agrees up to; levels without redundancy have nothing to agree, and where a
+/// bitmap is believed that names nothing behind the offset all agrees.
 fn resync_offset(assembled: &AssembledArray) -> u64 {
     let end = accepted_risk(assembled).map_or(u64::MAX, |risk| risk.until_sectors);
     let says_none = |bitmap: &AssembledBitmap| {
@@ -323,7 +328,8 @@ fn resync_offset(assembled: &AssembledArray) -> u64 {
     }
 }
 
-/// What was accepted, and where that leaves nothing to resync. An offset of md's may lie inside of a band, which is resynced whole.
+/// What was accepted, and where that leaves nothing to resync. An offset of md's may lie inside of
+/// a band, which is resynced whole.
 fn accepted_risk(assembled: &AssembledArray) -> Option<AcceptedRisk> {
     let Geometry::Stripe(stripe) = &assembled.geometry else { return None };
     assembled.accepted_risk.as_ref()?;
@@ -346,20 +352,23 @@ fn keeps_intent(assembled: &AssembledArray) -> bool {
 /// What is written to one member: its index in assembly's input, and its superblock.
 pub type Levelled = (usize, Superblock);
 
-/// What brings members one event forward: waves, most often one; none where all are level. Each comes after the one before is
-/// durable, or failed; within a wave the order is free.
+/// What brings members one event forward: waves, most often one; none where all are level. Each
+/// comes after the one before is durable, or failed; within a wave the order is free.
 pub type Round = Vec<Vec<Levelled>>;
 
 /// What brings every member to the count that the array starts from, before anything counts on.
 ///
-/// A write that fails is tried once more; if it fails again, its member is lost, though the next write may go well: left in, it
-/// could be two behind after a power cut, and be called stale. If the array [`can_miss`] it, the other members are brought
-/// level, and the machine hears of the loss before anything else
-/// ([`Array::handle_member_gone`](crate::array::Array::handle_member_gone)); if not, the array is not started.
+/// A write that fails is tried once more; if it fails again, its member is lost, though the next
+/// write may go well: left in, it could be two behind after a power cut, and be called stale. If
+/// the array [`can_miss`] it, the other members are brought level, and the machine hears of the
+/// loss before anything else
+/// ([`Array::handle_member_gone`](crate::array::Array::handle_member_gone)); if not, the array is
+/// not started.
 ///
-/// Those are members that are one event behind. What they are told has the time of the newest superblock: with one of
-/// its own they would be of another update than the others. If the first update then reached only some
-/// members, they would be two behind, and be called stale though they missed nothing.
+/// Those are members that are one event behind. What they are told has the time of the newest
+/// superblock: with one of its own they would be of another update than the others. If the first
+/// update then reached only some members, they would be two behind, and be called stale though they
+/// missed nothing.
 #[must_use]
 pub fn levelling<'a>(
     assembled: &AssembledArray,
@@ -391,8 +400,9 @@ pub fn levelling<'a>(
         if ppl.is_some() {
             levelled.name_ppl(ppl);
         }
-        // It has the log that the newest speaks of, as every member had before the newest came to be; or, where the newest was to
-        // say clean, what its own log names is all that it is dirty for.
+        // It has the log that the newest speaks of, as every member had before the newest came to
+        // be; or, where the newest was to say clean, what its own log names is all that it is dirty
+        // for.
         let was_cut_short = newest.state.is_clean() && !levelled.state.is_clean();
         let before = superblock.state.log_counts.filter(|_| was_cut_short);
         if let Some(home) = newest.state.log_counts.or(before) {
@@ -411,8 +421,8 @@ pub fn levelling<'a>(
 }
 
 /// Whether the array can be started without the members `lost`, indexed as assembly's input was:
-/// its level makes up for them beside those that it lacks already, and parity that does not agree yet
-/// is not needed for it. Without its journal it is not.
+/// its level makes up for them beside those that it lacks already, and parity that does not agree
+/// yet is not needed for it. Without its journal it is not.
 #[must_use]
 pub fn can_miss(assembled: &AssembledArray, lost: &[usize]) -> bool {
     let is_there = |occupant: &Occupant| occupant.is_in_sync() && !lost.contains(&occupant.member);

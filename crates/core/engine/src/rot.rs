@@ -1,13 +1,15 @@
 //! What is known to be wrong in a stripe unit, from verdicts on its sectors: a pure rule.
 //!
-//! Where it stands: computations bring a verdict for each sector (`braid_parity` has the algebra, and what it cannot see);
-//! background work learns from here which sectors of which column, or of which copy, may be written again.
+//! Where it stands: computations bring a verdict for each sector (`braid_parity` has the algebra,
+//! and what it cannot see); background work learns from here which sectors of which column, or of
+//! which copy, may be written again.
 //!
 //! # The rule for columns
 //!
-//! The chunks of a stripe rot together, so the unit is judged as a whole first. If one column explains all of it, that one is
-//! wrong, however little speaks for it: one flipped bit looks so, and two columns that are wrong in the same bytes by chance
-//! do not. If not, more than one column has rotted here, and a sector is believed only if it has proof enough by itself
+//! The chunks of a stripe rot together, so the unit is judged as a whole first. If one column
+//! explains all of it, that one is wrong, however little speaks for it: one flipped bit looks so,
+//! and two columns that are wrong in the same bytes by chance do not. If not, more than one column
+//! has rotted here, and a sector is believed only if it has proof enough by itself
 //! ([`braid_parity::VALUES_ENOUGH`]); every other that disagrees is unknown.
 //!
 //! | the unit   | the sector             | the sector is          |
@@ -19,7 +21,8 @@
 //!
 //! Copies have no such tie: each sector has its own vote.
 //!
-//! - What is unknown is never among what is located [check: a_sector_is_located_or_unknown_and_never_both].
+//! - What is unknown is never among what is located
+//!   [check: a_sector_is_located_or_unknown_and_never_both].
 
 use braid_parity::{Column, ColumnSet, Verdict, Vote};
 use braid_sim_hooks::{Bug, planted, spoiled};

@@ -1,17 +1,21 @@
 //! Sets of the sectors of a stripe unit, and the extents that they are made of.
 //!
-//! A unit has at most 128 sectors, so a set is one number with a bit for each, and everything that a batch asks about
-//! its sectors (which are written, which must be read, which are in memory) is a bit operation over all of them at once.
+//! A unit has at most 128 sectors, so a set is one number with a bit for each, and everything that
+//! a batch asks about its sectors (which are written, which must be read, which are in memory) is a
+//! bit operation over all of them at once.
 //!
 //! # When a gap is closed
 //!
-//! One request costs a member, the ring and the engine about as much as moving 4 to 8 KiB does (an NVMe disk with 1 M
-//! requests and 7 GB a second: 7 KiB; a SATA disk with 100 K and 550 MB: 5 KiB). So what lies between two extents is
-//! taken along when it is less than a block, and never when it is a block or more: then two requests move less, and cost
-//! no more. Only what is known to be right may be taken along: [`SectorSet::joined`] is told what that is.
+//! One request costs a member, the ring and the engine about as much as moving 4 to 8 KiB does (an
+//! NVMe disk with 1 M requests and 7 GB a second: 7 KiB; a SATA disk with 100 K and 550 MB: 5 KiB).
+//! So what lies between two extents is taken along when it is less than a block, and never when it
+//! is a block or more: then two requests move less, and cost no more. Only what is known to be
+//! right may be taken along: [`SectorSet::joined`] is told what that is.
 //!
-//! - A set is the union of its extents, which neither touch nor overlap [check: extents_are_the_set].
-//! - Only small gaps are closed, and only where that is allowed [check: small_gaps_are_closed_where_they_may_be].
+//! - A set is the union of its extents, which neither touch nor overlap
+//!   [check: extents_are_the_set].
+//! - Only small gaps are closed, and only where that is allowed
+//!   [check: small_gaps_are_closed_where_they_may_be].
 //! - A block is taken whole or not at all [check: blocks_are_whole].
 
 /// Sectors of a block. Gaps that are shorter are closed; writes that are shorter are gathered.

@@ -26,7 +26,8 @@ use crate::stripe::Stripes;
 use crate::tuning::{CacheConfig, Tuning, UNIT_SECTORS_MAX};
 use crate::work::{Purpose, Work};
 
-/// How many pieces ahead a driver that has several calls [`Shard::prefetch`]: about as many lines as a processor fetches at once.
+/// How many pieces ahead a driver that has several calls [`Shard::prefetch`]: about as many lines
+/// as a processor fetches at once.
 pub const PREFETCH_PIECES: usize = 16;
 
 /// The machine of one shard.
@@ -90,8 +91,8 @@ impl Shard {
         self.common.pieces.is_empty() && self.common.in_flight == 0 && self.common.works == 0
     }
 
-    /// The piece will be handled soon, behind others: what has to be fetched from memory for it may come meanwhile. A hint
-    /// that changes nothing else; [`PREFETCH_PIECES`] ahead is enough.
+    /// The piece will be handled soon, behind others: what has to be fetched from memory for it may
+    /// come meanwhile. A hint that changes nothing else; [`PREFETCH_PIECES`] ahead is enough.
     pub fn prefetch(&self, piece: &Piece) {
         if let Machine::Stripe(stripes) = &self.family {
             stripes.prefetch(piece);
@@ -123,8 +124,8 @@ impl Shard {
         }
     }
 
-    /// Takes background work; [`Report::WorkDone`] says what came of it. The band must be one of the shard's own
-    /// ([`crate::request::Regions`]).
+    /// Takes background work; [`Report::WorkDone`] says what came of it. The band must be one of
+    /// the shard's own ([`crate::request::Regions`]).
     ///
     /// # Panics
     /// On levels without redundancy, which have nothing to compare.
@@ -289,8 +290,8 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Superblocks say by now that writes may begin. Gives the pieces whose answer was held until then, and is not to be held
-    /// for bits of the bitmap.
+    /// Superblocks say by now that writes may begin. Gives the pieces whose answer was held until
+    /// then, and is not to be held for bits of the bitmap.
     fn grant_intent(&mut self) -> Vec<PieceKey> {
         if planted(Bug::GatedLost) {
             return Vec::new();
@@ -305,7 +306,8 @@ impl Shard {
         self.common.has_bits(piece)
     }
 
-    /// What was asked for by [`Report::WantLog`] is durable, or needless by now: its parity has no member any more.
+    /// What was asked for by [`Report::WantLog`] is durable, or needless by now: its parity has no
+    /// member any more.
     pub fn handle_logged(&mut self, now: Instant, ticket: LogTicket) {
         self.common.now = now;
         match &mut self.family {
@@ -315,8 +317,8 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// The array wants to know under which bits of the bitmap writes have begun since it asked last; answered by
-    /// [`Report::Touched`] where there is a bitmap.
+    /// The array wants to know under which bits of the bitmap writes have begun since it asked
+    /// last; answered by [`Report::Touched`] where there is a bitmap.
     pub fn handle_touched_query(&mut self, now: Instant) {
         self.common.now = now;
         self.common.tell_touched();
@@ -352,8 +354,9 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// The array has decided which members to watch, and which sit out. Unlike a view this does not wait
-    /// for what is under way: reads of a member that sits out are let go of and made in another way.
+    /// The array has decided which members to watch, and which sit out. Unlike a view this does not
+    /// wait for what is under way: reads of a member that sits out are let go of and made in
+    /// another way.
     pub fn handle_slow_members(&mut self, now: Instant, slow_members: Arc<SlowMembers>) {
         self.common.now = now;
         let Common { clocks, view, .. } = &mut self.common;
@@ -372,7 +375,8 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Tells how fast the members are, and asks those that sit out for a little, when it is time to.
+    /// Tells how fast the members are, and asks those that sit out for a little, when it is time
+    /// to.
     fn look_at_members(&mut self, now: Instant) {
         self.common.report_pace();
         for (slot, sector, sectors) in self.common.clocks.probes(now) {
@@ -409,8 +413,8 @@ impl Shard {
         own.into_iter().chain(self.common.clocks.poll_timeout()).min()
     }
 
-    /// Sectors of pieces that were answered early and whose payload is kept. A piece counts whole as
-    /// long as any of it is not on the members.
+    /// Sectors of pieces that were answered early and whose payload is kept. A piece counts whole
+    /// as long as any of it is not on the members.
     #[must_use]
     pub fn dirty_sectors(&self) -> u64 {
         self.common.kept_sectors()
@@ -460,8 +464,8 @@ impl Shard {
         self.common.member_ios.pop_front()
     }
 
-    /// What a request that was just polled is for. For drivers that serve readers and the flusher in turns, and let
-    /// background work wait.
+    /// What a request that was just polled is for. For drivers that serve readers and the flusher
+    /// in turns, and let background work wait.
     #[must_use]
     pub fn purpose_of(&self, io: &MemberIo) -> Purpose {
         let fills_block =
@@ -473,8 +477,9 @@ impl Shard {
         }
     }
 
-    /// 3. Copies of answered writes that are to be kept, and those that are not any more. Carried out before the replies that follow:
-    ///    no write is answered before its copy is kept, nor before older copies are erased that it makes untrue.
+    /// 3. Copies of answered writes that are to be kept, and those that are not any more. Carried
+    ///    out before the replies that follow: no write is answered before its copy is kept, nor
+    ///    before older copies are erased that it makes untrue.
     pub fn poll_cache_record(&mut self) -> Option<CacheRecord> {
         self.common.cache_records.pop_front()
     }

@@ -1,7 +1,7 @@
 //! Values under names that are not used again soon: [`slotmap`] with names that a driver can carry.
 //!
-//! A name says which place a value has and how often the place has been used, so that an old name never finds a new value.
-//! Once it has been as full as it gets, nothing is allocated any more.
+//! A name says which place a value has and how often the place has been used, so that an old name
+//! never finds a new value. Once it has been as full as it gets, nothing is allocated any more.
 
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 
@@ -24,7 +24,8 @@ fn key(name: u64) -> DefaultKey {
 }
 
 impl<T> Slab<T> {
-    /// Keeps `value`; gives its name, which is never as small as a plain number: uses are counted in its upper half, from 1.
+    /// Keeps `value`; gives its name, which is never as small as a plain number: uses are counted
+    /// in its upper half, from 1.
     pub(crate) fn insert(&mut self, value: T) -> u64 {
         self.values.insert(value).data().as_ffi()
     }

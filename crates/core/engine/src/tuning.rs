@@ -1,4 +1,5 @@
-//! Settings of the engine, and their defaults: of the stripe cache, and of when a slow member sits out.
+//! Settings of the engine, and their defaults: of the stripe cache, and of when a slow member sits
+//! out.
 
 use braid_geometry::Geometry;
 
@@ -17,8 +18,8 @@ pub enum CacheMode {
 /// Settings of one shard's stripe cache (levels 4, 5, 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Stripes that are written at a time, or whose blocks are remembered; at least 1, at most what the shard was made for.
-    /// Those that wait are not counted.
+    /// Stripes that are written at a time, or whose blocks are remembered; at least 1, at most what
+    /// the shard was made for. Those that wait are not counted.
     pub stripes: u32,
     /// When writes are answered.
     pub mode: CacheMode,
@@ -49,15 +50,17 @@ pub struct CacheConfig {
     /// Stripes that [`Tuning::stripes`] may ask for at most; at least one. The driver's arena has
     /// room for them ([`crate::Shard::arena_blocks`]); memory that is not used need not be there.
     pub stripes_max: u32,
-    /// Blocks of 4 KiB that the driver's file for answered writes has room for ([`crate::effect::CacheRecord`]); none if there is
-    /// no such file: then answered writes that the members do not have end with the process.
+    /// Blocks of 4 KiB that the driver's file for answered writes has room for
+    /// ([`crate::effect::CacheRecord`]); none if there is no such file: then answered writes that
+    /// the members do not have end with the process.
     pub cached_blocks_max: Option<u32>,
     /// How it works at first.
     pub tuning: Tuning,
 }
 
 impl CacheConfig {
-    /// Sectors of a block of the arena, and of background work at most: the stripe unit on levels with parity.
+    /// Sectors of a block of the arena, and of background work at most: the stripe unit on levels
+    /// with parity.
     #[must_use]
     pub fn block_sectors(&self, geometry: &Geometry) -> u32 {
         match geometry {
@@ -87,13 +90,15 @@ impl Default for Tuning {
 /// How many read errors a member may have that were corrected, and what becomes of one with more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadErrorLimit {
-    /// Those that it may have; what is older than an hour counts half for each hour. None: any number.
+    /// Those that it may have; what is older than an hour counts half for each hour. None: any
+    /// number.
     pub most: Option<u32>,
     /// What becomes of it then.
     pub then: OnReadErrors,
 }
 
-/// What becomes of a member with more read errors than it may have; each does what those before it do.
+/// What becomes of a member with more read errors than it may have; each does what those before it
+/// do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnReadErrors {
     /// A person is warned.
@@ -129,11 +134,11 @@ pub struct SitOut {
     pub is_on: bool,
     /// Times as slow as its siblings; at least 2.
     pub factor: u32,
-    /// Milliseconds that it must take, whatever its siblings do. Longer than an elevator or a multiplexer
-    /// before the members holds a read back (two periods, 400 ms).
+    /// Milliseconds that it must take, whatever its siblings do. Longer than an elevator or a
+    /// multiplexer before the members holds a read back (two periods, 400 ms).
     pub min_ms: u64,
-    /// Milliseconds by which a write may be older before it counts at all: what elevators before the members
-    /// hold writes back behind reads. A driver that has none says 0.
+    /// Milliseconds by which a write may be older before it counts at all: what elevators before
+    /// the members hold writes back behind reads. A driver that has none says 0.
     pub write_slack_ms: u64,
 }
 

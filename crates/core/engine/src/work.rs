@@ -1,7 +1,8 @@
 //! Background work: what no client asked for, and what came of it.
 //!
-//! A job asks a shard for one band at a time: a stripe unit of every member. The shard orders it with the client's writes
-//! of the same band, takes it on when clients leave room, and answers with a result. It never knows which job it was for.
+//! A job asks a shard for one band at a time: a stripe unit of every member. The shard orders it
+//! with the client's writes of the same band, takes it on when clients leave room, and answers with
+//! a result. It never knows which job it was for.
 //!
 //! ```text
 //!   job ── Work { id, class, task, start } ──▶ Shard::handle_work
@@ -24,19 +25,21 @@ pub struct Work {
     pub class: Class,
     /// What to do.
     pub task: Task,
-    /// The first sector. On levels with parity it is one of the data area of each member: where a band begins, a multiple of
-    /// [`crate::Shard::block_sectors`], or inside of one. On levels with copies it is one of the array.
+    /// The first sector. On levels with parity it is one of the data area of each member: where a
+    /// band begins, a multiple of [`crate::Shard::block_sectors`], or inside of one. On levels with
+    /// copies it is one of the array.
     pub start: u64,
-    /// How many: [`crate::Shard::block_sectors`] on levels with parity, or fewer inside of one band; on levels with copies as
-    /// many, or fewer, all of one region.
+    /// How many: [`crate::Shard::block_sectors`] on levels with parity, or fewer inside of one
+    /// band; on levels with copies as many, or fewer, all of one region.
     pub sectors: u32,
 }
 
 /// How member requests of background work stand to those of clients. Elevators know both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// They go when no client's request waits, or when they have waited too long. Since a band that is read is not
-    /// written, such work gives it up, once, to a write that waits for it, and is then done in its turn.
+    /// They go when no client's request waits, or when they have waited too long. Since a band that
+    /// is read is not written, such work gives it up, once, to a write that waits for it, and is
+    /// then done in its turn.
     Idle,
     /// They go in their turn.
     BestEffort,
@@ -45,20 +48,25 @@ pub enum Class {
 /// What to do with a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Read all of it, and say where its parity is not what its data makes it, or its copies differ, and which member is
-    /// wrong, as far as that can be known. Nothing is written but what could not be read, or what a bad-block log names.
+    /// Read all of it, and say where its parity is not what its data makes it, or its copies
+    /// differ, and which member is wrong, as far as that can be known. Nothing is written but what
+    /// could not be read, or what a bad-block log names.
     Compare,
-    /// The same, and write again what is known to be wrong, from the others. What is not known is left as it is.
+    /// The same, and write again what is known to be wrong, from the others. What is not known is
+    /// left as it is.
     Repair,
-    /// One sector that nobody can give, since bad-block logs name too much of it: read it in spite of them, and compare. Where all
-    /// agrees, and more than one says so, what was named and could be read is written again as it is. Nothing else is written.
+    /// One sector that nobody can give, since bad-block logs name too much of it: read it in spite
+    /// of them, and compare. Where all agrees, and more than one says so, what was named and could
+    /// be read is written again as it is. Nothing else is written.
     Retry,
-    /// The same as [`Task::Compare`], and write what differs: data is believed, or the first copy that can be read, as md does beyond the resync
-    /// offset.
+    /// The same as [`Task::Compare`], and write what differs: data is believed, or the first copy
+    /// that can be read, as md does beyond the resync offset.
     Resync,
-    /// Make what members that are being recovered are to hold of it from the others, and write it to them.
+    /// Make what members that are being recovered are to hold of it from the others, and write it
+    /// to them.
     Recover,
-    /// Copy all of it from members that have a replacement to that; what they cannot read is made from the others.
+    /// Copy all of it from members that have a replacement to that; what they cannot read is made
+    /// from the others.
     Replace,
 }
 
@@ -93,7 +101,8 @@ pub enum Outcome {
         differing: u32,
     },
     /// All of it was read, or made of the others where it could not be; what is wrong was reported
-    /// ([`crate::effect::Report::Found`]). Of a [`Task::Repair`], and of a [`Task::Compare`] that has written something.
+    /// ([`crate::effect::Report::Found`]). Of a [`Task::Repair`], and of a [`Task::Compare`] that
+    /// has written something.
     Checked {
         /// Sectors that were found to be wrong, or not to agree, over all members.
         differing: u32,
@@ -105,16 +114,17 @@ pub enum Outcome {
         /// Sectors that were written, over all members.
         written: u32,
     },
-    /// Of a task that fills members, or levels them: some of it could not be made, as was reported for each member that lacks it
-    /// ([`crate::effect::Report::Unmade`]). What could has been written, though not all that could if more than a sector was
-    /// asked for.
+    /// Of a task that fills members, or levels them: some of it could not be made, as was reported
+    /// for each member that lacks it ([`crate::effect::Report::Unmade`]). What could has been
+    /// written, though not all that could if more than a sector was asked for.
     Unmade {
         /// Sectors that were written, over all members.
         written: u32,
     },
     /// Some of it could not be read, or has no member, and so nothing was made of it.
     Unreadable,
-    /// A member that it needs sits out, or began to: held up, the band would hold up clients. To be asked for again later.
+    /// A member that it needs sits out, or began to: held up, the band would hold up clients. To be
+    /// asked for again later.
     SitsOut,
     /// A member did not take what it was to be written. It has been reported.
     Unwritten,
@@ -149,7 +159,8 @@ pub enum Found {
     },
     /// Something is wrong here, and what cannot be known. It is left as it is.
     Ambiguous {
-        /// First sector, of the data area of each member (of the first copy, on levels with copies).
+        /// First sector, of the data area of each member (of the first copy, on levels with
+        /// copies).
         start: MemberSector,
         /// How many.
         sectors: u32,
@@ -182,7 +193,8 @@ pub enum Fate {
     Repaired,
 }
 
-/// So many slots are named. Most arrays have no more; of larger ones a few stand out, or any may be wrong.
+/// So many slots are named. Most arrays have no more; of larger ones a few stand out, or any may be
+/// wrong.
 pub const CANDIDATES_MAX: usize = 16;
 
 /// Slots of which some are wrong.

@@ -93,8 +93,8 @@ fn dirty_and_degraded(level: Level, slots: u16) -> Array {
     Array::new(setup)
 }
 
-/// A killed process left writes in the cache of a member that was away at the next start. A flush was
-/// answered without it; then it lost power, came back with the same count, and was read.
+/// A killed process left writes in the cache of a member that was away at the next start. A flush
+/// was answered without it; then it lost power, came back with the same count, and was read.
 #[test]
 fn a_flush_of_a_dirty_array_first_tells_who_is_away() {
     let mut array = dirty_and_degraded(Level::Raid1, 3);
@@ -219,7 +219,8 @@ fn array_with_spare(level: Level, slots: u16) -> Array {
 }
 
 /// A half-recovered mirror whose good half failed went on taking writes onto the other half, told
-/// the superblocks that the good half was faulty, and ended as an array that no assembly could start.
+/// the superblocks that the good half was faulty, and ended as an array that no assembly could
+/// start.
 #[test]
 fn a_recovering_member_is_no_survivor() {
     for (level, slots) in [(Level::Raid1, 2), (Level::Raid5, 3), (Level::Raid10, 2)] {
@@ -298,7 +299,8 @@ fn a_loss_after_a_step_back_leaves_no_member_two_behind() {
         write(&mut array, &update, &[]);
     }
     let is_one_at_a_time = events.windows(2).all(|pair| pair[1] == pair[0] + 1);
-    // The step back; the loss, twice to be beyond the lost; and once more, for every change is said twice.
+    // The step back; the loss, twice to be beyond the lost; and once more, for every change is said
+    // twice.
     assert!(events.len() == 4 && is_one_at_a_time, "{events:?}");
 }
 
@@ -339,8 +341,8 @@ fn waves(array: &mut Array) -> Vec<Vec<u16>> {
     }
 }
 
-/// A power cut while superblocks of several sectors were written tore all of them, and no member was
-/// left to start from.
+/// A power cut while superblocks of several sectors were written tore all of them, and no member
+/// was left to start from.
 #[test]
 fn long_superblocks_are_never_all_written_at_once() {
     for (level, slots, mut all, mut less_one) in [
@@ -420,7 +422,8 @@ fn a_full_file_system_costs_no_member() {
     assert_eq!(asked(&mut array).notices, [Notice::Stopped { clean: false }]);
 }
 
-/// A disk behind a write blocker was put out at the first superblock that it did not take, and cost a sound array its redundancy.
+/// A disk behind a write blocker was put out at the first superblock that it did not take, and cost
+/// a sound array its redundancy.
 #[test]
 fn a_disk_that_may_not_be_written_stays_and_costs_the_array_its_writes() {
     let mut array = array(Level::Raid5, 3, |_| u64::MAX);
@@ -470,8 +473,9 @@ fn nothing_that_joins_goes_without_a_notice() {
     assert_eq!(array.missing_count(), 1);
 }
 
-/// A clean run that wrote ended with the count that it began with, so that a member put back from before it had the newest
-/// count; and after a killed run it was one behind, like a member that an update had not reached.
+/// A clean run that wrote ended with the count that it began with, so that a member put back from
+/// before it had the newest count; and after a killed run it was one behind, like a member that an
+/// update had not reached.
 #[test]
 fn every_change_is_said_twice() {
     let mut array = array(Level::Raid5, 4, |_| u64::MAX);
@@ -560,7 +564,8 @@ fn a_loss_too_many_is_told_with_its_cause() {
     assert_eq!(told, [Notice::MemberOut { member, slot, cause }]);
 }
 
-/// The half of a mirror that had failed was served alone after a kill: the record of who is in was a second behind.
+/// The half of a mirror that had failed was served alone after a kill: the record of who is in was
+/// a second behind.
 #[test]
 fn a_loss_is_in_the_record_before_anybody_counts_on_it() {
     let mut array = Array::new(setup(Level::Raid1, 2, |_| u64::MAX));
@@ -608,8 +613,8 @@ fn all_goes_well(array: &mut Array) -> Option<Arc<ArrayView>> {
     last
 }
 
-/// Shards hear late that a bitmap was made anew of another size. What they say of bits until then went into the new one, whose bits
-/// stand for other sectors.
+/// Shards hear late that a bitmap was made anew of another size. What they say of bits until then
+/// went into the new one, whose bits stand for other sectors.
 #[test]
 fn what_is_said_of_an_old_bitmap_is_not_meant_for_the_new_one() {
     const SECTORS: u64 = 1024;
@@ -639,8 +644,8 @@ fn what_is_said_of_an_old_bitmap_is_not_meant_for_the_new_one() {
     assert_eq!(open.iter().collect::<Vec<_>>(), [2, 3]);
 }
 
-/// What the array asks for, in words, each once in a row; what it asks of members goes well. A shard confirms views if it is to; the newest
-/// is noted.
+/// What the array asks for, in words, each once in a row; what it asks of members goes well. A
+/// shard confirms views if it is to; the newest is noted.
 fn told(array: &mut Array, confirms: bool, newest: &mut u64) -> Vec<String> {
     let mut told = Vec::new();
     while let Some(effect) = array.poll_effect() {
@@ -682,7 +687,8 @@ fn told(array: &mut Array, confirms: bool, newest: &mut u64) -> Vec<String> {
     told
 }
 
-/// Order: what was begun is on the members, superblocks say clean, members have logs, superblocks say so, and then writes go on.
+/// Order: what was begun is on the members, superblocks say clean, members have logs, superblocks
+/// say so, and then writes go on.
 #[test]
 fn logs_are_made_and_given_up_between_two_writes() {
     let own = LogPlace::Own(OwnLogPlace::of(512));
@@ -758,7 +764,8 @@ fn logged((array, epoch): &mut (Array, u64), row: u64, column: u64) -> Vec<Strin
 
 #[test]
 fn members_are_flushed_once_a_lap_of_the_log() {
-    // Half of the ring has room for 16 records of a header and a chunk; for 15 where the lap goes round the end of the ring.
+    // Half of the ring has room for 16 records of a header and a chunk; for 15 where the lap goes
+    // round the end of the ring.
     let mut array = logging(OwnLogPlace::of(512));
     let mut flushed = Vec::new();
     for record in 0..80 {

@@ -53,7 +53,8 @@ fn ios(shard: &mut Shard) -> Vec<MemberIo> {
     std::iter::from_fn(|| shard.poll_member_io()).collect()
 }
 
-/// They were woken in the order of the places that they had, so that the first of two that overlap was written last.
+/// They were woken in the order of the places that they had, so that the first of two that overlap
+/// was written last.
 #[test]
 fn overlapping_writes_that_waited_for_the_gate_are_made_in_order() {
     let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };
@@ -150,8 +151,8 @@ fn a_write_mostly_member_is_read_only_where_no_other_copy_is() {
     assert_eq!(read, [MemberId(0)], "no other is left");
 }
 
-/// A write that the view itself had let begin, to the replacement that stepped in with it, was taken
-/// for one to the member that went: it was answered before that copy had it.
+/// A write that the view itself had let begin, to the replacement that stepped in with it, was
+/// taken for one to the member that went: it was answered before that copy had it.
 #[test]
 fn a_write_to_a_member_that_has_just_stepped_in_is_waited_for() {
     let tuning = Tuning { mode: CacheMode::WriteThrough, ..Tuning::default() };

@@ -224,7 +224,8 @@ fn what_is_read_for_a_write_is_told_from_what_is_read_for_a_client() {
     d.run();
 }
 
-/// A read of which every request fails, as `answer` says; what was asked of members, and the answer.
+/// A read of which every request fails, as `answer` says; what was asked of members, and the
+/// answer.
 fn read_that_fails(answer: Answer) -> (Vec<MemberIo>, Vec<Cause>, PieceReply) {
     let mut d = Driver::new(tuning());
     let request = d.ask(Operation::Read, 0, 8);
@@ -276,7 +277,8 @@ fn a_cause_changes_nothing_but_what_is_said() {
     }
 }
 
-/// The first and the count of sectors of each copy that was put, in order, and names of those that were erased.
+/// The first and the count of sectors of each copy that was put, in order, and names of those that
+/// were erased.
 fn records(driver: &mut Driver) -> Vec<Result<(u64, u32), CachedWriteId>> {
     let record = |record| match record {
         CacheRecord::Put(run) => Ok((run.start.0, run.sectors)),

@@ -131,8 +131,8 @@ fn long_superblocks_are_levelled_one_half_after_the_other() {
     assert!(tears(&long) && !tears(&short));
 }
 
-/// A member whose levelling failed was believed, as if the next update would put it out; that update
-/// went well on it, but for a power cut in the middle, and it was two behind, and stale.
+/// A member whose levelling failed was believed, as if the next update would put it out; that
+/// update went well on it, but for a power cut in the middle, and it was two behind, and stale.
 #[test]
 fn a_member_that_cannot_be_told_is_missed_or_needed() {
     let of = |level, events: &[u64]| assembled(&array_of(level, 0, events));

@@ -1,9 +1,10 @@
 //! Members that do not answer: they go *away* for a while, and come back by themselves.
 //!
-//! A member that is slow sits out: it is read around, and takes every write ([`super::sitting_out`]).
-//! One from which nothing has come for longer holds every write up. It is put out like a member
-//! that failed, where the others can do without it and the bitmap tells what it misses. Its driver
-//! keeps it open, and adds it again under a new name once it has answered all that it was asked.
+//! A member that is slow sits out: it is read around, and takes every write
+//! ([`super::sitting_out`]). One from which nothing has come for longer holds every write up. It is
+//! put out like a member that failed, where the others can do without it and the bitmap tells what
+//! it misses. Its driver keeps it open, and adds it again under a new name once it has answered all
+//! that it was asked.
 //!
 //! ```text
 //!   in ──slow──▶ sits out ──silent for [`Patience::silence_ms`]──▶ away ──it has answered──▶ in,

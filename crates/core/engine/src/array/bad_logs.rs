@@ -1,4 +1,5 @@
-//! Members' bad-block logs: which sectors of each are not to be believed, and what of that is on the member.
+//! Members' bad-block logs: which sectors of each are not to be believed, and what of that is on
+//! the member.
 //!
 //! ```text
 //!   a job cannot make a sector ─── mark ──▶ ┌────────┐  flush, write  ┌─────────┐
@@ -8,10 +9,11 @@
 //!
 //! Invariants:
 //! - A sector that a log calls bad is not read [check: a_read_of_a_logged_sector_is_noticed].
-//! - A job goes on beyond a sector that it could not make when the log on the member names it, durably
-//!   [check: a_rebuild_goes_on_beyond_what_cannot_be_read].
-//! - A sector is believed again when what was written to it is durable, and the log does not name it any more
-//!   [check: what_is_written_over_a_bad_block_is_good_again]. So the member's cache is flushed before its log changes.
+//! - A job goes on beyond a sector that it could not make when the log on the member names it,
+//!   durably [check: a_rebuild_goes_on_beyond_what_cannot_be_read].
+//! - A sector is believed again when what was written to it is durable, and the log does not name
+//!   it any more [check: what_is_written_over_a_bad_block_is_good_again]. So the member's cache is
+//!   flushed before its log changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +31,8 @@ struct Log {
     wanted: BadBlocks,
     /// What it names, durably.
     named: BadBlocks,
-    /// The same, as it lies on the disk. Without sectors where no log is kept, or one that is left as it is.
+    /// The same, as it lies on the disk. Without sectors where no log is kept, or one that is left
+    /// as it is.
     on_disk: BadLog,
     /// What is being written.
     out: Option<Arc<BadLogWrite>>,
@@ -74,7 +77,8 @@ impl BadLogs {
         self.logs.insert(member, log);
     }
 
-    /// A member comes whose log says what does not matter any more, or nothing: all of it is filled.
+    /// A member comes whose log says what does not matter any more, or nothing: all of it is
+    /// filled.
     pub(super) fn keep_blank(&mut self, member: MemberId, log_sectors: u16) {
         let on_disk = BadLog::new(log_sectors, []);
         let (wanted, named) = (BadBlocks::default(), BadBlocks::default());
@@ -83,8 +87,8 @@ impl BadLogs {
         self.logs.insert(member, log);
     }
 
-    /// A range of a member holds what nobody can make: its log is to name it. False if the member keeps no log, or there is no
-    /// room in it.
+    /// A range of a member holds what nobody can make: its log is to name it. False if the member
+    /// keeps no log, or there is no room in it.
     #[must_use]
     pub(super) fn mark(&mut self, member: MemberId, range: BadRange) -> bool {
         let Some(log) = self.logs.get_mut(&member) else { return false };
@@ -103,7 +107,8 @@ impl BadLogs {
             return; // It keeps none, or one that is left as it is.
         };
         let wanted = log.wanted.without(range);
-        // A hole in a range takes one record more, and a log that is full has no room for it: then the range stays.
+        // A hole in a range takes one record more, and a log that is full has no room for it: then
+        // the range stays.
         if wanted != log.wanted && log.wants(wanted) {
             reached(Mark::BadBlockCleared);
         }
@@ -119,7 +124,8 @@ impl BadLogs {
         self.logs.values().any(|log| log.out.is_some())
     }
 
-    /// A log is being written from now on: this. It may take another write until it says all that it is to.
+    /// A log is being written from now on: this. It may take another write until it says all that
+    /// it is to.
     pub(super) fn begin(&mut self, member: MemberId) -> Arc<BadLogWrite> {
         let log = self.logs.get_mut(&member).expect("it keeps one");
         assert!(log.out.is_none() && log.on_disk.is_kept(), "one at a time, where there is one");
@@ -158,7 +164,8 @@ impl BadLogs {
         Some(log.out.as_ref().map_or_else(|| known.clone(), |out| known.union(&out.says.named())))
     }
 
-    /// The logs that were written since the array was opened, and whether they say anything: what superblocks tell.
+    /// The logs that were written since the array was opened, and whether they say anything: what
+    /// superblocks tell.
     pub(super) fn written(&self) -> impl Iterator<Item = (MemberId, bool)> {
         let is_told = |(_, log): &(&MemberId, &Log)| log.is_told && log.on_disk.is_kept();
         let written = self.logs.iter().filter(is_told);

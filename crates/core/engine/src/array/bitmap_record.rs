@@ -37,12 +37,13 @@ pub struct BitmapRecord {
     pub has_new_head: bool,
     /// It is not known what the member's bitmap says: all of it is to be written.
     pub is_whole: bool,
-    /// What members have there is not to be believed, and so is no part of this one: its superblock says *stale*.
+    /// What members have there is not to be believed, and so is no part of this one: its superblock
+    /// says *stale*.
     pub is_in_the_making: bool,
 }
 
-/// What is to be written of a member's write-intent bitmap: the offset on the device, in bytes, and the bytes. What is near it and
-/// lies in the same 4 KiB goes along, for devices that take no less.
+/// What is to be written of a member's write-intent bitmap: the offset on the device, in bytes, and
+/// the bytes. What is near it and lies in the same 4 KiB goes along, for devices that take no less.
 ///
 /// # Panics
 /// The member has no room for a bitmap: the array knows better.
@@ -62,7 +63,8 @@ pub fn bitmap_for(superblock: &Superblock, record: &BitmapRecord) -> (u64, Vec<u
     let head = record.has_new_head.then_some((0, 0));
     let all = record.is_whole.then_some((0, area.len() as u64 - SECTOR_BYTES));
     let parts = || bits.into_iter().chain(head).chain(all);
-    // Nothing differs where a bit was taken back before it was written: the superblock says the same once more.
+    // Nothing differs where a bit was taken back before it was written: the superblock says the
+    // same once more.
     let (first, last) =
         (parts().map(|(first, _)| first).min(), parts().map(|(_, last)| last).max());
     let first = first.unwrap_or(0) / WRITTEN_BYTES * WRITTEN_BYTES;

@@ -22,15 +22,17 @@ use crate::work::{Found, Work};
 pub enum ArrayEffect {
     /// Give this view to every shard.
     Publish(Arc<ArrayView>),
-    /// Write this beside the member's data, durably, and say when ([`super::Array::handle_metadata_written`]).
+    /// Write this beside the member's data, durably, and say when
+    /// ([`super::Array::handle_metadata_written`]).
     WriteMetadata {
         /// Whose.
         member: MemberId,
         /// What, and hence where.
         record: MetadataRecord,
     },
-    /// Write down durably which members have the update of this count, and say when ([`super::Array::handle_record_kept`]): it tells of a
-    /// loss. Only where a record is kept ([`super::Array::handle_keeps_record`]).
+    /// Write down durably which members have the update of this count, and say when
+    /// ([`super::Array::handle_record_kept`]): it tells of a loss. Only where a record is kept
+    /// ([`super::Array::handle_keeps_record`]).
     KeepRecord {
         /// The count.
         events: u64,
@@ -41,7 +43,8 @@ pub enum ArrayEffect {
         member: MemberId,
     },
     /// The member is none any more. Whatever else it was asked for the array, by
-    /// [`Self::WriteMetadata`] or [`Self::Flush`], has failed: say so now, and nothing when it ends.
+    /// [`Self::WriteMetadata`] or [`Self::Flush`], has failed: say so now, and nothing when it
+    /// ends.
     Leave {
         /// Which.
         member: MemberId,
@@ -102,8 +105,8 @@ pub enum MetadataArea {
 pub enum MetadataRecord {
     /// What the superblock shall say of the array.
     Superblock(Arc<SuperblockState>),
-    /// What the bad-block log shall name. What was written to the member before is made durable first: a range that the log
-    /// does not name any more is believed.
+    /// What the bad-block log shall name. What was written to the member before is made durable
+    /// first: a range that the log does not name any more is believed.
     BadBlocks(Arc<BadLogWrite>),
     /// What the write-intent bitmap shall say.
     Bitmap(Arc<BitmapRecord>),
@@ -177,16 +180,16 @@ pub enum Notice {
         /// How it failed.
         cause: Cause,
     },
-    /// The device of the write journal failed: nothing that is written from now on would be in it, so writes are refused. All
-    /// that was answered is on the members.
+    /// The device of the write journal failed: nothing that is written from now on would be in it,
+    /// so writes are refused. All that was answered is on the members.
     JournalLost {
         /// The journal's device.
         member: MemberId,
         /// How it failed.
         cause: Cause,
     },
-    /// The bitmap file cannot be written any more: the array goes on without it, and whatever counted on it is brought in sync as a whole
-    /// after a crash.
+    /// The bitmap file cannot be written any more: the array goes on without it, and whatever
+    /// counted on it is brought in sync as a whole after a crash.
     BitmapFileLost {
         /// The file, by the name that it has as if it were a member.
         member: MemberId,
@@ -194,8 +197,8 @@ pub enum Notice {
         cause: Cause,
     },
     /// A write that had been answered could not be carried out, nor could it be answered with an
-    /// error any more. Every flush fails from now on, and these sectors cannot be read until they are written again. One
-    /// notice for each run of sectors.
+    /// error any more. Every flush fails from now on, and these sectors cannot be read until they
+    /// are written again. One notice for each run of sectors.
     WriteLost {
         /// First sector of the array that was lost.
         start: LogicalSector,
@@ -212,16 +215,16 @@ pub enum Notice {
         /// What could not be written.
         cause: Cause,
     },
-    /// A member may not be written any more, and holds all that it should. It stays; but a write was left half done, so writes are
-    /// refused until the array is started again.
+    /// A member may not be written any more, and holds all that it should. It stays; but a write
+    /// was left half done, so writes are refused until the array is started again.
     WriteProtected {
         /// Which.
         member: MemberId,
         /// What it did not take.
         cause: Cause,
     },
-    /// A member that waited for a slot, or had one and was not in it yet by any superblock, failed: it is none any more. Nothing
-    /// of the array was on it.
+    /// A member that waited for a slot, or had one and was not in it yet by any superblock, failed:
+    /// it is none any more. Nothing of the array was on it.
     SpareLost {
         /// Which.
         member: MemberId,
@@ -248,7 +251,8 @@ pub enum Notice {
         /// Milliseconds that it sat out.
         after_ms: u64,
     },
-    /// A member has had more read errors lately than the limit allows. All were corrected: the others had what it could not read.
+    /// A member has had more read errors lately than the limit allows. All were corrected: the
+    /// others had what it could not read.
     Errs {
         /// Which.
         member: MemberId,
@@ -270,8 +274,8 @@ pub enum Notice {
         /// How it ended.
         end: JobEnd,
     },
-    /// A check or a repair has found something that is wrong: one notice for each run of sectors, up to a limit for each job;
-    /// [`JobProgress`] counts all.
+    /// A check or a repair has found something that is wrong: one notice for each run of sectors,
+    /// up to a limit for each job; [`JobProgress`] counts all.
     Found(Found),
     /// A spare has taken a slot that had no member; superblocks say so, and it is to be recovered.
     SpareTaken {
@@ -279,10 +283,12 @@ pub enum Notice {
         member: MemberId,
         /// The slot.
         slot: Slot,
-        /// Sectors of its data area that it holds from before, by the bitmap: they are not recovered.
+        /// Sectors of its data area that it holds from before, by the bitmap: they are not
+        /// recovered.
         kept_sectors: u64,
     },
-    /// A spare is to take the place of a member that is still there; superblocks say so, and it is to be filled.
+    /// A spare is to take the place of a member that is still there; superblocks say so, and it is
+    /// to be filled.
     Replacing {
         /// Which.
         member: MemberId,
@@ -291,7 +297,8 @@ pub enum Notice {
         /// The member that is in it.
         old: MemberId,
     },
-    /// A member has been replaced: the other holds all that it should, and has its place; superblocks say so.
+    /// A member has been replaced: the other holds all that it should, and has its place;
+    /// superblocks say so.
     Replaced {
         /// Which is in the slot now.
         member: MemberId,
@@ -307,8 +314,8 @@ pub enum Notice {
         /// Its slot.
         slot: Slot,
     },
-    /// The superblocks of all members that are in the array say so, durably; the driver knows with which time. Of no
-    /// interest to a person.
+    /// The superblocks of all members that are in the array say so, durably; the driver knows with
+    /// which time. Of no interest to a person.
     Recorded {
         /// The count.
         events: u64,

@@ -1,4 +1,5 @@
-//! What the array does about members that err again and again; which of it, [`super::read_errors`] decides.
+//! What the array does about members that err again and again; which of it, [`super::read_errors`]
+//! decides.
 
 use super::effect::{Erring, Notice};
 use super::machine::Array;
@@ -9,7 +10,8 @@ use crate::ids::MemberId;
 use crate::tuning::{OnReadErrors, ReadErrorLimit};
 
 impl Array {
-    /// How many read errors a member may have, and what becomes of one with more. Until this is called nothing does.
+    /// How many read errors a member may have, and what becomes of one with more. Until this is
+    /// called nothing does.
     pub fn handle_read_error_limit(&mut self, now: Instant, limit: ReadErrorLimit) {
         self.read_errors.limit = limit;
         self.step(now);
@@ -70,8 +72,8 @@ impl Array {
         }
     }
 
-    /// Whether the others have all that a member has: nothing is in doubt, none of their sectors is named as bad, and the level does without
-    /// it.
+    /// Whether the others have all that a member has: nothing is in doubt, none of their sectors is
+    /// named as bad, and the level does without it.
     fn is_borne(&self, member: MemberId) -> bool {
         let mut others = self.roster.slots.iter().flatten().filter(|other| other.id != member);
         let is_certain = self.condition.resync_offset == u64::MAX;

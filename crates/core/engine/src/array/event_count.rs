@@ -1,8 +1,9 @@
 //! How updates of superblocks are counted.
 //!
-//! Every update adds one to `events`, and is said twice: as soon as nothing else has to be done, once more with one more
-//! event [check: every_change_is_said_twice]. So a member that is one behind has missed an update in whose course nothing
-//! was written, and one that was away while something was written is two behind:
+//! Every update adds one to `events`, and is said twice: as soon as nothing else has to be done,
+//! once more with one more event [check: every_change_is_said_twice]. So a member that is one
+//! behind has missed an update in whose course nothing was written, and one that was away while
+//! something was written is two behind:
 //!
 //! ```text
 //!   events   40 clean ─▶ 41 active ─▶ 42 active ─▶ 43 clean ─▶ 44 clean
@@ -11,13 +12,14 @@
 //!   an old copy says   40: two behind ..........42: two behind
 //! ```
 //!
-//! Only between 41 and 42, and between 43 and 44, each a few milliseconds, does a killed array look like one whose update was cut
-//! short.
+//! Only between 41 and 42, and between 43 and 44, each a few milliseconds, does a killed array look
+//! like one whose update was cut short.
 //!
-//! With a spare, md's rule, so that it may sleep: going clean right after going active takes the event back, when nothing
-//! else changed and the array is whole, and nothing is said twice. The spare stays equal to the others and need not be woken
-//! [check: clean_and_active_leave_events_where_they_were]. An old copy may then have the newest count; the time of the
-//! update tells it from the others.
+//! With a spare, md's rule, so that it may sleep: going clean right after going active takes the
+//! event back, when nothing else changed and the array is whole, and nothing is said twice. The
+//! spare stays equal to the others and need not be woken
+//! [check: clean_and_active_leave_events_where_they_were]. An old copy may then have the newest
+//! count; the time of the update tells it from the others.
 
 use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 
@@ -85,7 +87,8 @@ impl Events {
         self.count > self.unrecorded_count
     }
 
-    /// Every member of the array has the count; one that has not is lost, and that is recorded with a count beyond its own.
+    /// Every member of the array has the count; one that has not is lost, and that is recorded with
+    /// a count beyond its own.
     pub(super) fn note_on_every_member(&mut self) {
         self.unrecorded_count = 0;
     }

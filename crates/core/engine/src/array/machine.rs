@@ -91,7 +91,8 @@ impl Array {
         let spares = setup.spares.iter().map(|spare| spare.id).collect();
         let mut roster = Roster::new(slots.collect(), device_numbers, spares);
         roster.write_mostly = setup.write_mostly;
-        // As md does: nobody is to replay again what was replayed, with somebody missing that is here now.
+        // As md does: nobody is to replay again what was replayed, with somebody missing that is
+        // here now.
         let begins_anew = setup.journal.is_some_and(|journal| journal.is_used);
         if let Some(journal) = setup.journal {
             roster.has_journal(journal.member, journal.device_number);
@@ -112,7 +113,8 @@ impl Array {
         );
         let is_degraded = roster.missing_count() > 0;
         let is_dirty = has_intent && (setup.is_unclean || setup.resync_offset != u64::MAX);
-        // Superblocks say active, and nothing is in doubt any more: what was replayed is not to be replayed at the next start.
+        // Superblocks say active, and nothing is in doubt any more: what was replayed is not to be
+        // replayed at the next start.
         let is_settled = is_dirty && setup.resync_offset == u64::MAX;
         let absent = is_dirty && is_degraded && !setup.read_only;
         let on_disk = if has_intent { Activity::Clean } else { Activity::NotKept };
@@ -243,7 +245,8 @@ impl Array {
         self.roster.spares.iter().copied().collect()
     }
 
-    /// Members that are in the array: in a slot, or to have one, or waiting for one. What failed is not among them, from the moment that it did.
+    /// Members that are in the array: in a slot, or to have one, or waiting for one. What failed is
+    /// not among them, from the moment that it did.
     #[must_use]
     pub fn members(&self) -> Vec<MemberId> {
         self.roster.all().collect()
@@ -267,7 +270,8 @@ impl Array {
         self.roster.slot_wanted_to_replace(member)
     }
 
-    /// Whether a record is kept, beside members, of which of them are in: from now on a loss is in there before any write counts on it.
+    /// Whether a record is kept, beside members, of which of them are in: from now on a loss is in
+    /// there before any write counts on it.
     pub fn handle_keeps_record(&mut self, now: Instant, keeps: bool) {
         self.superblocks.keep_record(keeps);
         self.step(now);
@@ -349,8 +353,9 @@ impl Array {
         self.step(now);
     }
 
-    /// From now on a job asks for no more than this, until it is told again; what was left of the last allowance is over, and
-    /// what one job was allowed is not the next one's. Without a first allowance a job asks for as much as shards take.
+    /// From now on a job asks for no more than this, until it is told again; what was left of the
+    /// last allowance is over, and what one job was allowed is not the next one's. Without a first
+    /// allowance a job asks for as much as shards take.
     pub fn handle_job_allowance(&mut self, now: Instant, allowance: JobAllowance) {
         self.jobs.handle_allowance(allowance);
         self.step(now);

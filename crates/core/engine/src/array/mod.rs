@@ -1,8 +1,8 @@
 //! The control side: who is a member, what the superblocks say, whether writes may start.
 //!
-//! One machine per array. It is fed reports of the shards and results of its own effects. Four rooms, as everywhere:
-//! `facts` folds it into a small value, `decide` is the pure table that says what comes next, `act` does it,
-//! and `machine` says what there is to change:
+//! One machine per array. It is fed reports of the shards and results of its own effects. Four
+//! rooms, as everywhere: `facts` folds it into a small value, `decide` is the pure table that says
+//! what comes next, `act` does it, and `machine` says what there is to change:
 //!
 //! ```text
 //!            a shard wants to write            nothing written for a while, or stop

@@ -17,11 +17,13 @@ pub struct ParityLogRecord {
     pub entries: Vec<LoggedEntry>,
     /// What the area holds is of no use, and may look like records: all of it is written.
     pub is_whole: bool,
-    /// The array keeps no log any more: what says that there is one of our own is wiped out, and nothing else is written.
+    /// The array keeps no log any more: what says that there is one of our own is wiped out, and
+    /// nothing else is written.
     pub is_end: bool,
 }
 
-/// What is to be written of a member's partial parity log: the offset on the device, in bytes, and the bytes.
+/// What is to be written of a member's partial parity log: the offset on the device, in bytes, and
+/// the bytes.
 ///
 /// # Panics
 /// The member has no log: the array knows better.
@@ -40,7 +42,8 @@ pub fn parity_log_for(superblock: &Superblock, record: &ParityLogRecord) -> (u64
         bytes.resize(usize::try_from(place.used_bytes()).expect("a log is small"), 0);
         bytes.extend_from_slice(&superblock.log_tail(place));
     } else {
-        // Devices that take no less than a block get whole ones: what is behind the newest record is of no use.
+        // Devices that take no less than a block get whole ones: what is behind the newest record
+        // is of no use.
         bytes.resize(bytes.len().next_multiple_of(PPL_HEADER_BYTES), 0);
     }
     (start + record.sector * braid_geometry::SECTOR_BYTES, bytes)

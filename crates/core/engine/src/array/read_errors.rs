@@ -1,9 +1,10 @@
-//! Members that err again and again: how many of their read errors were corrected, and what is to be done about a member
-//! with too many.
+//! Members that err again and again: how many of their read errors were corrected, and what is to
+//! be done about a member with too many.
 //!
-//! A shard that could not read a sector writes it again, from what the other members say, and tells the array of each such
-//! run that the member took. One is nothing; many in a few hours are a disk that dies. As md does, the count is halved for
-//! each hour that has passed; a member is *over* while its count is beyond the limit.
+//! A shard that could not read a sector writes it again, from what the other members say, and tells
+//! the array of each such run that the member took. One is nothing; many in a few hours are a disk
+//! that dies. As md does, the count is halved for each hour that has passed; a member is *over*
+//! while its count is beyond the limit.
 //!
 //! | over | being replaced | copies | a spare is free | may be put out | told | action |
 //! |---|---|---|---|---|---|---|
@@ -14,8 +15,8 @@
 //! | yes | no  |     |     |     | no  | Warn |
 //! | yes | no  |     |     |     | yes | Wait |
 //!
-//! The first line that fits is taken. "Copies" and "may be put out" hold what a person has set, too:
-//! [`crate::OnReadErrors::Warn`] allows neither, [`crate::OnReadErrors::Fail`] both.
+//! The first line that fits is taken. "Copies" and "may be put out" hold what a person has set,
+//! too: [`crate::OnReadErrors::Warn`] allows neither, [`crate::OnReadErrors::Fail`] both.
 //! [check: a_member_is_put_out_only_where_the_rest_bears_it]
 //!
 //! It is not told of sectors that stay unreadable: a log names those, and nobody reads them again.

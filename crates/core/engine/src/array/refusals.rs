@@ -1,4 +1,5 @@
-//! Why the array does not do what a person asks of it. Whoever shows it to people finds words, and a way out.
+//! Why the array does not do what a person asks of it. Whoever shows it to people finds words, and
+//! a way out.
 
 /// Why members are left as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,7 +51,8 @@ pub enum BitmapRefusal {
     /// Redundancy does not agree everywhere yet, and only the bitmap tells where.
     #[error("it is being resynced, and only its bitmap tells where")]
     InDoubt,
-    /// A member is out, or does not hold all yet, and only the bitmap tells what one lacks that comes back.
+    /// A member is out, or does not hold all yet, and only the bitmap tells what one lacks that
+    /// comes back.
     #[error(
         "a member is missing or being recovered, and only its bitmap tells what one lacks that comes back"
     )]

@@ -4,9 +4,9 @@
 //! stays in the *published* slots until the update that says so is durable. Until then no shard
 //! sees it gone, so no shard answers a write that it missed (I4).
 //!
-//! A member that holds all may have a *replacement*, as md calls it: one more member for its slot, which takes every write
-//! that it takes, and is filled from it. When one of the two goes, whichever, that is a loss like any other: until it is
-//! recorded, shards see both.
+//! A member that holds all may have a *replacement*, as md calls it: one more member for its slot,
+//! which takes every write that it takes, and is filled from it. When one of the two goes,
+//! whichever, that is a loss like any other: until it is recorded, shards see both.
 //!
 //! ```text
 //!   spare ──superblocks say so──▶ replacement ──filled, and said so─▶ in the slot, which the old member leaves
@@ -231,7 +231,8 @@ impl Roster {
         self.all().map(|id| self.device_numbers[&id]).collect()
     }
 
-    /// Members that are in the array: in a slot, or to have one, or waiting for one; and the journal's device.
+    /// Members that are in the array: in a slot, or to have one, or waiting for one; and the
+    /// journal's device.
     pub(super) fn all(&self) -> impl Iterator<Item = MemberId> {
         let in_slots = self.slots.iter().flatten().map(|member| member.id);
         let replacements = self.replacements.values().map(|one| one.id);
@@ -244,10 +245,10 @@ impl Roster {
         (0..).find(|number| !used.contains(number)).expect("md's limit is far lower")
     }
 
-    /// A slot that has no member gets a spare, which holds nothing of it yet: the one that wants it, or else the first; and it the slot
-    /// that it wants, or else the lowest.
-    /// Where no slot is without one, a spare that is to replace a member begins to.
-    /// A slot that `is_kept` for its own member has none but who is to have it.
+    /// A slot that has no member gets a spare, which holds nothing of it yet: the one that wants
+    /// it, or else the first; and it the slot that it wants, or else the lowest. Where no slot is
+    /// without one, a spare that is to replace a member begins to. A slot that `is_kept` for its
+    /// own member has none but who is to have it.
     pub(super) fn take_in_spare(&mut self, is_kept: impl Fn(Slot) -> bool) {
         if let Some((member, slot)) = self.due_for_a_free_slot(is_kept) {
             self.leave(member);
@@ -317,11 +318,11 @@ impl Roster {
         self.slot_of(member).map(Come::Member).or(replaces)
     }
 
-    /// Members whose superblocks come last in an update: older ones still call their numbers faulty. One that said first that it
-    /// is in would be the newest, and called out by all others.
+    /// Members whose superblocks come last in an update: older ones still call their numbers
+    /// faulty. One that said first that it is in would be the newest, and called out by all others.
     ///
-    /// The journal's device is always one of them: with its tail it lets go of what a member may have missed that all others' superblocks
-    /// have to call out first.
+    /// The journal's device is always one of them: with its tail it lets go of what a member may
+    /// have missed that all others' superblocks have to call out first.
     pub(super) fn told_last(&self) -> BTreeSet<MemberId> {
         self.unnamed.iter().copied().chain(self.journal).collect()
     }
@@ -358,7 +359,8 @@ impl Roster {
         self.is_lost(slot) || member.is_some_and(|member| self.untold.contains(&member.id))
     }
 
-    /// Takes the member out of `slot`; the loss is unrecorded from now on. Its replacement steps in, and holds what it holds.
+    /// Takes the member out of `slot`; the loss is unrecorded from now on. Its replacement steps
+    /// in, and holds what it holds.
     pub(super) fn take_out(&mut self, slot: Slot, why: WhyOut) {
         let view = self.shown(slot).expect("only a member can be taken out");
         let member =
@@ -389,7 +391,8 @@ impl Roster {
         self.unrecorded.push(Unrecorded { member, slot, why, view, in_update: false });
     }
 
-    /// The replacement in `slot` holds what it should below this, durably. True if that is more than was known.
+    /// The replacement in `slot` holds what it should below this, durably. True if that is more
+    /// than was known.
     pub(super) fn is_filled(&mut self, member: MemberId, below: u64) -> bool {
         let Some(slot) = self.slot_to_replace(member) else { return false };
         let one = self.replacements.get_mut(&slot).expect("just seen");
@@ -439,7 +442,8 @@ impl Roster {
         })
     }
 
-    /// Sectors of a member that is being filled, in a slot or beside one, that hold what they should; none of another.
+    /// Sectors of a member that is being filled, in a slot or beside one, that hold what they
+    /// should; none of another.
     pub(super) fn held(&self, member: MemberId) -> Option<u64> {
         let mut filled = self.recovering().chain(self.replacements());
         filled.find(|(_, id, _)| *id == member).map(|(.., sectors)| sectors)
@@ -493,7 +497,8 @@ impl Roster {
         is_more
     }
 
-    /// A member that is being recovered holds a range beyond its offset. True if shards are to hear of it.
+    /// A member that is being recovered holds a range beyond its offset. True if shards are to hear
+    /// of it.
     pub(super) fn holds_ahead(&mut self, member: MemberId, range: MemberRange) -> bool {
         let views = self.slots.iter_mut().flatten();
         let mut lacking =
@@ -562,7 +567,8 @@ impl Roster {
         slots
     }
 
-    /// Every member that is written when the array's superblocks change, by slot, replacements, and then the spares.
+    /// Every member that is written when the array's superblocks change, by slot, replacements, and
+    /// then the spares.
     pub(super) fn superblock_targets(&self, spares_too: bool) -> impl Iterator<Item = MemberId> {
         let slots = self.slots.iter().flatten().map(|member| member.id);
         let replacements = self.replacements.values().map(|one| one.id);

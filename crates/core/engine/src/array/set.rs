@@ -1,4 +1,5 @@
-//! A set of a few small things, in order, that keeps its room: a flush must not cost memory each time.
+//! A set of a few small things, in order, that keeps its room: a flush must not cost memory each
+//! time.
 
 /// A set as a sorted list.
 #[derive(Clone, Debug, PartialEq, Eq)]

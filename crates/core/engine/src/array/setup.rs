@@ -21,7 +21,8 @@ pub struct MemberSetup {
     pub recovered_sectors: u64,
     /// Ranges of it not to be read.
     pub bad_blocks: BadBlocks,
-    /// The same, as its bad-block log says it; without sectors where none is kept, or it is left as it is.
+    /// The same, as its bad-block log says it; without sectors where none is kept, or it is left as
+    /// it is.
     pub bad_log: BadLog,
 }
 
@@ -65,7 +66,8 @@ pub struct ReplacementSetup {
 pub struct BitmapSetup {
     /// Its superblock; what it counts of events is written anew.
     pub head: BitmapSuperblock,
-    /// Bits that may not be cleared yet: those that members' bitmaps have, or all of them if these are not believed.
+    /// Bits that may not be cleared yet: those that members' bitmaps have, or all of them if these
+    /// are not believed.
     pub says: Bits,
     /// Bits beyond the resync offset whose sectors are in doubt; none where bits are not believed.
     pub doubt: Option<Bits>,
@@ -78,11 +80,13 @@ pub struct BitmapSetup {
 pub struct ParityLogSetup {
     /// Where it is.
     pub place: LogPlace,
-    /// The generation of its newest record, and sectors from the start of the area to behind it; none if it has no record.
+    /// The generation of its newest record, and sectors from the start of the area to behind it;
+    /// none if it has no record.
     pub newest: Option<(u64, u64)>,
 }
 
-/// The write journal of an array. What it says has been replayed to the members that are there, and flushed.
+/// The write journal of an array. What it says has been replayed to the members that are there, and
+/// flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalSetup {
     /// The name of its device.
@@ -91,7 +95,8 @@ pub struct JournalSetup {
     pub device_number: u16,
     /// The ring, and the tail that the device's superblock says.
     pub area: JournalArea,
-    /// Where what it says ends, in sectors from the start of the ring, and the sequence that a meta block would have there.
+    /// Where what it says ends, in sectors from the start of the ring, and the sequence that a meta
+    /// block would have there.
     pub end_sectors: u64,
     /// See there.
     pub end_sequence: u64,
@@ -99,14 +104,16 @@ pub struct JournalSetup {
     pub is_used: bool,
 }
 
-/// A person has accepted that some of what a missing member holds may read wrong, of an array whose redundancy is in doubt. It is
-/// resynced all the same: a loss that comes later is not to cost more.
+/// A person has accepted that some of what a missing member holds may read wrong, of an array whose
+/// redundancy is in doubt. It is resynced all the same: a loss that comes later is not to cost
+/// more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptedRisk {
-    /// From here on, in the unit of the resync offset, each row lacks as many members as the level bears: nothing is left there
-    /// that could disagree. `u64::MAX` where the level bears more.
+    /// From here on, in the unit of the resync offset, each row lacks as many members as the level
+    /// bears: nothing is left there that could disagree. `u64::MAX` where the level bears more.
     pub until_sectors: u64,
-    /// Whose members were missing, or lacked something: what they hold is made of parity, also where that is in doubt.
+    /// Whose members were missing, or lacked something: what they hold is made of parity, also
+    /// where that is in doubt.
     pub slots: Vec<Slot>,
 }
 
@@ -117,11 +124,13 @@ pub struct ArraySetup {
     pub geometry: Geometry,
     /// Per slot its member, or nothing.
     pub slots: Vec<Option<MemberSetup>>,
-    /// Members that are to take the place of those in slots; one for a slot at most, whose member holds all.
+    /// Members that are to take the place of those in slots; one for a slot at most, whose member
+    /// holds all.
     pub replacements: Vec<ReplacementSetup>,
     /// Members without a slot.
     pub spares: Vec<SpareSetup>,
-    /// Members, with a slot or without, that are read only where no other copy is: md calls them *write-mostly*.
+    /// Members, with a slot or without, that are read only where no other copy is: md calls them
+    /// *write-mostly*.
     pub write_mostly: BTreeSet<MemberId>,
     /// The newest event count.
     pub events: u64,
@@ -131,25 +140,29 @@ pub struct ArraySetup {
     pub accepted_risk: Option<AcceptedRisk>,
     /// Its bitmap, if members have one. An array without redundancy has none.
     pub bitmap: Option<BitmapSetup>,
-    /// Whether superblocks are to name a bitmap; none to leave what each of them says: whoever opens the array does not keep it.
+    /// Whether superblocks are to name a bitmap; none to leave what each of them says: whoever
+    /// opens the array does not keep it.
     pub names_bitmap: Option<bool>,
-    /// The bitmap file that has the bitmap, and our own parity log if there is one, by the name that it has as if it were a member.
+    /// The bitmap file that has the bitmap, and our own parity log if there is one, by the name
+    /// that it has as if it were a member.
     pub bitmap_file: Option<MemberId>,
-    /// The partial parity logs of members, spares among them, if the array keeps such logs; one alone, that of the bitmap file, where that
-    /// is given. What they were about is replayed.
+    /// The partial parity logs of members, spares among them, if the array keeps such logs; one
+    /// alone, that of the bitmap file, where that is given. What they were about is replayed.
     pub parity_logs: Option<BTreeMap<MemberId, ParityLogSetup>>,
     /// Whether superblocks say of our own log that it counts.
     pub log_counts: bool,
     /// Its write journal, which is to be written; none beside other logs, or a bitmap.
     pub journal: Option<JournalSetup>,
-    /// Whether superblocks do not say clean, or its journal has what was being written, though what is in doubt may have been settled since: who is missing may hold what was
-    /// being written, and must not come back as if it had missed nothing.
+    /// Whether superblocks do not say clean, or its journal has what was being written, though what
+    /// is in doubt may have been settled since: who is missing may hold what was being written, and
+    /// must not come back as if it had missed nothing.
     pub is_unclean: bool,
     /// Whether writes are refused.
     pub read_only: bool,
     /// How its sectors are dealt out to shards.
     pub regions: Regions,
-    /// Sectors that background work is about, at most: as a shard says ([`crate::Shard::block_sectors`]).
+    /// Sectors that background work is about, at most: as a shard says
+    /// ([`crate::Shard::block_sectors`]).
     pub work_sectors: u32,
     /// Whether jobs wait until they are told to go on.
     pub jobs_paused: bool,

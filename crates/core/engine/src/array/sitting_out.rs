@@ -2,8 +2,9 @@
 //!
 //! # Theory
 //!
-//! Shards tell, a few times a second, how long a member's reads took and how long the oldest one has been under way ([`Pace`]). A member's *figure* is the larger of the two: the smoothed mean, or the age of the oldest. It is
-//! compared with the median of its siblings' figures:
+//! Shards tell, a few times a second, how long a member's reads took and how long the oldest one
+//! has been under way ([`Pace`]). A member's *figure* is the larger of the two: the smoothed mean,
+//! or the age of the oldest. It is compared with the median of its siblings' figures:
 //!
 //! ```text
 //!   limit = max(min_ms, factor x median of the others)
@@ -14,18 +15,20 @@
 //!    └── below half of the limit for a second, in several reports ◀──────────┘
 //! ```
 //!
-//! What has not ended counts, since a member that stalls ends nothing. What ends while a member sits out (mostly the
-//! shards' probes) says when it is well again. A member that comes back and sits out again soon has to be well for
-//! twice as long each time.
+//! What has not ended counts, since a member that stalls ends nothing. What ends while a member
+//! sits out (mostly the shards' probes) says when it is well again. A member that comes back and
+//! sits out again soon has to be well for twice as long each time.
 //!
-//! It stays a full member: it is written, and it is read where nothing else can be. Whether the array goes on being
-//! served never depends on it alone, hence the bound: those that sit out and those that are missing together are never
-//! more than the level can lose.
+//! It stays a full member: it is written, and it is read where nothing else can be. Whether the
+//! array goes on being served never depends on it alone, hence the bound: those that sit out and
+//! those that are missing together are never more than the level can lose.
 //!
 //! # Invariants
-//! - Never more sit out than the level can do without [check: no_more_sit_out_than_the_level_can_lose].
+//! - Never more sit out than the level can do without
+//!   [check: no_more_sit_out_than_the_level_can_lose].
 //! - If all are slow, none is [check: all_slow_is_none_slow].
-//! - A member that sits out and answers again comes back [check: a_member_that_is_well_again_comes_back].
+//! - A member that sits out and answers again comes back
+//!   [check: a_member_that_is_well_again_comes_back].
 
 use std::collections::BTreeMap;
 
@@ -47,7 +50,8 @@ const WELL_REPORTS: u32 = 5;
 const DOUBLINGS_MAX: u32 = 6;
 const CALM_MS: u64 = 60_000;
 
-/// While nothing is known of the siblings the limit is the least that counts and so much of it again: a half.
+/// While nothing is known of the siblings the limit is the least that counts and so much of it
+/// again: a half.
 const LONE_PART: u64 = 2;
 
 /// A figure that is older than that says nothing.

@@ -1,7 +1,8 @@
 //! From what the array wants its superblocks to say to the update of one member's.
 //!
-//! Every driver writes superblocks this way. The time is the driver's to tell: one for all members of an update, which is
-//! what tells an old copy of a member from the member where the counts are equal.
+//! Every driver writes superblocks this way. The time is the driver's to tell: one for all members
+//! of an update, which is what tells an old copy of a member from the member where the counts are
+//! equal.
 
 use std::sync::Arc;
 
@@ -109,7 +110,8 @@ pub struct SuperblockState {
     pub roles: Arc<[DeviceRole]>,
     /// Members that do not hold all yet: how many sectors of their data area hold what they should.
     pub recovered: Arc<[(MemberId, u64)]>,
-    /// Members whose bad-block log was written, and whether it names anything. What superblocks say of the others stays.
+    /// Members whose bad-block log was written, and whether it names anything. What superblocks say
+    /// of the others stays.
     pub bad_blocks: Arc<[(MemberId, bool)]>,
     /// There is a parity log of our own that names all that may be in doubt, and where.
     pub log_counts: Option<LogHome>,
@@ -124,8 +126,9 @@ pub struct SuperblockState {
 }
 
 impl SuperblockState {
-    /// Whether both have the same table of devices: the superblocks of a member differ in the first sector at most. In version 0.90 a
-    /// member that does not hold all yet is a spare in the table. The shape stands in the first sector, whatever the version
+    /// Whether both have the same table of devices: the superblocks of a member differ in the first
+    /// sector at most. In version 0.90 a member that does not hold all yet is a spare in the table.
+    /// The shape stands in the first sector, whatever the version
     /// ([`Superblock::apply_with_shape`]).
     pub(super) fn has_table_of(&self, other: &Self) -> bool {
         let journal = |state: &Self| state.journal.map(|journal| journal.device_number);
@@ -165,8 +168,9 @@ impl UpdateTimes {
         self.time.next()
     }
 
-    /// The time of the update with this count: that of the last one if it is the same, else `now`, or just after the last one
-    /// if the clock went back. The counts of two updates in a row differ.
+    /// The time of the update with this count: that of the last one if it is the same, else `now`,
+    /// or just after the last one if the clock went back. The counts of two updates in a row
+    /// differ.
     pub fn of(&mut self, events: u64, now: Timestamp) -> Timestamp {
         if self.events != events {
             *self = Self { events, time: now.max(self.time.next()) };
@@ -179,7 +183,8 @@ impl UpdateTimes {
 ///
 /// Being one behind is no harm: the member missed an update, but no write that the update was to
 /// allow. If the next update then reached only some members, it would be two behind the newest, and
-/// be called stale. So it is brought level first, with the newest table; dirty if any member says so.
+/// be called stale. So it is brought level first, with the newest table; dirty if any member says
+/// so.
 #[must_use]
 pub fn level_with(
     superblock: &Superblock,
@@ -242,7 +247,8 @@ pub fn apply_to(
     Ok(())
 }
 
-/// What is to be written to a member's bad-block log: the offset on the device, in bytes, and the bytes.
+/// What is to be written to a member's bad-block log: the offset on the device, in bytes, and the
+/// bytes.
 ///
 /// # Panics
 /// The member keeps no such log, or it has no room: the array knows better.
@@ -265,8 +271,8 @@ pub fn bad_block_log_for(superblock: &Superblock, write: &BadLogWrite) -> (u64, 
 
 /// The update of one member's superblock for `state`.
 ///
-/// Devices that the array lists get their role; devices that were active, or had the journal, and are not listed any
-/// more are faulty; what was never used stays as it was.
+/// Devices that the array lists get their role; devices that were active, or had the journal, and
+/// are not listed any more are faulty; what was never used stays as it was.
 #[must_use]
 pub fn update_for(
     superblock: &Superblock,
@@ -301,8 +307,8 @@ pub fn update_for(
             role_of_this = Role::Journal;
         }
     }
-    // Version 0.90 has no recovery offset: md calls a member a spare there until it holds all, and so do we. Nor can it say
-    // that two devices have one slot.
+    // Version 0.90 has no recovery offset: md calls a member a spare there until it holds all, and
+    // so do we. Nor can it say that two devices have one slot.
     let has_offsets = superblock.version != Version::V0_90;
     let holds_all = |member: MemberId| state.unfinished().all(|id| id != member);
     for device in state.roles.iter() {

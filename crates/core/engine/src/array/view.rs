@@ -13,7 +13,8 @@ use crate::ranges::{BadBlocks, MemberRanges};
 /// Whether writes may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// The superblocks say "clean" or are being changed: ask first ([`crate::effect::Report::WantWrite`]).
+    /// The superblocks say "clean" or are being changed: ask first
+    /// ([`crate::effect::Report::WantWrite`]).
     Closed,
     /// The superblocks say "active".
     Open,
@@ -28,14 +29,15 @@ pub enum Gate {
 pub struct MemberView {
     /// Its name.
     pub id: MemberId,
-    /// The member that is to take its place: it takes every write that this one takes, and is not read.
+    /// The member that is to take its place: it takes every write that this one takes, and is not
+    /// read.
     pub replacement: Option<MemberId>,
     /// Ranges of that one that could not be made.
     pub replacement_bad_blocks: Arc<BadBlocks>,
     /// Sectors from the start of its data area that hold what they should; `u64::MAX` when all do.
     pub recovered_sectors: u64,
-    /// Ranges beyond that which hold what they should as well: a client read them, and they were made before their turn. No
-    /// superblock tells of them.
+    /// Ranges beyond that which hold what they should as well: a client read them, and they were
+    /// made before their turn. No superblock tells of them.
     pub ahead: Arc<MemberRanges>,
     /// Ranges not to be read.
     pub bad_blocks: Arc<BadBlocks>,
@@ -83,12 +85,14 @@ pub struct IntentView {
     pub bitmap: BitmapId,
     /// Bits that are durable on every member.
     pub open: Arc<Bits>,
-    /// Grows when bits are taken back: [`crate::effect::Report::Drained`] says when nothing is under way any more that began before.
+    /// Grows when bits are taken back: [`crate::effect::Report::Drained`] says when nothing is
+    /// under way any more that began before.
     pub revocation: u64,
     /// Its marks say where no client has written: what clients give up is of interest.
     pub is_lockless: bool,
-    /// Of a lockless bitmap: bits for sectors in which redundancy agrees only where a client has written. What a client wrote can be
-    /// solved for; parity is not modified, and where nobody wrote nothing is promised.
+    /// Of a lockless bitmap: bits for sectors in which redundancy agrees only where a client has
+    /// written. What a client wrote can be solved for; parity is not modified, and where nobody
+    /// wrote nothing is promised.
     pub unsynced: Option<Arc<Bits>>,
 }
 
@@ -109,28 +113,31 @@ pub struct ArrayView {
     pub resync_offset: u64,
     /// What was accepted where it may not agree, if anything was.
     pub accepted_risk: Option<Arc<AcceptedRisk>>,
-    /// Of the sectors beyond that, those that these bits stand for are in doubt, and no others; none where all are.
+    /// Of the sectors beyond that, those that these bits stand for are in doubt, and no others;
+    /// none where all are.
     pub doubt: Option<Arc<Bits>>,
     /// The write-intent bitmap, if the array has one.
     pub intent: Option<IntentView>,
-    /// Whether members keep partial parity logs: no band is written before its entries are durable in the log of its parity's
-    /// member ([`crate::effect::Report::WantLog`]).
+    /// Whether members keep partial parity logs: no band is written before its entries are durable
+    /// in the log of its parity's member ([`crate::effect::Report::WantLog`]).
     pub keeps_parity_logs: bool,
-    /// Whether there is a write journal: no band is written before its blocks are durable there ([`crate::effect::Report::WantJournal`]).
+    /// Whether there is a write journal: no band is written before its blocks are durable there
+    /// ([`crate::effect::Report::WantJournal`]).
     pub keeps_journal: bool,
     /// Whether every member zeroes ranges without writing them out.
     pub zero_is_fast: bool,
 }
 
 impl ArrayView {
-    /// Whether redundancy agrees with the data in all of these sectors, in the unit of the resync offset.
+    /// Whether redundancy agrees with the data in all of these sectors, in the unit of the resync
+    /// offset.
     #[must_use]
     pub fn agrees(&self, sectors: Range<u64>) -> bool {
         self.is_synced(&sectors) && self.may_solve(sectors)
     }
 
-    /// Whether redundancy was made to agree in all of these sectors, also where no client has written: nearly always. Clients' writes
-    /// that were interrupted are another question.
+    /// Whether redundancy was made to agree in all of these sectors, also where no client has
+    /// written: nearly always. Clients' writes that were interrupted are another question.
     #[must_use]
     pub fn is_synced(&self, sectors: &Range<u64>) -> bool {
         let unsynced = self.intent.as_ref().and_then(|intent| intent.unsynced.as_ref());
@@ -146,7 +153,8 @@ impl ArrayView {
         beyond.is_empty() || self.doubt.as_ref().is_some_and(is_out_of_doubt)
     }
 
-    /// Whether what the member in `slot` holds is made of parity that may not agree: the risk of it was accepted.
+    /// Whether what the member in `slot` holds is made of parity that may not agree: the risk of it
+    /// was accepted.
     #[must_use]
     pub fn accepts_risk_of(&self, slot: Slot) -> bool {
         self.accepted_risk.as_ref().is_some_and(|risk| risk.slots.contains(&slot))
@@ -214,8 +222,8 @@ impl ArrayView {
     }
 }
 
-/// Sectors of the array, in the unit in which md counts what is resynced: sectors of each member, or of the array on levels with
-/// copies. Of several chunks it is whole rows.
+/// Sectors of the array, in the unit in which md counts what is resynced: sectors of each member,
+/// or of the array on levels with copies. Of several chunks it is whole rows.
 pub(super) fn resync_range(geometry: &Geometry, start: LogicalSector, sectors: u32) -> Range<u64> {
     let sectors = u64::from(sectors);
     let Geometry::Stripe(stripe) = geometry else { return start.0..start.0 + sectors };
@@ -230,8 +238,8 @@ pub(super) fn resync_range(geometry: &Geometry, start: LogicalSector, sectors: u
     row..stripe.row_start(last.row).0 + chunk
 }
 
-/// All sectors of the array of which some are counted in this range: what [`resync_range`] gives for each part of them, and for no other,
-/// is in there.
+/// All sectors of the array of which some are counted in this range: what [`resync_range`] gives
+/// for each part of them, and for no other, is in there.
 pub(super) fn sectors_of_resync(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     let Geometry::Stripe(stripe) = geometry else {

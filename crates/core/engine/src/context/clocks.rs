@@ -1,12 +1,14 @@
 //! How fast each member serves this shard, and which members it looks away from for now.
 //!
-//! Everything asked of a member is stamped with the time of the turn that gives it out; the end of reads, and the age of
-//! what has not ended, is told to the array every [`REPORT_MS`] while anything is under way. Writes count only when they
-//! are older than the driver may hold them back, which is none of the member's doing. Superblocks and flushes are the array's
-//! own, and not seen here.
+//! Everything asked of a member is stamped with the time of the turn that gives it out; the end of
+//! reads, and the age of what has not ended, is told to the array every [`REPORT_MS`] while
+//! anything is under way. Writes count only when they are older than the driver may hold them back,
+//! which is none of the member's doing. Superblocks and flushes are the array's own, and not seen
+//! here.
 //!
-//! A member that sits out is asked for a little every [`PROBE_MS`], so that it is seen when it answers again: the place
-//! that was read last (or the first there is), into a block of its own. Nothing waits for a probe, and there is one at a time.
+//! A member that sits out is asked for a little every [`PROBE_MS`], so that it is seen when it
+//! answers again: the place that was read last (or the first there is), into a block of its own.
+//! Nothing waits for a probe, and there is one at a time.
 //!
 //! While the array does not watch, none of this costs anything.
 
@@ -125,7 +127,8 @@ impl Clocks {
         self.next_probe = self.is_any_out().then(|| now.plus_milliseconds(PROBE_MS));
     }
 
-    /// The members, or their slots, have changed. What is known of a slot that goes is kept: requests of its member may be under way.
+    /// The members, or their slots, have changed. What is known of a slot that goes is kept:
+    /// requests of its member may be under way.
     pub(crate) fn look(&mut self, view: &ArrayView) {
         let slots = self.members.len().max(view.slots.len());
         self.members.resize(slots, Latencies::default());
@@ -201,7 +204,8 @@ impl Clocks {
             let oldest = own.filter_map(|stamp| stamp.age_ns(now, slack_ms)).max();
             let (completed, sum_ns) = (known.completed, known.sum_ns);
             (known.completed, known.sum_ns) = (0, 0);
-            // Once more when nothing is old any more, so that the array does not go on counting with what was.
+            // Once more when nothing is old any more, so that the array does not go on counting
+            // with what was.
             let was_old = std::mem::replace(&mut known.was_old, oldest.is_some());
             if completed > 0 || was_old || oldest.is_some() {
                 let mean_ns = sum_ns / u64::from(completed.max(1));
@@ -211,7 +215,8 @@ impl Clocks {
         self.next_report = is_any.then(|| now.plus_milliseconds(REPORT_MS));
     }
 
-    /// Time in which the shard did not look says nothing of members: a process that was stopped, a machine that slept.
+    /// Time in which the shard did not look says nothing of members: a process that was stopped, a
+    /// machine that slept.
     fn forgive_pause(&mut self, now: Instant) {
         let late_ns = self.next_report.map_or(0, |due| now.0.saturating_sub(due.0));
         if late_ns <= REPORT_MS * 1_000_000 {

@@ -31,8 +31,9 @@ use crate::work::Outcome;
 /// Computations whose memory is kept for later ones.
 const SPARE_COMPUTATIONS_MAX: usize = 256;
 
-/// Steps, and buffers, that a computation has room for from the start: as many as a band of small writes needs on most arrays. Else
-/// each of many computations would grow when it first meets such a band, which comes late and seldom.
+/// Steps, and buffers, that a computation has room for from the start: as many as a band of small
+/// writes needs on most arrays. Else each of many computations would grow when it first meets such
+/// a band, which comes late and seldom.
 const COMPUTATION_ROOM: usize = 128;
 
 /// Shared state of a shard; each family is handed it with every event.
@@ -100,7 +101,8 @@ impl Common {
         }
     }
 
-    /// Another view is to rule. Gives the one before. All that goes by slot has those of this one from now on.
+    /// Another view is to rule. Gives the one before. All that goes by slot has those of this one
+    /// from now on.
     pub(crate) fn turn_view(&mut self, view: Arc<ArrayView>) -> Arc<ArrayView> {
         self.written.turn(&self.view, &view);
         self.clocks.look(&view);
@@ -121,7 +123,8 @@ impl Common {
         }
     }
 
-    /// A request has ended: if it has written over what is not to be believed, the array is to know.
+    /// A request has ended: if it has written over what is not to be believed, the array is to
+    /// know.
     fn end_over_bad(&mut self, done: &MemberIoDone) {
         let Some(index) = self.over_bad.iter().position(|(id, ..)| *id == done.id) else { return };
         let (_, member, (start, sectors)) = self.over_bad.swap_remove(index);
@@ -130,8 +133,8 @@ impl Common {
         }
     }
 
-    /// Asks for member I/O under the family's own name for it; the view must know the member (I6). What is written goes to
-    /// its replacement as well, if it has one.
+    /// Asks for member I/O under the family's own name for it; the view must know the member (I6).
+    /// What is written goes to its replacement as well, if it has one.
     pub(crate) fn submit(
         &mut self,
         (id, slot): (IoId, Slot),
@@ -360,7 +363,8 @@ impl Common {
         }
     }
 
-    /// A member failed what it cannot be kept for, or did not take it though nothing is wrong with it.
+    /// A member failed what it cannot be kept for, or did not take it though nothing is wrong with
+    /// it.
     pub(crate) fn report_failed(&mut self, fault: MemberFault) {
         let cause = fault.cause;
         self.report(match fault.kind.spares_member() {
@@ -369,8 +373,9 @@ impl Common {
         });
     }
 
-    /// What could not be read, or is not to be believed, was written again, and the member did not take it. What is bad stays bad, and is
-    /// named; a member without space, or that may not be written, keeps it as it was.
+    /// What could not be read, or is not to be believed, was written again, and the member did not
+    /// take it. What is bad stays bad, and is named; a member without space, or that may not be
+    /// written, keeps it as it was.
     pub(crate) fn report_unmended(
         &mut self,
         slot: Slot,
@@ -398,7 +403,8 @@ impl Common {
         }
     }
 
-    /// Whether `member` still is what the view has in `slot`, or to replace that: its missed write is unrecorded.
+    /// Whether `member` still is what the view has in `slot`, or to replace that: its missed write
+    /// is unrecorded.
     pub(crate) fn still_in(&self, slot: Slot, member: MemberId) -> bool {
         self.view.has(slot, member)
     }
@@ -491,7 +497,8 @@ impl Common {
         }
     }
 
-    /// Bits that pieces wait for may have been taken back before they had all of theirs: the array is asked once more.
+    /// Bits that pieces wait for may have been taken back before they had all of theirs: the array
+    /// is asked once more.
     pub(crate) fn want_bits_again(&mut self) {
         self.bits_waited_for().iter().for_each(|bits| self.want_bits(bits));
     }
@@ -503,7 +510,8 @@ impl Common {
         self.report(Report::Touched { bitmap: intent.bitmap, bits: Arc::new(touched) });
     }
 
-    /// A view rules from now on; the one before had these bits. Gives the pieces whose answer was held until now.
+    /// A view rules from now on; the one before had these bits. Gives the pieces whose answer was
+    /// held until now.
     pub(crate) fn grant_intent(&mut self) -> Vec<PieceKey> {
         let view = Arc::clone(&self.view);
         let open = view.intent.as_ref().map(|intent| &intent.open);
@@ -520,7 +528,8 @@ impl Common {
         granted
     }
 
-    /// Bits that writes wait for, by the view that rules: the one under which they came may have had another bitmap, or none.
+    /// Bits that writes wait for, by the view that rules: the one under which they came may have
+    /// had another bitmap, or none.
     fn bits_waited_for(&self) -> Vec<Range<u64>> {
         let extents = self.pieces.waiting_extents();
         extents.filter_map(|(start, sectors)| self.view.bits_of(start, sectors)).collect()
@@ -547,7 +556,8 @@ impl Common {
         }
     }
 
-    /// Whether members may be written for `piece`: superblocks say, durably, that its region may be in need of resync (I3).
+    /// Whether members may be written for `piece`: superblocks say, durably, that its region may be
+    /// in need of resync (I3).
     pub(crate) fn has_intent(&self, piece: PieceKey) -> bool {
         self.pieces.has_intent(piece)
     }
@@ -631,7 +641,8 @@ impl Common {
         self.replies.push_back(reply);
     }
 
-    /// Says that the view rules, if it does by now; and that what began before bits were taken back has ended.
+    /// Says that the view rules, if it does by now; and that what began before bits were taken back
+    /// has ended.
     pub(crate) fn confirm_view(&mut self) {
         let is_drained = !self.pieces.has_writes_before();
         if !is_drained && self.undrained.is_some() {

@@ -1,8 +1,9 @@
 //! Writes that go to two members: one in a slot, and its replacement.
 //!
-//! A family asks for one write, and hears of it once, when both have ended. If the replacement has missed it, the family does
-//! not hear of it before a view says that the replacement is out: an answer that came sooner would promise what a restart
-//! could take back, since superblocks still call the replacement good up to its offset (I4).
+//! A family asks for one write, and hears of it once, when both have ended. If the replacement has
+//! missed it, the family does not hear of it before a view says that the replacement is out: an
+//! answer that came sooner would promise what a restart could take back, since superblocks still
+//! call the replacement good up to its offset (I4).
 //!
 //! ```text
 //!   family ── write ──▶ member       ── done ──┐
@@ -10,7 +11,8 @@
 //!                                                       │ no: wait for a view
 //! ```
 //!
-//! When the member has gone and the replacement is in the slot, it is the replacement's result that counts.
+//! When the member has gone and the replacement is in the slot, it is the replacement's result that
+//! counts.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, reached, spoiled};
@@ -20,8 +22,8 @@ use crate::array::{ArrayView, Gate};
 use crate::effect::{MemberFault, MemberIoDone};
 use crate::ids::{IoId, MemberId};
 
-/// Set in the name of a write to a replacement; the rest is that of the write that it goes with. Names of families are those
-/// of a [`crate::slab::Slab`], which counts uses up to 2^31.
+/// Set in the name of a write to a replacement; the rest is that of the write that it goes with.
+/// Names of families are those of a [`crate::slab::Slab`], which counts uses up to 2^31.
 const OF_REPLACEMENT: u64 = 1 << 63;
 
 /// Both writes, and what came of them.

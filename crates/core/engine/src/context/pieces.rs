@@ -29,7 +29,8 @@ struct Entry {
     is_write: bool,
     /// Superblocks, and bits of the bitmap if there is one, say that its region may be written.
     has_intent: bool,
-    /// It began before bits were taken back the last time, if that is not what this is in [`Pieces::generation`].
+    /// It began before bits were taken back the last time, if that is not what this is in
+    /// [`Pieces::generation`].
     generation: bool,
     parts: u32,
     /// Parts whose writing goes on after they were answered.
@@ -46,21 +47,25 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     entries: Slab<Entry>,
-    /// The last failure that befell a piece that is not answered yet; beside the entries, which are many and seldom fail.
+    /// The last failure that befell a piece that is not answered yet; beside the entries, which are
+    /// many and seldom fail.
     causes: Vec<(PieceKey, Cause)>,
     /// Writes that have their intent, and those that wait for it.
     writes: u32,
     waiting: u32,
-    /// Changes when bits are taken back: writes that have their intent, of this generation and of the one before.
+    /// Changes when bits are taken back: writes that have their intent, of this generation and of
+    /// the one before.
     generation: bool,
     writes_before: u32,
-    /// Of those that wait, or are refused, with what they write: one part of each stands for the answer ([`Self::hold_answer`]).
+    /// Of those that wait, or are refused, with what they write: one part of each stands for the
+    /// answer ([`Self::hold_answer`]).
     unanswered: Vec<(PieceKey, Extent)>,
     kept_sectors: u64,
 }
 
 impl Pieces {
-    /// Takes a piece in, with one part. A write without intent may be prepared, but no member is written for it.
+    /// Takes a piece in, with one part. A write without intent may be prepared, but no member is
+    /// written for it.
     pub(crate) fn begin(&mut self, piece: &Piece, has_intent: bool) -> PieceKey {
         assert!(piece.sectors > 0, "a piece has sectors");
         let is_write = piece.operation.is_write();
@@ -91,8 +96,9 @@ impl Pieces {
         self.waiting == 0 || self.entries.get(key.0).expect("a piece under way").has_intent
     }
 
-    /// No part of this write is to be the last before its intent is durable, or never will be: no client is told that it is
-    /// done by superblocks that say otherwise, though there be nothing to write.
+    /// No part of this write is to be the last before its intent is durable, or never will be: no
+    /// client is told that it is done by superblocks that say otherwise, though there be nothing to
+    /// write.
     pub(crate) fn hold_answer(&mut self, key: PieceKey, extent: Extent) {
         let entry = self.entry(key);
         assert!(!entry.has_intent, "only for want of intent");
@@ -100,8 +106,8 @@ impl Pieces {
         self.unanswered.push((key, extent));
     }
 
-    /// Superblocks say that writes may begin. Gives the pieces that have their intent by that: all whose bits are open; their
-    /// answer is to be held no longer.
+    /// Superblocks say that writes may begin. Gives the pieces that have their intent by that: all
+    /// whose bits are open; their answer is to be held no longer.
     pub(crate) fn grant_intent(&mut self, is_open: impl Fn(Extent) -> bool) -> Vec<PieceKey> {
         let is_each_held = self.unanswered.len() == self.waiting as usize;
         assert!(is_each_held, "the answer to each write without intent is held");

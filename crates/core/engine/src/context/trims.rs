@@ -1,13 +1,15 @@
 //! What clients gave up, as a shard knows it: marks of a lockless bitmap become unwritten by that.
 //!
-//! All of a mark has to be given up, by one trim or several, on one shard or on all. The array puts that together of what shards
-//! tell ([`crate::effect::Report::Trimmed`]). A sector has one shard, whose families carry out what overlaps in the order in which it
-//! came. So a shard sees by itself whether a trim was followed by a write, and takes back what it told
+//! All of a mark has to be given up, by one trim or several, on one shard or on all. The array puts
+//! that together of what shards tell ([`crate::effect::Report::Trimmed`]). A sector has one shard,
+//! whose families carry out what overlaps in the order in which it came. So a shard sees by itself
+//! whether a trim was followed by a write, and takes back what it told
 //! ([`crate::effect::Report::WrittenAgain`]).
 //!
 //! # Invariants
-//! - No mark becomes unwritten to which a client has written since it gave it up: what a shard tells of a write comes before it says that
-//!   the write is over [check: what_is_written_after_it_was_given_up_stays_written].
+//! - No mark becomes unwritten to which a client has written since it gave it up: what a shard
+//!   tells of a write comes before it says that the write is over
+//!   [check: what_is_written_after_it_was_given_up_stays_written].
 
 use std::ops::Range;
 

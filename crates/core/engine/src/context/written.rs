@@ -1,4 +1,5 @@
-//! The members that writes have reached since the array was last told: a flush must reach them, too.
+//! The members that writes have reached since the array was last told: a flush must reach them,
+//! too.
 //!
 //! Noted by slot, which costs each write next to nothing, and kept by member: in the next view a
 //! slot may have another member, and there may be more slots or fewer

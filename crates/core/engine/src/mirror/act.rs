@@ -1,5 +1,5 @@
-//! Carrying decisions out: where work goes on, and its effects leave it. It begins, and its reads are abandoned, in
-//! [`super::machine`].
+//! Carrying decisions out: where work goes on, and its effects leave it. It begins, and its reads
+//! are abandoned, in [`super::machine`].
 
 use braid_geometry::{MemberSector, Slot};
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
@@ -165,7 +165,8 @@ impl Mirror {
         self.begin(Work::new(second, Stage::Read));
     }
 
-    /// The payload holds good bytes and the range is locked: writes them over the copies that failed.
+    /// The payload holds good bytes and the range is locked: writes them over the copies that
+    /// failed.
     fn mend(&mut self, common: &mut Common, key: LockKey) {
         let work = self.work_mut(key);
         assert!(

@@ -1,10 +1,11 @@
 //! Which copy to read.
 //!
-//! Where copies agree: the one that goes on where its member's last read ended, else the least busy one; of a member that is
-//! *write-mostly* only if there is no other [check: a_write_mostly_member_is_read_only_where_no_other_copy_is]. Where they may
-//! differ (beyond the resync offset after a crash, or once writes are refused because one was left half done) it is always
-//! the first copy that can be read, in md's order, so that two reads never tell two stories and md's resync agrees with
-//! what was read.
+//! Where copies agree: the one that goes on where its member's last read ended, else the least busy
+//! one; of a member that is *write-mostly* only if there is no other
+//! [check: a_write_mostly_member_is_read_only_where_no_other_copy_is]. Where they may differ
+//! (beyond the resync offset after a crash, or once writes are refused because one was left half
+//! done) it is always the first copy that can be read, in md's order, so that two reads never tell
+//! two stories and md's resync agrees with what was read.
 
 use braid_geometry::{MemberSector, Slot};
 use braid_sim_hooks::{Bug, Point, planted, sometimes, spoiled};
@@ -39,7 +40,8 @@ impl Mirror {
         copies.into_iter().min_by_key(cost)
     }
 
-    /// Where copies may differ, what is read at once comes from one of them: how many sectors of the extent do.
+    /// Where copies may differ, what is read at once comes from one of them: how many sectors of
+    /// the extent do.
     pub(super) fn cut_in_doubt(&self, common: &Common, extent: &Extent) -> u32 {
         if copies_agree(common, extent) {
             return extent.sectors;
@@ -53,8 +55,8 @@ impl Mirror {
 }
 
 impl Work {
-    /// Whether a read that failed is made again in halves: where copies may differ, until only what cannot be read itself
-    /// is left. A member that is gone has nothing.
+    /// Whether a read that failed is made again in halves: where copies may differ, until only what
+    /// cannot be read itself is left. A member that is gone has nothing.
     pub(super) fn is_to_be_halved(&self, common: &Common, fault: FaultKind) -> bool {
         let is_first = self.failed.is_empty();
         let may_have_some = fault == FaultKind::Media && self.extent.sectors > 1;
@@ -64,8 +66,9 @@ impl Work {
     }
 }
 
-/// Whether all copies of an extent are alike in what clients have written: they were when the array was started, and no write was left
-/// half done. Where a lockless bitmap says that nobody has written, each copy is as good as another.
+/// Whether all copies of an extent are alike in what clients have written: they were when the array
+/// was started, and no write was left half done. Where a lockless bitmap says that nobody has
+/// written, each copy is as good as another.
 fn copies_agree(common: &Common, extent: &Extent) -> bool {
     if planted(Bug::CopiesBelieved) {
         return true;

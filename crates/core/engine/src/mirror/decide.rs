@@ -20,8 +20,8 @@
 //! | Write  | no          | locked    |                                      | Finish   |                              |
 //! | Mend   | no          | locked    |                                      | Finish   |                              |
 //!
-//! The first line that fits is taken. A read takes its range only when a copy has failed: what is mended must not change
-//! meanwhile. [check: the_table_is_total]
+//! The first line that fits is taken. A read takes its range only when a copy has failed: what is
+//! mended must not change meanwhile. [check: the_table_is_total]
 
 use braid_sim_hooks::{Mark, reached};
 

@@ -48,8 +48,9 @@ impl Work {
         self.missed.iter().any(|(slot, member)| common.still_in(*slot, *member))
     }
 
-    /// Copies that could not be read and may be readable once they are written again; none if the array has come to take no
-    /// writes while the range was waited for. The client waits for it: a member that sits out is mended by a later read.
+    /// Copies that could not be read and may be readable once they are written again; none if the
+    /// array has come to take no writes while the range was waited for. The client waits for it: a
+    /// member that sits out is mended by a later read.
     pub(super) fn to_mend(&self, common: &Common) -> SmallVec<[Slot; 2]> {
         let may_help = |fault| fault == FaultKind::Media && common.may_repair();
         let bad = self.failed.iter().filter(|(_, fault)| may_help(*fault)).map(|(slot, _)| *slot);

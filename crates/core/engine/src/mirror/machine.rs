@@ -211,8 +211,8 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Members begin to sit out, or come back: abandons reads of members that do, and reads other copies instead, where
-    /// there are any that may be believed.
+    /// Members begin to sit out, or come back: abandons reads of members that do, and reads other
+    /// copies instead, where there are any that may be believed.
     pub(crate) fn handle_slow_members(&mut self, common: &mut Common) {
         if !common.clocks.is_any_out() {
             return;
@@ -329,7 +329,8 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Calls `act` with the background work, and what it uses; then lets those in that got a range that it held.
+    /// Calls `act` with the background work, and what it uses; then lets those in that got a range
+    /// that it held.
     fn with_background(
         &mut self,
         common: &mut Common,

@@ -1,7 +1,8 @@
 //! The replay itself: steps one after the other, then what ends it.
 //!
-//! A step is at most [`STEP_SECTORS`] of one part, cut where a member's sectors begin or end to be there: one that is logged as bad,
-//! or not recovered yet, costs itself and no more. Its columns are read at once.
+//! A step is at most [`STEP_SECTORS`] of one part, cut where a member's sectors begin or end to be
+//! there: one that is logged as bad, or not recovered yet, costs itself and no more. Its columns
+//! are read at once.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -33,7 +34,8 @@ impl Member {
         sectors.end <= self.recovered_sectors && !self.bad_sectors.iter().any(is_bad)
     }
 
-    /// Those of these sectors that it is to hold when they are written: not what is bad, or comes with its recovery.
+    /// Those of these sectors that it is to hold when they are written: not what is bad, or comes
+    /// with its recovery.
     pub(super) fn writable(&self, sectors: &Range<u64>) -> Vec<Range<u64>> {
         let mut borders: BTreeSet<u64> = self.borders().collect();
         borders.retain(|border| (sectors.start..sectors.end).contains(border));
@@ -54,7 +56,8 @@ impl Member {
 pub struct Log {
     /// Whose log it is.
     pub slot: Slot,
-    /// Entries that are whole, by their numbers, from the oldest record on: of rows that several name the last one counts.
+    /// Entries that are whole, by their numbers, from the oldest record on: of rows that several
+    /// name the last one counts.
     pub entries: Vec<(u32, PplEntry)>,
 }
 
@@ -96,7 +99,8 @@ pub enum Effect {
     Compute {
         /// Which columns.
         columns: Vec<Slot>,
-        /// In the log of `parity`: the entry's place in the header, and sectors of its partial parity.
+        /// In the log of `parity`: the entry's place in the header, and sectors of its partial
+        /// parity.
         partial: Option<(u32, Range<u64>)>,
         /// The slot that it is for.
         parity: Slot,
@@ -138,7 +142,8 @@ pub struct Weights {
     pub solved: Option<Solved>,
 }
 
-/// A column that is not there: P, the columns that Q is made of and, if it is named, partial parity of P are added up.
+/// A column that is not there: P, the columns that Q is made of and, if it is named, partial parity
+/// of P are added up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Solved {
     /// The power that it is multiplied by.
@@ -180,11 +185,11 @@ pub struct Report {
     pub entries: u64,
     /// Member sectors whose parity was made anew.
     pub written_sectors: u64,
-    /// Ranges of the array that were being written and are not there: what they hold is what parity says, and may be neither
-    /// old nor new. In order, apart from each other.
+    /// Ranges of the array that were being written and are not there: what they hold is what parity
+    /// says, and may be neither old nor new. In order, apart from each other.
     pub unsettled: Vec<Range<u64>>,
-    /// Those of them whose member is there, or the one with P, and could not be read though its bad-block log does not say so: should it
-    /// be read later, parity may not fit.
+    /// Those of them whose member is there, or the one with P, and could not be read though its
+    /// bad-block log does not say so: should it be read later, parity may not fit.
     pub unread: Vec<Range<u64>>,
     /// Whether superblocks say clean now.
     pub is_settled: bool,
@@ -245,7 +250,8 @@ struct Step {
     may_split: bool,
 }
 
-/// The machine: [`Self::poll`] until there is nothing, answer what was asked for, until [`Self::end`] says how it ended.
+/// The machine: [`Self::poll`] until there is nothing, answer what was asked for, until
+/// [`Self::end`] says how it ended.
 pub struct Replay {
     geometry: StripeGeometry,
     members: Vec<Option<Member>>,
@@ -270,7 +276,8 @@ impl Replay {
     /// An entry that the array cannot have.
     ///
     /// # Panics
-    /// When there are not as many members as slots, or there is a log without its member: the caller has both from assembly.
+    /// When there are not as many members as slots, or there is a log without its member: the
+    /// caller has both from assembly.
     pub fn new(setup: Setup) -> Result<Self, ReplayError> {
         let Setup { geometry, members, logs, finish } = setup;
         assert_eq!(members.len(), usize::from(geometry.slots()), "one for each slot");
@@ -288,7 +295,8 @@ impl Replay {
             all.extend(newest_of_rows(&found));
         }
         of_p.extend(all.iter().filter(|part| !part.is_q).cloned());
-        // Of some rows that Q was written with P may have a newer record, by itself: it was never durable on both.
+        // Of some rows that Q was written with P may have a newer record, by itself: it was never
+        // durable on both.
         let borders = of_p.iter().flat_map(|part| [part.sectors.start, part.sectors.end]);
         let borders: BTreeSet<u64> = borders.collect();
         steps.extend(all.iter().flat_map(|part| steps_of(part, &members, &borders)));
@@ -470,7 +478,8 @@ impl Replay {
         self.geometry.row_map(self.geometry.row_of(MemberSector(part.sectors.start)))
     }
 
-    /// Partial parity of P for the sectors of a part that is about Q: the same was being written, by the log of P.
+    /// Partial parity of P for the sectors of a part that is about Q: the same was being written,
+    /// by the log of P.
     fn p_partial(&self, part: &Part) -> Option<(u32, Range<u64>)> {
         let Range { start, end } = part.sectors;
         let is_of = |one: &&Part| {
@@ -481,8 +490,8 @@ impl Replay {
         Some((of_p.entry, first..first + (end - start)))
     }
 
-    /// Parity is the sum of all data; or of what was being written, and partial parity. What was being written and is not there is
-    /// what P gives, for Q.
+    /// Parity is the sum of all data; or of what was being written, and partial parity. What was
+    /// being written and is not there is what P gives, for Q.
     fn compute(&mut self, from_partial: bool, from_p: bool) {
         if from_p {
             self.note_unsettled();
@@ -548,7 +557,8 @@ impl Replay {
             let member = self.members[slot.index()].as_ref();
             member.is_some_and(|member| member.holds(&part.sectors))
         };
-        // P that cannot be read gives nothing; should it be read later, it may give something else than Q.
+        // P that cannot be read gives nothing; should it be read later, it may give something else
+        // than Q.
         let lacks_p = part.is_q && *known_p == Known::Lost && is_there(self.map(part).p_slot());
         let columns = part.columns.iter().zip(known);
         let lost = columns.filter(|(column, known)| column.is_written && **known == Known::Lost);
@@ -650,7 +660,8 @@ mod tests {
         }
     }
 
-    /// Partial parities that are taken, with those of P for Q, where all that is asked for goes well.
+    /// Partial parities that are taken, with those of P for Q, where all that is asked for goes
+    /// well.
     fn taken(geometry: StripeGeometry, logs: Vec<Log>, missing: &[usize]) -> Vec<String> {
         let member = |slot: usize| {
             let recovered_sectors = u64::MAX;
@@ -682,12 +693,14 @@ mod tests {
 
     #[test]
     fn a_newer_record_that_only_p_has_leaves_q_its_own() {
-        // P is in slot 5, Q in slot 0, data from slot 1 on. P alone has a second record of some of the rows: power was cut before Q had it.
+        // P is in slot 5, Q in slot 0, data from slot 1 on. P alone has a second record of some of
+        // the rows: power was cut before Q had it.
         let of_p = vec![(0, entry((0, 0), 16, 5)), (148, entry((0, 4), 4, 5))];
         let of_q = vec![(0, entry((0, 0), 16, 0))];
         let log = |slot, entries| Log { slot: Slot(slot), entries };
         let logs = vec![log(0, of_q), log(5, of_p)];
-        // What was being written is not there, and one that was kept: Q is made of what both partial parities say.
+        // What was being written is not there, and one that was kept: Q is made of what both
+        // partial parities say.
         let all = taken(raid6(), logs, &[1, 4]);
         let expected = [
             "0: Some((0, 0..4)) Some((0, 0..4))",

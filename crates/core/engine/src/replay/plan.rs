@@ -1,6 +1,8 @@
-//! What an entry of a log is about: runs of sectors on every member, and which of the columns were being written.
+//! What an entry of a log is about: runs of sectors on every member, and which of the columns were
+//! being written.
 //!
-//! Entries come from a disk: each number is a claim about the array, and is checked here before anything is made of it.
+//! Entries come from a disk: each number is a claim about the array, and is checked here before
+//! anything is made of it.
 //!
 //! ```text
 //!   partial parity less than a chunk      as much of each of some neighbouring chunks of a row; none: of all
@@ -106,7 +108,8 @@ impl Shape {
         Some(Self { first, chunks, height, end: first + (chunks - 1) * chunk + height })
     }
 
-    /// Sectors into the partial parity at which other columns are being written, or the range goes round.
+    /// Sectors into the partial parity at which other columns are being written, or the range goes
+    /// round.
     fn next_border(&self, at: u64, chunk: u64) -> u64 {
         let round = chunk - self.first % chunk;
         let ends = (0..self.chunks).map(|one| self.end.saturating_sub(self.first + one * chunk));
@@ -188,7 +191,8 @@ mod tests {
     use super::*;
     use braid_geometry::{Geometry, Level, Shape as ArrayShape};
 
-    /// Four slots, chunks of 32 sectors, left-symmetric: row 0 has data on slots 0, 1, 2 and parity on slot 3.
+    /// Four slots, chunks of 32 sectors, left-symmetric: row 0 has data on slots 0, 1, 2 and parity
+    /// on slot 3.
     fn geometry() -> StripeGeometry {
         let shape = ArrayShape {
             level: Level::Raid5,

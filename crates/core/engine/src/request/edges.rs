@@ -3,10 +3,10 @@
 //! The engine counts in sectors. A write that covers part of one must keep the rest, so the sectors
 //! at its edges are read, the client's bytes laid over them, and the whole written back.
 //!
-//! Where it stands: between a front end, which speaks of bytes, and [`super::Request`]. A driver asks
-//! [`check`], makes a [`RequestPlan`], goes through the [`super::WriteAdmission`] if the plan has a
-//! [`RequestPlan::way`], and then carries out one [`Step`] after another until it is told to answer. No
-//! step touches memory here: [`Patch`] says where bytes go, the driver moves them.
+//! Where it stands: between a front end, which speaks of bytes, and [`super::Request`]. A driver
+//! asks [`check`], makes a [`RequestPlan`], goes through the [`super::WriteAdmission`] if the plan
+//! has a [`RequestPlan::way`], and then carries out one [`Step`] after another until it is told to
+//! answer. No step touches memory here: [`Patch`] says where bytes go, the driver moves them.
 //!
 //! ```text
 //!                 ┌──────── around: whole sectors ────────┐
@@ -109,7 +109,8 @@ pub fn check(request: &ByteRequest, allowed: Allowed<'_>) -> Result<(), Denial> 
     Ok(())
 }
 
-/// What is written, zeroed and given back best as a whole: a row of chunks where they have a parity, else a sector.
+/// What is written, zeroed and given back best as a whole: a row of chunks where they have a
+/// parity, else a sector.
 #[must_use]
 pub fn unit_bytes(geometry: &Geometry) -> u64 {
     match geometry {
@@ -349,7 +350,8 @@ fn zeroes(steps: &mut Steps, operation: Operation, (offset, length): (u64, u64))
     whole(steps, operation, start, end - start);
 }
 
-/// The whole sectors inside a range, in bytes; the end may lie before the start when there are none.
+/// The whole sectors inside a range, in bytes; the end may lie before the start when there are
+/// none.
 fn inside(offset: u64, length: u64) -> (u64, u64) {
     (offset.next_multiple_of(SECTOR_BYTES), (offset + length) / SECTOR_BYTES * SECTOR_BYTES)
 }

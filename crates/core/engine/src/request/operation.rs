@@ -59,8 +59,8 @@ pub enum Fault {
     ReadOnly,
     /// More members cannot be read here than the level can make up for.
     Unreadable,
-    /// A write to these sectors was answered and could not be carried out. What the members hold there is older than
-    /// what the client was told, so it is not read until it is written again.
+    /// A write to these sectors was answered and could not be carried out. What the members hold
+    /// there is older than what the client was told, so it is not read until it is written again.
     Lost,
     /// The file system below a member is full.
     NoSpace,

@@ -1,13 +1,15 @@
-//! Which writes may change the array now: many that are aligned, shared, or one that is not, exclusive.
+//! Which writes may change the array now: many that are aligned, shared, or one that is not,
+//! exclusive.
 //!
-//! A write that covers part of a sector reads the sector, lays its bytes over it and writes it back;
-//! meanwhile no other write may touch that sector. Such writes are rare (every common client
-//! aligns), so each has the array to itself. First come, first served: no write overtakes another, so
-//! neither kind starves the other [check: no_write_overtakes_or_starves].
+//! A write that covers part of a sector reads the sector, lays its bytes over it and writes it
+//! back; meanwhile no other write may touch that sector. Such writes are rare (every common client
+//! aligns), so each has the array to itself. First come, first served: no write overtakes another,
+//! so neither kind starves the other [check: no_write_overtakes_or_starves].
 //!
-//! Where it stands: pure, like the rest of the engine. A driver asks with [`WriteAdmission::enter`], lets the
-//! write begin once [`WriteAdmission::is_admitted`], and says [`WriteAdmission::leave`] when nothing of it is under
-//! way any more. Neither the runtime nor the simulator waits: they keep what may not begin yet.
+//! Where it stands: pure, like the rest of the engine. A driver asks with
+//! [`WriteAdmission::enter`], lets the write begin once [`WriteAdmission::is_admitted`], and says
+//! [`WriteAdmission::leave`] when nothing of it is under way any more. Neither the runtime nor the
+//! simulator waits: they keep what may not begin yet.
 //!
 //! ```text
 //!   enter ─▶ waiting: shared, exclusive, shared, ... ─▶ admitted: many shared, or one exclusive ─▶ leave

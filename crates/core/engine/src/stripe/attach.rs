@@ -1,5 +1,5 @@
-//! How a write gets to the stripe of its band; and what is settled on the way there: whether it is answered early, and which
-//! older writes it makes superfluous.
+//! How a write gets to the stripe of its band; and what is settled on the way there: whether it is
+//! answered early, and which older writes it makes superfluous.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
@@ -95,8 +95,8 @@ impl Stripes {
         }
     }
 
-    /// Whether the level can make up for one more loss in the stripe's band: a write that is answered early there can be
-    /// carried out even if a member fails it.
+    /// Whether the level can make up for one more loss in the stripe's band: a write that is
+    /// answered early there can be carried out even if a member fails it.
     fn can_lose_more(&self, common: &Common, number: u32) -> bool {
         if self.is_whole && !self.damage.has_inconsistent() {
             return true;
@@ -112,7 +112,8 @@ impl Stripes {
             && self.damage.parity_solves(&common.view, band)
     }
 
-    /// Answered writes that a later one covers need not be written: it takes over their dirty references.
+    /// Answered writes that a later one covers need not be written: it takes over their dirty
+    /// references.
     fn supersede(&mut self, common: &mut Common, number: u32, work: &mut Attachment) {
         if !self.cached.has_room(self.pool.stripe(number).band(), work) {
             return;
@@ -143,7 +144,8 @@ impl Stripes {
         self.pool.put_back(number, is_worth_keeping);
     }
 
-    /// A stripe's batch is over, or did not begin: its memory goes to the head of the line, if there is one.
+    /// A stripe's batch is over, or did not begin: its memory goes to the head of the line, if
+    /// there is one.
     pub(super) fn let_go(&mut self, common: &mut Common, number: u32) {
         let frame = self.pool.frame(number).expect("it is held");
         match self.left_frames.has(frame) {

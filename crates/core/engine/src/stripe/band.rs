@@ -6,9 +6,9 @@
 //!   band 1    │ 4 5 6 7 │ 12 .. 15  │ 20 .. 23 │
 //! ```
 //!
-//! Sectors are counted from the start of the row's data, in the order in which the client sees them.
-//! What a piece covers is one run of them; its part in each column of a band follows by arithmetic
-//! ([`Band::segment`]), so nothing is listed or allocated.
+//! Sectors are counted from the start of the row's data, in the order in which the client sees
+//! them. What a piece covers is one run of them; its part in each column of a band follows by
+//! arithmetic ([`Band::segment`]), so nothing is listed or allocated.
 //!
 //! [check: bands_cover_every_sector_once]
 
@@ -106,8 +106,8 @@ pub(super) struct Attachment {
     pub(super) is_answered: bool,
     /// Superblocks do not say yet that its region may be written (I3).
     pub(super) lacks_intent: bool,
-    /// The epoch of the dirty reference that it holds ([`super::epochs`]), for its own bytes or for older ones that it
-    /// covers; none if it carries nothing that was answered.
+    /// The epoch of the dirty reference that it holds ([`super::epochs`]), for its own bytes or for
+    /// older ones that it covers; none if it carries nothing that was answered.
     pub(super) dirty_epoch: Option<u64>,
     /// Where it joined among the writes of its shard ([`super::cached_writes`]).
     pub(super) order: u64,
@@ -188,7 +188,8 @@ impl Band {
         })
     }
 
-    /// Data columns among which are all that `run` has a part in; it may have none in the first and the last of them.
+    /// Data columns among which are all that `run` has a part in; it may have none in the first and
+    /// the last of them.
     pub(super) fn columns(&self, run: &Run) -> Range<u16> {
         let chunk = u64::from(self.chunk_sectors);
         let narrow = |index: u64| u16::try_from(index).expect("a run lies in its row");

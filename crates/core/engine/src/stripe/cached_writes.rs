@@ -1,8 +1,9 @@
-//! Answered writes that only the cache has: which of them a copy is kept of, outside the process, until the members have them.
+//! Answered writes that only the cache has: which of them a copy is kept of, outside the process,
+//! until the members have them.
 //!
-//! A driver may keep a file that outlives the process ([`CacheRecord`]). Then every write that carries answered bytes is
-//! put there before its answer leaves, and erased when the members have it. A later process writes what it finds there, in
-//! order, before it lets clients in.
+//! A driver may keep a file that outlives the process ([`CacheRecord`]). Then every write that
+//! carries answered bytes is put there before its answer leaves, and erased when the members have
+//! it. A later process writes what it finds there, in order, before it lets clients in.
 //!
 //! ```text
 //!   joins its stripe ── carries answered bytes? ──▶ Put ──▶ answered ──▶ batch ──▶ on the members ──▶ Erase ──▶ later answers
@@ -10,9 +11,12 @@
 //!                                                    └──▶ Erase of the older writes that it covers
 //! ```
 //!
-//! - A write is erased before any write that follows it in its band is answered: what is found never undoes an answer.
-//! - A write that covers an answered one is put even if it is not answered itself: its copy takes the older one's place.
-//! - The file has room for so many blocks; a write that finds none is answered when the members have it.
+//! - A write is erased before any write that follows it in its band is answered: what is found
+//!   never undoes an answer.
+//! - A write that covers an answered one is put even if it is not answered itself: its copy takes
+//!   the older one's place.
+//! - The file has room for so many blocks; a write that finds none is answered when the members
+//!   have it.
 //!
 //! [check: an_unanswered_write_is_put_in_place_of_the_answered_one_it_covers, a_write_that_finds_no_room_waits_for_the_members]
 
@@ -72,13 +76,14 @@ impl CachedWrites {
         self.blocks_max.is_some_and(|blocks_max| self.blocks > blocks_max / 2)
     }
 
-    /// A write of which there may be a copy is covered by the one that joins, which is put before this one is erased.
+    /// A write of which there may be a copy is covered by the one that joins, which is put before
+    /// this one is erased.
     pub(super) fn cover(&mut self, older: &Attachment) {
         self.covered.extend(older.cached);
     }
 
-    /// The write that joins has covered what it covers, and is answered early or not: it is put, if it carries answered
-    /// bytes, and what it covers is erased.
+    /// The write that joins has covered what it covers, and is answered early or not: it is put, if
+    /// it carries answered bytes, and what it covers is erased.
     pub(super) fn put(
         &mut self,
         common: &mut Common,

@@ -1,22 +1,28 @@
-//! What is known to be wrong in a shard's bands: parity that fits nothing, and answered writes that were lost.
+//! What is known to be wrong in a shard's bands: parity that fits nothing, and answered writes that
+//! were lost.
 //!
-//! Both come from writes that failed half way, last as long as the array runs, and are nearly always empty.
+//! Both come from writes that failed half way, last as long as the array runs, and are nearly
+//! always empty.
 //!
-//! *Inconsistent* bands had a write that reached some members and not others, and could not be completed. Their parity fits
-//! nothing, so nothing is solved from it and no write modifies it (I7) [check: inconsistent_band_is_not_reconstructed].
+//! *Inconsistent* bands had a write that reached some members and not others, and could not be
+//! completed. Their parity fits nothing, so nothing is solved from it and no write modifies it (I7)
+//! [check: inconsistent_band_is_not_reconstructed].
 //!
-//! *Lost* sectors were answered early and then could not be written. The members still hold what was there before, and to
-//! read that without an error would be to lie:
+//! *Lost* sectors were answered early and then could not be written. The members still hold what
+//! was there before, and to read that without an error would be to lie:
 //!
 //! ```text
 //!   answered early ── its batch fails ──▶ lost: reads fail ── a later batch writes it ──▶ as any other sector
 //!                                           └─ a later write is queued: reads are served from it ([`super::read_dirty`])
 //! ```
 //!
-//! md's format has no place for either. Flushes fail until the array is started again ([`crate::array`]).
+//! md's format has no place for either. Flushes fail until the array is started again
+//! ([`crate::array`]).
 //!
-//! - A lost sector is never read from its member [check: an_answered_write_that_was_lost_is_not_read_as_the_old_bytes].
-//! - It can be read once it has been written again [check: an_answered_write_that_was_lost_is_not_read_as_the_old_bytes].
+//! - A lost sector is never read from its member
+//!   [check: an_answered_write_that_was_lost_is_not_read_as_the_old_bytes].
+//! - It can be read once it has been written again
+//!   [check: an_answered_write_that_was_lost_is_not_read_as_the_old_bytes].
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -50,8 +56,8 @@ impl Damage {
         !self.inconsistent.is_empty()
     }
 
-    /// Whether parity may be believed for what clients have written to this band: redundancy is in sync there and no write was left
-    /// half done (I7).
+    /// Whether parity may be believed for what clients have written to this band: redundancy is in
+    /// sync there and no write was left half done (I7).
     pub(super) fn parity_solves(&self, view: &ArrayView, band: &Band) -> bool {
         let agrees = view.may_solve(band.start.0..band.end().0);
         let agrees = spoiled(Bug::DirtyBelieved, agrees, true);

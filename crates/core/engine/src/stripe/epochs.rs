@@ -1,9 +1,10 @@
 //! What has been answered and is not on the members yet, and since which flush.
 //!
-//! A write that was answered early holds a *dirty reference* until its bytes are on the members, or are known to be lost.
-//! References carry the epoch in which they were taken. A flush begins a new epoch, and is over as soon as no reference of
-//! an older one is left. References that are taken meanwhile belong to the new epoch, so that a flush ends however busy
-//! the clients are. When a later write takes an older one's place, it takes over its reference, with the older epoch.
+//! A write that was answered early holds a *dirty reference* until its bytes are on the members, or
+//! are known to be lost. References carry the epoch in which they were taken. A flush begins a new
+//! epoch, and is over as soon as no reference of an older one is left. References that are taken
+//! meanwhile belong to the new epoch, so that a flush ends however busy the clients are. When a
+//! later write takes an older one's place, it takes over its reference, with the older epoch.
 //!
 //! A client that flushes after each write, as a database does, waits for two things in a row: the
 //! write, then the members' flush. So a flush that finds few references has them written durably

@@ -43,7 +43,8 @@ pub(super) struct DirectRead {
 }
 
 impl DirectRead {
-    /// Whether it may be made in another way, if there is one. Once only: a payload has one shadow buffer.
+    /// Whether it may be made in another way, if there is one. Once only: a payload has one shadow
+    /// buffer.
     pub(super) fn may_be_abandoned(&self) -> bool {
         !self.insists
             && payload_buffer_of(self.piece.payload_offset_sectors).0 == PayloadBuffer::Client

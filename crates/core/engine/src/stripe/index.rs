@@ -5,20 +5,24 @@
 //!                                                 the line, and the next as long as it is full
 //! ```
 //!
-//! A line has four places of 16 bytes each: four bands, side by side so that they are compared at once and without a
-//! branch that no processor can foresee, and their stripes. The table has at least two places for every stripe that there
-//! is, so it is never more than half full, whatever the size of the cache, and nineteen lookups of twenty look at one line; that
-//! is what keeps a lookup as cheap at a million stripes as at 256, as far as the table decides it. (A fixed number of chained
-//! buckets, as md had for long, grows with the cache instead: 16 K stripes in 512 buckets are 32 to a chain.)
+//! A line has four places of 16 bytes each: four bands, side by side so that they are compared at
+//! once and without a branch that no processor can foresee, and their stripes. The table has at
+//! least two places for every stripe that there is, so it is never more than half full, whatever
+//! the size of the cache, and nineteen lookups of twenty look at one line; that is what keeps a
+//! lookup as cheap at a million stripes as at 256, as far as the table decides it. (A fixed number
+//! of chained buckets, as md had for long, grows with the cache instead: 16 K stripes in 512
+//! buckets are 32 to a chain.)
 //!
-//! The rest is decided by the processor's caches: a large table is not in them, and a line comes from memory. So a driver that
-//! knows what will be asked says so in advance ([`Index::prefetch`]), and several lines come at the same time. A small table
-//! is in the caches anyhow, and then nothing is done.
+//! The rest is decided by the processor's caches: a large table is not in them, and a line comes
+//! from memory. So a driver that knows what will be asked says so in advance ([`Index::prefetch`]),
+//! and several lines come at the same time. A small table is in the caches anyhow, and then nothing
+//! is done.
 //!
-//! *Home* is the 128-bit product of the band and a constant, its halves folded into each other: one multiplication, and
-//! bands at any regular distance, the usual case, spread as if by chance. In a line the places in use are the first ones.
-//! Removal closes the gap with the line's last; where the line was full, the first entry further on that belongs at or before
-//! it moves in, and leaves a gap in turn. So there are no tombstones, and probes do not grow with age.
+//! *Home* is the 128-bit product of the band and a constant, its halves folded into each other: one
+//! multiplication, and bands at any regular distance, the usual case, spread as if by chance. In a
+//! line the places in use are the first ones. Removal closes the gap with the line's last; where
+//! the line was full, the first entry further on that belongs at or before it moves in, and leaves
+//! a gap in turn. So there are no tombstones, and probes do not grow with age.
 //!
 //! Invariants
 //! - What was inserted and not removed is found, and nothing else [check: index_agrees_with_a_map].
@@ -92,7 +96,8 @@ impl Index {
         Self { lines, shift, occupied: 0, extra_probes: 0 }
     }
 
-    /// It is for so many stripes at most from now on. One that is too small is made anew, at least twice as large.
+    /// It is for so many stripes at most from now on. One that is too small is made anew, at least
+    /// twice as large.
     pub(super) fn grow(&mut self, stripes: usize) {
         if 2 * stripes <= PLACES * self.lines.len() {
             return;

@@ -1,4 +1,5 @@
-//! What a batch, and a read that needs the other members, know of one column; and what a plan is told of it.
+//! What a batch, and a read that needs the other members, know of one column; and what a plan is
+//! told of it.
 
 use braid_geometry::Slot;
 
@@ -7,8 +8,9 @@ use super::plan::ColumnFacts;
 use crate::array::ArrayView;
 use crate::sectors::{Extent, SectorSet};
 
-/// By slot, whether its member is there with all that it should hold: then nothing of the view needs to be looked up for a
-/// range. Nearly always all of them are, and of an array that lacks a member all others.
+/// By slot, whether its member is there with all that it should hold: then nothing of the view
+/// needs to be looked up for a range. Nearly always all of them are, and of an array that lacks a
+/// member all others.
 #[derive(Debug)]
 pub(super) struct EntireSlots(Box<[bool]>);
 
@@ -79,7 +81,8 @@ impl Known<'_> {
         let readable = match self.is_synced && !is_accepted {
             true if self.is_entire => wanted,
             true => extents.filter(|extent| self.is_readable(extent)).collect(),
-            // What is solved for where nobody wrote, or parity may not fit, is not what the member holds: so no more of it than must be.
+            // What is solved for where nobody wrote, or parity may not fit, is not what the member
+            // holds: so no more of it than must be.
             false => {
                 let sectors = extents.flat_map(|extent| extent.offset..extent.end());
                 let alone = sectors.map(|offset| Extent { offset, sectors: 1 });
@@ -95,7 +98,8 @@ impl Known<'_> {
         }
     }
 
-    /// Whether its member was recovered here: then it holds what was written, and no risk was accepted of that.
+    /// Whether its member was recovered here: then it holds what was written, and no risk was
+    /// accepted of that.
     fn is_held(&self) -> bool {
         let holds = |extent: Extent| {
             let (start, sectors) = self.band.range(extent);
@@ -106,8 +110,8 @@ impl Known<'_> {
         self.window.extents().all(holds)
     }
 
-    /// Whether it lacks some of its sectors, and may have others: a member that is not there is missing everywhere; what it
-    /// holds badly, here and there.
+    /// Whether it lacks some of its sectors, and may have others: a member that is not there is
+    /// missing everywhere; what it holds badly, here and there.
     pub(super) fn lacks_some(&self) -> bool {
         let is_there = self.view.member(self.slot).is_some();
         let is_readable = |extent: Extent| self.is_readable(&extent);

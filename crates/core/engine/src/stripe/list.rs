@@ -1,7 +1,7 @@
 //! Lists of numbers, in fixed memory: each number's neighbours are kept beside it.
 //!
-//! A number is in one list of its [`Links`] at most; the owner knows in which. Taking one out of the middle costs as
-//! little as taking the first.
+//! A number is in one list of its [`Links`] at most; the owner knows in which. Taking one out of
+//! the middle costs as little as taking the first.
 //!
 //! [check: lists_agree_with_deques]
 

@@ -49,7 +49,8 @@ pub(crate) struct Stripes {
     pub(super) is_whole: bool,
     /// Writes that joined their stripe without intent since all had it.
     pub(super) lacking_intent: u32,
-    /// Stripes that may wait for superblocks, with their answer or because work of theirs lacks its intent.
+    /// Stripes that may wait for superblocks, with their answer or because work of theirs lacks its
+    /// intent.
     awaiting_view: Vec<u32>,
     /// The view of which it was said last that writes are held up ([`Report::HeldUp`]).
     held_up_in: Option<u64>,
@@ -132,7 +133,8 @@ impl Stripes {
         self.unit_sectors
     }
 
-    /// The piece will be handled soon: its bands' lines of the index are fetched, where that may take a while.
+    /// The piece will be handled soon: its bands' lines of the index are fetched, where that may
+    /// take a while.
     pub(crate) fn prefetch(&self, piece: &Piece) {
         let is_past_stripes = self.is_whole && !self.epochs.is_any();
         let is_worth_it = self.pool.is_worth_prefetching();
@@ -176,7 +178,8 @@ impl Stripes {
     }
 
     pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
-        // Where it stands: a whole owner is not copied for the few fields that are needed nearly always.
+        // Where it stands: a whole owner is not copied for the few fields that are needed nearly
+        // always.
         let owner = self.in_flight.get(done.id.0).expect("an answer to our own request");
         match (owner, done.result) {
             (IoOwner::Direct(read), Ok(())) => {
@@ -249,7 +252,8 @@ impl Stripes {
         self.settle(common);
     }
 
-    /// Stripes that wait for superblocks, for their intent or with their answer, may go on; and when writing ends, nothing is waited for.
+    /// Stripes that wait for superblocks, for their intent or with their answer, may go on; and
+    /// when writing ends, nothing is waited for.
     pub(crate) fn handle_view(&mut self, common: &mut Common, geometry: &StripeGeometry) {
         assert_eq!(self.geometry, *geometry, "blocks and bands are laid out for this one");
         self.note_view(&common.view);
@@ -385,7 +389,8 @@ impl Stripes {
         }
     }
 
-    /// While the gate is closed: what began before it was may stand in line for stripes that wait for it to open, or behind such work.
+    /// While the gate is closed: what began before it was may stand in line for stripes that wait
+    /// for it to open, or behind such work.
     fn tell_if_held_up(&mut self, common: &mut Common) {
         let epoch = common.view.epoch;
         let may_be = common.view.gate == Gate::Closed && self.lacking_intent > 0;

@@ -1,11 +1,13 @@
 //! Levels with parity: 4, 5 and 6.
 //!
-//! Reads of ranges whose member can be asked go straight from the member into the client's payload ([`read`]); what the
-//! cache has and the members do not have yet is laid over it ([`read_dirty`]). What its member cannot give is made from the
-//! others ([`mod@reconstruct`]). Writes go through a *stripe*: the band of one stripe unit's height over all slots. A band
-//! has at most one stripe, so everything that changes its parity happens in one place and one after the other.
+//! Reads of ranges whose member can be asked go straight from the member into the client's payload
+//! ([`read`]); what the cache has and the members do not have yet is laid over it ([`read_dirty`]).
+//! What its member cannot give is made from the others ([`mod@reconstruct`]). Writes go through a
+//! *stripe*: the band of one stripe unit's height over all slots. A band has at most one stripe, so
+//! everything that changes its parity happens in one place and one after the other.
 //!
-//! Each owner has its fields to itself; [`machine`] hands events to them, and what one says to the next:
+//! Each owner has its fields to itself; [`machine`] hands events to them, and what one says to the
+//! next:
 //!
 //! ```text
 //!                          ┌─ pool        which stripe a band has, which have memory
@@ -18,9 +20,8 @@
 //!                    damage               what is inconsistent or lost
 //! ```
 //!
-//! [`plan`] is the arithmetic of what to read, [`known`] what it is told of a column, [`solve`] the equations; all serve
-//! writes and reads. The steps of a write
-//! are numbered in docs/write-path.md.
+//! [`plan`] is the arithmetic of what to read, [`known`] what it is told of a column, [`solve`] the
+//! equations; all serve writes and reads. The steps of a write are numbered in docs/write-path.md.
 
 mod attach;
 mod band;

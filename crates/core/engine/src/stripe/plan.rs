@@ -1,20 +1,25 @@
 //! What to read before a batch can go on: the cost of rcw and rmw, and which erasures to solve.
 //!
-//! Pure arithmetic on sets of sectors. With D data columns, of which T are touched, each where it is touched:
+//! Pure arithmetic on sets of sectors. With D data columns, of which T are touched, each where it
+//! is touched:
 //!
-//! - *rcw* (reconstruct-write) reads what is not touched: of each of D columns what is left of the window.
-//! - *rmw* (read-modify-write) reads the old content of what is touched, and the parity of the whole window: T + 1
-//!   or T + 2 columns.
+//! - *rcw* (reconstruct-write) reads what is not touched: of each of D columns what is left of the
+//!   window.
+//! - *rmw* (read-modify-write) reads the old content of what is touched, and the parity of the
+//!   whole window: T + 1 or T + 2 columns.
 //! - without a parity column to keep (both lost), nothing is read.
 //!
-//! What is in memory costs nothing; sectors that cannot be read but are needed cost the same sectors of every other
-//! column, if P and Q suffice to solve for them. Each sector is solved for in the columns that lack it there and in no others: where
-//! nobody has written, a member holds other bytes than parity makes of it, and it is these that new parity is to fit. The cheaper way wins, counted in sectors and requests, of which each is worth a
-//! block ([`crate::sectors`]); rcw on a tie: it needs no old
-//! parity, so it also heals parity that is wrong. rmw is never chosen where parity is not known to
-//! agree with the data; nor where it agrees with what clients have written and with nothing else, for then a write would be left without:
-//! such parity is solved from, which is right for what was written, and makes a choice for the rest. What a journal is to have are whole blocks, and
-//! all parity of them: then rmw reads the blocks of what is touched, and parity is made though no member takes it. That every plan suffices is checked by brute force
+//! What is in memory costs nothing; sectors that cannot be read but are needed cost the same
+//! sectors of every other column, if P and Q suffice to solve for them. Each sector is solved for
+//! in the columns that lack it there and in no others: where nobody has written, a member holds
+//! other bytes than parity makes of it, and it is these that new parity is to fit. The cheaper way
+//! wins, counted in sectors and requests, of which each is worth a block ([`crate::sectors`]); rcw
+//! on a tie: it needs no old parity, so it also heals parity that is wrong. rmw is never chosen
+//! where parity is not known to agree with the data; nor where it agrees with what clients have
+//! written and with nothing else, for then a write would be left without: such parity is solved
+//! from, which is right for what was written, and makes a choice for the rest. What a journal is to
+//! have are whole blocks, and all parity of them: then rmw reads the blocks of what is touched, and
+//! parity is made though no member takes it. That every plan suffices is checked by brute force
 //! [check: every_plan_loads_enough, what_is_journaled_is_known_whole].
 
 use braid_geometry::{RowMap, Slot};
@@ -322,7 +327,8 @@ pub(super) fn plan(facts: &StripeFacts) -> Option<Plan> {
     Some(if method == Method::Rmw { rmw } else { rcw })
 }
 
-/// Makes the plans that there are, and says which is the cheapest; what is no rmw is in the place of rcw.
+/// Makes the plans that there are, and says which is the cheapest; what is no rmw is in the place
+/// of rcw.
 fn choose(facts: &StripeFacts, rcw: &mut Plan, rmw: &mut Plan) -> Option<Method> {
     assert!(!facts.window.is_empty() && !facts.data.is_empty(), "something is to be done");
     let is_inside = |column: &ColumnFacts| facts.window.contains(column.touched);
@@ -357,8 +363,8 @@ fn choose(facts: &StripeFacts, rcw: &mut Plan, rmw: &mut Plan) -> Option<Method>
     }
 }
 
-/// A plan that brings every column into memory, to compare them; none if one cannot be read. Parity that cannot be may be
-/// done without: it is left out then.
+/// A plan that brings every column into memory, to compare them; none if one cannot be read. Parity
+/// that cannot be may be done without: it is left out then.
 pub(super) fn plan_whole(facts: &StripeFacts, needs_parity: bool) -> Option<Plan> {
     let window = facts.window;
     let is_at_hand = |column: &ColumnFacts| column.at_hand().contains(window);
@@ -376,8 +382,8 @@ pub(super) fn plan_whole(facts: &StripeFacts, needs_parity: bool) -> Option<Plan
     })
 }
 
-/// The same where some of it cannot be read: what is lost of data is solved for, if that can be; and what can be read of
-/// parity is, for what it says besides.
+/// The same where some of it cannot be read: what is lost of data is solved for, if that can be;
+/// and what can be read of parity is, for what it says besides.
 pub(super) fn plan_rest(facts: &StripeFacts) -> Option<Plan> {
     let touched = |column: &ColumnFacts| ColumnFacts { touched: facts.window, ..*column };
     let wanted = StripeFacts { data: facts.data.iter().map(touched).collect(), ..facts.clone() };
@@ -387,8 +393,9 @@ pub(super) fn plan_rest(facts: &StripeFacts) -> Option<Plan> {
     Some(Plan { p, q, ..plan })
 }
 
-/// A plan to make parity agree: the data is believed, and where some of it is missing, and the risk of that was accepted, what parity
-/// makes of it. So two parities agree before another member is lost.
+/// A plan to make parity agree: the data is believed, and where some of it is missing, and the risk
+/// of that was accepted, what parity makes of it. So two parities agree before another member is
+/// lost.
 pub(super) fn plan_resync(facts: &StripeFacts) -> Option<Plan> {
     plan_whole(facts, false).or_else(|| (!facts.parity_agrees).then(|| plan_rest(facts)).flatten())
 }
@@ -414,8 +421,8 @@ pub(super) fn plan_columns(
     })
 }
 
-/// Makes `plan` one that brings what is wanted of the data columns into memory, solving for what is lost, if that can be done; it
-/// makes no parity.
+/// Makes `plan` one that brings what is wanted of the data columns into memory, solving for what is
+/// lost, if that can be done; it makes no parity.
 fn load(facts: &StripeFacts, plan: &mut Plan, wanted: impl Fn(&ColumnFacts) -> SectorSet) -> bool {
     let lost = |column: &ColumnFacts| wanted(column).without(column.at_hand());
     let solved = facts.data.iter().map(lost).fold(SectorSet::EMPTY, SectorSet::union);

@@ -10,14 +10,17 @@
 //!   none ───────────────────────▶ held ─────────────────────────▶ resting ──▶ held, or taken by another stripe
 //! ```
 //!
-//! Stripes are made as they are needed: one that waits to fill up is its queue and little more. What bounds how many are
-//! written at the same time is *memory*: a frame, which is a block for each slot ([`super::solve::Blocks`]). A batch holds one
-//! from its beginning to its end. Then it rests with the stripe, and what is in the blocks is there for the next batch of the band,
-//! until another stripe's batch takes it. Frames that hold nothing of use go first, the last one first of all, which is the cheapest
-//! for the processor's caches; then those that have rested for the longest.
+//! Stripes are made as they are needed: one that waits to fill up is its queue and little more.
+//! What bounds how many are written at the same time is *memory*: a frame, which is a block for
+//! each slot ([`super::solve::Blocks`]). A batch holds one from its beginning to its end. Then it
+//! rests with the stripe, and what is in the blocks is there for the next batch of the band, until
+//! another stripe's batch takes it. Frames that hold nothing of use go first, the last one first of
+//! all, which is the cheapest for the processor's caches; then those that have rested for the
+//! longest.
 //!
 //! Invariants
-//! - A band has one stripe at most, and the index knows it: [`Index::insert`] and [`Index::remove`] assert it.
+//! - A band has one stripe at most, and the index knows it: [`Index::insert`] and [`Index::remove`]
+//!   assert it.
 //! - A frame has one stripe at most, and no batch loses its own; an idle stripe has one that rests
 //!   [check: stripes_come_and_go].
 
@@ -184,7 +187,8 @@ impl Pool {
         *usage = Usage::InUse;
     }
 
-    /// The stripe has no work any more. What its blocks hold may be worth keeping, if it has them still.
+    /// The stripe has no work any more. What its blocks hold may be worth keeping, if it has them
+    /// still.
     pub(super) fn put_back(&mut self, number: u32, is_worth_keeping: bool) {
         assert!(self.is_in_use(number), "it was taken");
         self.in_use -= 1;
@@ -252,8 +256,8 @@ impl Pool {
         }
     }
 
-    /// Makes as many frames as are asked for, or gives up those that are too many: at once if no batch has them, else when it
-    /// is over.
+    /// Makes as many frames as are asked for, or gives up those that are too many: at once if no
+    /// batch has them, else when it is over.
     pub(super) fn resize(&mut self, frames: u32) {
         let wanted = frames.clamp(1, self.frames_max);
         self.wanted = if sometimes(Point::OneStripe) { 1 } else { wanted };
@@ -362,7 +366,8 @@ mod tests {
         (band, geometry.row_map(ChunkRow(row)))
     }
 
-    /// A pool against a map from bands to stripes, and one from frames to stripes, through growth and shrinking.
+    /// A pool against a map from bands to stripes, and one from frames to stripes, through growth
+    /// and shrinking.
     #[test]
     fn stripes_come_and_go() {
         let mut pool = Pool::new(8);

@@ -1,8 +1,8 @@
 //! Reads that need no stripe: from the member straight into the client's payload.
 //!
 //! Possible where the member of the data column can be asked, and the cache has nothing that the
-//! member does not have yet ([`super::read_dirty`]). When such a read fails, or cannot be made, the range
-//! is made from the other members ([`super::reconstruct`]).
+//! member does not have yet ([`super::read_dirty`]). When such a read fails, or cannot be made, the
+//! range is made from the other members ([`super::reconstruct`]).
 
 use std::ops::Range;
 
@@ -138,7 +138,8 @@ impl Stripes {
         }
     }
 
-    /// Lets reads that need the other members begin, and takes what they have come to. True if there was any.
+    /// Lets reads that need the other members begin, and takes what they have come to. True if
+    /// there was any.
     #[inline]
     pub(super) fn serve_reads(&mut self, common: &mut Common) -> bool {
         !self.reads.is_quiet() && self.serve_those_that_can(common)
@@ -180,7 +181,8 @@ impl Stripes {
         common.part_done(want.piece, Ok(()));
     }
 
-    /// A part of a read is asked of its own members; what these cannot give waits until it can be made from all others.
+    /// A part of a read is asked of its own members; what these cannot give waits until it can be
+    /// made from all others.
     fn read_insisting(&mut self, common: &mut Common, band: &Band, want: Want) {
         let Want { piece: key, insists, .. } = want;
         for (slot, piece) in self.pieces_of(band, want.request, &want.run) {
@@ -226,7 +228,8 @@ impl Stripes {
         (0..geometry.data_slots()).filter_map(piece).collect()
     }
 
-    /// Whether a range of a column could be read without the members that sit out, as far as is known.
+    /// Whether a range of a column could be read without the members that sit out, as far as is
+    /// known.
     fn may_go_around(&self, common: &Common, start: MemberSector, sectors: u32) -> bool {
         let unit = u64::from(self.unit_sectors);
         let last = (start.0 + u64::from(sectors) - 1) / unit;
@@ -241,7 +244,8 @@ impl Stripes {
         agrees && away <= usize::from(self.geometry.parity_slots())
     }
 
-    /// Members begin to sit out, or come back: lets go of reads that are under way with those that do.
+    /// Members begin to sit out, or come back: lets go of reads that are under way with those that
+    /// do.
     pub(crate) fn handle_slow_members(&mut self, common: &mut Common) {
         if common.clocks.is_any_out() {
             self.abandon_direct(common, |common, slot| common.clocks.sits_out(slot));

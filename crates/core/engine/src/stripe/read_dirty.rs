@@ -10,10 +10,11 @@
 //! Of several writes the newest counts, as it will on the member. What no queued write covers is
 //! read from the member, which has it: a batch under way writes it again at most as it is.
 //!
-//! While a copy is out a stripe that has begun stands still ([`mod@super::batch`]), so that no payload is
-//! given back under it [check: a_read_sees_what_was_answered]. So that readers of a busy block cannot
-//! keep it there, a read that comes to a stripe that has begun, and has copies out, waits until the
-//! batch is over, unless it is stuck on a member that sits out [check: a_hot_dirty_block_is_written_while_it_is_read].
+//! While a copy is out a stripe that has begun stands still ([`mod@super::batch`]), so that no
+//! payload is given back under it [check: a_read_sees_what_was_answered]. So that readers of a busy
+//! block cannot keep it there, a read that comes to a stripe that has begun, and has copies out,
+//! waits until the batch is over, unless it is stuck on a member that sits out
+//! [check: a_hot_dirty_block_is_written_while_it_is_read].
 
 use braid_sim_hooks::{Mark, reached};
 

@@ -1,8 +1,8 @@
 //! The steps that solve for what is lost: one equation for each parity that is at hand.
 //!
-//! P is the sum of the data columns, Q the sum of each times a power of the generator (braid-parity has the algebra). With
-//! everything else at hand, P or Q gives one unknown column, both together give two. Used by reads and by writes alike; they
-//! differ in where the result goes.
+//! P is the sum of the data columns, Q the sum of each times a power of the generator (braid-parity
+//! has the algebra). With everything else at hand, P or Q gives one unknown column, both together
+//! give two. Used by reads and by writes alike; they differ in where the result goes.
 
 use braid_geometry::{RowMap, Slot};
 use braid_sim_hooks::{Mark, reached};
@@ -13,7 +13,8 @@ use crate::buffer::{BlockIndex, Buffer};
 use crate::computation::{Computation, Sources, Step};
 use crate::sectors::Extent;
 
-/// How one machine's blocks in the shard's arena are dealt out: as many to each frame, one for each slot.
+/// How one machine's blocks in the shard's arena are dealt out: as many to each frame, one for each
+/// slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrameBlocks {
     each: u32,
@@ -37,8 +38,9 @@ impl FrameBlocks {
 
 /// Where the blocks of a stripe, or of a read, are in the shard's arena: one for each slot.
 ///
-/// What is short stands at the beginning of its block, wherever in the stripe unit it is: few lines of the processor's caches are
-/// used again and again then, and not now and then each line of each block.
+/// What is short stands at the beginning of its block, wherever in the stripe unit it is: few lines
+/// of the processor's caches are used again and again then, and not now and then each line of each
+/// block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks {
     first: u32,

@@ -12,19 +12,22 @@
 //!      └──────────────────────────────── none is ◀───────────────────────────────────────────────────┘
 //! ```
 //!
-//! Clients go on meanwhile. A new bitmap names everything that may be written just then, which is all where superblocks say active: it
-//! is durable on every member before a superblock names it, as for any update ([`super::intent`]), and sweeps clear it later. One that
-//! is given up is kept until no superblock names it. So power may be cut at any moment: superblocks name a bitmap that can be
-//! believed, or none. Between two of them there is none. [check: a_bitmap_comes_and_goes_while_clients_write]
+//! Clients go on meanwhile. A new bitmap names everything that may be written just then, which is
+//! all where superblocks say active: it is durable on every member before a superblock names it, as
+//! for any update ([`super::intent`]), and sweeps clear it later. One that is given up is kept
+//! until no superblock names it. So power may be cut at any moment: superblocks name a bitmap that
+//! can be believed, or none. Between two of them there is none.
+//! [check: a_bitmap_comes_and_goes_while_clients_write]
 //!
 //! # In a file
-//! No superblock names a bitmap that is in a file beside the array: it is believed if it counts as many events as they do, or one more. So
-//! what is given up there, or lost as the file cannot be written, is written no more from the moment that it is so. Superblocks then
-//! count one event more than was ever written to the file, and only when they say so does any write go without it.
+//! No superblock names a bitmap that is in a file beside the array: it is believed if it counts as
+//! many events as they do, or one more. So what is given up there, or lost as the file cannot be
+//! written, is written no more from the moment that it is so. Superblocks then count one event more
+//! than was ever written to the file, and only when they say so does any write go without it.
 //! [check: a_bitmap_file_that_fails_is_left_behind]
 //!
-//! Each has a name ([`BitmapId`]), and what shards say of bits says whose they are: they may hear late that there is another.
-//! [check: what_is_said_of_an_old_bitmap_is_not_meant_for_the_new_one]
+//! Each has a name ([`BitmapId`]), and what shards say of bits says whose they are: they may hear
+//! late that there is another. [check: what_is_said_of_an_old_bitmap_is_not_meant_for_the_new_one]
 
 use braid_ondisk::{BitmapSuperblock, Bits};
 use braid_sim_hooks::{Bug, spoiled};
@@ -32,7 +35,8 @@ use braid_sim_hooks::{Bug, spoiled};
 use crate::array::order::Activity;
 use crate::ids::{BitmapId, MemberId};
 
-/// What becomes of the bitmap: nothing to give up what there is, or what is to be made, in the place of what there is.
+/// What becomes of the bitmap: nothing to give up what there is, or what is to be made, in the
+/// place of what there is.
 type Wish = Option<NewBitmap>;
 
 /// A bitmap that is to be made.
@@ -40,7 +44,8 @@ type Wish = Option<NewBitmap>;
 pub struct NewBitmap {
     /// Its superblock.
     pub head: BitmapSuperblock,
-    /// The bitmap file that it goes to, by the name that this has as if it were a member; none if members are to have it.
+    /// The bitmap file that it goes to, by the name that this has as if it were a member; none if
+    /// members are to have it.
     pub file: Option<MemberId>,
 }
 
@@ -50,7 +55,8 @@ enum Stage {
     Wanted(Wish),
     /// Superblocks are to say that there is one.
     MadeToBeSaid,
-    /// They are to say that there is none, or, where it is in a file, to count events that this has not. It is followed by this.
+    /// They are to say that there is none, or, where it is in a file, to count events that this has
+    /// not. It is followed by this.
     ToBeLeft(Wish),
     /// They say that there is none. It is followed by this.
     Left(Wish),
@@ -100,7 +106,8 @@ impl BitmapChange {
         self.stage = Stage::Wanted(wish);
     }
 
-    /// Superblocks are to say next that there is none, where there is one now; or that there is one: which is to be made.
+    /// Superblocks are to say next that there is none, where there is one now; or that there is
+    /// one: which is to be made.
     pub(super) fn begin(&mut self, is_there: bool) -> Option<(BitmapId, NewBitmap)> {
         let stage = std::mem::replace(&mut self.stage, Stage::Settled);
         let Stage::Wanted(wish) = stage else { panic!("only what was asked for is done") };

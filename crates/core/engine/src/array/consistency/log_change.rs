@@ -7,19 +7,24 @@
 //!      └────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! It happens while nothing is written. The gate closes, shards finish what they began, members are flushed and superblocks say clean,
-//! as when an array rests; and it opens when the change is over. Clients wait for that long. So no write is under way that is
-//! logged in part, or not at all though superblocks say that all is: whatever was begun before is on the members, and what begins later
-//! goes by a view that was made after superblocks told of the change. [check: a_log_comes_and_goes_while_clients_write]
+//! It happens while nothing is written. The gate closes, shards finish what they began, members are
+//! flushed and superblocks say clean, as when an array rests; and it opens when the change is over.
+//! Clients wait for that long. So no write is under way that is logged in part, or not at all
+//! though superblocks say that all is: whatever was begun before is on the members, and what begins
+//! later goes by a view that was made after superblocks told of the change.
+//! [check: a_log_comes_and_goes_while_clients_write]
 //!
-//! A log that is made is durable on every member before a superblock names it ([`super::parity_logs`]), and counts from the next time on
-//! that superblocks say active. One that is given up is named by no superblock before any write goes without it. Our own is named by
-//! none when they say clean: it is there as long as its heads are, which are wiped out then. Power may be cut at any moment: what
-//! is found is an array that is clean, with the log or without. [check: what_is_cut_off_while_a_log_comes_or_goes_is_found]
+//! A log that is made is durable on every member before a superblock names it
+//! ([`super::parity_logs`]), and counts from the next time on that superblocks say active. One that
+//! is given up is named by no superblock before any write goes without it. Our own is named by none
+//! when they say clean: it is there as long as its heads are, which are wiped out then. Power may
+//! be cut at any moment: what is found is an array that is clean, with the log or without.
+//! [check: what_is_cut_off_while_a_log_comes_or_goes_is_found]
 //!
-//! A journal that is made has an empty block, and then its own superblock, before any member's superblock names it. As long as none does its
-//! device may fail, and nothing has been changed. One that is given up is empty, and named by none; on its device nothing is written any
-//! more. [check: a_journal_comes_and_goes_while_clients_write]
+//! A journal that is made has an empty block, and then its own superblock, before any member's
+//! superblock names it. As long as none does its device may fail, and nothing has been changed. One
+//! that is given up is empty, and named by none; on its device nothing is written any more.
+//! [check: a_journal_comes_and_goes_while_clients_write]
 
 use std::collections::BTreeMap;
 
@@ -133,8 +138,9 @@ impl LogChange {
         matches!(self, Self::JournalMade { is_told: false })
     }
 
-    /// The file that the log is in cannot be written: it is given up, whatever was wanted, and in the midst of writes: those that wait for it
-    /// go on when superblocks say that it does not count.
+    /// The file that the log is in cannot be written: it is given up, whatever was wanted, and in
+    /// the midst of writes: those that wait for it go on when superblocks say that it does not
+    /// count.
     pub(super) fn is_lost(&mut self) {
         *self = Self::GivenUp;
     }

@@ -5,7 +5,8 @@ use braid_ondisk::Bits;
 
 use crate::ranges::{MemberRange, MemberRanges};
 
-/// Ranges of the member in `slot` that these bits do not stand for, within what the array uses of it.
+/// Ranges of the member in `slot` that these bits do not stand for, within what the array uses of
+/// it.
 pub(super) fn held_of(geometry: &Geometry, slot: Slot, bits: &Bits) -> MemberRanges {
     let used = geometry.used_sectors(slot);
     let mut lacking: Vec<MemberRange> = Vec::new();
@@ -64,7 +65,8 @@ mod tests {
         assert!(held_of(&raid5, Slot(1), &Bits::all(1024, 100)).is_empty());
     }
 
-    /// On level 10 a bit stands for sectors of the array: what a member lacks is wherever it has a copy of them.
+    /// On level 10 a bit stands for sectors of the array: what a member lacks is wherever it has a
+    /// copy of them.
     #[test]
     fn copies_of_what_a_bit_names_are_not_held() {
         for layout in [0x102, 0x201, 0x1_0201] {

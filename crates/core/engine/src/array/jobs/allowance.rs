@@ -1,15 +1,15 @@
 //! What a job may ask for, where a driver says so.
 //!
-//! The driver keeps the time and knows what clients feel; here is only what is left of what it said last. A word of it takes
-//! the place of the one before, so that nothing adds up while a driver says much and a job asks for little
-//! [check: an_allowance_takes_the_place_of_the_one_before].
+//! The driver keeps the time and knows what clients feel; here is only what is left of what it said
+//! last. A word of it takes the place of the one before, so that nothing adds up while a driver
+//! says much and a job asks for little [check: an_allowance_takes_the_place_of_the_one_before].
 
 use braid_sim_hooks::{Bug, planted};
 
 use crate::work::{Class, Work};
 
-/// How much a job may ask shards for now. Sectors are those that the job counts ([`super::JobProgress`]): of a recovery,
-/// sectors of each member that is filled.
+/// How much a job may ask shards for now. Sectors are those that the job counts
+/// ([`super::JobProgress`]): of a recovery, sectors of each member that is filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobAllowance {
     /// In class idle.
@@ -18,8 +18,8 @@ pub struct JobAllowance {
     pub owed_sectors: u64,
 }
 
-/// What jobs have asked shards for in one class, and how much of it has come back, done or not: in sectors, since the array
-/// was opened.
+/// What jobs have asked shards for in one class, and how much of it has come back, done or not: in
+/// sectors, since the array was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
     /// Asked for.
@@ -73,7 +73,8 @@ impl Left {
         self.left.is_none_or(|left| left != JobAllowance::default())
     }
 
-    /// So much is asked for: in which class. A work that is larger than what is left is asked for whole.
+    /// So much is asked for: in which class. A work that is larger than what is left is asked for
+    /// whole.
     pub(super) fn take(&mut self, sectors: u64) -> Class {
         let Some(left) = &mut self.left else { return Class::Idle };
         let (class, of) = match left.owed_sectors {

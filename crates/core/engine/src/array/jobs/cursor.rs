@@ -9,13 +9,14 @@ pub(super) struct Run {
     pub(super) end: u64,
 }
 
-/// Goes from the first sector to the last; several runs may be under way, and end in any order. A run may begin ahead of its
-/// turn, and is passed over when its turn comes.
+/// Goes from the first sector to the last; several runs may be under way, and end in any order. A
+/// run may begin ahead of its turn, and is passed over when its turn comes.
 #[derive(Debug)]
 pub(super) struct Cursor {
     next: u64,
     end: u64,
-    /// Begun ahead of their turn, and not passed over yet. By where they start: where they end, as in the others.
+    /// Begun ahead of their turn, and not passed over yet. By where they start: where they end, as
+    /// in the others.
     ahead: BTreeMap<u64, u64>,
     under_way: BTreeMap<u64, u64>,
     /// They came back undone.

@@ -108,8 +108,8 @@ mod tests {
                 Action::Wait => {
                     let is_nothing = !facts.is_there && !facts.is_due;
                     let others = facts.is_out || facts.is_saving || facts.awaits_logs;
-                    // No room, nothing allowed, or not yet time to save: the next allowance, the clock, or a person who
-                    // paused it.
+                    // No room, nothing allowed, or not yet time to save: the next allowance, the
+                    // clock, or a person who paused it.
                     let later = facts.goes_on && !facts.is_over;
                     assert!(is_nothing || others || later, "nothing ends it: {facts:?}");
                 }

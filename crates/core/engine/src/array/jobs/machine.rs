@@ -18,12 +18,12 @@ use crate::ids::{MemberId, ShardIndex, WorkId};
 use crate::ranges::{BadBlocks, BadRange, MemberRange};
 use crate::work::{Fate, Found, Outcome, Task, Work};
 
-/// So many findings of a job are told one by one; more are counted. A member that is rotten throughout would else be told of
-/// once for each of its stripes.
+/// So many findings of a job are told one by one; more are counted. A member that is rotten
+/// throughout would else be told of once for each of its stripes.
 const FINDINGS_TOLD_MAX: u32 = 1000;
 
-/// Ranges that clients read and are to be recovered before their turn, at most, and how many that were may be ahead of the
-/// job: each is an entry in every view.
+/// Ranges that clients read and are to be recovered before their turn, at most, and how many that
+/// were may be ahead of the job: each is an entry in every view.
 const WANTED_MAX: usize = 16;
 const AHEAD_MAX: usize = 1024;
 
@@ -212,7 +212,8 @@ impl Jobs {
     /// Whether a job is to begin.
     pub(in super::super) fn is_due(&self, ground: &Ground<'_>) -> bool {
         let may_begin = self.job.is_none() && ground.may_run && !self.is_paused;
-        // Until superblocks say that a member is out, shards see it, and not whoever is to be filled in its place.
+        // Until superblocks say that a member is out, shards see it, and not whoever is to be
+        // filled in its place.
         may_begin && !ground.roster.has_unrecorded() && self.choice(ground).is_some()
     }
 
@@ -262,9 +263,10 @@ impl Jobs {
         }
     }
 
-    /// Another member is to be recovered as well, and lies alike: the job ends, and one of both begins where the one that is
-    /// behind is. What superblocks say that the first holds is not made again, and all others are read once. One that has more
-    /// behind it than before it is let finish: until then the level can lose less.
+    /// Another member is to be recovered as well, and lies alike: the job ends, and one of both
+    /// begins where the one that is behind is. What superblocks say that the first holds is not
+    /// made again, and all others are read once. One that has more behind it than before it is let
+    /// finish: until then the level can lose less.
     fn is_joined(&self, job: &Job, ground: &Ground<'_>) -> bool {
         let is_early = job.cursor.done() < job.cursor.end() / 2;
         if self.is_paused || job.kind != JobKind::Recovery || !is_early {
@@ -411,7 +413,8 @@ impl Jobs {
         }
         let is_done = false;
         let is_done = spoiled(Bug::JobSkipsUndone, is_done, true);
-        // What a client wrote there can be made of parity: it must not be called lost because the rest does not agree.
+        // What a client wrote there can be made of parity: it must not be called lost because the
+        // rest does not agree.
         let is_lazy = job.is_quiet && job.kind == JobKind::Resync;
         if is_lazy && matches!(outcome, Outcome::Unmade { .. } | Outcome::Unreadable) {
             reached(Mark::LazyLeavesOut);
@@ -458,7 +461,8 @@ impl Jobs {
                 let later = job.repeat_at.filter(|at| *at > now);
                 job.repeat_at = later.or(Some(now.plus_milliseconds(REPEAT_AFTER_MS)));
             }
-            // What cannot be read, and made neither, is not compared; other blocks and sectors of it can.
+            // What cannot be read, and made neither, is not compared; other blocks and sectors of
+            // it can.
             Outcome::Unreadable if job.kind.is_check() && sectors > 1 => {
                 reached(Mark::JobAsksByBlocks);
                 job.divide(start, sectors);
@@ -480,8 +484,9 @@ impl Jobs {
         None
     }
 
-    /// A client reads what lies there of a member that is being recovered: that is made before its turn, so that the next read
-    /// of it is one read. Only where it spares others: a copy is read from one member in any case.
+    /// A client reads what lies there of a member that is being recovered: that is made before its
+    /// turn, so that the next read of it is one read. Only where it spares others: a copy is read
+    /// from one member in any case.
     pub(in super::super) fn is_read(&mut self, start: MemberSector, ranges_ahead: usize) {
         let Some(job) = &mut self.job else { return };
         if job.kind != JobKind::Recovery || job.axis != Axis::Bands {
@@ -509,8 +514,9 @@ impl Jobs {
         job.lacks.entry(id).or_default().push((member, range));
     }
 
-    /// Whether a range of a member has been named for the job: it was asked for again since, and there is no more to be done
-    /// about it. What the log does not name any more has been written by a client.
+    /// Whether a range of a member has been named for the job: it was asked for again since, and
+    /// there is no more to be done about it. What the log does not name any more has been written
+    /// by a client.
     pub(in super::super) fn has_marked(&self, member: MemberId, range: BadRange) -> bool {
         let marked = self.job.as_ref().and_then(|job| job.marked.get(&member));
         marked.is_some_and(|marked| marked.contains(range.start, range.sectors))
@@ -523,7 +529,8 @@ impl Jobs {
         *marked = marked.union(&BadBlocks::new(vec![range]));
     }
 
-    /// What could not be made at `at` is named in the logs of all that lack it, durably, and counts as done.
+    /// What could not be made at `at` is named in the logs of all that lack it, durably, and counts
+    /// as done.
     pub(in super::super) fn gives_up(&mut self, at: u64, sectors: u64) {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         job.unmade += sectors;

@@ -18,32 +18,37 @@
 //! | repair   | as resync          | what is known to be wrong | nothing                       |
 //!
 //! # Invariants
-//! - An offset is never ahead of what is on the members: it is taken from the cursor when a flush begins, and counts when
-//!   that flush has ended well [check: an_offset_counts_when_it_was_flushed].
-//! - A sector is done when the shard said so, and all before it are [check: a_cursor_is_done_up_to_the_first_that_is_not].
+//! - An offset is never ahead of what is on the members: it is taken from the cursor when a flush
+//!   begins, and counts when that flush has ended well
+//!   [check: an_offset_counts_when_it_was_flushed].
+//! - A sector is done when the shard said so, and all before it are
+//!   [check: a_cursor_is_done_up_to_the_first_that_is_not].
 //! - While work is out no other job begins: what it says is of this job
 //!   [check: a_job_ends_when_its_work_is_back].
 //!
-//! How much a job may ask for at a time is for a driver to say, who knows what clients feel ([`JobAllowance`]); without such a
-//! driver it is as much as shards take.
+//! How much a job may ask for at a time is for a driver to say, who knows what clients feel
+//! ([`JobAllowance`]); without such a driver it is as much as shards take.
 //!
-//! What cannot be made costs its sector, and not the job: it is asked for again by blocks, and then by sectors. A sector that still cannot be made is
-//! named in the bad-block logs of the members that lack it ([`super::bad_logs`]) and asked for once more when that is durable; then
-//! the job goes on beyond it. So does a resync, which names parity that cannot be made to agree, or every copy: what is in doubt
-//! is not believed later.
+//! What cannot be made costs its sector, and not the job: it is asked for again by blocks, and then
+//! by sectors. A sector that still cannot be made is named in the bad-block logs of the members
+//! that lack it ([`super::bad_logs`]) and asked for once more when that is durable; then the job
+//! goes on beyond it. So does a resync, which names parity that cannot be made to agree, or every
+//! copy: what is in doubt is not believed later.
 //! [check: a_rebuild_goes_on_beyond_what_cannot_be_read]
 //!
-//! What logs name and the others can give is written again by checks and repairs, and by a quiet check of nothing else, when a member has
-//! been filled [check: what_is_named_is_made_again_when_a_member_is_filled]. It comes out of the log by that; such a job is over when
-//! logs say so [check: a_check_is_over_when_logs_say_what_it_did].
+//! What logs name and the others can give is written again by checks and repairs, and by a quiet
+//! check of nothing else, when a member has been filled
+//! [check: what_is_named_is_made_again_when_a_member_is_filled]. It comes out of the log by that;
+//! such a job is over when logs say so [check: a_check_is_over_when_logs_say_what_it_did].
 //!
-//! What logs name and the others cannot give is tried in spite of the logs where a person asks for that, sector by sector
-//! ([`crate::work::Task::Retry`]) [check: what_logs_name_in_vain_is_tried_and_named_no_more].
+//! What logs name and the others cannot give is tried in spite of the logs where a person asks for
+//! that, sector by sector ([`crate::work::Task::Retry`])
+//! [check: what_logs_name_in_vain_is_tried_and_named_no_more].
 //!
 //! What checks and repairs find is told one by one up to a limit, and counted beyond.
 //!
-//! Resync comes before recovery: while redundancy does not agree, a member that is made from it may be made wrong. What is
-//! missing is recovered before what is there is replaced.
+//! Resync comes before recovery: while redundancy does not agree, a member that is made from it may
+//! be made wrong. What is missing is recovered before what is there is replaced.
 
 mod allowance;
 mod cursor;
@@ -66,10 +71,12 @@ pub enum JobKind {
     Resync,
     /// Makes what members that came are to hold.
     Recovery,
-    /// Copies members that are there to those that are to take their places; what cannot be read is made from the others.
+    /// Copies members that are there to those that are to take their places; what cannot be read is
+    /// made from the others.
     Replace,
-    /// Reads everything and says where redundancy does not agree, and which member is wrong where that can be known; writes
-    /// what could not be read, or what bad-block logs name, and nothing else.
+    /// Reads everything and says where redundancy does not agree, and which member is wrong where
+    /// that can be known; writes what could not be read, or what bad-block logs name, and nothing
+    /// else.
     Check,
     /// The same, and writes what is known to be wrong again, from the others.
     Repair,
@@ -119,10 +126,11 @@ pub struct JobProgress {
     pub repaired: u64,
     /// Sectors that are wrong, and nobody knows in which member.
     pub ambiguous: u64,
-    /// Sectors that could not be read anywhere, nor made, so far, over all members that are filled: their bad-block logs name
-    /// them.
+    /// Sectors that could not be read anywhere, nor made, so far, over all members that are filled:
+    /// their bad-block logs name them.
     pub unmade: u64,
-    /// Sectors that bad-block logs name, over all members, when that was last looked at: as it began, as it went on, or as it ended.
+    /// Sectors that bad-block logs name, over all members, when that was last looked at: as it
+    /// began, as it went on, or as it ended.
     pub named: u64,
     /// It tries what bad-block logs name and the others cannot give.
     pub retries: bool,
@@ -135,11 +143,11 @@ pub struct JobProgress {
 pub enum JobRequest {
     /// Check everything, once no other job is left.
     Check,
-    /// The same, and write again what is known to be wrong. Takes the place of a check that waits or runs, and a check that of
-    /// a repair.
+    /// The same, and write again what is known to be wrong. Takes the place of a check that waits
+    /// or runs, and a check that of a repair.
     Repair,
-    /// Check everything, and try what bad-block logs name and the others cannot give: what can be read and agrees is named no more.
-    /// Takes the place of a check or a repair.
+    /// Check everything, and try what bad-block logs name and the others cannot give: what can be
+    /// read and agrees is named no more. Takes the place of a check or a repair.
     RetryBad,
     /// End a check or a repair that waits or runs.
     EndCheck,

@@ -56,7 +56,8 @@ pub(super) struct Facts {
     pub(super) phase: Phase,
     /// Only meaningful in [`Phase::Read`].
     pub(super) copies: Copies,
-    /// Copies that were wrong have been written, and not been looked at since. Only meaningful in [`Phase::Written`].
+    /// Copies that were wrong have been written, and not been looked at since. Only meaningful in
+    /// [`Phase::Written`].
     pub(super) to_look: bool,
 }
 

@@ -164,7 +164,8 @@ impl Place {
         }
     }
 
-    /// Whether a copy that goes before those that were read could not be read as a whole: another part of it may be.
+    /// Whether a copy that goes before those that were read could not be read as a whole: another
+    /// part of it may be.
     fn is_divisible(&self, common: &Common) -> bool {
         let is_bad = |copy: &Copy| copy.state == State::Failed(FaultKind::Media);
         let mut before = self.copies.iter().take_while(|copy| copy.state != State::Read);
@@ -210,7 +211,8 @@ impl Place {
 }
 
 impl Place {
-    /// Says which members lack the run: those that are filled, or all whose copies cannot be made to agree.
+    /// Says which members lack the run: those that are filled, or all whose copies cannot be made
+    /// to agree.
     fn report_unmade(&self, common: &mut Common) {
         let Some(work) = self.work else { return };
         let (id, sectors) = (work.id, self.sectors);
@@ -399,7 +401,8 @@ impl Background {
         self.next(around, number);
     }
 
-    /// The whole of the work is locked at once: it is short, and its runs are not told apart by a client.
+    /// The whole of the work is locked at once: it is short, and its runs are not told apart by a
+    /// client.
     fn lock(&mut self, around: &mut Around<'_>, number: u32) {
         let place = &mut self.places[number as usize];
         let is_free =
@@ -560,7 +563,8 @@ impl Background {
                 (Task::Replace, _) if member.replacement.is_some() => whole,
                 (Task::Replace, _) => SectorSet::EMPTY,
                 (_, State::Failed(FaultKind::Media)) => whole,
-                // A log says that it cannot be read. It can be written, and is to hold what the others do.
+                // A log says that it cannot be read. It can be written, and is to hold what the
+                // others do.
                 (_, State::Unread) if is_recovered => whole,
                 _ => copy.lacks,
             };

@@ -1,4 +1,5 @@
-//! The replay itself: jobs one after the other, then what ends it. One thing is asked for at a time.
+//! The replay itself: jobs one after the other, then what ends it. One thing is asked for at a
+//! time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -20,7 +21,8 @@ pub struct Setup<'a> {
     pub geometry: StripeGeometry,
     /// By slot.
     pub members: Vec<Option<Member>>,
-    /// A member that is missing counts in the superblocks: if it comes back it is believed, and has missed this replay.
+    /// A member that is missing counts in the superblocks: if it comes back it is believed, and has
+    /// missed this replay.
     pub may_return: bool,
     /// What the journal says.
     pub log: &'a JournalLog,
@@ -59,7 +61,8 @@ pub enum Effect {
         /// The row.
         row: ChunkRow,
     },
-    /// Write buffers of parity slots into the journal, and keep their checksums for the stripe's meta block.
+    /// Write buffers of parity slots into the journal, and keep their checksums for the stripe's
+    /// meta block.
     Keep {
         /// First sector of the stripe.
         stripe: u64,
@@ -112,8 +115,8 @@ pub struct Report {
     pub pending_stripes: u64,
     /// Sectors that were written to members, or laid over them.
     pub written_sectors: u64,
-    /// Ranges of the array whose new data stays in the journal, as parity cannot be made: they read as they were before. In order,
-    /// apart from each other.
+    /// Ranges of the array whose new data stays in the journal, as parity cannot be made: they read
+    /// as they were before. In order, apart from each other.
     pub unsettled: Vec<Range<u64>>,
     /// Whether the tail was moved.
     pub is_settled: bool,
@@ -179,7 +182,8 @@ struct Group {
     stripes: Vec<u64>,
 }
 
-/// The machine: [`Self::poll`] until there is nothing, answer what was asked for, until [`Self::end`] says how it ended.
+/// The machine: [`Self::poll`] until there is nothing, answer what was asked for, until
+/// [`Self::end`] says how it ended.
 pub struct Replay {
     geometry: StripeGeometry,
     members: Vec<Option<Member>>,
@@ -205,7 +209,8 @@ impl Replay {
     /// Nothing is asked for yet.
     ///
     /// # Errors
-    /// An entry that the array cannot have, or no room in the journal for what is to be written to it.
+    /// An entry that the array cannot have, or no room in the journal for what is to be written to
+    /// it.
     ///
     /// # Panics
     /// When there are not as many members as slots.
@@ -532,7 +537,8 @@ impl Replay {
         self.ask(Phase::Load, loads);
     }
 
-    /// Blocks go to whoever is there; sectors that are logged as bad, or come with a recovery, are left out.
+    /// Blocks go to whoever is there; sectors that are logged as bad, or come with a recovery, are
+    /// left out.
     fn write(&mut self) {
         let sectors = self.sectors();
         let stripe = self.stripe();

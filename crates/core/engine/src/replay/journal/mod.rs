@@ -1,7 +1,9 @@
-//! Replay of a write journal: what makes the members of a RAID-4, -5 or -6 hold what its journal says.
+//! Replay of a write journal: what makes the members of a RAID-4, -5 or -6 hold what its journal
+//! says.
 //!
-//! Where it stands: beside the replay of partial parity logs. `braid_ondisk::JournalLog` has followed the journal, this says what is read,
-//! computed and written, and a driver does it ([`run()`] is the one interpreter). No machine of the array is there yet, and no client.
+//! Where it stands: beside the replay of partial parity logs. `braid_ondisk::JournalLog` has
+//! followed the journal, this says what is read, computed and written, and a driver does it
+//! ([`run()`] is the one interpreter). No machine of the array is there yet, and no client.
 //!
 //! What it does not do: find out which journal counts (assembly), or write one while clients write.
 //!
@@ -22,9 +24,10 @@
 //! | pending | on the base, parity is made of the new data and what is kept; what is kept and missing is first computed from the base |
 //! | parity without data | nothing: its data was before the tail, and so it is on the members |
 //!
-//! A pending stripe's base must not be lost before the stripe is committed: with some of it written, what is missing could not be computed
-//! any more. So its new parity goes into the journal first, as md writes it, and then it is a stripe like the others. The new meta blocks
-//! become part of the journal at once, by the first of them:
+//! A pending stripe's base must not be lost before the stripe is committed: with some of it
+//! written, what is missing could not be computed any more. So its new parity goes into the journal
+//! first, as md writes it, and then it is a stripe like the others. The new meta blocks become part
+//! of the journal at once, by the first of them:
 //!
 //! ```text
 //!   | ... meta 8 | data |  meta 9  | parity | parity |  meta 10 | parity | zeroes |
@@ -38,16 +41,20 @@
 //!   flush the members ─▶ an empty meta block at the end, its sequence moved on ─▶ the tail is there
 //! ```
 //!
-//! The tail moves only if nobody who is missing may come back: a member whose superblock is as new as the others' has missed what is
-//! written here, and gets it from the journal when it is replayed again. A pending stripe of which more is missing than the level makes
-//! up for stays in the journal, and so does the tail.
+//! The tail moves only if nobody who is missing may come back: a member whose superblock is as new
+//! as the others' has missed what is written here, and gets it from the journal when it is replayed
+//! again. A pending stripe of which more is missing than the level makes up for stays in the
+//! journal, and so does the tail.
 //!
 //! # Invariants
-//! - Every sector has the value that the journal gives it, and those that it does not name have theirs, whichever members are missing, and
-//!   wherever the first crash and a second one in mid replay come [check: a_journal_keeps_every_sector].
+//! - Every sector has the value that the journal gives it, and those that it does not name have
+//!   theirs, whichever members are missing, and wherever the first crash and a second one in mid
+//!   replay come [check: a_journal_keeps_every_sector].
 //! - Parity is made only of what is there or could be computed [check: parity_is_made_of_all_data].
-//! - Members are written when the journal has parity for it, durably; the tail moves after they were flushed [check: the_order_is_kept].
-//! - An entry that the array cannot have is an error, and nothing is written [check: entries_that_the_array_cannot_have_are_refused].
+//! - Members are written when the journal has parity for it, durably; the tail moves after they
+//!   were flushed [check: the_order_is_kept].
+//! - An entry that the array cannot have is an error, and nothing is written
+//!   [check: entries_that_the_array_cannot_have_are_refused].
 
 mod decide;
 mod machine;

@@ -1,6 +1,8 @@
-//! What the entries of a journal are about: stripes of 4 KiB of each member, and where in the journal their blocks are.
+//! What the entries of a journal are about: stripes of 4 KiB of each member, and where in the
+//! journal their blocks are.
 //!
-//! Entries come from a disk: each number is a claim about the array, and is checked here before anything is made of it.
+//! Entries come from a disk: each number is a claim about the array, and is checked here before
+//! anything is made of it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The one interpreter of the effects of a journal's replay, over whatever holds the members and the journal.
+//! The one interpreter of the effects of a journal's replay, over whatever holds the members and
+//! the journal.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,7 +15,8 @@ const BLOCK_BYTES: usize = JOURNAL_META_BYTES;
 /// Bytes of a sector.
 const SECTOR_BYTES: usize = 512;
 
-/// Members, by slot, and the journal. Each call says whether it could be done; why not is the driver's to keep.
+/// Members, by slot, and the journal. Each call says whether it could be done; why not is the
+/// driver's to keep.
 pub trait Devices {
     /// Reads sectors of a member's data.
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool;

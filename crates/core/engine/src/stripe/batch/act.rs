@@ -1,5 +1,6 @@
-//! Carrying decisions out: where a batch goes on, and its effects leave it. [`super::steps`] builds its computation, and says
-//! what the blocks hold then; what joins or leaves the queue between two batches is [`super::stripe`]'s.
+//! Carrying decisions out: where a batch goes on, and its effects leave it. [`super::steps`] builds
+//! its computation, and says what the blocks hold then; what joins or leaves the queue between two
+//! batches is [`super::stripe`]'s.
 
 use std::ops::Range;
 
@@ -32,7 +33,8 @@ use crate::slab::Slab;
 pub(in super::super) struct Effects<'a> {
     /// The stripe's number.
     pub(in super::super) number: u32,
-    /// The frame that its batch has, which names its blocks, its computations, and what it has logged.
+    /// The frame that its batch has, which names its blocks, its computations, and what it has
+    /// logged.
     pub(in super::super) frame: u32,
     pub(in super::super) common: &'a mut Common,
     pub(in super::super) in_flight: &'a mut Slab<IoOwner>,
@@ -190,7 +192,8 @@ impl Stripe {
         }
     }
 
-    /// Which parities' members are to have the batch in their logs: those that take what the plan makes.
+    /// Which parities' members are to have the batch in their logs: those that take what the plan
+    /// makes.
     fn to_be_logged<'a>(&self, effects: &Effects<'a>, method: Method) -> Option<ToLog<'a>> {
         let view = &effects.common.view;
         if !view.keeps_parity_logs || method == Method::NoParity {
@@ -208,7 +211,8 @@ impl Stripe {
         (p || q.is_some()).then_some(ToLog { geometry: effects.geometry, p, q })
     }
 
-    /// Asks for what is to be in the logs of the parities' members, or in the journal, before anything is written.
+    /// Asks for what is to be in the logs of the parities' members, or in the journal, before
+    /// anything is written.
     fn log(&mut self, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Compute && self.outstanding == 0, "partial parity is made");
         self.logged = Logged::Asked;
@@ -328,7 +332,8 @@ impl Stripe {
         }
     }
 
-    /// Writes what a column's block has anew; and once more what could not be read of it, which may help.
+    /// Writes what a column's block has anew; and once more what could not be read of it, which may
+    /// help.
     fn write_blocks(
         &mut self,
         slot: Slot,
@@ -453,7 +458,8 @@ impl Stripe {
         }
     }
 
-    /// What was logged of the batch may be forgotten when members have flushed what they were given.
+    /// What was logged of the batch may be forgotten when members have flushed what they were
+    /// given.
     fn end_log(&mut self, effects: &mut Effects<'_>) {
         self.entries.clear();
         self.rows.clear();
@@ -491,8 +497,8 @@ impl Stripe {
         }
     }
 
-    /// The batch has failed. What of it was answered is lost: the array is told, ahead of the end of a round that waits
-    /// for it, so that no flush is answered well.
+    /// The batch has failed. What of it was answered is lost: the array is told, ahead of the end
+    /// of a round that waits for it, so that no flush is answered well.
     fn note_lost(&mut self, effects: &mut Effects<'_>) {
         let band = self.band();
         let mut lost = RangeSet::new();
@@ -553,7 +559,8 @@ impl Stripe {
                     let range = self.range(extent);
                     return common.report_unmended(slot, fault, range);
                 }
-                // Of several requests, one that fails by more than not being taken says what is wrong.
+                // Of several requests, one that fails by more than not being taken says what is
+                // wrong.
                 let is_said = column.missed.is_some() && fault.kind.spares_member();
                 let is_said = spoiled(Bug::WriteErrorIgnored, is_said, true);
                 if !is_said {

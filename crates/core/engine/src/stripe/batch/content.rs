@@ -1,4 +1,5 @@
-//! What a batch writes, column by column: parts of the clients' payloads, the newest first where they overlap.
+//! What a batch writes, column by column: parts of the clients' payloads, the newest first where
+//! they overlap.
 //!
 //! ```text
 //!   queue    older      |---------a---------|
@@ -7,16 +8,19 @@
 //!   content             |--a--||--b--||a|-c-|       one part for each run that is in one place in memory
 //! ```
 //!
-//! A part is *straight* as a rule: parity is made from the payload and the member is written from it, side by side with
-//! the parts next to it. Parts shorter than a block are *gathered*, if a column has more than one: copied into the
-//! column's block, which is then written as one. Copying less than a block costs less than a request, so writes of
-//! whole blocks are never copied, and writes of single sectors do not become a request each.
+//! A part is *straight* as a rule: parity is made from the payload and the member is written from
+//! it, side by side with the parts next to it. Parts shorter than a block are *gathered*, if a
+//! column has more than one: copied into the column's block, which is then written as one. Copying
+//! less than a block costs less than a request, so writes of whole blocks are never copied, and
+//! writes of single sectors do not become a request each.
 //!
 //! Parts are found from the queue when a batch computes. They are found once more when it writes,
 //! if another stripe's were found between.
 //!
-//! - Parts cover what is touched, once, and each sector is the newest writer's [check: the_newest_write_counts].
-//! - Parity is made in slices in which each column is in one place [check: a_slice_is_in_one_place_in_every_column].
+//! - Parts cover what is touched, once, and each sector is the newest writer's
+//!   [check: the_newest_write_counts].
+//! - Parity is made in slices in which each column is in one place
+//!   [check: a_slice_is_in_one_place_in_every_column].
 
 use braid_sim_hooks::{Mark, reached};
 
@@ -60,8 +64,8 @@ impl Part {
     }
 }
 
-/// The new content of every data column of a batch. Most batches are about one column of many, so only those are gone through
-/// that it may touch.
+/// The new content of every data column of a batch. Most batches are about one column of many, so
+/// only those are gone through that it may touch.
 #[derive(Debug, Default)]
 pub(in super::super) struct Content {
     /// The stripe that it is of, as long as its batch has not been written.
@@ -194,7 +198,8 @@ impl Content {
         })
     }
 
-    /// Whether every data column becomes zeroes throughout the window; and whether all may be punched.
+    /// Whether every data column becomes zeroes throughout the window; and whether all may be
+    /// punched.
     pub(super) fn all_zeroes(&self, window: SectorSet) -> Option<bool> {
         let mut all_punch = true;
         for index in 0..self.data_slots {
@@ -235,7 +240,8 @@ mod tests {
     /// What a sector becomes: the request and the sector of its payload; or zero.
     type Written = Option<(u64, u32)>;
 
-    /// A batch of writes to the first band of three columns; and what each sector of it is to become, if anything.
+    /// A batch of writes to the first band of three columns; and what each sector of it is to
+    /// become, if anything.
     fn batch(random: &mut impl FnMut(u64) -> u64) -> (Stripe, Vec<Vec<Option<Written>>>) {
         const UNIT: u32 = 64;
         let geometry = geometry(4, UNIT, 4);

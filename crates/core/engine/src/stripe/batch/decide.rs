@@ -27,11 +27,14 @@
 //! | AwaitRecord | no          |            |      | yes    | no     | Wait        | a view without the member          |
 //! | AwaitRecord | no          |            |      | yes    | yes    | Refuse      |                                    |
 //!
-//! An empty cell means that it does not matter; the first line wins. *Intent*: superblocks say that the region of what is
-//! queued first may be written (I3); an array that is broken gives none, and what has none is refused. *read*: between batches, reads of the band wait to begin, or it is being repaired; later, the
-//! band is being read ([`mod@super::super::reconstruct`]), *idly* if only by background work that gives way. When a stripe may begin is the scheduler's to say: `admission`. *memory*: the stripe has a frame for its blocks, or one can be had
-//! ([`super::super::pool`]). *left*: a member that left the array may still fill a block of the frame.
-//! [check: the_table_is_total]
+//! An empty cell means that it does not matter; the first line wins. *Intent*: superblocks say that
+//! the region of what is queued first may be written (I3); an array that is broken gives none, and
+//! what has none is refused. *read*: between batches, reads of the band wait to begin, or it is
+//! being repaired; later, the band is being read ([`mod@super::super::reconstruct`]), *idly* if
+//! only by background work that gives way. When a stripe may begin is the scheduler's to say:
+//! `admission`. *memory*: the stripe has a frame for its blocks, or one can be had
+//! ([`super::super::pool`]). *left*: a member that left the array may still fill a block of the
+//! frame. [check: the_table_is_total]
 
 use braid_sim_hooks::{Mark, reached};
 
@@ -52,11 +55,11 @@ pub(in super::super) struct Facts {
     pub(super) outstanding: bool,
     /// Only meaningful in [`Phase::Fill`].
     pub(super) need: Need,
-    /// Only meaningful in [`Phase::Fill`]: a member left that was being read, and may still write to
-    /// the frame.
+    /// Only meaningful in [`Phase::Fill`]: a member left that was being read, and may still write
+    /// to the frame.
     pub(super) left: bool,
-    /// In [`Phase::Ready`]: reads of the band wait to begin before its next batch, or it is being repaired, and a batch would
-    /// read what is rotten. In [`Phase::Compute`]: the band is being
+    /// In [`Phase::Ready`]: reads of the band wait to begin before its next batch, or it is being
+    /// repaired, and a batch would read what is rotten. In [`Phase::Compute`]: the band is being
     /// read, and may not be written.
     pub(super) read: bool,
     /// Only meaningful when the band is being read: what reads it gives it up to a write.
@@ -67,7 +70,8 @@ pub(in super::super) struct Facts {
     pub(super) memory: bool,
     /// A member that missed this batch's write is still in the view.
     pub(super) missed: bool,
-    /// Only meaningful in [`Phase::Compute`]: how far the batch is on its way into the partial parity log.
+    /// Only meaningful in [`Phase::Compute`]: how far the batch is on its way into the partial
+    /// parity log.
     pub(super) logged: Logged,
     /// The array takes no more writes.
     pub(super) broken: bool,
@@ -108,7 +112,8 @@ pub(in super::super) enum Action {
     Refuse,
 }
 
-/// The first line of the table, for who has gathered no other fact yet: most of what happens to a stripe is one request of several.
+/// The first line of the table, for who has gathered no other fact yet: most of what happens to a
+/// stripe is one request of several.
 pub(in super::super) fn waits(outstanding: bool) -> Option<Action> {
     outstanding.then(|| {
         reached(Mark::StripeWaits);

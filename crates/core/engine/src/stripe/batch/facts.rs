@@ -35,8 +35,8 @@ pub(in super::super) struct Around<'a> {
     pub(in super::super) read_idly: bool,
 }
 
-/// The stripe at a glance, for the decision table. For one that is being filled the planner has the plan, unless it goes on as
-/// was planned.
+/// The stripe at a glance, for the decision table. For one that is being filled the planner has the
+/// plan, unless it goes on as was planned.
 #[inline]
 pub(in super::super) fn facts(
     stripe: &Stripe,
@@ -67,7 +67,8 @@ pub(in super::super) fn facts(
         intent: around.intent,
         memory: around.memory,
         missed,
-        // Also where the log was lost meanwhile: then the array says so at once, or as soon as superblocks do.
+        // Also where the log was lost meanwhile: then the array says so at once, or as soon as
+        // superblocks do.
         logged: stripe.logged,
         broken: around.view.gate == Gate::Broken,
     }
@@ -84,8 +85,8 @@ fn make_plan<'a>(
     around: &Around<'_>,
     planner: &'a mut Planner,
 ) -> Option<&'a Plan> {
-    // Members that sit out are not read if it can be helped.
-    // Where nobody wrote, a member that sits out holds other bytes than parity makes of it, and it is these that parity is to fit.
+    // Members that sit out are not read if it can be helped. Where nobody wrote, a member that sits
+    // out holds other bytes than parity makes of it, and it is these that parity is to fit.
     let sits_out = |slot: Slot| around.clocks.sits_out(slot);
     if around.clocks.is_any_out() && around.is_synced {
         planner.plan(|facts| tell(facts, stripe, around, sits_out));
@@ -96,8 +97,9 @@ fn make_plan<'a>(
     planner.planned()
 }
 
-/// Whether a batch that lacks more than can be solved for may lack it in different places: then it begins again with one
-/// write, and that with one block, so that nothing is refused that can be had alone.
+/// Whether a batch that lacks more than can be solved for may lack it in different places: then it
+/// begins again with one write, and that with one block, so that nothing is refused that can be had
+/// alone.
 fn can_narrow(stripe: &Stripe, around: &Around<'_>) -> bool {
     let is_local = |slot: Slot| known(stripe, around, slot).lacks_some();
     let count = stripe.batch.as_ref().expect("a batch is being filled").count;

@@ -1,10 +1,12 @@
-//! What a batch has logged before it is written: entries for the parity logs of its parities' members.
+//! What a batch has logged before it is written: entries for the parity logs of its parities'
+//! members.
 //!
 //! On RAID-6 there are two of each, for P and for Q.
 //!
-//! An entry names sectors of some columns that follow each other in the array, and is about as many sectors of their rows. What it
-//! does not name of those rows is kept, and its sum is the partial parity ([`crate::replay`] has the algebra). So rows are
-//! logged in runs in which the same columns are being written:
+//! An entry names sectors of some columns that follow each other in the array, and is about as many
+//! sectors of their rows. What it does not name of those rows is kept, and its sum is the partial
+//! parity ([`crate::replay`] has the algebra). So rows are logged in runs in which the same columns
+//! are being written:
 //!
 //! ```text
 //!   column 0   ....wwww          rows 0..4: column 1 is written      entry 1: column 1, partial parity of 0 and 2
@@ -82,7 +84,8 @@ impl Rows {
     }
 }
 
-/// Whether in every row the columns that are written follow each other. `touched` is what is written, by data column.
+/// Whether in every row the columns that are written follow each other. `touched` is what is
+/// written, by data column.
 pub(super) fn can_be_said(touched: impl Iterator<Item = SectorSet>) -> bool {
     let (mut seen, mut ended) = (SectorSet::EMPTY, SectorSet::EMPTY);
     for column in touched {
@@ -138,7 +141,8 @@ mod tests {
         }
     }
 
-    /// What one write touches of a band, by column: it begins in some chunk and ends in a later one.
+    /// What one write touches of a band, by column: it begins in some chunk and ends in a later
+    /// one.
     fn one_write(random: &mut impl FnMut(u64) -> u64, columns: usize) -> Vec<SectorSet> {
         let total = u64::from(UNIT) * columns as u64;
         let start = random(total);

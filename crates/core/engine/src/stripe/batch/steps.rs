@@ -1,10 +1,12 @@
 //! The steps of a batch's computation: solve for lost columns, gather small writes, make parity.
 //!
-//! A column has one block, and everything happens there in place. Under rcw, small writes are laid over the old content
-//! of their column, and parity is made from payloads and blocks into the parity columns' blocks. Under rmw, part by part,
-//! the old content becomes the difference, which parity follows; then, if the part is gathered, the new content takes the place of
-//! the difference. A write that is not gathered is never copied: parity is made from its payload, and where writes
-//! lie side by side, in slices in which each column is in one place ([`super::content`]).
+//! A column has one block, and everything happens there in place. Under rcw, small writes are laid
+//! over the old content of their column, and parity is made from payloads and blocks into the
+//! parity columns' blocks. Under rmw, part by part, the old content becomes the difference, which
+//! parity follows; then, if the part is gathered, the new content takes the place of the
+//! difference. A write that is not gathered is never copied: parity is made from its payload, and
+//! where writes lie side by side, in slices in which each column is in one place
+//! ([`super::content`]).
 
 use braid_geometry::{Slot, StripeGeometry};
 use braid_ondisk::{JournalRow, LoggedEntry};
@@ -81,7 +83,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Adds up what is kept of the rows that are written, while the blocks still hold what was read.
+    /// Adds up what is kept of the rows that are written, while the blocks still hold what was
+    /// read.
     fn log(&mut self, to_log: ToLog<'_>, method: Method) {
         let map = self.stripe.map;
         let touched: Vec<SectorSet> = (0..map.data_slots())
@@ -214,8 +217,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Parity follows one part of a column. P alone takes old and new content in one pass; for Q the old content becomes the
-    /// difference first.
+    /// Parity follows one part of a column. P alone takes old and new content in one pass; for Q
+    /// the old content becomes the difference first.
     fn follow(&mut self, index: u16, part: &Part, (p, q): (Option<Slot>, Option<Slot>)) {
         let Extent { offset, sectors } = part.extent;
         let old = self.stripe.column(self.data_slot(index)).valid;
@@ -293,7 +296,8 @@ impl Builder<'_> {
             let column = self.stripe.column_mut(slot);
             column.valid = match column.fresh {
                 Fresh::Block => column.valid.union(window),
-                // Without a member that takes it parity is not made: what the block holds of it is old.
+                // Without a member that takes it parity is not made: what the block holds of it is
+                // old.
                 Fresh::Nothing | Fresh::Zeroes { .. } => column.valid.without(window),
             };
         }

@@ -139,8 +139,8 @@ pub(in super::super) struct Stripe {
     pub(super) is_worth_keeping: bool,
     /// Work in the queue whose client waits for it.
     pub(super) awaited: u32,
-    /// What failed at members in this batch, in order; why a column missed it, and why the batch was refused. Seldom
-    /// anything, hence beside the columns.
+    /// What failed at members in this batch, in order; why a column missed it, and why the batch
+    /// was refused. Seldom anything, hence beside the columns.
     pub(super) faults: Vec<MemberFault>,
     /// How far the batch is on its way into the partial parity log.
     pub(super) logged: Logged,
@@ -182,7 +182,8 @@ impl Stripe {
         }
     }
 
-    /// What members hold of its band's parity is being written by background work: the blocks do not say it any more.
+    /// What members hold of its band's parity is being written by background work: the blocks do
+    /// not say it any more.
     pub(in super::super) fn forget_parity(&mut self) {
         // A plan may count on what is forgotten.
         self.filled = None;
@@ -288,8 +289,8 @@ impl Stripe {
         self.queue.iter()
     }
 
-    /// Whether members may be written for what is queued first (I3). A batch takes writes that all have their intent, or
-    /// that all lack it.
+    /// Whether members may be written for what is queued first (I3). A batch takes writes that all
+    /// have their intent, or that all lack it.
     pub(in super::super) fn has_intent(&self) -> bool {
         self.queue.front().is_none_or(|first| !first.lacks_intent)
     }
@@ -359,7 +360,8 @@ impl Stripe {
         self.copies -= 1;
     }
 
-    /// Whether what the members hold of a column is not what it is to be: the batch writes it, or its member missed that.
+    /// Whether what the members hold of a column is not what it is to be: the batch writes it, or
+    /// its member missed that.
     pub(in super::super) fn is_changing(&self, slot: Slot) -> bool {
         let column = self.column(slot);
         column.missed.is_some() || column.state == ColumnState::Writing
@@ -370,8 +372,8 @@ impl Stripe {
         self.slots().filter(move |slot| self.column(*slot).state == state)
     }
 
-    /// Whether a request of the batch is with a member that sits out, or its answer waits for superblocks, which every
-    /// member is to have.
+    /// Whether a request of the batch is with a member that sits out, or its answer waits for
+    /// superblocks, which every member is to have.
     pub(in super::super) fn is_stuck(&self, clocks: &Clocks) -> bool {
         if self.batch.is_none() || !clocks.is_any_out() {
             return false;
@@ -419,8 +421,8 @@ impl Stripe {
         self.awaited -= 1;
     }
 
-    /// Takes out of the queue a write that was answered and that `run` covers, if there is one behind the batch and not far
-    /// back. None while payloads are in use.
+    /// Takes out of the queue a write that was answered and that `run` covers, if there is one
+    /// behind the batch and not far back. None while payloads are in use.
     pub(in super::super) fn take_covered(&mut self, run: &Run) -> Option<Attachment> {
         // A copy out of its payload may be under way.
         if self.outstanding > 0 || self.copies > 0 {
@@ -513,8 +515,8 @@ impl Stripe {
         }
     }
 
-    /// How many of the queued writes, from the first on and `count_max` at most, entries of a partial parity log can say
-    /// together.
+    /// How many of the queued writes, from the first on and `count_max` at most, entries of a
+    /// partial parity log can say together.
     pub(super) fn can_be_logged(&self, count_max: usize) -> usize {
         let columns = usize::from(self.map.data_slots());
         let mut touched = vec![SectorSet::EMPTY; columns];
@@ -533,7 +535,8 @@ impl Stripe {
         count_max
     }
 
-    /// Takes the next batch: what is queued, `count_max` writes of it at most. One that goes into a journal is about whole blocks.
+    /// Takes the next batch: what is queued, `count_max` writes of it at most. One that goes into a
+    /// journal is about whole blocks.
     pub(super) fn begin_batch(&mut self, unit_sectors: u32, count_max: usize, is_journaled: bool) {
         let whole = SectorSet::run(0, unit_sectors);
         assert!(self.batch.is_none() && self.outstanding == 0, "one batch at a time");
@@ -578,8 +581,8 @@ impl Stripe {
         self.shift_to(window);
     }
 
-    /// Has the blocks begin where the window does, if there is nothing in them. What they hold is given up for a window that
-    /// begins before it, once: then they begin with the stripe unit.
+    /// Has the blocks begin where the window does, if there is nothing in them. What they hold is
+    /// given up for a window that begins before it, once: then they begin with the stripe unit.
     fn shift_to(&mut self, window: SectorSet) {
         let first = window.first_from(0).expect("a window has sectors");
         let first = first / BLOCK_SECTORS * BLOCK_SECTORS;

@@ -203,7 +203,8 @@ impl Reconstruct {
         read.repairs |= copies;
         for (slot, set) in &targets {
             let work = &mut self.reads[place as usize].work;
-            // A view may have taken the member out, or the right to write, since the band was looked at.
+            // A view may have taken the member out, or the right to write, since the band was
+            // looked at.
             let is_there = nature.member_of(&around.common.view, *slot).is_some();
             if !is_there || !around.common.may_repair() {
                 // A member that left while it was filled lacks nothing.

@@ -17,9 +17,9 @@
 //! | no          | yes    | Write   | Look       |       | ReadAgain |
 //! | no          | yes    | Write   |            |       | Answer   |
 //!
-//! The first line that fits wins. Every Wait is for a member request or a computation that is out, whose end wakes the read.
-//! Only background work lacks parity or writes before it is answered: what a client's read writes again, it does not wait for.
-//! [check: the_table_is_total]
+//! The first line that fits wins. Every Wait is for a member request or a computation that is out,
+//! whose end wakes the read. Only background work lacks parity or writes before it is answered:
+//! what a client's read writes again, it does not wait for. [check: the_table_is_total]
 
 use super::super::plan::Need;
 
@@ -43,7 +43,8 @@ pub(super) enum Rest {
     Nothing,
     /// Columns are wrong, or could not be read, and are to be made from the others.
     Columns,
-    /// The same; but a batch of the band has begun, or another read may write to it, and may go by what is wrong.
+    /// The same; but a batch of the band has begun, or another read may write to it, and may go by
+    /// what is wrong.
     Behind,
     /// Members are to be written.
     Writes,
@@ -61,11 +62,13 @@ pub(super) struct Facts {
     pub(super) phase: Phase,
     /// Only meaningful in [`Phase::Fill`].
     pub(super) need: Need,
-    /// What could not be read has been solved for, and may be written again. Only meaningful when nothing waits for it.
+    /// What could not be read has been solved for, and may be written again. Only meaningful when
+    /// nothing waits for it.
     pub(super) to_repair: bool,
     /// Only meaningful in [`Phase::Compute`] and [`Phase::Write`].
     pub(super) rest: Rest,
-    /// Nothing was left out that could be asked after all: a member that sits out, or one that is being written.
+    /// Nothing was left out that could be asked after all: a member that sits out, or one that is
+    /// being written.
     pub(super) is_final: bool,
 }
 
@@ -100,7 +103,8 @@ pub(super) enum Action {
     Refuse,
 }
 
-/// The first line of the table, for who has gathered no other fact yet: most of what happens to a read is one request of several.
+/// The first line of the table, for who has gathered no other fact yet: most of what happens to a
+/// read is one request of several.
 pub(super) fn waits(outstanding: bool) -> Option<Action> {
     outstanding.then_some(Action::Wait)
 }

@@ -1,4 +1,5 @@
-//! The reads of a shard that need the other members: what there is to change, and which of them may begin.
+//! The reads of a shard that need the other members: what there is to change, and which of them may
+//! begin.
 
 use std::collections::VecDeque;
 
@@ -20,14 +21,17 @@ use crate::sectors::SectorSet;
 use crate::slab::Slab;
 use crate::work::{self, Class, Work};
 
-/// Clients' reads under way at once; more wait for one to end, which takes as long as the other members take.
+/// Clients' reads under way at once; more wait for one to end, which takes as long as the other
+/// members take.
 const READS_MAX: usize = 32;
 
-/// Reads under way at once for background work: places are left for clients' reads that are abandoned.
+/// Reads under way at once for background work: places are left for clients' reads that are
+/// abandoned.
 const BACKGROUND_MAX: usize = 16;
 
-/// Places for reads. More than reads at once, since one that is abandoned keeps its place until the late answer: a few
-/// members may stall one after the other before there are none. What is not used is no memory.
+/// Places for reads. More than reads at once, since one that is abandoned keeps its place until the
+/// late answer: a few members may stall one after the other before there are none. What is not used
+/// is no memory.
 pub(in super::super) const PLACES: u32 = 64;
 
 /// What a read waits for before it may begin.
@@ -35,8 +39,8 @@ pub(in super::super) const PLACES: u32 = 64;
 pub(super) enum Waits {
     /// That the others agree: see the table above.
     ForBand,
-    /// That the batch of the band's stripe is over, whose payloads too many reads are being copied out of. Then it is
-    /// looked at anew.
+    /// That the batch of the band's stripe is over, whose payloads too many reads are being copied
+    /// out of. Then it is looked at anew.
     ForBatch,
 }
 
@@ -148,7 +152,8 @@ impl Reconstruct {
         self.arrived.push_back((band, want));
     }
 
-    /// A part of a piece, which has been counted, is to be looked at anew when the batch of its band is over.
+    /// A part of a piece, which has been counted, is to be looked at anew when the batch of its
+    /// band is over.
     pub(in super::super) fn wait_for_batch(&mut self, band: Band, want: Want) {
         self.kept_out.push_back((band, Origin::Client(want), Waits::ForBatch));
     }
@@ -182,8 +187,9 @@ impl Reconstruct {
         })
     }
 
-    /// A write waits for a band that idle background work reads, whose requests clients go before: the work begins again
-    /// when the write is over, in its turn like all else, and then keeps the band.
+    /// A write waits for a band that idle background work reads, whose requests clients go before:
+    /// the work begins again when the write is over, in its turn like all else, and then keeps the
+    /// band.
     pub(in super::super) fn give_way(&mut self, key: BandKey) {
         for read in &mut self.reads {
             let (Some(band), Some(Origin::Background(work))) = (read.band, read.origin) else {
@@ -199,7 +205,8 @@ impl Reconstruct {
         }
     }
 
-    /// Whether no batch of a band is to begin: what it would read is being repaired, or has been waited for to be.
+    /// Whether no batch of a band is to begin: what it would read is being repaired, or has been
+    /// waited for to be.
     pub(in super::super) fn keeps_batches_out(&self, key: BandKey) -> bool {
         let mends = |origin: Origin| origin.is_in_its_turn() && origin.nature().compares;
         let keeps_out = |read: &Read| {
@@ -211,9 +218,10 @@ impl Reconstruct {
         !is_idle && self.reads.iter().any(keeps_out)
     }
 
-    /// Whether reads that a batch of a band kept out are to begin before its stripe begins another. Between two batches
-    /// they have their only chance, so a band that is written again and again would never let them in. What waits for room
-    /// only does not count: a write is not to wait for all reads that came before it.
+    /// Whether reads that a batch of a band kept out are to begin before its stripe begins another.
+    /// Between two batches they have their only chance, so a band that is written again and again
+    /// would never let them in. What waits for room only does not count: a write is not to wait for
+    /// all reads that came before it.
     pub(in super::super) fn has_waiting(&self, key: BandKey) -> bool {
         self.kept_out.iter().any(|(band, ..)| band.key == key)
     }
@@ -327,8 +335,9 @@ impl Reconstruct {
         true
     }
 
-    /// Whether what a read has found to be wrong may not be written now: a batch of its band has begun, and may have read it;
-    /// or another read may write to the band. What is copied has to wait for one that does so only.
+    /// Whether what a read has found to be wrong may not be written now: a batch of its band has
+    /// begun, and may have read it; or another read may write to the band. What is copied has to
+    /// wait for one that does so only.
     pub(super) fn is_behind(&self, around: &Around<'_>, place: u32) -> bool {
         let read = &self.reads[place as usize];
         let Some(band) = read.band else { return false };
@@ -343,8 +352,8 @@ impl Reconstruct {
         has_batch || self.reads.iter().enumerate().any(is_other)
     }
 
-    /// Whether the band's stripe may not write since a repair is held up by a member that sits out: as long as that lasts
-    /// nothing of the band changes.
+    /// Whether the band's stripe may not write since a repair is held up by a member that sits out:
+    /// as long as that lasts nothing of the band changes.
     fn waits_for_repair(&self, around: &Around<'_>, band: &Band) -> bool {
         let is_computed =
             |stripe: &Stripe| stripe.phase() == BatchPhase::Compute && !stripe.has_outstanding();
@@ -358,7 +367,8 @@ impl Reconstruct {
     }
 }
 
-/// Background work is not done while a member sits out: its band would be held, and clients with it.
+/// Background work is not done while a member sits out: its band would be held, and clients with
+/// it.
 pub(super) fn sits_out(around: &mut Around<'_>, work: &Work) {
     reached(Mark::WorkSitsOut);
     around.common.work_done(work.id, work::Outcome::SitsOut);

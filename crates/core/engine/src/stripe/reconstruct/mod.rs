@@ -1,15 +1,16 @@
-//! Reads that need the other members: of what is missing, of what could not be read, around members that sit out; and what
-//! background work reads.
+//! Reads that need the other members: of what is missing, of what could not be read, around members
+//! that sit out; and what background work reads.
 //!
 //! # Theory
 //!
-//! A read that its own member cannot serve is solved for from the others. It has a block for each slot, reads the other
-//! columns into them, solves straight into the client's payload where it can, answers, and is free again. It belongs to
-//! no stripe: stripes only write.
+//! A read that its own member cannot serve is solved for from the others. It has a block for each
+//! slot, reads the other columns into them, solves straight into the client's payload where it can,
+//! answers, and is free again. It belongs to no stripe: stripes only write.
 //!
-//! What the others hold must agree while it is read. It does before a batch writes, and it does again when all that is
-//! left of the batch's writes are those to members that sit out: solving for these gives what they *will* hold. So a read
-//! of a band depends on what the band's stripe is doing:
+//! What the others hold must agree while it is read. It does before a batch writes, and it does
+//! again when all that is left of the batch's writes are those to members that sit out: solving for
+//! these gives what they *will* hold. So a read of a band depends on what the band's stripe is
+//! doing:
 //!
 //! ```text
 //!   the band's stripe              a read may begin         columns it leaves out
@@ -26,19 +27,22 @@
 //!   AwaitRecord                    yes                      those that missed it
 //! ```
 //!
-//! and a stripe that is about to write waits until its band is not being read ([`Reconstruct::is_reading`]). "Not now"
-//! lasts for one batch: the next one begins when the reads that waited have begun ([`Reconstruct::has_waiting`]). So
-//! neither reads nor writes keep the other waiting by coming again and again.
+//! and a stripe that is about to write waits until its band is not being read
+//! ([`Reconstruct::is_reading`]). "Not now" lasts for one batch: the next one begins when the reads
+//! that waited have begun ([`Reconstruct::has_waiting`]). So neither reads nor writes keep the
+//! other waiting by coming again and again.
 //!
-//! *Around members that sit out.* Their columns are left out. A read that is under way when a member begins to sit out, and
-//! that waits for it, is *abandoned*: its client's part begins anew, and its blocks are its own until the late answer
-//! comes. What cannot be made around members that sit out, or that are being written, *insists*: it is asked of its own
-//! member whatever that takes, and if that fails it is made, when its band's batch is over, from every column there is.
+//! *Around members that sit out.* Their columns are left out. A read that is under way when a
+//! member begins to sit out, and that waits for it, is *abandoned*: its client's part begins anew,
+//! and its blocks are its own until the late answer comes. What cannot be made around members that
+//! sit out, or that are being written, *insists*: it is asked of its own member whatever that
+//! takes, and if that fails it is made, when its band's batch is over, from every column there is.
 //!
-//! *Background work* reads every column of a band while the band is not written, as one that insists, and has a result in
-//! place of an answer: for a comparison every data column is added to P, and its multiple to Q, and what is not zero then
-//! differs. It begins when no client's read waits for a place, and takes a part of the places only. While a member sits out it
-//! gives its band up: what waits for that band would wait for the member.
+//! *Background work* reads every column of a band while the band is not written, as one that
+//! insists, and has a result in place of an answer: for a comparison every data column is added to
+//! P, and its multiple to Q, and what is not zero then differs. It begins when no client's read
+//! waits for a place, and takes a part of the places only. While a member sits out it gives its
+//! band up: what waits for that band would wait for the member.
 //!
 //! *Finding and mending.* A comparison says which column is wrong as far as that can be known
 //! (`comparison`). What is to be written again is made from the blocks: a data column that is wrong
@@ -48,8 +52,9 @@
 //! then goes first, and the comparison begins anew when it is over. The blocks of the band's stripe
 //! are forgotten. A client's write is thus before the first read, or after the last.
 //!
-//! *Repair of reads.* What could not be read and has been solved for is written again, so that a bad sector gets a new place, while
-//! the band's stripe still waits. It changes no content. A client's answer does not wait for it.
+//! *Repair of reads.* What could not be read and has been solved for is written again, so that a
+//! bad sector gets a new place, while the band's stripe still waits. It changes no content. A
+//! client's answer does not wait for it.
 //!
 //! *Kinds.* Each kind of read has a file, and one face ([`kind::Kind`]). The shared machine does
 //! not ask which kind it has: one more is a file, and a line of `by_kind` below.
@@ -63,14 +68,16 @@
 //! ```
 //!
 //! # Invariants
-//! - Nothing of a band is written by its stripe while it is read here [check: a_write_waits_for_reads_beside_it].
-//! - A band that is always written lets reads in [check: a_read_is_let_in_between_two_writes_of_its_band].
+//! - Nothing of a band is written by its stripe while it is read here
+//!   [check: a_write_waits_for_reads_beside_it].
+//! - A band that is always written lets reads in
+//!   [check: a_read_is_let_in_between_two_writes_of_its_band].
 //! - A read does not wait for a write that is stuck [check: reads_pass_a_stuck_write].
 //! - What was abandoned changes nothing when it comes [check: a_late_read_changes_no_answer].
 //! - A repair undoes no write, and no write takes over what was repaired
 //!   [check: repairs_and_writes_leave_what_both_want].
-//! - Work that is compared while its band is written gets the old state or the new one, and none between
-//!   [check: a_band_is_compared_between_two_writes].
+//! - Work that is compared while its band is written gets the old state or the new one, and none
+//!   between [check: a_band_is_compared_between_two_writes].
 
 /// Calls a read's kind by its face. A kind's line here is all that the other files say of it.
 macro_rules! by_kind {

@@ -1,5 +1,5 @@
-//! Which stripe begins when: those that are ready, that wait to fill up, that let full-width writes pass, and that wait for
-//! memory.
+//! Which stripe begins when: those that are ready, that wait to fill up, that let full-width writes
+//! pass, and that wait for memory.
 //!
 //! ```text
 //!             full, or a client waits and no full-width write is ahead
@@ -11,34 +11,41 @@
 //!                     full-width writes ahead                often enough, or old
 //! ```
 //!
-//! *Delayed* is for writes that were answered: no client waits, so the stripe may fill up. *Held* is for stripes that go
-//! on as soon as it costs the members least ([`mod@priority`]). A stripe has *started* once it has begun a batch;
-//! *full-width writers* are stripes whose batch writes every data column whole, from the moment it begins until its
-//! answer. What is held was urged, and stays so: it goes on as held or not at all, and is not waited for to fill up again.
+//! *Delayed* is for writes that were answered: no client waits, so the stripe may fill up. *Held*
+//! is for stripes that go on as soon as it costs the members least ([`mod@priority`]). A stripe has
+//! *started* once it has begun a batch; *full-width writers* are stripes whose batch writes every
+//! data column whole, from the moment it begins until its answer. What is held was urged, and stays
+//! so: it goes on as held or not at all, and is not waited for to fill up again.
 //!
 //! # The line
 //!
-//! A batch needs memory for its stripe's blocks ([`super::pool`]). Stripes that may begin while there is none stand in one line for each
-//! shard, first come, first served, and take work meanwhile. Memory that a batch leaves is *handed* to the head of the
-//! line: no other can take it on the way. That is why md's rule, to let waiters in only when a quarter of the
-//! stripes are free, is not needed: it keeps a crowd that was woken from thrashing over one free stripe (livelock), and here
-//! there is no crowd. What the rule also does, keeping a few streams from occupying all stripes at once, is done by the line
-//! itself: a stripe whose batch is over has no memory while others wait for it, so it stands in line again
+//! A batch needs memory for its stripe's blocks ([`super::pool`]). Stripes that may begin while
+//! there is none stand in one line for each shard, first come, first served, and take work
+//! meanwhile. Memory that a batch leaves is *handed* to the head of the line: no other can take it
+//! on the way. That is why md's rule, to let waiters in only when a quarter of the stripes are
+//! free, is not needed: it keeps a crowd that was woken from thrashing over one free stripe
+//! (livelock), and here there is no crowd. What the rule also does, keeping a few streams from
+//! occupying all stripes at once, is done by the line itself: a stripe whose batch is over has no
+//! memory while others wait for it, so it stands in line again
 //! [check: busy_band_does_not_starve_others].
 //!
 //! # Sent off
 //!
-//! What is delayed costs no memory but the payloads of its writes. When more of these are dirty than half of what may be, so many
-//! stripes are kept on their way as members have use for ([`UNDER_WAY`]), in the order in which they lie: one sweep over all
-//! that is delayed after the other. So is what is old. What a flush wants goes in that order too, all at once.
+//! What is delayed costs no memory but the payloads of its writes. When more of these are dirty
+//! than half of what may be, so many stripes are kept on their way as members have use for
+//! ([`UNDER_WAY`]), in the order in which they lie: one sweep over all that is delayed after the
+//! other. So is what is old. What a flush wants goes in that order too, all at once.
 //!
-//! This room knows stripes by their number. It does not know what they hold, nor members, nor how a batch is written.
+//! This room knows stripes by their number. It does not know what they hold, nor members, nor how a
+//! batch is written.
 //!
 //! # Invariants
-//! - A stripe is sent off when it has been delayed for as long as the age limit, and promoted when it has been held for twice
-//!   that: [`Scheduler::poll_timeout`] asks for the moment [check: a_partial_stripe_is_written_when_it_is_old].
-//! - What is much keeps members busy: with more dirty than half of what may be, nothing is delayed while fewer stripes are under way
-//!   than members have use for [check: what_is_short_goes_in_order_and_keeps_members_busy].
+//! - A stripe is sent off when it has been delayed for as long as the age limit, and promoted when
+//!   it has been held for twice that: [`Scheduler::poll_timeout`] asks for the moment
+//!   [check: a_partial_stripe_is_written_when_it_is_old].
+//! - What is much keeps members busy: with more dirty than half of what may be, nothing is delayed
+//!   while fewer stripes are under way than members have use for
+//!   [check: what_is_short_goes_in_order_and_keeps_members_busy].
 
 mod priority;
 
@@ -56,8 +63,9 @@ use crate::array::Gate;
 use crate::counters::CacheCounters;
 use crate::tuning::{CacheMode, Tuning};
 
-/// Stripes of a shard that are kept on their way while much is dirty: about as many requests at each member as disks and
-/// solid-state drives serve best, and no more, for a client's read comes behind them.
+/// Stripes of a shard that are kept on their way while much is dirty: about as many requests at
+/// each member as disks and solid-state drives serve best, and no more, for a client's read comes
+/// behind them.
 const UNDER_WAY: u32 = 32;
 /// Of these, so many are stripes that were sent off, however many others are under way or wait:
 /// answered writes get to the members under any load.
@@ -167,7 +175,8 @@ pub(super) struct Scheduler {
     /// Stripes that may begin when there is memory.
     line: List,
     line_length: usize,
-    /// Delayed stripes in the order in which they lie, the next one last; some may have gone meanwhile.
+    /// Delayed stripes in the order in which they lie, the next one last; some may have gone
+    /// meanwhile.
     sweep: Vec<u32>,
     /// The first that is delayed is old.
     is_late: bool,
@@ -218,7 +227,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether a write may be answered before the members have it, as far as settings say; `dirty_sectors` with it.
+    /// Whether a write may be answered before the members have it, as far as settings say;
+    /// `dirty_sectors` with it.
     pub(super) fn answers_early(&self, dirty_sectors: u64) -> bool {
         let is_too_much = dirty_sectors > u64::from(self.tuning.dirty_sectors_max);
         self.tuning.mode == CacheMode::WriteBack && !is_too_much
@@ -261,7 +271,8 @@ impl Scheduler {
         sent > 0
     }
 
-    /// The delayed stripe that lies next. The first of those that are delayed, for which `is_due` holds, make the next sweep.
+    /// The delayed stripe that lies next. The first of those that are delayed, for which `is_due`
+    /// holds, make the next sweep.
     fn next_of_sweep(&mut self, is_due: impl Fn(&Self, u32) -> bool) -> Option<u32> {
         loop {
             while let Some(number) = self.sweep.pop() {

@@ -1,8 +1,9 @@
 //! When a held stripe may go on: how often full-width writes may go ahead of it.
 //!
-//! A stripe that is written in part must read first, and its reads take the heads (or the queue) of the
-//! members away from writes of full width, which read nothing. So it stands back on the *hold* list while such writes are under way,
-//! in the hope that it fills up. It must not stand back for ever. As in Linux md (its `preread_bypass_threshold`):
+//! A stripe that is written in part must read first, and its reads take the heads (or the queue) of
+//! the members away from writes of full width, which read nothing. So it stands back on the *hold*
+//! list while such writes are under way, in the hope that it fills up. It must not stand back for
+//! ever. As in Linux md (its `preread_bypass_threshold`):
 //!
 //! - a full-width write that begins while the same stripe is at the head of the list has *passed*
 //!   it; passes are counted
@@ -11,15 +12,16 @@
 //! - when the head of the list has changed by itself since the last pass (it filled up, and was
 //!   promoted), the threshold is taken off, too
 //! - when the list is found empty, the count begins anew
-//! - a threshold of 0 stops the accounting: a stripe that must read first waits until no full-width write is
-//!   pending; the most throughput, and no fairness (but see the age limit in docs/write-path.md)
+//! - a threshold of 0 stops the accounting: a stripe that must read first waits until no full-width
+//!   write is pending; the most throughput, and no fairness (but see the age limit in
+//!   docs/write-path.md)
 //! - while no full-width write is pending no stripe stands back at all
 //!
-//! Where this is not md's: only full-width writes pass (md counts every stripe that is handled and had
-//! not started); any partial write stands back, also one that finds in the cache what it would have to
-//! read (it may still fill up); one such stripe at a time goes on among full-width writes, and any number
-//! without them; the head that was last
-//! passed is forgotten with the list's last stripe.
+//! Where this is not md's: only full-width writes pass (md counts every stripe that is handled and
+//! had not started); any partial write stands back, also one that finds in the cache what it would
+//! have to read (it may still fill up); one such stripe at a time goes on among full-width writes,
+//! and any number without them; the head that was last passed is forgotten with the list's last
+//! stripe.
 //!
 //! [check: a_held_stripe_is_passed_so_often_and_no_more]
 
@@ -43,8 +45,8 @@ impl Bypass {
         self.threshold = threshold;
     }
 
-    /// A full-width write begins that had not started before; `head` is the first stripe of the hold
-    /// list. True if it has passed one.
+    /// A full-width write begins that had not started before; `head` is the first stripe of the
+    /// hold list. True if it has passed one.
     pub fn passes(&mut self, head: Option<u32>) -> bool {
         if head.is_none() {
             self.count = 0;

@@ -147,7 +147,8 @@ fn begin_all(scheduler: &mut Scheduler, now: Instant) -> Vec<u32> {
     begun
 }
 
-/// Random small writes left members with one stripe each that was written for each that came, and took them as they came.
+/// Random small writes left members with one stripe each that was written for each that came, and
+/// took them as they came.
 #[test]
 fn what_is_short_goes_in_order_and_keeps_members_busy() {
     let mut scheduler = scheduler();

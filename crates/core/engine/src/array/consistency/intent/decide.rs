@@ -44,7 +44,8 @@ pub(in super::super) struct Facts {
     pub(in super::super) is_granted: bool,
     /// Members are writing their bitmaps.
     pub(in super::super) is_out: bool,
-    /// Shards or superblocks wait for what members' bitmaps do not say yet, or bits are to be cleared there.
+    /// Shards or superblocks wait for what members' bitmaps do not say yet, or bits are to be
+    /// cleared there.
     pub(in super::super) is_due: bool,
     pub(in super::super) sweep: Sweep,
     /// It is time for the next sweep.

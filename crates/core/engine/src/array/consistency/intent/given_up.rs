@@ -44,7 +44,8 @@ impl GivenUp {
         }
     }
 
-    /// All that this mark stands for in the array is in these ranges: if it is given up, the mark is.
+    /// All that this mark stands for in the array is in these ranges: if it is given up, the mark
+    /// is.
     pub(super) fn look_at(&mut self, mark: u64, sectors: &[Range<u64>]) {
         let has = |range: &Range<u64>| {
             let found = self.ranges.range(..=range.start).next_back();

@@ -1,7 +1,9 @@
-//! What a lockless bitmap keeps beyond bits: where no client has written, and where redundancy is to be made to agree yet.
+//! What a lockless bitmap keeps beyond bits: where no client has written, and where redundancy is
+//! to be made to agree yet.
 //!
-//! Stands below the bitmap's state ([`super::machine`]), which owns it and says when; it changes sets, and decides nothing. What the states
-//! are, and which follows which, is [`braid_ondisk::marks`]'s [check: sets_follow_the_table_of_states].
+//! Stands below the bitmap's state ([`super::machine`]), which owns it and says when; it changes
+//! sets, and decides nothing. What the states are, and which follows which, is
+//! [`braid_ondisk::marks`]'s [check: sets_follow_the_table_of_states].
 //!
 //! ```text
 //!                a shard asks                     a job has made it agree, flushed        nobody needs its bit
@@ -10,14 +12,17 @@
 //!       └────────────────────────────── trimmed, all of it ────────────────────────────────────────────────────┘
 //! ```
 //!
-//! *Unsynced* is written durably before the first write to a run, as a bit is. From then on redundancy agrees wherever a client has
-//! written (parity is made of all columns, never modified), so that the loss of a member loses nothing; where nobody wrote it means
-//! nothing, until a resync has passed. What is to be synced is gathered until a sweep, so that a job finds more than one run to do.
+//! *Unsynced* is written durably before the first write to a run, as a bit is. From then on
+//! redundancy agrees wherever a client has written (parity is made of all columns, never modified),
+//! so that the loss of a member loses nothing; where nobody wrote it means nothing, until a resync
+//! has passed. What is to be synced is gathered until a sweep, so that a job finds more than one
+//! run to do.
 //!
 //! # Invariants
-//! - No run is both unwritten and unsynced, and an unsynced one keeps its bit [check: sets_follow_the_table_of_states].
-//! - A run counts as synced only if it was unsynced when the job began that passed over it, and was not trimmed since
-//!   [check: what_is_trimmed_while_it_is_synced_is_not_synced].
+//! - No run is both unwritten and unsynced, and an unsynced one keeps its bit
+//!   [check: sets_follow_the_table_of_states].
+//! - A run counts as synced only if it was unsynced when the job began that passed over it, and was
+//!   not trimmed since [check: what_is_trimmed_while_it_is_synced_is_not_synced].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,7 +40,8 @@ pub(super) struct Lockless {
     written: Arc<LocklessMarks>,
     /// Of those that are unsynced: what the next resync is about, or the one that is under way.
     due: Bits,
-    /// Of those that are unsynced: what could not be made to agree. Not tried again before the next start.
+    /// Of those that are unsynced: what could not be made to agree. Not tried again before the next
+    /// start.
     stuck: Bits,
     /// Of those that are unsynced: what the resync after an interruption is about, too.
     opened: Bits,
@@ -47,7 +53,8 @@ pub(super) struct Lockless {
 }
 
 impl Lockless {
-    /// `says` are bits that are set: nothing of them is unwritten. All of them that stand for sectors beyond the resync offset are resynced.
+    /// `says` are bits that are set: nothing of them is unwritten. All of them that stand for
+    /// sectors beyond the resync offset are resynced.
     pub(super) fn new(marks: LocklessMarks, says: &Bits, resync_offset: u64) -> Self {
         let none = Bits::none(says.sectors(), says.sectors_each());
         let mut marks = marks;
@@ -104,8 +111,8 @@ impl Lockless {
         }
     }
 
-    /// A resync has passed all sectors below `to`, and members were flushed; there it could not make redundancy agree. True if
-    /// anything is synced by that.
+    /// A resync has passed all sectors below `to`, and members were flushed; there it could not
+    /// make redundancy agree. True if anything is synced by that.
     pub(super) fn is_synced(&mut self, to: u64, failed: &[Range<u64>]) -> bool {
         for range in failed {
             for bit in self.due.of(range) {
@@ -126,7 +133,8 @@ impl Lockless {
         !passed.is_empty()
     }
 
-    /// The resync after an interruption has ended, and members were flushed. True if anything is synced by that.
+    /// The resync after an interruption has ended, and members were flushed. True if anything is
+    /// synced by that.
     pub(super) fn is_resynced(&mut self) -> bool {
         let none = Bits::none(self.due.sectors(), self.due.sectors_each());
         let opened = std::mem::replace(&mut self.opened, none);
@@ -156,7 +164,8 @@ impl Lockless {
         self.given_up.marks()
     }
 
-    /// These bits are cleared: nothing is under way there. Those that no client needs become unwritten, and are given.
+    /// These bits are cleared: nothing is under way there. Those that no client needs become
+    /// unwritten, and are given.
     pub(super) fn become_unwritten(&mut self, cleared: &Bits) -> Bits {
         let mut marks = self.given_up.marks().clone();
         marks.intersect(cleared);
@@ -188,7 +197,8 @@ impl Lockless {
         (marks, around(unwritten, unsynced))
     }
 
-    /// It is durable. `durable` are the bits that it says: none of what became unwritten meanwhile is to be written under the old word.
+    /// It is durable. `durable` are the bits that it says: none of what became unwritten meanwhile
+    /// is to be written under the old word.
     pub(super) fn is_written(&mut self, marks: Arc<LocklessMarks>, durable: &mut Bits) {
         self.written = marks;
         durable.subtract(&self.recalled);

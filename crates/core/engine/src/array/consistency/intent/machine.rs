@@ -45,8 +45,9 @@ struct Out {
     has_failed: bool,
 }
 
-/// What members have where the bitmap is to be. A write of several sectors may be cut short, and leave a new superblock before old bits:
-/// where the old ones are not to be believed, the superblock says *stale* until all bits are durable.
+/// What members have where the bitmap is to be. A write of several sectors may be cut short, and
+/// leave a new superblock before old bits: where the old ones are not to be believed, the
+/// superblock says *stale* until all bits are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     /// Something that is not believed.
@@ -129,12 +130,14 @@ impl Intent {
         }
     }
 
-    /// Shards write already, wherever they want: bits that no superblock tells of yet hold nobody up.
+    /// Shards write already, wherever they want: bits that no superblock tells of yet hold nobody
+    /// up.
     pub(in super::super) fn open_all(&mut self) {
         self.open = Arc::new(self.says.clone());
     }
 
-    /// Superblocks count beyond the file that it is in: nobody believes it, and shards write wherever they want.
+    /// Superblocks count beyond the file that it is in: nobody believes it, and shards write
+    /// wherever they want.
     pub(in super::super) fn holds_nobody_up(&mut self) {
         self.open = Arc::new(Bits::all(self.says.sectors(), self.says.sectors_each()));
     }
@@ -166,7 +169,8 @@ impl Intent {
         BitmapLook { bit_bytes: u64::from(self.head.chunk_bytes), bits, bits_set, unwritten }
     }
 
-    /// Whether redundancy was made to agree everywhere, but for what was being written: nothing is unwritten, nor unsynced.
+    /// Whether redundancy was made to agree everywhere, but for what was being written: nothing is
+    /// unwritten, nor unsynced.
     pub(in super::super) fn is_made(&self) -> bool {
         self.lockless.as_ref().is_none_or(|lockless| lockless.shown().is_empty())
     }
@@ -175,14 +179,15 @@ impl Intent {
         self.lockless.is_some()
     }
 
-    /// Of a lockless bitmap: what is to be made to agree though no write was interrupted there, and what no comparison is about.
+    /// Of a lockless bitmap: what is to be made to agree though no write was interrupted there, and
+    /// what no comparison is about.
     pub(in super::super) fn lazy(&self) -> Option<(&Bits, &Bits)> {
         let lockless = self.lockless.as_ref()?;
         Some((lockless.due(), lockless.shown()))
     }
 
-    /// A resync of what is due has passed all sectors below `to`, but for those that it could not do; members are flushed. True if shards
-    /// are to hear of it.
+    /// A resync of what is due has passed all sectors below `to`, but for those that it could not
+    /// do; members are flushed. True if shards are to hear of it.
     pub(in super::super) fn is_synced(&mut self, to: u64, failed: &[Range<u64>]) -> bool {
         let lockless = self.lockless.as_mut().expect("only a lockless bitmap has what is due");
         let is_news = lockless.is_synced(to, failed);
@@ -197,8 +202,8 @@ impl Intent {
         }
     }
 
-    /// Bits that stand for what a member that comes has to be given: all that it may have missed, where that is known, but nothing that
-    /// no client has written. None where that is everything.
+    /// Bits that stand for what a member that comes has to be given: all that it may have missed,
+    /// where that is known, but nothing that no client has written. None where that is everything.
     pub(in super::super) fn lacked_since(&self, events: Option<u64>) -> Option<Bits> {
         let missed = events.and_then(|events| self.missed_since(events)).cloned();
         let Some(lockless) = &self.lockless else { return missed };
@@ -240,7 +245,8 @@ impl Intent {
         ground.may_clear
     }
 
-    /// Whether members' bitmaps do not say a count of events yet, or one of these members has no bitmap: superblocks wait.
+    /// Whether members' bitmaps do not say a count of events yet, or one of these members has no
+    /// bitmap: superblocks wait.
     pub(in super::super) fn is_behind(
         &self,
         events: u64,
@@ -255,8 +261,9 @@ impl Intent {
         is_behind || members.any(|member| !self.imaged.contains(&member))
     }
 
-    /// Bits that stand for all that a member may lack which was in the array until this count of events; none if some of them may
-    /// have been cleared since. Nothing is cleared while a member is away.
+    /// Bits that stand for all that a member may lack which was in the array until this count of
+    /// events; none if some of them may have been cleared since. Nothing is cleared while a member
+    /// is away.
     pub(in super::super) fn missed_since(&self, events: u64) -> Option<&Bits> {
         // md does not count for a lockless one, and writes 0.
         let is_counted = self.lockless.is_none() || self.head.events_cleared > 0;

@@ -9,7 +9,8 @@
 //! |         |                  |           |          | yes      | yes   | Flush  |                            |
 //! | any else |                 |           |          |          |       | Wait   | the journal, shards or superblocks; or nobody waits |
 //!
-//! *Can free*: records at the tail are over, and nothing is being freed. The first row that fits is taken. [check: the_table_is_total]
+//! *Can free*: records at the tail are over, and nothing is being freed. The first row that fits is
+//! taken. [check: the_table_is_total]
 
 use crate::array::consistency::parity_logs::LogAction;
 

@@ -17,7 +17,8 @@ use crate::ids::{MemberId, ShardIndex};
 /// Who wants something journaled, by shard and its own name.
 type Ticket = (ShardIndex, LogTicket);
 
-/// Sectors of a record at most, but for one batch that takes more: it is one write, and what waits for the next waits for it.
+/// Sectors of a record at most, but for one batch that takes more: it is one write, and what waits
+/// for the next waits for it.
 const RECORD_SECTORS_MAX: u64 = 2048;
 
 /// One record in the ring.
@@ -134,8 +135,8 @@ impl Journal {
         self.area.distance(tail, self.head)
     }
 
-    /// Whether so many sectors have room. Room for an empty block is left behind them; and a block stays free, for a full ring is not an
-    /// empty one.
+    /// Whether so many sectors have room. Room for an empty block is left behind them; and a block
+    /// stays free, for a full ring is not an empty one.
     fn has_room(&self, sectors: u64) -> bool {
         let needed = self.used() + sectors + JOURNAL_BLOCK_SECTORS;
         needed < self.area.ring_sectors
@@ -172,7 +173,8 @@ impl Journal {
         self.records.iter().any(|record| record.is_empty && !record.is_durable)
     }
 
-    /// No write can be under way, and members are flushed: the next superblocks call an empty block the tail, which is to be written.
+    /// No write can be under way, and members are flushed: the next superblocks call an empty block
+    /// the tail, which is to be written.
     pub(in super::super) fn begin_anew(&mut self) {
         assert!(self.stage == Stage::Rest && self.wanted.is_empty(), "no write is under way");
         assert!(self.records.iter().all(|one| one.live.is_empty()), "nor any that is logged");
@@ -291,7 +293,8 @@ impl Journal {
         self.flushing = Some(self.over());
     }
 
-    /// Members have flushed what was over when that began: the next superblocks say that the tail is behind it. Whether they are to.
+    /// Members have flushed what was over when that began: the next superblocks say that the tail
+    /// is behind it. Whether they are to.
     pub(in super::super) fn is_flushed(&mut self) -> bool {
         // The array turned clean meanwhile, and the journal began anew.
         let Some(over) = self.flushing.take() else { return false };

@@ -14,8 +14,8 @@
 //!
 //! *Has room*: what was asked for first may be logged before a flush. At Rest everything has.
 //!
-//! Logs of members that come are made empty, in any stage but Writing, when superblocks wait for that.
-//! The first row that fits is taken. [check: the_table_is_total]
+//! Logs of members that come are made empty, in any stage but Writing, when superblocks wait for
+//! that. The first row that fits is taken. [check: the_table_is_total]
 
 /// How far the records are that were begun last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -61,8 +61,10 @@ impl Log {
         Self { place, generation, next_sector, holds, since: 0, taken: 0 }
     }
 
-    /// What records may take from one flush to the next, if several may count. So those of one lap and of the one before it have room beside
-    /// each other: those before count until the first of the next is durable. `largest` is what one band makes, and has room behind any other at the start of a lap.
+    /// What records may take from one flush to the next, if several may count. So those of one lap
+    /// and of the one before it have room beside each other: those before count until the first of
+    /// the next is durable. `largest` is what one band makes, and has room behind any other at the
+    /// start of a lap.
     fn lap_sectors(&self, largest: u64) -> Option<u64> {
         let half = self.place.used_sectors() / 2;
         (self.place.is_many() && half >= 2 * largest).then_some(half)
@@ -72,7 +74,8 @@ impl Log {
     fn next_place(&self, sectors: u64) -> (u64, u64) {
         let used = self.place.used_sectors();
         let next = if self.place.is_ring() { self.next_sector } else { 0 };
-        // Linux 6.1 does not see a header that ends with the area, and follows records without a gap.
+        // Linux 6.1 does not see a header that ends with the area, and follows records without a
+        // gap.
         if next + sectors >= used || !next.is_multiple_of(PPL_HEADER_SECTORS) {
             return (0, used.saturating_sub(next) + sectors);
         }
@@ -93,7 +96,8 @@ impl Log {
         let mut sectors = sectors_of(&entries);
         assert!(sectors <= self.place.used_sectors(), "what is logged together fits");
         if self.place.ppl().is_none() {
-            // Members write whole blocks anyway, and md, which wants records without a gap, never reads our own.
+            // Members write whole blocks anyway, and md, which wants records without a gap, never
+            // reads our own.
             sectors = sectors.next_multiple_of(PPL_HEADER_SECTORS);
         }
         let (sector, taken) = self.next_place(sectors);
@@ -124,7 +128,8 @@ fn sectors_of(entries: &[LoggedEntry]) -> u64 {
     PPL_HEADER_SECTORS + bytes / braid_geometry::SECTOR_BYTES
 }
 
-/// What a shard wants logged, by member: those with the parities, and those that are to replace them.
+/// What a shard wants logged, by member: those with the parities, and those that are to replace
+/// them.
 #[derive(Debug)]
 struct Wanted {
     ticket: Ticket,
@@ -201,7 +206,8 @@ impl ParityLogs {
         }
     }
 
-    /// Where members have our own log, if that is what they keep: the smallest of their places, as a record goes to several.
+    /// Where members have our own log, if that is what they keep: the smallest of their places, as
+    /// a record goes to several.
     pub(in super::super) fn own_place(&self) -> Option<OwnLogPlace> {
         let own = self.logs.values().filter_map(|log| match log.place {
             LogPlace::Own(place) => Some(place),
@@ -215,7 +221,8 @@ impl ParityLogs {
         self.logs.iter().filter_map(|(member, log)| Some((*member, log.place.ppl()?)))
     }
 
-    /// Members of these whose head is to be wiped out, as the array keeps no log of our own any more.
+    /// Members of these whose head is to be wiped out, as the array keeps no log of our own any
+    /// more.
     fn with_head(&self, members: impl Iterator<Item = MemberId>) -> impl Iterator<Item = MemberId> {
         let has_head =
             |log: &Log| matches!(log.place, LogPlace::Own(_)) && log.holds != Holds::NoLog;
@@ -302,7 +309,8 @@ impl ParityLogs {
         }
     }
 
-    /// Whether the log of one of these members does not hold yet what it is to before an update of superblocks.
+    /// Whether the log of one of these members does not hold yet what it is to before an update of
+    /// superblocks.
     pub(in super::super) fn lacks(
         &self,
         mut members: impl Iterator<Item = MemberId>,
@@ -312,7 +320,8 @@ impl ParityLogs {
         members.any(|member| self.logs.get(&member).is_none_or(|log| log.holds != wanted))
     }
 
-    /// Whether an update of superblocks is to say of our own log that it counts, if it does not say clean.
+    /// Whether an update of superblocks is to say of our own log that it counts, if it does not say
+    /// clean.
     pub(in super::super) fn will_count(&self, news: News) -> bool {
         let is_own = self.own_place().is_some();
         let counts = match news {
@@ -335,7 +344,8 @@ impl ParityLogs {
         }
     }
 
-    /// A shard wants this in the logs of the members of the slots that entries name; of some there may be none any more.
+    /// A shard wants this in the logs of the members of the slots that entries name; of some there
+    /// may be none any more.
     pub(in super::super) fn wants<M: Iterator<Item = MemberId>>(
         &mut self,
         ticket: Ticket,
@@ -363,7 +373,8 @@ impl ParityLogs {
         }
     }
 
-    /// What the logs of these members are to hold before an update of superblocks, for those that do not.
+    /// What the logs of these members are to hold before an update of superblocks, for those that
+    /// do not.
     pub(in super::super) fn make(
         &mut self,
         members: impl Iterator<Item = MemberId>,
@@ -396,7 +407,8 @@ impl ParityLogs {
         records
     }
 
-    /// What was asked for goes into records, as much as has room in one for each member. `is_in` says who is in the array.
+    /// What was asked for goes into records, as much as has room in one for each member. `is_in`
+    /// says who is in the array.
     pub(in super::super) fn write(
         &mut self,
         is_in: impl Fn(MemberId) -> bool,

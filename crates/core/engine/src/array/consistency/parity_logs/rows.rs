@@ -1,8 +1,9 @@
 //! Which columns of which rows were logged since members were flushed last.
 //!
-//! Partial parity stands for what a record does not name of its rows. It has to be durable by then: of two records about the same
-//! rows with a flush between them the newer one says all, and so it does without one if both name the same columns, as the rest is
-//! what it was. Any other record would count on data that a power cut may still take back.
+//! Partial parity stands for what a record does not name of its rows. It has to be durable by then:
+//! of two records about the same rows with a flush between them the newer one says all, and so it
+//! does without one if both name the same columns, as the rest is what it was. Any other record
+//! would count on data that a power cut may still take back.
 //!
 //! ```text
 //!   since the flush   column 0 of rows 0..8      a record of column 0 of rows 4..8: may follow
@@ -10,7 +11,8 @@
 //! ```
 //!
 //! # Invariants
-//! - Rows are named by one set of columns from one flush to the next [check: rows_are_logged_anew_with_the_same_columns_or_after_a_flush].
+//! - Rows are named by one set of columns from one flush to the next
+//!   [check: rows_are_logged_anew_with_the_same_columns_or_after_a_flush].
 
 use std::ops::Range;
 
@@ -46,7 +48,8 @@ impl LoggedRows {
     }
 }
 
-/// What an entry of ours is about: each has the same columns in all of its rows ([`crate::stripe`]).
+/// What an entry of ours is about: each has the same columns in all of its rows
+/// ([`crate::stripe`]).
 fn rows_of(geometry: &StripeGeometry, entry: &PplEntry) -> (Range<u64>, Columns) {
     let sectors = |bytes: u32| u64::from(bytes) / SECTOR_BYTES;
     let (data, partial) = (sectors(entry.data_bytes), sectors(entry.parity_bytes));

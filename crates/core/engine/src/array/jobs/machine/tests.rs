@@ -188,8 +188,9 @@ fn what_a_slow_member_held_up_is_asked_for_again_later() {
     assert_eq!(jobs.poll_timeout(&ground), None, "the shards end what comes");
 }
 
-/// More had come back than could be asked for at once, and the clock was not looked at before all of it had been: a job asked for
-/// the same again and again, with a processor, for as long as a member sat out.
+/// More had come back than could be asked for at once, and the clock was not looked at before all
+/// of it had been: a job asked for the same again and again, with a processor, for as long as a
+/// member sat out.
 #[test]
 fn what_sits_out_is_not_asked_for_again_at_once_where_more_waits() {
     let (geometry, roster) = (geometry(Level::Raid5, 2, 3), roster(3, &[]));
@@ -206,8 +207,9 @@ fn what_sits_out_is_not_asked_for_again_at_once_where_more_waits() {
     assert!(jobs.poll_timeout(&ground).is_some_and(|later| later > at));
 }
 
-/// A member and its replacement: the member fails, and the replacement has its slot. Shards see the member until superblocks say so.
-/// A recovery that began before asked them to fill another one as well; what they had not filled of the replacement was believed.
+/// A member and its replacement: the member fails, and the replacement has its slot. Shards see the
+/// member until superblocks say so. A recovery that began before asked them to fill another one as
+/// well; what they had not filled of the replacement was believed.
 #[test]
 fn no_job_begins_before_superblocks_tell_of_every_loss() {
     let geometry = geometry(Level::Raid6, 2, 5);
