@@ -1,5 +1,5 @@
-//! How a write gets to the stripe of its band; and what is settled on the way there: whether it is
-//! answered early, and which older writes it makes superfluous.
+//! How a write reaches the stripe of its band. On the way the shard decides whether to answer it
+//! early, and which older writes it supersedes.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
@@ -30,7 +30,6 @@ impl Stripes {
         number
     }
 
-    /// Work joins the stripe of its band.
     fn join(&mut self, common: &mut Common, number: u32, mut work: Attachment) {
         self.pool.take(number);
         work.order = self.cached.next_order();
@@ -47,12 +46,13 @@ impl Stripes {
         self.scheduler.look_at(number);
     }
 
-    /// Answers a write now, if it may be.
+    /// Answers a write now, if the cache and the settings allow it.
     fn answer_early(&mut self, common: &mut Common, number: u32, work: &mut Attachment) {
         let dirty_sectors = common.kept_sectors_with(work.piece).max(self.least_dirty());
         let is_durable = work.want.is_durable();
         let is_durable = spoiled(Bug::FuaAnsweredEarly, is_durable, false);
-        // What the journal does not have is lost with its device, though every member is there.
+        // Bytes that the journal lacks are lost with the cache device, even if every member is
+        // present.
         let may = !is_durable
             && !work.lacks_intent
             && !common.view.keeps_journal
@@ -77,13 +77,13 @@ impl Stripes {
         u64::from(self.pool.in_use()) * u64::from(BLOCK_SECTORS.min(self.unit_sectors))
     }
 
-    /// Delayed stripes go on their way, if much is dirty or they are old. True if any did.
+    /// Sends delayed stripes on their way if much is dirty or they are old. True if any left.
     pub(super) fn send_off(&mut self, common: &Common) -> bool {
         let dirty_sectors = common.pieces.kept_sectors().max(self.least_dirty());
         self.scheduler.send_off((dirty_sectors, self.cached.is_half_full()), common.now)
     }
 
-    /// Superblocks say by now that regions may be written: what waited for that may be answered.
+    /// Superblocks now allow writes to more regions: answers the writes that waited for that.
     pub(super) fn grant_intent(&mut self, common: &mut Common, number: u32) {
         let has_intent = |piece| common.has_intent(piece);
         for mut work in self.pool.stripe_mut(number).grant_intent(has_intent) {
@@ -95,8 +95,8 @@ impl Stripes {
         }
     }
 
-    /// Whether the level can make up for one more loss in the stripe's band: a write that is
-    /// answered early there can be carried out even if a member fails it.
+    /// Whether the level tolerates one more loss in the stripe's band. A write that is answered
+    /// early there succeeds even if a member fails it.
     fn can_lose_more(&self, common: &Common, number: u32) -> bool {
         if self.is_whole && !self.damage.has_inconsistent() {
             return true;
@@ -112,7 +112,7 @@ impl Stripes {
             && self.damage.parity_solves(&common.view, band)
     }
 
-    /// Answered writes that a later one covers need not be written: it takes over their dirty
+    /// Drops answered writes that a later one covers. The later one takes over their dirty
     /// references.
     fn supersede(&mut self, common: &mut Common, number: u32, work: &mut Attachment) {
         if !self.cached.has_room(self.pool.stripe(number).band(), work) {
@@ -137,15 +137,14 @@ impl Stripes {
         }
     }
 
-    /// A stripe has no work left.
     pub(super) fn put_back(&mut self, number: u32) {
         self.scheduler.rest(number);
         let is_worth_keeping = self.pool.stripe(number).is_worth_keeping();
         self.pool.put_back(number, is_worth_keeping);
     }
 
-    /// A stripe's batch is over, or did not begin: its memory goes to the head of the line, if
-    /// there is one.
+    /// A stripe's batch has ended, or did not begin. Its frame goes to the head of the line, if any
+    /// stripe waits.
     pub(super) fn let_go(&mut self, common: &mut Common, number: u32) {
         let frame = self.pool.frame(number).expect("it is held");
         match self.left_frames.has(frame) {
@@ -155,7 +154,7 @@ impl Stripes {
         self.serve_line(common);
     }
 
-    /// Hands memory that no batch has to the stripes that stand in line.
+    /// Hands frames that no batch holds to the stripes in the line.
     pub(super) fn serve_line(&mut self, common: &mut Common) {
         while let Some(number) = self.scheduler.head_of_line()
             && self.pool.has_memory(number)

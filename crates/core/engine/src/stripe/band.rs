@@ -1,4 +1,5 @@
-//! Bands: what one stripe covers, and which sectors of it a client's write or read touches.
+//! Bands: the sectors that one stripe covers, and the part of them that a client's write or read
+//! touches.
 //!
 //! ```text
 //!                data 0      data 1      data 2        a chunk row, here two bands to a chunk
@@ -7,8 +8,8 @@
 //! ```
 //!
 //! Sectors are counted from the start of the row's data, in the order in which the client sees
-//! them. What a piece covers is one run of them; its part in each column of a band follows by
-//! arithmetic ([`Band::segment`]), so nothing is listed or allocated.
+//! them. A piece is one run of them. Its part in each column of a band follows by arithmetic
+//! ([`Band::segment`]), so nothing is listed or allocated.
 //!
 //! [check: bands_cover_every_sector_once]
 
@@ -21,11 +22,10 @@ use crate::ids::{CachedWriteId, RequestId};
 use crate::request::Piece;
 use crate::sectors::{BLOCK_SECTORS, Extent};
 
-/// Which run of member sectors a stripe covers: the member sector divided by the stripe unit.
+/// The number of a band: its member sector divided by the stripe unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BandKey(pub(super) u64);
 
-/// A band.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Band {
     pub(super) key: BandKey,
@@ -33,7 +33,6 @@ pub(super) struct Band {
     /// First sector on every member.
     pub(super) start: MemberSector,
     chunk_sectors: u32,
-    /// Sectors into the chunk.
     offset_in_chunk: u32,
     unit_sectors: u32,
 }
@@ -41,14 +40,13 @@ pub(super) struct Band {
 /// Part of a piece inside one column of one band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// Sectors into the stripe unit.
     pub(super) offset: u32,
     pub(super) sectors: u32,
-    /// Sectors into the request's payload; without meaning for zeroes.
+    /// Sectors into the request's payload; meaningless for zeroes.
     pub(super) payload_offset: u32,
 }
 
-/// What a piece writes to a stripe.
+/// The data that a piece writes to a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Want {
     Write { durable: bool },
@@ -61,7 +59,7 @@ impl Want {
     }
 }
 
-/// A run of a chunk row's data sectors, and where the first is in a payload.
+/// A run of a chunk row's data sectors, and the place of its first sector in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     from: u64,
@@ -70,14 +68,13 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Whether every sector of `other` is in it.
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.from <= other.from && other.to <= self.to
     }
 
-    /// The same in two: its first block in the band, and the rest; none if it is one block.
+    /// Splits it after its first block in the band. `None` if it is a single block.
     pub(super) fn cut(self, band: &Band) -> Option<(Self, Self)> {
-        // Runs of other bands may lie before, between and behind the columns of this one.
+        // Runs of other bands may lie before, between and behind this band's columns.
         let chunk = u64::from(band.chunk_sectors);
         let mut columns = (self.from / chunk..).map(|index| band.column(index));
         let column = columns.find(|column| self.from < column.end)?;
@@ -104,14 +101,15 @@ pub(super) struct Attachment {
     pub(super) run: Run,
     /// The client has its answer already.
     pub(super) is_answered: bool,
-    /// Superblocks do not say yet that its region may be written (I3).
+    /// Superblocks do not yet say that its region may be written (I3).
     pub(super) lacks_intent: bool,
     /// The epoch of the dirty reference that it holds ([`super::epochs`]), for its own bytes or for
-    /// older ones that it covers; none if it carries nothing that was answered.
+    /// older ones that it covers. `None` if it carries no answered bytes.
     pub(super) dirty_epoch: Option<u64>,
-    /// Where it joined among the writes of its shard ([`super::cached_writes`]).
+    /// Its place in the order in which writes joined stripes of this shard
+    /// ([`super::cached_writes`]).
     pub(super) order: u64,
-    /// The copy of it that outlives the process, if there is one.
+    /// Its copy in the file that outlives the process, if any.
     pub(super) cached: Option<CachedWriteId>,
 }
 
@@ -144,17 +142,17 @@ impl Band {
         Self { key, row, start, chunk_sectors, offset_in_chunk, unit_sectors }
     }
 
-    /// Sectors into the chunk at which it begins.
+    /// Sectors into the chunk at which the band begins.
     pub(super) fn offset_in_chunk(&self) -> u32 {
         self.offset_in_chunk
     }
 
-    /// First sector behind it, on every member.
+    /// First sector behind the band, on every member.
     pub(super) fn end(&self) -> MemberSector {
         MemberSector(self.start.0 + u64::from(self.unit_sectors))
     }
 
-    /// An extent of it, as members count: first sector, and how many.
+    /// An extent of the band in member sectors: the first, and how many.
     pub(super) fn range(&self, extent: Extent) -> (MemberSector, u32) {
         (MemberSector(self.start.0 + u64::from(extent.offset)), extent.sectors)
     }
@@ -169,14 +167,14 @@ impl Band {
         geometry.logical(self.row, data_index, self.offset_in_chunk + offset)
     }
 
-    /// Sectors of a data column, in the row.
+    /// Row sectors that a data column covers.
     fn column(&self, data_index: u64) -> Range<u64> {
         let chunk = data_index * u64::from(self.chunk_sectors);
         let start = chunk + u64::from(self.offset_in_chunk);
         start..start + u64::from(self.unit_sectors)
     }
 
-    /// The part of `run` in a data column, if it has one there.
+    /// The part of `run` in a data column, if any.
     pub(super) fn segment(&self, run: &Run, data_index: u16) -> Option<Segment> {
         let Range { start, end } = self.column(u64::from(data_index));
         let (from, to) = (run.from.max(start), run.to.min(end));
@@ -188,15 +186,14 @@ impl Band {
         })
     }
 
-    /// Data columns among which are all that `run` has a part in; it may have none in the first and
-    /// the last of them.
+    /// The range of data columns that `run` touches. The first and the last may hold no part of it.
     pub(super) fn columns(&self, run: &Run) -> Range<u16> {
         let chunk = u64::from(self.chunk_sectors);
         let narrow = |index: u64| u16::try_from(index).expect("a run lies in its row");
         narrow(run.from / chunk)..narrow(run.to.div_ceil(chunk))
     }
 
-    /// The sectors of the array that `run` has in the band, column by column.
+    /// The array sectors of `run` in the band, column by column.
     pub(super) fn sectors<'a>(
         &'a self,
         geometry: &'a StripeGeometry,
@@ -217,22 +214,22 @@ impl Band {
     }
 }
 
-/// The bands that a part of a piece touches, each with the run of its row.
+/// The bands that a part of a piece touches, each with its run of the row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bands<'a> {
     geometry: &'a StripeGeometry,
     unit_sectors: u32,
     row_sectors: u64,
     piece: Piece,
-    /// Sectors of the piece that are left, from the row that is being gone through.
+    /// Sectors of the piece that are left, from the current row on.
     from: u32,
     to: u32,
-    /// Bands of the present row that have been given.
+    /// Bands of the current row that were returned already.
     given: u64,
 }
 
 impl<'a> Bands<'a> {
-    /// For sectors `from..to` of `piece`.
+    /// Bands of sectors `from..to` of `piece`.
     pub(super) fn new(
         geometry: &'a StripeGeometry,
         unit_sectors: u32,

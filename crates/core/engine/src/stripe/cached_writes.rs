@@ -1,9 +1,8 @@
-//! Answered writes that only the cache has: which of them a copy is kept of, outside the process,
-//! until the members have them.
+//! Answered writes that only the cache holds, and the copies of them that outlive the process.
 //!
-//! A driver may keep a file that outlives the process ([`CacheRecord`]). Then every write that
-//! carries answered bytes is put there before its answer leaves, and erased when the members have
-//! it. A later process writes what it finds there, in order, before it lets clients in.
+//! A driver may keep a file that outlives the process ([`CacheRecord`]). Every write that carries
+//! answered bytes is put there before its answer leaves, and erased once the members have it. A
+//! later process replays the writes that it finds there, in order, before it admits clients.
 //!
 //! ```text
 //!   joins its stripe ── carries answered bytes? ──▶ Put ──▶ answered ──▶ batch ──▶ on the members ──▶ Erase ──▶ later answers
@@ -11,14 +10,15 @@
 //!                                                    └──▶ Erase of the older writes that it covers
 //! ```
 //!
-//! - A write is erased before any write that follows it in its band is answered: what is found
-//!   never undoes an answer.
-//! - A write that covers an answered one is put even if it is not answered itself: its copy takes
-//!   the older one's place.
-//! - The file has room for so many blocks; a write that finds none is answered when the members
-//!   have it.
+//! - A write is erased before any later write of its band is answered: a replay never undoes an
+//!   answer.
+//! - A write that covers an answered one is put even if it is not answered itself: its copy
+//!   replaces the older one.
+//! - The file has room for a fixed number of blocks. A write that finds no room is answered once
+//!   the members have it.
 //!
-//! [check: an_unanswered_write_is_put_in_place_of_the_answered_one_it_covers, a_write_that_finds_no_room_waits_for_the_members]
+//! [check: an_unanswered_write_is_put_in_place_of_the_answered_one_it_covers]
+//! [check: a_write_that_finds_no_room_waits_for_the_members]
 
 use braid_geometry::StripeGeometry;
 use braid_sim_hooks::{Bug, spoiled};
@@ -28,28 +28,27 @@ use crate::context::Common;
 use crate::effect::{CacheRecord, CachedContent, CachedRun, cached_blocks};
 use crate::ids::CachedWriteId;
 
-/// One write of which there is a copy.
+/// One write that has a copy.
 #[derive(Clone, Copy, Debug, Default)]
 struct CachedWrite {
     blocks: u32,
-    /// Parts of it that are queued.
+    /// Queued parts of it.
     parts: u32,
 }
 
-/// Which writes of one shard there are copies of.
+/// The writes of one shard that have copies.
 #[derive(Debug, Default)]
 pub(super) struct CachedWrites {
-    /// Blocks that the file has room for; none if there is no file.
+    /// Blocks that the file has room for; `None` without a file.
     blocks_max: Option<u32>,
-    /// Blocks that are taken.
+    /// Blocks in use.
     blocks: u32,
     /// Writes that have joined a stripe.
     joined: u64,
-    /// By name.
     writes: Vec<CachedWrite>,
-    /// Names that nothing has.
+    /// Free names.
     free: Vec<u32>,
-    /// Writes that the one that joins has covered; kept for its memory.
+    /// Writes that the joining one has covered. The allocation is reused.
     covered: Vec<CachedWriteId>,
 }
 
@@ -58,32 +57,29 @@ impl CachedWrites {
         Self { blocks_max, ..Self::default() }
     }
 
-    /// The next write's place in the order in which writes joined their stripes.
     pub(super) fn next_order(&mut self) -> u64 {
         self.joined += 1;
         self.joined
     }
 
-    /// Whether a copy of `run` would find room, where copies are kept.
+    /// Whether a copy of this write would find room, if copies are kept.
     pub(super) fn has_room(&self, band: &Band, work: &Attachment) -> bool {
         let Some(blocks_max) = self.blocks_max else { return true };
         let blocks = blocks_of(band, &work.run, work.want);
         self.blocks + blocks <= blocks_max
     }
 
-    /// Whether copies take more than half of the room: the next writes may find none.
+    /// Whether copies take more than half of the room, so that the next writes may find none.
     pub(super) fn is_half_full(&self) -> bool {
         self.blocks_max.is_some_and(|blocks_max| self.blocks > blocks_max / 2)
     }
 
-    /// A write of which there may be a copy is covered by the one that joins, which is put before
-    /// this one is erased.
+    /// The joining write covers `older`. `older` is erased after the joining write was put.
     pub(super) fn cover(&mut self, older: &Attachment) {
         self.covered.extend(older.cached);
     }
 
-    /// The write that joins has covered what it covers, and is answered early or not: it is put, if
-    /// it carries answered bytes, and what it covers is erased.
+    /// Puts the joining write if it carries answered bytes, then erases the writes that it covers.
     pub(super) fn put(
         &mut self,
         common: &mut Common,
@@ -119,14 +115,14 @@ impl CachedWrites {
         self.covered = covered;
     }
 
-    /// A queued write becomes two parts of one.
+    /// A queued write was split in two.
     pub(super) fn split(&mut self, work: &Attachment) {
         if let Some(CachedWriteId(name)) = work.cached {
             self.writes[name as usize].parts += 1;
         }
     }
 
-    /// Queued work is on the members, or lost. Erased, if that was the last part of its write.
+    /// Queued work reached the members, or is lost. The last part of a write erases its copy.
     pub(super) fn over(&mut self, common: &mut Common, work: &Attachment) {
         work.cached.into_iter().for_each(|id| self.part_over(common, id));
     }
@@ -152,7 +148,7 @@ impl CachedWrites {
     }
 }
 
-/// Blocks of the file that a copy of a write takes: each of its runs has blocks of its own.
+/// Blocks of the file that a copy of a write takes. Runs do not share blocks.
 fn blocks_of(band: &Band, run: &Run, want: Want) -> u32 {
     let has_bytes = matches!(want, Want::Write { .. });
     let segments = band.columns(run).filter_map(|index| band.segment(run, index));

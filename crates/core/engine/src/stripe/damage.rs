@@ -1,27 +1,23 @@
-//! What is known to be wrong in a shard's bands: parity that fits nothing, and answered writes that
-//! were lost.
+//! Known damage in a shard's bands: parity that fits no data, and answered writes that were lost.
 //!
-//! Both come from writes that failed half way, last as long as the array runs, and are nearly
-//! always empty.
+//! Both come from writes that failed half way. They last as long as the array runs, and the sets
+//! are nearly always empty.
 //!
-//! *Inconsistent* bands had a write that reached some members and not others, and could not be
-//! completed. Their parity fits nothing, so nothing is solved from it and no write modifies it (I7)
-//! [check: inconsistent_band_is_not_reconstructed].
+//! *Inconsistent* bands had a write that reached some members, not others, and could not be
+//! completed. Their parity fits no data: the engine solves nothing from it, and no write modifies
+//! it (I7) [check: inconsistent_band_is_not_reconstructed].
 //!
-//! *Lost* sectors were answered early and then could not be written. The members still hold what
-//! was there before, and to read that without an error would be to lie:
+//! *Lost* sectors were answered early, and then their write failed. The members still hold the
+//! older bytes, and a read that returned these without an error would lie:
 //!
 //! ```text
 //!   answered early ── its batch fails ──▶ lost: reads fail ── a later batch writes it ──▶ as any other sector
 //!                                           └─ a later write is queued: reads are served from it ([`super::read_dirty`])
 //! ```
 //!
-//! md's format has no place for either. Flushes fail until the array is started again
-//! ([`crate::array`]).
+//! md's format records neither. Flushes fail until the array is started again ([`crate::array`]).
 //!
-//! - A lost sector is never read from its member
-//!   [check: an_answered_write_that_was_lost_is_not_read_as_the_old_bytes].
-//! - It can be read once it has been written again
+//! - A lost sector is never read from its member. Once it is written again, it can be read again
 //!   [check: an_answered_write_that_was_lost_is_not_read_as_the_old_bytes].
 
 use std::collections::BTreeSet;
@@ -34,16 +30,14 @@ use super::band::{Band, BandKey};
 use crate::array::ArrayView;
 use crate::request::Piece;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Damage {
     inconsistent: BTreeSet<BandKey>,
-    /// Sectors, counted from the start of the array.
+    /// Array sectors.
     lost: RangeSet<u64>,
 }
 
 impl Damage {
-    /// A write was left half done.
     pub(super) fn mark_inconsistent(&mut self, band: BandKey) {
         self.inconsistent.insert(band);
     }
@@ -56,25 +50,23 @@ impl Damage {
         !self.inconsistent.is_empty()
     }
 
-    /// Whether parity may be believed for what clients have written to this band: redundancy is in
-    /// sync there and no write was left half done (I7).
+    /// Whether parity can be believed for sectors that clients have written in this band:
+    /// redundancy is in sync there, and no write was interrupted (I7).
     pub(super) fn parity_solves(&self, view: &ArrayView, band: &Band) -> bool {
         let agrees = view.may_solve(band.start.0..band.end().0);
         let agrees = spoiled(Bug::DirtyBelieved, agrees, true);
         agrees && !self.is_inconsistent(band.key)
     }
 
-    /// Whether parity fits in all of this band, also where nobody wrote.
+    /// Whether parity agrees in all of this band, including sectors that no client has written.
     pub(super) fn parity_agrees(&self, view: &ArrayView, band: &Band) -> bool {
         self.parity_solves(view, band) && is_synced(view, band)
     }
 
-    /// Nearly always false.
     pub(super) fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
 
-    /// Whether any sector of these ranges is lost.
     pub(super) fn is_lost(&self, mut ranges: impl Iterator<Item = Range<u64>>) -> bool {
         if planted(Bug::LostReadsOld) {
             return false;
@@ -82,13 +74,12 @@ impl Damage {
         self.has_lost() && ranges.any(|range| self.lost.overlaps(&range))
     }
 
-    /// A batch that had answered these sectors failed.
+    /// A batch with these answered sectors failed.
     pub(super) fn lose(&mut self, lost: &RangeSet<u64>) {
         assert!(lost.iter().all(|range| !range.is_empty()), "a range that is lost has sectors");
         self.lost.extend(lost.iter().cloned());
     }
 
-    /// A batch has written these sectors.
     pub(super) fn written(&mut self, ranges: impl Iterator<Item = Range<u64>>) {
         if !self.has_lost() {
             return;
@@ -97,7 +88,7 @@ impl Damage {
     }
 }
 
-/// Whether parity was made to fit in all of a band, if clients' writes to it were not interrupted.
+/// Whether parity was synced in all of a band, unless a client's write to it was interrupted.
 pub(super) fn is_synced(view: &ArrayView, band: &Band) -> bool {
     if planted(Bug::UnsyncedModified) {
         return true;
@@ -105,7 +96,7 @@ pub(super) fn is_synced(view: &ArrayView, band: &Band) -> bool {
     view.is_synced(&(band.start.0..band.end().0))
 }
 
-/// The sectors of the array that a piece is about.
+/// The array sectors of a piece.
 pub(super) fn sectors_of(piece: &Piece) -> Range<u64> {
     piece.start.0..piece.start.0 + u64::from(piece.sectors)
 }

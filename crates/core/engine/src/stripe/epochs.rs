@@ -1,64 +1,62 @@
-//! What has been answered and is not on the members yet, and since which flush.
+//! Dirty references: which answered writes are not on the members yet, and since which flush.
 //!
 //! A write that was answered early holds a *dirty reference* until its bytes are on the members, or
 //! are known to be lost. References carry the epoch in which they were taken. A flush begins a new
-//! epoch, and is over as soon as no reference of an older one is left. References that are taken
-//! meanwhile belong to the new epoch, so that a flush ends however busy the clients are. When a
-//! later write takes an older one's place, it takes over its reference, with the older epoch.
+//! epoch, and ends when the last reference of an older one is released. References taken meanwhile
+//! belong to the new epoch, so a flush ends however busy the clients are. A later write that
+//! replaces an older one takes over its reference, with the older epoch.
 //!
 //! A client that flushes after each write, as a database does, waits for two things in a row: the
-//! write, then the members' flush. So a flush that finds few references has them written durably
-//! (FUA), and the members need no flush for them. Where members do not seek
-//! ([`crate::Tuning::expects_flushes`]), writes that come after such a flush begin at once: another
-//! flush is likely to be on its way.
+//! write, then the members' flush. A flush that finds few references therefore has them written
+//! with FUA, and the members need no flush for them. If members do not seek
+//! ([`crate::Tuning::expects_flushes`]), writes that follow such a flush begin at once: another
+//! flush is likely.
 //!
 //! [check: a_flush_ends_with_the_last_older_reference]
 //! [check: few_writes_before_a_flush_are_written_durably]
 
-/// References of a shard that a flush has written durably; more are cheaper with one flush of each
-/// member.
+/// A flush writes at most this many references of a shard with FUA. For more, one flush of each
+/// member is cheaper.
 const FEW: u64 = 2;
 
-/// The dirty references of one shard.
 #[derive(Debug, Default)]
 pub(super) struct DirtyEpochs {
-    /// The epoch of references that are taken now.
+    /// The epoch of new references.
     epoch: u64,
     /// References of older epochs.
     older: u64,
-    /// References of this one.
+    /// References of the current epoch.
     current: u64,
-    /// The round of writing back that was asked for and is not over.
+    /// The write-back round that is under way.
     round: Option<u64>,
-    /// How many references the newest round found.
+    /// References that the newest round found.
     found: u64,
-    /// How many were taken in this epoch.
+    /// References taken in this epoch.
     taken: u64,
-    /// The last epoch in which any were taken ended with few.
+    /// The last epoch in which any were taken ended with few of them.
     was_short: bool,
 }
 
 impl DirtyEpochs {
-    /// Whether something was answered that is not on the members.
+    /// Whether any answered write is not on the members yet.
     pub(super) fn is_any(&self) -> bool {
         self.older + self.current > 0
     }
 
-    /// Takes a reference; gives its epoch.
+    /// Takes a reference and returns its epoch.
     pub(super) fn acquire(&mut self) -> u64 {
         self.current += 1;
         self.taken += 1;
         self.epoch
     }
 
-    /// One reference becomes two.
     pub(super) fn split(&mut self, epoch: u64) {
         let count = self.count_mut(epoch);
         assert!(*count > 0, "only a reference that there is can become two");
         *count += 1;
     }
 
-    /// Gives a reference back. The round, if it is over by that.
+    /// Releases a reference. Returns the round, if that ended it.
     #[must_use]
     pub(super) fn release(&mut self, epoch: u64) -> Option<u64> {
         assert!(
@@ -71,7 +69,7 @@ impl DirtyEpochs {
         self.round.take_if(|_| self.older == 0)
     }
 
-    /// Begins a round of writing back. It, if it is over already.
+    /// Begins a write-back round. Returns it, if it has nothing to wait for.
     #[must_use]
     pub(super) fn begin_round(&mut self, round: u64) -> Option<u64> {
         assert!(self.round.is_none(), "one round at a time");
@@ -86,7 +84,6 @@ impl DirtyEpochs {
         self.round.take_if(|_| self.older == 0)
     }
 
-    /// Whether a round is under way.
     pub(super) fn has_round(&self) -> bool {
         self.round.is_some()
     }
@@ -96,13 +93,13 @@ impl DirtyEpochs {
         self.round.is_some() && epoch < self.epoch
     }
 
-    /// Whether a write with a reference of this epoch is durable: the round waits for it, and for
-    /// little else.
+    /// Whether a write with a reference of this epoch uses FUA: the round waits for it, and for few
+    /// others.
     pub(super) fn is_written_durably(&self, epoch: u64) -> bool {
         self.is_flushed(epoch) && self.found <= FEW
     }
 
-    /// Whether a flush is likely to come soon, as one came after every few writes.
+    /// Whether a flush is likely soon, because one came after every few writes.
     pub(super) fn expects_flush(&self) -> bool {
         self.was_short && self.taken <= FEW
     }

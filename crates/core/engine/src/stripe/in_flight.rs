@@ -1,4 +1,4 @@
-//! What is under way for a shard's stripes and reads: whose a request to a member, or a copy, is.
+//! Requests and copies in flight for a shard's stripes and reads, each with its owner.
 
 use braid_geometry::Slot;
 
@@ -7,13 +7,12 @@ use crate::context::PieceKey;
 use crate::request::Piece;
 use crate::sectors::Extent;
 
-/// Whose a member request is.
+/// The owner of a member request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum IoOwner {
     Column(ColumnIo),
     Direct(DirectRead),
     Reconstruct(ReadIo),
-    /// A read that was abandoned.
     Abandoned(Slot),
     Probe(Slot),
 }
@@ -21,30 +20,29 @@ pub(super) enum IoOwner {
 /// A request of a batch to a column's member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ColumnIo {
-    /// The stripe's number.
     pub(super) number: u32,
     pub(super) slot: Slot,
     pub(super) extent: Extent,
-    /// It writes again what could not be read.
+    /// It rewrites sectors that could not be read.
     pub(super) is_repair: bool,
-    /// It is a durable write: no flush of the member is to follow.
+    /// It is a FUA write: no flush of the member follows.
     pub(super) durable: bool,
 }
 
-/// A read past the stripes: part of a piece, inside one chunk.
+/// A read that bypasses the stripes: part of a piece, inside one chunk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DirectRead {
     pub(super) key: PieceKey,
-    /// That part alone.
+    /// Only this part of the piece.
     pub(super) piece: Piece,
     pub(super) slot: Slot,
-    /// It cannot be made around the member.
+    /// It must come from this member, even if that sits out.
     pub(super) insists: bool,
 }
 
 impl DirectRead {
-    /// Whether it may be made in another way, if there is one. Once only: a payload has one shadow
-    /// buffer.
+    /// Whether the read may be abandoned and served by the other members. Only once: a payload has
+    /// one shadow buffer.
     pub(super) fn may_be_abandoned(&self) -> bool {
         !self.insists
             && payload_buffer_of(self.piece.payload_offset_sectors).0 == PayloadBuffer::Client
@@ -60,20 +58,18 @@ pub(super) struct ReadIo {
     pub(super) kind: ReadIoKind,
 }
 
-/// What a request of a read does.
+/// The purpose of a read's member request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadIoKind {
-    /// It reads.
     Read,
-    /// It writes again what could not be read.
+    /// It rewrites sectors that could not be read.
     Repair,
-    /// It writes what background work has made.
+    /// It writes columns that background work has computed.
     Write,
-    /// The same, to the replacement of the column's member.
+    /// It writes the same to the replacement of the column's member.
     Copy,
 }
 
-/// A copy that is out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CopyOut {
     pub(super) key: PieceKey,

@@ -5,41 +5,39 @@
 //!                                                 the line, and the next as long as it is full
 //! ```
 //!
-//! A line has four places of 16 bytes each: four bands, side by side so that they are compared at
-//! once and without a branch that no processor can foresee, and their stripes. The table has at
-//! least two places for every stripe that there is, so it is never more than half full, whatever
-//! the size of the cache, and nineteen lookups of twenty look at one line; that is what keeps a
-//! lookup as cheap at a million stripes as at 256, as far as the table decides it. (A fixed number
-//! of chained buckets, as md had for long, grows with the cache instead: 16 K stripes in 512
-//! buckets are 32 to a chain.)
+//! A line has four places of 16 bytes: four bands side by side, compared at once without an
+//! unpredictable branch, and their stripes. The table has at least two places for every stripe, so
+//! it is never more than half full, whatever the size of the cache. Nineteen lookups of twenty look
+//! at one line, at a million stripes as at 256. (md long had a fixed number of chained buckets.
+//! Chains grow with the cache: 16 K stripes in 512 buckets are 32 to a chain.)
 //!
-//! The rest is decided by the processor's caches: a large table is not in them, and a line comes
-//! from memory. So a driver that knows what will be asked says so in advance ([`Index::prefetch`]),
-//! and several lines come at the same time. A small table is in the caches anyhow, and then nothing
-//! is done.
+//! A large table does not fit the processor's caches, and a line comes from memory. A driver that
+//! knows the next lookups announces them ([`Index::prefetch`]), so that several lines are fetched
+//! at the same time. For a small table a prefetch does nothing.
 //!
 //! *Home* is the 128-bit product of the band and a constant, its halves folded into each other: one
-//! multiplication, and bands at any regular distance, the usual case, spread as if by chance. In a
-//! line the places in use are the first ones. Removal closes the gap with the line's last; where
-//! the line was full, the first entry further on that belongs at or before it moves in, and leaves
-//! a gap in turn. So there are no tombstones, and probes do not grow with age.
+//! multiplication. Bands at any regular distance, the usual case, spread as if by chance. In a line
+//! the used places come first. Removal closes the gap with the line's last entry. If the line was
+//! full, the first later entry whose home is at or before the gap moves in, and leaves a gap in
+//! turn. So there are no tombstones, and probes do not grow with age.
 //!
 //! Invariants
-//! - What was inserted and not removed is found, and nothing else [check: index_agrees_with_a_map].
+//! - The index returns exactly the inserted bands, until they are removed
+//!   [check: index_agrees_with_a_map].
 //! - Probes stay short at every size [check: probes_do_not_grow_with_the_cache].
 
 use braid_prefetch::prefetch;
 
-/// No band has this key: a member has fewer sectors.
+/// Marks a free place. A member has fewer sectors than this.
 const NO_BAND: u64 = u64::MAX;
 
 /// Places in a line.
 const PLACES: usize = 4;
 
-/// Lines of a table that is not in the processor's caches for certain: 256 KiB of them.
+/// A table of at least this many lines (256 KiB) may not fit the processor's caches.
 const LARGE_LINES: usize = 4096;
 
-/// Places that are in the processor's caches together, or not. Those in use come first.
+/// Places of one cache line. Used places come first.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Line {
@@ -52,10 +50,10 @@ const _: () = assert!(size_of::<Line>() == 64, "16 bytes for each place");
 impl Line {
     const EMPTY: Self = Self { bands: [NO_BAND; PLACES], stripes: [0; PLACES] };
 
-    /// Where the band is, if it is here.
+    /// The band's place, if it is in this line.
     #[inline]
     fn find(&self, band: u64) -> Option<usize> {
-        // At most one of them, so that there is nothing to decide until the end.
+        // At most one place matches, so the sum needs no branch.
         let is = |place: usize| usize::from(self.bands[place] == band);
         let place = is(1) + 2 * is(2) + 3 * is(3);
         (self.bands[place % PLACES] == band).then_some(place % PLACES)
@@ -65,7 +63,6 @@ impl Line {
         self.bands[PLACES - 1] != NO_BAND
     }
 
-    /// Places in use.
     fn used(&self) -> usize {
         self.bands.iter().take_while(|band| **band != NO_BAND).count()
     }
@@ -75,19 +72,18 @@ impl Line {
     }
 }
 
-/// From bands to stripes. Bands are numbered by the member sector they begin at, divided by the
-/// stripe unit.
+/// Maps bands to stripes. A band's number is its first member sector divided by the stripe unit.
 #[derive(Debug)]
 pub struct Index {
     lines: Box<[Line]>,
-    /// Bits to drop of a hash.
+    /// Bits of a hash to drop.
     shift: u32,
     occupied: usize,
     extra_probes: u64,
 }
 
 impl Index {
-    /// For so many stripes at most.
+    /// An index for at most this many stripes.
     #[must_use]
     pub fn new(stripes: usize) -> Self {
         let lines = (2 * stripes).next_power_of_two().div_ceil(PLACES).max(2);
@@ -96,8 +92,8 @@ impl Index {
         Self { lines, shift, occupied: 0, extra_probes: 0 }
     }
 
-    /// It is for so many stripes at most from now on. One that is too small is made anew, at least
-    /// twice as large.
+    /// Makes room for this many stripes. A table that is too small is rebuilt, at least twice as
+    /// large.
     pub(super) fn grow(&mut self, stripes: usize) {
         if 2 * stripes <= PLACES * self.lines.len() {
             return;
@@ -110,7 +106,7 @@ impl Index {
         }
     }
 
-    /// The stripe of this band will be asked for soon, behind other work.
+    /// Fetches the band's line, because its stripe will be looked up soon, behind other work.
     #[inline]
     pub fn prefetch(&self, band: u64) {
         if self.is_large() {
@@ -118,7 +114,7 @@ impl Index {
         }
     }
 
-    /// Whether it is worth saying in advance what will be asked.
+    /// Whether prefetching pays.
     #[inline]
     pub(super) fn is_large(&self) -> bool {
         self.lines.len() >= LARGE_LINES
@@ -134,7 +130,7 @@ impl Index {
         stripe
     }
 
-    /// The stripe of a band; the look is not counted.
+    /// The stripe of a band. The probe is not counted.
     pub(super) fn look_up(&self, band: u64) -> Option<u32> {
         let (line, place) = self.find(band);
         place.map(|place| self.lines[line].stripes[place])
@@ -149,7 +145,7 @@ impl Index {
     /// Makes `stripe` the stripe of `band`, which has none.
     ///
     /// # Panics
-    /// When it has one, or when there are more than the index was made for.
+    /// If the band has a stripe, or the index is full.
     pub fn insert(&mut self, band: u64, stripe: u32) {
         let (line, place) = self.find(band);
         assert!(place.is_none() && band != NO_BAND, "a band has one stripe at most");
@@ -159,10 +155,10 @@ impl Index {
         self.occupied += 1;
     }
 
-    /// The band has no stripe any more; gives the one that it had.
+    /// Removes a band and returns its stripe.
     ///
     /// # Panics
-    /// When it had none.
+    /// If it has none.
     pub fn remove(&mut self, band: u64) -> u32 {
         let (mut gap, place) = self.find(band);
         let mut place = place.expect("it has one");
@@ -173,7 +169,7 @@ impl Index {
             let (was_full, last) = (line.is_full(), line.used() - 1);
             line.set(place, (line.bands[last], line.stripes[last]));
             line.set(last, (NO_BAND, 0));
-            // Nothing went past a line that had room.
+            // No entry was pushed past a line that had room.
             let Some((from, moved)) = was_full.then(|| self.passed(gap)).flatten() else {
                 return stripe;
             };
@@ -183,7 +179,7 @@ impl Index {
         }
     }
 
-    /// The first entry behind a line that belongs into it or before it.
+    /// The first entry behind a line that belongs in it or before it.
     fn passed(&self, line: usize) -> Option<(usize, usize)> {
         let mut further = line;
         loop {
@@ -210,13 +206,13 @@ impl Index {
         usize::try_from((low ^ high) >> self.shift).expect("fewer bits than a place has")
     }
 
-    /// Lines from one to another, to the right.
+    /// Lines from one to the other, to the right.
     #[inline]
     fn distance(&self, from: usize, to: usize) -> usize {
         to.wrapping_sub(from) & (self.lines.len() - 1)
     }
 
-    /// The line that the band is in, and its place; else the line that it would be in.
+    /// The line of the band, and its place. If absent, the line where it would be inserted.
     #[inline]
     fn find(&self, band: u64) -> (usize, Option<usize>) {
         let mut at = self.home(band);
@@ -237,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers without a pattern.
+    /// Pseudorandom numbers.
     fn numbers(seed: u64) -> impl Iterator<Item = u64> {
         let mix = |n: u64| (n ^ (n >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         (seed..).map(move |n| mix(mix(n.wrapping_mul(0x94d0_49bb_1331_11eb)) ^ n) >> 7)

@@ -1,5 +1,5 @@
-//! What a batch, and a read that needs the other members, know of one column; and what a plan is
-//! told of it.
+//! The state of one column as a batch or a reconstructing read knows it, and the facts that a plan
+//! gets from it.
 
 use braid_geometry::Slot;
 
@@ -8,14 +8,13 @@ use super::plan::ColumnFacts;
 use crate::array::ArrayView;
 use crate::sectors::{Extent, SectorSet};
 
-/// By slot, whether its member is there with all that it should hold: then nothing of the view
-/// needs to be looked up for a range. Nearly always all of them are, and of an array that lacks a
-/// member all others.
+/// By slot, whether the member holds all that it should: then no range needs a lookup in the view.
+/// Nearly always true of all members, and in a degraded array of all but the missing.
 #[derive(Debug)]
 pub(super) struct EntireSlots(Box<[bool]>);
 
 impl EntireSlots {
-    /// Of no view yet: none is.
+    /// Before the first view: no slot is entire.
     pub(super) fn of_none(slots: u16) -> Self {
         Self(vec![false; usize::from(slots)].into_boxed_slice())
     }
@@ -37,27 +36,26 @@ impl EntireSlots {
     }
 }
 
-/// One column, as the members and the blocks hold it.
+/// One column, as the member and the block hold it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known<'a> {
     pub(super) view: &'a ArrayView,
-    /// See [`EntireSlots`].
     pub(super) is_entire: bool,
-    /// Parity was made to fit in all of the band.
+    /// Parity was synced in all of the band.
     pub(super) is_synced: bool,
-    /// No write was left half done in the band.
+    /// No write was interrupted in the band.
     pub(super) is_consistent: bool,
     pub(super) band: &'a Band,
     pub(super) slot: Slot,
-    /// What it is about.
+    /// The sectors that the batch or the read covers.
     pub(super) window: SectorSet,
-    /// Sectors that are written, or wanted.
+    /// Sectors that are written, or wanted by the read.
     pub(super) touched: SectorSet,
     /// Sectors that are in the column's block.
     pub(super) valid: SectorSet,
     /// Sectors that could not be read.
     pub(super) unreadable: SectorSet,
-    /// What its member's bad-block log names is read all the same.
+    /// Reads sectors even if the member's bad-block log names them.
     pub(super) tries_named: bool,
 }
 
@@ -71,7 +69,7 @@ impl Known<'_> {
         self.view.readable(self.slot, start, sectors).is_some()
     }
 
-    /// What a plan is told; nothing can be read of a column that is left out.
+    /// The facts for a plan. A column that is left out counts as unreadable.
     pub(super) fn facts(&self, is_left_out: bool) -> ColumnFacts {
         let wanted = if is_left_out { SectorSet::EMPTY } else { self.window };
         let wanted = wanted.without(self.unreadable);
@@ -81,8 +79,8 @@ impl Known<'_> {
         let readable = match self.is_synced && !is_accepted {
             true if self.is_entire => wanted,
             true => extents.filter(|extent| self.is_readable(extent)).collect(),
-            // What is solved for where nobody wrote, or parity may not fit, is not what the member
-            // holds: so no more of it than must be.
+            // Where no client has written, or parity may not agree, solving gives bytes that the
+            // member does not hold. So solve for single unreadable sectors only.
             false => {
                 let sectors = extents.flat_map(|extent| extent.offset..extent.end());
                 let alone = sectors.map(|offset| Extent { offset, sectors: 1 });
@@ -98,8 +96,8 @@ impl Known<'_> {
         }
     }
 
-    /// Whether its member was recovered here: then it holds what was written, and no risk was
-    /// accepted of that.
+    /// Whether the member is recovered here: then it holds the written data, and no accepted risk
+    /// concerns it.
     fn is_held(&self) -> bool {
         let holds = |extent: Extent| {
             let (start, sectors) = self.band.range(extent);
@@ -110,8 +108,8 @@ impl Known<'_> {
         self.window.extents().all(holds)
     }
 
-    /// Whether it lacks some of its sectors, and may have others: a member that is not there is
-    /// missing everywhere; what it holds badly, here and there.
+    /// Whether the member lacks some sectors but may hold others. A missing member lacks all of
+    /// them, a bad-block log only those that it names.
     pub(super) fn lacks_some(&self) -> bool {
         let is_there = self.view.member(self.slot).is_some();
         let is_readable = |extent: Extent| self.is_readable(&extent);

@@ -1,5 +1,5 @@
-//! Members that leave the array while they are asked something: their requests end as failed, and
-//! the frames and payloads that they name are used by nothing else until they answer.
+//! Members that leave the array with requests in flight. Their requests end as failed. The frames
+//! and payloads that these name stay reserved until the member answers.
 
 use super::in_flight::{DirectRead, IoOwner, ReadIoKind};
 use super::machine::Stripes;
@@ -7,7 +7,8 @@ use crate::context::{Common, Gone, Held, LeftRequest};
 use crate::ids::IoId;
 
 impl Stripes {
-    /// Members went: what is under way there ends for its owner. Gives the requests that are to.
+    /// Ends the requests of members that left, for their owners. Returns the requests whose memory
+    /// stays reserved.
     pub(crate) fn leave(&mut self, common: &mut Common, gone: &Gone) -> Vec<LeftRequest> {
         self.abandon_direct(common, |_, slot| gone.has(slot));
         self.with_reads(common, |reads, around| reads.leave_reads(around, gone));
@@ -21,7 +22,7 @@ impl Stripes {
                 IoOwner::Reconstruct(io) => {
                     (io.slot, Held::Place(io.place), io.kind == ReadIoKind::Copy)
                 }
-                // Whatever is read there, nothing looks at it.
+                // No client looks at the bytes of a probe.
                 IoOwner::Probe(slot) => (*slot, Held::Nothing, false),
                 IoOwner::Direct(DirectRead { slot, .. }) | IoOwner::Abandoned(slot) => {
                     common.forget_pace_at(gone, (IoId(name), *slot));

@@ -1,4 +1,4 @@
-//! Frames of batches that members which have left may still use.
+//! Frames that members which left may still access.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,6 @@ use braid_sim_hooks::{Bug, planted};
 
 use crate::context::PieceKey;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct LeftFrames(BTreeMap<u32, LeftFrame>);
 
@@ -14,12 +13,12 @@ pub(super) struct LeftFrames(BTreeMap<u32, LeftFrame>);
 struct LeftFrame {
     /// Requests that have not ended.
     out: u32,
-    /// Payloads that these write.
+    /// Payloads that these requests write from.
     payloads: Vec<PieceKey>,
 }
 
 impl LeftFrames {
-    /// Whether such a member may still use this one.
+    /// Whether such a member may still access this frame.
     pub(super) fn has(&self, frame: u32) -> bool {
         if planted(Bug::LeftFrameReused) {
             return false;
@@ -27,13 +26,14 @@ impl LeftFrames {
         self.0.contains_key(&frame)
     }
 
-    /// A request that uses the frame is left; `payloads` gives those of its batch.
+    /// Reserves the frame for a request that is left behind. `payloads` returns the payloads of its
+    /// batch.
     pub(super) fn hold(&mut self, frame: u32, payloads: impl FnOnce() -> Vec<PieceKey>) {
         let held = self.0.entry(frame);
         held.or_insert_with(|| LeftFrame { out: 0, payloads: payloads() }).out += 1;
     }
 
-    /// It has ended; the payloads of the batch, if it was the last.
+    /// A request has ended. Returns the payloads of the batch, if it was the last.
     pub(super) fn let_go(&mut self, frame: u32) -> Option<Vec<PieceKey>> {
         let held = self.0.get_mut(&frame).expect("it is held");
         held.out -= 1;

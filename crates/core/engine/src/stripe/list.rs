@@ -1,11 +1,10 @@
 //! Lists of numbers, in fixed memory: each number's neighbours are kept beside it.
 //!
-//! A number is in one list of its [`Links`] at most; the owner knows in which. Taking one out of
-//! the middle costs as little as taking the first.
+//! A number is in at most one list of its [`Links`], and the owner knows in which. Removal from the
+//! middle costs as little as from the front.
 //!
 //! [check: lists_agree_with_deques]
 
-/// No number.
 const NONE: u32 = u32::MAX;
 
 /// A number's neighbours in its list.
@@ -20,7 +19,7 @@ struct Link {
 pub(super) struct Links(Vec<Link>);
 
 impl Links {
-    /// There are numbers below this limit at least, from now on.
+    /// Makes room for all numbers below `limit`.
     pub(super) fn grow(&mut self, limit: usize) {
         if self.0.len() < limit {
             self.0.resize(limit, Link { before: NONE, after: NONE });
@@ -46,7 +45,6 @@ impl List {
         (self.first != NONE).then_some(self.first)
     }
 
-    /// All in it, in order.
     pub(super) fn iter(self, links: &Links) -> impl Iterator<Item = u32> {
         let after = |number: &u32| {
             let Link { after, .. } = links.0[*number as usize];
@@ -65,7 +63,7 @@ impl List {
         self.last = number;
     }
 
-    /// Takes out a number that is in this list.
+    /// Removes a number that is in this list.
     pub(super) fn remove(&mut self, links: &mut Links, number: u32) {
         let Link { before, after } = *links.link(number);
         match before {

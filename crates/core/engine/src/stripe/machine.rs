@@ -1,4 +1,5 @@
-//! The machine of levels with parity: hands events to the owners, and what one says to the next.
+//! The machine of levels with parity: passes events to the owners, and the results of one owner to
+//! the next.
 
 use braid_geometry::{MemberSector, Slot, StripeGeometry};
 use braid_sim_hooks::{Mark, reached};
@@ -28,15 +29,14 @@ use crate::slab::Slab;
 use crate::tuning::{CacheConfig, Tuning};
 use crate::work::{Purpose, Work};
 
-/// Bands of one piece that are fetched in advance: a large piece has other work to do meanwhile.
+/// Bands of one piece that are prefetched. A large piece has other work to do meanwhile.
 const PREFETCHED_BANDS_MAX: u32 = 4;
 
-/// The machine of RAID-4, 5 and 6.
 #[derive(Debug)]
 pub(crate) struct Stripes {
     pub(super) geometry: StripeGeometry,
     pub(super) unit_sectors: u32,
-    /// Stripes have the first frames, places for reads those behind, and probes the last.
+    /// Frames of stripes come first, then those of reads, then those of probes.
     frame_blocks: FrameBlocks,
     pub(super) pool: Pool,
     pub(super) scheduler: Scheduler,
@@ -45,25 +45,24 @@ pub(crate) struct Stripes {
     pub(super) reads: Reconstruct,
     pub(super) damage: Damage,
     pub(super) entire: EntireSlots,
-    /// All of them are, and redundancy is in sync.
+    /// Every member is entire, and redundancy is in sync.
     pub(super) is_whole: bool,
-    /// Writes that joined their stripe without intent since all had it.
+    /// Writes without intent that joined a stripe since all writes last had it.
     pub(super) lacking_intent: u32,
-    /// Stripes that may wait for superblocks, with their answer or because work of theirs lacks its
-    /// intent.
+    /// Stripes that may wait for superblocks, to acknowledge a write or to begin one.
     awaiting_view: Vec<u32>,
-    /// The view of which it was said last that writes are held up ([`Report::HeldUp`]).
+    /// The view in which [`Report::HeldUp`] was last sent.
     held_up_in: Option<u64>,
     pub(super) in_flight: Slab<IoOwner>,
     pub(super) copies: Slab<CopyOut>,
     pub(super) left_frames: LeftFrames,
-    /// Of the batch that is being looked at; kept for its memory.
+    /// Parts of the current batch. The allocation is reused.
     pub(super) content: Content,
-    /// The same; none while one is being planned.
+    /// Taken while a plan is being made. The allocation is reused.
     planner: Option<Box<Planner>>,
 }
 
-/// What is queued for a stripe, for the scheduler.
+/// A stripe's queued work, as the scheduler sees it.
 struct Queued<'a> {
     stripe: &'a Stripe,
     epochs: &'a DirtyEpochs,
@@ -133,8 +132,7 @@ impl Stripes {
         self.unit_sectors
     }
 
-    /// The piece will be handled soon: its bands' lines of the index are fetched, where that may
-    /// take a while.
+    /// Prefetches the index lines of a piece's bands, if the index is large.
     pub(crate) fn prefetch(&self, piece: &Piece) {
         let is_past_stripes = self.is_whole && !self.epochs.is_any();
         let is_worth_it = self.pool.is_worth_prefetching();
@@ -144,7 +142,7 @@ impl Stripes {
         let address = self.geometry.locate(piece.start);
         let start = self.geometry.row_start(address.row).0 + u64::from(address.offset_sectors);
         let first = start / u64::from(self.unit_sectors);
-        // A piece over several columns has their bands in common.
+        // A piece over several columns touches the same bands in each.
         let deep_sectors = piece.sectors.min(self.geometry.chunk_sectors());
         let bands = deep_sectors.div_ceil(self.unit_sectors).min(PREFETCHED_BANDS_MAX);
         (first..first + u64::from(bands)).for_each(|band| self.pool.prefetch(BandKey(band)));
@@ -158,8 +156,8 @@ impl Stripes {
             }
             Operation::Write { durable } => Want::Write { durable },
             Operation::WriteZeroes { may_punch, durable } => Want::Zero { may_punch, durable },
-            // What is trimmed may read as anything, so it may as well be zeroes with their parity;
-            // bands that are not trimmed whole are left as they are.
+            // A trimmed range may read as anything, so zeroes with their parity will do. Bands that
+            // are trimmed in part stay as they are.
             Operation::Trim if common.view.zero_is_fast => {
                 Want::Zero { may_punch: true, durable: false }
             }
@@ -178,8 +176,8 @@ impl Stripes {
     }
 
     pub(crate) fn handle_io(&mut self, common: &mut Common, done: MemberIoDone) {
-        // Where it stands: a whole owner is not copied for the few fields that are needed nearly
-        // always.
+        // By reference: copying a whole owner costs more than the few fields that are usually
+        // needed.
         let owner = self.in_flight.get(done.id.0).expect("an answer to our own request");
         match (owner, done.result) {
             (IoOwner::Direct(read), Ok(())) => {
@@ -239,10 +237,10 @@ impl Stripes {
         self.settle(common);
     }
 
-    /// What a stripe asked for is in the log.
+    /// The log entries of a stripe are durable.
     pub(crate) fn handle_logged(&mut self, common: &mut Common, ticket: LogTicket) {
         let LogTicket(frame) = ticket;
-        // The array may have broken meanwhile, and the batch have been refused.
+        // The array may have broken meanwhile, and refused the batch.
         if let Some(number) = self.pool.holder(frame)
             && self.pool.stripe(number).awaits_log()
         {
@@ -252,8 +250,7 @@ impl Stripes {
         self.settle(common);
     }
 
-    /// Stripes that wait for superblocks, for their intent or with their answer, may go on; and
-    /// when writing ends, nothing is waited for.
+    /// Wakes stripes that wait for superblocks. When writing ends, they stop waiting.
     pub(crate) fn handle_view(&mut self, common: &mut Common, geometry: &StripeGeometry) {
         assert_eq!(self.geometry, *geometry, "blocks and bands are laid out for this one");
         self.note_view(&common.view);
@@ -287,7 +284,7 @@ impl Stripes {
         self.is_whole = view.resync_offset == u64::MAX && self.entire.has_all();
     }
 
-    /// Everything that has been answered is to be on the members.
+    /// Writes all answered data to the members.
     pub(crate) fn handle_write_back(&mut self, common: &mut Common, round: u64) {
         let over = self.epochs.begin_round(round);
         if let Some(round) = over {
@@ -306,7 +303,7 @@ impl Stripes {
         self.pool.frames_max() + PLACES
     }
 
-    /// Reads a little, to see how long it takes.
+    /// Reads a few sectors, to measure how long the member takes.
     pub(crate) fn probe(&mut self, common: &mut Common, slot: Slot, run: (MemberSector, u32)) {
         let (sector, sectors) = run;
         let io = IoId(self.in_flight.insert(IoOwner::Probe(slot)));
@@ -316,7 +313,7 @@ impl Stripes {
         common.submit((io, slot), run, MemberOperation::Read { buffer });
     }
 
-    /// What a read into a block is for.
+    /// The purpose of a read into a block.
     pub(crate) fn purpose_of(&self, io: IoId) -> Purpose {
         match self.in_flight.get(io.0) {
             Some(IoOwner::Column(_)) => Purpose::Write,
@@ -327,7 +324,6 @@ impl Stripes {
         }
     }
 
-    /// Takes background work for one band.
     pub(crate) fn handle_work(&mut self, common: &mut Common, work: Work) {
         let start = work.start - work.start % u64::from(self.unit_sectors);
         let band = Band::at(&self.geometry, self.unit_sectors, MemberSector(start));
@@ -335,12 +331,12 @@ impl Stripes {
         self.settle(common);
     }
 
-    /// Whether sectors that were answered were lost.
+    /// Whether answered sectors were lost.
     pub(crate) fn has_lost(&self) -> bool {
         self.damage.has_lost()
     }
 
-    /// Stripes that wait for memory.
+    /// Stripes in line for memory.
     pub(crate) fn waiting(&self) -> usize {
         self.scheduler.line_length()
     }
@@ -349,7 +345,7 @@ impl Stripes {
         self.scheduler.poll_timeout()
     }
 
-    /// Notes that a stripe waits for superblocks, if it does.
+    /// Notes a stripe that waits for superblocks.
     pub(super) fn await_view(&mut self, number: u32) {
         let stripe = self.pool.stripe(number);
         let waits = stripe.phase() == Phase::AwaitRecord || stripe.lacks_intent();
@@ -373,7 +369,7 @@ impl Stripes {
         self.pool.resize(frames);
     }
 
-    /// Lets every stripe, and every read that needs the other members, go on that can.
+    /// Advances every stripe and every reconstructing read that can go on.
     pub(super) fn settle(&mut self, common: &mut Common) {
         loop {
             while let Some(number) = self.scheduler.next_ready() {
@@ -389,8 +385,8 @@ impl Stripes {
         }
     }
 
-    /// While the gate is closed: what began before it was may stand in line for stripes that wait
-    /// for it to open, or behind such work.
+    /// Reports if every stripe in use waits for the closed gate while writes are in flight. Writes
+    /// that began before the gate closed may be in line for memory, or queue behind such work.
     fn tell_if_held_up(&mut self, common: &mut Common) {
         let epoch = common.view.epoch;
         let may_be = common.view.gate == Gate::Closed && self.lacking_intent > 0;
@@ -409,7 +405,7 @@ impl Stripes {
         }
     }
 
-    /// Lets a stripe go on until it waits for an event, stands in a list, or is idle.
+    /// Advances a stripe until it waits for an event, stands in a list, or is idle.
     #[inline(never)] // Most calls of `settle` find no stripe to go on, and need no room for this.
     pub(super) fn step(&mut self, common: &mut Common, number: u32) {
         while self.pool.is_in_use(number) {
@@ -486,7 +482,7 @@ impl Stripes {
         }
     }
 
-    /// What a stripe's facts depend on beside itself.
+    /// The facts that a stripe depends on beside its own state.
     pub(super) fn around<'a>(&'a self, common: &'a Common, number: u32) -> Around<'a> {
         let stripe = self.pool.stripe(number);
         let band = stripe.band();

@@ -1,27 +1,28 @@
 //! Levels with parity: 4, 5 and 6.
 //!
-//! Reads of ranges whose member can be asked go straight from the member into the client's payload
-//! ([`read`]); what the cache has and the members do not have yet is laid over it ([`read_dirty`]).
-//! What its member cannot give is made from the others ([`mod@reconstruct`]). Writes go through a
-//! *stripe*: the band of one stripe unit's height over all slots. A band has at most one stripe, so
-//! everything that changes its parity happens in one place and one after the other.
+//! Reads go straight from the member into the client's payload ([`read`]). Dirty bytes in the cache
+//! are laid over them ([`read_dirty`]). Sectors that their member cannot return are solved for from
+//! the others ([`mod@reconstruct`]). Writes go through a *stripe*: the band of one stripe unit's
+//! height over all slots. A band has at most one stripe, so all changes of its parity happen in one
+//! place, one after the other.
 //!
-//! Each owner has its fields to itself; [`machine`] hands events to them, and what one says to the
-//! next:
+//! Each owner has its fields to itself. [`machine`] passes events to them, and the results of one
+//! to the next:
 //!
 //! ```text
 //!                          ┌─ pool        which stripe a band has, which have memory
-//!   piece ──▶ attach ──────┼─ epochs      what was answered and is not on the members
+//!   piece ──▶ attach ──────┼─ epochs      dirty references: answered, not on the members
 //!                 │        └─ scheduler   who begins when; the line for those without memory
 //!                 ▼             │ next_ready
 //!              stripe ◀─ step ──┘         facts ─▶ decide ─▶ act, of one stripe's batch ([`mod@batch`])
 //!                 │
 //!   read ─────────┴─ read_dirty, reconstruct   reads, beside what stripes write
-//!                    damage               what is inconsistent or lost
+//!                    damage               inconsistent bands, lost sectors
 //! ```
 //!
-//! [`plan`] is the arithmetic of what to read, [`known`] what it is told of a column, [`solve`] the
-//! equations; all serve writes and reads. The steps of a write are numbered in docs/write-path.md.
+//! [`plan`] is the arithmetic of which sectors to read, [`known`] its facts about a column,
+//! [`solve`] the equations. All serve writes and reads. The steps of a write are numbered in
+//! docs/write-path.md.
 
 mod attach;
 mod band;

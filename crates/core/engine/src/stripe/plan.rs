@@ -1,25 +1,29 @@
-//! What to read before a batch can go on: the cost of rcw and rmw, and which erasures to solve.
+//! Which sectors to read before a batch can go on: the cost of rcw and rmw, and which erasures to
+//! solve.
 //!
-//! Pure arithmetic on sets of sectors. With D data columns, of which T are touched, each where it
-//! is touched:
+//! Pure arithmetic on sets of sectors. With D data columns, of which T are touched, each in its own
+//! sectors:
 //!
-//! - *rcw* (reconstruct-write) reads what is not touched: of each of D columns what is left of the
-//!   window.
-//! - *rmw* (read-modify-write) reads the old content of what is touched, and the parity of the
+//! - *rcw* (reconstruct-write) reads the untouched rest of the window in each of D columns.
+//! - *rmw* (read-modify-write) reads the old content of the touched sectors, and the parity of the
 //!   whole window: T + 1 or T + 2 columns.
-//! - without a parity column to keep (both lost), nothing is read.
+//! - without a writable parity column nothing is read.
 //!
-//! What is in memory costs nothing; sectors that cannot be read but are needed cost the same
-//! sectors of every other column, if P and Q suffice to solve for them. Each sector is solved for
-//! in the columns that lack it there and in no others: where nobody has written, a member holds
-//! other bytes than parity makes of it, and it is these that new parity is to fit. The cheaper way
-//! wins, counted in sectors and requests, of which each is worth a block ([`crate::sectors`]); rcw
-//! on a tie: it needs no old parity, so it also heals parity that is wrong. rmw is never chosen
-//! where parity is not known to agree with the data; nor where it agrees with what clients have
-//! written and with nothing else, for then a write would be left without: such parity is solved
-//! from, which is right for what was written, and makes a choice for the rest. What a journal is to
-//! have are whole blocks, and all parity of them: then rmw reads the blocks of what is touched, and
-//! parity is made though no member takes it. That every plan suffices is checked by brute force
+//! Sectors in memory cost nothing. A needed sector that cannot be read costs the same sector of
+//! every other column, if P and Q suffice to solve for it. A sector is solved for only in the
+//! columns that lack it. Where no client has written, a member's bytes may differ from what parity
+//! gives, and new parity must fit the member's bytes.
+//!
+//! The cheaper way wins, counted in sectors and requests; a request counts as much as a block
+//! ([`crate::sectors`]). On a tie rcw wins: it needs no old parity, so it also heals wrong parity.
+//! rmw is never chosen if parity may disagree with the data. It is not chosen either if parity
+//! agrees only with sectors that clients have written: such parity may be solved from, but a write
+//! must leave parity that fits everything.
+//!
+//! A journal takes whole blocks and all of their parity. Then rmw reads the whole blocks that are
+//! touched, and parity is computed even if no member takes it.
+//!
+//! Brute force checks that every plan suffices
 //! [check: every_plan_loads_enough, what_is_journaled_is_known_whole].
 
 use braid_geometry::{RowMap, Slot};
@@ -28,22 +32,23 @@ use smallvec::SmallVec;
 
 use crate::sectors::{BLOCK_SECTORS, SectorSet};
 
-/// As many as most arrays have data columns; more cost an allocation.
+/// Most arrays have no more data columns than this. More cost an allocation.
 const COLUMNS: usize = 16;
 type Few<T> = SmallVec<[T; COLUMNS]>;
 
-/// What is known of one column. All sets are parts of the window.
+/// The facts about one column. All sets are parts of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ColumnFacts {
-    /// What its member can be asked for.
+    /// Sectors that its member can be asked for.
     pub(super) readable: SectorSet,
     /// Its member takes writes.
     pub(super) writable: bool,
     /// Where its old content is in memory.
     pub(super) loaded: SectorSet,
-    /// What the batch touches (data columns only).
+    /// Sectors that the batch touches (data columns only).
     pub(super) touched: SectorSet,
-    /// What is lost of it may be solved for by parity that may not agree with the data.
+    /// The operator accepted the risk: its lost sectors may be solved for by parity that may not
+    /// agree with the data.
     pub(super) is_accepted: bool,
 }
 
@@ -52,13 +57,13 @@ impl ColumnFacts {
         self.loaded.union(self.readable)
     }
 
-    /// Narrows `set` to the sectors that are at hand, or not, as `sector` is.
+    /// Narrows `set` to sectors at hand if `sector` is at hand, else to sectors not at hand.
     fn alike(&self, set: SectorSet, sector: SectorSet) -> SectorSet {
         let at_hand = self.at_hand();
         if at_hand.contains(sector) { set.common(at_hand) } else { set.without(at_hand) }
     }
 
-    /// What must be read so that `needed` is in memory, in few requests.
+    /// The sectors to read so that `needed` is in memory, in few requests.
     fn reads(&self, needed: SectorSet) -> SectorSet {
         needed.without(self.loaded).joined(self.readable)
     }
@@ -72,18 +77,17 @@ pub(super) struct StripeFacts {
     pub(super) p: ColumnFacts,
     pub(super) q: Option<ColumnFacts>,
     pub(super) is_write: bool,
-    /// Parity is known to agree with the data here.
+    /// Parity is known to agree with the data here, at least where clients have written.
     pub(super) parity_agrees: bool,
-    /// It is so where no client has written, too.
+    /// Parity agrees also where no client has written.
     pub(super) is_synced: bool,
-    /// The way to make parity that is taken if there are two, whatever it costs.
+    /// The method to use if both are possible, whatever they cost.
     pub(super) preferred: Option<Method>,
-    /// A journal is to have it: the window is whole blocks.
+    /// The batch goes into a journal: the window is whole blocks.
     pub(super) is_journaled: bool,
 }
 
 impl StripeFacts {
-    /// Of nothing yet.
     pub(super) fn blank() -> Self {
         Self {
             window: SectorSet::EMPTY,
@@ -98,12 +102,12 @@ impl StripeFacts {
         }
     }
 
-    /// Whether what is lost of a data column is made of parity.
+    /// Whether lost sectors of a data column may be solved for.
     fn may_solve(&self, column: u16) -> bool {
         self.parity_agrees || self.data[usize::from(column)].is_accepted
     }
 
-    /// Whose old content rmw needs of a data column.
+    /// The sectors of a data column whose old content rmw needs.
     fn old(&self, column: &ColumnFacts) -> SectorSet {
         match self.is_journaled {
             true => column.touched.blocks().common(self.window),
@@ -111,26 +115,26 @@ impl StripeFacts {
         }
     }
 
-    /// Whether parity of a column is made: a member takes it, or the journal.
+    /// Whether parity of a column is computed: a member or the journal takes it.
     fn is_made(&self, column: &ColumnFacts) -> bool {
         column.writable || self.is_journaled
     }
 }
 
-/// What the batch still lacks in memory.
+/// The data that the batch still lacks in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// Nothing: compute.
     Nothing,
     /// Some columns: read.
     Reads,
-    /// More than can be read or solved for at once; perhaps not more than that one by one.
+    /// More than can be read or solved for at once; single writes or blocks may succeed.
     Less,
     /// More than can be read or solved for.
     Impossible,
 }
 
-/// How new parity is made.
+/// How new parity is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Method {
     /// Not at all: a read, or no parity column takes writes.
@@ -171,62 +175,60 @@ impl Recovery {
     }
 }
 
-/// What is lost in the same columns, and how it is solved for.
+/// Sectors lost in the same columns, and the equations that solve for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Solution {
     pub(super) recovery: Recovery,
-    /// Of each of its columns.
+    /// The sectors, the same in each column.
     pub(super) sectors: SectorSet,
 }
 
-/// Nearly always there is one at most.
+/// Usually one at most.
 type Solutions = SmallVec<[Solution; 1]>;
 
-/// How a batch goes on when everything that it needs has been read.
+/// How a batch goes on once everything it needs is in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Way {
     pub(super) method: Method,
-    /// What is solved for. No two are about the same sector.
+    /// Their sectors are disjoint.
     pub(super) solutions: Solutions,
 }
 
 impl Way {
-    /// Nothing is made or solved for.
     fn none() -> Self {
         Self { method: Method::NoParity, solutions: Solutions::new() }
     }
 
-    /// What is solved for of a data column.
+    /// The sectors of a data column that are solved for.
     pub(super) fn solved(&self, index: u16) -> SectorSet {
         let of_it = |one: &&Solution| one.recovery.columns().any(|column| column == index);
         let solutions = self.solutions.iter().filter(of_it);
         solutions.map(|one| one.sectors).fold(SectorSet::EMPTY, SectorSet::union)
     }
 
-    /// Whether parity that is there is believed.
+    /// Whether it uses existing parity.
     pub(super) fn believes_parity(&self) -> bool {
         self.method == Method::Rmw || !self.solutions.is_empty()
     }
 }
 
-/// What must be in memory before the batch can go on.
+/// The sectors to read before the batch can go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) way: Way,
-    /// What to read of each data column.
+    /// The sectors to read of each data column.
     pub(super) data: Few<SectorSet>,
     pub(super) p: SectorSet,
     pub(super) q: SectorSet,
 }
 
 impl Plan {
-    /// Of nothing yet.
     fn blank() -> Self {
         let (p, q) = (SectorSet::EMPTY, SectorSet::EMPTY);
         Self { way: Way::none(), data: Few::new(), p, q }
     }
 
-    /// What to read of each column, by its slot.
+    /// The sectors to read of each column, by its slot.
     pub(super) fn columns(&self, map: &RowMap) -> impl Iterator<Item = (Slot, SectorSet)> {
         let slots = (0..map.data_slots()).map(|index| map.data_slot(index));
         let data = slots.zip(self.data.iter().copied());
@@ -243,53 +245,51 @@ impl Plan {
         self.sets().map(SectorSet::runs).sum()
     }
 
-    /// In sectors: what is read, and as many more as its requests are worth.
+    /// In sectors: those that are read, and as many more as the requests count.
     fn cost(&self) -> u32 {
         let asked = self.sets().filter(|set| !set.is_empty());
         asked.map(|set| set.sectors() + set.runs() * BLOCK_SECTORS).sum()
     }
 }
 
-/// What work asks members for by a plan: once all of it has come, and if nothing else has changed,
-/// the work goes on this way.
+/// A plan whose reads were submitted. Once all of them have ended well, and nothing else has
+/// changed, the work goes on this way.
 #[derive(Debug)]
 pub(super) struct Filled {
     pub(super) way: Way,
-    /// Of the view that it was planned under.
+    /// The epoch of the view that it was planned under.
     pub(super) epoch: u64,
 }
 
 impl Filled {
-    /// Whether all that the plan was made from is as it was, as far as the view and parity go: then
-    /// a new plan would read nothing [check: a_plan_whose_reads_are_in_reads_nothing].
+    /// Whether the view and the state of parity are those that the plan was made from: then a new
+    /// plan would read nothing [check: a_plan_whose_reads_are_in_reads_nothing].
     pub(super) fn holds(&self, epoch: u64, parity_agrees: impl FnOnce() -> bool) -> bool {
         self.epoch == epoch && (!self.way.believes_parity() || parity_agrees())
     }
 }
 
-/// Where plans are worked out: memory that is used again, since to move a plan takes longer than to
-/// make it.
+/// Memory in which plans are made. It is reused, because moving a plan takes longer than making it.
 #[derive(Debug)]
 pub(super) struct Planner {
     facts: StripeFacts,
     rcw: Plan,
     rmw: Plan,
-    /// Which of the two it is, if it can be had.
+    /// The method of the plan; `None` if no plan was possible.
     chosen: Option<Method>,
 }
 
 impl Planner {
-    /// Of nothing yet.
     pub(super) fn blank() -> Self {
         Self { facts: StripeFacts::blank(), rcw: Plan::blank(), rmw: Plan::blank(), chosen: None }
     }
 
-    /// What was planned is forgotten.
+    /// Forgets the plan.
     pub(super) fn clear(&mut self) {
         self.chosen = None;
     }
 
-    /// The cheapest way on from what `tell` says, if there is one.
+    /// The cheapest plan from the facts that `tell` fills in, if any is possible.
     pub(super) fn plan(&mut self, tell: impl FnOnce(&mut StripeFacts)) -> Option<&Plan> {
         self.facts.data.clear();
         tell(&mut self.facts);
@@ -313,22 +313,21 @@ impl Planner {
         self.planned()
     }
 
-    /// The plan that was made last.
     pub(super) fn planned(&self) -> Option<&Plan> {
         let plan = |method| if method == Method::Rmw { &self.rmw } else { &self.rcw };
         self.chosen.map(plan)
     }
 }
 
-/// The cheapest way on, or none: more is lost here than parity can make up for.
+/// The cheapest plan. `None` if more is lost here than parity can make up for.
 pub(super) fn plan(facts: &StripeFacts) -> Option<Plan> {
     let (mut rcw, mut rmw) = (Plan::blank(), Plan::blank());
     let method = choose(facts, &mut rcw, &mut rmw)?;
     Some(if method == Method::Rmw { rmw } else { rcw })
 }
 
-/// Makes the plans that there are, and says which is the cheapest; what is no rmw is in the place
-/// of rcw.
+/// Makes the possible plans and returns the cheapest method. A plan without parity is put into
+/// `rcw`.
 fn choose(facts: &StripeFacts, rcw: &mut Plan, rmw: &mut Plan) -> Option<Method> {
     assert!(!facts.window.is_empty() && !facts.data.is_empty(), "something is to be done");
     let is_inside = |column: &ColumnFacts| facts.window.contains(column.touched);
@@ -348,7 +347,7 @@ fn choose(facts: &StripeFacts, rcw: &mut Plan, rmw: &mut Plan) -> Option<Method>
         kept
     });
     rcw.way.method = Method::Rcw;
-    // Nothing is cheaper than to read nothing.
+    // Reading nothing cannot be beaten.
     if has_rcw && rcw.cost() == 0 && facts.preferred != Some(Method::Rmw) {
         return Some(Method::Rcw);
     }
@@ -363,8 +362,8 @@ fn choose(facts: &StripeFacts, rcw: &mut Plan, rmw: &mut Plan) -> Option<Method>
     }
 }
 
-/// A plan that brings every column into memory, to compare them; none if one cannot be read. Parity
-/// that cannot be may be done without: it is left out then.
+/// A plan that reads every column, to compare them. `None` if a data column cannot be read.
+/// Unreadable parity is left out unless `needs_parity`.
 pub(super) fn plan_whole(facts: &StripeFacts, needs_parity: bool) -> Option<Plan> {
     let window = facts.window;
     let is_at_hand = |column: &ColumnFacts| column.at_hand().contains(window);
@@ -382,8 +381,8 @@ pub(super) fn plan_whole(facts: &StripeFacts, needs_parity: bool) -> Option<Plan
     })
 }
 
-/// The same where some of it cannot be read: what is lost of data is solved for, if that can be;
-/// and what can be read of parity is, for what it says besides.
+/// The same with unreadable sectors: lost data is solved for, if possible. All readable parity is
+/// read as well, as a witness.
 pub(super) fn plan_rest(facts: &StripeFacts) -> Option<Plan> {
     let touched = |column: &ColumnFacts| ColumnFacts { touched: facts.window, ..*column };
     let wanted = StripeFacts { data: facts.data.iter().map(touched).collect(), ..facts.clone() };
@@ -393,14 +392,14 @@ pub(super) fn plan_rest(facts: &StripeFacts) -> Option<Plan> {
     Some(Plan { p, q, ..plan })
 }
 
-/// A plan to make parity agree: the data is believed, and where some of it is missing, and the risk
-/// of that was accepted, what parity makes of it. So two parities agree before another member is
+/// A plan to make parity agree with the data, which is believed. If data is missing and the
+/// operator accepted the risk, parity supplies it. So both parities agree before another member is
 /// lost.
 pub(super) fn plan_resync(facts: &StripeFacts) -> Option<Plan> {
     plan_whole(facts, false).or_else(|| (!facts.parity_agrees).then(|| plan_rest(facts)).flatten())
 }
 
-/// A plan that brings the columns of these slots into memory; none if one of them cannot be read.
+/// A plan that reads the columns of these slots. `None` if one of them cannot be read.
 pub(super) fn plan_columns(
     facts: &StripeFacts,
     map: &RowMap,
@@ -421,13 +420,13 @@ pub(super) fn plan_columns(
     })
 }
 
-/// Makes `plan` one that brings what is wanted of the data columns into memory, solving for what is
-/// lost, if that can be done; it makes no parity.
+/// Makes `plan` load the wanted sectors of the data columns, solving for lost ones. It computes no
+/// parity. False if that is impossible.
 fn load(facts: &StripeFacts, plan: &mut Plan, wanted: impl Fn(&ColumnFacts) -> SectorSet) -> bool {
     let lost = |column: &ColumnFacts| wanted(column).without(column.at_hand());
     let solved = facts.data.iter().map(lost).fold(SectorSet::EMPTY, SectorSet::union);
     let Some(solutions) = solutions(facts, solved) else { return false };
-    // The equations run over every data column, so every other one is needed there, wanted or not.
+    // The equations run over every data column, so the others are needed there, wanted or not.
     let reads =
         |column: &ColumnFacts| column.reads(wanted(column).union(solved).common(column.at_hand()));
     let parity = |column: &ColumnFacts, is_used: fn(&Recovery) -> bool| {
@@ -448,7 +447,7 @@ fn load(facts: &StripeFacts, plan: &mut Plan, wanted: impl Fn(&ColumnFacts) -> S
     true
 }
 
-/// How what is lost is solved for, if all of it can be.
+/// How to solve for all lost sectors. `None` if some cannot be solved for.
 fn solutions(facts: &StripeFacts, lost: SectorSet) -> Option<Solutions> {
     let mut rest = lost;
     std::iter::from_fn(|| {
@@ -462,7 +461,7 @@ fn solutions(facts: &StripeFacts, lost: SectorSet) -> Option<Solutions> {
     .collect()
 }
 
-/// Which equations give what is lost of `sectors`, which is the same columns in each, if any do.
+/// Which equations solve for `sectors`, which the same columns lack, if any do.
 fn recovery(facts: &StripeFacts, sectors: SectorSet) -> Option<Recovery> {
     let is_at_hand = |column: &ColumnFacts| column.at_hand().contains(sectors);
     let columns = (0u16..).zip(&facts.data);
@@ -480,7 +479,7 @@ fn recovery(facts: &StripeFacts, sectors: SectorSet) -> Option<Recovery> {
     }
 }
 
-/// Makes `plan` read-modify-write, where everything it needs can be read.
+/// Makes `plan` read-modify-write. False if something that it needs cannot be read.
 fn modify(facts: &StripeFacts, plan: &mut Plan) -> bool {
     let window = facts.window;
     let usable = |column: &ColumnFacts| !facts.is_made(column) || column.at_hand().contains(window);
@@ -539,7 +538,7 @@ mod tests {
             let q = (self.next(2) == 1).then_some(q);
             let is_write = self.next(2) == 1;
             let (parity_agrees, is_synced) = (self.next(2) == 1, self.next(2) == 1);
-            // Of columns that are alike, one is as good as another.
+            // Columns are alike, so one is as good as another.
             data[0].is_accepted = !parity_agrees && !is_synced;
             let preferred = match self.next(3) {
                 0 => None,
@@ -581,7 +580,8 @@ mod tests {
         numbered.map(move |(n, window)| Digits(number(n)).stripe(window))
     }
 
-    /// What is known of the data columns once the plan's reads are in and its equations solved.
+    /// The sectors of the data columns in memory once the plan's reads are in and its equations
+    /// solved.
     fn known(facts: &StripeFacts, plan: &Plan) -> Vec<SectorSet> {
         let after = |column: &ColumnFacts, read: SectorSet| {
             assert!(column.readable.contains(read), "reads only what it can");
@@ -606,7 +606,7 @@ mod tests {
         known
     }
 
-    /// The same stripe when what a plan reads is in.
+    /// The same stripe after the reads of a plan.
     fn read_in(facts: &StripeFacts, plan: &Plan) -> StripeFacts {
         let mut filled = facts.clone();
         for (column, read) in filled.data.iter_mut().zip(&plan.data) {
@@ -647,8 +647,8 @@ mod tests {
         assert!(counts.iter().all(|count| *count > 1000), "all methods occur: {counts:?}");
     }
 
-    /// What work that goes on as planned relies on: the plan of what is known then is the same, and
-    /// reads nothing. Where the other way has come to cost nothing either, it may be that.
+    /// A batch that goes on as planned relies on this: a new plan would be the same, and read
+    /// nothing. If the other method costs nothing either by then, the new plan may use it.
     #[test]
     fn a_plan_whose_reads_are_in_reads_nothing() {
         let mut counts = [0u32; 2];
@@ -663,7 +663,7 @@ mod tests {
         assert!(counts[1] > 1000, "most stay the same: {counts:?}");
     }
 
-    /// The same of background work's plans.
+    /// The same for background work's plans.
     #[test]
     fn a_plan_of_background_work_whose_reads_are_in_reads_nothing() {
         let rules: [fn(&StripeFacts) -> Option<Plan>; 4] = [
@@ -684,7 +684,7 @@ mod tests {
         assert!(counts.iter().all(|count| *count > 1000), "all occur: {counts:?}");
     }
 
-    /// A journal gets blocks whole, and all parity of them.
+    /// A journal gets whole blocks, and all of their parity.
     #[test]
     fn what_is_journaled_is_known_whole() {
         let block = set(&[(8, 8)]);
@@ -728,7 +728,7 @@ mod tests {
         }
     }
 
-    /// A stripe of healthy columns, of which each is written at the runs that are given.
+    /// A stripe of healthy columns, each written at the given runs.
     fn written(columns: usize, writes: &[&[(u32, u32)]]) -> StripeFacts {
         let touched = |index: usize| writes.get(index).map_or(SectorSet::EMPTY, |runs| set(runs));
         let sets = (0..columns).map(touched);
@@ -767,7 +767,7 @@ mod tests {
         assert_eq!(plan.p, set(&[(0, 8), (120, 8)]));
     }
 
-    /// Fewer requests for much more to read are no gain.
+    /// Fewer requests do not pay for many more sectors.
     #[test]
     fn bytes_count_as_well_as_requests() {
         let facts = written(3, &[&[(0, 8), (60, 8)], &[(0, 128)]]);

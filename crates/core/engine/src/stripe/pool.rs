@@ -10,19 +10,18 @@
 //!   none ───────────────────────▶ held ─────────────────────────▶ resting ──▶ held, or taken by another stripe
 //! ```
 //!
-//! Stripes are made as they are needed: one that waits to fill up is its queue and little more.
-//! What bounds how many are written at the same time is *memory*: a frame, which is a block for
-//! each slot ([`super::solve::Blocks`]). A batch holds one from its beginning to its end. Then it
-//! rests with the stripe, and what is in the blocks is there for the next batch of the band, until
-//! another stripe's batch takes it. Frames that hold nothing of use go first, the last one first of
-//! all, which is the cheapest for the processor's caches; then those that have rested for the
-//! longest.
+//! Stripes are made on demand: a stripe that waits to fill up is its queue and little more.
+//! *Memory* bounds how many are written at the same time: a frame, which is a block for each slot
+//! ([`super::solve::Blocks`]). A batch holds one from its beginning to its end. Then the frame
+//! rests with the stripe, and serves the next batch of the band until another stripe's batch takes
+//! it. Frames without useful content go first, most recently used before others, because the
+//! processor's caches still hold them. Then those go that have rested longest.
 //!
 //! Invariants
-//! - A band has one stripe at most, and the index knows it: [`Index::insert`] and [`Index::remove`]
+//! - A band has at most one stripe, and the index knows it: [`Index::insert`] and [`Index::remove`]
 //!   assert it.
-//! - A frame has one stripe at most, and no batch loses its own; an idle stripe has one that rests
-//!   [check: stripes_come_and_go].
+//! - A frame has at most one stripe, and a batch never loses its frame. Every idle stripe has a
+//!   resting frame [check: stripes_come_and_go].
 
 use std::collections::BTreeSet;
 
@@ -34,28 +33,27 @@ use super::batch::Stripe;
 use super::index::Index;
 use super::list::{Links, List};
 
-/// What a stripe is used for.
+/// The use of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Usage {
     /// It has no band.
     Blank,
     /// It has no work, but what its blocks hold may be of use to its band.
     Idle,
-    /// It has work, or is about to.
+    /// It has work, or is about to get some.
     InUse,
 }
 
-/// Whether a stripe has memory for its blocks: the number of a frame.
+/// A stripe's memory; the number is that of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
     None,
     /// Another stripe may take it.
     Resting(u32),
-    /// No other may.
+    /// No other stripe may take it.
     Held(u32),
 }
 
-/// The stripes, by number.
 #[derive(Debug)]
 pub(super) struct Pool {
     stripes: Vec<Stripe>,
@@ -65,24 +63,24 @@ pub(super) struct Pool {
     in_use: u32,
     index: Index,
     links: Links,
-    /// Stripes whose memory rests, the longest first.
+    /// Stripes whose memory rests, longest first.
     resting: List,
-    /// The stripe that has each frame.
+    /// By frame, the stripe that has it.
     frames: Vec<Option<u32>>,
-    /// Frames that no stripe has.
+    /// Frames without a stripe.
     free: Vec<u32>,
-    /// Frames that members which left the array may still use; in place of each there is another.
+    /// Frames that members which left the array may still access. Each has a substitute.
     apart: BTreeSet<u32>,
-    /// Frames that are asked for beside those.
+    /// The wanted number of frames, without those set apart.
     wanted: u32,
-    /// More than that are never asked for.
+    /// The largest number that can ever be wanted.
     frames_max: u32,
-    /// Frames from this one on are out of use, or will be when they are not held.
+    /// Frames from this number on are out of use, or will be once no batch holds them.
     target: u32,
 }
 
 impl Pool {
-    /// No memory yet; `frames_max` at most, ever.
+    /// A pool without memory, for at most `frames_max` frames.
     pub(super) fn new(frames_max: u32) -> Self {
         assert!(frames_max > 0, "without memory nothing can be written");
         Self {
@@ -103,12 +101,11 @@ impl Pool {
         }
     }
 
-    /// Frames that there may ever be.
     pub(super) fn frames_max(&self) -> u32 {
         self.frames_max
     }
 
-    /// Numbers of the stripes that there are.
+    /// The numbers of all stripes.
     pub(super) fn numbers(&self) -> std::ops::Range<u32> {
         0..u32::try_from(self.stripes.len()).expect("stripes are counted so")
     }
@@ -121,47 +118,44 @@ impl Pool {
         &mut self.stripes[number as usize]
     }
 
-    /// Whether the stripe has work, or is about to.
     pub(super) fn is_in_use(&self, number: u32) -> bool {
         self.usages[number as usize] == Usage::InUse
     }
 
-    /// Stripes that have work.
     pub(super) fn in_use(&self) -> u32 {
         self.in_use
     }
 
-    /// The stripe of a band, in use or idle. Counted ([`Self::extra_probes`]).
+    /// The stripe of a band, in use or idle. Probes are counted ([`Self::extra_probes`]).
     pub(super) fn find(&mut self, band: BandKey) -> Option<u32> {
         self.index.get(band.0)
     }
 
-    /// The same; the look is not counted.
+    /// The same, without counting probes.
     pub(super) fn peek(&self, band: BandKey) -> Option<u32> {
         self.index.look_up(band.0)
     }
 
-    /// The stripe of a band, if it has one that works on a batch.
+    /// The stripe of a band, if it works on a batch.
     pub(super) fn batch_of(&self, band: BandKey) -> Option<&Stripe> {
         Some(self.stripe(self.peek(band)?)).filter(|stripe| stripe.has_batch())
     }
 
-    /// Lines of the index looked at beyond the first one.
+    /// Lines of the index probed beyond the first.
     pub(super) fn extra_probes(&self) -> u64 {
         self.index.extra_probes()
     }
 
-    /// Whether the index is so large that it pays to say in advance what will be looked up.
+    /// Whether the index is so large that prefetching pays.
     pub(super) fn is_worth_prefetching(&self) -> bool {
         self.index.is_large()
     }
 
-    /// The band will be looked up soon.
     pub(super) fn prefetch(&self, band: BandKey) {
         self.index.prefetch(band.0);
     }
 
-    /// Makes a stripe for a band that has none. It is used at once ([`Self::take`]).
+    /// Makes a stripe for a band that has none. The caller uses it at once ([`Self::take`]).
     pub(super) fn assign(&mut self, band: Band, map: RowMap, blank: impl Fn() -> Stripe) -> u32 {
         let number = self.blank.pop().unwrap_or_else(|| {
             let number = self.numbers().end;
@@ -179,7 +173,6 @@ impl Pool {
         number
     }
 
-    /// The stripe has work from now on.
     pub(super) fn take(&mut self, number: u32) {
         let usage = &mut self.usages[number as usize];
         assert_ne!(*usage, Usage::Blank, "a stripe gets the work of its band");
@@ -187,8 +180,8 @@ impl Pool {
         *usage = Usage::InUse;
     }
 
-    /// The stripe has no work any more. What its blocks hold may be worth keeping, if it has them
-    /// still.
+    /// The stripe has no more work. Its blocks are kept, if they are worth keeping and it still has
+    /// them.
     pub(super) fn put_back(&mut self, number: u32, is_worth_keeping: bool) {
         assert!(self.is_in_use(number), "it was taken");
         self.in_use -= 1;
@@ -207,7 +200,7 @@ impl Pool {
         }
     }
 
-    /// The frame that a stripe's batch has.
+    /// The frame of a stripe's batch.
     pub(super) fn frame(&self, number: u32) -> Option<u32> {
         match self.memories[number as usize] {
             Memory::Held(frame) => Some(frame),
@@ -215,19 +208,19 @@ impl Pool {
         }
     }
 
-    /// The stripe whose batch has a frame.
+    /// The stripe whose batch holds a frame.
     pub(super) fn holder(&self, frame: u32) -> Option<u32> {
         let holder = *self.frames.get(frame as usize)?;
         holder.filter(|number| self.frame(*number) == Some(frame))
     }
 
-    /// Whether a stripe has memory for a batch, or can have it now.
+    /// Whether a stripe has memory for a batch, or can get it now.
     pub(super) fn has_memory(&self, number: u32) -> bool {
         let has_some = !self.free.is_empty() || self.resting.first().is_some();
         has_some || self.memories[number as usize] != Memory::None
     }
 
-    /// The stripe holds memory from now on: its own, or some that no batch has.
+    /// The stripe holds memory: its own, or a frame that no batch holds.
     pub(super) fn hold(&mut self, number: u32) {
         let frame = match self.memories[number as usize] {
             Memory::Held(_) => return,
@@ -245,7 +238,7 @@ impl Pool {
         self.frames[frame as usize] = Some(number);
     }
 
-    /// The stripe's memory may be taken by others from now on.
+    /// Other stripes may take the stripe's memory from now on.
     pub(super) fn let_go(&mut self, number: u32) {
         let frame = self.frame(number).expect("it was held");
         self.memories[number as usize] = Memory::Resting(frame);
@@ -256,15 +249,14 @@ impl Pool {
         }
     }
 
-    /// Makes as many frames as are asked for, or gives up those that are too many: at once if no
-    /// batch has them, else when it is over.
+    /// Changes the number of frames. Surplus frames are freed at once, or when their batch ends.
     pub(super) fn resize(&mut self, frames: u32) {
         let wanted = frames.clamp(1, self.frames_max);
         self.wanted = if sometimes(Point::OneStripe) { 1 } else { wanted };
         self.aim();
     }
 
-    /// Has as many frames as are wanted beside those that are set apart.
+    /// Adjusts to the wanted number of frames, beside those set apart.
     fn aim(&mut self) {
         let apart = u32::try_from(self.apart.len()).expect("frames are counted so");
         let target = (self.wanted + apart).min(self.frames_max);
@@ -286,8 +278,8 @@ impl Pool {
         self.free.extend((before..target).rev().filter(is_free));
     }
 
-    /// The memory of a stripe's batch, which is over, may still be used by a member that left: no
-    /// stripe has it until it is taken back.
+    /// The stripe's batch is over, but a member that left may still access its frame. No stripe
+    /// gets it until [`Self::take_back`].
     pub(super) fn set_apart(&mut self, number: u32) {
         let frame = self.frame(number).expect("it was held");
         reached(Mark::FrameSetApart);
@@ -298,16 +290,16 @@ impl Pool {
         self.aim();
     }
 
-    /// No member that left uses the frame any more.
+    /// No member that left accesses the frame any more.
     pub(super) fn take_back(&mut self, frame: u32) {
-        // Its batch may be under way still.
+        // Its batch may still be under way.
         if self.apart.remove(&frame) {
             self.aim();
             self.set_free(frame);
         }
     }
 
-    /// A stripe's memory, which rests, is not its own any more. One that has no work goes with it.
+    /// Takes a stripe's resting memory from it. A stripe without work loses its band as well.
     fn give_up(&mut self, number: u32) -> u32 {
         let frame = self.lose_memory(number);
         if self.usages[number as usize] == Usage::Idle {
@@ -366,8 +358,8 @@ mod tests {
         (band, geometry.row_map(ChunkRow(row)))
     }
 
-    /// A pool against a map from bands to stripes, and one from frames to stripes, through growth
-    /// and shrinking.
+    /// A pool against a map from bands to stripes, and one from frames to stripes, while it grows
+    /// and shrinks.
     #[test]
     fn stripes_come_and_go() {
         let mut pool = Pool::new(8);

@@ -1,8 +1,8 @@
 //! Reads that need no stripe: from the member straight into the client's payload.
 //!
-//! Possible where the member of the data column can be asked, and the cache has nothing that the
-//! member does not have yet ([`super::read_dirty`]). When such a read fails, or cannot be made, the
-//! range is made from the other members ([`super::reconstruct`]).
+//! This is possible if the member of the data column can be asked, and the cache holds no newer
+//! bytes ([`super::read_dirty`]). If such a read fails or is impossible, the other members serve
+//! the range ([`super::reconstruct`]).
 
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ impl Stripes {
         }
     }
 
-    /// Reads a range inside one chunk from its member; through stripes if that cannot be asked.
+    /// Reads a range inside one chunk from its member, or from the others if that cannot be asked.
     pub(super) fn read_past_stripes(
         &mut self,
         common: &mut Common,
@@ -55,7 +55,7 @@ impl Stripes {
         self.read_in_chunk(common, key, &piece, &address);
     }
 
-    /// The same of a piece that lies inside one chunk, at `address`.
+    /// Reads a piece inside one chunk, at `address`.
     fn read_in_chunk(
         &mut self,
         common: &mut Common,
@@ -102,14 +102,14 @@ impl Stripes {
         common.submit((io, slot), (start, piece.sectors), MemberOperation::Read { buffer });
     }
 
-    /// A read past the stripes has put its bytes where they belong.
+    /// A direct read has filled its part of the payload.
     pub(super) fn direct_done(&self, common: &mut Common, key: PieceKey, sectors: Range<u64>) {
         // A write that this read overtook may have been answered and lost meanwhile.
         let is_lost = self.damage.is_lost([sectors].into_iter());
         common.part_done(key, if is_lost { Err(Fault::Lost) } else { Ok(()) });
     }
 
-    /// The member has not given what was read past the stripes: the others may.
+    /// A direct read failed: tries the other members.
     pub(super) fn direct_failed(
         &mut self,
         common: &mut Common,
@@ -138,8 +138,8 @@ impl Stripes {
         }
     }
 
-    /// Lets reads that need the other members begin, and takes what they have come to. True if
-    /// there was any.
+    /// Begins reconstructing reads, and handles the outcomes of finished ones. True if there was
+    /// any.
     #[inline]
     pub(super) fn serve_reads(&mut self, common: &mut Common) -> bool {
         !self.reads.is_quiet() && self.serve_those_that_can(common)
@@ -163,7 +163,7 @@ impl Stripes {
         has_gone_on
     }
 
-    /// Calls `act` with the reads that need the other members, and what they look at.
+    /// Calls `act` with the reconstructing reads, and the state that they look at.
     pub(super) fn with_reads<R>(
         &mut self,
         common: &mut Common,
@@ -181,8 +181,8 @@ impl Stripes {
         common.part_done(want.piece, Ok(()));
     }
 
-    /// A part of a read is asked of its own members; what these cannot give waits until it can be
-    /// made from all others.
+    /// Asks the columns' own members for a part of a read. Sectors that these cannot return wait
+    /// until all other columns can be used.
     fn read_insisting(&mut self, common: &mut Common, band: &Band, want: Want) {
         let Want { piece: key, insists, .. } = want;
         for (slot, piece) in self.pieces_of(band, want.request, &want.run) {
@@ -203,7 +203,7 @@ impl Stripes {
         MemberSector(start)
     }
 
-    /// What a run wants of each column of a band, as pieces; with the column's slot.
+    /// The parts of each column in a band that a run wants, as pieces, with the column's slot.
     fn pieces_of(
         &self,
         band: &Band,
@@ -228,8 +228,8 @@ impl Stripes {
         (0..geometry.data_slots()).filter_map(piece).collect()
     }
 
-    /// Whether a range of a column could be read without the members that sit out, as far as is
-    /// known.
+    /// Whether, as far as is known, the other members could serve a range of a column without the
+    /// members that sit out.
     fn may_go_around(&self, common: &Common, start: MemberSector, sectors: u32) -> bool {
         let unit = u64::from(self.unit_sectors);
         let last = (start.0 + u64::from(sectors) - 1) / unit;
@@ -244,8 +244,7 @@ impl Stripes {
         agrees && away <= usize::from(self.geometry.parity_slots())
     }
 
-    /// Members begin to sit out, or come back: lets go of reads that are under way with those that
-    /// do.
+    /// Members begin to sit out, or come back: abandons reads in flight at those that sit out.
     pub(crate) fn handle_slow_members(&mut self, common: &mut Common) {
         if common.clocks.is_any_out() {
             self.abandon_direct(common, |common, slot| common.clocks.sits_out(slot));
@@ -254,7 +253,7 @@ impl Stripes {
         self.settle(common);
     }
 
-    /// Lets go of reads straight into payloads that are with members that sit out, or went.
+    /// Abandons direct reads at members that sit out or have left.
     pub(super) fn abandon_direct(
         &mut self,
         common: &mut Common,
@@ -294,7 +293,6 @@ impl Stripes {
     }
 }
 
-/// Sectors `from..to` of a piece, as one.
 fn part_of(piece: &Piece, (from, to): (u32, u32)) -> Piece {
     Piece {
         start: LogicalSector(piece.start.0 + u64::from(from)),

@@ -1,4 +1,4 @@
-//! Reads of what was answered and is not on the members yet: out of the writers' payloads.
+//! Reads of answered writes that are not on the members yet, from the writers' payloads.
 //!
 //! ```text
 //!   read            |---------------------|
@@ -7,14 +7,14 @@
 //!   served          |m  |o    |n    |m    |      m from the member, o and n copied
 //! ```
 //!
-//! Of several writes the newest counts, as it will on the member. What no queued write covers is
-//! read from the member, which has it: a batch under way writes it again at most as it is.
+//! Of several writes the newest counts, as it will on the member. Sectors that no queued write
+//! covers are read from the member. A batch in flight may rewrite these, but with the same bytes.
 //!
-//! While a copy is out a stripe that has begun stands still ([`mod@super::batch`]), so that no
-//! payload is given back under it [check: a_read_sees_what_was_answered]. So that readers of a busy
-//! block cannot keep it there, a read that comes to a stripe that has begun, and has copies out,
-//! waits until the batch is over, unless it is stuck on a member that sits out
-//! [check: a_hot_dirty_block_is_written_while_it_is_read].
+//! While a copy is in flight, a stripe that has begun stands still ([`mod@super::batch`]), so no
+//! payload is released under the copy [check: a_read_sees_what_was_answered]. Readers of a busy
+//! block must not hold it up forever. So a read waits for the end of the batch if its stripe has
+//! begun and has copies in flight. Only a stripe that is stuck on a member that sits out admits it
+//! at once [check: a_hot_dirty_block_is_written_while_it_is_read].
 
 use braid_sim_hooks::{Mark, reached};
 
@@ -29,16 +29,16 @@ use crate::context::{Common, PieceKey};
 use crate::request::Piece;
 use crate::sectors::SectorSet;
 
-/// Where a run of a column's sectors is.
+/// The source of a run of a column's sectors.
 struct Found {
     /// First sector behind it, in the stripe unit.
     to: u32,
-    /// The step that copies it; none if the member has it.
+    /// The step that copies it; `None` if the member has it.
     step: Option<Step>,
 }
 
 impl Stripes {
-    /// Reads a range inside one chunk: what is dirty from memory, the rest from the member.
+    /// Reads a range inside one chunk: dirty sectors from memory, the rest from the member.
     pub(super) fn read_over_dirt(
         &mut self,
         common: &mut Common,
@@ -47,7 +47,7 @@ impl Stripes {
         (range, data_index): ((u32, u32), u16),
     ) {
         let geometry = self.geometry;
-        // What has been found clean so far, from here on.
+        // Start of the clean range found so far.
         let mut clean_from = range.0;
         let mut from = range.0;
         for (band, run) in Bands::new(&geometry, self.unit_sectors, piece, range) {
@@ -82,8 +82,8 @@ impl Stripes {
         }
     }
 
-    /// Reads `run` in one column of a stripe that has something newer for a part of it at least.
-    /// `from` is where that part begins in the piece.
+    /// Reads `run` in one column of a stripe that holds newer bytes for at least a part of it.
+    /// `from` is the place of that part in the piece.
     fn read_dirty(
         &mut self,
         common: &mut Common,
@@ -130,8 +130,7 @@ impl Stripes {
     }
 }
 
-/// The newest that is queued at `place`, as far as it is the newest, or up to the next that is
-/// queued.
+/// The newest queued data at `place`, up to where a newer or the next queued write begins.
 fn find(stripe: &Stripe, data_index: u16, range: (u32, u32), to: Buffer) -> Found {
     let segment_of = |work: &Attachment| stripe.band().segment(&work.run, data_index);
     find_first(stripe.queue().rev(), segment_of, range, to)

@@ -1,8 +1,8 @@
-//! The steps that solve for what is lost: one equation for each parity that is at hand.
+//! The steps that solve for lost columns: one equation for each parity at hand.
 //!
-//! P is the sum of the data columns, Q the sum of each times a power of the generator (braid-parity
-//! has the algebra). With everything else at hand, P or Q gives one unknown column, both together
-//! give two. Used by reads and by writes alike; they differ in where the result goes.
+//! P is the sum of the data columns, Q the sum of each times a power of the generator (the algebra
+//! is in braid-parity). With everything else at hand, P or Q gives one unknown column, both
+//! together give two. Reads and writes use these steps alike, and differ in where the result goes.
 
 use braid_geometry::{RowMap, Slot};
 use braid_sim_hooks::{Mark, reached};
@@ -13,8 +13,7 @@ use crate::buffer::{BlockIndex, Buffer};
 use crate::computation::{Computation, Sources, Step};
 use crate::sectors::Extent;
 
-/// How one machine's blocks in the shard's arena are dealt out: as many to each frame, one for each
-/// slot.
+/// How a machine's blocks in the shard's arena are dealt out: to each frame one for each slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrameBlocks {
     each: u32,
@@ -25,38 +24,36 @@ impl FrameBlocks {
         Self { each: u32::from(slots) }
     }
 
-    /// Blocks of so many frames.
+    /// Blocks of this many frames.
     pub(super) fn of(self, frames: u32) -> u32 {
         frames * self.each
     }
 
-    /// Those of frame number `index`.
+    /// The blocks of frame number `index`.
     pub(super) fn at(self, index: u32, shift_sectors: u32) -> Blocks {
         Blocks { first: self.of(index), shift_sectors }
     }
 }
 
-/// Where the blocks of a stripe, or of a read, are in the shard's arena: one for each slot.
+/// Where the blocks of a stripe or a read are in the shard's arena: one for each slot.
 ///
-/// What is short stands at the beginning of its block, wherever in the stripe unit it is: few lines
-/// of the processor's caches are used again and again then, and not now and then each line of each
-/// block.
+/// Short content stands at the beginning of its block, wherever in the stripe unit it is. So a few
+/// lines of the processor's caches are used again and again, rather than every line of every block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks {
     first: u32,
-    /// The sector of the stripe unit that a block begins with.
+    /// The sector of the stripe unit at which the blocks begin.
     shift_sectors: u32,
 }
 
 impl Blocks {
-    /// A place in a column's block.
     pub(super) fn at(self, slot: Slot, offset_sectors: u32) -> Buffer {
         let offset_sectors = offset_sectors.checked_sub(self.shift_sectors).expect("it is there");
         Buffer::Block { block: BlockIndex(self.first + u32::from(slot.0)), offset_sectors }
     }
 }
 
-/// Names data columns by exponent: each of `content`'s, none where it has none.
+/// Names data columns by exponent: each column of `content`, `None` where it has none.
 pub(super) fn by_exponent(
     computation: &mut Computation,
     map: &RowMap,
@@ -70,7 +67,7 @@ pub(super) fn by_exponent(
     computation.sources(sources.into_iter())
 }
 
-/// Solves for what is lost, into the columns' blocks.
+/// Solves for lost sectors, into the columns' blocks.
 pub(super) fn solve_in_place(
     computation: &mut Computation,
     (map, blocks): (&RowMap, Blocks),
@@ -79,7 +76,7 @@ pub(super) fn solve_in_place(
     solve(computation, (map, blocks), way, |index, offset| blocks.at(map.data_slot(index), offset));
 }
 
-/// Solves for what is lost; `out` says where a data column's bytes go, from a sector on.
+/// Solves for lost sectors. `out` returns where to put a data column's bytes, from a sector on.
 pub(super) fn solve(
     computation: &mut Computation,
     (map, blocks): (&RowMap, Blocks),

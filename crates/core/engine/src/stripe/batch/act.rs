@@ -1,6 +1,6 @@
-//! Carrying decisions out: where a batch goes on, and its effects leave it. [`super::steps`] builds
-//! its computation, and says what the blocks hold then; what joins or leaves the queue between two
-//! batches is [`super::stripe`]'s.
+//! Carrying decisions out: a batch advances, and its effects leave it. [`super::steps`] builds its
+//! computation and notes the new state of the blocks. [`super::stripe`] changes the queue between
+//! two batches.
 
 use std::ops::Range;
 
@@ -29,19 +29,17 @@ use crate::request::Fault;
 use crate::sectors::{Extent, SectorSet};
 use crate::slab::Slab;
 
-/// What a batch acts on beside its stripe.
+/// The state that a batch acts on beside its stripe.
 pub(in super::super) struct Effects<'a> {
-    /// The stripe's number.
     pub(in super::super) number: u32,
-    /// The frame that its batch has, which names its blocks, its computations, and what it has
-    /// logged.
+    /// The frame of its batch. It names its blocks, its computations and its log entries.
     pub(in super::super) frame: u32,
     pub(in super::super) common: &'a mut Common,
     pub(in super::super) in_flight: &'a mut Slab<IoOwner>,
     pub(in super::super) damage: &'a mut Damage,
     pub(in super::super) epochs: &'a mut DirtyEpochs,
     pub(in super::super) cached: &'a mut CachedWrites,
-    /// Of the batch that is being looked at; kept for its memory.
+    /// Parts of the current batch. The allocation is reused.
     pub(in super::super) content: &'a mut Content,
     pub(in super::super) geometry: &'a StripeGeometry,
     pub(in super::super) unit_sectors: u32,
@@ -53,7 +51,6 @@ impl Effects<'_> {
         self.frame_blocks.at(self.frame, stripe.shift_sectors())
     }
 
-    /// A dirty reference is given back.
     fn release_dirty(&mut self, epoch: u64) {
         if let Some(round) = self.epochs.release(epoch) {
             self.common.written_back(round);
@@ -62,7 +59,7 @@ impl Effects<'_> {
 }
 
 impl Stripe {
-    /// Carries out what the table said; `plan` is the one of its facts, if there is a new one.
+    /// Carries out an action; `plan` is the plan of its facts, if it was made anew.
     pub(in super::super) fn act(
         &mut self,
         action: Action,
@@ -114,13 +111,13 @@ impl Stripe {
         }
     }
 
-    /// How many of the queued writes, from the first on, have their intent, or how many lack it.
+    /// How many writes at the front of the queue have their intent, or how many lack it.
     fn alike(&self) -> usize {
         let has_intent = self.has_intent();
         self.queue.iter().take_while(|work| work.lacks_intent != has_intent).count()
     }
 
-    /// Asks a column's member for an extent, or gives it to it.
+    /// Submits a request for an extent to a column's member.
     fn submit(
         &mut self,
         (slot, extent): (Slot, Extent),
@@ -192,8 +189,7 @@ impl Stripe {
         }
     }
 
-    /// Which parities' members are to have the batch in their logs: those that take what the plan
-    /// makes.
+    /// The parities whose members must log the batch: those that take the parity of this method.
     fn to_be_logged<'a>(&self, effects: &Effects<'a>, method: Method) -> Option<ToLog<'a>> {
         let view = &effects.common.view;
         if !view.keeps_parity_logs || method == Method::NoParity {
@@ -201,7 +197,7 @@ impl Stripe {
         }
         let window = self.window();
         let is_logged = |slot: Slot| {
-            // Old parity that is not at hand is not modified either.
+            // rmw does not modify old parity that is not at hand.
             let is_made = method == Method::Rcw || self.column(slot).valid.contains(window);
             view.member(slot).is_some() && is_made
         };
@@ -211,8 +207,8 @@ impl Stripe {
         (p || q.is_some()).then_some(ToLog { geometry: effects.geometry, p, q })
     }
 
-    /// Asks for what is to be in the logs of the parities' members, or in the journal, before
-    /// anything is written.
+    /// Submits the batch's entries to the logs of the parities' members, or to the journal, before
+    /// any member is written.
     fn log(&mut self, effects: &mut Effects<'_>) {
         assert!(self.phase == Phase::Compute && self.outstanding == 0, "partial parity is made");
         self.logged = Logged::Asked;
@@ -252,7 +248,7 @@ impl Stripe {
             self.answer_batch(Ok(()), effects);
         }
         let map = self.map;
-        // What could not be read is tried again in any column.
+        // A block that could not be read is rewritten in any column.
         let columns = match self.faults.is_empty() {
             true => self.touched_columns(),
             false => 0..map.data_slots(),
@@ -268,13 +264,12 @@ impl Stripe {
         }
     }
 
-    /// Whether the batch is written durably: a flush waits for it and for little else, and no
-    /// member is flushed after it.
+    /// Whether the batch is written with FUA: a flush waits for it and few others, and no flush of
+    /// the members follows.
     fn flushes_itself(&self, effects: &Effects<'_>) -> bool {
         let mut epochs = self.attachments().filter_map(|work| work.dirty_epoch);
         let is_flushed = epochs.any(|epoch| effects.epochs.is_written_durably(epoch));
-        // A durable zeroing flushes its member each time. A flush that is due anyway is good for
-        // all.
+        // A zeroing with FUA flushes its member each time. One flush that is due anyway serves all.
         let has_zeroes = || self.attachments().any(|work| matches!(work.want, Want::Zero { .. }));
         let pays = is_flushed && !effects.common.owes_flush() && !has_zeroes();
         if pays {
@@ -332,8 +327,8 @@ impl Stripe {
         }
     }
 
-    /// Writes what a column's block has anew; and once more what could not be read of it, which may
-    /// help.
+    /// Writes the dirty sectors of a column's block, and rewrites unreadable ones, which may remap
+    /// them.
     fn write_blocks(
         &mut self,
         slot: Slot,
@@ -363,7 +358,7 @@ impl Stripe {
             }
             for extent in set.extents() {
                 let buffer = blocks.at(from, extent.offset);
-                // A durable write that fails costs the member; a repair that fails costs nothing.
+                // A failed FUA write costs the member; a failed repair costs nothing.
                 let durable = durable && !is_repair;
                 let operation = MemberOperation::Write { buffer, durable };
                 self.submit_io((slot, extent, is_repair), operation, effects);
@@ -402,11 +397,12 @@ impl Stripe {
             self.queue[0].run = first;
             self.queue.insert(1, Attachment { run: rest, ..whole });
         }
-        // One of several may be full; what is cut never is.
+        // One write of several may be full; a part of a write never is.
         self.begin_batch(effects.unit_sectors, 1, effects.common.view.keeps_journal);
     }
 
-    /// Begins again, since a block of its frame may change under it. Nothing of it is written.
+    /// Begins again in another frame, since a member that left may still write to this one. Nothing
+    /// of the batch has been written.
     fn restart(&mut self) {
         assert!(self.phase == Phase::Fill && self.outstanding == 0, "only what is read is left");
         self.batch = None;
@@ -415,7 +411,7 @@ impl Stripe {
         self.forget_columns();
     }
 
-    /// The batch cannot be served. If it had begun to write, the band is inconsistent from now on.
+    /// Fails the batch. If it had begun to write, the band is inconsistent from now on.
     fn refuse(&mut self, effects: &mut Effects<'_>) {
         assert!(
             matches!(self.phase, Phase::Fill | Phase::Compute | Phase::AwaitRecord),
@@ -458,8 +454,7 @@ impl Stripe {
         }
     }
 
-    /// What was logged of the batch may be forgotten when members have flushed what they were
-    /// given.
+    /// Lets the log forget the batch once members have flushed its writes.
     fn end_log(&mut self, effects: &mut Effects<'_>) {
         self.entries.clear();
         self.rows.clear();
@@ -468,7 +463,7 @@ impl Stripe {
         }
     }
 
-    /// Answers what the batch works on, or, where that was answered, releases its payload.
+    /// Answers the batch's work, or releases the payloads of writes that were answered early.
     fn answer_batch(&mut self, result: Result<(), Fault>, effects: &mut Effects<'_>) {
         let is_lost = result.is_err();
         let is_lost = spoiled(Bug::LossUnreported, is_lost, false);
@@ -497,8 +492,8 @@ impl Stripe {
         }
     }
 
-    /// The batch has failed. What of it was answered is lost: the array is told, ahead of the end
-    /// of a round that waits for it, so that no flush is answered well.
+    /// The batch has failed: its answered writes are lost. The array hears of that before a round
+    /// of writing back ends, so that no flush succeeds.
     fn note_lost(&mut self, effects: &mut Effects<'_>) {
         let band = self.band();
         let mut lost = RangeSet::new();
@@ -514,7 +509,7 @@ impl Stripe {
         }
     }
 
-    /// A column's read or write came back.
+    /// A column's read or write has ended.
     pub(in super::super) fn column_done(
         &mut self,
         common: &mut Common,
@@ -554,13 +549,13 @@ impl Stripe {
             }
             (ColumnState::Writing, Err(fault)) => {
                 reached(Mark::MissesWrite);
-                // A repair that fails changes nothing: what was bad stays bad.
+                // A failed repair changes nothing: the sectors stay bad.
                 if is_repair {
                     let range = self.range(extent);
                     return common.report_unmended(slot, fault, range);
                 }
-                // Of several requests, one that fails by more than not being taken says what is
-                // wrong.
+                // Of several failed requests, one that says more than that it was not taken names
+                // the fault.
                 let is_said = column.missed.is_some() && fault.kind.spares_member();
                 let is_said = spoiled(Bug::WriteErrorIgnored, is_said, true);
                 if !is_said {
@@ -572,7 +567,6 @@ impl Stripe {
         }
     }
 
-    /// The batch's computation is done.
     pub(in super::super) fn computation_done(&mut self, mut partial: &[u8]) {
         assert!(self.phase == Phase::Compute && self.outstanding > 0, "one computation at a time");
         self.outstanding -= 1;

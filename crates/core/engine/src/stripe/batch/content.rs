@@ -1,5 +1,5 @@
-//! What a batch writes, column by column: parts of the clients' payloads, the newest first where
-//! they overlap.
+//! The new content of a batch, column by column: parts of the clients' payloads, the newest first
+//! where they overlap.
 //!
 //! ```text
 //!   queue    older      |---------a---------|
@@ -8,16 +8,16 @@
 //!   content             |--a--||--b--||a|-c-|       one part for each run that is in one place in memory
 //! ```
 //!
-//! A part is *straight* as a rule: parity is made from the payload and the member is written from
-//! it, side by side with the parts next to it. Parts shorter than a block are *gathered*, if a
-//! column has more than one: copied into the column's block, which is then written as one. Copying
-//! less than a block costs less than a request, so writes of whole blocks are never copied, and
+//! A part is usually *straight*: parity is computed from the payload, and the member is written
+//! from it, in one request with the parts next to it. If a column has several parts shorter than a
+//! block, these are *gathered*: copied into the column's block and written in one request. Copying
+//! less than a block costs less than a request. So writes of whole blocks are never copied, and
 //! writes of single sectors do not become a request each.
 //!
-//! Parts are found from the queue when a batch computes. They are found once more when it writes,
-//! if another stripe's were found between.
+//! Parts are found from the queue when a batch computes, and again when it writes if another stripe
+//! used the memory between.
 //!
-//! - Parts cover what is touched, once, and each sector is the newest writer's
+//! - Parts cover the touched sectors once, and each sector is the newest writer's
 //!   [check: the_newest_write_counts].
 //! - Parity is made in slices in which each column is in one place
 //!   [check: a_slice_is_in_one_place_in_every_column].
@@ -30,12 +30,10 @@ use crate::buffer::Buffer;
 use crate::ids::RequestId;
 use crate::sectors::{BLOCK_SECTORS, Extent, SectorSet};
 
-/// Where the new bytes of a part are.
+/// The place of a part's new bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// In a client's payload.
     Payload { request: RequestId, offset_sectors: u32 },
-    /// They are zeroes.
     Zeroes { may_punch: bool },
 }
 
@@ -49,7 +47,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The payload that it is in; none is zeroes.
+    /// The part's place in a payload; `None` for zeroes.
     pub(super) fn payload(&self) -> Option<Buffer> {
         match self.source {
             Source::Payload { request, offset_sectors } => {
@@ -64,40 +62,40 @@ impl Part {
     }
 }
 
-/// The new content of every data column of a batch. Most batches are about one column of many, so
-/// only those are gone through that it may touch.
+/// The new content of every data column of a batch. It covers only the columns that the batch
+/// touches, since most batches touch one of many.
 #[derive(Debug, Default)]
 pub(in super::super) struct Content {
-    /// The stripe that it is of, as long as its batch has not been written.
+    /// The stripe that it belongs to, until the batch is written.
     of: Option<u32>,
-    /// The first column that it is about, and how many there are in all.
+    /// The first column that the batch touches, and the number of data columns.
     first: u16,
     data_slots: u16,
-    /// By column from the first on, then by place.
+    /// By column from `first` on, then by place.
     parts: Vec<Part>,
-    /// By column from the first on: behind its last part.
+    /// By column from `first` on: the end of its parts.
     ends: Vec<usize>,
-    /// By column from the first on: sectors that are copied into its block, and those that are not.
+    /// By column from `first` on: gathered sectors, and straight ones.
     sets: Vec<(SectorSet, SectorSet)>,
-    /// Where something straight begins, or ends, in any column.
+    /// Where a straight part begins or ends, in any column.
     cuts: SectorSet,
 }
 
 impl Content {
-    /// Finds the parts of the batch that `stripe`, of this number, begins to compute.
+    /// Finds the parts of the batch that stripe `number` begins to compute.
     pub(super) fn find_of(&mut self, number: u32, stripe: &Stripe) {
         self.find(stripe);
         self.of = Some(number);
     }
 
-    /// The same when it is written: they are here still, or are found again.
+    /// The same for the write: reuses the parts if they are still here.
     pub(super) fn find_again(&mut self, number: u32, stripe: &Stripe) {
         if self.of.take() != Some(number) {
             self.find(stripe);
         }
     }
 
-    /// Finds the parts of the batch that `stripe` works on. What was here before is forgotten.
+    /// Finds the parts of the stripe's batch and forgets the previous ones.
     pub(super) fn find(&mut self, stripe: &Stripe) {
         self.parts.clear();
         self.ends.clear();
@@ -169,7 +167,7 @@ impl Content {
         &self.parts[start..self.ends[place]]
     }
 
-    /// Sectors of a data column that are copied into its block, and those that are not.
+    /// Gathered and straight sectors of a data column.
     pub(super) fn sets_of(&self, index: u16) -> (SectorSet, SectorSet) {
         self.place(index).map_or_else(Default::default, |place| self.sets[place])
     }
@@ -179,14 +177,14 @@ impl Content {
         (place < self.ends.len()).then_some(place)
     }
 
-    /// The straight part of a data column at `place`; none where the block has the bytes.
+    /// The straight part of a data column at `place`. `None` where the block has the bytes.
     pub(super) fn straight_at(&self, index: u16, place: u32) -> Option<&Part> {
         let parts = self.of(index);
         let part = parts.get(parts.partition_point(|part| part.extent.end() <= place))?;
         (part.extent.offset <= place && !part.is_gathered).then_some(part)
     }
 
-    /// `extent` in runs in which every column's content is in one place.
+    /// Cuts `extent` into runs in which every column's content is in one place.
     pub(super) fn slices(&self, extent: Extent) -> impl Iterator<Item = Extent> + use<> {
         let cuts = self.cuts;
         let (mut from, end) = (extent.offset, extent.end());
@@ -198,8 +196,8 @@ impl Content {
         })
     }
 
-    /// Whether every data column becomes zeroes throughout the window; and whether all may be
-    /// punched.
+    /// Whether every data column becomes zeroes throughout the window, and if so, whether all may
+    /// be punched.
     pub(super) fn all_zeroes(&self, window: SectorSet) -> Option<bool> {
         let mut all_punch = true;
         for index in 0..self.data_slots {
@@ -226,7 +224,7 @@ mod tests {
     use crate::stripe::band::{Attachment, Bands};
     use crate::stripe::tests::geometry;
 
-    /// Numbers without a pattern.
+    /// Pseudorandom numbers.
     fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
         let mut state = seed;
         move |below| {
@@ -237,11 +235,11 @@ mod tests {
         }
     }
 
-    /// What a sector becomes: the request and the sector of its payload; or zero.
+    /// A sector's new content: the request and the sector of its payload, or zero.
     type Written = Option<(u64, u32)>;
 
-    /// A batch of writes to the first band of three columns; and what each sector of it is to
-    /// become, if anything.
+    /// A batch of writes to the first band of three columns, and the new content of each of its
+    /// sectors, if any.
     fn batch(random: &mut impl FnMut(u64) -> u64) -> (Stripe, Vec<Vec<Option<Written>>>) {
         const UNIT: u32 = 64;
         let geometry = geometry(4, UNIT, 4);
@@ -317,7 +315,7 @@ mod tests {
         assert!(gathered > 1000 && side_by_side > 1000, "{gathered} {side_by_side}");
     }
 
-    /// Slices are the extent, and in each of them every column is in one place.
+    /// Slices cover the extent, and in each of them every column is in one place.
     #[test]
     fn a_slice_is_in_one_place_in_every_column() {
         let mut random = numbers(6);

@@ -1,4 +1,4 @@
-//! What a stripe does next: a pure table from facts to one action.
+//! The next action of a stripe: a pure table from facts to one action.
 //!
 //! | Phase       | outstanding | need       | read | missed | broken | action      | what ends a Wait                   |
 //! |-------------|-------------|------------|------|--------|--------|-------------|------------------------------------|
@@ -27,14 +27,18 @@
 //! | AwaitRecord | no          |            |      | yes    | no     | Wait        | a view without the member          |
 //! | AwaitRecord | no          |            |      | yes    | yes    | Refuse      |                                    |
 //!
-//! An empty cell means that it does not matter; the first line wins. *Intent*: superblocks say that
-//! the region of what is queued first may be written (I3); an array that is broken gives none, and
-//! what has none is refused. *read*: between batches, reads of the band wait to begin, or it is
-//! being repaired; later, the band is being read ([`mod@super::super::reconstruct`]), *idly* if
-//! only by background work that gives way. When a stripe may begin is the scheduler's to say:
-//! `admission`. *memory*: the stripe has a frame for its blocks, or one can be had
-//! ([`super::super::pool`]). *left*: a member that left the array may still fill a block of the
-//! frame. [check: the_table_is_total]
+//! An empty cell matches anything, and the first line that matches wins.
+//!
+//! - *Intent*: superblocks say that the region of the first queued work may be written (I3). A
+//!   broken array grants none, and work without intent is refused.
+//! - *read*, between batches: reads of the band wait to begin, or the band is being repaired.
+//! - *read*, later: the band is being read ([`mod@super::super::reconstruct`]), *idly* if only by
+//!   background work that gives way.
+//! - The scheduler decides when a stripe may begin: `admission`.
+//! - *memory*: the stripe has a frame, or can get one ([`super::super::pool`]).
+//! - *left*: a member that left the array may still fill a block of the frame.
+//!
+//! [check: the_table_is_total]
 
 use braid_sim_hooks::{Mark, reached};
 
@@ -43,77 +47,74 @@ use super::super::scheduler::Admission;
 use super::log::Logged;
 use super::stripe::Phase;
 
-/// A stripe at a glance.
+/// The facts of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Facts {
     pub(super) phase: Phase,
-    /// Work is queued for the next batch.
     pub(super) queued: bool,
     /// Only meaningful in [`Phase::Ready`].
     pub(super) admission: Admission,
-    /// Requests or computations are out; or, once it has begun, copies out of its payloads.
+    /// Requests or computations are in flight; or, once the batch has begun, copies from its
+    /// payloads.
     pub(super) outstanding: bool,
     /// Only meaningful in [`Phase::Fill`].
     pub(super) need: Need,
-    /// Only meaningful in [`Phase::Fill`]: a member left that was being read, and may still write
-    /// to the frame.
+    /// Only meaningful in [`Phase::Fill`]: a member left while it was being read, and may still
+    /// write to the frame.
     pub(super) left: bool,
-    /// In [`Phase::Ready`]: reads of the band wait to begin before its next batch, or it is being
-    /// repaired, and a batch would read what is rotten. In [`Phase::Compute`]: the band is being
-    /// read, and may not be written.
+    /// In [`Phase::Ready`]: reads of the band wait to begin before its next batch, or the band is
+    /// being repaired, and a batch would read rotten sectors. In [`Phase::Compute`]: the band is
+    /// being read, and must not be written.
     pub(super) read: bool,
-    /// Only meaningful when the band is being read: what reads it gives it up to a write.
+    /// Only meaningful if the band is being read: the reader gives the band up to a write.
     pub(super) read_idly: bool,
-    /// Superblocks say that the region of what is queued first may be written: members may be (I3).
+    /// Superblocks say that the region of the first queued work may be written (I3).
     pub(in super::super) intent: bool,
-    /// Only meaningful in [`Phase::Ready`]: there is memory for a batch.
+    /// Only meaningful in [`Phase::Ready`]: the stripe has a frame, or can get one.
     pub(super) memory: bool,
     /// A member that missed this batch's write is still in the view.
     pub(super) missed: bool,
-    /// Only meaningful in [`Phase::Compute`]: how far the batch is on its way into the partial
-    /// parity log.
+    /// Only meaningful in [`Phase::Compute`]: the state of the batch's log entries.
     pub(super) logged: Logged,
-    /// The array takes no more writes.
     pub(super) broken: bool,
 }
 
-/// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Action {
-    /// An event will come.
+    /// Wait for an event.
     Wait,
-    /// The stripe is free.
+    /// Free the stripe.
     Release,
-    /// It may not begin yet.
+    /// Queue the stripe: it may not begin yet.
     PutOff(Admission),
-    /// Wait until there is memory for its blocks.
+    /// Wait for memory.
     StandInLine,
-    /// Take the next batch.
+    /// Begin the next batch.
     Begin,
-    /// Read what is lacking.
+    /// Read missing sectors.
     Read,
-    /// Recover, merge, make parity.
+    /// Solve, merge, compute parity.
     Compute,
     /// Begin again with less.
     Narrow,
     /// Begin again in another frame.
     Restart,
-    /// Have background work give the band up.
+    /// Make background work give the band up.
     TakeBand,
-    /// Have it logged.
+    /// Log the batch.
     Log,
-    /// Write what is dirty.
+    /// Write dirty sectors.
     Write,
-    /// Wait until the loss of a member is recorded.
+    /// Wait until superblocks record the loss of a member.
     AwaitRecord,
-    /// Answer the batch: done.
+    /// Answer the batch: success.
     Finish,
-    /// Answer the batch: impossible.
+    /// Answer the batch: failure.
     Refuse,
 }
 
-/// The first line of the table, for who has gathered no other fact yet: most of what happens to a
-/// stripe is one request of several.
+/// The first line of the table, for a caller without any other fact: most events of a stripe end
+/// one request of several.
 pub(in super::super) fn waits(outstanding: bool) -> Option<Action> {
     outstanding.then(|| {
         reached(Mark::StripeWaits);
@@ -121,7 +122,6 @@ pub(in super::super) fn waits(outstanding: bool) -> Option<Action> {
     })
 }
 
-/// The table.
 pub(in super::super) fn decide(facts: &Facts) -> Action {
     if let Some(wait) = waits(facts.outstanding) {
         return wait;
@@ -225,7 +225,7 @@ mod tests {
         all
     }
 
-    /// Totality is the compiler's; this checks what the table promises about its answers.
+    /// The compiler checks totality. This test checks the table's promises about its answers.
     #[test]
     fn the_table_is_total() {
         for facts in all_facts() {
@@ -235,7 +235,8 @@ mod tests {
                 continue;
             }
             if action == Action::Wait {
-                // Who ends each wait: the reads that begin, the reads that end, the view, the log.
+                // The end of each wait: the reads that begin, the reads that end, the view, the
+                // log.
                 let ended = match facts.phase {
                     Phase::Ready if !facts.intent => facts.queued && !facts.broken,
                     Phase::Ready => facts.queued && facts.admission == Admission::Now && facts.read,

@@ -1,4 +1,4 @@
-//! Folding a stripe and the array's view into the small values that decisions are made from.
+//! Folding a stripe and the array's view into the small values that decisions need.
 
 use braid_geometry::Slot;
 
@@ -10,20 +10,20 @@ use super::stripe::{Column, Phase, Stripe};
 use crate::array::{ArrayView, Gate};
 use crate::context::Clocks;
 
-/// What is known beside the stripe itself. In other phases than [`Phase::Fill`] the facts that
-/// plans are made from are false: no plan is made there.
+/// Facts from outside the stripe. In phases other than [`Phase::Fill`] the facts for plans are
+/// false, because no plan is made there.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Around<'a> {
     pub(in super::super) view: &'a ArrayView,
     pub(in super::super) clocks: &'a Clocks,
     pub(in super::super) entire: &'a EntireSlots,
-    /// Parity is known to agree with the data of this band.
+    /// Parity is known to agree with the data of this band, at least where clients have written.
     pub(in super::super) parity_agrees: bool,
-    /// Parity fits where nobody wrote, too.
+    /// Parity agrees also where no client has written.
     pub(in super::super) is_synced: bool,
-    /// No write was left half done in it.
+    /// No write to the band was interrupted.
     pub(in super::super) is_consistent: bool,
-    /// When it may begin, if it is between batches.
+    /// When its next batch may begin.
     pub(in super::super) admission: Admission,
     /// See [`Facts::intent`].
     pub(in super::super) intent: bool,
@@ -35,8 +35,8 @@ pub(in super::super) struct Around<'a> {
     pub(in super::super) read_idly: bool,
 }
 
-/// The stripe at a glance, for the decision table. For one that is being filled the planner has the
-/// plan, unless it goes on as was planned.
+/// Folds the stripe into facts for the decision table. In [`Phase::Fill`] the planner keeps the
+/// plan, unless the batch goes on as it was planned.
 #[inline]
 pub(in super::super) fn facts(
     stripe: &Stripe,
@@ -67,14 +67,14 @@ pub(in super::super) fn facts(
         intent: around.intent,
         memory: around.memory,
         missed,
-        // Also where the log was lost meanwhile: then the array says so at once, or as soon as
+        // Even if the log was lost meanwhile: the array reports that at once, or as soon as
         // superblocks do.
         logged: stripe.logged,
         broken: around.view.gate == Gate::Broken,
     }
 }
 
-/// Whether all that was planned to be read was, and the plan still holds.
+/// Whether all planned reads are in memory, and the plan still holds.
 fn is_filled(stripe: &Stripe, around: &Around<'_>) -> bool {
     let epoch = around.view.epoch;
     stripe.filled.as_ref().is_some_and(|filled| filled.holds(epoch, || around.parity_agrees))
@@ -85,8 +85,8 @@ fn make_plan<'a>(
     around: &Around<'_>,
     planner: &'a mut Planner,
 ) -> Option<&'a Plan> {
-    // Members that sit out are not read if it can be helped. Where nobody wrote, a member that sits
-    // out holds other bytes than parity makes of it, and it is these that parity is to fit.
+    // Members that sit out are not read if that is avoidable. Where no client has written, their
+    // bytes may differ from those that parity gives, and new parity must fit theirs.
     let sits_out = |slot: Slot| around.clocks.sits_out(slot);
     if around.clocks.is_any_out() && around.is_synced {
         planner.plan(|facts| tell(facts, stripe, around, sits_out));
@@ -97,9 +97,8 @@ fn make_plan<'a>(
     planner.planned()
 }
 
-/// Whether a batch that lacks more than can be solved for may lack it in different places: then it
-/// begins again with one write, and that with one block, so that nothing is refused that can be had
-/// alone.
+/// Whether a batch that lacks too much may succeed in parts, because writes or blocks lack
+/// different sectors. Then it begins again with one write, and that with one block.
 fn can_narrow(stripe: &Stripe, around: &Around<'_>) -> bool {
     let is_local = |slot: Slot| known(stripe, around, slot).lacks_some();
     let count = stripe.batch.as_ref().expect("a batch is being filled").count;
@@ -107,7 +106,7 @@ fn can_narrow(stripe: &Stripe, around: &Around<'_>) -> bool {
     has_less && stripe.slots().any(is_local)
 }
 
-/// What a plan is made from, without the columns that are left out.
+/// Fills in the facts for a plan, without the columns that are left out.
 fn tell(
     facts: &mut StripeFacts,
     stripe: &Stripe,

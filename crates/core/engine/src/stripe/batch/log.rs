@@ -1,21 +1,20 @@
-//! What a batch has logged before it is written: entries for the parity logs of its parities'
-//! members.
+//! Log entries of a batch, durable before it is written, in the logs of its parities' members.
 //!
-//! On RAID-6 there are two of each, for P and for Q.
+//! On RAID-6 each entry exists twice, for P and for Q.
 //!
-//! An entry names sectors of some columns that follow each other in the array, and is about as many
-//! sectors of their rows. What it does not name of those rows is kept, and its sum is the partial
-//! parity ([`crate::replay`] has the algebra). So rows are logged in runs in which the same columns
-//! are being written:
+//! An entry names sectors of some columns that are consecutive in the array, and spans as many
+//! sectors of their rows. The other columns of those rows are kept. Their sum is the partial parity
+//! ([`crate::replay`] has the algebra). So rows are logged in runs in which the same columns are
+//! written:
 //!
 //! ```text
 //!   column 0   ....wwww          rows 0..4: column 1 is written      entry 1: column 1, partial parity of 0 and 2
-//!   column 1   wwww....          rows 4..8: columns 0 and 2          none can say that: not in one batch
+//!   column 1   wwww....          rows 4..8: columns 0 and 2          no entry can name both: not in one batch
 //!   column 2   ....wwww
 //! ```
 //!
-//! - Any one write can be said [check: one_write_is_always_said].
-//! - Entries name what is written and nothing else [check: entries_name_what_is_written].
+//! - Entries can express any single write [check: one_write_is_always_said].
+//! - Entries name exactly the written sectors [check: entries_name_what_is_written].
 
 use braid_geometry::{RowMap, SECTOR_BYTES, Slot, StripeGeometry};
 use braid_ondisk::PplEntry;
@@ -23,31 +22,31 @@ use braid_ondisk::PplEntry;
 use super::super::band::Band;
 use crate::sectors::{Extent, SectorSet};
 
-/// How far a batch is on its way into the log.
+/// The state of a batch's log entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) enum Logged {
-    /// Nothing is to be logged.
+    /// The batch needs no entries.
     #[default]
     Needless,
-    /// It is to be asked for.
+    /// The entries are to be submitted.
     Due,
-    /// It was asked for.
+    /// The entries are submitted.
     Asked,
-    /// It is durable.
+    /// The entries are durable.
     Durable,
 }
 
-/// Whose logs are to have a batch.
+/// The members that log a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ToLog<'a> {
     pub(super) geometry: &'a StripeGeometry,
-    /// That of the member with P.
+    /// The member with P logs it.
     pub(super) p: bool,
-    /// That of the member with Q, in this slot.
+    /// The member with Q, in this slot, logs it.
     pub(super) q: Option<Slot>,
 }
 
-/// Rows of a band in which the same columns are written, and which: from `first`, so many.
+/// A run of rows of a band in which the same columns are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rows {
     pub(super) extent: Extent,
@@ -56,12 +55,13 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Whether a data column is written there.
+    /// Whether a data column is written in these rows.
     pub(super) fn writes(&self, index: u16) -> bool {
         (self.first..self.first + self.count).contains(&index)
     }
 
-    /// The entry for them, about the parity in a slot. All columns written need no partial parity.
+    /// The log entry for these rows, about the parity in a slot. If every column is written it
+    /// needs no partial parity.
     pub(super) fn entry(
         &self,
         (geometry, band, map): (&StripeGeometry, &Band, &RowMap),
@@ -84,8 +84,8 @@ impl Rows {
     }
 }
 
-/// Whether in every row the columns that are written follow each other. `touched` is what is
-/// written, by data column.
+/// Whether in every row the written columns are adjacent, so that entries can name them. `touched`
+/// holds the written sectors of each data column.
 pub(super) fn can_be_said(touched: impl Iterator<Item = SectorSet>) -> bool {
     let (mut seen, mut ended) = (SectorSet::EMPTY, SectorSet::EMPTY);
     for column in touched {
@@ -131,7 +131,7 @@ mod tests {
 
     const UNIT: u32 = 16;
 
-    /// Numbers without a pattern.
+    /// Pseudorandom numbers.
     fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
         move |below| {
             state = state
@@ -141,8 +141,8 @@ mod tests {
         }
     }
 
-    /// What one write touches of a band, by column: it begins in some chunk and ends in a later
-    /// one.
+    /// The sectors of a band that one write touches, by column: it begins in some chunk and ends in
+    /// a later one.
     fn one_write(random: &mut impl FnMut(u64) -> u64, columns: usize) -> Vec<SectorSet> {
         let total = u64::from(UNIT) * columns as u64;
         let start = random(total);

@@ -10,28 +10,27 @@
 //!     └── no work left: the stripe is free
 //! ```
 //!
-//! Four rooms: [`mod@facts`] folds a stripe into a small value, [`mod@decide`] is the pure table,
-//! [`act`] changes the state and emits effects, and [`mod@stripe`] says what there is to change.
-//! [`content`] is what a batch writes, [`steps`] the work on its bytes. A stripe does not know its
-//! number's place in any list, nor when it may begin: the pool and the scheduler do.
+//! [`mod@facts`] folds a stripe into a small value, [`mod@decide`] is the pure table, [`act`]
+//! changes the state and emits effects, and [`mod@stripe`] is the state. [`content`] finds the new
+//! bytes of a batch, [`steps`] computes on them. A stripe knows neither its place in lists nor when
+//! it may begin: the pool and the scheduler do.
 //!
-//! A *batch* is what a stripe works on at a time: all the writes that had come by the time it was
-//! begun. Its *window* is the set of sectors of the stripe unit that any of them touches, in
-//! whatever column, with the gaps that are too small to be worth a request ([`crate::sectors`]);
-//! every read, every parity byte and every write of the batch stays inside it.
+//! A *batch* is the work of a stripe at one time: all writes that had arrived when it began. Its
+//! *window* is the set of sectors of the stripe unit that any of them touches, in any column. The
+//! window includes gaps too small to be worth a request ([`crate::sectors`]). Every read, every
+//! parity byte and every write of the batch stays inside it.
 //!
-//! How a batch goes on when its reads are in, the plan says that asked for them
-//! ([`Filled`](super::plan::Filled)). It is planned anew when one of them failed, when a view came,
-//! or when parity that it believes is not to be believed any more.
+//! The plan that submitted a batch's reads also says how the batch goes on afterwards
+//! ([`Filled`](super::plan::Filled)). A batch is planned again if a read failed, if a view came, or
+//! if the parity that it uses became untrustworthy.
 //!
-//! Where members keep partial parity logs, what is computed is logged before it is written
+//! If members keep partial parity logs, a batch is logged after it computes and before it writes
 //! ([`log`]).
 //!
-//! What a batch has read or made stays in the stripe's blocks and is used again, until another
-//! stripe gets their memory: each column says which sectors of its block hold what its member
-//! holds, or would hold if it could be read (`Column::valid`). From the moment that a batch
-//! computes, that is what members will hold when it has written; if it cannot, nothing of it is
-//! believed.
+//! Bytes that a batch has read or computed stay in the stripe's blocks for later batches, until
+//! another stripe takes the memory. Each column notes which sectors of its block hold what its
+//! member holds, or would hold if it could be read (`Column::valid`). Once a batch computes, that
+//! means the members' content after the batch's writes. If the batch fails, none of it is believed.
 
 mod act;
 mod content;

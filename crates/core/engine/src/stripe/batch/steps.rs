@@ -1,12 +1,11 @@
-//! The steps of a batch's computation: solve for lost columns, gather small writes, make parity.
+//! The steps of a batch's computation: solve for lost columns, gather small writes, compute parity.
 //!
 //! A column has one block, and everything happens there in place. Under rcw, small writes are laid
-//! over the old content of their column, and parity is made from payloads and blocks into the
-//! parity columns' blocks. Under rmw, part by part, the old content becomes the difference, which
-//! parity follows; then, if the part is gathered, the new content takes the place of the
-//! difference. A write that is not gathered is never copied: parity is made from its payload, and
-//! where writes lie side by side, in slices in which each column is in one place
-//! ([`super::content`]).
+//! over the old content of their column. Parity is computed from payloads and blocks into the
+//! parity columns' blocks. Under rmw, the old content becomes the difference, part by part, and is
+//! added to parity. If the part is gathered, the new content then replaces the difference. A write
+//! that is not gathered is never copied: parity is computed from its payload. Where such writes lie
+//! side by side, this happens in slices in which each column is in one place ([`super::content`]).
 
 use braid_geometry::{Slot, StripeGeometry};
 use braid_ondisk::{JournalRow, LoggedEntry};
@@ -21,21 +20,20 @@ use crate::buffer::Buffer;
 use crate::computation::{Computation, Step};
 use crate::sectors::{BLOCK_SECTORS, Extent, SectorSet};
 
-/// Builds the computation for one batch and settles the columns' states as they will be after it.
+/// Builds the computation of one batch, and sets the columns' states to those after it.
 pub(super) struct Builder<'a> {
     pub(super) stripe: &'a mut Stripe,
     pub(super) blocks: Blocks,
-    /// What the batch writes.
     pub(super) content: &'a Content,
-    /// Given if the batch is to be logged.
+    /// `Some` if the batch is to be logged.
     pub(super) log: Option<ToLog<'a>>,
-    /// Given if the batch is to be journaled.
+    /// `Some` if the batch is to be journaled.
     pub(super) journal: Option<&'a StripeGeometry>,
     pub(super) computation: Computation,
 }
 
 impl Builder<'_> {
-    /// All steps of the batch that goes on in this way.
+    /// All steps of the batch for this way to go on.
     pub(super) fn build(mut self, way: &Way) -> Computation {
         self.solve(way);
         if let Some(to_log) = self.log {
@@ -71,7 +69,7 @@ impl Builder<'_> {
         self.stripe.map.data_slot(index)
     }
 
-    /// Solves for what is lost, into the columns' blocks.
+    /// Solves for lost columns, into their blocks.
     fn solve(&mut self, way: &Way) {
         let (map, blocks) = (self.stripe.map, self.blocks);
         solve_in_place(&mut self.computation, (&map, blocks), way);
@@ -83,8 +81,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Adds up what is kept of the rows that are written, while the blocks still hold what was
-    /// read.
+    /// Computes the partial parity of the written rows, while the blocks still hold their old
+    /// content.
     fn log(&mut self, to_log: ToLog<'_>, method: Method) {
         let map = self.stripe.map;
         let touched: Vec<SectorSet> = (0..map.data_slots())
@@ -107,7 +105,7 @@ impl Builder<'_> {
         self.stripe.logged = Logged::Due;
     }
 
-    /// Either what is kept, or all there was but what is written.
+    /// Adds the columns that are kept. Under rmw: old parity without the columns that are written.
     fn add_kept(&mut self, rows: &Rows, is_rmw: bool) {
         let (map, blocks) = (self.stripe.map, self.blocks);
         let Extent { offset, sectors } = rows.extent;
@@ -120,7 +118,7 @@ impl Builder<'_> {
         self.push(Step::Partial { sources, sectors });
     }
 
-    /// The same, as Q has it.
+    /// The same for Q.
     fn add_kept_of_q(&mut self, rows: &Rows, q_slot: Slot, is_rmw: bool) {
         let (map, blocks) = (self.stripe.map, self.blocks);
         let Extent { offset, sectors } = rows.extent;
@@ -131,7 +129,6 @@ impl Builder<'_> {
         self.push(Step::PartialQ { sources, q, sectors });
     }
 
-    /// Lays small writes over the old content of their columns.
     fn gather(&mut self) {
         for index in self.stripe.touched_columns() {
             let content = self.content;
@@ -150,7 +147,7 @@ impl Builder<'_> {
         }
     }
 
-    /// New parity from every data column.
+    /// Computes new parity from every data column.
     fn reconstruct_parity(&mut self) {
         reached(Mark::ReconstructsParity);
         let map = self.stripe.map;
@@ -194,7 +191,7 @@ impl Builder<'_> {
         self.push(step);
     }
 
-    /// Old parity follows what changed.
+    /// Adds the changes to old parity.
     fn modify_parity(&mut self) {
         reached(Mark::ModifiesParity);
         let map = self.stripe.map;
@@ -217,8 +214,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Parity follows one part of a column. P alone takes old and new content in one pass; for Q
-    /// the old content becomes the difference first.
+    /// Adds the change of one part of a column to parity. P alone takes old and new content in one
+    /// pass; for Q the old content becomes the difference first.
     fn follow(&mut self, index: u16, part: &Part, (p, q): (Option<Slot>, Option<Slot>)) {
         let Extent { offset, sectors } = part.extent;
         let old = self.stripe.column(self.data_slot(index)).valid;
@@ -238,7 +235,7 @@ impl Builder<'_> {
         self.push(Step::Update { delta, exponent, p, q, sectors });
     }
 
-    /// Takes the blocks that are written, and all parity of theirs, as they will be.
+    /// Queues the written blocks and all of their parity, with their new content, for the journal.
     fn journal(&mut self, geometry: &StripeGeometry) {
         let map = self.stripe.map;
         let window = self.window();
@@ -282,7 +279,7 @@ impl Builder<'_> {
         self.push(Step::Partial { sources, sectors });
     }
 
-    /// What the blocks hold when the members have the batch.
+    /// Sets `valid` to the blocks' state after the members' writes.
     fn settle_written(&mut self) {
         let window = self.window();
         for index in self.stripe.touched_columns() {
@@ -296,15 +293,15 @@ impl Builder<'_> {
             let column = self.stripe.column_mut(slot);
             column.valid = match column.fresh {
                 Fresh::Block => column.valid.union(window),
-                // Without a member that takes it parity is not made: what the block holds of it is
-                // old.
+                // Without a member that takes it, parity is not computed: the block holds old
+                // parity.
                 Fresh::Nothing | Fresh::Zeroes { .. } => column.valid.without(window),
             };
         }
     }
 }
 
-/// A data column's content at a place, as it will be; none is zeroes.
+/// A data column's new content at a place; `None` for zeroes.
 fn content_at(
     content: &Content,
     (stripe, blocks): (&Stripe, Blocks),

@@ -1,6 +1,6 @@
-//! A stripe: what there is to change.
+//! The state of a stripe.
 //!
-//! The fields are for the rooms of the batch; others have the methods.
+//! The fields belong to the files of the batch; others use the methods.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,27 +20,27 @@ use crate::ids::MemberId;
 use crate::sectors::{BLOCK_SECTORS, Extent, SectorSet};
 use braid_ondisk::{JournalRow, LoggedEntry};
 
-/// Pieces of work that a stripe keeps room for when it leaves its band.
+/// Queue entries for which a stripe keeps its allocation when it leaves its band.
 const QUEUE_KEPT: usize = 16;
-/// Work behind the batch that is looked through for what a later write has covered.
+/// Queued writes behind the batch that are searched for one that a later write covers.
 const SUPERSEDED_LOOKS_MAX: usize = 32;
 
-/// What a stripe is doing.
+/// The phase of a stripe's batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) enum Phase {
     /// Between batches.
     Ready,
-    /// Reading what the batch needs.
+    /// Reading the sectors that the batch needs.
     Fill,
     /// Copies and parity are being computed.
     Compute,
     /// Members are being written.
     Write,
-    /// Written, but a member missed it, and no superblock says so yet.
+    /// Written, but a member missed it, and no superblock records that yet.
     AwaitRecord,
 }
 
-/// What is under way with a column's member.
+/// Requests in flight with a column's member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum ColumnState {
     /// Nothing.
@@ -51,12 +51,11 @@ pub(in super::super) enum ColumnState {
     Writing,
 }
 
-/// Where a parity column's new content is.
+/// The place of a parity column's new content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fresh {
-    /// There is none.
     Nothing,
-    /// It is zeroes throughout.
+    /// Zeroes throughout.
     Zeroes { may_punch: bool },
     /// In the column's block.
     Block,
@@ -66,13 +65,13 @@ pub(super) enum Fresh {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) state: ColumnState,
-    /// Requests that are under way with its member.
+    /// Requests in flight with its member.
     pub(super) out: u32,
     /// Parity's new content.
     pub(super) fresh: Fresh,
-    /// Sectors of the stripe unit that the batch writes or wants to read.
+    /// Sectors of the stripe unit that the batch writes.
     pub(super) touched: SectorSet,
-    /// Sectors that could not be read in this batch; writing them again may help.
+    /// Sectors that could not be read in this batch. Rewriting them may help.
     pub(super) unreadable: SectorSet,
     /// The member that missed this batch's write, and why.
     pub(super) missed: Option<(MemberId, FaultKind)>,
@@ -80,7 +79,6 @@ pub(super) struct Column {
     pub(super) valid: SectorSet,
     /// Sectors that queued writes and the batch's writes cover.
     pub(super) queued: SectorSet,
-    /// The batch read it.
     pub(super) was_read: bool,
 }
 
@@ -97,68 +95,66 @@ impl Column {
         was_read: false,
     };
 
-    /// Forgets the last batch.
     fn begin(&mut self) {
         let Self { valid, queued, .. } = *self;
         *self = Self { valid, queued, ..Self::EMPTY };
     }
 }
 
-/// What a stripe is working on: the first so many of its queue.
+/// The batch of a stripe: a number of entries from the front of its queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch {
     /// It writes every data column whole.
     pub(super) is_full: bool,
     pub(super) count: usize,
-    /// Data columns that it may touch: from the first to behind the last.
+    /// The data columns that it may touch, as first and end.
     pub(super) columns: (u16, u16),
-    /// Sectors that it touches in any column.
+    /// Sectors that it touches, in any column.
     pub(super) window: SectorSet,
-    /// The way to make parity that is taken if there are two; only the simulator has a wish.
+    /// The method to use if both are possible; only the simulator sets it.
     pub(super) preferred: Option<Method>,
 }
 
-/// One stripe of the pool.
 #[derive(Debug)]
 pub(in super::super) struct Stripe {
-    /// None while it is blank.
+    /// `None` while the stripe is blank.
     pub(super) band: Option<Band>,
     pub(super) map: RowMap,
     pub(super) phase: Phase,
     pub(super) columns: Box<[Column]>,
     pub(super) batch: Option<Batch>,
-    /// How the batch goes on when what it reads is there; none if it is to be planned anew.
+    /// How the batch goes on once its reads are in; `None` if it must be planned again.
     pub(super) filled: Option<Filled>,
-    /// The sector of the stripe unit that its blocks begin with.
+    /// The sector of the stripe unit at which its blocks begin.
     shift_sectors: u32,
-    /// Work in order of arrival; the batch's is at the front.
+    /// Work in order of arrival, the batch's at the front.
     pub(super) queue: VecDeque<Attachment>,
     /// It has ended a batch since it was last idle.
     pub(super) has_served: bool,
-    /// What it holds may be of use to the next write of its band: it wrote a part of it.
+    /// Its blocks may be of use to the next write of its band, because it wrote a part of the band.
     pub(super) is_worth_keeping: bool,
-    /// Work in the queue whose client waits for it.
+    /// Queued work whose client waits.
     pub(super) awaited: u32,
-    /// What failed at members in this batch, in order; why a column missed it, and why the batch
-    /// was refused. Seldom anything, hence beside the columns.
+    /// Failed requests of this batch, in order: why a column missed it, and why it was refused.
+    /// Usually empty, so kept outside the columns.
     pub(super) faults: Vec<MemberFault>,
-    /// How far the batch is on its way into the partial parity log.
+    /// The state of the batch's log entries.
     pub(super) logged: Logged,
-    /// What is to be logged of the batch; taken when it is asked for.
+    /// Log entries of the batch, until they are submitted.
     pub(super) entries: Vec<LoggedEntry>,
-    /// The same where it goes into a journal; their bytes come with the computation.
+    /// The same for a journal. Their bytes come with the computation.
     pub(super) rows: Vec<JournalRow>,
-    /// Member requests and computations that are out.
+    /// Member requests and computations in flight.
     pub(super) outstanding: u32,
-    /// Copies out of its payloads that are out.
+    /// Copies from its payloads in flight.
     pub(super) copies: u32,
-    /// A member left that the batch was reading, and may still fill a block of its frame.
+    /// A member left while the batch was reading it, and may still fill a block of the frame.
     pub(super) is_left: bool,
 }
 
-/// What other rooms ask of a stripe.
+/// Methods for other modules.
 impl Stripe {
-    /// A stripe that has no band yet.
+    /// A stripe without a band.
     pub(in super::super) fn new(geometry: &StripeGeometry) -> Self {
         Self {
             band: None,
@@ -182,10 +178,9 @@ impl Stripe {
         }
     }
 
-    /// What members hold of its band's parity is being written by background work: the blocks do
-    /// not say it any more.
+    /// Background work is writing the band's parity: the blocks do not hold it any more.
     pub(in super::super) fn forget_parity(&mut self) {
-        // A plan may count on what is forgotten.
+        // A plan may rely on the forgotten content.
         self.filled = None;
         let map = self.map;
         for slot in [Some(map.p_slot()), map.q_slot()].into_iter().flatten() {
@@ -193,13 +188,13 @@ impl Stripe {
         }
     }
 
-    /// What members hold of its band is being written by background work: the same of all columns.
+    /// Background work is writing the band: the blocks hold none of its columns any more.
     pub(in super::super) fn forget_columns(&mut self) {
         assert!(self.batch.is_none(), "no batch goes by them");
         self.columns.iter_mut().for_each(|column| column.valid = SectorSet::EMPTY);
     }
 
-    /// Gives it to a band.
+    /// Assigns it to a band.
     pub(in super::super) fn assign(&mut self, band: Band, map: RowMap) {
         assert!(self.queue.is_empty() && self.batch.is_none(), "a blank stripe has no work");
         assert!(self.outstanding == 0 && self.copies == 0, "nothing of the old band is under way");
@@ -211,17 +206,17 @@ impl Stripe {
         self.columns.fill(Column::EMPTY);
     }
 
-    /// Takes its band from it.
+    /// Removes it from its band.
     pub(in super::super) fn leave_band(&mut self) -> BandKey {
         assert!(self.queue.is_empty() && self.batch.is_none(), "a band with work has its stripe");
-        // Stripes are never given back, so the memory of a long queue is.
+        // Stripes are never freed, so free the memory of a long queue.
         if self.queue.capacity() > QUEUE_KEPT {
             self.queue.shrink_to(QUEUE_KEPT);
         }
         self.band.take().expect("it has one").key
     }
 
-    /// Its work is done: for what comes next it is as if it had served no batch.
+    /// Its work is done: it counts as a stripe that has served no batch.
     pub(in super::super) fn rest(&mut self) {
         assert!(
             self.queue.is_empty() && self.batch.is_none(),
@@ -239,12 +234,12 @@ impl Stripe {
         self.phase
     }
 
-    /// It has ended a batch since it was last idle.
+    /// Whether it has ended a batch since it was last idle.
     pub(in super::super) fn has_served(&self) -> bool {
         self.has_served
     }
 
-    /// What it holds may be of use to the next write of its band.
+    /// Whether its blocks may be of use to the next write of its band.
     pub(in super::super) fn is_worth_keeping(&self) -> bool {
         self.is_worth_keeping
     }
@@ -253,7 +248,7 @@ impl Stripe {
         self.batch.is_some()
     }
 
-    /// How much the batch writes; none if there is none.
+    /// How much of the band the batch writes; `None` without a batch.
     pub(in super::super) fn width(&self) -> Option<Width> {
         let width = |batch: &Batch| if batch.is_full { Width::Full } else { Width::Part };
         self.batch.as_ref().map(width)
@@ -263,12 +258,12 @@ impl Stripe {
         !self.queue.is_empty()
     }
 
-    /// A client waits for a part of what is queued.
+    /// Whether a client waits for queued work.
     pub(in super::super) fn is_awaited(&self) -> bool {
         self.awaited > 0
     }
 
-    /// Epochs of the dirty references that queued work holds.
+    /// Epochs of the dirty references in the queue.
     pub(in super::super) fn dirty_epochs(&self) -> impl Iterator<Item = u64> {
         self.queue.iter().filter_map(|work| work.dirty_epoch)
     }
@@ -279,23 +274,24 @@ impl Stripe {
         self.data_slots().all(|slot| self.column(slot).queued.contains(whole))
     }
 
-    /// Whether queued writes, the batch's too, touch any of these sectors of a data column.
+    /// Whether the queue, including the batch, touches any of these sectors of a data column.
     pub(in super::super) fn has_queued(&self, data_index: u16, sectors: SectorSet) -> bool {
         self.column(self.map.data_slot(data_index)).queued.meets(sectors)
     }
 
-    /// Queued work, the batch's first, in order of arrival.
+    /// The queue in order of arrival, the batch's work first.
     pub(in super::super) fn queue(&self) -> impl DoubleEndedIterator<Item = &Attachment> {
         self.queue.iter()
     }
 
-    /// Whether members may be written for what is queued first (I3). A batch takes writes that all
-    /// have their intent, or that all lack it.
+    /// Whether the first queued work has its intent (I3). The writes of one batch all have it, or
+    /// all lack it.
     pub(in super::super) fn has_intent(&self) -> bool {
         self.queue.front().is_none_or(|first| !first.lacks_intent)
     }
 
-    /// A member left that has a request of the batch. Gives the payloads that it may still read.
+    /// A member left with a request of the batch in flight. Returns the payloads that it may still
+    /// read.
     pub(in super::super) fn leave(&mut self) -> Vec<PieceKey> {
         match self.phase {
             Phase::Fill => {
@@ -309,12 +305,12 @@ impl Stripe {
         }
     }
 
-    /// Whether any of what is queued lacks its intent.
+    /// Whether any queued work lacks its intent.
     pub(in super::super) fn lacks_intent(&self) -> bool {
         self.queue.iter().any(|work| work.lacks_intent)
     }
 
-    /// Superblocks say by now that the region may be written of what lacked its intent; gives that.
+    /// Superblocks now allow writes to the region. Returns the queued work that lacked that.
     pub(in super::super) fn grant_intent(
         &mut self,
         has_intent: impl Fn(PieceKey) -> bool,
@@ -328,22 +324,23 @@ impl Stripe {
         granted
     }
 
-    /// Requests or computations are out; or, once it has begun, copies out of its payloads.
+    /// Whether requests or computations are in flight; or, once the batch has begun, copies from
+    /// its payloads.
     pub(in super::super) fn is_outstanding(&self) -> bool {
         self.outstanding > 0 || self.phase != Phase::Ready && self.copies > 0
     }
 
-    /// Whether member requests or computations are out.
+    /// Whether member requests or computations are in flight.
     pub(in super::super) fn has_outstanding(&self) -> bool {
         self.outstanding > 0
     }
 
-    /// Whether copies out of its payloads are out.
+    /// Whether copies from its payloads are in flight.
     pub(in super::super) fn has_copies(&self) -> bool {
         self.copies > 0
     }
 
-    /// A copy out of its payloads begins. They are kept until it ends.
+    /// Begins a copy from its payloads, which are kept until it ends.
     pub(in super::super) fn begin_copy(&mut self) {
         if planted(Bug::CopyUnguarded) {
             return;
@@ -360,20 +357,20 @@ impl Stripe {
         self.copies -= 1;
     }
 
-    /// Whether what the members hold of a column is not what it is to be: the batch writes it, or
-    /// its member missed that.
+    /// Whether a column's member is about to change or stale here: the batch writes it, or the
+    /// member missed that write.
     pub(in super::super) fn is_changing(&self, slot: Slot) -> bool {
         let column = self.column(slot);
         column.missed.is_some() || column.state == ColumnState::Writing
     }
 
-    /// Slots with whose member this is under way.
+    /// Slots whose member has such requests in flight.
     pub(in super::super) fn slots_at(&self, state: ColumnState) -> impl Iterator<Item = Slot> {
         self.slots().filter(move |slot| self.column(*slot).state == state)
     }
 
-    /// Whether a request of the batch is with a member that sits out, or its answer waits for
-    /// superblocks, which every member is to have.
+    /// Whether a request of the batch is at a member that sits out, or its answer waits for
+    /// superblocks, which every member must take.
     pub(in super::super) fn is_stuck(&self, clocks: &Clocks) -> bool {
         if self.batch.is_none() || !clocks.is_any_out() {
             return false;
@@ -383,12 +380,12 @@ impl Stripe {
         waits || clocks.slots_out().any(has_out)
     }
 
-    /// Whether it is computed, and waits until the log says so.
+    /// Whether it has computed and waits for the log.
     pub(in super::super) fn awaits_log(&self) -> bool {
         self.logged == Logged::Asked
     }
 
-    /// What was to be logged is durable.
+    /// The log entries are durable.
     pub(in super::super) fn is_logged(&mut self) {
         assert_eq!(self.logged, Logged::Asked, "what was asked for is logged, and once");
         self.logged = Logged::Durable;
@@ -398,7 +395,7 @@ impl Stripe {
         (0..u16::try_from(self.columns.len()).expect("slots are numbered by u16")).map(Slot)
     }
 
-    /// Work joins what is queued.
+    /// Queues work.
     pub(in super::super) fn join(&mut self, work: Attachment) {
         assert!(!(work.is_answered && work.lacks_intent), "I3: no answer before the intent");
         assert!(
@@ -410,7 +407,7 @@ impl Stripe {
         self.queue.push_back(work);
     }
 
-    /// A queued write was answered; `work` is as it is now.
+    /// A queued write was answered; `work` is its new state.
     pub(in super::super) fn note_answered(&mut self, work: &Attachment) {
         let is_it = |queued: &&mut Attachment| {
             queued.piece == work.piece && queued.run == work.run && !queued.is_answered
@@ -421,10 +418,10 @@ impl Stripe {
         self.awaited -= 1;
     }
 
-    /// Takes out of the queue a write that was answered and that `run` covers, if there is one
-    /// behind the batch and not far back. None while payloads are in use.
+    /// Takes an answered write that `run` covers out of the queue, if there is one shortly behind
+    /// the batch. `None` while payloads are in use.
     pub(in super::super) fn take_covered(&mut self, run: &Run) -> Option<Attachment> {
-        // A copy out of its payload may be under way.
+        // A copy from its payload may be in flight.
         if self.outstanding > 0 || self.copies > 0 {
             return None;
         }
@@ -437,13 +434,14 @@ impl Stripe {
     }
 }
 
-/// What its own rooms ask.
+/// Methods for the files of the batch.
 impl Stripe {
     pub(super) fn window(&self) -> SectorSet {
         self.batch.as_ref().expect("a batch is under way").window
     }
 
-    /// Whether a member that missed the write is still believed: no superblock says otherwise yet.
+    /// Whether a member that missed the write is still in the view, because no superblock records
+    /// its loss yet.
     pub(super) fn is_missed(&self, view: &ArrayView) -> bool {
         self.slots().any(|slot| {
             let missed = self.column(slot).missed.map(|(member, _)| member);
@@ -456,15 +454,15 @@ impl Stripe {
         self.band().range(extent)
     }
 
-    /// What the batch works on.
+    /// The batch's work.
     pub(super) fn attachments(&self) -> impl DoubleEndedIterator<Item = &Attachment> {
         self.queue.range(..self.batch.as_ref().expect("a batch is under way").count)
     }
 
-    /// How a column's member came to miss the batch.
+    /// The fault by which a column's member missed the batch.
     ///
     /// # Panics
-    /// When it did not.
+    /// If it did not miss the batch.
     pub(super) fn fault_of(&self, missed: (MemberId, FaultKind)) -> MemberFault {
         let is_it = |fault: &&MemberFault| {
             (fault.cause.member, fault.kind) == missed && fault.cause.asked != Asked::Read
@@ -472,7 +470,7 @@ impl Stripe {
         *self.faults.iter().find(is_it).expect("a write that was missed has failed")
     }
 
-    /// What the batch works on in one data column.
+    /// The batch's segments in one data column.
     pub(super) fn segments(
         &self,
         index: u16,
@@ -491,7 +489,7 @@ impl Stripe {
         &mut self.columns[usize::from(slot.0)]
     }
 
-    /// Data columns among which are all that the batch touches.
+    /// The range of data columns that the batch touches.
     pub(super) fn touched_columns(&self) -> Range<u16> {
         let (first, end) = self.batch.as_ref().expect("a batch is under way").columns;
         first..end
@@ -503,7 +501,7 @@ impl Stripe {
         (0..map.data_slots()).map(move |index| map.data_slot(index))
     }
 
-    /// Adds to the sectors that queued writes cover.
+    /// Adds a write to the sectors that the queue covers.
     pub(super) fn note_queued(&mut self, attachment: &Attachment) {
         let band = *self.band();
         for index in band.columns(&attachment.run) {
@@ -515,8 +513,8 @@ impl Stripe {
         }
     }
 
-    /// How many of the queued writes, from the first on and `count_max` at most, entries of a
-    /// partial parity log can say together.
+    /// How many writes from the front of the queue, at most `count_max`, entries of a partial
+    /// parity log can express together.
     pub(super) fn can_be_logged(&self, count_max: usize) -> usize {
         let columns = usize::from(self.map.data_slots());
         let mut touched = vec![SectorSet::EMPTY; columns];
@@ -535,8 +533,8 @@ impl Stripe {
         count_max
     }
 
-    /// Takes the next batch: what is queued, `count_max` writes of it at most. One that goes into a
-    /// journal is about whole blocks.
+    /// Begins the next batch: at most `count_max` queued writes. A batch for a journal covers whole
+    /// blocks.
     pub(super) fn begin_batch(&mut self, unit_sectors: u32, count_max: usize, is_journaled: bool) {
         let whole = SectorSet::run(0, unit_sectors);
         assert!(self.batch.is_none() && self.outstanding == 0, "one batch at a time");
@@ -581,8 +579,8 @@ impl Stripe {
         self.shift_to(window);
     }
 
-    /// Has the blocks begin where the window does, if there is nothing in them. What they hold is
-    /// given up for a window that begins before it, once: then they begin with the stripe unit.
+    /// Makes empty blocks begin at the window. If the blocks hold content but begin behind the
+    /// window, that is dropped, once: then they begin at the stripe unit.
     fn shift_to(&mut self, window: SectorSet) {
         let first = window.first_from(0).expect("a window has sectors");
         let first = first / BLOCK_SECTORS * BLOCK_SECTORS;
@@ -595,7 +593,7 @@ impl Stripe {
         }
     }
 
-    /// The sector of the stripe unit that its blocks begin with.
+    /// The sector of the stripe unit at which its blocks begin.
     pub(super) fn shift_sectors(&self) -> u32 {
         self.shift_sectors
     }
