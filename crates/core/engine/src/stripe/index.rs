@@ -19,7 +19,7 @@
 //! multiplication. Bands at any regular distance, the usual case, spread as if by chance. In a line
 //! the used places come first. Removal closes the gap with the line's last entry. If the line was
 //! full, the first later entry whose home is at or before the gap moves in, and leaves a gap in
-//! turn. So there are no tombstones, and probes do not grow with age.
+//! turn. So the table needs no tombstones, and probes do not grow with age.
 //!
 //! Invariants
 //! - The index returns exactly the inserted bands, until they are removed

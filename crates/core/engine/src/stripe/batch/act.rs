@@ -248,7 +248,7 @@ impl Stripe {
             self.answer_batch(Ok(()), effects);
         }
         let map = self.map;
-        // A block that could not be read is rewritten in any column.
+        // An unreadable block is rewritten in any column.
         let columns = match self.faults.is_empty() {
             true => self.touched_columns(),
             false => 0..map.data_slots(),

@@ -56,7 +56,9 @@ pub(in super::super) enum ColumnState {
 pub(super) enum Fresh {
     Nothing,
     /// Zeroes throughout.
-    Zeroes { may_punch: bool },
+    Zeroes {
+        may_punch: bool,
+    },
     /// In the column's block.
     Block,
 }
@@ -284,8 +286,8 @@ impl Stripe {
         self.queue.iter()
     }
 
-    /// Whether the first queued work has its intent (I3). The writes of one batch all have it, or
-    /// all lack it.
+    /// Whether the first queued work has its intent (I3). Either all writes of a batch have it, or
+    /// none.
     pub(in super::super) fn has_intent(&self) -> bool {
         self.queue.front().is_none_or(|first| !first.lacks_intent)
     }

@@ -31,7 +31,7 @@ impl Reconstruct {
         if let Origin::Background(Work { id, .. }) = origin
             && targets.as_ref().is_some_and(SmallVec::is_empty)
         {
-            // The member that the work was for is out.
+            // The member that the work was for has left.
             return around.common.work_done(id, work::Outcome::Unwritten);
         }
         let place = self.free.pop().expect("there is room");
@@ -42,7 +42,7 @@ impl Reconstruct {
         read.columns.fill(Column::default());
         (read.band, read.map, read.owns_band) = (Some(band), map, true);
         read.aim(origin, self.unit_sectors);
-        // What works on whole units finds them where they are.
+        // Background work uses whole stripe units, at their own place in the block.
         let is_of_client = origin.client().is_some();
         let first = read.window.first_from(0).filter(|_| is_of_client);
         read.shift_sectors = first.map_or(0, |first| first / BLOCK_SECTORS * BLOCK_SECTORS);
@@ -53,7 +53,7 @@ impl Reconstruct {
         self.step(around, place);
     }
 
-    /// Lets a read go on until it waits for an event, or is over.
+    /// Advances a read until it waits for an event, or is over.
     fn step(&mut self, around: &mut Around<'_>, place: u32) {
         let mut planner = self.planner.take().expect("one read is looked at at a time");
         while waits(self.reads[place as usize].outstanding > 0).is_none()
@@ -62,7 +62,7 @@ impl Reconstruct {
         self.planner = Some(planner);
     }
 
-    /// Does the next thing. False when the read waits for an event, or is over.
+    /// Carries out the next action. False if the read waits for an event, or is over.
     fn go_on(&mut self, around: &mut Around<'_>, place: u32, planner: &mut Planner) -> bool {
         let repair = self.to_repair(around, place);
         let read = &self.reads[place as usize];
@@ -132,8 +132,8 @@ impl Reconstruct {
         }
     }
 
-    /// Goes on as was planned when it was to be read, or else by the plan that was made now, for
-    /// which all is there.
+    /// Goes on as planned when the reads were submitted, or else by the plan made now, which has
+    /// everything in memory.
     fn compute(&mut self, around: &mut Around<'_>, place: u32, planner: &Planner) {
         let read = &mut self.reads[place as usize];
         assert!(read.phase == Phase::Fill && read.outstanding == 0, "all that is needed is read");
@@ -147,7 +147,7 @@ impl Reconstruct {
         });
     }
 
-    /// Columns that were found to be wrong are made anew.
+    /// Computes wrong columns again from the others.
     fn mend(&mut self, around: &mut Around<'_>, place: u32) {
         self.reads[place as usize].work.is_remade = true;
         self.submit_steps(around, place, |origin, steps, around| {
@@ -155,7 +155,7 @@ impl Reconstruct {
         });
     }
 
-    /// Has the steps of a read computed, if it has any.
+    /// Submits the computation of a read's steps, if there are any.
     #[inline]
     fn submit_steps(
         &mut self,
@@ -171,13 +171,13 @@ impl Reconstruct {
         let steps = &mut Steps { read, blocks, unit_sectors, computation: &mut computation };
         note(origin, steps, around);
         if computation.steps.is_empty() {
-            return around.common.recycle(computation); // All of it was read, or solved for.
+            return around.common.recycle(computation); // Everything was read, or solved for in place.
         }
         self.reads[place as usize].outstanding += 1;
         around.common.submit_computation(computation);
     }
 
-    /// A batch of the band goes first; then the work begins anew, and keeps the band.
+    /// A batch of the band goes first. Then the work begins anew, and keeps the band.
     fn give_way_to_batch(&mut self, place: u32) {
         reached(Mark::MendGivesWay);
         let Origin::Background(work) = self.let_go(place) else {
@@ -189,25 +189,26 @@ impl Reconstruct {
         self.kept_out.push_back((*read.band(), again, Waits::ForBand));
     }
 
-    /// Writes what was made to the members that lack it.
+    /// Writes computed columns to the members that lack them.
     fn write(&mut self, around: &mut Around<'_>, place: u32) {
         let blocks = self.blocks(place);
         let read = &mut self.reads[place as usize];
         read.phase = Phase::Write;
         let targets = std::mem::take(&mut read.work.targets);
-        // What is told to be repaired stays so; and superblocks may say clean meanwhile.
+        // FUA for repairs, because the report says that they are repaired, and superblocks may say
+        // clean meanwhile.
         let durable = read.work.check.has_rot();
         let nature = read.origin.expect("it is wanted").nature();
         let Nature { repairs, copies, fills, .. } = nature;
-        // What another read would write again reaches the replacement as well.
+        // A repair of the same sectors by another read must reach the replacement as well.
         read.repairs |= copies;
         for (slot, set) in &targets {
             let work = &mut self.reads[place as usize].work;
-            // A view may have taken the member out, or the right to write, since the band was
-            // looked at.
+            // A view may have removed the member, or the permission to write, since the band was
+            // read.
             let is_there = nature.member_of(&around.common.view, *slot).is_some();
             if !is_there || !around.common.may_repair() {
-                // A member that left while it was filled lacks nothing.
+                // A member that left during recovery needs no write.
                 work.is_missed |= !fills || !around.common.may_repair();
                 continue;
             }
@@ -224,7 +225,7 @@ impl Reconstruct {
         }
     }
 
-    /// What was made has been written: a job gets its result.
+    /// The writes have ended: reports the result to the job.
     pub(super) fn end_written(&self, around: &mut Around<'_>, place: u32, work: &Work) {
         let WorkState { written, is_missed, is_unmade, .. } = self.reads[place as usize].work;
         around.common.work_done(
@@ -237,7 +238,7 @@ impl Reconstruct {
         );
     }
 
-    /// Says which members lack this band's columns for good.
+    /// Reports which members lack this band's columns for good.
     pub(super) fn report_unmade(
         &self,
         around: &mut Around<'_>,
@@ -256,7 +257,7 @@ impl Reconstruct {
         }
     }
 
-    /// A read is not wanted any more.
+    /// Ends a read.
     fn end(&mut self, around: &mut Around<'_>, place: u32, end: End) {
         let origin = self.let_go(place);
         by_kind!(origin, kind => kind.end(self, around, place, end));
@@ -273,7 +274,7 @@ impl Reconstruct {
         self.outcomes.push_back(Outcome::Wake(band.key));
     }
 
-    /// Members have begun to sit out: reads that wait for them are abandoned, and begin anew.
+    /// Members began to sit out: abandons the reads that wait for them, and begins these anew.
     pub(in super::super) fn abandon(&mut self, around: &mut Around<'_>) {
         for place in 0..self.reads.len() {
             let read = &self.reads[place];
@@ -287,7 +288,7 @@ impl Reconstruct {
         }
     }
 
-    /// Members went: reads of theirs begin anew, since their blocks may change under them.
+    /// Members left: begins their reads anew, since these members may still write to the blocks.
     pub(in super::super) fn leave_reads(&mut self, around: &mut Around<'_>, gone: &Gone) {
         for place in 0..self.reads.len() {
             let read = &self.reads[place];
@@ -301,8 +302,7 @@ impl Reconstruct {
     fn abandon_place(&mut self, around: &mut Around<'_>, place: usize) {
         let read = &mut self.reads[place];
         let (Some(band), Some(_)) = (read.band, read.origin) else { return };
-        // What is being written stays so until the member has it: a client's write must not be
-        // overtaken by it.
+        // A write to a member stays until it ends, so that it cannot overtake a client's write.
         let stays = read.phase == Phase::Write;
         let stays = spoiled(Bug::WaitsBehindStuck, stays, true);
         if stays {
@@ -315,7 +315,6 @@ impl Reconstruct {
         self.outcomes.push_back(Outcome::Wake(band.key));
     }
 
-    /// A request has ended.
     pub(in super::super) fn io_done(
         &mut self,
         around: &mut Around<'_>,
@@ -353,7 +352,7 @@ impl Reconstruct {
                 if read.origin.is_some_and(|one| one.nature().compares) =>
             {
                 around.common.note_written(slot);
-                // What is named costs its sectors, and the work goes on.
+                // A medium error costs sectors, which the log names, and the work goes on.
                 read.work.is_missed |= fault.kind != FaultKind::Media;
                 read.work.check.is_missed(slot);
                 let range = read.band().range(extent);
@@ -362,7 +361,7 @@ impl Reconstruct {
             (ReadIoKind::Write | ReadIoKind::Copy, Err(fault)) => {
                 around.common.note_written(slot);
                 read.work.is_missed = true;
-                // What a sound member does not take costs the work, not the member.
+                // A sound member that does not take a write fails the work, and stays in the array.
                 let is_in = around.common.still_in(slot, fault.cause.member);
                 if !fault.kind.spares_member() && is_in {
                     around.common.report_failed(fault);
@@ -386,8 +385,8 @@ impl Reconstruct {
         self.step(around, place);
     }
 
-    /// Whether more than a block could not be read, of a kind that is to make no more of the others
-    /// than it must.
+    /// Whether to read again block by block: a medium error in more than a block, and a kind that
+    /// computes as little as possible from the others.
     fn is_read_in_parts(&self, around: &Around<'_>, io: ReadIo, kind: FaultKind) -> bool {
         let origin = self.reads[io.place as usize].origin;
         let is_fine = origin.is_some_and(|origin| origin.nature().reads_in_parts);
@@ -406,7 +405,7 @@ impl Reconstruct {
             offset = end;
             let read = &mut self.reads[place as usize];
             let (start, sectors) = read.band().range(part);
-            // What failed may have been named in a log meanwhile.
+            // The bad-block log may name a part of it by now.
             let is_readable =
                 around.common.view.readable(slot, start, u64::from(sectors)).is_some();
             if !is_readable {
@@ -420,7 +419,6 @@ impl Reconstruct {
         }
     }
 
-    /// The computation of read number `number` is done.
     pub(in super::super) fn computation_done(
         &mut self,
         around: &mut Around<'_>,

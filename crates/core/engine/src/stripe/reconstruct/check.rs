@@ -1,4 +1,4 @@
-//! How far a comparison is, and what it knows: [`super::comparison`] makes the findings.
+//! The state of a comparison. [`super::comparison`] computes the findings.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Mark, reached};
@@ -7,19 +7,18 @@ use smallvec::SmallVec;
 use crate::sectors::SectorSet;
 use crate::work::{Candidates, Fate};
 
-/// How far a comparison is.
 #[derive(Debug, Default)]
 pub(super) struct Check {
-    /// Sectors that had to be made of the others in some column.
+    /// Sectors that had to be computed from the others in some column.
     pub(super) erased: SectorSet,
-    /// What P says of these counts, and what Q does: it was read, and made none of them.
+    /// Whether P, or Q, is a witness for these: it was read, and none of them was computed from it.
     pub(super) p_speaks: bool,
     pub(super) q_speaks: bool,
-    /// What is wrong.
+    /// Wrong columns.
     pub(super) rot: SmallVec<[Rot; 1]>,
-    /// What is unknown, and who may be wrong.
+    /// Sectors that disagree, and the columns that may be wrong.
     pub(super) unknown: SmallVec<[(SectorSet, Candidates); 1]>,
-    /// All of it is being read for the second time.
+    /// The band is being read for the second time.
     pub(super) is_again: bool,
 }
 
@@ -32,12 +31,12 @@ pub(super) struct Rot {
 }
 
 impl Check {
-    /// Whether something is wrong.
+    /// Whether any column is wrong.
     pub(super) fn has_rot(&self) -> bool {
         !self.rot.is_empty()
     }
 
-    /// Something has been written, and is to be looked at.
+    /// Whether a repair was written, but not verified yet.
     pub(super) fn has_unverified(&self) -> bool {
         self.rot.iter().any(|rot| rot.fate == Fate::Unverified)
     }
@@ -48,13 +47,13 @@ impl Check {
         rot.fold(SectorSet::EMPTY, |set, rot| set.union(rot.set))
     }
 
-    /// What is wrong with a slot is being written.
+    /// Marks a slot's wrong sectors as written, and to be verified.
     pub(super) fn is_written(&mut self, slot: Slot) {
         let rot = self.rot.iter_mut().filter(|rot| rot.slot == slot);
         rot.for_each(|rot| rot.fate = Fate::Unverified);
     }
 
-    /// The member in a slot did not take it.
+    /// Marks a slot's wrong sectors as left, because the member did not take the write.
     pub(super) fn is_missed(&mut self, slot: Slot) {
         let rot = self.rot.iter_mut().filter(|rot| rot.slot == slot);
         rot.for_each(|rot| rot.fate = Fate::Left);

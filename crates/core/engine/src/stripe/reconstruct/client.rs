@@ -1,8 +1,8 @@
-//! A client's read: it solves for the columns that its member cannot give, answers, and then
-//! repairs what could not be read.
+//! A client's read: it solves for the columns that their members cannot return, answers, and then
+//! repairs sectors that could not be read.
 //!
-//! What it lacks in different places it takes in parts ([`Reconstruct::divide`]); what cannot be
-//! had around members that sit out it asks of its own member, however long that takes
+//! If columns lack different sectors, the read is divided ([`Reconstruct::divide`]). If it cannot
+//! be served around members that sit out, it asks its own member, however long that takes
 //! ([`Reconstruct::insist`]).
 
 use braid_geometry::Slot;
@@ -38,7 +38,8 @@ impl Kind for Want {
         (need, self.insists || !read.slots().any(read.is_left_out(around)))
     }
 
-    /// Solves for what is lost, and copies into the payload what was not solved for right there.
+    /// Solves for lost sectors, and copies the wanted ones into the payload unless they were solved
+    /// for right there.
     #[inline]
     fn compute(&self, steps: &mut Steps<'_>, around: &mut Around<'_>, way: &Way) {
         let (read, computation) = (&mut *steps.read, &mut *steps.computation);
@@ -90,7 +91,7 @@ impl Kind for Want {
 }
 
 impl Read {
-    /// The read is about these sectors of a client.
+    /// Sets the read to these sectors of a client.
     pub(super) fn aim_at(&mut self, want: &Want, whole: SectorSet) {
         let (band, map) = (*self.band(), self.map);
         let mut window = SectorSet::EMPTY;
@@ -111,24 +112,24 @@ impl Read {
         self.origin.and_then(|origin| origin.client()).expect("a client wants it")
     }
 
-    /// By slot, whether it does without a column, if it can: its member sits out, or is being
+    /// By slot, whether the read avoids a column if it can: the member sits out, or is being
     /// written.
     fn is_left_out(&self, around: &Around<'_>) -> impl Fn(Slot) -> bool {
         let is_changing = around.is_changing(self.band());
         move |slot| around.common.clocks.sits_out(slot) || is_changing(slot)
     }
 
-    /// What it lacks it may lack in different places, so that a part of it can be had.
+    /// Whether columns may lack different sectors, so that a part of the read can succeed.
     fn is_divisible(&self, around: &Around<'_>) -> bool {
         let is_local = |slot: Slot| self.known(around, slot).lacks_some();
         self.slots().any(is_local) && self.client().run.cut(self.band()).is_some()
     }
 
-    /// The place in the client's payload of what is solved for, where a column that cannot be read
-    /// is all that is wanted: it is solved for right there.
+    /// The place in the client's payload to solve into, if the read wants exactly the solved
+    /// sectors.
     fn straight(&self, index: u16, solved: SectorSet) -> Option<(Buffer, u32)> {
         if !self.column(self.map.data_slot(index)).unreadable.is_empty() {
-            return None; // It is to be written again, from the block.
+            return None; // It will be rewritten from the block.
         }
         let want = self.client();
         let segment = self.band().segment(&want.run, index)?;
@@ -140,7 +141,7 @@ impl Read {
 }
 
 impl Reconstruct {
-    /// The first block goes on here; the rest becomes a read of its own.
+    /// The first block goes on here. The rest becomes a read of its own.
     pub(super) fn divide(&mut self, around: &mut Around<'_>, place: u32) {
         reached(Mark::ReadDivided);
         let read = &mut self.reads[place as usize];
@@ -163,8 +164,8 @@ impl Reconstruct {
         self.outcomes.push_back(Outcome::Insists(band, want));
     }
 
-    /// What of a read that has been answered can be written again, by slot: what could not be read
-    /// and was solved for.
+    /// The sectors that an answered read can rewrite, by slot: unreadable ones that it has solved
+    /// for.
     pub(super) fn to_repair(
         &self,
         around: &Around<'_>,
@@ -177,7 +178,7 @@ impl Reconstruct {
             return SmallVec::new();
         }
         let band = read.band();
-        // A stripe that is writing goes on doing so, and must not be met.
+        // No repair races with a stripe that writes, which cannot be stopped.
         let is_written = around.batch_of(band).is_some_and(|stripe| {
             matches!(stripe.phase(), BatchPhase::Write | BatchPhase::AwaitRecord)
         });
@@ -189,8 +190,7 @@ impl Reconstruct {
         }
         let may_help = |(slot, set): &(Slot, SectorSet)| {
             let member = around.common.view.member(*slot);
-            // A member that came since, and is to be recovered, is not the one that could not be
-            // read.
+            // A member that joined since and is being recovered is not the one that failed to read.
             let holds_it = member.is_some_and(|one| holds(one, band));
             !set.is_empty() && holds_it && !around.common.clocks.sits_out(*slot)
         };

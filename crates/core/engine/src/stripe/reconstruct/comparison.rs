@@ -1,25 +1,25 @@
-//! A comparison: which columns are wrong, which are written again, and what is told of it.
+//! A comparison: it finds wrong columns, rewrites some of them, and reports its findings.
 //!
-//! Where it stands: a [`Kind`]; its [`Read`] carries a [`Check`] along. The rule that makes columns
-//! of verdicts is [`crate::rot`]; here sectors that could not be read come in.
+//! It is a [`Kind`]; its [`Read`] carries a [`Check`] along. [`crate::rot`] has the rule that turns
+//! verdicts into columns. This file adds sectors that could not be read.
 //!
 //! ```text
-//!   sectors of the band     who speaks                      wrong, if it differs
-//!   all columns were read   P and Q, together               the column that they name, or unknown
-//!   the same, P alone       P                               unknown: any of them
-//!   one had to be made      the parity that did not make it unknown: any of them
-//!   two had to be made      no parity                       (they are written again as read repair does)
+//!   sectors of the band      witness                    wrong, if it differs
+//!   all columns were read    P and Q, together          the column that they name, or unknown
+//!   the same, P alone        P                          unknown: any of them
+//!   one was computed         the parity not used for it unknown: any of them
+//!   two were computed        no parity                  (they are rewritten as read repair does)
 //! ```
 //!
-//! What had to be made of the others is written again unless somebody says that the others do not
-//! agree: what could not be read, and what bad-block logs name, which is good again by that. What
-//! is wrong is written again if that was asked for. What is unknown is left.
+//! Sectors computed from the others are rewritten unless a witness disagrees. These are unreadable
+//! sectors, and those that bad-block logs name; the write makes them good again. Wrong columns are
+//! rewritten if the task asks for it. Unknown ones are left alone.
 //!
-//! A [`Task::Retry`] believes what bad-block logs name where somebody says that it agrees, and has
-//! it written again as it is. What was made of the others it believes only where the other parity
-//! says so: one of them is named as well.
+//! A [`Task::Retry`] believes sectors that bad-block logs name if a witness agrees with them, and
+//! rewrites them as they are. It believes computed sectors only if the other parity agrees, because
+//! one of their sources is named as well.
 //!
-//! - Nothing that is unknown is written [check: two_rotten_chunks_are_never_guessed_at].
+//! - Unknown sectors are never written [check: two_rotten_chunks_are_never_guessed_at].
 
 use braid_geometry::{RowMap, Slot, StripeGeometry};
 use braid_parity::Column as Named;
@@ -63,14 +63,14 @@ impl Kind for Comparison {
         });
     }
 
-    /// Solves for columns that could not be read; then compares, and has P and Q name the column
-    /// that is wrong.
+    /// Solves for columns that could not be read, then compares. P and Q name the column that is
+    /// wrong.
     fn compute(&self, steps: &mut Steps<'_>, _: &mut Around<'_>, way: &Way) {
         steps.read.note_erased(way);
         steps.solve(way);
         let (map, blocks) = (steps.read.map, steps.blocks);
         let (p, q) = (map.p_slot(), map.q_slot());
-        // Where parity could not be read it says nothing, and is not asked.
+        // Parity that could not be read is no witness.
         steps.compare((Some(p), q), Extent { offset: 0, sectors: steps.unit_sectors });
         if let Some(q) = q {
             let at = |slot: Slot| blocks.at(slot, 0);
@@ -82,7 +82,7 @@ impl Kind for Comparison {
     }
 
     fn note_computed(&self, read: &mut Read, around: &Around<'_>, done: &Computation) {
-        // What is made to be written has been compared before.
+        // The first comparison of this data was before the repair.
         if !read.work.is_remade || read.work.check.is_again {
             read.note_checked(&self.0, around, (difference(done), done.located()));
         }
@@ -104,8 +104,8 @@ impl Kind for Comparison {
         }
     }
 
-    /// Makes columns that are wrong, or could not be read, from the others. From here on the band
-    /// is kept to the end: its requests go in their turn, and no batch of it begins.
+    /// Computes wrong and unreadable columns again from the others. From here on the read keeps the
+    /// band to the end: its requests go in their turn, and no batch of the band begins.
     fn mend(&self, steps: &mut Steps<'_>, around: &mut Around<'_>) {
         reached(Mark::ColumnsMended);
         let Steps { read, blocks, computation, .. } = steps;
@@ -115,7 +115,7 @@ impl Kind for Comparison {
         if let Some(stripe) = stripe {
             around.pool.stripe_mut(stripe).forget_columns();
         }
-        // P's block holds what P differs by: that is what a data column is wrong by.
+        // P's block holds the difference, which is the error of a wrong data column.
         for index in 0..read.map.data_slots() {
             let slot = read.map.data_slot(index);
             let wrong = read.work.check.wrong(slot);
@@ -129,8 +129,7 @@ impl Kind for Comparison {
     }
 
     fn end(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32, end: End) {
-        // What was written cannot be read again, or is not found a second time: it is told as it
-        // is.
+        // A repair could not be verified: it is reported as it is.
         let is_again = reads.reads[place as usize].work.check.is_again;
         match end {
             End::Refused if !is_again => {
@@ -144,7 +143,7 @@ impl Kind for Comparison {
 }
 
 impl Reconstruct {
-    /// What was written is read, and all else with it.
+    /// Reads the whole band again, with the repairs.
     pub(super) fn read_again(&mut self, place: u32) {
         let read = &mut self.reads[place as usize];
         read.columns.iter_mut().for_each(|column| *column = Column::default());
@@ -152,7 +151,7 @@ impl Reconstruct {
         read.phase = Phase::Fill;
     }
 
-    /// Says what a comparison has found, and that it is over.
+    /// Reports the findings of a comparison, and its end.
     fn tell(&mut self, around: &mut Around<'_>, place: u32, work: &Work) {
         let read = &self.reads[place as usize];
         let view = std::sync::Arc::clone(&around.common.view);
@@ -169,7 +168,7 @@ impl Reconstruct {
 }
 
 impl Read {
-    /// All that can be read is in the blocks: what is lacking is made by this plan.
+    /// All readable sectors are in the blocks. Notes those that the plan solves for.
     fn note_erased(&mut self, way: &Way) {
         let lacks = self.columns.iter().map(|column| self.window.without(column.valid));
         let erased = lacks.fold(SectorSet::EMPTY, SectorSet::union);
@@ -187,7 +186,7 @@ impl Read {
         (check.erased, check.p_speaks, check.q_speaks) = (erased, p_speaks, q_speaks);
     }
 
-    /// The sectors of which P and Q name a column.
+    /// The sectors in which P and Q may name a column.
     fn to_locate(&self) -> SectorSet {
         self.window.without(self.work.check.erased)
     }
@@ -207,7 +206,7 @@ impl Read {
             let of_erased = if speaks { set.common(erased) } else { SectorSet::EMPTY };
             set.without(erased).union(of_erased)
         };
-        // Beyond the window nothing was read.
+        // Sectors beyond the window were not read.
         let [found_p, found_q] = [found.p, found.q].map(|set| set.common(self.window));
         let found = Difference { p: heard(found_p, p_speaks), q: heard(found_q, q_speaks) };
         let differs = found.p.union(found.q);
@@ -270,7 +269,7 @@ impl Read {
         }
     }
 
-    /// What of a column its member's bad-block log names.
+    /// The sectors of a column that its member's bad-block log names.
     fn named(&self, view: &ArrayView, slot: Slot) -> SectorSet {
         let bad = view.member(slot).map(|member| &member.bad_blocks);
         let Some(bad) = bad.filter(|bad| !bad.is_empty()) else { return SectorSet::EMPTY };
@@ -281,7 +280,7 @@ impl Read {
         named.fold(SectorSet::EMPTY, |set, extent| set.union(extent.set()))
     }
 
-    /// The mistake that a plain resync would be.
+    /// Models a wrong repair: a plain resync.
     fn aim_at_parity(&mut self) {
         let (p, q) = (self.map.p_slot(), self.map.q_slot());
         let is_parity = |slot: Slot| slot == p || Some(slot) == q;
@@ -293,7 +292,7 @@ impl Read {
         }
     }
 
-    /// Says what has been found: run by run.
+    /// Reports the findings, run by run.
     fn found(
         &self,
         work: &Work,

@@ -1,4 +1,4 @@
-//! What a reconstructing read does next: a pure table from facts to one action.
+//! The next action of a reconstructing read: a pure table from facts to one action.
 //!
 //! | outstanding | wanted | phase   | need       | final | action   |
 //! |-------------|--------|---------|------------|-------|----------|
@@ -17,99 +17,95 @@
 //! | no          | yes    | Write   | Look       |       | ReadAgain |
 //! | no          | yes    | Write   |            |       | Answer   |
 //!
-//! The first line that fits wins. Every Wait is for a member request or a computation that is out,
-//! whose end wakes the read. Only background work lacks parity or writes before it is answered:
-//! what a client's read writes again, it does not wait for. [check: the_table_is_total]
+//! The first line that fits wins. Every Wait ends with a member request or a computation in flight.
+//! Only background work computes parity, or writes before its answer: a client's answer never waits
+//! for a repair. [check: the_table_is_total]
 
 use super::super::plan::Need;
 
-/// What a read is doing.
+/// The phase of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Bringing what it needs into memory.
+    /// Reading the columns that it needs.
     Fill,
-    /// Its bytes are being computed.
+    /// Computing.
     Compute,
-    /// What could not be read is being written again.
+    /// Rewriting unreadable sectors.
     Repair,
-    /// What was made is being written: background work only.
+    /// Writing computed columns: background work only.
     Write,
 }
 
-/// What is still to be done with bytes that have been computed.
+/// Remaining work after a computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     /// Nothing.
     Nothing,
-    /// Columns are wrong, or could not be read, and are to be made from the others.
+    /// Columns are wrong or unreadable, and must be computed from the others.
     Columns,
-    /// The same; but a batch of the band has begun, or another read may write to it, and may go by
-    /// what is wrong.
+    /// The same, but a batch of the band has begun, or another read may write to the band. Either
+    /// may rely on the wrong columns.
     Behind,
-    /// Members are to be written.
+    /// Members must be written.
     Writes,
-    /// What was written is to be read again.
+    /// Repairs must be read again.
     Look,
 }
 
-/// A read at a glance.
+/// The facts of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// Member requests or a computation are out.
+    /// Member requests or a computation are in flight.
     pub(super) outstanding: bool,
-    /// A client still waits for it.
+    /// A client or a job still waits for it.
     pub(super) wanted: bool,
     pub(super) phase: Phase,
-    /// Only meaningful in [`Phase::Fill`].
     pub(super) need: Need,
-    /// What could not be read has been solved for, and may be written again. Only meaningful when
-    /// nothing waits for it.
+    /// Unreadable sectors were solved for, and may be rewritten. Only meaningful once the read is
+    /// answered.
     pub(super) to_repair: bool,
-    /// Only meaningful in [`Phase::Compute`] and [`Phase::Write`].
     pub(super) rest: Rest,
-    /// Nothing was left out that could be asked after all: a member that sits out, or one that is
-    /// being written.
+    /// No column is left out that could be read after all: the member
+    /// sits out, or is being written.
     pub(super) is_final: bool,
 }
 
-/// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// An event will come.
+    /// Wait for an event.
     Wait,
-    /// Its place is free for another.
+    /// Free the read's place.
     Release,
-    /// Write again what could not be read.
+    /// Rewrite unreadable sectors.
     Repair,
-    /// Read what is lacking.
+    /// Read missing sectors.
     Read,
     /// Solve, and copy out.
     Compute,
     /// Go on with the first block; the rest becomes a read of its own.
     Divide,
-    /// Read again, from whatever member it takes, and however long that lasts.
+    /// Ask the own members again, however long that takes.
     Insist,
-    /// Make the columns that are wrong, or could not be read, from the others.
+    /// Compute wrong or unreadable columns from the others.
     Mend,
-    /// Begin anew when the batch that has begun is over, and then let no other begin.
+    /// Begin anew when the current batch is over, and then let no other begin.
     GiveWay,
     /// Read all of it again, and compare.
     ReadAgain,
-    /// Write what was made to the members that lack it.
+    /// Write computed columns to the members that lack them.
     Write,
-    /// Answer: the bytes are there.
+    /// Answer: success.
     Answer,
-    /// Answer: impossible.
+    /// Answer: failure.
     Refuse,
 }
 
-/// The first line of the table, for who has gathered no other fact yet: most of what happens to a
-/// read is one request of several.
+/// The first line of the table, for a caller without any other fact: most events of a read end one
+/// request of several.
 pub(super) fn waits(outstanding: bool) -> Option<Action> {
     outstanding.then_some(Action::Wait)
 }
 
-/// The table.
 pub(super) fn decide(facts: &Facts) -> Action {
     if let Some(wait) = waits(facts.outstanding) {
         return wait;
@@ -157,7 +153,7 @@ mod tests {
     fn the_table_is_total() {
         for facts in all_facts() {
             let action = decide(&facts);
-            // What waits has something out, whose end wakes it.
+            // A read that waits has something in flight, whose end wakes it.
             assert_eq!(action == Action::Wait, facts.outstanding, "{facts:?}");
             if facts.outstanding {
                 continue;
@@ -187,7 +183,7 @@ mod tests {
                 }
                 Action::ReadAgain => assert_eq!(facts.phase, Phase::Write, "{facts:?}"),
                 Action::Refuse => {
-                    // Nothing is refused that can be had in part, or in another way.
+                    // No read is refused that could succeed in part, or in another way.
                     assert!(facts.is_final, "{facts:?}");
                     assert_eq!(facts.need, Need::Impossible, "{facts:?}");
                 }

@@ -1,4 +1,4 @@
-//! Folding a read, its band and the view into what its table decides by, and planning it.
+//! Folding a read, its band and the view into facts for the table, and planning it.
 
 use braid_geometry::Slot;
 
@@ -11,7 +11,7 @@ use super::machine::Around;
 use super::read::{Column, Origin, Read};
 
 impl Origin {
-    /// What it is by its kind.
+    /// The properties of its kind.
     #[inline]
     pub(super) fn nature(&self) -> Nature {
         by_kind!(self, kind => kind.nature())
@@ -37,7 +37,7 @@ impl Read {
         }
     }
 
-    /// What is known of the stripe without the columns that are left out.
+    /// Fills in the facts for a plan, without the columns that are left out.
     #[inline]
     pub(super) fn tell(
         &self,
@@ -62,8 +62,8 @@ impl Read {
         facts.is_synced = band_facts.is_synced;
     }
 
-    /// The read at a glance, for the decision table. For one that is being filled the planner has
-    /// the plan, unless it goes on as was planned.
+    /// Folds the read into facts for the decision table. In [`Phase::Fill`] the planner keeps the
+    /// plan, unless the read goes on as it was planned.
     #[inline]
     pub(super) fn facts(
         &self,
@@ -98,15 +98,14 @@ impl Read {
         facts
     }
 
-    /// Whether all that was planned to be read was, and the plan still holds.
+    /// Whether all planned reads are in memory, and the plan still holds.
     fn is_filled(&self, around: &Around<'_>) -> bool {
         let view = &around.common.view;
         let agrees = || around.damage.parity_solves(view, self.band());
         self.filled.as_ref().is_some_and(|filled| filled.holds(view.epoch, agrees))
     }
 
-    /// Plans background work by its own rule. A kind that fills members does without those that sit
-    /// out.
+    /// Plans background work by its own rule. A kind that fills members avoids those that sit out.
     pub(super) fn plan_by(
         &self,
         around: &Around<'_>,
@@ -118,9 +117,9 @@ impl Read {
         planner.plan_by(|facts| self.tell(facts, around, sits_out), rule);
     }
 
-    /// Whether work that fills a member does without a column because its member sits out. Not
-    /// where no client wrote: there it holds other bytes than parity makes of it, and the member
-    /// that is filled is to hold the same.
+    /// Whether work that fills a member leaves out a column because its member sits out. Not where
+    /// no client has written: there the member's bytes may differ from those that parity gives, and
+    /// the filled member must hold the same bytes.
     pub(super) fn is_gone_around(&self, around: &Around<'_>, slot: Slot) -> bool {
         let may_be = is_synced(&around.common.view, self.band());
         may_be && around.common.clocks.sits_out(slot)

@@ -1,8 +1,8 @@
-//! A recovery and a replacement: columns of members that do not hold the band yet are made from the
-//! others, and written to them.
+//! Recovery and replacement: computes from the others the columns that members lack in this band,
+//! and writes them.
 //!
-//! A member that has a replacement is copied to it, and columns that it cannot read are made as
-//! those of a recovery are.
+//! A member that has a replacement is copied to it. Columns that it cannot read are computed as in
+//! a recovery.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Mark, reached};
@@ -29,12 +29,12 @@ impl Fill {
 impl Kind for Fill {
     fn nature(&self) -> Nature {
         let copies = self.copies();
-        // A copy is not to be made of the others more than it must.
+        // A copy computes as little as possible from the others.
         Nature { fills: true, copies, reads_in_parts: copies, ..Nature::default() }
     }
 
-    /// Of a recovery, slots whose member is not recovered up to the end of the band. What it holds
-    /// ahead, a later job makes once more.
+    /// For a recovery, the slots whose recovery offset lies before the band's end. Ranges ahead are
+    /// recovered once more in their turn.
     fn targets(&self, view: &ArrayView, band: &Band) -> Option<SmallVec<[Slot; 2]>> {
         if self.copies() {
             return Some(view.slots_with_replacement().collect());
@@ -53,7 +53,7 @@ impl Kind for Fill {
         read.plan_by(around, planner, |facts| copy(facts).or_else(|| plan(facts)));
     }
 
-    /// Solves for data that is lost, and makes parity that is: of columns that were not read.
+    /// Solves for lost data, and computes parity columns that were not read.
     fn compute(&self, steps: &mut Steps<'_>, around: &mut Around<'_>, way: &Way) {
         steps.solve(way);
         let makes_parity = steps.parity(|read, slot| read.is_target(slot) && !read.is_read(slot));
@@ -75,7 +75,7 @@ impl Kind for Fill {
     fn end(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32, end: End) {
         match end {
             End::Answered => reads.end_written(around, place, &self.0),
-            // A member that sits out may make the rest of it, later.
+            // A member that sits out may supply the rest later.
             End::Refused if around.common.clocks.is_any_out() => sits_out(around, &self.0),
             End::Refused => self.cannot_make(reads, around, place),
             End::Abandoned => sits_out(around, &self.0),
@@ -84,7 +84,7 @@ impl Kind for Fill {
 }
 
 impl Fill {
-    /// Columns that can be copied are, though not all can.
+    /// Copies the columns that can be copied, if not all can.
     fn cannot_make(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32) {
         let read = &reads.reads[place as usize];
         let mut copied = SmallVec::<[Slot; 2]>::new();

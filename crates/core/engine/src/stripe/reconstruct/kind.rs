@@ -1,9 +1,10 @@
-//! The face of a kind of read: what it reads, computes and writes, and how it ends.
+//! The interface of a kind of read: the columns that it reads, computes and writes, and how it
+//! ends.
 //!
-//! Where it stands: each kind has a file of its own that implements this; the shared machine
-//! ([`super::machine`], `act`, `facts`) carries out decisions of the table, and asks a kind through
-//! `by_kind`. A client's read is a kind as background tasks are; the call is static, and functions
-//! on its way are `#[inline]`: without that it costs 62 instructions more, of 4,496.
+//! Each kind implements it in a file of its own. The shared machine ([`super::machine`], `act`,
+//! `facts`) carries out decisions of the table, and asks a kind through `by_kind`. A client's read
+//! is a kind like background tasks. The call is static, and functions on its way are `#[inline]`:
+//! without that it costs 62 instructions more, of 4,496.
 
 use braid_geometry::Slot;
 use smallvec::SmallVec;
@@ -20,30 +21,30 @@ use crate::ids::MemberId;
 use crate::sectors::Extent;
 use crate::work::Difference;
 
-/// Where a comparison notes what it finds.
+/// The places where a comparison notes its findings.
 const P: u16 = 0;
 const Q: u16 = 1;
 
-/// What the shared machine must know of a kind.
+/// Properties of a kind that the shared machine needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Nature {
-    /// It compares. What it writes, members had: a medium that does not take it costs sectors, and
-    /// not the member.
+    /// It compares. Members held the sectors that it rewrites, so a medium error on a write costs
+    /// sectors, not the member.
     pub(super) compares: bool,
-    /// It writes what was found to be wrong, and looks at it again.
+    /// It rewrites wrong columns, and verifies them.
     pub(super) repairs: bool,
-    /// It fills members. It can do without a member that sits out.
+    /// It fills members, and can leave out a member that sits out.
     pub(super) fills: bool,
     /// It writes to replacements.
     pub(super) copies: bool,
-    /// Where a member cannot read many sectors, it reads them block by block.
+    /// It reads a range block by block after a medium error.
     pub(super) reads_in_parts: bool,
     /// It reads sectors that bad-block logs name.
     pub(super) tries_named: bool,
 }
 
 impl Nature {
-    /// The member of a slot that it writes to.
+    /// The member that it writes to in a slot.
     pub(super) fn member_of(self, view: &ArrayView, slot: Slot) -> Option<MemberId> {
         let member = view.member(slot)?;
         if self.copies { member.replacement } else { Some(member.id) }
@@ -52,56 +53,55 @@ impl Nature {
 
 /// One kind of read.
 pub(super) trait Kind {
-    /// What it is, whatever happens.
     fn nature(&self) -> Nature {
         Nature::default()
     }
 
-    /// The columns to be written, for a kind that knows them before it reads.
+    /// The columns to write, if the kind knows them before it reads.
     fn targets(&self, _view: &ArrayView, _band: &Band) -> Option<SmallVec<[Slot; 2]>> {
         None
     }
 
-    /// What it reads: plans how to go on, if there is a way.
+    /// Plans the sectors that it reads.
     fn plan(&self, read: &Read, around: &Around<'_>, planner: &mut Planner);
 
-    /// Where it has no plan: what may help, and whether nothing was left out that could be asked
-    /// after all.
+    /// If no plan is possible: whether less would be, and whether no column is left out that could
+    /// be read after all.
     fn without_plan(&self, _read: &Read, _around: &Around<'_>) -> (Need, bool) {
         (Need::Impossible, true)
     }
 
-    /// What it computes when everything that it reads is in memory.
+    /// Adds the steps to compute once all reads are in memory.
     fn compute(&self, steps: &mut Steps<'_>, around: &mut Around<'_>, way: &Way);
 
-    /// A computation of it has ended.
+    /// Evaluates a finished computation.
     fn note_computed(&self, _read: &mut Read, _around: &Around<'_>, _done: &Computation) {}
 
-    /// What it does before it ends. It is behind a batch of its band, or another read that may
-    /// write to the band.
+    /// The work that remains before its end. `_is_behind`: a batch of the band has begun, or
+    /// another read may write to the band.
     fn rest(&self, _read: &Read, _is_behind: bool) -> Rest {
         Rest::Nothing
     }
 
-    /// How it makes columns anew that it found to be wrong.
+    /// Adds the steps that compute wrong columns again.
     fn mend(&self, _steps: &mut Steps<'_>, _around: &mut Around<'_>) {}
 
-    /// How it ends: a client gets its answer, a job its result.
+    /// Ends it: a client gets its answer, a job its result.
     fn end(&self, reads: &mut Reconstruct, around: &mut Around<'_>, place: u32, end: End);
 }
 
 /// How a read ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End {
-    /// Its bytes are there, and written.
+    /// Its bytes are in memory, and written.
     Answered,
-    /// There is no way to go on. A kind that can do a part of it takes its place back.
+    /// It cannot go on. A kind that can do a part of the work takes its place back.
     Refused,
-    /// It waited for a member that has begun to sit out, and has lost its place.
+    /// It waited for a member that began to sit out, and lost its place.
     Abandoned,
 }
 
-/// The steps of a computation, as they are put together for a read.
+/// The steps of a read's computation.
 pub(super) struct Steps<'a> {
     pub(super) read: &'a mut Read,
     pub(super) blocks: Blocks,
@@ -110,7 +110,7 @@ pub(super) struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// Solves for columns that could not be read, into their blocks.
+    /// Solves for unreadable columns, into their blocks.
     pub(super) fn solve(&mut self, way: &Way) {
         solve_in_place(self.computation, (&self.read.map, self.blocks), way);
     }
@@ -132,8 +132,8 @@ impl Steps<'_> {
         }
     }
 
-    /// Makes the parity that is to be made, from data that is all in the blocks. True if there is
-    /// any.
+    /// Computes parity columns for which `is_made` holds, from data in the blocks. False if there
+    /// are none.
     pub(super) fn parity(&mut self, is_made: impl Fn(&Read, Slot) -> bool) -> bool {
         let (read, blocks) = (&*self.read, self.blocks);
         let (map, sectors, at) = (&read.map, self.unit_sectors, |slot: Slot| blocks.at(slot, 0));
@@ -152,7 +152,7 @@ impl Steps<'_> {
     }
 }
 
-/// What a comparison of parity with data has found.
+/// The sectors in which parity and data differ.
 pub(super) fn difference(computation: &Computation) -> Difference {
     let found = &computation.found;
     let set = |index: u16| found.get(usize::from(index)).copied().unwrap_or_default();

@@ -1,5 +1,4 @@
-//! The reads of a shard that need the other members: what there is to change, and which of them may
-//! begin.
+//! The state of a shard's reconstructing reads, and which of them may begin.
 
 use std::collections::VecDeque;
 
@@ -21,41 +20,40 @@ use crate::sectors::SectorSet;
 use crate::slab::Slab;
 use crate::work::{self, Class, Work};
 
-/// Clients' reads under way at once; more wait for one to end, which takes as long as the other
+/// Clients' reads under way at once. Others wait for one to end, which takes as long as the other
 /// members take.
 const READS_MAX: usize = 32;
 
-/// Reads under way at once for background work: places are left for clients' reads that are
-/// abandoned.
+/// Background reads under way at once. The other places are for clients' reads that are abandoned.
 const BACKGROUND_MAX: usize = 16;
 
-/// Places for reads. More than reads at once, since one that is abandoned keeps its place until the
-/// late answer: a few members may stall one after the other before there are none. What is not used
-/// is no memory.
+/// Places for reads. There are more than reads at once, since an abandoned read keeps its place
+/// until the late answer. So a few members may stall one after the other. Unused places cost no
+/// memory.
 pub(in super::super) const PLACES: u32 = 64;
 
-/// What a read waits for before it may begin.
+/// The condition for a read to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
-    /// That the others agree: see the table above.
+    /// The members agree in its band: see the table in the module header.
     ForBand,
-    /// That the batch of the band's stripe is over, whose payloads too many reads are being copied
-    /// out of. Then it is looked at anew.
+    /// The batch of the band's stripe is over: too many reads copy from its payloads. Then the read
+    /// looks for dirty data again.
     ForBatch,
 }
 
-/// What a read that is over, or not to be had here, comes to.
+/// The result of a read that ended, or that the other members cannot serve.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Outcome {
     /// It begins again, from the start.
     Anew(Band, Want),
-    /// It is asked of its own member, whatever that takes.
+    /// It asks its own members, however long that takes.
     Insists(Band, Want),
     /// The band's stripe may have waited for it.
     Wake(BandKey),
 }
 
-/// Everything around the reads that they look at or use.
+/// The state outside the reads that they use.
 pub(in super::super) struct Around<'a> {
     pub(in super::super) common: &'a mut Common,
     pub(in super::super) in_flight: &'a mut Slab<IoOwner>,
@@ -65,39 +63,39 @@ pub(in super::super) struct Around<'a> {
 }
 
 impl Around<'_> {
-    /// The stripe of a band, if it has one that works on a batch.
+    /// The stripe of a band, if it works on a batch.
     pub(super) fn batch_of(&self, band: &Band) -> Option<&Stripe> {
         self.pool.batch_of(band.key)
     }
 
-    /// By slot, whether what the members hold of a column is not what it is to be: its batch writes
-    /// it, or it missed that.
+    /// By slot, whether the member is about to change or stale here: the batch writes it, or the
+    /// member missed the write.
     pub(super) fn is_changing(&self, band: &Band) -> impl Fn(Slot) -> bool {
         let stripe = self.batch_of(band);
         move |slot| stripe.is_some_and(|stripe| stripe.is_changing(slot))
     }
 }
 
-/// The reads of one shard that need the other members.
+/// The reconstructing reads of one shard.
 #[derive(Debug)]
 pub(in super::super) struct Reconstruct {
     pub(super) geometry: StripeGeometry,
     pub(super) unit_sectors: u32,
     pub(super) frame_blocks: FrameBlocks,
-    /// Number of the first place, as blocks and computations are numbered: behind all stripes.
+    /// Number of the first place in the numbering of blocks and computations: behind all stripes.
     pub(super) first: u32,
     pub(super) reads: Box<[Read]>,
     pub(super) free: Vec<u32>,
     /// Reads that a client waits for.
     pub(super) wanted: usize,
-    /// Reads that have not been looked at: for lack of room.
+    /// New reads, waiting for room.
     pub(super) arrived: VecDeque<(Band, Want)>,
-    /// Background work that has not been looked at.
+    /// New background work.
     asked: VecDeque<(Band, Work)>,
-    /// Reads that their band's batch keeps out.
+    /// Reads that wait for the batch of their band.
     pub(super) kept_out: VecDeque<(Band, Origin, Waits)>,
     pub(super) outcomes: VecDeque<Outcome>,
-    /// None while a read is being planned.
+    /// Taken while a read is being planned.
     pub(super) planner: Option<Box<Planner>>,
 }
 
@@ -141,7 +139,7 @@ impl Reconstruct {
         }
     }
 
-    /// A part of a piece, which has been counted, is to be read.
+    /// Queues a part of a piece to be read. The caller has counted it.
     pub(in super::super) fn read(&mut self, common: &mut Common, band: Band, want: Want) {
         if common.clocks.is_any_out() && !want.insists {
             common.counters.reads_around += 1;
@@ -152,18 +150,17 @@ impl Reconstruct {
         self.arrived.push_back((band, want));
     }
 
-    /// A part of a piece, which has been counted, is to be looked at anew when the batch of its
-    /// band is over.
+    /// Queues a part of a piece, already counted, until the batch of its band is over.
     pub(in super::super) fn wait_for_batch(&mut self, band: Band, want: Want) {
         self.kept_out.push_back((band, Origin::Client(want), Waits::ForBatch));
     }
 
-    /// Background work is to be done on a band when clients' reads leave room.
+    /// Queues background work on a band, for when clients' reads leave room.
     pub(in super::super) fn ask(&mut self, band: Band, work: Work) {
         self.asked.push_back((band, work));
     }
 
-    /// The class of background work that a read at `place` is for.
+    /// The class of the background work at `place`.
     pub(in super::super) fn class_of(&self, place: u32) -> Option<Class> {
         match self.reads[place as usize].origin {
             Some(Origin::Background(work)) => Some(work.class),
@@ -171,14 +168,14 @@ impl Reconstruct {
         }
     }
 
-    /// Whether a band is being read, so that it may not be written.
+    /// Whether a band is being read, so that no batch may write it.
     pub(in super::super) fn is_reading(&self, key: BandKey) -> bool {
         let is_band = |read: &Read| read.band.is_some_and(|band| band.key == key);
         self.free.len() < self.reads.len()
             && self.reads.iter().any(|read| read.owns_band && is_band(read))
     }
 
-    /// Whether a band is read by idle background work alone, which gives it up to a write.
+    /// Whether only idle background work reads a band, which gives it up to a write.
     pub(in super::super) fn gives_way(&self, key: BandKey) -> bool {
         let is_band = |read: &&Read| read.band.is_some_and(|band| band.key == key);
         let mut owners = self.reads.iter().filter(|read| read.owns_band).filter(is_band);
@@ -187,9 +184,8 @@ impl Reconstruct {
         })
     }
 
-    /// A write waits for a band that idle background work reads, whose requests clients go before:
-    /// the work begins again when the write is over, in its turn like all else, and then keeps the
-    /// band.
+    /// A write waits for a band that idle background work reads. The work begins again when the
+    /// write is over, in its turn, and then keeps the band.
     pub(in super::super) fn give_way(&mut self, key: BandKey) {
         for read in &mut self.reads {
             let (Some(band), Some(Origin::Background(work))) = (read.band, read.origin) else {
@@ -205,8 +201,8 @@ impl Reconstruct {
         }
     }
 
-    /// Whether no batch of a band is to begin: what it would read is being repaired, or has been
-    /// waited for to be.
+    /// Whether no batch of a band may begin, because a repair owns the band or is due after a
+    /// batch.
     pub(in super::super) fn keeps_batches_out(&self, key: BandKey) -> bool {
         let mends = |origin: Origin| origin.is_in_its_turn() && origin.nature().compares;
         let keeps_out = |read: &Read| {
@@ -218,20 +214,19 @@ impl Reconstruct {
         !is_idle && self.reads.iter().any(keeps_out)
     }
 
-    /// Whether reads that a batch of a band kept out are to begin before its stripe begins another.
-    /// Between two batches they have their only chance, so a band that is written again and again
-    /// would never let them in. What waits for room only does not count: a write is not to wait for
-    /// all reads that came before it.
+    /// Whether reads that a batch of a band kept out must begin before the next batch. Only between
+    /// two batches can they begin, so a band under constant writes would starve them. Reads that
+    /// wait only for room do not count, so that a write does not wait for all earlier reads.
     pub(in super::super) fn has_waiting(&self, key: BandKey) -> bool {
         self.kept_out.iter().any(|(band, ..)| band.key == key)
     }
 
-    /// What reads have come to, in order.
+    /// The next outcome, in order.
     pub(in super::super) fn poll(&mut self) -> Option<Outcome> {
         self.outcomes.pop_front()
     }
 
-    /// Whether no read is to begin, and none has come to anything.
+    /// Whether no read waits to begin, and no outcome is left.
     pub(in super::super) fn is_quiet(&self) -> bool {
         self.kept_out.is_empty()
             && self.arrived.is_empty()
@@ -239,17 +234,16 @@ impl Reconstruct {
             && self.outcomes.is_empty()
     }
 
-    /// Whether one more read of a client may begin.
     fn has_room(&self) -> bool {
         !self.free.is_empty() && self.wanted < READS_MAX
     }
 
-    /// A request of a read is left.
+    /// A member that left still has a request of the read at `place`.
     pub(in super::super) fn hold(&mut self, place: u32) {
         self.reads[place as usize].left += 1;
     }
 
-    /// And has ended.
+    /// Such a request has ended.
     pub(in super::super) fn let_go_of(&mut self, place: u32) {
         let read = &mut self.reads[place as usize];
         read.left -= 1;
@@ -258,14 +252,14 @@ impl Reconstruct {
         }
     }
 
-    /// Nobody waits for a read any more.
+    /// Detaches a read from its client or job, which wait no longer.
     pub(super) fn let_go(&mut self, place: u32) -> Origin {
         let origin = self.reads[place as usize].origin.take().expect("it is wanted");
         self.wanted -= usize::from(origin.client().is_some());
         origin
     }
 
-    /// Whether one more band of background work may be taken on.
+    /// Whether one more band of background work may begin.
     fn has_room_for_work(&self) -> bool {
         let is_work = |origin: &Origin| matches!(origin, Origin::Background(_));
         let kept_out = || self.kept_out.iter().filter(|(_, origin, _)| is_work(origin)).count();
@@ -277,13 +271,13 @@ impl Reconstruct {
         self.reads.iter().filter(|read| read.origin.as_ref().is_some_and(&is_one)).count()
     }
 
-    /// Lets reads begin that can now. True if any did.
+    /// Begins reads that may begin now. True if any did.
     pub(in super::super) fn serve(&mut self, around: &mut Around<'_>) -> bool {
         let mut has_begun = false;
-        // Stripes wait for those that were kept out, so they have room first.
+        // Stripes wait for the reads that were kept out, so these get room first.
         for _ in 0..self.kept_out.len() {
             let (band, origin, waits) = self.kept_out.pop_front().expect("counted");
-            // What is only looked at anew takes no place here.
+            // A read that only looks for dirty data again needs no place here.
             if waits == Waits::ForBand && !self.has_room() {
                 self.kept_out.push_back((band, origin, waits));
                 continue;
@@ -309,7 +303,7 @@ impl Reconstruct {
         origin: Origin,
         waits: Waits,
     ) -> bool {
-        // What fills a member may do without one that sits out: that is seen when it is planned.
+        // Work that fills a member may do without one that sits out; its plan decides.
         if let Origin::Background(work) = origin
             && around.common.clocks.is_any_out()
             && !origin.nature().fills
@@ -335,9 +329,8 @@ impl Reconstruct {
         true
     }
 
-    /// Whether what a read has found to be wrong may not be written now: a batch of its band has
-    /// begun, and may have read it; or another read may write to the band. What is copied has to
-    /// wait for one that does so only.
+    /// Whether a repair must wait: a batch of the band has begun and may have read wrong sectors,
+    /// or another read may write to the band. A copy waits only for repairs by other reads.
     pub(super) fn is_behind(&self, around: &Around<'_>, place: u32) -> bool {
         let read = &self.reads[place as usize];
         let Some(band) = read.band else { return false };
@@ -352,8 +345,8 @@ impl Reconstruct {
         has_batch || self.reads.iter().enumerate().any(is_other)
     }
 
-    /// Whether the band's stripe may not write since a repair is held up by a member that sits out:
-    /// as long as that lasts nothing of the band changes.
+    /// Whether the band's stripe cannot write because a member that sits out delays a repair: until
+    /// that ends, the band does not change.
     fn waits_for_repair(&self, around: &Around<'_>, band: &Band) -> bool {
         let is_computed =
             |stripe: &Stripe| stripe.phase() == BatchPhase::Compute && !stripe.has_outstanding();
@@ -367,14 +360,13 @@ impl Reconstruct {
     }
 }
 
-/// Background work is not done while a member sits out: its band would be held, and clients with
-/// it.
+/// Background work stops while a member sits out: its band would be blocked, and clients with it.
 pub(super) fn sits_out(around: &mut Around<'_>, work: &Work) {
     reached(Mark::WorkSitsOut);
     around.common.work_done(work.id, work::Outcome::SitsOut);
 }
 
-/// The table above.
+/// The table of the module header.
 fn may_begin(around: &Around<'_>, band: &Band, origin: &Origin, waits: Waits) -> bool {
     let Some(stripe) = around.batch_of(band) else { return true };
     if waits == Waits::ForBatch {
@@ -391,7 +383,7 @@ fn may_begin(around: &Around<'_>, band: &Band, origin: &Origin, waits: Waits) ->
         && match stripe.phase() {
             BatchPhase::Ready | BatchPhase::AwaitRecord => true,
             BatchPhase::Fill => stripe.slots_at(ColumnState::Reading).any(is_out),
-            // It is not written before the log has it, nor while the band is read.
+            // The batch writes only after the log has it, and while the band is not read.
             BatchPhase::Compute => stripe.awaits_log() && around.common.clocks.is_any_out(),
             BatchPhase::Write => {
                 stripe.has_outstanding() && stripe.slots_at(ColumnState::Writing).all(is_out)

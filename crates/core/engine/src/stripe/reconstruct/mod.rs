@@ -1,63 +1,62 @@
-//! Reads that need the other members: of what is missing, of what could not be read, around members
-//! that sit out; and what background work reads.
+//! Reads that need the other members: of missing members, of unreadable sectors, around members
+//! that sit out, and for background work.
 //!
 //! # Theory
 //!
 //! A read that its own member cannot serve is solved for from the others. It has a block for each
-//! slot, reads the other columns into them, solves straight into the client's payload where it can,
-//! answers, and is free again. It belongs to no stripe: stripes only write.
+//! slot, and reads the other columns into them. It solves straight into the client's payload if it
+//! can, answers, and is free again. It belongs to no stripe: stripes only write.
 //!
-//! What the others hold must agree while it is read. It does before a batch writes, and it does
-//! again when all that is left of the batch's writes are those to members that sit out: solving for
-//! these gives what they *will* hold. So a read of a band depends on what the band's stripe is
-//! doing:
+//! The others must agree while they are read. They do before a batch writes, and again when only
+//! its writes to members that sit out remain: solving for these gives their *future* content. So a
+//! read of a band depends on the state of the band's stripe:
 //!
 //! ```text
 //!   the band's stripe              a read may begin         columns it leaves out
 //!   none, idle, writes queued      yes
-//!   Fill, held up by a member      yes: nothing is written
+//!   Fill, held up by a member      yes: no writes
 //!     that sits out
-//!   Compute, kept from writing     yes: nothing is written
+//!   Compute, kept from writing     yes: no writes
 //!     by a repair that a member
 //!     that sits out holds up
-//!   Fill, Compute otherwise        not now: it is about to write
-//!   Write, all that is left is     yes: the rest agrees     those being written, those that missed it
-//!     with members that sit out
+//!   Fill, Compute otherwise        not now: about to write
+//!   Write, only members that       yes: the rest agrees     those being written, those that missed it
+//!     sit out remain
 //!   Write otherwise                not now
 //!   AwaitRecord                    yes                      those that missed it
 //! ```
 //!
-//! and a stripe that is about to write waits until its band is not being read
-//! ([`Reconstruct::is_reading`]). "Not now" lasts for one batch: the next one begins when the reads
-//! that waited have begun ([`Reconstruct::has_waiting`]). So neither reads nor writes keep the
-//! other waiting by coming again and again.
+//! A stripe that is about to write waits until its band is not being read
+//! ([`Reconstruct::is_reading`]). "Not now" lasts for one batch: the next one begins when the
+//! waiting reads have begun ([`Reconstruct::has_waiting`]). So neither reads nor writes starve the
+//! other.
 //!
-//! *Around members that sit out.* Their columns are left out. A read that is under way when a
-//! member begins to sit out, and that waits for it, is *abandoned*: its client's part begins anew,
-//! and its blocks are its own until the late answer comes. What cannot be made around members that
-//! sit out, or that are being written, *insists*: it is asked of its own member whatever that
-//! takes, and if that fails it is made, when its band's batch is over, from every column there is.
+//! *Around members that sit out.* Their columns are left out. If a member begins to sit out, reads
+//! that wait for it are *abandoned*. The client's part begins anew, and the abandoned read keeps
+//! its blocks until the late answer comes. A read *insists* if it cannot be served around members
+//! that sit out or are being written. It asks its own member, however long that takes. If that
+//! fails, it uses every column once the batch of its band is over.
 //!
-//! *Background work* reads every column of a band while the band is not written, as one that
-//! insists, and has a result in place of an answer: for a comparison every data column is added to
-//! P, and its multiple to Q, and what is not zero then differs. It begins when no client's read
-//! waits for a place, and takes a part of the places only. While a member sits out it gives its
-//! band up: what waits for that band would wait for the member.
+//! *Background work* reads every column of a band while the band is not written, as an insisting
+//! read does. It ends with a result instead of an answer. A comparison adds every data column to P,
+//! and its multiple to Q: sectors that are not zero then differ. Background work begins when no
+//! client's read waits for a place, and uses a part of the places only. While a member sits out it
+//! gives its band up, since clients that wait for the band would wait for the member.
 //!
-//! *Finding and mending.* A comparison says which column is wrong as far as that can be known
-//! (`comparison`). What is to be written again is made from the blocks: a data column that is wrong
-//! by what P differs by, parity anew from the data. Then all of it is read and compared a second
-//! time. While that lasts no batch of the band even begins ([`Reconstruct::keeps_batches_out`]): it
-//! would read what is wrong, and make parity of it after it was repaired. One that has begun by
-//! then goes first, and the comparison begins anew when it is over. The blocks of the band's stripe
-//! are forgotten. A client's write is thus before the first read, or after the last.
+//! *Finding and mending.* A comparison names the wrong column as far as it can be known
+//! (`comparison`). Repairs are computed from the blocks: a wrong data column from P's difference,
+//! parity anew from the data. Then the whole band is read and compared a second time. Meanwhile no
+//! batch of the band begins ([`Reconstruct::keeps_batches_out`]): it would read wrong sectors, and
+//! compute parity from them after their repair. A batch that has begun goes first, and the
+//! comparison begins anew after it. The blocks of the band's stripe are forgotten. A client's write
+//! is thus before the first read, or after the last.
 //!
-//! *Repair of reads.* What could not be read and has been solved for is written again, so that a
-//! bad sector gets a new place, while the band's stripe still waits. It changes no content. A
-//! client's answer does not wait for it.
+//! *Repair of reads.* Unreadable sectors that were solved for are rewritten while the band's stripe
+//! still waits, so that the device remaps them. That changes no content, and a client's answer does
+//! not wait for it.
 //!
-//! *Kinds.* Each kind of read has a file, and one face ([`kind::Kind`]). The shared machine does
-//! not ask which kind it has: one more is a file, and a line of `by_kind` below.
+//! *Kinds.* Each kind of read has a file, and one interface ([`kind::Kind`]). The shared machine
+//! does not know the kinds: a new one is a file, and a line of `by_kind` below.
 //!
 //! ```text
 //!   kind         reads                       computes                   writes                  ends with
@@ -68,18 +67,18 @@
 //! ```
 //!
 //! # Invariants
-//! - Nothing of a band is written by its stripe while it is read here
+//! - A stripe does not write a band while it is read here
 //!   [check: a_write_waits_for_reads_beside_it].
-//! - A band that is always written lets reads in
+//! - A band under constant writes admits reads
 //!   [check: a_read_is_let_in_between_two_writes_of_its_band].
 //! - A read does not wait for a write that is stuck [check: reads_pass_a_stuck_write].
-//! - What was abandoned changes nothing when it comes [check: a_late_read_changes_no_answer].
-//! - A repair undoes no write, and no write takes over what was repaired
+//! - The late answer of an abandoned read changes nothing [check: a_late_read_changes_no_answer].
+//! - A repair undoes no write, and no write relies on sectors from before a repair
 //!   [check: repairs_and_writes_leave_what_both_want].
-//! - Work that is compared while its band is written gets the old state or the new one, and none
-//!   between [check: a_band_is_compared_between_two_writes].
+//! - A comparison of a band that is being written sees the old state or the new one, never a
+//!   mixture [check: a_band_is_compared_between_two_writes].
 
-/// Calls a read's kind by its face. A kind's line here is all that the other files say of it.
+/// Calls a read's kind by its interface. Other files mention a kind only in its line here.
 macro_rules! by_kind {
     ($origin:expr, $kind:ident => $call:expr) => {{
         use crate::stripe::reconstruct::{comparison::Comparison, fill::Fill, resync::Resync};

@@ -1,7 +1,6 @@
-//! One read, whom it is for, and how far it is.
+//! One read: its origin and its state.
 //!
-//! Where it stands: [`super::machine`] owns the reads; what a read does by its kind stands in the
-//! file of that kind.
+//! [`super::machine`] owns the reads; each kind's part of the work is in the file of that kind.
 
 use braid_geometry::{RowMap, Slot};
 use smallvec::SmallVec;
@@ -22,21 +21,21 @@ pub(in super::super) struct Want {
     pub(in super::super) piece: PieceKey,
     pub(in super::super) request: RequestId,
     pub(in super::super) run: Run,
-    /// It waits for whatever member it takes.
+    /// It waits for its own members, however long that takes.
     pub(in super::super) insists: bool,
 }
 
-/// Whom a read is for.
+/// The origin of a read.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Origin {
-    /// A client waits for it.
     Client(Want),
-    /// It was asked for by a job, and gets a result.
+    /// A job submitted it, and gets a result.
     Background(Work),
 }
 
 impl Origin {
-    /// It waits for whatever member it takes: nothing is made around one that is slow.
+    /// Whether it waits for its own members, however long that takes: the read is not served around
+    /// a slow one.
     pub(super) fn insists(&self) -> bool {
         match self {
             Self::Client(want) => want.insists,
@@ -44,17 +43,16 @@ impl Origin {
         }
     }
 
-    /// Clients go before it, and take its band.
+    /// Whether clients go before it, and take its band.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self, Self::Background(Work { class: Class::Idle, .. }))
     }
 
-    /// It goes in its turn, and keeps its band.
+    /// Whether it goes in its turn, and keeps its band.
     pub(super) fn is_in_its_turn(&self) -> bool {
         matches!(self, Self::Background(Work { class: Class::BestEffort, .. }))
     }
 
-    /// The client's part.
     pub(super) fn client(&self) -> Option<Want> {
         match self {
             Self::Client(want) => Some(*want),
@@ -66,59 +64,59 @@ impl Origin {
 /// One slot's part of a read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Column {
-    /// Requests that are under way with its member.
+    /// Requests in flight with its member.
     pub(super) out: u32,
     /// Sectors that the client wants.
     pub(super) touched: SectorSet,
     /// Sectors of the block that hold what the member holds, or would hold if it could be read.
     pub(super) valid: SectorSet,
-    /// Sectors that could not be read; writing them again may help.
+    /// Sectors that could not be read. Rewriting them may help.
     pub(super) unreadable: SectorSet,
 }
 
 /// One read, or the place for one.
 #[derive(Debug)]
 pub(super) struct Read {
-    /// None while the place is free.
+    /// `None` while the place is free.
     pub(super) band: Option<Band>,
     pub(super) map: RowMap,
-    /// Whom it is for; none once it is answered or abandoned.
+    /// `None` once it is answered or abandoned.
     pub(super) origin: Option<Origin>,
-    /// Its band may not be written.
+    /// No batch may write its band.
     pub(super) owns_band: bool,
-    /// It writes again what could not be read.
+    /// It rewrites unreadable sectors.
     pub(super) repairs: bool,
     pub(super) phase: Phase,
     pub(super) columns: Box<[Column]>,
-    /// Sectors of the stripe unit that it is about.
+    /// Sectors of the stripe unit that it covers.
     pub(super) window: SectorSet,
-    /// The sector of the stripe unit that its blocks begin with.
+    /// The sector of the stripe unit at which its blocks begin.
     pub(super) shift_sectors: u32,
-    /// Member requests and computations that are out.
+    /// Member requests and computations in flight.
     pub(super) outstanding: u32,
-    /// Requests at members that have left, which may still use its blocks.
+    /// Requests at members that have left, which may still access its blocks.
     pub(super) left: u32,
-    /// How it goes on when what it reads is there; none if it is to be planned anew.
+    /// How it goes on once its reads are in; `None` if it must be planned again.
     pub(super) filled: Option<Filled>,
     pub(super) work: WorkState,
 }
 
-/// How far background work is.
+/// The progress of background work.
 #[derive(Debug, Default)]
 pub(super) struct WorkState {
-    /// What was found to differ.
+    /// Sectors that differ.
     pub(super) found: Difference,
-    /// What is to be written, by slot.
+    /// Sectors to write, by slot.
     pub(super) targets: SmallVec<[(Slot, SectorSet); 2]>,
-    /// Columns that were wrong have been made anew.
+    /// Wrong columns were computed again.
     pub(super) is_remade: bool,
     /// Sectors that members have taken.
     pub(super) written: u32,
-    /// A member has not taken what it was to be written.
+    /// A member did not take a write.
     pub(super) is_missed: bool,
-    /// Some of it cannot be made, as was reported.
+    /// Some of it cannot be computed; that is reported.
     pub(super) is_unmade: bool,
-    /// Of a comparison.
+    /// The state of a comparison.
     pub(super) check: Check,
 }
 
@@ -139,7 +137,7 @@ impl Read {
         (0..u16::try_from(self.columns.len()).expect("slots are numbered by u16")).map(Slot)
     }
 
-    /// The read is about this from now on.
+    /// Sets the read up for this origin.
     pub(super) fn aim(&mut self, origin: Origin, unit_sectors: u32) {
         let whole = SectorSet::run(0, unit_sectors);
         match origin {
@@ -154,8 +152,8 @@ impl Read {
         self.phase = Phase::Fill;
     }
 
-    /// Work that fills members: these columns are to be written to them, as they are or as the
-    /// others make them.
+    /// Background work fills members: these columns are written to them, as read or as computed
+    /// from the others.
     pub(super) fn aim_at_columns(&mut self, slots: impl Iterator<Item = Slot>) {
         let (map, window) = (self.map, self.window);
         self.work.targets = slots.map(|slot| (slot, window)).collect();
@@ -173,7 +171,7 @@ impl Read {
         self.work.targets.iter().any(|(target, _)| *target == slot)
     }
 
-    /// Whether all of a column that it is about is in its block.
+    /// Whether the whole window of a column is in its block.
     pub(super) fn is_read(&self, slot: Slot) -> bool {
         self.column(slot).valid.contains(self.window)
     }
@@ -184,7 +182,7 @@ impl Read {
     }
 }
 
-/// Whether a member holds all of the band, as far as it can be read.
+/// Whether a member should hold all of the band.
 pub(super) fn holds(member: &MemberView, band: &Band) -> bool {
     member.holds(band.start, band.end().0 - band.start.0)
 }

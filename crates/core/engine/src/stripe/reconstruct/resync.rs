@@ -1,4 +1,4 @@
-//! A resync: data is believed, and parity that differs, or could not be read, is made from it and
+//! A resync: data is believed. Parity that differs, or could not be read, is computed from it and
 //! written.
 
 use braid_sim_hooks::{Mark, reached};
@@ -19,7 +19,7 @@ impl Kind for Resync {
         read.plan_by(around, planner, plan_resync);
     }
 
-    /// Solves for data that is missing, and compares. Parity that could not be read is left out.
+    /// Solves for missing data, and compares. Unreadable parity is left out.
     fn compute(&self, steps: &mut Steps<'_>, _: &mut Around<'_>, way: &Way) {
         let (map, window) = (steps.read.map, steps.read.window);
         steps.solve(way);

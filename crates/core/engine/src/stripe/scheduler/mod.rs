@@ -1,5 +1,5 @@
-//! Which stripe begins when: those that are ready, that wait to fill up, that let full-width writes
-//! pass, and that wait for memory.
+//! Which stripe begins when: stripes that are ready, that wait to fill up, that let full-width
+//! writes pass, and that wait for memory.
 //!
 //! ```text
 //!             full, or a client waits and no full-width write is ahead
@@ -11,40 +11,41 @@
 //!                     full-width writes ahead                often enough, or old
 //! ```
 //!
-//! *Delayed* is for writes that were answered: no client waits, so the stripe may fill up. *Held*
-//! is for stripes that go on as soon as it costs the members least ([`mod@priority`]). A stripe has
-//! *started* once it has begun a batch; *full-width writers* are stripes whose batch writes every
-//! data column whole, from the moment it begins until its answer. What is held was urged, and stays
-//! so: it goes on as held or not at all, and is not waited for to fill up again.
+//! *Delayed* stripes hold writes that were answered: no client waits, so the stripe may fill up.
+//! *Held* stripes go on as soon as it costs the members least ([`mod@priority`]). A stripe has
+//! *started* once it has begun a batch. *Full-width writers* are stripes whose batch writes every
+//! data column whole, from its beginning until its answer. A held stripe was urged and stays so: it
+//! is never delayed again.
 //!
 //! # The line
 //!
-//! A batch needs memory for its stripe's blocks ([`super::pool`]). Stripes that may begin while
-//! there is none stand in one line for each shard, first come, first served, and take work
-//! meanwhile. Memory that a batch leaves is *handed* to the head of the line: no other can take it
-//! on the way. That is why md's rule, to let waiters in only when a quarter of the stripes are
-//! free, is not needed: it keeps a crowd that was woken from thrashing over one free stripe
-//! (livelock), and here there is no crowd. What the rule also does, keeping a few streams from
-//! occupying all stripes at once, is done by the line itself: a stripe whose batch is over has no
-//! memory while others wait for it, so it stands in line again
+//! A batch needs memory for its stripe's blocks ([`super::pool`]). Stripes that could begin but for
+//! memory stand in one line for each shard, first come, first served, and accept work meanwhile. A
+//! batch that ends *hands* its memory to the head of the line: no other stripe can take it on the
+//! way.
+//!
+//! md lets waiters in only when a quarter of the stripes are free. That keeps a crowd that was
+//! woken from thrashing over one free stripe (livelock); here no crowd is woken. md's rule also
+//! keeps a few streams from occupying all stripes at once. The line does that by itself: a stripe
+//! whose batch is over loses its memory while others wait, and stands in line again
 //! [check: busy_band_does_not_starve_others].
 //!
 //! # Sent off
 //!
-//! What is delayed costs no memory but the payloads of its writes. When more of these are dirty
-//! than half of what may be, so many stripes are kept on their way as members have use for
-//! ([`UNDER_WAY`]), in the order in which they lie: one sweep over all that is delayed after the
-//! other. So is what is old. What a flush wants goes in that order too, all at once.
+//! A delayed stripe costs no memory but the payloads of its writes. If more of these are dirty than
+//! half the limit, delayed stripes are sent off, as many as keep members busy ([`UNDER_WAY`]). They
+//! go in the order in which they lie, in sweeps over all delayed stripes. Old stripes are sent off
+//! likewise. A flush sends its stripes off in that order too, all at once.
 //!
-//! This room knows stripes by their number. It does not know what they hold, nor members, nor how a
+//! This file knows stripes by their number. It knows neither their content, nor members, nor how a
 //! batch is written.
 //!
 //! # Invariants
-//! - A stripe is sent off when it has been delayed for as long as the age limit, and promoted when
-//!   it has been held for twice that: [`Scheduler::poll_timeout`] asks for the moment
+//! - A stripe is sent off when it has been delayed for the age limit, and promoted when it has been
+//!   held for twice that. [`Scheduler::poll_timeout`] returns the time
 //!   [check: a_partial_stripe_is_written_when_it_is_old].
-//! - What is much keeps members busy: with more dirty than half of what may be, nothing is delayed
-//!   while fewer stripes are under way than members have use for
+//! - Many dirty writes keep members busy. With more dirty than half the limit, stripes are sent off
+//!   while fewer are under way than members have use for
 //!   [check: what_is_short_goes_in_order_and_keeps_members_busy].
 
 mod priority;
@@ -63,22 +64,20 @@ use crate::array::Gate;
 use crate::counters::CacheCounters;
 use crate::tuning::{CacheMode, Tuning};
 
-/// Stripes of a shard that are kept on their way while much is dirty: about as many requests at
-/// each member as disks and solid-state drives serve best, and no more, for a client's read comes
-/// behind them.
+/// Stripes of a shard to keep under way while much is dirty. That gives each member about as many
+/// requests as disks and solid-state drives serve best. More would delay clients' reads.
 const UNDER_WAY: u32 = 32;
-/// Of these, so many are stripes that were sent off, however many others are under way or wait:
-/// answered writes get to the members under any load.
+/// Of these, this many are reserved for stripes that were sent off, however many others are under
+/// way or wait. So answered writes reach the members under any load.
 const SENT_OFF: u32 = 8;
 
-/// When a stripe that has work is to begin.
+/// When a stripe with work may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// Now.
     Now,
-    /// When it has filled up, or has been waited for long enough.
+    /// When it has filled up, or is old.
     WhenFilled,
-    /// When no full-width write is ahead of it any more, or enough have been.
+    /// When no full-width write is ahead of it any more, or enough have passed.
     AfterFullWrites,
 }
 
@@ -91,7 +90,7 @@ pub(super) enum Width {
     Part,
 }
 
-/// What the scheduler asks about a stripe's queued work. Each is asked only if it matters.
+/// The scheduler's questions about a stripe's queued work. Each is asked only if it matters.
 pub(super) trait QueuedWork {
     /// It covers every data column whole.
     fn is_full(&self) -> bool;
@@ -106,31 +105,30 @@ pub(super) trait QueuedWork {
 /// The list that a stripe is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// None: it goes on, or waits for an event of its own.
+    /// In no list: it is active, or waits for an event of its own.
     Free,
     Delayed,
     Held,
-    /// The line.
     InLine,
 }
 
-/// How one stripe stands.
+/// The scheduler's state of one stripe.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
     place: Place,
-    /// It is among those that are about to be looked at.
+    /// It is in the ready queue.
     is_ready: bool,
-    /// It is not waited for to fill up any more.
+    /// It does not wait to fill up any more.
     is_urged: bool,
-    /// Nor does it let full-width writes pass.
+    /// It does not let full-width writes pass any more.
     is_promoted: bool,
     /// It was sent off, and its batch is not over.
     is_sent_off: bool,
     /// When it was put into its list.
     since: Option<Instant>,
-    /// Where it lies.
+    /// The number of its band, by which sweeps are ordered.
     band: u64,
-    /// Of the batch that it writes.
+    /// The width of the batch that it writes.
     width: Option<Width>,
 }
 
@@ -147,7 +145,7 @@ impl Standing {
     };
 }
 
-/// Stripes that have a batch.
+/// Stripes with a batch, by its width.
 #[derive(Debug, Default)]
 struct Writers {
     full: u32,
@@ -163,26 +161,24 @@ impl Writers {
     }
 }
 
-/// The order of a shard's stripes.
 #[derive(Debug)]
 pub(super) struct Scheduler {
     tuning: Tuning,
-    /// By stripe.
     standings: Vec<Standing>,
     links: Links,
     delayed: List,
     held: List,
-    /// Stripes that may begin when there is memory.
+    /// Stripes that wait only for memory.
     line: List,
     line_length: usize,
-    /// Delayed stripes in the order in which they lie, the next one last; some may have gone
-    /// meanwhile.
+    /// The sweep over delayed stripes in the order in which they lie, the next one last. Some may
+    /// have left the list meanwhile.
     sweep: Vec<u32>,
-    /// The first that is delayed is old.
+    /// The first delayed stripe is old.
     is_late: bool,
     /// Stripes that were sent off and whose batch is not over.
     sent_off: u32,
-    /// Stripes to be looked at, first come, first served.
+    /// Stripes to look at, first come, first served.
     ready: VecDeque<u32>,
     bypass: Bypass,
     writers: Writers,
@@ -207,7 +203,7 @@ impl Scheduler {
         }
     }
 
-    /// There are so many stripes at least.
+    /// Makes room for this many stripes.
     pub(super) fn grow(&mut self, stripes: usize) {
         if self.standings.len() < stripes {
             self.standings.resize(stripes, Standing::NEW);
@@ -227,14 +223,14 @@ impl Scheduler {
         }
     }
 
-    /// Whether a write may be answered before the members have it, as far as settings say;
-    /// `dirty_sectors` with it.
+    /// Whether the settings allow a write to be answered before the members have it;
+    /// `dirty_sectors` includes it.
     pub(super) fn answers_early(&self, dirty_sectors: u64) -> bool {
         let is_too_much = dirty_sectors > u64::from(self.tuning.dirty_sectors_max);
         self.tuning.mode == CacheMode::WriteBack && !is_too_much
     }
 
-    /// Sends delayed stripes on their way; true if any was. They go if much is dirty, if the file
+    /// Sends delayed stripes on their way; true if any went. They go if much is dirty, if the file
     /// of answered writes is half full (`is_short`), or if they are old.
     #[inline]
     pub(super) fn send_off(&mut self, dirty: (u64, bool), now: Instant) -> bool {
@@ -251,7 +247,7 @@ impl Scheduler {
         if !is_much && !self.is_late {
             return false;
         }
-        // Those that wait anyway begin first, and leave them their share.
+        // Stripes that wait elsewhere begin first, and leave the sent-off ones their share.
         let is_full = self.held.first().is_some() || self.line.first().is_some();
         let others = if is_full { UNDER_WAY } else { self.writers.full + self.writers.part };
         let has_room = |scheduler: &Self, sent: u32| {
@@ -271,8 +267,8 @@ impl Scheduler {
         sent > 0
     }
 
-    /// The delayed stripe that lies next. The first of those that are delayed, for which `is_due`
-    /// holds, make the next sweep.
+    /// The next delayed stripe of the sweep. If the sweep is over, the next one takes the delayed
+    /// stripes from the front for which `is_due` holds.
     fn next_of_sweep(&mut self, is_due: impl Fn(&Self, u32) -> bool) -> Option<u32> {
         loop {
             while let Some(number) = self.sweep.pop() {
@@ -291,7 +287,7 @@ impl Scheduler {
         }
     }
 
-    /// The stripe is to be looked at soon.
+    /// Puts a stripe into the ready queue.
     pub(super) fn look_at(&mut self, number: u32) {
         let standing = self.standing_mut(number);
         if !std::mem::replace(&mut standing.is_ready, true) {
@@ -299,7 +295,7 @@ impl Scheduler {
         }
     }
 
-    /// The next stripe to be looked at.
+    /// Takes the next stripe from the ready queue.
     pub(super) fn next_ready(&mut self) -> Option<u32> {
         let number = self.ready.pop_front()?;
         let was_ready = std::mem::replace(&mut self.standing_mut(number).is_ready, false);
@@ -328,7 +324,7 @@ impl Scheduler {
         }
     }
 
-    /// The stripe may not begin yet: it goes to the list where it waits.
+    /// The stripe may not begin yet: puts it into the list for its reason.
     pub(super) fn put_off(
         &mut self,
         (number, admission): (u32, Admission),
@@ -360,7 +356,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes a stripe out of the list that it is in, if it is in one.
+    /// Takes a stripe out of its list, if any.
     pub(super) fn leave(&mut self, number: u32) {
         let list = match self.standings[number as usize].place {
             Place::Free => return,
@@ -375,7 +371,7 @@ impl Scheduler {
         self.standing_mut(number).place = Place::Free;
     }
 
-    /// A stripe begins a batch. Counts it among those that pass held ones, if it does.
+    /// A stripe begins a batch. If the batch passes held stripes, it is counted.
     pub(super) fn begin(
         &mut self,
         (number, width): (u32, Width),
@@ -401,7 +397,7 @@ impl Scheduler {
         }
     }
 
-    /// The stripe's batch has this width from now on; none when it is over.
+    /// Sets the width of the stripe's batch; `None` when it is over.
     pub(super) fn set_width(&mut self, number: u32, width: Option<Width>) {
         let old = std::mem::replace(&mut self.standing_mut(number).width, width);
         old.into_iter().for_each(|width| *self.writers.count_mut(width) -= 1);
@@ -411,7 +407,7 @@ impl Scheduler {
         }
     }
 
-    /// The stripe has no work any more.
+    /// The stripe has no more work.
     pub(super) fn rest(&mut self, number: u32) {
         self.leave(number);
         self.has_arrived(number);
@@ -424,10 +420,10 @@ impl Scheduler {
         }
     }
 
-    /// Lets the first held stripe go on, if it may. False if none does.
+    /// Lets the first held stripe go on, if allowed. False if none does.
     pub(super) fn promote_first(&mut self, counters: &mut CacheCounters) -> bool {
         let Some(head) = self.held.first() else { return false };
-        // Among full-width writes one that reads first is enough at a time.
+        // Among full-width writes, only one stripe that reads first goes on at a time.
         let is_alone = self.writers.full == 0 || self.writers.part == 0;
         if !is_alone || !self.bypass.lets_go(self.writers.full) {
             return false;
@@ -439,7 +435,7 @@ impl Scheduler {
         true
     }
 
-    /// The stripe may begin as soon as there is memory for it.
+    /// The stripe may begin as soon as it gets memory.
     pub(super) fn stand_in_line(&mut self, number: u32, counters: &mut CacheCounters) {
         if self.standing_mut(number).place == Place::InLine {
             return;
@@ -451,17 +447,16 @@ impl Scheduler {
         self.line_length += 1;
     }
 
-    /// Stripes in the line.
     pub(super) fn line_length(&self) -> usize {
         self.line_length
     }
 
-    /// The stripe that is next in line.
+    /// The first stripe in line.
     pub(super) fn head_of_line(&self) -> Option<u32> {
         self.line.first()
     }
 
-    /// There is memory for the head of the line.
+    /// The head of the line gets memory.
     pub(super) fn leave_line(&mut self, counters: &mut CacheCounters) {
         let number = self.line.first().expect("a stripe waits for memory");
         reached(Mark::HandsMemoryOver);
@@ -473,14 +468,14 @@ impl Scheduler {
         self.look_at(number);
     }
 
-    /// No stripe is waited for to fill up any more.
+    /// No delayed stripe waits to fill up any more.
     pub(super) fn urge_all(&mut self) {
         while let Some(number) = self.next_of_sweep(|_, _| true) {
             self.urge(number);
         }
     }
 
-    /// Those that are old are not waited for any more: what is delayed is sent off as others end.
+    /// Promotes old held stripes. Old delayed stripes are sent off as others end.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.is_late |= self.delayed.first().is_some_and(|number| self.is_older(number, 1, now));
         while let Some(number) = self.held.first()
@@ -491,13 +486,13 @@ impl Scheduler {
         }
     }
 
-    /// When the first of a list will be old.
+    /// When the first stripe of a list will be old.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let due = |list: &List, ages| {
             let since = self.standings[list.first()? as usize].since?;
             Some(self.old_at(since, ages))
         };
-        // What is late needs no other moment: it goes when others end.
+        // Old delayed stripes need no timer: they go when others end.
         let delayed = if self.is_late { None } else { due(&self.delayed, 1) };
         delayed.into_iter().chain(due(&self.held, 2)).min()
     }
@@ -506,7 +501,7 @@ impl Scheduler {
         &mut self.standings[number as usize]
     }
 
-    /// A stripe is not waited for to fill up any more.
+    /// A stripe does not wait to fill up any more.
     fn urge(&mut self, number: u32) {
         let standing = self.standing_mut(number);
         assert_eq!(standing.place, Place::Delayed, "only what is delayed is urged");

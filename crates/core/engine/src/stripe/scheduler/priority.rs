@@ -1,31 +1,32 @@
 //! When a held stripe may go on: how often full-width writes may go ahead of it.
 //!
-//! A stripe that is written in part must read first, and its reads take the heads (or the queue) of
-//! the members away from writes of full width, which read nothing. So it stands back on the *hold*
-//! list while such writes are under way, in the hope that it fills up. It must not stand back for
-//! ever. As in Linux md (its `preread_bypass_threshold`):
+//! A partial write must read first, and its reads take the members' heads (or queues) away from
+//! full-width writes, which read nothing. So its stripe waits on the *hold* list while such writes
+//! are under way, in the hope that it fills up, but not forever. As in Linux md (its
+//! `preread_bypass_threshold`):
 //!
 //! - a full-width write that begins while the same stripe is at the head of the list has *passed*
 //!   it; passes are counted
-//! - when they are more than the threshold, the head goes on, and the threshold is taken off the
-//!   count
-//! - when the head of the list has changed by itself since the last pass (it filled up, and was
-//!   promoted), the threshold is taken off, too
-//! - when the list is found empty, the count begins anew
+//! - when the count exceeds the threshold, the head goes on, and the threshold is subtracted from
+//!   the count
+//! - if the head has changed by itself since the last pass (it filled up, and was promoted), the
+//!   threshold is subtracted, too
+//! - if the list is found empty, the count begins anew
 //! - a threshold of 0 stops the accounting: a stripe that must read first waits until no full-width
-//!   write is pending; the most throughput, and no fairness (but see the age limit in
+//!   write is pending. That gives the most throughput, and no fairness (but see the age limit in
 //!   docs/write-path.md)
-//! - while no full-width write is pending no stripe stands back at all
+//! - while no full-width write is pending, no stripe waits at all
 //!
-//! Where this is not md's: only full-width writes pass (md counts every stripe that is handled and
-//! had not started); any partial write stands back, also one that finds in the cache what it would
-//! have to read (it may still fill up); one such stripe at a time goes on among full-width writes,
-//! and any number without them; the head that was last passed is forgotten with the list's last
-//! stripe.
+//! Differences from md:
+//!
+//! - Only full-width writes pass. md counts every stripe that is handled and had not started.
+//! - Any partial write waits, even if the cache holds all that it would read: it may still fill up.
+//! - One such stripe at a time goes on among full-width writes, any number without them.
+//! - The head that was last passed is forgotten with the list's last stripe.
 //!
 //! [check: a_held_stripe_is_passed_so_often_and_no_more]
 
-/// The count.
+/// Counts how often full-width writes pass the head of the hold list.
 #[derive(Clone, Copy, Debug)]
 pub struct Bypass {
     threshold: u32,
@@ -40,13 +41,13 @@ impl Bypass {
         Self { threshold, count: 0, head: None }
     }
 
-    /// From now on this is the threshold.
+    /// Changes the threshold.
     pub fn set_threshold(&mut self, threshold: u32) {
         self.threshold = threshold;
     }
 
-    /// A full-width write begins that had not started before; `head` is the first stripe of the
-    /// hold list. True if it has passed one.
+    /// A full-width write begins in a stripe that had not started; `head` is the first stripe of
+    /// the hold list. True if it passes one.
     pub fn passes(&mut self, head: Option<u32>) -> bool {
         if head.is_none() {
             self.count = 0;
@@ -59,7 +60,7 @@ impl Bypass {
         head.is_some()
     }
 
-    /// Whether the head of the hold list may go on while so many full-width writes are pending.
+    /// Whether the head of the hold list may go on while this many full-width writes are pending.
     #[must_use]
     pub fn lets_go(&self, full_writes: u32) -> bool {
         full_writes == 0 || self.threshold > 0 && self.count > self.threshold
@@ -84,7 +85,7 @@ mod tests {
                 assert!(bypass.passes(Some(7)));
                 passes += 1;
             }
-            // The first pass only finds out who stands there.
+            // The first pass only notes the head.
             assert_eq!(passes, threshold + 2);
             bypass.took();
             assert!(!bypass.lets_go(1), "the next one is passed, too");

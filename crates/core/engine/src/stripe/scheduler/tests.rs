@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Work of which everything is known.
+/// Work with all its properties.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     full: bool,
@@ -43,7 +43,7 @@ fn at(milliseconds: u64) -> Instant {
     Instant::default().plus_milliseconds(milliseconds)
 }
 
-/// Looks at a stripe with such work. Whether it has begun.
+/// Looks at a stripe with such work. True if it has begun.
 fn look(scheduler: &mut Scheduler, number: u32, work: Known, now: Instant) -> bool {
     let counters = &mut CacheCounters::default();
     match scheduler.admission(number, &work, Gate::Open) {
@@ -137,7 +137,7 @@ fn a_stripe_is_looked_at_once_for_many_reasons() {
     assert_eq!(scheduler.next_ready(), Some(4), "and again when there is a new one");
 }
 
-/// All that are ready begin; their numbers.
+/// Begins all ready stripes and returns their numbers.
 fn begin_all(scheduler: &mut Scheduler, now: Instant) -> Vec<u32> {
     let mut begun = Vec::new();
     while let Some(number) = scheduler.next_ready() {
@@ -147,8 +147,7 @@ fn begin_all(scheduler: &mut Scheduler, now: Instant) -> Vec<u32> {
     begun
 }
 
-/// Random small writes left members with one stripe each that was written for each that came, and
-/// took them as they came.
+/// Random small writes once left members with one stripe for each new write, in order of arrival.
 #[test]
 fn what_is_short_goes_in_order_and_keeps_members_busy() {
     let mut scheduler = scheduler();
@@ -168,7 +167,7 @@ fn what_is_short_goes_in_order_and_keeps_members_busy() {
     assert!(begin_all(&mut scheduler, at(0)).into_iter().eq((58..68).rev()), "and on from there");
 }
 
-/// What is old goes as members have room for it, and asks for no moment meanwhile.
+/// Old stripes go as members have room for them, and need no timer meanwhile.
 #[test]
 fn what_is_old_goes_as_others_end() {
     let mut scheduler = scheduler();
@@ -190,7 +189,7 @@ fn what_is_old_goes_as_others_end() {
 }
 
 /// As many batches as members have use for are always under way, and clients wait for all of them.
-/// Answered writes stayed in memory for as long.
+/// Answered writes once stayed in memory as long as that lasted.
 #[test]
 fn what_was_answered_gets_to_the_members_under_any_load() {
     let mut scheduler = scheduler();
@@ -205,7 +204,7 @@ fn what_was_answered_gets_to_the_members_under_any_load() {
         begun.iter().for_each(|number| scheduler.set_width(*number, None));
         assert_eq!(scheduler.delayed.iter(&scheduler.links).count(), left);
     }
-    // Nor do those keep it there that stand in line for memory, or are held.
+    // Stripes in line for memory, or held, do not keep them there either.
     assert!(!look(&mut scheduler, 1, PART, at(100)));
     scheduler.stand_in_line(90, &mut CacheCounters::default());
     assert!(scheduler.send_off((0, true), at(100)), "the file of answered writes is half full");
