@@ -1,4 +1,4 @@
-//! The bad-block log: which sectors of one member cannot be trusted.
+//! The bad-block log: the sectors of one member that cannot be trusted.
 //!
 //! Up to eight sectors of 64-bit records, little endian, at a fixed distance from the superblock:
 //!
@@ -9,31 +9,29 @@
 //! └───────────────────────────────────────┴────────────┘
 //! ```
 //!
-//! **Which sectors?** md counts them from the start of the *device*, not of the data area: it adds the data offset
-//! before it looks one up. [`BadRange`] keeps md's counting.
+//! **Which sectors?** md counts them from the start of the *device*, not of the data area: it adds
+//! the data offset before it looks one up. [`BadRange`] keeps md's counting.
 //!
-//! **Which log sector?** The log has no checksum, and a power cut tears it between sectors. So a record says which sector of the log
-//! it is in ([`BadRecord`]), for whoever writes the log: what stays in its sector is there whatever a cut leaves. md ends at the first
-//! record of ones; so a sector that others follow is filled up with a record that it has already
-//! [check: a_log_is_read_to_its_end_though_a_sector_is_not_full].
+//! **Which log sector?** The log has no checksum, and a power cut tears it between sectors. So each
+//! [`BadRecord`] names its sector of the log: a record that stays in its sector survives any cut.
+//! md ends at the first record of ones. So all sectors but the last are filled up with copies of a
+//! record [check: a_log_is_read_to_its_end_though_a_sector_is_not_full].
 //!
-//! The log counts only if the superblock has [`crate::Features::BAD_BLOCKS`]; that check is the caller's.
+//! The log counts only if the superblock has [`crate::Features::BAD_BLOCKS`]: the caller checks it.
 
 use thiserror::Error;
 
 use crate::limits::{BAD_BLOCK_LOG_SECTORS_MAX, SECTOR_BYTES};
 
-/// Bits of a record that hold the length.
 const LENGTH_BITS: u32 = 10;
 /// The longest run that md puts in one record, in units of `1 << shift` sectors.
 pub const RECORD_SECTORS_MAX: u64 = 512;
 /// The record after the last.
 const END: u64 = u64::MAX;
-/// Bytes of one record.
 const RECORD_BYTES: u64 = 8;
-/// No log has more records: whoever asks for more is told before they are made.
+/// The limit is checked before records are allocated.
 const RECORDS_MAX: usize = BAD_BLOCK_LOG_SECTORS_MAX as usize * RECORDS_PER_SECTOR;
-/// Records of one sector.
+/// Records in one sector.
 pub const RECORDS_PER_SECTOR: usize = (SECTOR_BYTES / RECORD_BYTES) as usize;
 
 /// Where a member keeps its bad-block log.
@@ -59,13 +57,13 @@ pub struct BadRange {
 /// One record of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BadRecord {
-    /// What it names.
+    /// The bad sectors.
     pub range: BadRange,
-    /// The sector of the log that it is in, from 0.
+    /// The sector of the log that holds the record, from 0.
     pub log_sector: u16,
 }
 
-/// What can be wrong with a bad-block log.
+/// Why a bad-block log is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum BadBlockLogError {
     /// Fewer bytes than the log has.
@@ -90,13 +88,13 @@ pub enum BadBlockLogError {
         /// Index of the record.
         index: usize,
     },
-    /// To be written: a run that the log's unit cannot express.
+    /// On writing: a run that the log's unit cannot express.
     #[error("a run at sector {start_sector} is not a multiple of the log's unit")]
     Unaligned {
         /// First sector of the run.
         start_sector: u64,
     },
-    /// To be written: more records than there is room for.
+    /// On writing: more records than the log can hold.
     #[error("{records} records do not fit")]
     Full {
         /// Records needed.
@@ -109,9 +107,10 @@ pub enum BadBlockLogError {
 pub enum BadBlockLog {}
 
 impl BadBlockLog {
-    /// The records of the log at `place`, in order of their first sector, each once for each sector of the log. `bytes` start at the log.
+    /// The records of the log at `place`, in order of their first sector. A range appears once for
+    /// each log sector that names it. `bytes` start at the log.
     ///
-    /// An all-zero record is skipped: some mdadm versions left logs of zeroes behind.
+    /// All-zero records are skipped: some mdadm versions left logs of zeroes behind.
     ///
     /// # Errors
     /// Too few bytes, or a record that makes no sense; then no part of the log is believed.
@@ -142,7 +141,7 @@ impl BadBlockLog {
         Ok(records)
     }
 
-    /// What records name, each range once, in order.
+    /// The ranges that the records name, each once, in order.
     #[must_use]
     pub fn ranges(records: &[BadRecord]) -> Vec<BadRange> {
         let mut ranges: Vec<BadRange> = records.iter().map(|record| record.range).collect();
@@ -151,8 +150,8 @@ impl BadBlockLog {
         ranges
     }
 
-    /// The bytes of a log at `place` with these ranges, packed as md packs them: one behind the other. Runs that are too long for one
-    /// record take several.
+    /// The bytes of a log at `place` with these ranges, packed like md's: one behind the other. A
+    /// run that is too long for one record takes several.
     ///
     /// # Errors
     /// A range that is not a multiple of the log's unit or beyond 54 bits, or too many of them.
@@ -165,14 +164,14 @@ impl BadBlockLog {
         lay_out(&sectors, place)
     }
 
-    /// The bytes of a log at `place` whose sectors name these ranges, each for itself. Sectors behind the last that names something may be
-    /// left out.
+    /// The bytes of a log at `place`, given the ranges of each log sector. Empty sectors at the end
+    /// can be left out.
     ///
     /// # Errors
-    /// As [`Self::to_bytes`] says; each sector has room for [`RECORDS_PER_SECTOR`] records.
+    /// As [`Self::to_bytes`]; each sector has room for [`RECORDS_PER_SECTOR`] records.
     ///
     /// # Panics
-    /// A sector names nothing, and one behind it does: md would not read that one.
+    /// An empty sector before a used one: md would not read the used one.
     pub fn sectors_to_bytes(
         sectors: &[Vec<BadRange>],
         place: BadBlockLogPlace,
@@ -184,7 +183,6 @@ impl BadBlockLog {
     }
 }
 
-/// The bytes of a log whose sectors hold these records.
 fn lay_out(sectors: &[&[u64]], place: BadBlockLogPlace) -> Result<Vec<u8>, BadBlockLogError> {
     let used = sectors.iter().rposition(|records| !records.is_empty()).map_or(0, |last| last + 1);
     let fullest = sectors.iter().map(|records| records.len()).max().unwrap_or(0);
@@ -203,7 +201,6 @@ fn lay_out(sectors: &[&[u64]], place: BadBlockLogPlace) -> Result<Vec<u8>, BadBl
     Ok(bytes)
 }
 
-/// The records that ranges take.
 fn encode(ranges: &[BadRange], shift: u8) -> Result<Vec<u64>, BadBlockLogError> {
     let mut records = Vec::new();
     for (index, range) in ranges.iter().enumerate() {
@@ -312,7 +309,7 @@ mod tests {
         let expected = expected
             .map(|(start, length, log_sector)| BadRecord { range: bad(start, length), log_sector });
         assert_eq!(BadBlockLog::parse(&bytes, PLACE).unwrap(), expected);
-        // md would end at the first record of ones, and take one of zeroes for nonsense.
+        // md would end at the first record of ones, and refuse one of zeroes.
         assert!(
             bytes[..512 + 16]
                 .as_chunks::<8>()

@@ -1,20 +1,25 @@
-//! The superblock of a write-intent bitmap: which parts of the array may be out of step.
+//! The superblock of a write-intent bitmap, which marks the parts of the array whose members may
+//! differ.
 //!
-//! 256 bytes, little endian, where the array's superblock says; the bits follow, one for each run of `chunk_bytes` of every member
-//! (of the array, for raid10). A bit that is set says that members may differ there. The whole is the *area*.
+//! 256 bytes, little endian, at the place that the array's superblock names. The bits follow, one
+//! for each run of `chunk_bytes` of every member (of the array, for raid10). A set bit says that
+//! members may differ there. Superblock and bits together are the *area*.
 //!
-//! Four kinds share the magic: version 3 (bits in the byte order of the machine, obsolete), 4 (little endian),
-//! 5 (one bitmap per node of a cluster; refused by name) and 6 (lockless: one *byte* per chunk, after 1024 bytes).
-//! There is no checksum in it: only the UUID ties it to its array.
+//! Four kinds share the magic: version 3 (bits in the byte order of the machine, obsolete), 4
+//! (little endian), 5 (one bitmap per node of a cluster; refused by name) and 6 (lockless: one
+//! *byte* per chunk, after 1024 bytes). The superblock has no checksum: only the UUID ties it to
+//! its array.
 //!
 //! # The lockless kind
-//! Facts from Linux 6.18 (`drivers/md/md-llbitmap.c`, `md-bitmap.h`) and from the patch that taught mdadm to make one. Its
-//! superblock is the same 256 bytes, but counts the chunk in *sectors*, and `state` has more flags. The bytes begin 1024 bytes behind
-//! the start of the superblock; what they say is [`crate::marks`]'s. The array's superblock says no more than that there is a bitmap:
-//! no feature names the kind, and a kernel that does not know version 6 refuses the array.
+//! Facts from Linux 6.18 (`drivers/md/md-llbitmap.c`, `md-bitmap.h`) and from the patch that taught
+//! mdadm to make one. Its superblock is the same 256 bytes, but counts the chunk in *sectors*, and
+//! `state` has more flags. The bytes begin 1024 bytes behind the start of the superblock;
+//! [`crate::marks`] has their meaning. The array's superblock says only that a bitmap exists. No
+//! feature names the kind, and a kernel that does not know version 6 refuses the array.
 //!
-//! mdadm leaves it to the first kernel to make the bytes: a flag says *first use*, and the chunk is then the least one from 64 KiB up
-//! whose marks fit into the sectors that are reserved. All of them are unwritten then, or clean where a second flag says so.
+//! mdadm leaves the bytes to the first kernel and sets the flag *first use*. The chunk is then the
+//! smallest one from 64 KiB up whose marks fit into the reserved sectors. All marks start as
+//! unwritten, or as clean where a second flag says so.
 
 use std::mem::{offset_of, size_of};
 
@@ -26,35 +31,31 @@ use crate::bits::{Bits, sectors_for};
 use crate::limits::{EVENTS_MAX, SECTOR_BYTES, SECTORS_MAX};
 use crate::marks::{LocklessMarks, MarkCounts, read_marks};
 
-/// The version of one bit per chunk, little endian.
 const CLASSIC_VERSION: u32 = 4;
-/// The version of one byte per chunk.
 const LOCKLESS_VERSION: u32 = 6;
 /// "bitm" in little endian.
 const BITMAP_MAGIC: u32 = 0x6d74_6962;
 /// md counts outstanding write-behind writes in 14 bits.
 const WRITE_BEHIND_MAX: u32 = (1 << 14) - 1;
-/// Seconds between sweeps beyond which md would refuse: no machine has a longer tick count.
+/// md refuses a longer time between sweeps: no machine has a longer tick count.
 const DAEMON_SLEEP_MAX_SECONDS: u32 = i32::MAX as u32;
-/// Bytes before the bytes of a lockless bitmap.
 const LOCKLESS_HEAD_BYTES: u64 = 1024;
-/// In `state`: the bits do not say all that they should.
+/// In `state`: the bits may be incomplete.
 const STATE_STALE: u32 = 1 << 1;
 /// In `state`: a bit could not be written.
 const STATE_WRITE_ERROR: u32 = 1 << 2;
-/// In `state`, of a lockless one: nobody has made its bytes yet.
+/// In `state` of a lockless bitmap: no kernel has made its bytes yet.
 const STATE_FIRST_USE: u32 = 1 << 3;
-/// In `state`, of a lockless one that nobody has made: its bytes are to say clean.
+/// In `state` of a lockless bitmap on first use: its bytes start as clean.
 const STATE_CLEAN: u32 = 1 << 4;
-/// Seconds between sweeps, as mdadm has it.
+/// Seconds between sweeps, mdadm's default.
 pub const DAEMON_SLEEP_SECONDS: u32 = 5;
-/// Seconds between sweeps of a lockless bitmap, as Linux has it.
 const LOCKLESS_SLEEP_SECONDS: u32 = 30;
-/// The least that a mark of a lockless bitmap stands for where nobody asks for less, as Linux has it.
+/// The smallest chunk that Linux chooses for a lockless bitmap unless the operator asks for less.
 const LOCKLESS_CHUNK_BYTES_MIN: u32 = 64 << 10;
-/// The largest power of two of bytes that is counted here.
+/// The largest chunk supported: a power of two of bytes.
 const CHUNK_BYTES_MAX: u32 = 1 << 31;
-/// More bytes than any bitmap's area has that md makes: it keeps a count of two bytes in memory for each bit.
+/// No area that md makes is as large: md keeps a count of two bytes in memory for each bit.
 pub(crate) const AREA_BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -92,7 +93,7 @@ const _: () = assert!(offset_of!(Raw, nodes) == 68);
 const _: () = assert!(offset_of!(Raw, cluster_name) == 72);
 const _: () = assert!(offset_of!(Raw, pad) == 136);
 
-/// How a bitmap keeps its marks.
+/// The format of a bitmap's marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BitmapKind {
     /// Version 3: one bit per chunk, in the byte order of the machine that wrote it.
@@ -104,7 +105,7 @@ pub enum BitmapKind {
 }
 
 impl BitmapKind {
-    /// One word.
+    /// The kind in one word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -118,7 +119,7 @@ impl BitmapKind {
 /// A validated bitmap superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BitmapSuperblock {
-    /// How marks are kept.
+    /// The format of the marks.
     pub kind: BitmapKind,
     /// Updated just before the array's event count: equal to it or one more.
     pub events: u64,
@@ -134,11 +135,11 @@ pub struct BitmapSuperblock {
     pub daemon_sleep_seconds: u32,
     /// Write-behind writes allowed; 0: none.
     pub write_behind: u32,
-    /// Sectors reserved for the bitmap; 0: not said.
+    /// Sectors reserved for the bitmap; 0: not recorded.
     pub sectors_reserved: u32,
 }
 
-/// What can be wrong with a bitmap superblock.
+/// Why a bitmap superblock is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum BitmapError {
     /// Fewer bytes than a bitmap superblock has.
@@ -147,7 +148,7 @@ pub enum BitmapError {
         /// Bytes at hand.
         present_bytes: u64,
     },
-    /// One bitmap per node of a cluster: not served.
+    /// One bitmap per node of a cluster: not supported.
     #[error("the bitmap is a cluster's (version 5), which is not served")]
     Clustered,
     /// A version that md does not have.
@@ -165,16 +166,16 @@ pub enum BitmapError {
         /// Bytes per mark.
         bytes: u32,
     },
-    /// Sectors per mark that md refuses, or more than is counted here.
+    /// Sectors per mark that md refuses, or beyond the largest chunk supported.
     #[error("a bitmap chunk of {sectors} sectors is not a power of two, or more than 2 GiB")]
     ChunkSectors {
         /// Sectors per mark.
         sectors: u32,
     },
-    /// A lockless bitmap that nobody has made yet, and no room for its marks.
+    /// A lockless bitmap on first use whose marks do not fit.
     #[error("{sectors} reserved sectors are too few for a lockless bitmap")]
     NoRoom {
-        /// Sectors that are reserved for it.
+        /// Sectors reserved for it.
         sectors: u32,
     },
     /// A time between sweeps that md refuses.
@@ -223,7 +224,7 @@ impl<'a> UnvalidatedBitmap<'a> {
         (u32::from_le_bytes(*magic) == BITMAP_MAGIC).then_some(Self { bytes })
     }
 
-    /// The UUID that it has, as it is stored; none if it is cut off.
+    /// The stored UUID; `None` if it is cut off.
     #[must_use]
     pub fn array_uuid(&self) -> Option<[u8; 16]> {
         let (raw, _) = Raw::ref_from_prefix(self.bytes).ok()?;
@@ -233,7 +234,7 @@ impl<'a> UnvalidatedBitmap<'a> {
     /// Checks everything. `array_uuid` is [`crate::Superblock::uuid_as_stored`].
     ///
     /// # Errors
-    /// Whatever is wrong first.
+    /// The first fault found.
     pub fn validate(self, array_uuid: &[u8; 16]) -> Result<BitmapSuperblock, BitmapError> {
         let cut_off = BitmapError::CutOff { present_bytes: self.bytes.len() as u64 };
         let (raw, _) = Raw::ref_from_prefix(self.bytes).map_err(|_| cut_off)?;
@@ -289,7 +290,7 @@ impl<'a> UnvalidatedBitmap<'a> {
     }
 }
 
-/// Bytes per mark of a lockless bitmap: as it says, or as Linux makes it when it is used first.
+/// Bytes per mark of a lockless bitmap: as stored, or as Linux chooses on first use.
 fn lockless_chunk_bytes(raw: &Raw) -> Result<u32, BitmapError> {
     let (sync_sectors, sectors) = (raw.sync_size.get(), raw.sectors_reserved.get());
     if raw.state.get() & STATE_FIRST_USE != 0 {
@@ -301,14 +302,14 @@ fn lockless_chunk_bytes(raw: &Raw) -> Result<u32, BitmapError> {
     bytes.filter(|_| sectors.is_power_of_two()).ok_or(BitmapError::ChunkSectors { sectors })
 }
 
-/// A bitmap as it is on a member: its superblock and its bits.
+/// A bitmap as read from a member: superblock and bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bitmap {
-    /// What it says of itself.
+    /// The validated superblock.
     pub superblock: BitmapSuperblock,
-    /// Which parts may differ between members. Of one that is [`BitmapKind::HostEndian`] none are read.
+    /// Parts that may differ between members; not read for [`BitmapKind::HostEndian`].
     pub bits: Bits,
-    /// What a lockless one says beyond that, and how many marks are in each state.
+    /// The further states of a lockless bitmap, and the number of marks in each state.
     pub marks: Option<(LocklessMarks, MarkCounts)>,
 }
 
@@ -340,18 +341,19 @@ impl Bitmap {
         Ok(Self { superblock, bits, marks })
     }
 
-    /// Whether the bits say all that they should, for an array with this count of events: md sets all of them otherwise.
+    /// Whether the bits are complete at this event count; md sets all bits if they are not.
     #[must_use]
     pub fn is_current(&self, events: u64) -> bool {
         let is_whole = self.superblock.state & (STATE_STALE | STATE_WRITE_ERROR) == 0;
-        // One that is ahead by more was not left so by an update that was cut short: these superblocks are older ones.
+        // An interrupted update leaves the bitmap ahead by at most one. A larger lead means that
+        // the superblocks are old copies.
         let is_near = (events..=events.saturating_add(1)).contains(&self.superblock.events);
         self.superblock.kind != BitmapKind::HostEndian && is_whole && is_near
     }
 }
 
 impl BitmapSuperblock {
-    /// A new one of md's classic kind, with all that mdadm chooses.
+    /// A new classic bitmap with mdadm's defaults.
     #[must_use]
     pub fn new(sync_size_sectors: u64, chunk_bytes: u32, sectors_reserved: u32) -> Self {
         Self {
@@ -367,7 +369,8 @@ impl BitmapSuperblock {
         }
     }
 
-    /// A new lockless one whose marks fit into so many sectors with its superblock, with all that Linux chooses; none if they never do.
+    /// A new lockless bitmap with Linux's defaults, whose superblock and marks fit into
+    /// `sectors_reserved`; `None` if they never do.
     #[must_use]
     pub fn new_lockless(sync_size_sectors: u64, sectors_reserved: u32) -> Option<Self> {
         let of = |chunk_bytes: u32| Self {
@@ -380,13 +383,12 @@ impl BitmapSuperblock {
         sizes.find(|one| one.area_sectors() <= u64::from(sectors_reserved))
     }
 
-    /// The byte of every mark of a lockless bitmap that nobody has made yet.
+    /// The byte of every mark of a lockless bitmap on first use.
     fn first_byte(&self) -> Option<u8> {
         let clean = u8::from(self.state & STATE_CLEAN != 0);
         (self.state & STATE_FIRST_USE != 0).then_some(clean)
     }
 
-    /// Bytes before what says which parts may differ.
     fn head_bytes(&self) -> u64 {
         match self.kind {
             BitmapKind::HostEndian | BitmapKind::Classic => size_of::<Raw>() as u64,
@@ -394,17 +396,16 @@ impl BitmapSuperblock {
         }
     }
 
-    /// Sectors that a bit stands for.
+    /// Sectors per bit.
     #[must_use]
     pub fn sectors_each(&self) -> u64 {
         u64::from(self.chunk_bytes) / SECTOR_BYTES
     }
 
-    /// The area as it is to be on a member: superblock and bits, or marks where it is lockless, in whole sectors. What they say is what
-    /// they should.
+    /// The area to write to a member, in whole sectors, not stale: superblock and bits, or marks.
     ///
     /// # Panics
-    /// When the bits or the marks are not those of this superblock, or it is [`BitmapKind::HostEndian`].
+    /// When bits or marks do not fit this superblock, or it is [`BitmapKind::HostEndian`].
     #[must_use]
     pub fn area(
         &self,
@@ -415,10 +416,10 @@ impl BitmapSuperblock {
         self.area_with(array_uuid, (bits, marks), 0)
     }
 
-    /// The same while it is being made where something else was: its superblock says *stale*, so that nobody believes a part of it.
+    /// The area while it overwrites other data: *stale*, so that no reader believes a part of it.
     ///
     /// # Panics
-    /// As [`Self::area`] does.
+    /// As [`Self::area`].
     #[must_use]
     pub fn area_in_the_making(
         &self,
@@ -466,7 +467,7 @@ impl BitmapSuperblock {
         area
     }
 
-    /// Bytes of the area in which a bit or a mark lies: its sector.
+    /// Byte offset within the area of the sector that holds a bit or a mark.
     #[must_use]
     pub fn sector_of(&self, bit: u64) -> u64 {
         let bytes = if self.kind == BitmapKind::Lockless { bit } else { bit / 8 };
@@ -479,20 +480,20 @@ impl BitmapSuperblock {
         sectors_for(self.total_bytes())
     }
 
-    /// Marks in the bitmap: one per `chunk_bytes`, the last one partial.
+    /// Number of marks: one per `chunk_bytes`, the last one partial.
     #[must_use]
     pub fn marks(&self) -> u64 {
         self.sync_size_sectors.div_ceil(u64::from(self.chunk_bytes) / SECTOR_BYTES)
     }
 
-    /// Bytes of the bitmap with its superblock.
+    /// Bytes of the superblock and the marks.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         match self.kind {
             BitmapKind::HostEndian | BitmapKind::Classic => {
                 size_of::<Raw>() as u64 + self.marks().div_ceil(8)
             }
-            // A set of bits has one for no sectors too.
+            // A set of bits has one bit even for no sectors.
             BitmapKind::Lockless => LOCKLESS_HEAD_BYTES + self.marks().max(1),
         }
     }

@@ -1,24 +1,28 @@
-//! A bitmap file: the write-intent bitmap of an array beside its members, with our own parity log behind it.
+//! A bitmap file: the write-intent bitmap of an array beside its members, with our own parity log
+//! behind it.
 //!
-//! md's bitmap file (`mdadm --bitmap=FILE`) is the area of a classic bitmap ([`crate::bitmap`]) at the start of a file on another file
-//! system. No superblock names it: whoever starts the array says which file it is, and the file's count of events tells whether the array
-//! was written without it. md reads as much of the file as the bitmap takes, so what is behind that is ours:
+//! md's bitmap file (`mdadm --bitmap=FILE`) is the area of a classic bitmap ([`crate::bitmap`]) at
+//! the start of a file on another file system. No superblock names it: the operator passes its path
+//! on each start. Its event count tells whether the array was written without it. md reads only the
+//! bitmap, so the space behind it is ours:
 //!
 //! ```text
 //!   0                                                            | records, a ring        | head: 8 sectors | end of the file
 //!   superblock of the bitmap, bits          (free)               | size_sectors           |                 |
 //! ```
 //!
-//! The log is one for all members, with the records and the head of [`crate::own_log`]. So it needs no room on members: metadata 0.90 and
-//! 1.0, whose data begins at the first sector, can have it too.
+//! One log serves all members, with the records and the head of [`crate::own_log`]. It needs no
+//! room on members, so arrays with metadata 0.90 and 1.0, whose data begins at the first sector,
+//! can have it too.
 //!
 //! # When it counts
-//! The log counts when superblocks have the stamp of a log in a file ([`LogHome::File`](crate::LogHome)), and the bitmap of the file
-//! that is given counts as many events as they, or one more: a copy that was put back from elsewhere counts fewer.
+//! The log counts if two things hold. Superblocks have the stamp of a log in a file
+//! ([`LogHome::File`](crate::LogHome)). And the event count of the file's bitmap equals theirs, or
+//! is one more: a restored old copy of the file has a lower count.
 //!
 //! # Invariants
-//! - The log does not lie in the bitmap [check: a_log_that_would_lie_in_the_bitmap_is_none].
-//! - What is written is read [check: what_is_made_is_read].
+//! - The log does not overlap the bitmap [check: a_log_that_would_lie_in_the_bitmap_is_none].
+//! - Written files are read back [check: what_is_made_is_read].
 
 use thiserror::Error;
 
@@ -30,40 +34,41 @@ use crate::own_log::{
 };
 use crate::{BitmapPlace, PPL_HEADER_SECTORS, Superblock};
 
-/// Sectors that are kept for the bitmap in a file that is made: 1 MiB.
+/// Sectors kept for the bitmap in a new file: 1 MiB.
 const BITMAP_SECTORS_MIN: u64 = 2048;
 /// Bytes of the shortest file with room for a log.
 pub const BITMAP_FILE_BYTES_MIN: u64 =
     (BITMAP_SECTORS_MIN + RING_SECTORS_MAX + OWN_LOG_HEAD_SECTORS) * SECTOR_BYTES;
-/// Bytes of a bitmap's superblock.
 const BITMAP_HEAD_BYTES: u64 = 256;
 
-/// What is in a bitmap file.
+/// The content of a bitmap file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BitmapFile {
-    /// The UUID of the array that it is of, as the bitmap stores it ([`Superblock::uuid_as_stored`]).
+    /// The UUID of its array, as the bitmap stores it ([`Superblock::uuid_as_stored`]).
     pub uuid: [u8; 16],
     /// Its length in bytes.
     pub size_bytes: u64,
     /// Its bitmap.
     pub bitmap: Result<Bitmap, BitmapError>,
-    /// The parity log behind that, if there is the head of one.
+    /// The parity log behind the bitmap; `None` without a log head.
     pub own_log: Option<OwnLog>,
 }
 
-/// Why a file is no bitmap file.
+/// Why a file is not a bitmap file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum BitmapFileError {
-    /// It does not begin as one.
+    /// It does not begin with a bitmap superblock.
     #[error("it does not begin with a bitmap")]
     NotABitmap,
 }
 
 impl BitmapFile {
-    /// Reads a file of so many bytes; `read` gives so many bytes from one on, and is asked for what is there only.
+    /// Reads a file of `size_bytes`. `read` returns bytes of the file, and is never asked for bytes
+    /// beyond its end.
     ///
     /// # Errors
-    /// The driver's own, of the bitmap; records of the log that cannot be read are a log that cannot. Within: it is no such file.
+    /// Outer: the driver could not read the bitmap. Unreadable log records are reported in the log
+    /// instead. Inner: the file is not a bitmap file.
     pub fn read<E>(
         size_bytes: u64,
         mut read: impl FnMut(u64, u64) -> Result<Vec<u8>, E>,
@@ -94,8 +99,8 @@ impl BitmapFile {
         Ok(Ok(Self { uuid, size_bytes, bitmap, own_log }))
     }
 
-    /// A bitmap of so many sectors in a file of so many bytes, or in one that is made for it: a bit stands for what is asked for, or for what
-    /// mdadm would choose. None if it has no room.
+    /// Plans a bitmap of `sectors` sectors for a file of a given size, or for a new file. A bit
+    /// covers the bytes asked for, or mdadm's default. `None` if the file has no room.
     #[must_use]
     pub fn plan(
         sectors: u64,
@@ -114,7 +119,7 @@ impl BitmapFile {
         Some(BitmapSuperblock::new(sectors, chunk_bytes, 0))
     }
 
-    /// Bytes of a new file for this bitmap, with room for a log, and for a bitmap of 1 MiB.
+    /// Bytes of a new file for this bitmap, with room for a log and for a bitmap of 1 MiB.
     #[must_use]
     pub fn bytes_for(bitmap: &BitmapSuperblock) -> u64 {
         let bitmap = bitmap.area_sectors().next_multiple_of(PPL_HEADER_SECTORS);
@@ -122,7 +127,7 @@ impl BitmapFile {
         sectors * SECTOR_BYTES
     }
 
-    /// Where a log could be in a file of so many bytes whose bitmap takes so many sectors. None where there is no room.
+    /// The place of a log in a file with a bitmap of `bitmap_sectors`; `None` without room.
     #[must_use]
     pub fn log_place(size_bytes: u64, bitmap_sectors: u64) -> Option<OwnLogPlace> {
         let taken = bitmap_sectors.next_multiple_of(PPL_HEADER_SECTORS) + OWN_LOG_HEAD_SECTORS;
@@ -132,7 +137,7 @@ impl BitmapFile {
         (ring > PPL_HEADER_SECTORS).then_some(OwnLogPlace::of(size_sectors))
     }
 
-    /// Sectors that a bitmap may take in a file of so many bytes, with a log behind it or without one.
+    /// Sectors that a bitmap can use in a file of `size_bytes`, with or without a log behind it.
     #[must_use]
     pub fn room_for_bitmap(size_bytes: u64, log: Option<OwnLogPlace>) -> u64 {
         let log =
@@ -142,14 +147,14 @@ impl BitmapFile {
 }
 
 impl Superblock {
-    /// Whether this stands for a superblock of a bitmap file ([`Self::for_bitmap_file`]).
+    /// Whether this superblock stands in for a bitmap file ([`Self::for_bitmap_file`]).
     #[must_use]
     pub fn is_of_bitmap_file(&self) -> bool {
         self.device.super_offset_sectors == 0 && self.intent.bitmap_offset_sectors == Some(0)
     }
 
-    /// What stands for a superblock where a bitmap file of this array is written: it is asked where in the file things are, and what they
-    /// are signed with. It is on no device.
+    /// A stand-in superblock for writing this array's bitmap file: it supplies the offsets in the
+    /// file and the keys of the log. It is on no device.
     #[must_use]
     pub fn for_bitmap_file(&self, size_bytes: u64) -> Self {
         let mut stand_in = self.clone();
@@ -213,7 +218,7 @@ mod tests {
         assert!(stand_in.is_of_bitmap_file() && !superblock.is_of_bitmap_file());
         let start = stand_in.log_start_bytes(OwnLogPlace::of(2048).into());
         assert_eq!(start, Some(BITMAP_FILE_BYTES_MIN - 4096 - (1 << 20)));
-        // As mdadm makes one: no longer than its bits.
+        // mdadm's file is no longer than its bits.
         let short = read(&made[..258]).unwrap();
         assert_eq!((short.bitmap.unwrap().bits, short.own_log), (some_bits(), None));
         assert_eq!(read(&made[..200]), Err(BitmapFileError::NotABitmap));

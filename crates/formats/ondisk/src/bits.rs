@@ -1,31 +1,30 @@
-//! The bits of a write-intent bitmap: each stands for a run of sectors, all runs of one length.
+//! The bits of a write-intent bitmap: each covers a run of sectors, all runs of one length.
 //!
-//! What a bit says is [`crate::bitmap`]'s. In memory they lie as on disk: bit `n` is bit `n % 8` of byte `n / 8`.
+//! [`crate::bitmap`] gives the bits their meaning. In memory they lie as on disk: bit `n` is bit `n
+//! % 8` of byte `n / 8`.
 
 use std::ops::Range;
 
 use crate::limits::SECTOR_BYTES;
 
-/// So many bits are in a word.
 const WORD_BITS: u64 = 64;
 
-/// A set of bits. One bit, at least, is there: of an array of no sectors too.
+/// A set of bits. It has at least one bit, even for an array of no sectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bits {
-    /// Sectors that a bit stands for.
+    /// Sectors per bit.
     sectors_each: u64,
-    /// Sectors that all stand for; the last bit may stand for fewer than the others.
+    /// Sectors of all bits; the last bit may cover fewer than the others.
     sectors: u64,
     words: Vec<u64>,
-    /// How many are set.
     set: u64,
 }
 
 impl Bits {
-    /// None set, for `sectors` sectors, each bit for `sectors_each` of them.
+    /// All clear, for `sectors` sectors, one bit per `sectors_each` of them.
     ///
     /// # Panics
-    /// When a bit stands for nothing, or there are more bits than memory has bytes.
+    /// When `sectors_each` is 0, or there are more bits than memory has bytes.
     #[must_use]
     pub fn none(sectors: u64, sectors_each: u64) -> Self {
         assert!(sectors_each > 0, "a bit stands for something");
@@ -34,7 +33,7 @@ impl Bits {
         Self { sectors_each, sectors, words: vec![0; words], set: 0 }
     }
 
-    /// The same, all set.
+    /// As [`Self::none`], all set.
     #[must_use]
     pub fn all(sectors: u64, sectors_each: u64) -> Self {
         let mut bits = Self::none(sectors, sectors_each);
@@ -42,7 +41,7 @@ impl Bits {
         bits
     }
 
-    /// Those that bytes of a disk say; what lies behind the last bit is left out, and what is cut off is not set.
+    /// The bits in bytes of a disk. Bits beyond the last are ignored; missing bytes count as clear.
     #[must_use]
     pub fn from_bytes(bytes: &[u8], sectors: u64, sectors_each: u64) -> Self {
         let mut bits = Self::none(sectors, sectors_each);
@@ -59,43 +58,43 @@ impl Bits {
         bits
     }
 
-    /// As they are on disk, in whole bytes.
+    /// The bits as on disk, in whole bytes.
     pub fn to_bytes(&self) -> impl Iterator<Item = u8> {
         let bytes = usize::try_from(self.count().div_ceil(8)).expect("they are in memory");
         self.words.iter().flat_map(|word| word.to_le_bytes()).take(bytes)
     }
 
-    /// How many bits there are, set or not.
+    /// The number of bits, set or clear.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.sectors.div_ceil(self.sectors_each).max(1)
     }
 
-    /// Sectors that a bit stands for.
+    /// Sectors per bit.
     #[must_use]
     pub fn sectors_each(&self) -> u64 {
         self.sectors_each
     }
 
-    /// Sectors that all of them stand for.
+    /// Sectors of all bits.
     #[must_use]
     pub fn sectors(&self) -> u64 {
         self.sectors
     }
 
-    /// Whether none is set.
+    /// Whether no bit is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.set == 0
     }
 
-    /// How many are set.
+    /// The number of set bits.
     #[must_use]
     pub fn set_count(&self) -> u64 {
         self.set
     }
 
-    /// Bits that stand for a range of sectors; none of no range.
+    /// The bits that cover a range of sectors; an empty range has none.
     #[must_use]
     pub fn of(&self, sectors: &Range<u64>) -> Range<u64> {
         if sectors.is_empty() {
@@ -106,7 +105,7 @@ impl Bits {
         bit(sectors.start)..bit(sectors.end - 1) + 1
     }
 
-    /// Sectors that a bit stands for, as a range.
+    /// The sectors of a bit.
     #[must_use]
     pub fn sectors_of(&self, bit: u64) -> Range<u64> {
         let start = bit * self.sectors_each;
@@ -157,7 +156,7 @@ impl Bits {
         self.next_set(bits.start).is_some_and(|bit| bit < bits.end)
     }
 
-    /// The first bit from this one on that is set.
+    /// The first set bit at or after `from`.
     #[must_use]
     pub fn next_set(&self, from: u64) -> Option<u64> {
         let (first, _) = Self::place(from);
@@ -169,7 +168,7 @@ impl Bits {
         Some(at as u64 * WORD_BITS + u64::from(word.trailing_zeros()))
     }
 
-    /// Those that are set, in order.
+    /// The set bits, in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -179,20 +178,20 @@ impl Bits {
         })
     }
 
-    /// These, and those of the other.
+    /// Union with `other`.
     ///
     /// # Panics
-    /// When the others stand for other sectors.
+    /// When `other` covers other sectors.
     pub fn join(&mut self, other: &Self) {
         self.combine(other, |own, other| own | other);
     }
 
-    /// These without those of the other. Panics as [`Self::join`].
+    /// Removes the bits of `other`. Panics as [`Self::join`].
     pub fn subtract(&mut self, other: &Self) {
         self.combine(other, |own, other| own & !other);
     }
 
-    /// Those that the other has, too. Panics as [`Self::join`].
+    /// Keeps the bits that `other` has too. Panics as [`Self::join`].
     pub fn intersect(&mut self, other: &Self) {
         self.combine(other, |own, other| own & other);
     }
@@ -206,7 +205,8 @@ impl Bits {
         }
     }
 
-    /// From the first bit that is not as in the other to behind the last; none if all are. Panics as [`Self::join`].
+    /// From the first bit that differs from `other` to behind the last such bit; empty if none
+    /// differs. Panics as [`Self::join`].
     #[must_use]
     pub fn difference(&self, other: &Self) -> Range<u64> {
         let mut differing = self.clone();
@@ -217,13 +217,13 @@ impl Bits {
         first..(last as u64 + 1) * WORD_BITS - u64::from(word.leading_zeros())
     }
 
-    /// Whether each bit of the other stands for what it stands for here.
+    /// Whether each bit of `other` covers the same sectors as here.
     #[must_use]
     pub fn is_alike(&self, other: &Self) -> bool {
         (self.sectors, self.sectors_each) == (other.sectors, other.sectors_each)
     }
 
-    /// The first sector at or behind `sector` that a bit that is set stands for.
+    /// The first sector at or behind `sector` that a set bit covers.
     #[must_use]
     pub fn next_sector(&self, sector: u64) -> Option<u64> {
         let from = sector / self.sectors_each;
@@ -231,7 +231,7 @@ impl Bits {
         Some(sector.max(bit * self.sectors_each))
     }
 
-    /// The first sector at or behind `sector` that no bit that is set stands for; the end if there is none.
+    /// The first sector at or behind `sector` that a clear bit covers; the end if none does.
     #[must_use]
     pub fn next_clear_sector(&self, sector: u64) -> u64 {
         let from = sector / self.sectors_each;
@@ -239,7 +239,7 @@ impl Bits {
         clear.map_or(self.sectors, |bit| self.sectors_of(bit).start).max(sector)
     }
 
-    /// How many of the sectors from `start` on stand under bits that are set, or under bits that are not, as the first does.
+    /// The longest run from `start`, up to `sectors`, under bits that are all set or all clear.
     #[must_use]
     pub fn alike_sectors(&self, start: u64, sectors: u64) -> u64 {
         let mut bits = self.of(&(start..start + sectors));
@@ -248,14 +248,14 @@ impl Bits {
         other.map_or(sectors, |bit| self.sectors_of(bit).start - start)
     }
 
-    /// Bytes of memory that a set for so many sectors takes, at most.
+    /// Bytes of memory that a set for `sectors` takes, at most.
     #[must_use]
     pub fn memory_bytes(sectors: u64, sectors_each: u64) -> u64 {
         sectors.div_ceil(sectors_each.max(1)).max(1).div_ceil(WORD_BITS) * 8
     }
 }
 
-/// Sectors of a device that so many bytes take.
+/// Whole sectors that hold `bytes`.
 pub(crate) fn sectors_for(bytes: u64) -> u64 {
     bytes.div_ceil(SECTOR_BYTES)
 }

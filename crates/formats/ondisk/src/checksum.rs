@@ -1,10 +1,11 @@
 //! The checksums of md's superblocks, and the CRC forms of its logs.
 //!
-//! Both superblock sums add little-endian 32-bit words into 64 bits, with the checksum field counted as zero, and
-//! fold the carries in once: `low 32 bits + high 32 bits`, in 32-bit arithmetic.
+//! Both superblock sums add little-endian 32-bit words into 64 bits, with the checksum field
+//! counted as zero, and fold the carries in once: `low 32 bits + high 32 bits`, in 32-bit
+//! arithmetic.
 //!
-//! The logs use CRC-32C in two forms; with `crc(x)` the standard CRC-32C (start at all ones, inverted at the end):
-//! PPL stores `crc(header)`, the journal stores `!crc(array uuid ++ block)`.
+//! The logs use CRC-32C in two forms; with `crc(x)` the standard CRC-32C (start at all ones,
+//! inverted at the end): PPL stores `crc(header)`, the journal stores `!crc(array uuid ++ block)`.
 
 use crate::limits::{V1_FIXED_BYTES, V1_ROLES_MAX};
 
@@ -14,12 +15,12 @@ const V1_CHECKSUM_AT: usize = 216;
 const V1_ROLE_COUNT_AT: usize = 220;
 /// Byte offset of `sb_csum` in a 0.90 superblock: word 38.
 const V0_CHECKSUM_AT: usize = 152;
-/// Bytes of a 0.90 superblock.
 const V0_BYTES: usize = 4096;
 
-/// The checksum of a version 1 superblock that starts at `block[0]`, over `256 + 2 * max_dev` bytes.
+/// The checksum of a version 1 superblock that starts at `block[0]`, over `256 + 2 * max_dev`
+/// bytes.
 ///
-/// `None` if the block is shorter than that or `max_dev` is more than md allows (1920).
+/// `None` if the block is shorter, or if `max_dev` exceeds md's limit (1920).
 #[must_use]
 pub fn checksum_v1(block: &[u8]) -> Option<u32> {
     let role_count = u32_at(block, V1_ROLE_COUNT_AT)?;
@@ -30,13 +31,13 @@ pub fn checksum_v1(block: &[u8]) -> Option<u32> {
     Some(fold(sum_words(block.get(..covered_bytes)?, V1_CHECKSUM_AT)))
 }
 
-/// The checksum of a 0.90 superblock that starts at `block[0]`, over its 4096 bytes; `None` if there are fewer.
+/// The checksum of the 0.90 superblock in `block`, over 4096 bytes; `None` if it is shorter.
 #[must_use]
 pub fn checksum_v0(block: &[u8]) -> Option<u32> {
     Some(fold(sum_words(block.get(..V0_BYTES)?, V0_CHECKSUM_AT)))
 }
 
-/// Folds a 0.90 checksum to 16 bits, twice: md compares the folded forms, because machines summed differently.
+/// Folds a 0.90 checksum to 16 bits, twice, as md compares it: machines summed differently.
 #[must_use]
 pub fn fold_v0(checksum: u32) -> u32 {
     let once = (checksum & 0xffff) + (checksum >> 16);

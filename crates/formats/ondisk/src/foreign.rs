@@ -1,20 +1,21 @@
-//! Who else lives on this device: file systems, partition tables, volume managers, other RAID formats.
+//! Signatures of other formats on a device: file systems, partition tables, volume managers, other
+//! RAID formats.
 //!
-//! Recognised so that nothing recognisable is ever overwritten by mistake. A signature, a label and a UUID are
-//! enough for that; nothing here says that what was found is sound.
+//! Recognised so that braid never overwrites them by mistake. A signature, a label and a UUID are
+//! enough for that; nothing here says that the content is sound.
 //!
-//! Most are a fixed string at a fixed place: [`TABLE`]. The few that need a look at more than one field have a
-//! function each. Places and strings are public facts of each format. Not here: what is signed only beyond the bytes
-//! that `probe` reads, such as VMFS (1 MiB and 2 MiB).
+//! Most are a fixed string at a fixed place: [`TABLE`]. The few that need more than one field have
+//! a function each. Places and strings are public facts of each format. Formats signed only beyond
+//! the bytes that `probe` reads are missing, such as VMFS (1 MiB and 2 MiB).
 
 use std::fmt;
 
 use crate::snippet::Bytes;
 
-/// Something recognised that is not md's.
+/// A recognised signature that is not md's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Foreign {
-    /// What it is.
+    /// The format.
     pub kind: ForeignKind,
     /// Its label, if it has one.
     pub label: Option<String>,
@@ -24,7 +25,7 @@ pub struct Foreign {
     pub offset: u64,
 }
 
-/// Kinds of things that we recognise.
+/// The recognised formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 #[allow(missing_docs)] // each variant is the name of what it stands for
@@ -80,7 +81,7 @@ pub enum ForeignKind {
 }
 
 impl ForeignKind {
-    /// The name that `--destroy` takes and reports print.
+    /// The name in reports and in `--destroy`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -142,7 +143,7 @@ impl fmt::Display for ForeignKind {
     }
 }
 
-/// A fixed signature. Places are byte offsets from the start of the device; labels end at the first zero byte.
+/// A fixed signature. Places are byte offsets on the device; labels end at the first zero byte.
 struct Entry {
     kind: ForeignKind,
     magic_at: u64,
@@ -214,21 +215,21 @@ const TABLE: &[Entry] = &[
     entry(ForeignKind::Vmdk, 0, b"KDMV"),
     entry(ForeignKind::Vdi, 64, &[0x7f, 0x10, 0xda, 0xbe]),
     entry(ForeignKind::Vhdx, 0, b"vhdxfile"),
-    // One of a fixed size is raw, with this at its end only.
+    // A fixed-size VHD is raw data with this signature at its end only.
     entry(ForeignKind::Vhd, 0, b"conectix"),
     entry(ForeignKind::Vmdk, 0, b"# Disk DescriptorFile"),
     entry(ForeignKind::Ewf, 0, b"EVF\x09\x0d\x0a\xff\0"),
     entry(ForeignKind::Gzip, 0, &[0x1f, 0x8b, 8]),
     entry(ForeignKind::Xz, 0, b"\xfd7zXZ\0"),
     entry(ForeignKind::Zstd, 0, &[0x28, 0xb5, 0x2f, 0xfd]),
-    // The marks of its first block are the digits of pi.
+    // The magic of its first block holds the digits of pi.
     entry(ForeignKind::Bzip2, 4, &[0x31, 0x41, 0x59, 0x26, 0x53, 0x59]),
     entry(ForeignKind::Lz4, 0, &[0x04, 0x22, 0x4d, 0x18]),
     entry(ForeignKind::Zip, 0, b"PK\x03\x04"),
     entry(ForeignKind::SevenZip, 0, b"7z\xbc\xaf\x27\x1c"),
 ];
 
-/// Everything recognised, in no particular order, each kind at each place once.
+/// All recognised signatures, in no particular order, each kind at each place once.
 pub(crate) fn recognise_foreign(bytes: &Bytes<'_>) -> Vec<Foreign> {
     let fixed = TABLE.iter().filter_map(|entry| recognise_entry(bytes, entry));
     let others = [luks, luks_second, lvm2, zfs, gpt, gpt_backup, vfat, mbr, ddf, imsm, drbd];
@@ -252,7 +253,7 @@ fn luks(bytes: &Bytes<'_>) -> Option<Foreign> {
     luks_header(bytes, 0, b"LUKS\xba\xbe")
 }
 
-/// LUKS2's second header, behind a first one of any of its sizes; those of 512 KiB and more end beyond what is read.
+/// LUKS2's second header, behind a first one of less than 512 KiB (the others lie beyond the read).
 fn luks_second(bytes: &Bytes<'_>) -> Option<Foreign> {
     (14..=18).find_map(|bits| luks_header(bytes, 1 << bits, b"SKUL\xba\xbe"))
 }
@@ -265,7 +266,7 @@ fn luks_header(bytes: &Bytes<'_>, at: u64, magic: &[u8]) -> Option<Foreign> {
     })
 }
 
-/// LVM's label is in one of the first four sectors; the physical volume's UUID follows it in base-64-like text.
+/// LVM's label is in one of the first four sectors; the volume's UUID follows, almost base 64.
 fn lvm2(bytes: &Bytes<'_>) -> Option<Foreign> {
     (0..4).map(|sector| sector * 512).find_map(|at| {
         let label = bytes.get(at, 64)?;
@@ -288,8 +289,9 @@ fn zfs(bytes: &Bytes<'_>) -> Option<Foreign> {
     })
 }
 
-/// Name and GUID of the pool, out of the list of names and values in ZFS's first label: of XDR, and so big-endian. Each pair is its size
-/// here and in memory, the name, the kind of its value, how many values, and these.
+/// Name and GUID of the pool, from the list of names and values in ZFS's first label. The list is
+/// XDR, so big-endian. Each pair holds its encoded and its decoded size, the name, the type, the
+/// number of values, and the values.
 fn zfs_pool(bytes: &Bytes<'_>) -> Option<(Option<String>, Option<String>)> {
     const LIST_AT: u64 = 16 << 10;
     const LIST_BYTES: usize = 112 << 10;
@@ -301,7 +303,7 @@ fn zfs_pool(bytes: &Bytes<'_>) -> Option<(Option<String>, Option<String>)> {
     let word = |bytes: &[u8], at: usize| -> Option<u32> {
         bytes.get(at..)?.first_chunk::<4>().map(|word| u32::from_be_bytes(*word))
     };
-    // A length, and so many bytes; then up to three of padding.
+    // A length, that many bytes, then up to three bytes of padding.
     let string = |bytes: &[u8], at: usize| -> Option<(String, usize)> {
         let length = usize::try_from(word(bytes, at)?).ok()?;
         let value = bytes.get(at.checked_add(4)?..)?.get(..length)?;
@@ -309,7 +311,7 @@ fn zfs_pool(bytes: &Bytes<'_>) -> Option<(Option<String>, Option<String>)> {
         Some((text(value).unwrap_or_default(), end))
     };
     let (mut name, mut guid) = (None, None);
-    // Behind the encoding, the version and the flags.
+    // Skip the encoding, the version and the flags.
     let mut rest = list.get(12..)?;
     for _ in 0..PAIRS_MAX {
         let size = usize::try_from(word(rest, 0)?).ok().filter(|size| *size > 8);
@@ -377,8 +379,7 @@ fn vfat(bytes: &Bytes<'_>) -> Option<Foreign> {
     sane.then(|| found(ForeignKind::Vfat, 0, label, Some(format!("{d:02X}{c:02X}-{b:02X}{a:02X}"))))
 }
 
-/// A partition table with at least one entry, all entries sane, that is neither a file system's boot sector nor
-/// only GPT's shield.
+/// A partition table: at least one entry, only sane ones, no boot sector, not GPT's protective one.
 fn mbr(bytes: &Bytes<'_>) -> Option<Foreign> {
     const GPT_SHIELD: u8 = 0xee;
     let named = bytes.get(3, 8)?;
@@ -411,7 +412,7 @@ fn imsm(bytes: &Bytes<'_>) -> Option<Foreign> {
     (bytes.get(at, SIGNATURE.len())? == SIGNATURE).then(|| found(ForeignKind::Imsm, at, None, None))
 }
 
-/// DRBD's internal metadata: 4 KiB at the last 4 KiB boundary, the magic (big endian) 60 bytes into it.
+/// DRBD's internal metadata at the last 4 KiB boundary, with the magic (big endian) at byte 60.
 fn drbd(bytes: &Bytes<'_>) -> Option<Foreign> {
     let at = (bytes.device_bytes & !4095).checked_sub(4096)?;
     let magic = u32::from_be_bytes(*bytes.get(at + 60, 4)?.first_chunk::<4>()?);

@@ -1,16 +1,15 @@
 //! The meta block of md's RAID-4/5/6 write journal (r5l).
 //!
 //! One 4096-byte block on the journal device, describing the data and parity blocks that follow it.
+//! [`journal_log`](crate::journal_log) follows the chain of blocks. This module knows neither the
+//! end of the ring nor the array's geometry.
 //!
-//! Where it stands: below [`journal_log`](crate::journal_log), which follows the blocks. What it does not do: know where the
-//! ring ends, or what the array is like.
-//!
-//! The checksum is CRC-32C over the array's UUID and the block with the checksum field zero, not inverted. That of a block of
-//! data or parity is made the same way.
+//! The checksum is CRC-32C over the array's UUID and the block with the checksum field zero, not
+//! inverted. Blocks of data and parity are summed the same way.
 //!
 //! # Invariants
-//! - What is written is read [check: any_meta_block_is_read_as_it_was_written].
-//! - A flipped bit is noticed [check: every_flipped_bit_is_refused].
+//! - A written meta block reads back the same [check: any_meta_block_is_read_as_it_was_written].
+//! - A flipped bit is refused [check: every_flipped_bit_is_refused].
 
 use std::mem::{offset_of, size_of};
 
@@ -25,9 +24,9 @@ use crate::limits::{SECTOR_BYTES, SECTORS_MAX};
 pub const JOURNAL_META_BYTES: usize = 4096;
 const JOURNAL_MAGIC: u32 = 0x6433_c509;
 const JOURNAL_VERSION: u8 = 1;
-/// Sectors of a block, and of a meta block: each block of data or parity has one checksum.
+/// Sectors of a meta block, and of a block of data or parity; each such block has one checksum.
 pub const JOURNAL_BLOCK_SECTORS: u64 = 8;
-/// The same, as a payload's size counts them.
+/// [`JOURNAL_BLOCK_SECTORS`] in the unit of a payload's size.
 const BLOCK_SECTORS: u32 = 8;
 const _: () = assert!(JOURNAL_BLOCK_SECTORS * SECTOR_BYTES == JOURNAL_META_BYTES as u64);
 
@@ -66,31 +65,31 @@ const _: () = assert!(offset_of!(RawPayload, kind) == 0);
 const _: () = assert!(offset_of!(RawPayload, flags) == 2);
 const _: () = assert!(offset_of!(RawPayload, size) == 4);
 
-/// Where the journal stands, as a superblock tells.
+/// The place of the journal, as a superblock records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct JournalPlace {
-    /// Sectors from the data offset to the oldest meta block; known on the journal device only.
+    /// Sectors from the data offset to the oldest meta block; only the journal device records it.
     pub tail_sectors: Option<u64>,
 }
 
-/// What one payload of a meta block describes.
+/// One payload of a meta block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JournalPayload {
     /// Blocks of data follow.
     Data {
         /// First array sector.
         location: u64,
-        /// Of each block of eight sectors.
+        /// One for each block of eight sectors.
         checksums: Vec<u32>,
     },
     /// Blocks of parity follow: P, and Q of a RAID-6.
     Parity {
         /// First sector of the stripe, from the start of its members' data.
         location: u64,
-        /// Of each block of eight sectors.
+        /// One for each block of eight sectors.
         checksums: Vec<u32>,
     },
-    /// Stripes that were written to the members, though not flushed.
+    /// Stripes that were written to the members, but not flushed.
     Flush {
         /// First sector of each, from the start of its members' data.
         stripes: Vec<u64>,
@@ -98,7 +97,7 @@ pub enum JournalPayload {
 }
 
 impl JournalPayload {
-    /// Bytes that it takes in a meta block.
+    /// Bytes of the payload in a meta block.
     #[must_use]
     pub fn meta_bytes(&self) -> usize {
         match self {
@@ -135,7 +134,7 @@ impl JournalPayload {
     }
 }
 
-/// The checksum that a meta block has of a block of data or parity.
+/// The checksum that a meta block records for a block of data or parity.
 #[must_use]
 pub fn journal_block_checksum(array_uuid: &[u8; 16], block: &[u8]) -> u32 {
     journal_crc(array_uuid, &[block])
@@ -148,7 +147,7 @@ pub struct JournalMeta {
     pub sequence: u64,
     /// Sectors from the data offset to this block.
     pub position_sectors: u64,
-    /// What follows.
+    /// The payloads, in the order of the blocks that follow.
     pub payloads: Vec<JournalPayload>,
 }
 
@@ -156,14 +155,14 @@ impl JournalMeta {
     /// Bytes for payloads in a meta block.
     pub const PAYLOAD_BYTES: usize = JOURNAL_META_BYTES - size_of::<Raw>();
 
-    /// Sectors that it takes with the blocks that follow it.
+    /// Sectors of the meta block and the blocks that follow it.
     #[must_use]
     pub fn length_sectors(&self) -> u64 {
         let blocks: usize = self.payloads.iter().map(|payload| payload.checksums().len()).sum();
         JOURNAL_BLOCK_SECTORS * (1 + blocks as u64)
     }
 
-    /// The block as it is on disk.
+    /// The block as on disk.
     ///
     /// # Panics
     /// With more payloads than fit.
@@ -189,7 +188,7 @@ impl JournalMeta {
     }
 }
 
-/// What can be wrong with a meta block.
+/// Why a meta block is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum JournalError {
     /// Fewer bytes than a meta block has.
@@ -204,12 +203,12 @@ pub enum JournalError {
         /// The version.
         version: u8,
     },
-    /// The stored and the computed checksum differ; or it is another array's journal.
+    /// The stored and the computed checksum differ: damage, or another array's journal.
     #[error("checksum is {stored:08x}, its bytes and the array give {computed:08x}")]
     Checksum {
-        /// As stored.
+        /// Stored checksum.
         stored: u32,
-        /// As computed.
+        /// Computed checksum.
         computed: u32,
     },
     /// A length that a meta block cannot have.
@@ -224,7 +223,7 @@ pub enum JournalError {
         /// Sectors.
         sectors: u64,
     },
-    /// A payload that does not fit or is of no known kind.
+    /// A payload that does not fit, or of an unknown kind.
     #[error("the payload at byte {offset} makes no sense")]
     Payload {
         /// Byte offset in the block.
@@ -249,7 +248,7 @@ impl<'a> UnvalidatedJournalMeta<'a> {
     /// Checks everything. `array_uuid` is [`crate::Superblock::uuid_as_stored`].
     ///
     /// # Errors
-    /// Whatever is wrong first.
+    /// The first fault found.
     pub fn validate(self, array_uuid: &[u8; 16]) -> Result<JournalMeta, JournalError> {
         let cut_off = JournalError::CutOff { present_bytes: self.bytes.len() as u64 };
         let block = self.bytes.first_chunk::<JOURNAL_META_BYTES>().ok_or(cut_off)?;
@@ -293,7 +292,7 @@ fn payloads_of(mut rest: &[u8]) -> Result<Vec<JournalPayload>, JournalError> {
     Ok(payloads)
 }
 
-/// One payload and the bytes behind it; `None` if it does not fit or is of no known kind.
+/// One payload and the bytes behind it; `None` if it does not fit or its kind is unknown.
 fn one_payload(bytes: &[u8]) -> Option<(JournalPayload, &[u8])> {
     let (head, rest) = RawPayload::ref_from_prefix(bytes).ok()?;
     let size = head.size.get();

@@ -1,28 +1,36 @@
-//! What the write journal of a RAID-4, -5 or -6 says: its blocks from the tail on, in the order in which they were written.
+//! The write journal of a RAID-4, -5 or -6: its blocks from the tail on, in the order of writing.
 //!
-//! Where it stands: beside [`journal`](crate::journal), which knows one meta block. The caller reads the device, the engine replays.
-//! What it does not do: know the array's geometry, so an entry may still name what the array has not.
+//! [`journal`](crate::journal) parses one meta block. The caller reads the device, the engine
+//! replays. This module does not know the array's geometry, so an entry can name sectors beyond the
+//! array.
 //!
-//! The journal is a ring of blocks of 4 KiB in the data area of its device. A meta block names the blocks of data and parity behind it;
-//! behind those is the next one. The device's superblock has the *tail*: what is before it is on the members, durably.
+//! The journal is a ring of blocks of 4 KiB in the data area of its device. A meta block names the
+//! blocks of data and parity behind it; the next meta block follows those. The device's superblock
+//! has the *tail*: everything before it is durable on the members.
 //!
 //! ```text
 //!   ring  | data | ... old ... | meta 7 | data | parity | meta 8 | data | meta 9 torn | ... old ... |
 //!                                ^ tail                           ^ the end: sequence 9 is expected
 //! ```
 //!
-//! - *Where it ends*: where no meta block with the array's checksum, its own position and the next sequence is. The writer begins to
-//!   write members only when all meta blocks up to that one are durable, so what comes behind the end is on no member.
-//! - *A block of data or parity without its checksum*: its meta block is the end. So md has it: it takes nothing of that meta block, and
-//!   then looks for the next one right behind it, where the data is.
-//! - *What looks like a meta block in data* is never looked at: each one says where the next is.
-//! - *No meta block at the tail*: mdadm writes an empty one when it makes a journal, and md moves the tail only to where one is. So this
-//!   device was overwritten or damaged, and nothing is known ([`JournalLogError::NoStart`]); md begins anew and loses what was there.
-//! - *A block that cannot be read* is not the end: what is behind it may be on members in part ([`JournalLogError::Unreadable`]).
+//! - *The end*: the first place without a meta block that has the array's checksum, its own
+//!   position and the next sequence. Member writes start only when all meta blocks up to theirs are
+//!   durable, so no member holds data from behind the end.
+//! - *A data or parity block with a wrong checksum*: the journal ends at its meta block. md ignores
+//!   that meta block too, and looks for the next one right behind it, where the data begins.
+//! - *Data that looks like a meta block* is never examined: each meta block gives the place of the
+//!   next.
+//! - *No meta block at the tail*: the device was overwritten or damaged, and its content is unknown
+//!   ([`JournalLogError::NoStart`]). mdadm writes an empty meta block into a new journal, and md
+//!   moves the tail only onto a meta block. Here md begins anew and loses the content.
+//! - *A block that cannot be read* is not the end: members can hold parts of later blocks
+//!   ([`JournalLogError::Unreadable`]).
 //!
 //! # Invariants
-//! - What is written is read, wherever in the ring it is [check: a_journal_is_read_wherever_it_is].
-//! - Cut off anywhere, the meta blocks before the cut are there, and none behind it [check: a_journal_cut_short_ends_there].
+//! - A written journal is read, wherever in the ring it is
+//!   [check: a_journal_is_read_wherever_it_is].
+//! - Of a torn journal, exactly the meta blocks before the cut are read
+//!   [check: a_journal_cut_short_ends_there].
 
 use std::ops::Range;
 
@@ -36,28 +44,29 @@ use crate::journal::{
 };
 use crate::limits::SECTOR_BYTES;
 
-/// How far the sequence goes on where a journal begins anew: old meta blocks behind it do not follow. md's number.
+/// A new journal's sequence begins this far ahead, so that old meta blocks do not follow; md's
+/// number.
 pub const JOURNAL_SEQUENCE_GAP: u64 = 10_000;
 
-/// Where on its device a journal is.
+/// The place of a journal on its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct JournalArea {
     /// First sector of the ring on the device.
     pub start_sector: u64,
     /// Sectors of the ring: whole blocks.
     pub ring_sectors: u64,
-    /// Sectors from its start to the oldest meta block; a whole block inside.
+    /// Sectors from its start to the oldest meta block; whole blocks, inside the ring.
     pub tail_sectors: u64,
 }
 
 impl JournalArea {
-    /// The position so many sectors behind another.
+    /// The position `sectors` behind another, modulo the ring.
     #[must_use]
     pub fn after(&self, position: u64, sectors: u64) -> u64 {
         (position + sectors) % self.ring_sectors
     }
 
-    /// Sectors from one position to the next that is equal to the other.
+    /// Sectors forward in the ring from one position to another.
     #[must_use]
     pub fn distance(&self, from: u64, to: u64) -> u64 {
         (to + self.ring_sectors - from) % self.ring_sectors
@@ -65,8 +74,8 @@ impl JournalArea {
 }
 
 impl Superblock {
-    /// Where the journal is, if this superblock is of a journal device; `None` as well if there is no room for one block. A tail that
-    /// is no place for a meta block counts as the start, as md takes it.
+    /// The place of the journal, if this superblock is of a journal device with room for at least
+    /// one block. A tail that cannot hold a meta block counts as the start, as in md.
     #[must_use]
     pub fn journal_area(&self) -> Option<JournalArea> {
         let tail = self.intent.journal?.tail_sectors?;
@@ -81,8 +90,8 @@ impl Superblock {
         (ring_sectors > 0).then_some(area)
     }
 
-    /// What the journal says that this superblock is of; `None` if it is not of a journal device. `read` gives bytes of the device from
-    /// an offset on, and says whether they came.
+    /// Reads the journal of this superblock's device; `None` if it is not a journal device. `read`
+    /// fills a buffer from a byte offset of the device, and returns whether it succeeded.
     #[must_use]
     pub fn read_journal(
         &self,
@@ -97,7 +106,7 @@ impl Superblock {
     }
 }
 
-/// What was journaled, one thing after the other.
+/// One step of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JournalEntry {
     /// A block of data.
@@ -107,30 +116,30 @@ pub enum JournalEntry {
         /// Position in the ring, in sectors.
         position: u64,
     },
-    /// Blocks of parity: with them all data of the stripe that was journaled counts.
+    /// Blocks of parity: they commit all journaled data of the stripe.
     Parity {
         /// First sector of the stripe, from the start of its members' data.
         location: u64,
         /// Position of P in the ring, in sectors.
         position: u64,
-        /// Position of Q, if there is one.
+        /// Position of Q, on a RAID-6.
         q_position: Option<u64>,
     },
-    /// A stripe was written to its members; nothing says that it is durable there.
+    /// The stripe was written to its members, but need not be durable there.
     Flush {
         /// First sector of the stripe, from the start of its members' data.
         location: u64,
     },
 }
 
-/// Why a journal ends where it does.
+/// Why a journal ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JournalEnd {
-    /// No meta block is there.
+    /// No meta block.
     NoBlock,
-    /// A meta block of another time is there.
+    /// A meta block with another sequence.
     Older,
-    /// A meta block is there, and not all that it names.
+    /// A meta block, some of whose blocks are missing.
     Torn,
 }
 
@@ -146,59 +155,58 @@ impl JournalEnd {
     }
 }
 
-/// What a journal says.
+/// The content of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalLog {
-    /// Where it is.
+    /// The ring.
     pub area: JournalArea,
     /// The sequence of the meta block at the tail.
     pub first_sequence: u64,
-    /// Meta blocks that follow each other.
+    /// Number of consecutive meta blocks.
     pub meta_blocks: u64,
-    /// A meta block is among them that md writes in the mode write-back alone: data without parity, or stripes that were flushed.
+    /// A meta block has what md writes only in write-back mode: bare data, or flushed stripes.
     pub is_write_back: bool,
-    /// What they name, in their order.
+    /// The entries of all meta blocks, in order.
     pub entries: Vec<JournalEntry>,
-    /// Position of the first block that is free, in sectors.
+    /// Position of the first free block, in sectors.
     pub end_sectors: u64,
-    /// The sequence that a meta block there would have.
+    /// The sequence of the next meta block.
     pub end_sequence: u64,
-    /// Why it ends there.
+    /// Why it ends.
     pub end: JournalEnd,
 }
 
-/// Why nothing can be said of a journal.
+/// Why a journal cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 pub enum JournalLogError {
-    /// There is no room for it where its superblock says that it is.
+    /// The area in the superblock has no room for a journal.
     #[error("its device has no room for it")]
     NoRoom,
-    /// A block did not come.
+    /// The device could not read a block.
     #[error("its block at sector {position} cannot be read")]
     Unreadable {
         /// Position in the ring, in sectors.
         position: u64,
     },
-    /// Its tail is not there.
+    /// No meta block at the tail.
     #[error("there is no block of this array's journal at its tail, sector {position}")]
     NoStart {
         /// Position in the ring, in sectors.
         position: u64,
     },
-    /// A meta block with its checksum makes no sense.
+    /// A meta block makes no sense although its checksum is right.
     #[error("its block at sector {position} makes no sense: {cause}")]
     Meta {
         /// Position in the ring, in sectors.
         position: u64,
-        /// What is wrong with it.
+        /// The fault.
         cause: JournalError,
     },
 }
 
-/// Reads a block at a position of the ring; whether it came.
+/// Reads a block at a position of the ring; returns whether it succeeded.
 pub type ReadBlock<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> bool;
 
-/// A ring that is read.
 struct Ring<'a, 'b> {
     area: JournalArea,
     array_uuid: &'a [u8; 16],
@@ -212,7 +220,7 @@ impl Ring<'_, '_> {
         is_read.then_some(block).ok_or(JournalLogError::Unreadable { position })
     }
 
-    /// The meta block at a position, or why there is none.
+    /// The meta block at a position, or why it is none.
     fn meta(&mut self, position: u64) -> Result<Result<JournalMeta, JournalEnd>, JournalLogError> {
         let block = self.block(position)?;
         let Some(found) = UnvalidatedJournalMeta::recognise(&block) else {
@@ -226,7 +234,6 @@ impl Ring<'_, '_> {
         }
     }
 
-    /// Whether all blocks that a meta block names have their checksums.
     fn is_whole(&mut self, meta: &JournalMeta) -> Result<bool, JournalLogError> {
         let mut position = meta.position_sectors;
         for checksum in meta.payloads.iter().flat_map(JournalPayload::checksums) {
@@ -240,7 +247,6 @@ impl Ring<'_, '_> {
     }
 }
 
-/// Whether md would not write it in the mode write-through.
 fn is_write_back(meta: &JournalMeta) -> bool {
     let has = |kind: fn(&JournalPayload) -> bool| meta.payloads.iter().any(kind);
     let has_data = has(|payload| matches!(payload, JournalPayload::Data { .. }));
@@ -248,7 +254,6 @@ fn is_write_back(meta: &JournalMeta) -> bool {
     has_data && !has_parity || has(|payload| matches!(payload, JournalPayload::Flush { .. }))
 }
 
-/// What a meta block names.
 fn entries_of(meta: &JournalMeta, area: JournalArea) -> Result<Vec<JournalEntry>, JournalLogError> {
     let mut entries = Vec::new();
     let mut position = area.after(meta.position_sectors, JOURNAL_BLOCK_SECTORS);
@@ -280,10 +285,10 @@ fn entries_of(meta: &JournalMeta, area: JournalArea) -> Result<Vec<JournalEntry>
 }
 
 impl JournalLog {
-    /// Follows a journal from its tail. `read` gives blocks of 4 KiB.
+    /// Follows a journal from its tail. `read` returns blocks of 4 KiB.
     ///
     /// # Errors
-    /// A block that cannot be read, no beginning, or one that md would not write.
+    /// A block that cannot be read, no meta block at the tail, or one that md would not write.
     pub fn read(
         area: JournalArea,
         array_uuid: &[u8; 16],
@@ -338,19 +343,19 @@ impl JournalLog {
         self.area.distance(self.area.tail_sectors, self.end_sectors)
     }
 
-    /// Sectors that may be written without touching what counts.
+    /// Sectors that can be written without overwriting live blocks.
     #[must_use]
     pub fn free_sectors(&self) -> u64 {
         self.area.ring_sectors - self.used_sectors()
     }
 
-    /// Blocks of data in it.
+    /// Number of data blocks.
     #[must_use]
     pub fn data_blocks(&self) -> usize {
         self.entries.iter().filter(|entry| matches!(entry, JournalEntry::Data { .. })).count()
     }
 
-    /// The device's bytes of a block of the ring.
+    /// The byte range on the device of a block of the ring.
     #[must_use]
     pub fn device_bytes(&self, position: u64) -> Range<u64> {
         let start = (self.area.start_sector + position) * SECTOR_BYTES;
@@ -380,7 +385,7 @@ mod tests {
         ring[start..start + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// One meta block with blocks of data of these bytes; where the next one goes.
+    /// Writes one meta block with blocks of data of these bytes; returns the place of the next.
     fn write(ring: &mut [u8], position: u64, sequence: u64, data: &[u8]) -> u64 {
         let payload = |byte: &u8| JournalPayload::Data {
             location: u64::from(*byte) * 8,
@@ -405,7 +410,7 @@ mod tests {
         })
     }
 
-    /// What a journal's data is, by its byte.
+    /// The bytes that fill the journal's data blocks.
     fn bytes(log: &JournalLog) -> Vec<u8> {
         let byte = |entry: &JournalEntry| match entry {
             JournalEntry::Data { location, .. } => (location / 8) as u8,
@@ -419,7 +424,7 @@ mod tests {
         let mut ring = vec![0; RING as usize * 512];
         let second = write(&mut ring, 0, 7, &[1, 2]);
         let third = write(&mut ring, second, 8, &[3]);
-        // Of a lap before.
+        // From the lap before.
         write(&mut ring, third, 5, &[4]);
         let log = read(&ring, 0).unwrap();
         assert_eq!(
@@ -429,7 +434,7 @@ mod tests {
         assert_eq!((log.first_sequence, log.end_sequence, log.meta_blocks), (7, 9, 2));
         assert_eq!((log.used_sectors(), log.free_sectors()), (40, RING - 40));
         assert!(log.is_write_back, "data without parity");
-        // One that was moved there does not have its own position.
+        // A meta block copied here does not name its own position.
         let moved = ring[second as usize * 512..][..4096].to_vec();
         put(&mut ring, third, &moved);
         assert_eq!(read(&ring, 0).unwrap().end, JournalEnd::Older);
@@ -497,7 +502,7 @@ mod tests {
     #[test]
     fn a_ring_that_is_full_ends_before_its_tail() {
         let mut ring = vec![0; RING as usize * 512];
-        // Every block is a meta block, in a circle that would go on for ever.
+        // Meta blocks all around the ring, a chain without an end.
         for (sequence, position) in (0..RING).step_by(8).enumerate() {
             write(&mut ring, position, sequence as u64, &[]);
         }

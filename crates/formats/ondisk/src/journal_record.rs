@@ -1,15 +1,15 @@
-//! What is written to a journal at once: rows of blocks, behind the meta blocks that name them.
+//! One write to a journal: rows of blocks, behind the meta blocks that name them.
 //!
-//! Where it stands: beside [`journal_log`](crate::journal_log), which reads what this writes. The engine says which rows, and where in the
-//! ring; a driver writes the bytes, durably.
-//! What it does not do: know when anything may be written.
+//! [`journal_log`](crate::journal_log) reads these records back. The engine chooses the rows, the
+//! place in the ring and the time; a driver writes the bytes, durably.
 //!
 //! ```text
 //!   | meta 7 | data | data | P | data | P | meta 8 | data | P |          the blocks of a row stand together, behind one meta block
 //! ```
 //!
 //! # Invariants
-//! - What is written is read, wherever in the ring it is [check: a_record_is_read_as_it_was_written].
+//! - A written record is read, wherever in the ring it is
+//!   [check: a_record_is_read_as_it_was_written].
 
 use crate::Superblock;
 use crate::journal::{
@@ -18,11 +18,11 @@ use crate::journal::{
 use crate::journal_log::JournalArea;
 use crate::limits::SECTOR_BYTES;
 
-/// Bytes of one in a meta block: type, flags, size, location, and one checksum for a block.
+/// Bytes of a payload in a meta block: type, flags, size, location, and one checksum.
 const PAYLOAD_BYTES: usize = 20;
 const CHECKSUM_BYTES: usize = 4;
 
-/// Blocks of a stripe of 4 KiB of each member: data that is written, and all of its parity.
+/// The blocks of a stripe, 4 KiB of each member: the data that is written, and all of its parity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalRow {
     /// First sector of the stripe, from the start of its members' data.
@@ -31,7 +31,7 @@ pub struct JournalRow {
     pub data: Vec<u64>,
     /// Blocks of parity: P, and Q of a RAID-6.
     pub parities: usize,
-    /// Its blocks: data in that order, and parity.
+    /// The blocks: data in that order, then parity.
     pub bytes: Vec<u8>,
 }
 
@@ -40,7 +40,7 @@ impl JournalRow {
         self.data.len() + self.parities
     }
 
-    /// Bytes of its blocks.
+    /// Bytes of the blocks.
     #[must_use]
     pub fn length_bytes(&self) -> usize {
         self.blocks() * JOURNAL_META_BYTES
@@ -54,7 +54,7 @@ impl JournalRow {
         self.data.len() * PAYLOAD_BYTES + parity
     }
 
-    /// Most data columns of an array whose rows can be journaled: a row is named by one meta block.
+    /// Most data columns of an array with a journal: one meta block must name a whole row.
     pub const DATA_MAX: usize = (JournalMeta::PAYLOAD_BYTES - PAYLOAD_BYTES) / PAYLOAD_BYTES - 1;
 
     fn payloads(&self, uuid: &[u8; 16]) -> Vec<JournalPayload> {
@@ -72,30 +72,30 @@ impl JournalRow {
     }
 }
 
-/// Rows behind their meta blocks, where they go in the ring.
+/// Rows behind their meta blocks, and their place in the ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalRecord {
     /// The ring.
     pub area: JournalArea,
-    /// Sectors from its start to the first meta block.
+    /// Sectors from the start of the ring to the first meta block.
     pub position: u64,
-    /// Of the first meta block.
+    /// Sequence of the first meta block.
     pub sequence: u64,
-    /// By meta block; one without rows is empty.
+    /// The rows of each meta block, possibly none.
     pub metas: Vec<Vec<JournalRow>>,
 }
 
-/// One run of a record's bytes on the device: where the ring ends it goes on at its start.
+/// One run of a record's bytes; a record that reaches the end of the ring continues at its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JournalPiece {
     /// Up to the end of the ring.
     First,
-    /// From its start on.
+    /// From the start of the ring.
     Rest,
 }
 
 impl JournalRecord {
-    /// Deals rows out to meta blocks.
+    /// Distributes rows over meta blocks.
     #[must_use]
     pub fn dealt(rows: Vec<JournalRow>) -> Vec<Vec<JournalRow>> {
         let mut metas: Vec<Vec<JournalRow>> = Vec::new();
@@ -115,11 +115,12 @@ impl JournalRecord {
         metas
     }
 
-    /// Sectors that rows take at most, with their meta blocks.
+    /// Sectors of rows and their meta blocks, at most.
     #[must_use]
     pub fn sectors_of(rows: &[JournalRow]) -> u64 {
         let blocks: usize = rows.iter().map(JournalRow::blocks).sum();
-        // One that is opened for a row that did not fit is more than half full with its neighbour.
+        // A new meta block is opened only for a row that did not fit, so it and its neighbour
+        // together fill more than one.
         let metas = rows.len().min(
             1 + 2 * rows.iter().map(JournalRow::meta_bytes).sum::<usize>()
                 / JournalMeta::PAYLOAD_BYTES,
@@ -127,7 +128,7 @@ impl JournalRecord {
         JOURNAL_BLOCK_SECTORS * (blocks + metas) as u64
     }
 
-    /// Sectors that it takes.
+    /// Sectors of the record.
     #[must_use]
     pub fn sectors(&self) -> u64 {
         let rows = self.metas.iter().flatten();
@@ -135,7 +136,7 @@ impl JournalRecord {
         JOURNAL_BLOCK_SECTORS * blocks as u64
     }
 
-    /// Whether it goes on at the start of the ring.
+    /// Whether the record continues at the start of the ring.
     #[must_use]
     pub fn wraps(&self) -> bool {
         self.position + self.sectors() > self.area.ring_sectors
@@ -157,8 +158,8 @@ impl JournalRecord {
 }
 
 impl Superblock {
-    /// The block that a new journal begins with, which has nothing: where on the device, in bytes, and the bytes. `None` if this superblock
-    /// is of no journal device.
+    /// The empty first block of a new journal: its byte offset on the device, and its bytes. `None`
+    /// if this superblock is not of a journal device.
     #[must_use]
     pub fn first_journal_block(&self, sequence: u64) -> Option<(u64, Vec<u8>)> {
         let area = self.journal_area()?;
@@ -166,7 +167,7 @@ impl Superblock {
         Some(self.journal_bytes(&record, JournalPiece::First))
     }
 
-    /// A piece of a record for the journal that this superblock is of: the offset on the device, in bytes, and the bytes.
+    /// One piece of a record: its byte offset on the journal device, and its bytes.
     #[must_use]
     pub fn journal_bytes(&self, record: &JournalRecord, piece: JournalPiece) -> (u64, Vec<u8>) {
         let mut bytes = record.to_bytes(&self.uuid_as_stored());
@@ -203,7 +204,6 @@ mod tests {
         JournalRow { stripe: stripe * 8, data, parities, bytes }
     }
 
-    /// As a driver writes it.
     fn put(ring: &mut [u8], record: &JournalRecord) {
         let bytes = record.to_bytes(&UUID);
         let (first, rest) =

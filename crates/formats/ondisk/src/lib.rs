@@ -1,11 +1,11 @@
 //! The on-disk formats of Linux md: parse, validate, write.
 //!
-//! Where it stands: a pure crate above `braid-geometry` and below everything that touches members. The caller
-//! reads and writes; this crate turns bytes into validated values and values into bytes. It opens nothing, keeps
-//! no clock, draws no random numbers.
+//! A pure crate above `braid-geometry` and below every crate that touches members. The caller reads
+//! and writes; this crate turns bytes into validated values and values into bytes. It opens
+//! nothing, keeps no clock, draws no random numbers.
 //!
-//! What it does not do: it does not compare members with each other (which one is fresh or stale is decided in
-//! `braid-assembly`), and it does not decide *when* a superblock is written (that is the engine's business).
+//! It does not compare members with each other (`braid-assembly` decides which one is stale), nor
+//! decide *when* a superblock is written (the engine does).
 //!
 //! ```text
 //! bytes ──recognise──> Unvalidated* ──validate──> value ──to_bytes──> bytes
@@ -13,13 +13,15 @@
 //!                                        └──> a typed error naming what is wrong
 //! ```
 //!
-//! Invariants, and what guards them:
-//! - No byte sequence makes a parser panic or allocate by an unverified number: `tests/never_panics.rs`, `fuzz/`.
+//! Invariants, and their tests:
+//! - No byte sequence makes a parser panic or allocate by an unverified number:
+//!   `tests/never_panics.rs`, `fuzz/`.
 //! - Every single-bit error in a checksummed structure is refused: `tests/bit_flips.rs`.
-//! - What we do not understand we keep: `superblock::tests::apply_keeps_every_unknown_byte`.
-//! - What we write, `mdadm` reads the same way: `tests/mdadm_examine.rs`.
+//! - Unknown bytes are kept: `superblock::tests::apply_keeps_every_unknown_byte`.
+//! - `mdadm` reads our output the same way: `tests/mdadm_examine.rs`.
 //!
-//! The formats are drawn field by field in `docs/on-disk.md`; every offset there is asserted at compile time here.
+//! `docs/on-disk.md` draws the formats field by field; every offset there is asserted at compile
+//! time here.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]

@@ -23,11 +23,11 @@ pub const V0_DEVICES_MAX: u32 = 27;
 /// Role values from here up to the named ones are reserved by md.
 pub const ROLE_RESERVED_FROM: u16 = 0xff00;
 
-/// Sectors beyond which no count on a disk is believed: 2^63 bytes, the largest offset a file can have.
+/// The most sectors that a count on disk can claim: 2^63 bytes, the largest file offset.
 pub const SECTORS_MAX: u64 = 1 << 54;
 
-/// Event counts beyond which none is believed: at one a nanosecond, 2^63 take 292 years. What is counted on from one
-/// that is believed never runs over.
+/// Larger event counts are refused. At one event a nanosecond, 2^63 take 292 years, so counting on
+/// from a valid count never overflows.
 pub const EVENTS_MAX: u64 = 1 << 63;
 
 /// The largest chunk in sectors: md keeps the chunk in bytes in a signed 32-bit number.
@@ -48,5 +48,5 @@ pub const V0_RESERVED_SECTORS: u64 = 128;
 /// Sectors of a bad-block log: md reads one page.
 pub const BAD_BLOCK_LOG_SECTORS_MAX: u16 = 8;
 
-/// The largest logical block, in bytes: more than any device has, and the most that NBD can tell clients.
+/// The largest logical block in bytes: beyond any device's, and the most that NBD can announce.
 pub const LOGICAL_BLOCK_BYTES_MAX: u32 = 65_536;

@@ -1,61 +1,65 @@
-//! The marks of a lockless bitmap: one byte for each run of sectors, in one of eight states, and what changes them.
+//! The marks of a lockless bitmap: one byte for each run of sectors, in one of eight states, and
+//! the actions that change them.
 //!
-//! Facts from Linux (`drivers/md/md-llbitmap.c`, and the letter that came with it in 2025): the numbers of the states, and which
-//! follows which. Linux 6.18 has the first five; the three that speak of runs *made before they are written* came later.
+//! Facts from Linux (`drivers/md/md-llbitmap.c`, and the letter that came with it in 2025): the
+//! numbers of the states, and their transitions. Linux 6.18 has the first five; the three for runs
+//! *made before they are written* came later.
 //!
-//! | byte | state              | members                                        | holds what a client wrote |
+//! | byte | state              | members                                        | holds client data         |
 //! |------|--------------------|------------------------------------------------|---------------------------|
 //! | 0    | unwritten          | may differ, and it does not matter             | no                        |
 //! | 1    | clean              | agree                                          | yes                       |
-//! | 2    | dirty              | agree, unless it was being written             | yes                       |
-//! | 3    | need sync          | may differ where nobody wrote                  | yes                       |
-//! | 4    | syncing            | the same, and they are being made to agree     | yes                       |
-//! | 5, 6 | the same, unwritten | may differ, and are to be made to agree early | no                        |
+//! | 2    | dirty              | agree, unless a write is in flight             | yes                       |
+//! | 3    | need sync          | may differ where no client wrote               | yes                       |
+//! | 4    | syncing            | the same, resync is under way                  | yes                       |
+//! | 5, 6 | the same, unwritten | may differ, early resync pending or under way | no                        |
 //! | 7    | clean, unwritten   | agree                                          | no                        |
 //!
-//! What braid does differs from md in two places, and md reads both. A run that is written for the first time *needs sync* on
-//! every level: md has it so where there is parity, and lets copies differ for good where nobody wrote. And what was made early
-//! counts as unwritten: a member that comes does not hold it.
+//! braid differs from md in two places, and md reads both. A run that is written for the first time
+//! becomes *need sync* on every level: md does so on parity levels, and lets copies differ for good
+//! where no client wrote. And a run that was synced early counts as unwritten, because a new member
+//! does not hold it.
 //!
-//! Like any bitmap it is kept in memory as sets of [`Bits`]; [`MarkState::of`] and [`LocklessMarks`] go between the two.
+//! In memory the marks are sets of [`Bits`], like any bitmap; [`MarkState::of`] and
+//! [`LocklessMarks`] convert.
 //! [check: each_state_follows_from_each_other_as_the_table_says, sets_say_what_states_say]
 
 use crate::bits::Bits;
 
-/// What a mark says of its run of sectors.
+/// The state of a run of sectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum MarkState {
-    /// No client has written it, or what was written was trimmed.
+    /// No client has written it, or clients trimmed their data.
     Unwritten = 0,
     /// Redundancy agrees.
     Clean = 1,
-    /// It is being written, or was not long ago.
+    /// A write is in flight, or was a short time ago.
     Dirty = 2,
-    /// Redundancy is to be made to agree.
+    /// A resync is pending.
     NeedSync = 3,
-    /// Redundancy is being made to agree.
+    /// A resync is under way.
     Syncing = 4,
-    /// Redundancy is to be made to agree before anything is written.
+    /// A resync is pending, before the first client write.
     NeedSyncUnwritten = 5,
-    /// The same, and it is being done.
+    /// A resync is under way, before the first client write.
     SyncingUnwritten = 6,
-    /// Redundancy agrees, and nothing was written.
+    /// Redundancy agrees, and no client has written.
     CleanUnwritten = 7,
 }
 
-/// What befalls a run.
+/// An event that changes a run's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MarkAction {
-    /// A client is about to write there.
+    /// A client is about to write.
     Write,
-    /// Redundancy has been made to agree.
+    /// Redundancy agrees now.
     Synced,
-    /// Nothing is under way, and members were flushed.
+    /// No write is in flight, and members were flushed.
     Settled,
-    /// A client has trimmed all of it, and has written nothing since.
+    /// A client trimmed all of it, and no client has written since.
     Trimmed,
-    /// The array is opened: whoever ran it before may have been interrupted.
+    /// The array is opened: its last run may have been interrupted.
     Opened,
 }
 
@@ -72,19 +76,19 @@ impl MarkState {
         Self::CleanUnwritten,
     ];
 
-    /// The state that a byte of a disk stands for. md takes any other for one that needs sync.
+    /// The state of a byte on disk; `None` if unknown, which md treats as need sync.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte)).copied()
     }
 
-    /// The byte that stands for it.
+    /// The byte on disk.
     #[must_use]
     pub fn byte(self) -> u8 {
         self as u8
     }
 
-    /// In words.
+    /// The state in words.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -99,7 +103,7 @@ impl MarkState {
         }
     }
 
-    /// Whether no client has anything there.
+    /// Whether the run holds no client data.
     #[must_use]
     pub fn is_unwritten(self) -> bool {
         matches!(
@@ -111,19 +115,19 @@ impl MarkState {
         )
     }
 
-    /// Whether what a client wrote there may not be on all members, if the array was interrupted.
+    /// Whether members may differ in client data if the array was interrupted.
     #[must_use]
     pub fn may_differ(self) -> bool {
         matches!(self, Self::Dirty | Self::NeedSync | Self::Syncing)
     }
 
-    /// Whether redundancy was not made to agree since the first write.
+    /// Whether redundancy has not been made to agree since the first write.
     #[must_use]
     pub fn is_unsynced(self) -> bool {
         matches!(self, Self::NeedSync | Self::Syncing)
     }
 
-    /// The state of a run of which sets say this: what braid writes.
+    /// The state that braid writes for a run, given its bit in each set.
     #[must_use]
     pub fn of(is_unwritten: bool, is_unsynced: bool, is_set: bool) -> Self {
         match (is_unwritten, is_unsynced, is_set) {
@@ -134,7 +138,7 @@ impl MarkState {
         }
     }
 
-    /// The state that follows.
+    /// The state after an action.
     #[must_use]
     pub fn after(self, action: MarkAction) -> Self {
         match (action, self) {
@@ -150,12 +154,12 @@ impl MarkState {
     }
 }
 
-/// What a lockless bitmap says beyond what bits can: two sets, none of which has a bit of the other.
+/// The states of a lockless bitmap that plain bits cannot express: two disjoint sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocklessMarks {
-    /// Runs that hold nothing that a client wrote.
+    /// Runs without client data.
     pub unwritten: Bits,
-    /// Runs that a client has written, and in which redundancy may not agree where nobody did.
+    /// Runs with client data whose redundancy may disagree where no client wrote.
     pub unsynced: Bits,
 }
 
@@ -174,13 +178,13 @@ impl LocklessMarks {
         Self { unwritten: none.clone(), unsynced: none }
     }
 
-    /// The state of a mark, if `bits` are those that say where members may differ.
+    /// The state of a mark; `bits` are those of the regions that may differ.
     #[must_use]
     pub fn state(&self, bits: &Bits, mark: u64) -> MarkState {
         MarkState::of(self.unwritten.is_set(mark), self.unsynced.is_set(mark), bits.is_set(mark))
     }
 
-    /// The bytes that say it, one for each mark.
+    /// The bytes on disk, one for each mark.
     pub fn to_bytes<'a>(&'a self, bits: &'a Bits) -> impl Iterator<Item = u8> + 'a {
         (0..bits.count()).map(|mark| self.state(bits, mark).byte())
     }
@@ -190,12 +194,12 @@ impl LocklessMarks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct MarkCounts {
     counts: [u64; MarkState::ALL.len()],
-    /// Bytes that no state has.
+    /// Bytes with an unknown state.
     pub unknown: u64,
 }
 
 impl MarkCounts {
-    /// How many are in this state.
+    /// The number of marks in a state.
     #[must_use]
     pub fn of(&self, state: MarkState) -> u64 {
         self.counts.get(usize::from(state.byte())).copied().unwrap_or_default()
@@ -207,7 +211,7 @@ impl MarkCounts {
     }
 }
 
-/// What the bytes of a disk say: where members may differ, and the rest. Bytes that no state has say what *need sync* does.
+/// Parses marks into bits, further states, and counts. Unknown bytes count as *need sync*.
 #[must_use]
 pub(crate) fn read_marks(
     bytes: &[u8],
@@ -298,7 +302,7 @@ mod tests {
             let (may_differ, unwritten) = (state.may_differ(), state.is_unwritten());
             assert_eq!(is, (may_differ, unwritten, state.is_unsynced()), "{state:?}");
             assert_eq!(counts.of(state), 1);
-            // One of those that braid writes says the same.
+            // The state that braid writes has the same sets.
             let written = marks.state(&bits, 0);
             let same = (written.may_differ(), written.is_unwritten(), written.is_unsynced());
             assert_eq!(same, (may_differ, unwritten, state.is_unsynced()), "{state:?} {written:?}");

@@ -1,23 +1,24 @@
-//! Superblocks that nearly stand: what they were, by their own sum.
+//! Damaged or displaced superblocks that their own checksum identifies.
 //!
-//! A superblock is summed over all of its bytes, and one of version 1 says itself at which sector of its device it stands. So it may be known although
-//! something was lost:
+//! The checksum covers the whole superblock, and version 1 also records its sector on the device.
+//! So some damage can be recognised:
 //!
 //! ```text
-//!   the magic alone is gone (wipefs)              ─▶ the sum fits once it is put back
-//!   the table of partitions is gone               ─▶ the device begins where it was found, less where it says that it stands
+//!   the magic alone is gone (wipefs)              ─▶ the sum fits with the magic restored
+//!   the table of partitions is gone               ─▶ the member begins where the superblock was found, less its recorded sector
 //!   the device was enlarged (1.0, at its end)     ─▶ the same: it stood at the end of a shorter device
-//!   bytes are wrong that all members have alike   ─▶ the sum fits with those of a sound member in their place
+//!   array-wide bytes are wrong                    ─▶ the sum fits with those bytes of a sound member
 //!   one bit is wrong                              ─▶ the sum fits with it turned; of several such bits the one that agrees with the others
 //! ```
 //!
-//! What is found here is evidence and no more: who believes it, and when, is a person's to say.
-//!
-//! Metadata 0.90 does not say where it stands, so of it only the magic can be put back.
+//! The result is evidence only: an operator decides whether to believe it. Metadata 0.90 does not
+//! record its place, so for it only the magic can be restored.
 //!
 //! Invariants:
-//! - what is found passes every check that a sound one passes `[check: what_nearly_stands_is_sound_once_it_is_mended]`;
-//! - bytes that are no superblock are none with one flaw either `[check: what_is_far_from_a_superblock_is_none]`.
+//! - a result passes every check of a sound superblock
+//!   `[check: what_nearly_stands_is_sound_once_it_is_mended]`;
+//! - bytes without a superblock do not become one by mending one flaw
+//!   `[check: what_is_far_from_a_superblock_is_none]`.
 
 use core::ops::Range;
 
@@ -25,9 +26,9 @@ use crate::checksum::checksum_v1;
 use crate::limits::{MAGIC, SECTOR_BYTES, SUPERBLOCK_BYTES_MAX, V1_FIXED_BYTES, V1_ROLES_MAX};
 use crate::superblock::{Superblock, UnvalidatedV0, UnvalidatedV1, Version};
 
-/// Bytes that all members of an array have alike: whose it is, and its shape.
+/// Bytes that are the same on all members: the array's identity and shape.
 const OF_ARRAY: Range<usize> = 16..96;
-/// And when it was written last, and how often.
+/// Bytes that are the same on all members after an update: its time and the event count.
 const OF_STATE: Range<usize> = 192..216;
 const MAJOR_AT: usize = 4;
 const DATA_OFFSET_AT: usize = 128;
@@ -35,38 +36,38 @@ const DATA_SIZE_AT: usize = 136;
 const SUPER_OFFSET_AT: usize = 144;
 const CHECKSUM_AT: usize = 216;
 const ROLE_COUNT_AT: usize = 220;
-/// A superblock 1.0 stands so many sectors before the end of its device, or up to seven more.
+/// Sectors from a superblock 1.0 to the end of its device, or up to seven more.
 const V1_0_SECTORS_TO_END: u64 = 16;
 
-/// A superblock that nearly stands.
+/// A damaged or displaced superblock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nearly {
-    /// Where on the device it was found.
+    /// Byte offset on the device where it was found.
     pub found_bytes: u64,
-    /// Where on the device its member begins, by what it says.
+    /// Byte offset on the device where its member begins, according to the superblock.
     pub start_bytes: u64,
-    /// How long its member is, by what it says; the device may end before.
+    /// Bytes of its member, according to the superblock; the device may end before.
     pub length_bytes: u64,
-    /// What was put right in it.
+    /// The flaw that was mended.
     pub flaw: Flaw,
-    /// As it stood, or would stand, on its member.
+    /// The mended superblock, at its place on its member.
     pub superblock: Superblock,
 }
 
-/// What was wrong with the bytes.
+/// The flaw of a superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
-    /// Nothing: it only stands where nobody looks.
+    /// Sound, but at a place where md does not look.
     Place,
     /// The magic is gone.
     Magic,
-    /// So many bytes were not as the other members have them.
+    /// The number of bytes that differed from the other members'.
     Bytes(usize),
     /// One bit was wrong.
     Bit,
 }
 
-/// Whether bytes may begin a superblock: cheap, for whoever looks at each sector of a stretch.
+/// A cheap test, applied to every sector of a search: whether bytes may begin a superblock.
 #[must_use]
 pub fn may_be_nearly(bytes: &[u8]) -> bool {
     let is_magic = u32_at(bytes, 0) == Some(MAGIC);
@@ -74,8 +75,9 @@ pub fn may_be_nearly(bytes: &[u8]) -> bool {
     is_major && (is_magic || checksum_of(&with_magic(bytes)))
 }
 
-/// What the bytes at `found_bytes` of a device of `device_bytes` were, if they nearly are a superblock of version 1. They should be 4096,
-/// or reach the end of the device. `others` are sound ones that may be of the same array.
+/// Mends the bytes at `found_bytes` of a device of `device_bytes` into a superblock of version 1,
+/// if one flaw is all that is wrong. The bytes should be 4096, or reach the end of the device.
+/// `others` are sound superblocks, possibly of the same array.
 #[must_use]
 pub fn nearly(
     bytes: &[u8],
@@ -105,7 +107,7 @@ pub fn nearly(
     by_others.or_else(|| with_one_bit(&whole, place, others))
 }
 
-/// The superblock of version 0.90 that lacks nothing but its magic, of bytes from where it would stand on a device of so many.
+/// Mends a 0.90 superblock that lacks only its magic; `bytes` start at its regular place.
 #[must_use]
 pub fn nearly_v0(bytes: &[u8], device_bytes: u64) -> Option<Nearly> {
     let sector = Version::V0_90.super_offset_sectors(device_bytes / SECTOR_BYTES)?;
@@ -122,15 +124,15 @@ pub fn nearly_v0(bytes: &[u8], device_bytes: u64) -> Option<Nearly> {
     })
 }
 
-/// The one with a bit turned that passes and agrees best with others. As it stands comes first, with its sum turned: of what
-/// matters nothing is wrong then.
+/// Turns single bits, those of the checksum first, until the superblock passes. Of several
+/// candidates, the one that agrees best with the others wins.
 fn with_one_bit(whole: &[u8], place: (u64, u64), others: &[&Superblock]) -> Option<Nearly> {
     let mut best: Option<([bool; 5], Nearly)> = None;
     let sum = CHECKSUM_AT..CHECKSUM_AT + 4;
     let roles = usize::try_from(u32_at(whole, ROLE_COUNT_AT)?.min(V1_ROLES_MAX)).ok()?;
     let covered = (MAJOR_AT + 4..V1_FIXED_BYTES + 2 * roles).filter(|at| !sum.contains(at));
     let at = sum.clone().chain(covered);
-    // One copy for all bits: with a copy each, bytes from a stranger cost braid 400 MiB.
+    // One copy for all bits: a copy for each would cost 400 MiB on hostile input.
     let mut turned = whole.to_vec();
     for (at, bit) in at.flat_map(|at| (0..8).map(move |bit| (at, bit))) {
         *turned.get_mut(at)? ^= 1 << bit;
@@ -155,7 +157,7 @@ fn with_one_bit(whole: &[u8], place: (u64, u64), others: &[&Superblock]) -> Opti
     best.map(|(_, found)| found)
 }
 
-/// The superblock, checked as one of a device that begins and ends where it says.
+/// Validates the superblock against a device that begins and ends where it says.
 fn placed(whole: &[u8], (device_bytes, found_bytes): (u64, u64), flaw: Flaw) -> Option<Nearly> {
     let own_sector = u64_at(whole, SUPER_OFFSET_AT)?;
     let own_bytes = own_sector.checked_mul(SECTOR_BYTES)?;
@@ -171,7 +173,7 @@ fn placed(whole: &[u8], (device_bytes, found_bytes): (u64, u64), flaw: Flaw) -> 
         _ => u64_at(whole, DATA_OFFSET_AT)?.checked_add(u64_at(whole, DATA_SIZE_AT)?)?,
     };
     let needed_bytes = needed_sectors.checked_mul(SECTOR_BYTES)?;
-    // A member that begins with its device ends with it, unless the device ends in another place than the superblock says.
+    // A member at the device's start also ends with it, unless its superblock disagrees.
     let is_in_place = version.super_offset_sectors(to_the_end / SECTOR_BYTES) == Some(own_sector);
     let is_whole = start_bytes == 0 && needed_bytes <= to_the_end && is_in_place;
     let length_bytes = if is_whole { to_the_end } else { needed_bytes };
@@ -202,7 +204,7 @@ fn with_parts(whole: &[u8], other: &[u8], parts: &[Range<usize>]) -> Option<Vec<
 
 fn checksum_of(whole: &[u8]) -> bool {
     let stored = u32_at(whole, CHECKSUM_AT);
-    // Zeroes sum to zero, and are nothing.
+    // A block of zeroes has checksum zero, and is no superblock.
     let is_something =
         whole.get(16..V1_FIXED_BYTES).is_some_and(|it| it.iter().any(|byte| *byte != 0));
     is_something && stored.is_some() && checksum_v1(whole) == stored

@@ -1,11 +1,14 @@
-//! The parity log that braid keeps of its own, for levels 4, 5 and 6: where it is, and when it counts.
+//! braid's own parity log for levels 4, 5 and 6: its place, and when it counts.
 //!
-//! md has a log of partial parity for RAID-5 alone ([`crate::ppl`]), and none beside a bitmap. This one is in space that md leaves
-//! free, so md takes the array as it would without it. Its records are those of a PPL ([`crate::ppl_log`]), with three
-//! differences: on RAID-6 an entry is about P or about Q, by the slot that it names, and partial parity of Q is the sum of what is kept,
-//! each multiplied as Q has it; and records are signed with the array's UUID and a word of ours, so that md finds none of its own there.
-//! And several of them count: all since members were flushed last ([`crate::ppl_log`]). Heads of format 1 are of logs in which the newest
-//! counts alone.
+//! md has a log of partial parity for RAID-5 only ([`crate::ppl`]), and not beside a bitmap. This
+//! one is in space that md leaves free, so md accepts the array as if it had no log. Its records
+//! are those of a PPL ([`crate::ppl_log`]), with three differences:
+//! - On RAID-6 an entry is about P or about Q, by the slot that it names. Partial parity of Q is
+//!   the sum of the kept data, each column multiplied by its coefficient in Q.
+//! - Records are signed with the array's UUID and a word of ours, so that md finds none of its own
+//!   there.
+//! - Several records count: all since the last flush of the members. In logs with a head of format
+//!   1, only the newest counts.
 //!
 //! ```text
 //!   0   superblock, bitmap, bad-block log   ...   | records, a ring               | head |  data
@@ -13,22 +16,27 @@
 //!                                                                                        ^ data_offset
 //! ```
 //!
-//! The head stands still: it says that the array keeps such a log, and how large its ring is. It is written with an empty ring when a
-//! member comes, before a superblock says that it is in.
+//! The head never moves: it says that the array keeps such a log, and gives the size of its ring.
+//! It is written with an empty ring when a member joins, before a superblock lists the member.
 //!
 //! # When it counts
-//! md knows nothing of the log. If it wrote since, records tell of writes that are long over, and parity made from them would be wrong.
-//! So a superblock that braid writes while its log names all that may be in doubt has a *stamp*: the upper four of the 24 bits
-//! that 1.x superblocks keep for microseconds of their update time, which md reads over, are 0xB, more than microseconds need (0xC for
-//! a log in a bitmap file, [`crate::bitmap_file`]; 0.90 has the letters `brlg` in word 63 for that, which is reserved). md writes
-//! zero there with each update, and it writes no data before it has updated superblocks. So the log counts if and only if the newest
-//! superblock has the stamp; as it has none when the array is clean, md may be trusted to have found it as it was left.
+//! md does not know the log. After a write by md, records would describe writes that are long
+//! complete, and parity made from them would be wrong. So braid *stamps* each superblock that it
+//! writes while its log covers all doubtful stripes. 1.x superblocks keep 24 bits for the
+//! microseconds of their update time, which md ignores. The stamp is 0xB in the upper four, more
+//! than microseconds need (0xC for a log in a bitmap file, [`crate::bitmap_file`]). 0.90 has the
+//! letters `brlg` in word 63, which is reserved.
+//!
+//! md writes zero there with each update, and updates superblocks before it writes data. So the log
+//! counts if and only if the newest superblock has the stamp. A clean array has none either, so md
+//! can trust its state.
 //!
 //! # Invariants
-//! - What is written is read, and what md or another array left there is not taken for it
+//! - A written head is read, and remains of md or of another array are not
 //!   [check: a_head_is_read_and_nothing_else_is].
-//! - The place lies in nobody's way [check: the_place_is_free].
-//! - Any update by somebody who knows nothing of the log takes the stamp away [check: an_update_takes_the_stamp_away].
+//! - The place overlaps nothing [check: the_place_is_free].
+//! - Any update by a driver that does not know the log removes the stamp
+//!   [check: an_update_takes_the_stamp_away].
 
 use std::mem::{offset_of, size_of};
 
@@ -43,18 +51,17 @@ use crate::log_place::{LogPlace, OwnLogPlace, PPL_HEADER_SECTORS};
 use crate::ppl::PPL_HEADER_BYTES;
 use crate::ppl_log::{PplLog, PplLogError};
 
-/// Bytes of a head.
 pub const OWN_LOG_HEAD_BYTES: usize = 4096;
-/// Sectors of it.
+/// Sectors of the head.
 pub const OWN_LOG_HEAD_SECTORS: u64 = OWN_LOG_HEAD_BYTES as u64 / SECTOR_BYTES;
-/// Sectors of a ring where there is room for so many: 1 MiB, as of md's logs.
+/// Sectors of a ring if there is enough room: 1 MiB, as for md's logs.
 pub(crate) const RING_SECTORS_MAX: u64 = 2048;
-/// The layout described here.
+/// The current format.
 const FORMAT: u32 = 2;
-/// The one before: of its records the newest counts alone.
+/// The previous format: only the newest record counts.
 const FORMAT_OF_ONE: u32 = 1;
 const MAGIC: [u8; 8] = *b"braidlog";
-/// What the array's UUID is mixed with.
+/// Mixed with the array's UUID to make the key of records.
 const WORD: [u8; 16] = *b"braid parity log";
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -77,7 +84,7 @@ const _: () = assert!(offset_of!(Raw, size_sectors) == 32);
 const _: () = assert!(offset_of!(Raw, rest) == 36);
 
 impl Superblock {
-    /// Where on the device the records of a log begin, in bytes. None if that would not be on it.
+    /// Byte offset on the device of a log's first record; `None` if it would lie outside.
     #[must_use]
     pub fn log_start_bytes(&self, place: LogPlace) -> Option<u64> {
         match place {
@@ -89,7 +96,7 @@ impl Superblock {
         }
     }
 
-    /// What follows the records of a log and is written with an area that is made anew.
+    /// The head to write behind the records of a new area; empty for a PPL.
     #[must_use]
     pub fn log_tail(&self, place: LogPlace) -> Vec<u8> {
         match place {
@@ -98,7 +105,7 @@ impl Superblock {
         }
     }
 
-    /// What the records of a log are signed with.
+    /// The key that signs the records of a log.
     #[must_use]
     pub fn log_key(&self, place: LogPlace) -> [u8; 16] {
         match place {
@@ -107,8 +114,8 @@ impl Superblock {
         }
     }
 
-    /// Where our own log could be kept, at most; `bitmap_sectors` are those that the array's bitmap takes. None where there is no room,
-    /// or no place for the stamp.
+    /// The largest possible place of our own log beside a bitmap of `bitmap_sectors`. `None`
+    /// without room, or on metadata 0.90, whose stamp names a log in a file only.
     #[must_use]
     pub fn own_log_place(&self, bitmap_sectors: u64) -> Option<OwnLogPlace> {
         if !self.version.is_v1() {
@@ -133,10 +140,11 @@ impl Superblock {
         (ring > PPL_HEADER_SECTORS).then_some(OwnLogPlace::of(size_sectors))
     }
 
-    /// What is there of our own log; `read` gives so many bytes from one on. None if there is no head of this array.
+    /// Reads the member's own log; `None` without a head of this array. `read` returns a number of
+    /// bytes from an offset.
     ///
     /// # Errors
-    /// The driver's own, of the head; records that cannot be read are a log that cannot.
+    /// The driver could not read the head. Unreadable records are reported in the log instead.
     pub fn read_own_log<E>(
         &self,
         mut read: impl FnMut(u64, u64) -> Result<Vec<u8>, E>,
@@ -148,10 +156,10 @@ impl Superblock {
     }
 }
 
-/// What is there of our own log that ends with this sector, of the array with this UUID. None if there is no head.
+/// The own log of this array that ends before `end_sector`; `None` without a head.
 ///
 /// # Errors
-/// The driver's own, of the head.
+/// The driver could not read the head.
 pub(crate) fn own_log_before<E>(
     end_sector: u64,
     array_uuid: &[u8; 16],
@@ -177,19 +185,19 @@ pub(crate) fn own_log_before<E>(
     Ok(Some(OwnLog { place: Ok(place), log }))
 }
 
-/// What records of our own log are signed with.
+/// The key that signs records of our own log.
 fn key_of(array_uuid: &[u8; 16]) -> [u8; 16] {
     let mut key = *array_uuid;
     key.iter_mut().zip(WORD).for_each(|(key, word)| *key ^= word);
     key
 }
 
-/// Our own log as it is on a member.
+/// Our own log as read from a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnLog {
-    /// Where it is, as its head says.
+    /// Its place, according to the head.
     pub place: Result<OwnLogPlace, OwnLogHeadError>,
-    /// What it says.
+    /// Its records.
     pub log: Result<PplLog, PplLogError>,
 }
 
@@ -200,33 +208,33 @@ pub struct OwnLogHead {
     pub place: OwnLogPlace,
 }
 
-/// What can be wrong with a head that is this array's.
+/// Why a head of this array is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum OwnLogHeadError {
     /// The stored and the computed checksum differ.
     #[error("the checksum of its head is {stored:08x}, its bytes give {computed:08x}")]
     Checksum {
-        /// As stored.
+        /// Stored checksum.
         stored: u32,
-        /// As computed.
+        /// Computed checksum.
         computed: u32,
     },
-    /// Another layout than any known here.
+    /// An unknown format.
     #[error("its format is {format}, and only {FORMAT_OF_ONE} and {FORMAT} are known")]
     FormatUnknown {
-        /// As stored.
+        /// Stored format.
         format: u32,
     },
     /// A size that no ring has.
     #[error("a ring of {size_sectors} sectors makes no sense")]
     Size {
-        /// As stored.
+        /// Stored size.
         size_sectors: u32,
     },
 }
 
 impl OwnLogHead {
-    /// The 4096 bytes as they are on disk. `array_uuid` is [`Superblock::uuid_as_stored`].
+    /// The 4096 bytes as on disk. `array_uuid` is [`Superblock::uuid_as_stored`].
     #[must_use]
     pub fn to_bytes(self, array_uuid: &[u8; 16]) -> Vec<u8> {
         let mut raw = Raw::new_zeroed();
@@ -239,7 +247,7 @@ impl OwnLogHead {
         raw.as_bytes().to_vec()
     }
 
-    /// What a block says, if it is the head of this array's log.
+    /// Parses a block; `None` if it is not the head of this array's log.
     #[must_use]
     pub fn read(bytes: &[u8], array_uuid: &[u8; 16]) -> Option<Result<Self, OwnLogHeadError>> {
         let (raw, _) = Raw::ref_from_prefix(bytes).ok()?;
@@ -280,14 +288,14 @@ mod tests {
         let head = OwnLogHead { place: OwnLogPlace::of(2048) };
         let bytes = head.to_bytes(&UUID);
         assert_eq!(OwnLogHead::read(&bytes, &UUID), Some(Ok(head)));
-        // Those of which an older version makes something are told apart from those that it refuses.
+        // Older versions accept format 1 and refuse format 2.
         let of_one = OwnLogHead { place: OwnLogPlace { size_sectors: 2048, is_many: false } };
         assert_eq!(OwnLogHead::read(&of_one.to_bytes(&UUID), &UUID), Some(Ok(of_one)));
         assert_eq!((bytes[8], of_one.to_bytes(&UUID)[8]), (2, 1), "formats");
         assert_eq!(OwnLogHead::read(&bytes, b"another array...."[..16].try_into().unwrap()), None);
         assert_eq!(OwnLogHead::read(&[0; 4096], &UUID), None);
         assert_eq!(OwnLogHead::read(&bytes[..4000], &UUID), None);
-        // Whatever bit is wrong behind the name and the UUID, it is said.
+        // Any wrong bit behind the magic and the UUID is reported.
         for bit in (64..128).chain(256..32_768) {
             let mut bytes = bytes.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -309,7 +317,7 @@ mod tests {
         assert_eq!(place.size_sectors, 2048, "no more than a log needs");
         let start = superblock.log_start_bytes(place.into()).unwrap();
         assert_eq!(start / 512 + 2048 + 8, 4096, "its head ends where data begins");
-        // What is before it may leave less.
+        // Metadata before the data leaves less room.
         superblock.device.bad_block_log = None;
         superblock.intent.bitmap_offset_sectors = Some(8);
         let bitmap = superblock.bitmap_offset_bytes().unwrap() / 512;

@@ -1,4 +1,4 @@
-//! Where a new array puts things on a member: superblock, data area, bad-block log.
+//! The layout of a new member: superblock, data area, bad-block log.
 //!
 //! ```text
 //! 1.2   │ 4 KiB │ superblock │ room for a bitmap │ log │ headroom │ data ...                       │
@@ -6,10 +6,10 @@
 //! 1.0   │ data ...                    │ room for a bitmap │ log │ superblock │ at least 4 KiB      │
 //! ```
 //!
-//! The numbers are mdadm 4.2's, so that an array made here is one that mdadm could have made: space for a bitmap
-//! by member size, headroom for a later reshape of about 0.1 % of the member (at most 128 MiB), the data offset in
-//! whole MiB, a log of 8 sectors behind the space for the bitmap. Tested against numbers from `mdadm --create` in
-//! `tests`, and end to end by the oracle.
+//! The numbers are mdadm 4.2's, so that mdadm could have made the same array. Space for a bitmap
+//! depends on member size. Headroom for a later reshape is about 0.1 % of the member (at most 128
+//! MiB). The data offset is in whole MiB, and a log of 8 sectors follows the space for the bitmap.
+//! `tests` compares with numbers from `mdadm --create`, the oracle end to end.
 
 use braid_geometry::Level;
 use thiserror::Error;
@@ -18,39 +18,36 @@ use crate::bad_blocks::BadBlockLogPlace;
 use crate::limits::SECTOR_BYTES;
 use crate::superblock::{Version, has_member_size};
 
-/// Sectors per MiB.
 const MEBIBYTE: u64 = 2 * 1024;
-/// Sectors of a bad-block log.
+/// Size of a bad-block log.
 const LOG_SECTORS: u16 = 8;
-/// Sectors that raid1, which has no chunk, is counted in: mdadm gives it whole 64 KiB.
+/// Unit of raid1's member size, which has no chunk: mdadm uses whole 64 KiB.
 const MIRROR_UNIT: u64 = 128;
-/// Sectors from the superblock to what follows it.
 const AFTER_SUPERBLOCK: u64 = 8;
 
-/// What is to be placed.
+/// A member to lay out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlacementRequest {
     /// 1.0, 1.1 or 1.2.
     pub version: Version,
-    /// Size of the device.
+    /// Bytes of the device.
     pub device_bytes: u64,
     /// Level of the array.
     pub level: Level,
     /// Sectors per chunk; 0 where the level needs none.
     pub chunk_sectors: u32,
-    /// Sectors of each member to use; `None`: as many as fit. Ignored by linear and raid0, which use all.
+    /// Sectors to use of each member; `None`: all that fit. Linear and raid0 always use all.
     pub member_size_sectors: Option<u64>,
-    /// The data offset to use; `None`: chosen for this device. mdadm chooses for the first member and uses that
-    /// for all.
+    /// The data offset; `None`: the best for this device. mdadm uses the first member's for all.
     pub data_offset_sectors: Option<u64>,
 }
 
-/// Where things go on one member.
+/// The layout of one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement {
-    /// The version placed.
+    /// The superblock version.
     pub version: Version,
-    /// Size of the device.
+    /// Bytes of the device.
     pub device_bytes: u64,
     /// Sector of the superblock.
     pub super_offset_sectors: u64,
@@ -58,8 +55,8 @@ pub struct Placement {
     pub data_offset_sectors: u64,
     /// Sectors of the data area.
     pub data_size_sectors: u64,
-    /// Most sectors that an array of this level and chunk can use here (whole chunks; raid1: whole 64 KiB); for linear and
-    /// raid0, too.
+    /// Most sectors that an array of this level and chunk can use here (whole chunks; raid1: whole
+    /// 64 KiB). Set for linear and raid0 as well.
     pub usable_sectors: u64,
     /// Sectors that the array uses: the superblock's `size`; 0 for linear and raid0.
     pub member_size_sectors: u64,
@@ -67,24 +64,24 @@ pub struct Placement {
     pub bad_block_log: Option<BadBlockLogPlace>,
 }
 
-/// Why there is no place.
+/// Why a device cannot be laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PlacementError {
-    /// Only 1.x is placed.
+    /// Version 0.90, which has no layout to choose.
     #[error("version 0.90 is read and updated, not made")]
     Version0,
     /// The device cannot hold the metadata and one chunk of data.
     #[error("a device of {device_bytes} bytes is too small: {needed_bytes} are needed at least")]
     TooSmall {
-        /// Size of the device.
+        /// Bytes of the device.
         device_bytes: u64,
-        /// Size that would do.
+        /// Bytes that would be enough.
         needed_bytes: u64,
     },
-    /// More was asked for than fits, or nothing, or not whole chunks.
+    /// The requested size is zero, too large, or not whole chunks.
     #[error("{asked} sectors per member do not fit: whole chunks up to {usable} do")]
     MemberSize {
-        /// Sectors asked for.
+        /// Sectors requested.
         asked: u64,
         /// Sectors that fit.
         usable: u64,
@@ -94,14 +91,14 @@ pub enum PlacementError {
         "a data offset of {asked} sectors leaves no room for the superblock: {min} is the least"
     )]
     DataOffset {
-        /// Sectors asked for.
+        /// Sectors requested.
         asked: u64,
-        /// Least that would do.
+        /// The smallest valid offset.
         min: u64,
     },
 }
 
-/// Chooses places as `mdadm --create` would.
+/// Chooses the same layout as `mdadm --create`.
 ///
 /// # Errors
 /// Version 0.90, a device that is too small, or a size or offset that does not fit.
@@ -156,7 +153,7 @@ pub fn placement(request: &PlacementRequest) -> Result<Placement, PlacementError
     })
 }
 
-/// Sectors that data cannot have.
+/// Sectors that are not available for data.
 struct Reserved {
     total: u64,
     data_offset: u64,
@@ -196,8 +193,8 @@ fn bitmap_space(sectors: u64) -> u64 {
     }
 }
 
-/// Sectors kept free so that a reshape can move the data: 128 MiB, halved while that is more than 1/1024 of the
-/// device and at least four chunks.
+/// Sectors kept free so that a reshape can move the data: 128 MiB, halved while that is more than
+/// 1/1024 of the device and at least four chunks.
 fn headroom(device_sectors: u64, chunk_sectors: u32) -> u64 {
     let mut headroom = 128 * MEBIBYTE;
     while headroom << 10 > device_sectors
@@ -243,8 +240,8 @@ mod tests {
         }
     }
 
-    /// Offsets that arrays made by mdadm show in `--examine` reports all over the net: 2048 for small members,
-    /// 34816 for 18..35 GiB, 264192 for terabytes.
+    /// Offsets from published `--examine` reports of arrays that mdadm made: 2048 for small
+    /// members, 34816 for 18..35 GiB, 264192 for terabytes.
     #[test]
     fn data_offsets_are_those_of_mdadm() {
         let offset = |bytes| placement(&request(Version::V1_2, bytes)).unwrap().data_offset_sectors;
@@ -259,8 +256,8 @@ mod tests {
         assert_eq!(placement(&one).unwrap().data_offset_sectors, 2048);
     }
 
-    /// Arrays that mdadm 4.2 made in a guest: version, level, device sectors, chunk, size, then what it chose:
-    /// superblock, data offset, data size, log.
+    /// Arrays that mdadm 4.2 made in a guest: version, level, device sectors, chunk, size, then its
+    /// choices: superblock, data offset, data size, log.
     #[test]
     fn places_are_those_of_arrays_that_mdadm_made() {
         use Level::{Linear, Raid0, Raid1, Raid6};

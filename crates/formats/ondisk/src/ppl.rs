@@ -1,11 +1,11 @@
 //! The header of a partial parity log (PPL), md's write-hole log for RAID-5.
 //!
-//! 4096 bytes at the place the superblock says, or, with several headers in the area, at any sector of it; entries
-//! with partial parity follow. Made, recognised and checked here; which header of an area counts is
-//! [`ppl_log`](crate::ppl_log)'s business, replay is the engine's.
+//! 4096 bytes at the place in the superblock, or, with several headers in the area, at any sector
+//! of it; entries with partial parity follow. [`ppl_log`](crate::ppl_log) chooses the header that
+//! counts; the engine replays.
 //!
-//! The signature is the CRC-32C of the array's UUID, the checksum the CRC-32C of the header with the checksum
-//! field zero.
+//! The signature is the CRC-32C of the array's UUID, the checksum the CRC-32C of the header with
+//! the checksum field zero.
 
 use std::mem::{offset_of, size_of};
 
@@ -18,9 +18,8 @@ use crate::limits::SECTORS_MAX;
 
 /// Bytes of a header.
 pub const PPL_HEADER_BYTES: usize = 4096;
-/// Entries that fit a header.
+/// Most entries of a header.
 pub const PPL_ENTRIES_MAX: u32 = 148;
-/// Byte offset of the checksum.
 const CHECKSUM_AT: usize = 532;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -62,7 +61,7 @@ const _: () = assert!(offset_of!(RawEntry, data_bytes) == 12);
 const _: () = assert!(offset_of!(RawEntry, parity_slot) == 16);
 const _: () = assert!(offset_of!(RawEntry, checksum) == 20);
 
-/// Where a member keeps its PPL.
+/// The place of a member's PPL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PplPlace {
     /// Sectors from the superblock; negative is before it.
@@ -93,17 +92,16 @@ pub struct PplEntry {
 pub struct PplHeader {
     /// Grows with every header written.
     pub generation: u64,
-    /// Records before this one that count beside it; zero in md's logs, where the newest counts alone.
+    /// Number of earlier records that count beside this one; zero in md's logs.
     pub before: u32,
-    /// The entries.
     pub entries: Vec<PplEntry>,
 }
 
 impl PplHeader {
-    /// The 4096 bytes as they are on disk. `array_uuid` is [`crate::Superblock::uuid_as_stored`].
+    /// The 4096 bytes as on disk. `array_uuid` is [`crate::Superblock::uuid_as_stored`].
     ///
     /// # Panics
-    /// With more than [`PPL_ENTRIES_MAX`] entries: whoever fills a header counts them.
+    /// With more than [`PPL_ENTRIES_MAX`] entries: the caller counts them.
     #[must_use]
     pub fn to_bytes(&self, array_uuid: &[u8; 16]) -> Vec<u8> {
         let mut raw = Raw::new_zeroed();
@@ -126,7 +124,7 @@ impl PplHeader {
     }
 }
 
-/// What can be wrong with a PPL header.
+/// Why a PPL header is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PplError {
     /// Fewer bytes than a header has.
@@ -138,9 +136,9 @@ pub enum PplError {
     /// The stored and the computed checksum differ.
     #[error("checksum is {stored:08x}, its bytes give {computed:08x}")]
     Checksum {
-        /// As stored.
+        /// Stored checksum.
         stored: u32,
-        /// As computed.
+        /// Computed checksum.
         computed: u32,
     },
     /// More entries than fit.
@@ -164,7 +162,7 @@ pub struct UnvalidatedPplHeader<'a> {
 }
 
 impl<'a> UnvalidatedPplHeader<'a> {
-    /// Recognises the signature, which is the array's own: there is no common magic. `array_uuid` is
+    /// Recognises the signature, which is the array's own: PPL has no common magic. `array_uuid` is
     /// [`crate::Superblock::uuid_as_stored`].
     #[must_use]
     pub fn recognise(bytes: &'a [u8], array_uuid: &[u8; 16]) -> Option<Self> {
@@ -175,7 +173,7 @@ impl<'a> UnvalidatedPplHeader<'a> {
     /// Checks everything.
     ///
     /// # Errors
-    /// Whatever is wrong first.
+    /// The first fault found.
     pub fn validate(self) -> Result<PplHeader, PplError> {
         let cut_off = PplError::CutOff { present_bytes: self.bytes.len() as u64 };
         let (raw, _) = Raw::ref_from_prefix(self.bytes).map_err(|_| cut_off)?;

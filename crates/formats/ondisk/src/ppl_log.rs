@@ -1,32 +1,38 @@
-//! What the partial parity log (PPL) of one member says: the record that counts, and its entries.
+//! The partial parity log (PPL) of one member: the record that counts, and its entries.
 //!
-//! Where it stands: beside [`ppl`](crate::ppl), which knows one header. The caller reads the area, the engine replays. What it
-//! does not do: know the array's geometry, so an entry may still name what the array has not.
+//! Beside [`ppl`](crate::ppl), which knows one header. The caller reads the area, the engine
+//! replays. This module does not know the array's geometry, so an entry can name sectors beyond the
+//! array.
 //!
-//! A *record* is a header and the partial parities of its entries behind it, in their order. A small area holds one record,
-//! always at its start. An area with room for two of md's largest is a ring: each record follows the one before, and where one
-//! does not fit, it begins at the start again.
+//! A *record* is a header and the partial parities of its entries behind it, in their order. A
+//! small area holds one record, always at its start. An area with room for two of md's largest is a
+//! ring: each record follows the one before, and one that would not fit begins at the start again.
 //!
 //! ```text
 //!   | header 7 | partial parities | header 8 | ... | header 4 | ...     newest: 8; the next one is written behind it
 //! ```
 //!
-//! md begins no record before everything that the one before protects is written. So only the newest counts, and one
-//! that was cut short protects nothing yet. Of our own log the newest says how many before it count beside it ([`PplLog::older`]): they
-//! were durable before, and are there, whole, or the log is not believed. Of one that was cut short:
+//! md begins a record only when all writes of the one before are complete. So only the newest
+//! counts, and a torn record protects no write yet. In our own log the newest gives the number of
+//! earlier records that count beside it ([`PplLog::older`]). They were durable before it, so all
+//! must be present and whole, or the log is refused. The cases of a torn record:
 //!
 //! - *Torn partial parity*: the entry is left out, and counted ([`PplRecord::torn`]).
-//! - *Torn header*: the record before it counts, which does no harm; or there is none ([`PplLog::newest`]).
-//! - *Which is newest*: the highest generation at any sector, one that ends with the area included (Linux 6.1 misses that one).
-//!   Following records from the start does not do: one that was cut short there can leave an old header and no way on from it.
-//! - *What looks like a header inside partial parity* that has its checksum is partial parity: clients can write anything.
+//! - *Torn header*: the record before it counts, which does no harm; or there is none
+//!   ([`PplLog::newest`]).
+//! - *Which is newest*: the highest generation at any sector, including a record that ends with the
+//!   area (Linux 6.1 misses that one). Following records from the start fails: a record torn there
+//!   can leave an old header that leads nowhere.
+//! - *A header inside checksummed partial parity* is partial parity: clients can write anything.
 //!
 //! # Invariants
-//! - What is written is read, wherever in the area it is [check: a_record_is_read_wherever_it_is].
-//! - Cut off anywhere, the newest record is there without what was cut, or the one before counts
+//! - A written record is read, wherever in the area it is [check: a_record_is_read_wherever_it_is].
+//! - A torn newest record is read without the torn entries, or the one before counts
 //!   [check: a_record_cut_short_is_left_out].
-//! - Records that the newest does without say nothing, and of those that count none is missing
-//!   [check: records_of_a_lap_count_and_those_of_the_lap_before_do_not, a_record_that_counts_and_is_not_whole_is_an_error].
+//! - Records before those that count are ignored
+//!   [check: records_of_a_lap_count_and_those_of_the_lap_before_do_not].
+//! - None of those that count is missing
+//!   [check: a_record_that_counts_and_is_not_whole_is_an_error].
 
 use std::iter::repeat;
 use std::ops::Range;
@@ -45,26 +51,28 @@ use crate::ppl::{
 use crate::log_place::PPL_HEADER_SECTORS;
 
 impl Superblock {
-    /// Where the partial parity log of its member begins on the device, in bytes, and how it is kept; `None` if there is none.
+    /// Byte offset of the member's partial parity log, and its place; `None` without one.
     #[must_use]
     pub fn ppl_area(&self) -> Option<(u64, PplPlace)> {
         let place = self.intent.ppl?;
         Some((self.ppl_start_bytes(place)?, place))
     }
 
-    /// Where on the device a log at this place begins, in bytes, whether it is named or not. None if that would not be on it.
+    /// Byte offset on the device of a log at this place, which the superblock need not name; `None`
+    /// if it would lie outside.
     pub(crate) fn ppl_start_bytes(&self, place: PplPlace) -> Option<u64> {
         let sector = self.device.super_offset_sectors;
         sector.checked_add_signed(i64::from(place.offset_sectors))?.checked_mul(SECTOR_BYTES)
     }
 }
 
-/// An entry that is whole, with its partial parity.
+/// A whole entry with its partial parity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedEntry {
-    /// As the header has it.
+    /// The entry in the header.
     pub entry: PplEntry,
-    /// The exclusive-or of what is not being written; none of an entry that writes all data of its rows.
+    /// The exclusive-or of the data that is not written; empty for an entry that writes all data of
+    /// its rows.
     pub partial: Vec<u8>,
 }
 
@@ -73,27 +81,28 @@ pub struct LoggedEntry {
 pub struct PplRecord {
     /// Sectors from the start of the area to its header.
     pub header_sector: u64,
-    /// Sectors from the start of the area to behind it.
+    /// Sectors from the start of the area to the end of the record.
     pub end_sector: u64,
-    /// Of its header.
+    /// The header's generation.
     pub generation: u64,
-    /// Its entries, without those that are torn; by their place in the header.
+    /// The whole entries, with their index in the header.
     pub entries: Vec<(u32, LoggedEntry)>,
-    /// Entries whose partial parity does not have its checksum.
+    /// Number of entries whose partial parity has a wrong checksum.
     pub torn: u32,
 }
 
 impl PplRecord {
-    /// A record as it is on disk: the header, and what follows it.
+    /// A record as on disk: header and partial parities.
     ///
     /// # Panics
-    /// With more entries than fit a header, or partial parity that is not as long as its entry says.
+    /// With more entries than fit a header, or partial parity whose length differs from its
+    /// entry's.
     #[must_use]
     pub fn bytes_of(generation: u64, entries: &[LoggedEntry], array_uuid: &[u8; 16]) -> Vec<u8> {
         Self::bytes_beside(0, generation, entries, array_uuid)
     }
 
-    /// The same of one beside which so many before it count, of our own log.
+    /// A record of our own log, beside which `before` earlier ones count.
     ///
     /// # Panics
     /// As [`Self::bytes_of`].
@@ -117,40 +126,40 @@ impl PplRecord {
     }
 }
 
-/// What a member's log says.
+/// The content of a member's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PplLog {
-    /// The newest record; `None` if there is no header: one was being written over the only one.
+    /// The newest record; `None` without a header: the only one was being overwritten.
     pub newest: Option<PplRecord>,
-    /// Those before it that count beside it, from the oldest on. None in md's logs.
+    /// Earlier records that count beside it, oldest first. Empty in md's logs.
     pub older: Vec<PplRecord>,
 }
 
-/// Why nothing can be said of a log.
+/// Why a log cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PplLogError {
-    /// The member's superblock tells of none.
+    /// The member's superblock names none.
     #[error("its superblock tells of none")]
     Absent,
-    /// It was made so that it holds no record: nothing was logged.
+    /// It was created without a record: no write was logged.
     #[error("nothing was logged, as parity was not right everywhere")]
     Void,
-    /// The array keeps a log of braid's own, and before the data of this member is no head of one that could be used.
+    /// The array keeps braid's own log, and this member has no usable head before its data.
     #[error("there is no head of it before its data")]
     NoHead,
-    /// The array keeps one log in a bitmap file, and the file was not given.
+    /// The array keeps its log in a bitmap file, and the operator did not pass the file.
     #[error("it is in the array's bitmap file, which is not given")]
     NoFile,
-    /// The bitmap file that was given is not as new as the array.
+    /// The bitmap file is older than the array.
     #[error("it is in the array's bitmap file, and the one that is given is an older copy")]
     OldFile,
-    /// The device did not give its bytes.
+    /// The device could not read it.
     #[error("its sectors cannot be read")]
     Unreadable,
-    /// A record that counts beside the newest was overwritten, or has rotted.
+    /// A record that counts beside the newest is missing or damaged.
     #[error("record {generation}, which counts, is not whole")]
     Broken {
-        /// Of that record.
+        /// Its generation.
         generation: u64,
     },
     /// It lies outside the device, or is too small for a header.
@@ -158,19 +167,19 @@ pub enum PplLogError {
     CutOff {
         /// Bytes at hand.
         present_bytes: u64,
-        /// Bytes that the superblock tells of.
+        /// Bytes according to the superblock.
         needed_bytes: u64,
     },
 }
 
-/// A header, and where it is.
+/// A header and its place.
 struct Found {
     sector: u64,
     header: PplHeader,
 }
 
 impl Found {
-    /// Its entries, and the bytes of the area that have their partial parities.
+    /// The entries, and the byte ranges in the area of their partial parities.
     fn parts(&self) -> impl Iterator<Item = (&PplEntry, Range<u64>)> {
         let mut at = (self.sector + PPL_HEADER_SECTORS) * SECTOR_BYTES;
         self.header.entries.iter().map(move |entry| {
@@ -180,14 +189,14 @@ impl Found {
         })
     }
 
-    /// Where the next record would begin.
+    /// The start of the next record.
     fn end_sector(&self) -> u64 {
         let parity: u64 = self.header.entries.iter().map(|one| u64::from(one.parity_bytes)).sum();
         self.sector + PPL_HEADER_SECTORS + parity / SECTOR_BYTES
     }
 }
 
-/// An area, with what its records are signed with.
+/// An area, and the key that signs its records.
 struct Area<'a> {
     bytes: &'a [u8],
     sectors: u64,
@@ -195,7 +204,7 @@ struct Area<'a> {
 }
 
 impl Area<'_> {
-    /// The header at a sector, if one is there and its record ends within the area.
+    /// The header at a sector, if its record ends within the area.
     fn header_at(&self, sector: u64) -> Option<Found> {
         let start = usize::try_from(sector.checked_mul(SECTOR_BYTES)?).ok()?;
         let bytes = self.bytes.get(start..)?;
@@ -205,7 +214,7 @@ impl Area<'_> {
         is_inside.then_some(found)
     }
 
-    /// Headers at any sector, or at the first alone, but for those that are partial parity.
+    /// Headers at any sector, or at the first only, except those inside partial parity.
     fn headers(&self, is_ring: bool) -> Vec<Found> {
         let last = if is_ring { self.sectors.saturating_sub(PPL_HEADER_SECTORS) } else { 0 };
         let found: Vec<Found> = (0..=last).filter_map(|sector| self.header_at(sector)).collect();
@@ -214,7 +223,7 @@ impl Area<'_> {
         found.into_iter().filter(|one| !is_inside(one)).collect()
     }
 
-    /// Sectors of a record's partial parities that have their checksum.
+    /// The sectors of a record's partial parities that have the right checksum.
     fn sound_parts(&self, found: &Found) -> Vec<Range<u64>> {
         let sectors = |range: Range<u64>| range.start / SECTOR_BYTES..range.end / SECTOR_BYTES;
         let parts = found.parts().filter(|(entry, range)| self.has_checksum(entry, range));
@@ -230,8 +239,9 @@ impl Area<'_> {
         self.part(range).is_some_and(|part| crc_of_parts(&[part]) == entry.checksum)
     }
 
-    /// The records that count beside the newest, from the oldest on. They were durable before it was begun, and are not written over before a
-    /// newer one is durable that does without them: so each is whole.
+    /// The records that count beside the newest, oldest first. Each must be whole: they were
+    /// durable before the newest began, and are overwritten only when a newer record that does not
+    /// need them is durable.
     fn beside(&self, newest: &Found, headers: &[Found]) -> Result<Vec<PplRecord>, PplLogError> {
         let PplHeader { generation, before, .. } = newest.header;
         let first = generation.saturating_sub(u64::from(before));
@@ -249,7 +259,6 @@ impl Area<'_> {
         Ok(records)
     }
 
-    /// The entries of a record that are whole.
     fn record(&self, found: &Found) -> PplRecord {
         let (mut entries, mut torn) = (Vec::new(), 0);
         for (index, (entry, range)) in (0..).zip(found.parts()) {
@@ -268,7 +277,8 @@ impl Area<'_> {
 }
 
 impl PplLog {
-    /// What the first [`LogPlace::used_bytes`] of an area say; `key` is what its records are signed with ([`Superblock::log_key`]).
+    /// Parses the first [`LogPlace::used_bytes`] of an area; `key` signs its records
+    /// ([`Superblock::log_key`]).
     ///
     /// # Errors
     /// An area that is cut off, or contradicts itself.
@@ -297,7 +307,7 @@ impl PplLog {
         Ok(Self { newest: Some(area.record(newest)), older })
     }
 
-    /// All entries that count, from the oldest on, numbered: of md's logs by their place in the header.
+    /// All entries that count, oldest first, numbered; in md's logs by their index in the header.
     pub fn entries(&self) -> impl Iterator<Item = (u32, &LoggedEntry)> {
         let mut first = 0;
         self.older.iter().chain(&self.newest).flat_map(move |record| {
@@ -345,15 +355,15 @@ mod tests {
         let mut at = put(&mut area, 0, 7, &[entry(0, 1), entry(8, 2)]);
         at = put(&mut area, at, 8, &[entry(16, 3)]);
         assert_eq!(newest(&area, place(2048)), (24, 8, 1, 0));
-        // What an older lap left behind it.
+        // Remains of an older lap.
         put(&mut area, at + 8, 3, &[entry(24, 4)]);
         assert_eq!(newest(&area, place(2048)), (24, 8, 1, 0));
-        // It begins at the start again.
+        // The ring wraps.
         put(&mut area, 0, 9, &[entry(32, 5)]);
         assert_eq!(newest(&area, place(2048)), (0, 9, 1, 0));
     }
 
-    /// Puts a record of our own log, beside which so many count.
+    /// Puts a record of our own log with a number of earlier ones that count.
     fn put_beside(area: &mut [u8], sector: u64, (before, generation): (u32, u64), byte: u8) -> u64 {
         let bytes = PplRecord::bytes_beside(before, generation, &[entry(0, byte)], &UUID);
         let start = sector as usize * 512;
@@ -376,7 +386,7 @@ mod tests {
             at = put_beside(&mut area, at, (before, generation), generation as u8);
         }
         assert_eq!(generations(&area), Ok(vec![2, 3, 4]));
-        // One that is cut short counts no more than its header, and takes nothing away.
+        // A torn record contributes no entry, and its header alone still keeps the earlier records.
         let whole = area.clone();
         put_beside(&mut area, at, (3, 5), 5);
         area[(at as usize + 8) * 512] ^= 1;
@@ -402,7 +412,7 @@ mod tests {
             area[byte] ^= 1;
             assert_eq!(generations(&area), Err(PplLogError::Broken { generation }), "byte {byte}");
         }
-        // No number that a header claims takes long.
+        // A huge count in a header does not take long.
         put_beside(&mut area, at, (u32::MAX, u64::MAX), 1);
         assert!(generations(&area).is_err());
         // md's log has no such records.
@@ -427,7 +437,8 @@ mod tests {
 
     #[test]
     fn the_newest_record_of_a_crash_that_linux_6_1_loses_is_found() {
-        // As it was met: a header at sector 2016 with three entries of a page, in an area of 2048 sectors.
+        // Seen in practice: a header at sector 2016 with three entries of a page, in an area of
+        // 2048 sectors.
         let mut area = vec![0; 2048 * 512];
         let mut at = put(&mut area, 0, 165, &[entry(0, 1); 1]);
         for generation in 166..249 {
@@ -447,7 +458,7 @@ mod tests {
         put(&mut area, at, 8, &[entry(8, 1)]);
         area[700] ^= 1;
         assert_eq!(newest(&area, place(2048)), (16, 8, 1, 0));
-        // Where there is one record only, none is left.
+        // An area with a single record has none left.
         let small = place(264);
         assert_eq!(
             PplLog::read(&area, small, &UUID),
@@ -469,7 +480,7 @@ mod tests {
 
     #[test]
     fn one_that_was_cut_short_before_its_header_hides_none() {
-        // Old headers at the start, and no way on from them.
+        // Old headers at the start that lead nowhere.
         let mut area = vec![0; 528 * 512];
         let mut at = put(&mut area, 0, 1, &[]);
         while at <= 528 - 16 {
@@ -499,7 +510,7 @@ mod tests {
         assert_eq!(cut(264, 1000), error(1000, 264 * 512));
         assert_eq!(cut(7, 4096), error(4096, 0));
         assert_eq!(cut(8, 4096), Err(PplLogError::Void), "it was made so");
-        // md leaves what is no whole page alone.
+        // md ignores a partial page at the end.
         assert_eq!(place(271).used_sectors(), 264);
         assert!(!place(527).is_ring() && place(528).is_ring());
     }
@@ -521,7 +532,7 @@ mod tests {
         entries.iter().map(one).collect()
     }
 
-    /// Writes records as md does; where each begins.
+    /// Writes records like md; returns their starts.
     fn written(area: &mut [u8], records: &[Vec<(u64, u32, u8)>]) -> Vec<u64> {
         let (mut at, mut places) = (0, Vec::new());
         let sectors = area.len() as u64 / 512;
@@ -566,7 +577,7 @@ mod tests {
             let entries = made(records.last().unwrap());
             let length = PplRecord::bytes_of(1, &entries, &UUID).len() / 512;
             let start = *places.last().unwrap() as usize * 512;
-            // Only its first sectors are there, or only its last.
+            // Only its first sectors are written, or only its last.
             let cut = cut.index(length + 1) * 512;
             let lost = if is_head { start..start + cut } else { start + cut..start + length * 512 };
             area[lost.clone()].copy_from_slice(&old[lost.clone()]);
@@ -578,7 +589,7 @@ mod tests {
                         prop_assert_eq!(one, &entries[*index as usize]);
                     }
                 }
-                // The one before was protecting nothing any more, whether it is still there or not.
+                // The record before protects no write any more, whether it still exists or not.
                 Some(newest) => prop_assert!(newest.generation < records.len() as u64),
                 None => prop_assert!(before.is_none_or(|before| before.header_sector < start as u64 / 512 + length as u64)),
             }

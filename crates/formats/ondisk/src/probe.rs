@@ -1,14 +1,15 @@
-//! What is on this device? Recognises md superblocks of every version, and what else is there.
+//! Probes a device: recognises md superblocks of every version, and signatures of other formats.
 //!
-//! Without input or output: [`probe_ranges`] says which bytes to read, the caller reads them, [`probe`] looks.
+//! Without input or output: [`probe_ranges`] names the bytes to read, the caller reads them,
+//! [`probe`] looks.
 //!
 //! ```text
 //! device   ├─ start: 260 KiB ─┤                            ├─ end: 64..128 KiB ─┤
 //!          1.1, 1.2, most file systems, partition tables     0.90, 1.0, GPT's copy, DDF, IMSM, DRBD
 //! ```
 //!
-//! Everything that md's magic is found on is reported, sound or not, in the order 0.90, 1.0, 1.1, 1.2: which of
-//! several counts is not decided here.
+//! Every superblock with md's magic is reported, sound or not, in the order 0.90, 1.0, 1.1, 1.2.
+//! The caller decides which of several counts.
 
 use core::ops::Range;
 
@@ -22,23 +23,23 @@ const START_BYTES: u64 = 260 << 10;
 /// The end area starts at the last 64 KiB boundary but one: 0.90 lives there.
 const END_ALIGN_BYTES: u64 = 64 << 10;
 
-/// What was found.
+/// The result of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Probe {
-    /// Every superblock with md's magic at a place where md would look, sound or not.
+    /// Every superblock with md's magic at a place where md looks, sound or not.
     pub superblocks: Vec<Result<Superblock, SuperblockError>>,
-    /// Signatures of all else.
+    /// All other signatures.
     pub foreign: Vec<Foreign>,
 }
 
 impl Probe {
-    /// Whether nothing at all was recognised.
+    /// Whether no signature was recognised.
     #[must_use]
     pub fn is_blank(&self) -> bool {
         self.superblocks.is_empty() && self.foreign.is_empty()
     }
 
-    /// The superblock to go by if several are sound: the array that was made last, as mdadm chooses.
+    /// The superblock of the array that was made last, among several sound ones, as mdadm chooses.
     #[must_use]
     pub fn newest(&self) -> Option<&Superblock> {
         self.superblocks
@@ -48,7 +49,8 @@ impl Probe {
     }
 }
 
-/// The byte ranges to read for [`probe`]: one or two, at most 388 KiB, none beyond `device_bytes`, none overlapping.
+/// The byte ranges to read for [`probe`]: one or two, at most 388 KiB, none beyond `device_bytes`,
+/// none overlapping.
 #[must_use]
 pub fn probe_ranges(device_bytes: u64) -> Vec<Range<u64>> {
     let start_end = START_BYTES.min(device_bytes);
@@ -61,9 +63,10 @@ pub fn probe_ranges(device_bytes: u64) -> Vec<Range<u64>> {
     ranges.into_iter().filter(|range| !range.is_empty()).collect()
 }
 
-/// Looks at what was read of a device of `device_bytes`.
+/// Probes the bytes read from a device of `device_bytes`.
 ///
-/// Snippets other than those of [`probe_ranges`] are fine: what was not read is not found.
+/// Snippets other than those of [`probe_ranges`] are allowed; signatures in unread bytes are not
+/// found.
 #[must_use]
 pub fn probe(device_bytes: u64, snippets: &[Snippet]) -> Probe {
     let bytes = Bytes { device_bytes, snippets };

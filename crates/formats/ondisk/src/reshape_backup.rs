@@ -1,28 +1,29 @@
-//! The backup that mdadm makes while an array is reshaped where the new shape would overwrite what is still needed of the old one.
+//! mdadm's backup during a reshape whose new shape would overwrite data that the old one still
+//! needs.
 //!
-//! It is in a file (`mdadm --grow --backup-file`), or at the end of a member that is being added. 512 bytes say what is in it; the data
-//! themselves are sectors of the array, in their order.
+//! The backup is in a file (`mdadm --grow --backup-file`), or at the end of a new member. A header
+//! of 512 bytes describes the content; the data are sectors of the array, in their order.
 //!
 //! ```text
 //!     0  magic[16]     "md_backup_data-1", or -2 where a second part counts
 //!    16  uuid[16]      the array's, as its superblocks store it
 //!    32  mtime         seconds
-//!    40  devstart      where in the file the first part is, in sectors
-//!    48  arraystart    which sectors of the array it has
+//!    40  devstart      first sector of the first part in the file
+//!    48  arraystart    first array sector of the first part
 //!    56  length
 //!    64  sb_csum       of 64 bytes                              68  zero
-//!    72  devstart2     where the second part is, behind devstart
+//!    72  devstart2     first sector of the second part, behind devstart
 //!    80  arraystart2
 //!    88  length2
 //!    96  sb_csum2      of 96 bytes
 //! ```
 //!
-//! Both sums are made of the first byte alone, once for each byte that they are of. So a header that was torn fits as well as a whole one, and
-//! whoever goes by it checks the ranges.
+//! Both sums add the first byte alone, once for each byte that they cover. A torn header therefore
+//! has the right sum too, and readers must check the ranges.
 //!
-//! In a file the header is at its start; on a member 8 sectors before the end of what the array uses.
+//! In a file the header is at its start; on a member 8 sectors before the end of the used part.
 //!
-//! What it does not do: read the data, or say which of it is needed (`braid_assembly::reshape`). Facts are from mdadm 4.2's files.
+//! `braid_assembly::reshape` decides which data is needed. Facts are from mdadm 4.2's files.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use zerocopy::byteorder::little_endian::{U32, U64};
@@ -30,14 +31,13 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::limits::SECTORS_MAX;
 
-/// Bytes of a header.
 pub const RESHAPE_BACKUP_BYTES: usize = 512;
-/// Where the header is on a member, counted in sectors from the end of what the array uses of it.
+/// Sectors from the header on a member to the end of the part that the array uses.
 pub const RESHAPE_BACKUP_BEFORE_END_SECTORS: u64 = 8;
 
-/// What both magics begin with.
+/// The common prefix of both magics.
 const MAGIC: &[u8; 15] = b"md_backup_data-";
-/// Bytes that the sums are of.
+/// Bytes that the two sums cover.
 const SUMMED: [usize; 2] = [64, 96];
 
 #[derive(Clone, Copy, FromBytes, KnownLayout, Immutable, Unaligned)]
@@ -58,45 +58,45 @@ struct Header {
     second_checksum: U32,
 }
 
-/// Sectors of the array, and where they are.
+/// Sectors of the array, and their place in the backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupPart {
     /// First sector of the array.
     pub array_start_sectors: u64,
-    /// How many; not zero.
+    /// Number of sectors; not zero.
     pub length_sectors: u64,
     /// First sector in the file, or on the member.
     pub at_sectors: u64,
 }
 
-/// What a header says.
+/// A validated header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReshapeBackup {
     /// The array, as its superblocks store it ([`crate::Superblock::uuid_as_stored`]).
     pub uuid: [u8; 16],
-    /// When it was written, in seconds.
+    /// Time of writing, in seconds.
     pub seconds: u64,
-    /// Where the first part is, in sectors; the same head stands 8 sectors before it.
+    /// First sector of the first part; a copy of the header stands 8 sectors before it.
     pub start_sectors: u64,
-    /// What it has: two at most; none if nothing is needed of it any more.
+    /// At most two parts; none if no data of the backup is needed any more.
     pub parts: Vec<BackupPart>,
 }
 
-/// Why it is no backup.
+/// Why bytes are not a backup header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReshapeBackupError {
     /// Fewer bytes than a header has.
     #[error("it is too short for the head of a backup")]
     CutOff,
-    /// Something else.
+    /// No magic.
     #[error("it is no backup of a reshape")]
     NotABackup,
-    /// The first byte's sum is another one.
+    /// The sum does not fit the first byte.
     #[error("its checksum is {stored:#x} and should be {computed:#x}")]
     Checksum {
-        /// What is stored.
+        /// Stored sum.
         stored: u32,
-        /// What it should be.
+        /// Computed sum.
         computed: u32,
     },
     /// A part that no array can have.
@@ -104,15 +104,15 @@ pub enum ReshapeBackupError {
     Range {
         /// First sector of the array.
         start: u64,
-        /// How many.
+        /// Number of sectors.
         length: u64,
     },
 }
 
-/// What a header says; `bytes` are from its start.
+/// Parses a header at the start of `bytes`.
 ///
 /// # Errors
-/// Whatever is wrong first.
+/// The first fault found.
 pub fn reshape_backup(bytes: &[u8]) -> Result<ReshapeBackup, ReshapeBackupError> {
     if bytes.len() < RESHAPE_BACKUP_BYTES {
         return Err(ReshapeBackupError::CutOff);
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(left.parts, [second], "one that was given up is empty");
     }
 
-    /// What mdadm 4.2 wrote while a RAID-5 with metadata 0.90 got a chunk of 64 KiB in place of 32.
+    /// mdadm 4.2 wrote it while a RAID-5 with metadata 0.90 changed its chunk from 32 KiB to 64.
     #[test]
     fn a_backup_of_mdadm_is_read() {
         let words = "6d645f6261636b75705f646174612d320601d47752cfe481431364b6450fc47c\

@@ -1,4 +1,5 @@
-//! The tests of what is on disk, in one program: a program for each file is linked for each file.
+//! The tests of the on-disk formats, in one program, because each test program is linked on its
+//! own.
 
 #![allow(clippy::unwrap_used)] // tests: a panic is a failure
 

@@ -1,5 +1,5 @@
-//! Every single-bit error in a superblock is refused, wherever it strikes: the checksum (or an earlier check) sees
-//! it. For version 1 that covers the 256 bytes and all roles; for 0.90 all 4096 bytes.
+//! Every single-bit error in a superblock is refused, by the checksum or an earlier check. For
+//! version 1 that covers the 256 bytes and all roles; for 0.90 all 4096 bytes.
 
 use crate::common::{DEVICE_BYTES, V0_OFFSET_BYTES, superblock_v0_bytes, superblock_v1};
 use braid_ondisk::{UnvalidatedV0, UnvalidatedV1, Version};
@@ -27,7 +27,7 @@ fn version_0_90() {
     }
 }
 
-/// Words the other way round, and the halves of numbers of 64 bits exchanged.
+/// Reverses the bytes of each word, and exchanges the halves of 64-bit numbers.
 fn of_big_endian(bytes: &[u8]) -> Vec<u8> {
     let (words, _) = bytes.as_chunks::<4>();
     let mut words: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();

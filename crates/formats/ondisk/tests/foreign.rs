@@ -1,9 +1,9 @@
-//! Every kind of stranger is recognised at its place, with label and UUID, and an md superblock beside it, too.
+//! Every foreign format is recognised at its place, with label and UUID, also beside an md
+//! superblock.
 
 use crate::common::{DEVICE_BYTES, superblock_v1};
 use braid_ondisk::{ForeignKind, Probe, Snippet, Version, probe, probe_ranges};
 
-/// Probes a device of zeroes with `parts` written on it.
 fn probed(parts: &[(u64, &[u8])]) -> Probe {
     let mut device = vec![0; usize::try_from(DEVICE_BYTES).unwrap()];
     for (offset, bytes) in parts {
@@ -19,7 +19,7 @@ fn probed(parts: &[(u64, &[u8])]) -> Probe {
     probe(DEVICE_BYTES, &snippets)
 }
 
-/// The only stranger on a device: kind, label, UUID.
+/// The only foreign signature on a device: kind, label, UUID.
 fn only(parts: &[(u64, &[u8])]) -> (ForeignKind, Option<String>, Option<String>) {
     let mut found = probed(parts).foreign;
     assert_eq!(found.len(), 1, "{found:?}");
@@ -84,7 +84,7 @@ fn file_systems() {
     assert_eq!(only(&[(132 << 10, &0x00ba_b10c_u64.to_be_bytes())]), (K::Zfs, None, None));
 }
 
-/// A pair of ZFS's list: a name, the kind of its value, and the value in XDR.
+/// A pair of ZFS's list: a name, the type of its value, and the value in XDR.
 fn zfs_pair(name: &str, kind: u32, value: &[u8]) -> Vec<u8> {
     let mut key = u32::try_from(name.len()).unwrap().to_be_bytes().to_vec();
     key.extend(name.as_bytes());
@@ -110,7 +110,7 @@ fn a_zfs_member_names_its_pool() {
     let found = only(&[(16 << 10, &list), (132 << 10, &uberblock)]);
     let wanted = (Some("tank-2".to_owned()), Some("12345678901234567890".to_owned()));
     assert_eq!((found.0, (found.1, found.2)), (ForeignKind::Zfs, wanted));
-    // Cut short at any place it is still a member of ZFS, and nothing is made up.
+    // A list cut short anywhere is still recognised as ZFS, without invented names.
     for length in 0..list.len() {
         let found = only(&[(16 << 10, &list[..length]), (132 << 10, &uberblock)]);
         assert_eq!(found.0, ForeignKind::Zfs);
@@ -172,7 +172,7 @@ fn fat_is_told_apart_from_a_partition_table() {
     let table: &[(u64, &[u8])] =
         &[(440, &[1, 2, 3, 4]), (446, &[0x80, 0, 0, 0, 0x83]), (510, &[0x55, 0xaa])];
     assert_eq!(only(table), (ForeignKind::Mbr, None, Some("04030201".to_owned())));
-    // The boot mark alone, or GPT's shield alone, is no partition table.
+    // The boot mark alone, or GPT's protective entry alone, is no partition table.
     assert!(probed(&[(510, &[0x55, 0xaa])]).is_blank());
     assert!(probed(&[(450, &[0xee]), (510, &[0x55, 0xaa])]).is_blank());
 }

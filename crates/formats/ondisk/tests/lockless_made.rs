@@ -1,4 +1,4 @@
-//! A lockless bitmap as the writer makes it, byte by byte: the seed of the fuzzer is the fixture.
+//! A lockless bitmap as the writer makes it, byte by byte: the fixture is also the fuzzer's seed.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
-//! What we write, mdadm reads the same way: `mdadm --examine` on a plain file, field by field.
+//! mdadm reads our superblocks the same way: `mdadm --examine` on a plain file, field by field.
 //!
-//! The only test here that needs a program. Without mdadm it says so and passes; under `cargo xtask test`, which installs
-//! it, it fails.
+//! The only test here that needs a program. Without mdadm it prints a note and passes. Under `cargo
+//! xtask test`, which installs mdadm, it fails.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,7 +17,7 @@ use braid_ondisk::{
 };
 use braid_test_needs::{Need, skip};
 
-/// Runs mdadm on a device of zeroes with `parts` on it; `None` if there is no mdadm.
+/// Runs mdadm on a device of zeroes with `parts` on it; `None` without mdadm.
 fn mdadm(option: &str, parts: &[(u64, &[u8])]) -> Option<String> {
     mdadm_with(&[option], parts)
 }
@@ -49,7 +49,7 @@ fn mdadm_with(options: &[&str], parts: &[(u64, &[u8])]) -> Option<String> {
     Some(String::from_utf8(text).unwrap())
 }
 
-/// The fields of a report: what is before " : " and what is after.
+/// The fields of a report, split at " : ".
 fn fields(report: &str) -> HashMap<&str, &str> {
     report
         .lines()
@@ -62,7 +62,7 @@ fn examine(superblock: &Superblock) -> Option<String> {
     mdadm("--examine", &[(superblock.offset_bytes(), &superblock.to_bytes())])
 }
 
-/// Level, layout number, how mdadm names both.
+/// Level, layout number, mdadm's names of both.
 const LEVELS: [(Level, u32, &str, Option<&str>); 9] = [
     (Level::Linear, 0, "linear", None),
     (Level::Raid0, 1, "raid0", Some("original")),
@@ -160,7 +160,7 @@ fn bad_blocks_read_the_same() {
     for line in ["5000 for 8 sectors", "70000 for 512 sectors", "70512 for 88 sectors"] {
         assert!(report.lines().any(|found| found.trim() == line), "{line}: {report}");
     }
-    // A sector that others follow is filled up, and mdadm reads on.
+    // A log sector before the last is filled up, so mdadm reads on.
     let sectors = [vec![ranges[0]], vec![ranges[1]]];
     let log = BadBlockLog::sectors_to_bytes(&sectors, place).unwrap();
     let parts = [(superblock.offset_bytes(), superblock.to_bytes()), (log_offset, log)];
@@ -203,7 +203,7 @@ fn version_0_90_reads_the_same_before_and_after_an_update() {
     assert!(self::fields(&report)["Checksum"].ends_with(" - correct"), "{report}");
 }
 
-/// mdadm knows how to read the superblocks of machines whose byte order is the other one, if it is told.
+/// mdadm can read superblocks of the other byte order, with an option.
 #[test]
 fn the_other_byte_order_reads_the_same() {
     let whole = superblock_v0_bytes();

@@ -1,4 +1,4 @@
-//! Superblocks that nearly stand are what they were, and nothing else is taken for one.
+//! Damaged superblocks are mended to their original, and other bytes are not mistaken for one.
 
 use braid_geometry::Level;
 use braid_ondisk::{Flaw, Superblock, UnvalidatedV0, Version, may_be_nearly, nearly, nearly_v0};
@@ -39,12 +39,12 @@ fn what_nearly_stands_is_sound_once_it_is_mended() {
         wiped[..4].fill(0);
         assert!(may_be_nearly(&wiped) && may_be_nearly(&bytes));
         assert_eq!(found(&wiped, DEVICE_BYTES, own), Some((Flaw::Magic, 0, DEVICE_BYTES)));
-        // In a partition whose table is lost, on a disk that ends far behind it.
+        // In a partition of a lost table, on a disk that ends far behind it.
         let start = 1 << 20;
         let (flaw, from, length) = found(&wiped, DEVICE_BYTES * 3, start + own).unwrap();
         assert_eq!((flaw, from), (Flaw::Magic, start));
         assert!((DEVICE_BYTES - 4096..=DEVICE_BYTES).contains(&length), "{version} {length}");
-        // In bytes that all members have alike, and in how often they were written.
+        // In array-wide bytes, and in the event count.
         let mut other_name = bytes.clone();
         other_name[40] = 0x41;
         other_name[41] = 0x42;
@@ -104,7 +104,7 @@ fn a_bit_that_is_wrong_costs_nothing_that_matters() {
             wrong[bit / 8] ^= 1 << (bit % 8);
             let others = other(version);
             let found = nearly(&wrong, DEVICE_BYTES, whole.offset_bytes(), &[&others]);
-            // Where it says that it stands elsewhere it is of no device that could be.
+            // With a wrong place in it, the superblock fits no device.
             let Some(found) = found else {
                 assert!((144..152).contains(&(bit / 8)), "{version} bit {bit}");
                 continue;

@@ -1,5 +1,5 @@
-//! No bytes make a parser panic: random ones, and sound superblocks with noise in them and the checksum made
-//! right again, so that the checks behind the checksum are reached.
+//! No bytes make a parser panic: random ones, and sound superblocks with noise and a corrected
+//! checksum, which reach the checks behind the checksum.
 
 use crate::common::{DEVICE_BYTES, V0_OFFSET_BYTES, superblock_v0_bytes, superblock_v1};
 use braid_ondisk::{
@@ -8,7 +8,7 @@ use braid_ondisk::{
 };
 use proptest::prelude::*;
 
-/// Values that overflow arithmetic, or nearly so.
+/// Values that overflow arithmetic, or almost do.
 const EXTREMES: [u64; 10] = [
     0,
     1,
@@ -22,7 +22,7 @@ const EXTREMES: [u64; 10] = [
     u64::MAX,
 ];
 
-/// Where to write what: a few bytes, some of them long runs that make a field extreme.
+/// Writes of a few bytes, or of long runs that make a field extreme.
 fn noise() -> impl Strategy<Value = Vec<(usize, Vec<u8>)>> {
     let bytes = (0_usize..4096, prop::collection::vec(any::<u8>(), 1..4));
     let extreme = (0_usize..72, 0..EXTREMES.len(), 1_usize..3).prop_map(|(word, which, words)| {
@@ -31,7 +31,6 @@ fn noise() -> impl Strategy<Value = Vec<(usize, Vec<u8>)>> {
     prop::collection::vec(prop_oneof![bytes, extreme], 1..6)
 }
 
-/// Writes noise over everything but the magic.
 fn disturb(bytes: &mut [u8], noise: &[(usize, Vec<u8>)]) {
     let (_, body) = bytes.split_at_mut(4);
     for (at, values) in noise {
@@ -42,7 +41,7 @@ fn disturb(bytes: &mut [u8], noise: &[(usize, Vec<u8>)]) {
     }
 }
 
-/// Whatever was accepted, written out again, must be accepted again as the same value.
+/// An accepted superblock reads back as the same value after writing.
 fn reads_back(superblock: &braid_ondisk::Superblock, device_bytes: u64) {
     let bytes = superblock.to_bytes();
     let offset = superblock.offset_bytes();

@@ -1,4 +1,4 @@
-//! Another shape in superblocks that md wrote: every member of every fixture.
+//! Changes the shape in superblocks that md wrote: every member of every fixture.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use braid_ondisk::{
 
 use crate::fixture::{Fixture, Member};
 
-/// The superblock of a member, if it is one, and the size of its device.
+/// A member's superblock, and the size of its device.
 fn superblock_of(member: &Member) -> Option<(Superblock, u64)> {
     let device_bytes = member.device_sectors * 512;
     let mut device = vec![0; usize::try_from(device_bytes).unwrap()];
@@ -24,7 +24,7 @@ fn superblock_of(member: &Member) -> Option<(Superblock, u64)> {
     Some((found.newest()?.clone(), device_bytes))
 }
 
-/// An update that says what is said already, with one event more.
+/// An update that changes nothing but the event count.
 fn update_of(superblock: &Superblock) -> SuperblockUpdate {
     let state = &superblock.state;
     SuperblockUpdate {
@@ -38,7 +38,7 @@ fn update_of(superblock: &Superblock) -> SuperblockUpdate {
     }
 }
 
-/// The shape a little later: a reshape begins that adds a slot, or the one under way is further on.
+/// The shape a little later: a reshape that adds a slot begins, or the one under way continues.
 fn later(shape: &SuperblockShape) -> SuperblockShape {
     let begun = Reshape {
         position_sectors: 0,

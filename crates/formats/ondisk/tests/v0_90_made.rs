@@ -1,5 +1,5 @@
-//! A 0.90 superblock that we make is the one that md made: every byte, for every golden array of that
-//! version, once it is told what md was told.
+//! A 0.90 superblock that we make from md's inputs equals md's in every byte, for every golden
+//! array of that version.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::fixture::Fixture;
 use braid_geometry::Family;
 use braid_ondisk::{NewSuperblockError, NewV0, Role, Superblock, SuperblockUpdate, UnvalidatedV0};
 
-/// Where the descriptors of devices are, and how long one is.
+/// Byte offset and length of the descriptors.
 const DESCRIPTORS_AT: usize = 512;
 const DESCRIPTOR_BYTES: usize = 128;
 /// Words of the counters.
@@ -19,7 +19,7 @@ fn word(raw: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*raw[at..].first_chunk::<4>().unwrap())
 }
 
-/// What a superblock's own words say of each device's major and minor number.
+/// Each device's major and minor number in a superblock.
 fn nodes(raw: &[u8]) -> Vec<(u32, u32)> {
     let at = |number: usize| DESCRIPTORS_AT + number * DESCRIPTOR_BYTES;
     (0..27).map(|number| (word(raw, at(number) + 4), word(raw, at(number) + 8))).collect()
@@ -57,7 +57,7 @@ fn every_byte_is_as_md_made_it() {
             let bytes = &image[usize::try_from(found_bytes).unwrap()..][..4096];
             let md = UnvalidatedV0::recognise(bytes).unwrap();
             let md = md.validate(device_bytes, found_bytes).unwrap();
-            // What is made is in no reshape.
+            // New superblocks are in no reshape.
             if md.reshape.is_some() {
                 continue;
             }
@@ -76,8 +76,8 @@ fn every_byte_is_as_md_made_it() {
                 .map(|at| (at, word(bytes, 4 * at), word(&ours_raw, 4 * at)))
                 .filter(|(_, md, ours)| md != ours)
                 .collect();
-            // Without redundancy md never wrote it again: mdadm's own zero stands for the checkpoint, which
-            // is not read in a clean array.
+            // Without redundancy md never writes the checkpoint again, so mdadm's zero remains; a
+            // clean array does not read it.
             let unread = [CHECKSUM, CHECKPOINT_EVENTS, CHECKPOINT];
             let is_direct = md.array.level.family() == Family::Direct;
             let is_unread = |(at, md, _): &(usize, u32, u32)| {

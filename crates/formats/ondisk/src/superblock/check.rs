@@ -9,7 +9,7 @@ use crate::limits::{
     SECTORS_MAX,
 };
 
-/// md's levels that braid knows by name only.
+/// md's levels that braid refuses by name.
 const REFUSED_LEVELS: [(i32, &str); 3] = [(-4, "multipath"), (-5, "faulty"), (-10, "container")];
 
 /// The level that md writes as `number`.
@@ -20,17 +20,18 @@ pub(super) fn level(number: i32) -> Result<Level, SuperblockFault> {
     })
 }
 
-/// Whether `size` means something at this level: linear and raid0 use all of each member.
+/// Whether `size` counts at this level: linear and raid0 use all of each member.
 pub(crate) fn has_member_size(level: Level) -> bool {
     !matches!(level, Level::Linear | Level::Raid0)
 }
 
-/// Sectors of each member that the array is known to use; 0 at levels that do not say.
+/// Sectors that the array uses of each member; 0 at levels that do not record it.
 pub(super) fn used_sectors(array: &ArrayFacts) -> u64 {
     if has_member_size(array.level) { array.member_size_sectors } else { 0 }
 }
 
-/// Slots that a table of roles may name: in the middle of a reshape to fewer members those that are given up have theirs still.
+/// Slots that a table of roles can name: during a reshape to fewer members the slots to be removed
+/// keep theirs.
 pub(super) fn slots_named(raid_slots: u32, delta_disks: Option<i32>) -> u32 {
     let given_up = delta_disks.filter(|delta| *delta < 0).map_or(0, i32::unsigned_abs);
     raid_slots.saturating_add(given_up)
@@ -55,7 +56,7 @@ pub(super) fn shape(array: &ArrayFacts, slots_max: u32) -> Result<(), Superblock
     }
 }
 
-/// A power of two of at least a sector, and no more than what clients can be told of.
+/// A power of two of at least a sector, and at most what NBD can announce.
 fn logical_block(bytes: u32) -> Result<(), SuperblockFault> {
     let is_possible = bytes.is_power_of_two() && (512..=LOGICAL_BLOCK_BYTES_MAX).contains(&bytes);
     if is_possible { Ok(()) } else { Err(SuperblockFault::LogicalBlock { bytes }) }
@@ -78,7 +79,7 @@ fn chunk(level: Level, sectors: u32) -> Result<(), SuperblockFault> {
     Ok(())
 }
 
-/// A count of sectors that some device could have.
+/// A count of sectors that a device can have.
 pub(super) fn sectors(field: &'static str, sectors: u64) -> Result<(), SuperblockFault> {
     if sectors > SECTORS_MAX {
         return Err(SuperblockFault::SectorCount { field, sectors });
@@ -86,7 +87,7 @@ pub(super) fn sectors(field: &'static str, sectors: u64) -> Result<(), Superbloc
     Ok(())
 }
 
-/// A count of events that some array could have had.
+/// An event count that an array can have reached.
 pub(super) fn events(events: u64) -> Result<(), SuperblockFault> {
     if events > EVENTS_MAX {
         return Err(SuperblockFault::EventCount { events });
@@ -94,7 +95,7 @@ pub(super) fn events(events: u64) -> Result<(), SuperblockFault> {
     Ok(())
 }
 
-/// What ends at `end_sectors` fits on the device.
+/// An area up to `end_sectors` fits on the device.
 pub(super) fn fits(end_sectors: u64, device_sectors: u64) -> Result<(), SuperblockFault> {
     match end_sectors.checked_sub(device_sectors) {
         None | Some(0) => Ok(()),

@@ -1,41 +1,40 @@
-//! What can be wrong with a superblock that has md's magic.
+//! The faults of a superblock that has md's magic.
 
 use thiserror::Error;
 
 use super::facts::Version;
 use crate::limits::LOGICAL_BLOCK_BYTES_MAX;
 
-/// A superblock with md's magic at the place of `version`, which is not fit to be used.
+/// A superblock with md's magic at the place of `version` that failed validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("superblock {version} at byte {offset_bytes}: {cause}")]
 pub struct SuperblockError {
-    /// The version whose place it was found at.
+    /// The version that has its place there.
     pub version: Version,
-    /// Where on the device.
+    /// Byte offset on the device.
     pub offset_bytes: u64,
-    /// What is wrong.
+    /// The fault.
     #[source]
     pub cause: SuperblockFault,
-    /// What it says of itself, if its checksum is all that is known to be wrong and it may have been cut in
-    /// the middle: it is longer than a sector.
+    /// The content of a superblock that may be torn: its checksum is the only known fault, and it
+    /// is longer than a sector.
     pub claim: Option<Claim>,
 }
 
-/// What a superblock says that passes no checksum: reason enough to refuse something, never to believe
-/// anything. All of it is in the first sector, so that of one that was cut in the middle it is wholly
-/// of the time before or of the time after (a sector does not tear).
+/// Facts from a superblock with a wrong checksum: reason enough to refuse something, never to
+/// believe anything. All are in the first sector, which does not tear. So in a torn superblock they
+/// are wholly from before or wholly from after the update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
     /// UUID of the array, in mdadm's order.
     pub array_uuid: [u8; 16],
     /// Event count.
     pub events: u64,
-    /// Slots of the array without an active member; more than there are where devices have numbers of 128
-    /// and above in 1.x.
+    /// Slots without an active member; too high where devices in 1.x have numbers of 128 and above.
     pub missing: u32,
 }
 
-/// What is wrong with a superblock.
+/// The fault of a superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SuperblockFault {
     /// The bytes at hand end before the superblock does.
@@ -57,17 +56,17 @@ pub enum SuperblockFault {
     /// The stored and the computed checksum differ.
     #[error("checksum is {stored:08x}, its bytes sum to {computed:08x}")]
     Checksum {
-        /// As stored.
+        /// Stored checksum.
         stored: u32,
-        /// As computed.
+        /// Computed checksum.
         computed: u32,
     },
-    /// It says that it lives elsewhere: a copy, or the device has changed its size.
+    /// It names another place than its own: it is a copy, or the device changed its size.
     #[error("says it belongs at sector {stored}, found at sector {found}")]
     WrongPlace {
-        /// `super_offset`; in 0.90, which does not store it, where md would look.
+        /// `super_offset`; for 0.90, which does not store it, the place where md looks.
         stored: u64,
-        /// Where it was found.
+        /// The sector where it was found.
         found: u64,
     },
     /// More roles than a superblock can hold.
@@ -78,7 +77,7 @@ pub enum SuperblockFault {
         /// The limit.
         max: u32,
     },
-    /// A level that md has and braid refuses by name, or a number that is no level.
+    /// A level of md that braid refuses by name, or an unknown number.
     #[error("level {number} ({name}) is not served")]
     Level {
         /// md's number.
@@ -93,9 +92,9 @@ pub enum SuperblockFault {
         slots: u32,
         /// md's number of the level.
         level: i32,
-        /// Fewest.
+        /// The minimum.
         min: u32,
-        /// Most.
+        /// The maximum.
         max: u32,
     },
     /// A chunk of zero where the level needs one.
@@ -121,10 +120,10 @@ pub enum SuperblockFault {
         /// The count.
         events: u64,
     },
-    /// The member is smaller than its superblock says: it was cut off.
+    /// The device is smaller than its superblock says: it was truncated.
     #[error("the device is {missing_bytes} bytes too short for the data it says it holds")]
     Truncated {
-        /// Bytes that are missing at the end.
+        /// Bytes missing at the end.
         missing_bytes: u64,
     },
     /// The data area overlaps the superblock.
@@ -133,7 +132,7 @@ pub enum SuperblockFault {
         /// First sector of the data area.
         data_offset: u64,
     },
-    /// The array uses more of the member than its data area holds, or nothing.
+    /// The array uses more of the member than its data area holds, or none of it.
     #[error("the array uses {used} sectors of a data area of {available}")]
     MemberSize {
         /// `size`.
@@ -151,18 +150,18 @@ pub enum SuperblockFault {
         /// `raid_disks`.
         slots: u32,
     },
-    /// A block that is the smallest one to be written, and none that a device could have.
+    /// A logical block size that no device could have.
     #[error(
         "a logical block of {bytes} bytes is no power of two from 512 to {LOGICAL_BLOCK_BYTES_MAX}"
     )]
     LogicalBlock {
-        /// As stored.
+        /// Stored size.
         bytes: u32,
     },
-    /// Features that exclude each other, or one without the other that it needs.
+    /// Features that exclude each other, or a feature without another that it needs.
     #[error("contradiction: {0}")]
     Contradiction(&'static str),
-    /// A log or bitmap that lies outside the device or is larger than md allows.
+    /// A log or bitmap outside the device or larger than md allows.
     #[error("the place of the {0} is impossible")]
     Place(&'static str),
 }

@@ -1,6 +1,6 @@
-//! The words of a superblock: what both formats say, in one vocabulary.
+//! The facts of a superblock, in one vocabulary for both formats.
 //!
-//! Plain values without behaviour beyond naming. Anything with bytes in it lives in `v0_90` and `v1`.
+//! Plain values without behaviour beyond naming. `v0_90` and `v1` handle the bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::journal::JournalPlace;
 use crate::limits::{V0_RESERVED_SECTORS, V1_DEVICE_SECTORS_MIN};
 use crate::ppl::PplPlace;
 
-/// A superblock version, which also says where on a device it lives.
+/// A superblock version, which also determines its place on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Version {
     /// 4096 bytes in the last 128 KiB, aligned to 64 KiB.
@@ -25,12 +25,12 @@ pub enum Version {
     V1_2,
 }
 
-/// In which order the bytes of numbers are written.
+/// The byte order of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
-    /// The least first, as on PCs; 1.x always.
+    /// Least significant first, as on PCs; 1.x always.
     Little,
-    /// The greatest first: 0.90 of PowerPC, of many MIPS, and of some ARM.
+    /// Most significant first: 0.90 of PowerPC, of many MIPS, and of some ARM.
     Big,
 }
 
@@ -38,13 +38,13 @@ impl Version {
     /// All versions, oldest first.
     pub const ALL: [Self; 4] = [Self::V0_90, Self::V1_0, Self::V1_1, Self::V1_2];
 
-    /// The sector where a superblock of this version lives on a device of `device_sectors`; `None` if the device
-    /// is too small for one.
+    /// The sector of a superblock of this version on a device of `device_sectors`; `None` if the
+    /// device is too small.
     #[must_use]
     pub fn super_offset_sectors(self, device_sectors: u64) -> Option<u64> {
         if self == Self::V0_90 {
             let aligned = device_sectors & !(V0_RESERVED_SECTORS - 1);
-            // At sector 0 there would be no data before it, and 1.1 lives there.
+            // At sector 0 no data would fit before it, and 1.1 lives there.
             return aligned.checked_sub(V0_RESERVED_SECTORS).filter(|offset| *offset > 0);
         }
         if device_sectors < V1_DEVICE_SECTORS_MIN {
@@ -52,13 +52,13 @@ impl Version {
         }
         match self {
             Self::V0_90 | Self::V1_1 => Some(0),
-            // Nearer to the start there is no room for data before it, and 1.2 lives there.
+            // Nearer to the start no data would fit before it, and 1.2 lives there.
             Self::V1_0 => Some((device_sectors - 16) & !7).filter(|offset| *offset > 8),
             Self::V1_2 => Some(8),
         }
     }
 
-    /// Whether this is one of the version 1 formats, which differ only in their place.
+    /// Whether this is a version 1 format; those differ only in their place.
     #[must_use]
     pub fn is_v1(self) -> bool {
         self != Self::V0_90
@@ -89,12 +89,13 @@ impl FromStr for Version {
     }
 }
 
-/// What one device does in the array.
+/// The role of one device in the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// It occupies this slot (possibly still recovering: see [`DeviceFacts::recovery_offset_sectors`]).
+    /// It occupies this slot, possibly still recovering: see
+    /// [`DeviceFacts::recovery_offset_sectors`].
     Active(u16),
-    /// It waits; also what md writes for device numbers that no device has.
+    /// A spare; md also writes it for unused device numbers.
     Spare,
     /// It failed.
     Faulty,
@@ -127,12 +128,12 @@ impl Role {
     }
 }
 
-/// The feature map of a 1.x superblock. Bits that we do not know are kept; a 0.90 superblock has none.
+/// The feature map of a 1.x superblock. Unknown bits are kept; a 0.90 superblock has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Features(pub u32);
 
 impl Features {
-    /// The bitmap offset means something.
+    /// The bitmap offset counts.
     pub const BITMAP: Self = Self(1);
     /// This member is recovered only up to its recovery offset.
     pub const RECOVERY_OFFSET: Self = Self(2);
@@ -140,13 +141,13 @@ impl Features {
     pub const RESHAPE: Self = Self(4);
     /// The bad-block log is not empty.
     pub const BAD_BLOCKS: Self = Self(8);
-    /// This member will replace the one that has the same role.
+    /// This member will replace the one with the same role.
     pub const REPLACEMENT: Self = Self(16);
-    /// The reshape runs from the end to the start though the number of members stays.
+    /// The reshape runs from the end to the start although the number of members stays.
     pub const RESHAPE_BACKWARDS: Self = Self(32);
     /// The reshape also moves the data offset.
     pub const NEW_OFFSET: Self = Self(64);
-    /// The recovery is guided by the bitmap.
+    /// The bitmap guides the recovery.
     pub const RECOVERY_BITMAP: Self = Self(128);
     /// Clustered md.
     pub const CLUSTERED: Self = Self(256);
@@ -156,7 +157,7 @@ impl Features {
     pub const PPL: Self = Self(1024);
     /// The PPL area holds several headers.
     pub const MULTIPLE_PPLS: Self = Self(2048);
-    /// The layout field means something at level 0.
+    /// The layout field counts at level 0.
     pub const RAID0_LAYOUT: Self = Self(4096);
 
     /// Name and bit of every feature that md has, lowest first.
@@ -188,7 +189,7 @@ impl Features {
         self.0 & other.0 != 0
     }
 
-    /// Both sets together.
+    /// Union.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -200,7 +201,7 @@ impl Features {
         Self(self.0 & !other.0)
     }
 
-    /// The bits that no feature we know has. md refuses an array that has any.
+    /// The bits of no known feature. md refuses an array that has any.
     #[must_use]
     pub fn unknown(self) -> u32 {
         Self::NAMED.iter().fold(self, |rest, (_, feature)| rest.without(*feature)).0
@@ -228,7 +229,7 @@ impl Timestamp {
     const SECONDS_BITS: u32 = 40;
     const MICROSECONDS: u32 = 1_000_000;
 
-    /// The next moment that can be written.
+    /// The next moment that the format can express.
     #[must_use]
     pub fn next(self) -> Self {
         match self.microseconds + 1 {
@@ -242,7 +243,8 @@ impl Timestamp {
         Self { seconds: value & ((1 << Self::SECONDS_BITS) - 1), microseconds }
     }
 
-    /// The time, and which parity log of our own counts since the update ([`crate::own_log`]).
+    /// The time, and the home of the own parity log if the stamp says that it counts
+    /// ([`crate::own_log`]).
     pub(crate) fn from_v1_stamped(value: u64) -> (Self, Option<LogHome>) {
         let time = Self::from_v1(value);
         let with_stamp = LogHome::ALL.into_iter().find_map(|home| {
@@ -252,13 +254,13 @@ impl Timestamp {
         with_stamp.map_or((time, None), |(time, home)| (time, Some(home)))
     }
 
-    /// With the stamp.
     pub(crate) fn to_v1_stamped(self, home: LogHome) -> u64 {
         let part = self.microseconds.min(Self::MICROSECONDS - 1);
         Self { microseconds: Self::stamp(home) + part, ..self }.to_v1()
     }
 
-    /// What is added to microseconds, which need 20 of their 24 bits, by an update whose parity log counts.
+    /// Added to the microseconds, which need 20 of their 24 bits, by an update whose parity log
+    /// counts.
     const fn stamp(home: LogHome) -> u32 {
         (match home {
             LogHome::Members => 0xb,
@@ -272,10 +274,10 @@ impl Timestamp {
     }
 }
 
-/// What is true of the whole array, and the same on every member.
+/// Facts about the whole array, the same on every member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArrayFacts {
-    /// The array's identity, in the order in which mdadm prints it.
+    /// The array's identity, in mdadm's print order.
     pub uuid: [u8; 16],
     /// The name, often `host:name`; empty for 0.90.
     pub name: String,
@@ -283,47 +285,46 @@ pub struct ArrayFacts {
     pub creation_time: Timestamp,
     /// The level.
     pub level: Level,
-    /// The layout number, whose meaning depends on the level. At level 0 it counts only with
-    /// [`Features::RAID0_LAYOUT`].
+    /// The layout number of this level. At level 0 it needs [`Features::RAID0_LAYOUT`].
     pub layout: u32,
     /// Sectors per chunk; 0 is legal for raid1 and linear only.
     pub chunk_sectors: u32,
-    /// Sectors of each member that the array uses; 0 for linear and raid0, which use all they find.
+    /// Sectors of each member that the array uses; 0 for linear and raid0, which use all.
     pub member_size_sectors: u64,
-    /// Slots in the array. During a reshape the new number; members that are given up have slots beyond.
+    /// Slots; during a reshape the new number, and members to be removed have slots beyond it.
     pub raid_slots: u32,
-    /// The minor number of the device that the array last had; 0.90 only.
+    /// The last minor number of the array's device; 0.90 only.
     pub preferred_minor: Option<u32>,
-    /// The smallest block that the array lets its users write, in bytes; `None` where it does not say. Since Linux 6.19; kernels
-    /// before it refuse an array that says it. 1.x only.
+    /// The smallest block that the array lets its users write, in bytes; `None` if not recorded.
+    /// 1.x only, since Linux 6.19; older kernels refuse an array that records it.
     pub logical_block_bytes: Option<u32>,
 }
 
 /// Flags of one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeviceFlags {
-    /// Read from it only if nothing else can serve.
+    /// Read only if no other member can serve.
     pub write_mostly: bool,
     /// Fail fast rather than retry.
     pub failfast: bool,
 }
 
-/// What is true of this member only.
+/// Facts about this member only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceFacts {
     /// The member's permanent number, index into [`StateFacts::roles`]; not its slot.
     pub number: u32,
-    /// The member's identity; zero for 0.90, which has none.
+    /// The member's identity; zero for 0.90, which stores none.
     pub uuid: [u8; 16],
-    /// Sector of the superblock itself.
+    /// Sector of the superblock.
     pub super_offset_sectors: u64,
     /// First sector of the data area.
     pub data_offset_sectors: u64,
     /// Sectors of the data area.
     pub data_size_sectors: u64,
-    /// Data before this sector of the data area is recovered, the rest is not; `None`: all of it is.
+    /// Only data before this sector of the data area is recovered; `None`: all of it is.
     pub recovery_offset_sectors: Option<u64>,
-    /// Where the bad-block log is kept, if there is room for one.
+    /// The place of the bad-block log, if the device has room for one.
     pub bad_block_log: Option<BadBlockLogPlace>,
     /// Read errors corrected by writing the sector again.
     pub corrected_read_errors: u32,
@@ -331,65 +332,64 @@ pub struct DeviceFacts {
     pub flags: DeviceFlags,
 }
 
-/// Where an array keeps its parity log of our own.
+/// The home of our own parity log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LogHome {
-    /// Each member has one, before its data.
+    /// One log on each member, before its data.
     Members,
-    /// One for all, in the bitmap file beside the array ([`crate::bitmap_file`]).
+    /// One log for all, in the bitmap file beside the array ([`crate::bitmap_file`]).
     File,
 }
 
 impl LogHome {
-    /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::Members, Self::File];
 }
 
-/// What changes while the array runs.
+/// Facts that change while the array runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFacts {
     /// Counts superblock updates; the member with most is freshest.
     pub events: u64,
-    /// When this superblock was written.
+    /// The time of this superblock's update.
     pub update_time: Timestamp,
-    /// Whoever wrote it keeps a parity log of its own, which names all that may be in doubt ([`crate::own_log`]), and where that is; md
-    /// takes the mark away with its next update.
+    /// The writer's own parity log covers all doubtful stripes ([`crate::own_log`]), and has this
+    /// home. md clears the stamp with its next update.
     pub log_counts: Option<LogHome>,
-    /// Redundancy is known to be right before this sector; `u64::MAX`: everywhere (the array is clean).
+    /// Redundancy is right before this sector; `u64::MAX`: everywhere (the array is clean).
     pub resync_offset: u64,
     /// The feature map.
     pub features: Features,
     /// This member's role.
     pub role: Role,
-    /// Every device's role as this superblock knows it, by device number.
+    /// Every device's role according to this superblock, by device number.
     pub roles: Vec<Role>,
-    /// Bytes that md writes as zero are not zero: a newer format that md, too, would refuse.
+    /// Bytes that md writes as zero are not zero: a newer format that md would refuse too.
     pub reserved_bytes_in_use: bool,
 }
 
 impl StateFacts {
-    /// Whether the array was shut down (or went idle) with all redundancy right.
+    /// Whether the array stopped (or went idle) with all redundancy right.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.resync_offset == u64::MAX
     }
 }
 
-/// Where the write-hole policies keep their records. At most one of bitmap and PPL is set.
+/// The places of the write-hole policies' records. At most one of bitmap and PPL is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IntentFacts {
     /// Sectors from the superblock to the bitmap; negative is before it.
     pub bitmap_offset_sectors: Option<i32>,
     /// The PPL area of this member.
     pub ppl: Option<PplPlace>,
-    /// The journal, if the array has one; its place is known on the journal device only.
+    /// The journal, if the array has one; only the journal device records its place.
     pub journal: Option<JournalPlace>,
 }
 
 /// A reshape under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reshape {
-    /// Next array sector to be moved.
+    /// Next array sector to move.
     pub position_sectors: u64,
     /// New number of slots minus old.
     pub delta_disks: i32,
@@ -405,33 +405,33 @@ pub struct Reshape {
     pub backwards: bool,
 }
 
-/// The shape of an array as the superblock of one member says it. Sectors have 512 bytes.
+/// The shape of an array according to one member's superblock. Sectors have 512 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SuperblockShape {
-    /// Level; during a reshape as it was before.
+    /// Level; during a reshape the old one.
     pub level: Level,
-    /// md's number of the layout; during a reshape as it was before.
+    /// md's number of the layout; during a reshape the old one.
     pub layout: u32,
-    /// Sectors per chunk; during a reshape as it was before.
+    /// Sectors per chunk; during a reshape the old number.
     pub chunk_sectors: u32,
     /// Sectors that the array uses of each member.
     pub member_size_sectors: u64,
-    /// Slots; during a reshape as they will be.
+    /// Slots; during a reshape the new number.
     pub raid_slots: u32,
-    /// First sector of this member's data; during a reshape as it was before.
+    /// First sector of this member's data; during a reshape the old one.
     pub data_offset_sectors: u64,
-    /// Sectors from there on that this member has for data.
+    /// Sectors of this member's data area from there on.
     pub data_size_sectors: u64,
     /// The reshape under way.
     pub reshape: Option<Reshape>,
 }
 
-/// One of the two shapes of an array in the middle of a reshape.
+/// One of the two shapes of an array during a reshape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReshapeSide {
-    /// As it was.
+    /// The old shape.
     Before,
-    /// As it will be.
+    /// The new shape.
     After,
 }
 

@@ -1,4 +1,5 @@
-//! Where a member keeps its write-intent bitmap or its partial parity log, and saying so.
+//! The places of a member's write-intent bitmap and partial parity log, and their fields in the
+//! superblock.
 
 use zerocopy::FromBytes;
 use zerocopy::byteorder::little_endian::U32;
@@ -12,14 +13,14 @@ use crate::limits::{SECTOR_BYTES, V0_RESERVED_SECTORS};
 use crate::log_place::PPL_HEADER_SECTORS;
 use crate::ppl::PplPlace;
 
-/// Sectors from a superblock of version 1.1 or 1.2 to the bitmap that mdadm makes; of 0.90 too, and there always.
+/// Sectors from a superblock of version 1.1 or 1.2 to mdadm's bitmap; for 0.90 the only place.
 const BITMAP_OFFSET_SECTORS: i32 = 8;
-/// The least that a bit stands for where nothing else is asked for, as mdadm has it.
+/// mdadm's default for the bytes per bit, at least.
 const CHUNK_BYTES_MIN: u32 = 64 << 20;
 /// The largest power of two that the field holds.
 const CHUNK_BYTES_MAX: u32 = 1 << 31;
 
-/// Sectors of a partial parity log where there is room for so many: 1 MiB, as mdadm has it.
+/// Sectors of a partial parity log if there is enough room: 1 MiB, as mdadm has it.
 const PPL_SECTORS_MAX: u64 = 2048;
 
 /// Room for a bitmap on a member.
@@ -27,13 +28,12 @@ const PPL_SECTORS_MAX: u64 = 2048;
 pub struct BitmapPlace {
     /// Sectors from the superblock; negative is before it.
     pub offset_sectors: i32,
-    /// Sectors that are free there.
+    /// Free sectors there.
     pub room_sectors: u64,
 }
 
 impl BitmapPlace {
-    /// What a bit is to stand for so that the bitmap of `sectors` sectors fits: `asked`, or else as mdadm chooses. None if it does
-    /// not fit.
+    /// Bytes per bit for `sectors`: `asked`, or mdadm's choice. `None` if it does not fit.
     #[must_use]
     pub fn chunk_bytes(&self, sectors: u64, asked: Option<u32>) -> Option<u32> {
         let fits = |chunk_bytes: &u32| {
@@ -48,7 +48,7 @@ impl BitmapPlace {
 }
 
 impl Superblock {
-    /// Where on the device the bitmap is, if there is one.
+    /// Byte offset of the bitmap on the device.
     #[must_use]
     pub fn bitmap_offset_bytes(&self) -> Option<u64> {
         let from_superblock = i64::from(self.intent.bitmap_offset_sectors?);
@@ -56,31 +56,31 @@ impl Superblock {
         sector.checked_mul(SECTOR_BYTES)
     }
 
-    /// Sectors from the start of the bitmap to what follows it on the device; none without a bitmap.
+    /// Sectors from the bitmap's start to the next area on the device; `None` without a bitmap.
     #[must_use]
     pub fn bitmap_room_sectors(&self) -> Option<u64> {
         let start = self.bitmap_offset_bytes()? / SECTOR_BYTES;
         Some(self.room_from(start))
     }
 
-    /// Sectors that are free where the bitmap is, or where one would go; 0 where there is no room for any.
+    /// Free sectors at the place of the bitmap, existing or possible; 0 without room.
     #[must_use]
     pub fn room_for_bitmap(&self) -> u64 {
         let place = || self.bitmap_place().map(|place| place.room_sectors);
         self.bitmap_room_sectors().or_else(place).unwrap_or(0)
     }
 
-    /// Where a bitmap could be kept. None where there is no room for its superblock.
+    /// A possible place for a bitmap; `None` without room for its superblock.
     #[must_use]
     pub fn bitmap_place(&self) -> Option<BitmapPlace> {
         self.places().next()
     }
 
-    /// Where there is room for a bitmap or a log, the usual place first.
+    /// Places with room for a bitmap or a log, the usual one first.
     fn places(&self) -> impl Iterator<Item = BitmapPlace> {
         let device = &self.device;
         let near = i64::from(BITMAP_OFFSET_SECTORS);
-        // Where space for a bitmap was left there is the log behind it, else in front.
+        // The log follows the space for a bitmap if that was reserved; otherwise it is in front.
         let log = device.bad_block_log.filter(|log| log.offset_sectors > 0);
         let behind_log = log.map(|log| i64::from(log.offset_sectors) + i64::from(log.size_sectors));
         // Between data and superblock, before the bad-block log.
@@ -101,7 +101,7 @@ impl Superblock {
         offsets.into_iter().flatten().filter_map(place)
     }
 
-    /// Sectors from one of the device on until something else begins: data, superblock, bad-block log, or the end.
+    /// Sectors from `start` to the next area: data, superblock, bad-block log, or the end.
     fn room_from(&self, start: u64) -> u64 {
         let device = &self.device;
         let log = self.bad_block_log_offset_bytes().map(|offset| offset / SECTOR_BYTES);
@@ -112,7 +112,7 @@ impl Superblock {
         if is_taken {
             return 0;
         }
-        // Where nothing follows: 0.90 keeps so much at the end of the device, and 1.0 this.
+        // Without a later area: 0.90 and 1.0 keep this much at the end of the device.
         let end = match self.version {
             Version::V0_90 => device.super_offset_sectors + V0_RESERVED_SECTORS,
             Version::V1_0 | Version::V1_1 | Version::V1_2 => device.super_offset_sectors + 8,
@@ -128,7 +128,7 @@ impl Superblock {
         behind.min().unwrap_or(end).saturating_sub(start)
     }
 
-    /// Where a partial parity log could be kept. None where there is no room for one, or the superblock could not name the place.
+    /// A possible place for a partial parity log; `None` without room that the field can express.
     #[must_use]
     pub fn ppl_place(&self) -> Option<PplPlace> {
         let largest = self.places().max_by_key(|place| place.room_sectors.min(PPL_SECTORS_MAX))?;
@@ -144,8 +144,8 @@ impl Superblock {
         })
     }
 
-    /// Where a partial parity log of so many sectors is, if one is named, whatever its size; or where it would be. None if there is no
-    /// room for it.
+    /// The place of the partial parity log that the superblock names, whatever its size; otherwise
+    /// a place for one of `size_sectors`. `None` without room.
     #[must_use]
     pub fn ppl_place_of(&self, size_sectors: u16) -> Option<PplPlace> {
         let fits = |place: &PplPlace| place.size_sectors >= size_sectors;
@@ -153,10 +153,10 @@ impl Superblock {
         self.intent.ppl.or_else(free)
     }
 
-    /// Says that there is a partial parity log at this place, or that there is none; changes nothing if one is named and is to be.
+    /// Names a log at this place, or none. Changes nothing if both have a log.
     ///
     /// # Panics
-    /// As [`Self::set_ppl`] does.
+    /// As [`Self::set_ppl`].
     pub fn name_ppl(&mut self, place: Option<PplPlace>) {
         match place {
             Some(place) if self.intent.ppl.is_none() => self.set_ppl(place),
@@ -175,10 +175,10 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
-    /// Says that there is a partial parity log at this place.
+    /// Names a partial parity log at this place, from [`Self::ppl_place`].
     ///
     /// # Panics
-    /// Metadata 0.90 has none; and an array with a bitmap or a journal has none: the caller has asked [`Self::ppl_place`].
+    /// On metadata 0.90, or an array with a bitmap or a journal.
     pub fn set_ppl(&mut self, place: PplPlace) {
         let is_other = self.intent.bitmap_offset_sectors.is_some() || self.intent.journal.is_some();
         assert!(self.version.is_v1() && !is_other, "a superblock names one of them");
@@ -193,18 +193,17 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
-    /// Sectors from the superblock to the array's bitmap: as it says, or where one goes that it does not name yet. None where there
-    /// is no room for one.
+    /// Sectors from the superblock to its bitmap, or to a possible place; `None` without room.
     #[must_use]
     pub fn bitmap_offset(&self) -> Option<i32> {
         let place = || Some(self.bitmap_place()?.offset_sectors);
         self.intent.bitmap_offset_sectors.or_else(place)
     }
 
-    /// Says that there is a bitmap, where [`Self::bitmap_offset`] has it, or that there is none; changes nothing if it says so.
+    /// Names a bitmap at [`Self::bitmap_offset`], or none; no change if that is so already.
     ///
     /// # Panics
-    /// As [`Self::set_bitmap`] does.
+    /// As [`Self::set_bitmap`].
     pub fn name_bitmap(&mut self, is_there: bool) {
         if self.intent.bitmap_offset_sectors.is_some() == is_there {
             return;
@@ -213,10 +212,10 @@ impl Superblock {
         self.set_bitmap(offset);
     }
 
-    /// Says that there is a bitmap so many sectors from the superblock, or that there is none.
+    /// Names a bitmap at this offset ([`Self::bitmap_place`]) from the superblock, or none.
     ///
     /// # Panics
-    /// When there is no room for a bitmap there, or the array has a PPL: the caller has asked [`Self::bitmap_place`].
+    /// Without room for a bitmap there, or on an array with a PPL.
     pub fn set_bitmap(&mut self, offset_sectors: Option<i32>) {
         assert!(self.intent.ppl.is_none(), "a superblock names a PPL or a bitmap");
         self.intent.bitmap_offset_sectors = offset_sectors;

@@ -1,7 +1,7 @@
-//! The superblock of a device that becomes a member of an array that is there already.
+//! The superblock of a device that joins an existing array.
 //!
-//! It says of the array what the other members say, has places of its own on its own device, and waits as a spare until the
-//! array's next update, which all members get.
+//! It copies the facts about the array, and has places of its own on its own device. The device is
+//! a spare until the array's next update, which goes to all members.
 
 use std::sync::Arc;
 
@@ -12,41 +12,42 @@ use crate::journal::JOURNAL_BLOCK_SECTORS;
 use crate::placement::{Placement, PlacementError, PlacementRequest, placement};
 use crate::ppl::PplPlace;
 
-/// Why a device cannot become a member.
+/// Why a device cannot join.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// Its data area would be too small, or not where md wants it.
+    /// Its data area would be too small, or at an invalid offset.
     #[error(transparent)]
     Placement(#[from] PlacementError),
-    /// What the array says would make no valid superblock.
+    /// The array's facts do not make a valid superblock.
     #[error(transparent)]
     Superblock(#[from] NewSuperblockError),
-    /// The array has partial parity logs, and there is less room for one than on other members.
+    /// The array has partial parity logs, and this device lacks the room for one.
     #[error(
         "{room_sectors} sectors are free for a partial parity log, {needed_sectors} are needed"
     )]
     ParityLog {
-        /// Sectors that are free at the best place.
+        /// Free sectors at the best place.
         room_sectors: u64,
-        /// As many as the other members keep for it.
+        /// Sectors that the other members reserve.
         needed_sectors: u64,
     },
-    /// The array has a bitmap, and there is less room for it than on other members.
+    /// The array has a bitmap, and this device has less room for it than the other members.
     #[error("{room_sectors} sectors are free for the array's bitmap, {needed_sectors} are needed")]
     Bitmap {
-        /// Sectors that are free at its place.
+        /// Free sectors at its place.
         room_sectors: u64,
-        /// As many as the other members keep for it.
+        /// Sectors that the other members reserve.
         needed_sectors: u64,
     },
 }
 
 impl Superblock {
-    /// The superblock of a further device of this member's array, of `device_bytes` bytes, under a number that no device of
-    /// the array has. Not to be written by itself: an update of the array makes it say what all say.
+    /// The superblock of a further device of this member's array, of `device_bytes` bytes, under an
+    /// unused device number. The caller writes it with an update of the whole array, which lists
+    /// the device everywhere.
     ///
     /// # Errors
-    /// The device is too small, or the array has what cannot be made on it.
+    /// The device is too small, or cannot hold the array's bitmap or log.
     pub fn joining(
         &self,
         device_bytes: u64,
@@ -90,11 +91,12 @@ impl Superblock {
         })?)
     }
 
-    /// The superblock of a device that is to have the write journal of this member's array, which has none. An update of the array has the
-    /// others say so. Its data area is as large as the device allows, and nothing is in it.
+    /// The superblock of a write journal device for this member's array, which has none. An update
+    /// of the array makes the other superblocks agree. Its data area is as large as the device
+    /// allows, and empty.
     ///
     /// # Errors
-    /// The device is too small, or the array's metadata knows of no journals.
+    /// The device is too small, or the array's metadata has no journals.
     pub fn joining_as_journal(
         &self,
         device_bytes: u64,
@@ -123,7 +125,6 @@ impl Superblock {
         })?)
     }
 
-    /// The table of roles, in which a device of this number has this one.
     fn roles_with(&self, device_number: u16, role: Role) -> Arc<[Role]> {
         let mut roles = self.state.roles.clone();
         let index = usize::from(device_number);
@@ -134,8 +135,8 @@ impl Superblock {
         roles.as_slice().into()
     }
 
-    /// Has another superblock of the array say that its bitmap is where this one has it, or where its partial parity log is; what is
-    /// there is written before it counts.
+    /// Gives another superblock of the array a bitmap at the same place, or a partial parity log of
+    /// the same size. The caller writes their content before the superblock counts.
     fn with_what_i_keep(&self, mut other: Self) -> Result<Self, JoinError> {
         if let Some(mine) = self.intent.ppl {
             let needed_sectors = u64::from(mine.size_sectors);
@@ -210,7 +211,7 @@ mod tests {
         assert_eq!(new.state.roles, old.state.roles, "nobody's place changes");
     }
 
-    /// Both say that there is a journal, once the array's update has told of it, and that there is none once another has.
+    /// An update of the array sets the journal in both superblocks, and another clears it.
     #[test]
     fn a_journal_comes_and_goes() {
         let mut old = member(64 << 20);
@@ -254,7 +255,8 @@ mod tests {
         );
     }
 
-    /// mdadm refused an array of 0.90 whose recovery braid had begun: the new device said that it was in slot 0, as the first one.
+    /// Regression: mdadm refused an array of 0.90 whose new device claimed slot 0, like the first
+    /// one.
     #[test]
     fn a_device_that_joins_an_array_of_0_90_is_no_clone_of_the_first() {
         let old = Superblock::new_v0(&NewV0 {
@@ -269,7 +271,7 @@ mod tests {
         });
         let old = old.expect("0.90 has room for it");
         let new = old.joining(64 << 20, 2, [9; 16]).expect("it is large enough");
-        // Words 992 and 995 of 0.90: the device's own number, and the slot that it says it is in.
+        // Words 992 and 995 of 0.90: the device's own number, and its slot.
         let bytes = new.to_bytes();
         let word = |index: usize| bytes[4 * index..][..4].to_vec();
         assert_eq!([word(992), word(995)], [2_u32.to_le_bytes(), 2_u32.to_le_bytes()]);

@@ -1,10 +1,10 @@
-//! One validated superblock, whichever version it was.
+//! One validated superblock of any version.
 //!
-//! The public fields are what the bytes say, in one vocabulary; the bytes themselves stay inside, so that writing
-//! changes only what [`Superblock::apply`] changes and keeps every byte that we do not understand.
+//! The public fields are the facts in one vocabulary. The bytes stay inside, so that a write
+//! changes only the fields of [`Superblock::apply`] and keeps every unknown byte.
 //!
-//! Changing a public field does not change what is written. Only `apply` does, and it keeps both in step: guarded
-//! by `tests::what_apply_wrote_reads_back_as_the_value_says`.
+//! Changing a public field does not change the bytes. Only `apply` does, and keeps both in step:
+//! `tests::what_apply_wrote_reads_back_as_the_value_says`.
 
 mod check;
 mod error;
@@ -39,21 +39,21 @@ use crate::limits::SECTOR_BYTES;
 /// A superblock that has passed every check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
-    /// Its version, and so its place.
+    /// Its version, which determines its place.
     pub version: Version,
-    /// In which order its numbers are written, and will be: little endian but for 0.90 of a machine that was not.
+    /// The byte order of its numbers: little endian, except 0.90 of a big-endian machine.
     pub byte_order: ByteOrder,
     /// The same on every member.
     pub array: ArrayFacts,
     /// Of this member only.
     pub device: DeviceFacts,
-    /// What changes while the array runs.
+    /// Facts that change while the array runs.
     pub state: StateFacts,
-    /// Where bitmap, PPL and journal are.
+    /// The places of bitmap, PPL and journal.
     pub intent: IntentFacts,
     /// The reshape under way, if any.
     pub reshape: Option<Reshape>,
-    /// The bytes, from the start of the superblock, as long as they are written; little endian, whatever `byte_order` says.
+    /// The bytes as written; little endian, whatever `byte_order` is.
     raw: Raw,
 }
 
@@ -70,7 +70,7 @@ impl std::fmt::Debug for Raw {
 impl Superblock {
     /// The bytes to write at [`Self::offset_bytes`], checksum included.
     ///
-    /// 0.90: 4096. Version 1: `256 + 2 * roles`, rounded up to a multiple of 512, as mdadm writes it.
+    /// 0.90: 4096. Version 1: `256 + 2 * roles`, rounded up to sectors, as mdadm writes it.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         match self.byte_order {
@@ -79,13 +79,13 @@ impl Superblock {
         }
     }
 
-    /// Where on the device the superblock lives.
+    /// Byte offset of the superblock on the device.
     #[must_use]
     pub fn offset_bytes(&self) -> u64 {
         self.device.super_offset_sectors * SECTOR_BYTES
     }
 
-    /// Where on the device the bad-block log is kept, if there is one.
+    /// Byte offset of the bad-block log on the device.
     #[must_use]
     pub fn bad_block_log_offset_bytes(&self) -> Option<u64> {
         let from_superblock = i64::from(self.device.bad_block_log?.offset_sectors);
@@ -93,8 +93,9 @@ impl Superblock {
         sector.checked_mul(SECTOR_BYTES)
     }
 
-    /// The array's UUID as the bitmap, the PPL and the journal store it: like [`ArrayFacts::uuid`] for version 1,
-    /// each 32-bit word reversed for 0.90 of a little-endian machine. They are copied from memory as they lie there.
+    /// The array's UUID as the bitmap, the PPL and the journal store it, copied from memory: like
+    /// [`ArrayFacts::uuid`] for version 1, each 32-bit word reversed for 0.90 of a little-endian
+    /// machine.
     #[must_use]
     pub fn uuid_as_stored(&self) -> [u8; 16] {
         match (self.version.is_v1(), self.byte_order) {

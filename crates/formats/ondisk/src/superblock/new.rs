@@ -1,4 +1,4 @@
-//! What is asked of a superblock that is made or changed.
+//! The inputs for making or changing a superblock.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::placement::Placement;
 /// Longest name in bytes: the field has 32, the last stays zero.
 pub(super) const NAME_BYTES_MAX: usize = 31;
 
-/// Everything a new version 1 superblock says.
+/// All facts of a new version 1 superblock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSuperblock {
-    /// What every member of the array says alike. `preferred_minor` is ignored.
+    /// Facts about the array, the same for every member. `preferred_minor` is ignored.
     pub array: ArrayFacts,
-    /// Where things go on this device; also says the version.
+    /// The layout of this device; also gives the version.
     pub placement: Placement,
     /// The member's permanent number.
     pub device_number: u32,
@@ -26,18 +26,18 @@ pub struct NewSuperblock {
     pub device_flags: DeviceFlags,
     /// Every device's role, by device number; this one's is at `device_number`.
     pub roles: Arc<[Role]>,
-    /// mdadm starts at 0; md counts from there when it first writes.
+    /// mdadm starts at 0; md counts from there on its first write.
     pub events: u64,
-    /// `u64::MAX`: redundancy is right (or there is none); 0: md will resync.
+    /// `u64::MAX`: redundancy is right (or the level has none); 0: md will resync.
     pub resync_offset: u64,
 }
 
-/// Everything that a new version 0.90 superblock says.
+/// All facts of a new version 0.90 superblock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewV0 {
-    /// What every member of the array says alike. There is no name; `preferred_minor` is its place.
+    /// Facts about the array, the same for every member. 0.90 stores `preferred_minor`, no name.
     pub array: ArrayFacts,
-    /// Size of the device, which says where the superblock is.
+    /// Bytes of the device, which determine the superblock's place.
     pub device_bytes: u64,
     /// The member's permanent number.
     pub device_number: u32,
@@ -45,27 +45,27 @@ pub struct NewV0 {
     pub device_flags: DeviceFlags,
     /// Every device's role, by device number.
     pub roles: Arc<[Role]>,
-    /// Every device's major and minor number, by device number; zeroes for numbers without a device.
+    /// Every device's major and minor number, by device number; zeroes without a device.
     pub nodes: Arc<[(u32, u32)]>,
-    /// mdadm starts at 0; md counts from there when it first writes.
+    /// mdadm starts at 0; md counts from there on its first write.
     pub events: u64,
-    /// `u64::MAX`: redundancy is right (or there is none); 0: md will resync.
+    /// `u64::MAX`: redundancy is right (or the level has none); 0: md will resync.
     pub resync_offset: u64,
 }
 
 /// Why a new superblock cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NewSuperblockError {
-    /// Another version than the one that is made.
+    /// The function makes another version.
     #[error("this makes superblocks of version 1, not 0.90")]
     Version0,
-    /// No place on the device.
+    /// The device has no place for a superblock.
     #[error("a device of {device_bytes} bytes is too small for a 0.90 superblock")]
     TooSmall {
-        /// Size of the device.
+        /// Bytes of the device.
         device_bytes: u64,
     },
-    /// The name does not fit, or has a zero byte in it.
+    /// The name is too long, or contains a zero byte.
     #[error("the name takes {bytes} bytes, at most {NAME_BYTES_MAX} without a zero byte fit")]
     Name {
         /// Bytes of the name.
@@ -74,29 +74,29 @@ pub enum NewSuperblockError {
     /// More devices than a superblock can hold.
     #[error("{count} devices are more than fit")]
     Devices {
-        /// Devices asked for.
+        /// Devices requested.
         count: usize,
     },
-    /// What was asked for makes no valid superblock.
+    /// The requested facts do not make a valid superblock.
     #[error("the superblock would not be valid: {0}")]
     Invalid(#[from] SuperblockError),
 }
 
-/// What a running array changes in the superblocks of its members.
+/// The changes of a running array to its members' superblocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SuperblockUpdate {
     /// The new event count.
     pub events: u64,
-    /// When it is made: the same for all members, and later than the one before; 0.90 keeps the seconds.
+    /// The time of the update: the same for all members, and always growing; 0.90 keeps seconds.
     pub update_time: Timestamp,
     /// `u64::MAX`: clean; otherwise redundancy is right before this sector.
     pub resync_offset: u64,
     /// Every device's role, by device number; devices beyond the list are written as spares.
     pub roles: Arc<[Role]>,
-    /// `Some`: this member is recovered only up to this sector of its data area. 0.90 cannot say it and writes the
-    /// member as a spare instead.
+    /// `Some`: this member is recovered only up to this sector of its data area. 0.90 cannot
+    /// express it and writes the member as a spare instead.
     pub recovery_offset: Option<u64>,
-    /// This member is to take the place of another that has the same role (`replacement` in md). 0.90 cannot say it.
+    /// This member will replace another with the same role (`replacement` in md); not in 0.90.
     pub is_replacement: bool,
     /// This member's role; wins over its entry in `roles`.
     pub role_of_this: Role,

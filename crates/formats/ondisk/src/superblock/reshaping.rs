@@ -1,19 +1,21 @@
-//! A superblock in the middle of a reshape, as two that are not in one: how the array was before, and how it will be after.
+//! A superblock during a reshape, split into two without a reshape: the array before, and the array
+//! after.
 //!
 //! ```text
 //!                 before                          after
 //!   slots         raid_disks − delta_disks        raid_disks
 //!   level, layout, chunk        the plain fields  new_level, new_layout, new_chunk
 //!   data begins   data_offset                     data_offset + new_offset
-//!   a member that is being filled   holds nothing it holds what recovery_offset says: all, if that is what has been moved
+//!   a recovering member         holds nothing     holds data up to recovery_offset: all, if the reshape has moved no more
 //! ```
 //!
-//! A member whose slot one of the two has not is a spare there. What is made goes through the same validation as what is read, so a reshape
-//! that leads to no array is an error of the superblock.
+//! A member whose slot does not exist on one side is a spare there. The results go through the same
+//! validation as superblocks from disk, so a reshape to an impossible array is an error of the
+//! superblock.
 //!
-//! What it does not do: say which sectors are where (`braid_assembly::reshape`), or write.
+//! This module neither locates sectors (`braid_assembly::reshape`) nor writes.
 //!
-//! Invariant: what is made says nothing of a reshape any more, and all else that it says is what the two columns say
+//! Invariant: the results mention no reshape, and all else follows the two columns
 //! `[check: both_sides_of_a_reshape_say_what_they_were_made_of]`.
 
 use zerocopy::FromBytes;
@@ -27,11 +29,12 @@ use super::{Superblock, v0_90};
 use crate::limits::V1_FIXED_BYTES;
 
 impl Superblock {
-    /// The superblock that the member would have if the array were of this shape, and in no reshape. Without a reshape it is as it is.
-    /// Afterwards a member that is filled up to `moved_sectors` of its data has all that has been moved, and counts as whole.
+    /// The member's superblock on one side, in no reshape. Without a reshape it is unchanged. On
+    /// the side after, a member that is recovered up to `moved_sectors` of its data holds
+    /// everything moved so far, and counts as whole.
     ///
     /// # Errors
-    /// The reshape leads to, or comes from, what no array can be.
+    /// That side of the reshape is not a valid array.
     pub fn on_side(
         &self,
         side: ReshapeSide,

@@ -1,27 +1,25 @@
-//! What a superblock says of its array's shape, as one value that is read and written as a whole:
-//! the plain fields, and the reshape under way.
+//! The shape of the array in a superblock, read and written as one value: the plain fields, and the
+//! reshape under way.
 //!
-//! md's order of a reshape ([`super::Reshape`] has the fields): plain fields stay those of before
-//! until its end, but the number of slots, which is that of afterwards from the beginning. Each
-//! member has its own data offset, and says where it moves.
+//! md's order of a reshape ([`super::Reshape`] has the fields): the plain fields keep the old
+//! values until its end, except the number of slots, which is the new one from the beginning. Each
+//! member has its own data offset, and its own new one.
 //!
 //! ```text
-//!   begin     slots, reshape { position 0 or the end, ... }        end     level, layout, chunk, offset as they were to
-//!   go on     reshape { position }                                         become; no reshape
+//!   begin     slots, reshape { position 0 or the end, ... }        end     level, layout, chunk, offset: the new ones;
+//!   go on     reshape { position }                                         no reshape
 //! ```
 //!
-//! What is made goes through the same validation as what is read, so a shape that is none of an
-//! array is an error.
-//!
-//! What it does not do: decide when a position may be said, or move anything.
+//! The result goes through the same validation as a superblock from disk, so an impossible shape is
+//! an error. This module neither decides when a position is written, nor moves data.
 //!
 //! Invariants
-//! - what was written is read back `[check: a_shape_is_read_back_as_it_was_written]`;
-//! - the bytes are those that md writes `[check: a_reshape_begins_with_the_bytes_that_md_writes]`;
-//! - a change of shape changes nothing behind the first sector, so that no power cut tears it
+//! - a written shape is read back `[check: a_shape_is_read_back_as_it_was_written]`;
+//! - the bytes are the same as md's `[check: a_reshape_begins_with_the_bytes_that_md_writes]`;
+//! - a change of shape stays within the first sector, so that no power cut tears it
 //!   `[check: a_shape_stands_in_the_first_sector_of_what_md_wrote]`;
-//! - the end of a reshape is its side *after* `[check:
-//!   the_end_of_a_reshape_is_the_array_that_it_leads_to]`.
+//! - the end of a reshape is its side *after*
+//!   `[check: the_end_of_a_reshape_is_the_array_that_it_leads_to]`.
 
 use zerocopy::FromBytes;
 use zerocopy::byteorder::little_endian::{I32, U32, U64};
@@ -35,7 +33,7 @@ use super::write::seal;
 use super::{Superblock, v0_90};
 
 impl Superblock {
-    /// What it says of the array's shape.
+    /// The array's shape.
     #[must_use]
     pub fn shape(&self) -> SuperblockShape {
         SuperblockShape {
@@ -53,10 +51,10 @@ impl Superblock {
     /// [`Self::apply`], and another shape in the same update, on a device of this size.
     ///
     /// # Errors
-    /// Those of [`Self::with_shape`]; the superblock is then as it was.
+    /// As [`Self::with_shape`]; the superblock is then unchanged.
     ///
     /// # Panics
-    /// Those of [`Self::apply`].
+    /// As [`Self::apply`].
     pub fn apply_with_shape(
         &mut self,
         update: &SuperblockUpdate,
@@ -66,8 +64,7 @@ impl Superblock {
         let named = |slots, reshape: Option<Reshape>| {
             slots_named(slots, reshape.map(|reshape| reshape.delta_disks))
         };
-        // Roles never name a slot that the shape beside them has not: new slots come before their
-        // roles, and old ones go after theirs.
+        // Roles never name a slot beyond the shape: new slots precede their roles, old ones follow.
         let loses_slots =
             named(shape.raid_slots, shape.reshape) < named(self.array.raid_slots, self.reshape);
         let mut changed = self.clone();
@@ -85,7 +82,7 @@ impl Superblock {
     /// The same superblock with another shape, on a device of this size.
     ///
     /// # Errors
-    /// No array has the shape, or this version cannot say it: 0.90 moves no data offset.
+    /// The shape is invalid, or this version cannot express it: 0.90 moves no data offset.
     pub fn with_shape(
         &self,
         shape: &SuperblockShape,
@@ -139,7 +136,7 @@ impl Superblock {
         head.device.data_size = U64::new(shape.data_size_sectors);
         if let Some(reshape) = shape.reshape {
             features = features.with(Features::RESHAPE);
-            // The number of slots says it where it changes.
+            // If the number of slots changes, its sign gives the direction.
             if reshape.delta_disks == 0 && reshape.backwards {
                 features = features.with(Features::RESHAPE_BACKWARDS);
             }

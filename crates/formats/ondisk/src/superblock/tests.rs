@@ -1,4 +1,4 @@
-//! One story per rule of the two formats; whole-file checks are in `tests/`.
+//! One test per rule of the two formats; whole-file checks are in `tests/`.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ fn probed(
     probe.superblocks
 }
 
-/// Changes bytes of a version 1.2 superblock, makes the checksum right, and asks what is wrong with it.
+/// Changes bytes of a version 1.2 superblock, corrects the checksum, and returns the fault.
 fn fault_v1(at: usize, bytes: &[u8]) -> SuperblockFault {
     let superblock = made(Version::V1_2);
     let mut raw = superblock.to_bytes();
@@ -262,7 +262,7 @@ fn unknown_features_and_reserved_bytes_are_kept_and_reported() {
     assert_eq!(superblock.to_bytes(), raw);
 }
 
-/// What Linux writes since 6.19: `braid` refused such an array, and so do kernels before.
+/// Linux writes it since 6.19; older kernels refuse such an array, and `braid` did.
 #[test]
 fn a_logical_block_is_read_and_kept() {
     let with = |bytes: u32| {
@@ -289,7 +289,7 @@ fn a_logical_block_is_read_and_kept() {
     assert_eq!(made(Version::V1_2).array.logical_block_bytes, None, "a new one says nothing");
 }
 
-/// A superblock of so many slots in a reshape, in the bytes that md writes.
+/// A superblock of `slots` slots in a reshape, in md's bytes.
 fn in_a_reshape_of_md(slots: u32) -> Vec<u8> {
     let mut raw = made(Version::V1_2).to_bytes();
     let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes);
@@ -353,7 +353,7 @@ fn both_sides_of_a_reshape_say_what_they_were_made_of() {
     let slots = made(Version::V1_2).array.raid_slots;
     let plain = made(Version::V1_2);
     assert_eq!(plain.on_side(ReshapeSide::After, (0, DEVICE_BYTES)), Ok(plain.clone()));
-    // It grew to what it has, or shrank to it and has two more roles than slots.
+    // The array grew to this number of slots, or is shrinking to it with two more roles than slots.
     let all: Vec<u16> = (0..u16::try_from(slots).unwrap() + 2).collect();
     for (delta, roles) in [(1, &all[..slots as usize]), (-2, &all[..])] {
         for &role in roles {
@@ -436,7 +436,7 @@ pub(crate) fn update() -> SuperblockUpdate {
 #[test]
 fn apply_keeps_every_unknown_byte() {
     let mut raw = made(Version::V1_2).to_bytes();
-    // Everything apply has no business with gets a mark that validation does not look at.
+    // Mark every byte that neither apply nor validation uses.
     let unknown: Vec<usize> = (100..128).chain(164..184).chain(228..256).chain([12, 62]).collect();
     for at in &unknown {
         raw[*at] = 0xa5;
@@ -488,7 +488,7 @@ fn a_list_of_roles_that_would_run_into_the_log_is_our_own_mistake() {
     found.validate(DEVICE_BYTES, 4096).unwrap().apply(&SuperblockUpdate { roles, ..update() });
 }
 
-/// Found by fuzzing: a spare whose descriptor was never filled in took the descriptor's number, 0.
+/// Found by fuzzing: a spare with an unused descriptor took that descriptor's number, 0.
 #[test]
 fn a_0_90_spare_keeps_its_number() {
     let mut bytes = v0_bytes();
@@ -591,7 +591,8 @@ fn version_0_90_is_read() {
     assert_eq!(superblock.to_bytes(), v0_bytes());
 }
 
-/// The same superblock, as a big-endian machine writes it: each word the other way round, and of 64 bits the high half first.
+/// The same superblock from a big-endian machine: the bytes of each word reversed, and of 64 bits
+/// the high half first.
 fn v0_bytes_of_big_endian() -> Vec<u8> {
     let bytes = v0_bytes();
     let (words, _) = bytes.as_chunks::<4>();
@@ -600,7 +601,7 @@ fn v0_bytes_of_big_endian() -> Vec<u8> {
     words.into_iter().flat_map(u32::to_be_bytes).collect()
 }
 
-/// An old NAS on PowerPC or MIPS: today's kernels on PCs do not see that it is an array.
+/// An old NAS on PowerPC or MIPS: today's kernels on PCs do not recognise the array.
 #[test]
 fn a_superblock_of_the_other_byte_order_stays_in_it() {
     let (little, big) =
@@ -608,7 +609,7 @@ fn a_superblock_of_the_other_byte_order_stays_in_it() {
     assert_eq!(big.byte_order, ByteOrder::Big);
     assert_eq!(Superblock { byte_order: ByteOrder::Little, ..big.clone() }, little);
     assert_eq!(big.to_bytes(), v0_bytes_of_big_endian());
-    // What lies in its memory as bytes lies so on disk.
+    // Byte arrays in its memory keep their order on disk.
     assert_eq!(big.uuid_as_stored()[..4], [0x01, 0x23, 0x45, 0x67]);
     let update = SuperblockUpdate {
         events: (7 << 32) + 9,
@@ -628,7 +629,7 @@ fn a_superblock_of_the_other_byte_order_stays_in_it() {
     let again = read_v0(&big.to_bytes()).unwrap();
     assert_eq!(again, big);
     assert_eq!(Superblock { byte_order: ByteOrder::Little, ..again }, little);
-    // Whatever is wrong with it is found as it is in the usual order.
+    // Validation finds the same faults in either byte order.
     let mut cut = v0_bytes_of_big_endian();
     cut[3000] ^= 1;
     let error = read_v0(&cut).unwrap_err();
@@ -738,7 +739,7 @@ fn versions_are_named_as_mdadm_names_them() {
     assert_eq!("1.3".parse::<Version>(), Err(UnknownVersion));
 }
 
-/// What a superblock says of a log comes and goes without a trace, and stands in its bytes.
+/// A superblock names and drops a log, in its fields and in its bytes, without remains.
 #[test]
 fn a_partial_parity_log_is_named_and_not_named() {
     for version in [Version::V1_0, Version::V1_1, Version::V1_2] {
@@ -798,7 +799,7 @@ fn corrected_reads_are_counted_where_md_counts_them() {
     assert_eq!(old, read_v0(&v0_bytes()).expect("it is sound"), "0.90 has no place for it");
 }
 
-/// With metadata 1.x a device says so of itself, with 0.90 each says it of all.
+/// With metadata 1.x a device records only its own flag, with 0.90 every device's.
 #[test]
 fn what_is_write_mostly_is_read_again_as_it_was_set() {
     for is_it in [false, true] {
@@ -816,7 +817,7 @@ fn what_is_write_mostly_is_read_again_as_it_was_set() {
     assert!(found.device.flags.write_mostly && found == old);
 }
 
-/// A RAID-5 of four members that becomes a RAID-6 of as many more as this.
+/// A RAID-5 of four members that becomes a RAID-6 with `delta_disks` more.
 fn reshape(delta_disks: i32, backwards: bool, new_data_offset_sectors: Option<u64>) -> Reshape {
     Reshape {
         position_sectors: 3072,
@@ -872,7 +873,7 @@ fn a_shape_is_read_back_as_it_was_written() {
             );
             let found = probed(DEVICE_BYTES, written.offset_bytes(), &written.to_bytes());
             assert_eq!(found, [Ok(written.clone())]);
-            // It goes on, and goes back to where it came from.
+            // The reshape continues, and then goes back.
             let position_sectors = 6144;
             let further = reshape.map(|reshape| Reshape { position_sectors, ..reshape });
             let on = SuperblockShape { reshape: further, ..wanted };
@@ -926,8 +927,8 @@ fn the_end_of_a_reshape_is_the_array_that_it_leads_to() {
     }
 }
 
-/// A table that names the slot that comes does not fit the shape before, nor one that names the
-/// slot that goes the shape after.
+/// A table of roles that names the new slot does not fit the shape before; one that names the old
+/// slot does not fit the shape after.
 #[test]
 fn slots_come_before_their_roles_and_go_after_them() {
     let with_roles = |slots: u16| {

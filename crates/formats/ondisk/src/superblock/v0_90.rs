@@ -1,23 +1,24 @@
 //! Superblock 0.90: 1024 words of 32 bits near the end of the device.
 //!
-//! It is written in the byte order of the machine that made it: that of a PC, or the other one, where an old NAS on PowerPC or MIPS
-//! wrote it. The order of the two halves of each event counter depends on the byte order, too, so that on disk they
-//! are always one 64-bit number in that order. `docs/on-disk.md` draws the words.
+//! The byte order is the making machine's: a PC's, or big endian of an old NAS on PowerPC or MIPS.
+//! The order of the two halves of each event counter follows the byte order, so on disk they always
+//! form one 64-bit number. `docs/on-disk.md` draws the words.
 //!
 //! ```text
 //!   big endian ─▶ turned: each word reversed, the halves of 64-bit numbers exchanged ─▶ as if a PC had written it
 //!                 turned again, when it is written ◀─ `Superblock::byte_order`
 //! ```
 //!
-//! So everything behind reads and changes one form, and a member keeps the order that it came with: the machine it is from still reads
-//! it. The checksum is a sum of words as numbers, which turning does not change.
+//! So all later code handles one form. Each member keeps its byte order, for the machine it came
+//! from. The checksum adds words as numbers, so turning does not change it.
 //!
-//! What the format cannot say: data always starts at sector 0, there is no device UUID, no recovery offset, no
-//! bad-block log. A minor version of 91 means that a reshape is under way.
+//! Data always starts at sector 0. The format has no device UUID, no recovery offset, no bad-block
+//! log. A minor version of 91 marks a reshape.
 //!
 //! Invariants
-//! - Turning twice changes nothing, whatever the bytes `[check: a_superblock_of_the_other_byte_order_stays_in_it]`.
-//! - mdadm reads what we turned as the same superblock `[check: the_other_byte_order_reads_the_same]`.
+//! - Turning twice changes nothing, whatever the bytes
+//!   `[check: a_superblock_of_the_other_byte_order_stays_in_it]`.
+//! - mdadm reads a turned superblock as the same `[check: the_other_byte_order_reads_the_same]`.
 
 use std::mem::{offset_of, size_of};
 
@@ -35,14 +36,14 @@ use super::{Raw, Superblock};
 use crate::checksum::{checksum_v0, fold_v0};
 use crate::limits::{MAGIC, SECTOR_BYTES, SUPERBLOCK_BYTES_MAX, V0_DEVICES_MAX};
 
-/// Sectors from a 0.90 superblock to its bitmap, always.
+/// Sectors from a 0.90 superblock to its bitmap, the only place.
 const BITMAP_OFFSET_SECTORS: i32 = 8;
-/// Sectors of a member that 0.90 can describe at the levels that record the size.
+/// Most sectors of a member at the levels that record the size.
 const MEMBER_SECTORS_MAX: u64 = (2 << 32) - 2;
 
 /// `state` bit: redundancy is right everywhere.
 const STATE_CLEAN: u32 = 1;
-/// `state` bit: there is a bitmap behind the superblock.
+/// `state` bit: a bitmap follows the superblock.
 const STATE_BITMAP: u32 = 1 << 8;
 
 const DISK_FAULTY: u32 = 1;
@@ -53,10 +54,10 @@ const DISK_WRITE_MOSTLY: u32 = 1 << 9;
 const DISK_FAILFAST: u32 = 1 << 10;
 const DISK_JOURNAL: u32 = 1 << 18;
 
-/// Words that begin a number of 64 bits: `events`, `cp_events`, `reshape_position`.
+/// First words of the 64-bit numbers `events`, `cp_events`, `reshape_position`.
 const WIDE_AT: [usize; 3] = [39, 41, 44];
 
-/// The word that says that the parity log in the bitmap file counts ([`crate::own_log`]).
+/// The word in `stamp` if the parity log in the bitmap file counts ([`crate::own_log`]).
 const LOG_STAMP: u32 = u32::from_le_bytes(*b"brlg");
 
 /// Words 0..32: constant facts.
@@ -108,11 +109,11 @@ struct ReshapeRaw {
     new_layout: U32,
     new_chunk_bytes: U32,
     reserved: [U32; 13],
-    /// md writes zero there, in every update.
+    /// md writes zero here, in every update.
     stamp: U32,
 }
 
-/// Words 64..128: the level's own.
+/// Words 64..128: specific to the level.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Personality {
@@ -135,7 +136,6 @@ struct Descriptor {
     reserved: [U32; 27],
 }
 
-/// All 4096 bytes.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Whole {
@@ -215,12 +215,11 @@ impl<'a> UnvalidatedV0<'a> {
         Some(Self { bytes, byte_order })
     }
 
-    /// Checks everything and makes a superblock of it.
-    ///
-    /// `device_bytes` is the size of the device, `found_bytes` the byte offset the bytes were read from.
+    /// Checks everything and makes a superblock of it. `device_bytes` is the size of the device,
+    /// `found_bytes` the byte offset of these bytes.
     ///
     /// # Errors
-    /// Whatever is wrong first, in the order: length, version, checksum, place, then field by field.
+    /// The first fault, in the order: length, version, checksum, place, then field by field.
     pub fn validate(
         self,
         device_bytes: u64,
@@ -304,7 +303,7 @@ impl<'a> UnvalidatedV0<'a> {
     }
 }
 
-/// The bytes of a new superblock. What changes in every update is written as one is.
+/// The bytes of a new superblock, without the fields that every update writes.
 pub(super) fn made(new: &NewV0) -> Vec<u8> {
     let mut whole = Whole::new_zeroed();
     let (constant, array) = (&mut whole.constant, &new.array);
@@ -356,7 +355,7 @@ fn seconds_in_32(seconds: u64) -> u32 {
     u32::try_from(seconds).unwrap_or(u32::MAX)
 }
 
-/// Reverses the bytes of each 32-bit word: between mdadm's printed order and the stored one.
+/// Reverses the bytes of each 32-bit word, between mdadm's print order and the stored one.
 pub(super) fn swap_words(mut uuid: [u8; 16]) -> [u8; 16] {
     for word in uuid.as_chunks_mut::<4>().0 {
         word.reverse();
@@ -416,7 +415,7 @@ fn seconds(value: U32) -> Timestamp {
     Timestamp { seconds: u64::from(value.get()), microseconds: 0 }
 }
 
-/// This device's role, then every device's. Descriptors that are not in use count as spares, as in 1.x.
+/// This device's role, then every device's. Unused descriptors count as spares, as in 1.x.
 fn decode_roles(whole: &Whole, slots: u32) -> Result<(Role, Vec<Role>), SuperblockFault> {
     let mut roles = Vec::with_capacity(whole.disks.len());
     for (device, descriptor) in (0..).zip(&whole.disks) {
@@ -432,7 +431,7 @@ fn decode_roles(whole: &Whole, slots: u32) -> Result<(Role, Vec<Role>), Superblo
     Ok((role.ok_or(out_of_range)?, roles))
 }
 
-/// md's reading: faulty wins, then in sync; active without sync counts only while a reshape runs, as a spare.
+/// md's reading: faulty wins, then in sync; active without sync: a spare, during a reshape only.
 fn role_of(descriptor: &Descriptor, device: u32, slots: u32) -> Result<Role, SuperblockFault> {
     let (state, slot) = (descriptor.state.get(), descriptor.raid_disk.get());
     if state & (DISK_FAULTY | DISK_REMOVED) != 0 {
@@ -502,8 +501,8 @@ fn decode_reshape(whole: &Whole) -> Result<Option<Reshape>, SuperblockFault> {
     }))
 }
 
-/// Patches the bytes of a 0.90 superblock. Returns this device's role and flags and every device's role as the format
-/// can say them.
+/// Patches the bytes of a 0.90 superblock. Returns this device's role and flags and every device's
+/// role as far as the format can express them.
 ///
 /// A member that is still recovering is written as a spare: the format has no recovery offset.
 pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, DeviceFlags, Vec<Role>) {
@@ -522,7 +521,7 @@ pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, DeviceF
         patch_descriptor(descriptor, number, *role, slots);
     }
     if let Some(own) = whole.disks.get_mut(own_number) {
-        // A descriptor that was never used says that it is device 0 in slot 0, which mdadm takes for a clone of that one.
+        // An unused descriptor names device 0 in slot 0: mdadm would take it for a clone.
         if own.number != whole.this_disk.number {
             own.number = whole.this_disk.number;
             own.raid_disk = whole.this_disk.number;
@@ -531,7 +530,7 @@ pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, DeviceF
     }
     patch_counts(whole);
     patch_counters(&mut whole.counters, update);
-    // Whatever else stands there is kept.
+    // Any other value is kept.
     if whole.reshape.stamp.get() == LOG_STAMP {
         whole.reshape.stamp = U32::new(0);
     }
@@ -540,7 +539,6 @@ pub(super) fn patch(raw: &mut [u8], update: &SuperblockUpdate) -> (Role, DeviceF
     (role, flags_of(whole), roles)
 }
 
-/// Says that there is a bitmap, or that there is none.
 pub(super) fn set_bitmap(raw: &mut [u8], is_there: bool) {
     let (whole, _) =
         Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
@@ -549,7 +547,7 @@ pub(super) fn set_bitmap(raw: &mut [u8], is_there: bool) {
     seal(whole);
 }
 
-/// Says that the parity log in the bitmap file counts.
+/// Sets the stamp of a parity log in the bitmap file.
 pub(super) fn set_log_counts(raw: &mut [u8]) {
     let (whole, _) =
         Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
@@ -557,7 +555,6 @@ pub(super) fn set_log_counts(raw: &mut [u8]) {
     seal(whole);
 }
 
-/// Whether the device of this number is read only where no other copy is.
 pub(super) fn set_write_mostly(raw: &mut [u8], number: u32, is_it: bool) {
     let (whole, _) =
         Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
@@ -571,7 +568,7 @@ pub(super) fn set_write_mostly(raw: &mut [u8], number: u32, is_it: bool) {
     seal(whole);
 }
 
-/// As the array is on one side of a reshape ([`super::reshaping`]).
+/// Rewrites the bytes for one side of a reshape ([`super::reshaping`]).
 pub(super) fn plain(raw: &mut [u8], (reshape, side): (Reshape, ReshapeSide), slots: u32) {
     let (whole, _) =
         Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
@@ -592,7 +589,7 @@ pub(super) fn plain(raw: &mut [u8], (reshape, side): (Reshape, ReshapeSide), slo
     seal(whole);
 }
 
-/// Says another shape ([`super::shape`]); a minor version of 91 says that a reshape is under way.
+/// Writes another shape ([`super::shape`]); a minor version of 91 marks a reshape.
 pub(super) fn put_shape(raw: &mut [u8], shape: &SuperblockShape) {
     let (whole, _) =
         Whole::mut_from_prefix(raw).expect("a validated 0.90 superblock has 4096 bytes");
@@ -638,7 +635,7 @@ fn patch_descriptor(descriptor: &mut Descriptor, number: u32, role: Role, slots:
     let (raid_disk, state) = match role {
         Role::Active(slot) => (u32::from(slot), DISK_ACTIVE | DISK_SYNC | flags),
         Role::Spare => (number, flags),
-        // A slot that lost its device is "removed"; a device beyond the slots is merely faulty.
+        // A slot without a device is "removed"; a device beyond the slots is only faulty.
         Role::Faulty if number < slots => (number, DISK_FAULTY | DISK_REMOVED),
         Role::Faulty => (number, DISK_FAULTY | flags),
         Role::Journal => panic!("a 0.90 array has no journal device"),
@@ -681,7 +678,7 @@ fn patch_counters(counters: &mut Counters, update: &SuperblockUpdate) {
     counters.state = U32::new(state | if clean { STATE_CLEAN } else { 0 });
     counters.events = U64::new(update.events);
     counters.update_time = U32::new(u32::try_from(update.update_time.seconds).unwrap_or(u32::MAX));
-    // A checkpoint that does not fit 32 bits is written as "from the start": more work, never less.
+    // A checkpoint beyond 32 bits is written as "from the start": more work, never less.
     let checkpoint =
         if clean { u32::MAX } else { u32::try_from(update.resync_offset).unwrap_or(0) };
     counters.recovery_cp = U32::new(checkpoint);

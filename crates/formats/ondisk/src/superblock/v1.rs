@@ -1,10 +1,9 @@
 //! Superblock 1.0, 1.1 and 1.2: one format in three places.
 //!
-//! 256 bytes, then one 16-bit role per device number, all little endian; `docs/on-disk.md` draws it. The minor
-//! version is not stored: it is the place. Facts are from `include/uapi/linux/raid/md_p.h`; the checks are the
-//! ones md makes when it loads a member, and some that it leaves to chance.
-//!
-//! Not here: making a new superblock and changing one (`write`).
+//! 256 bytes, then one 16-bit role per device number, all little endian; `docs/on-disk.md` draws
+//! it. The minor version is not stored: it follows from the place. Facts are from
+//! `include/uapi/linux/raid/md_p.h`. The checks are md's on loading a member, and some that md
+//! lacks. `write` makes and changes superblocks.
 
 use std::mem::{offset_of, size_of};
 
@@ -93,7 +92,7 @@ pub(super) struct State {
     pub(super) resync_offset: U64,
     pub(super) checksum: U32,
     pub(super) role_count: U32,
-    /// 0 where the array does not say; padding for kernels before 6.19.
+    /// 0: not recorded; padding for kernels before 6.19.
     pub(super) logical_block_bytes: U32,
     pub(super) pad3: [u8; 28],
 }
@@ -153,7 +152,7 @@ pub(super) const FLAG_WRITE_MOSTLY: u8 = 1;
 /// `devflags` bit: failfast.
 pub(super) const FLAG_FAILFAST: u8 = 2;
 
-/// Roles in the sector that the fixed part begins.
+/// Roles in the first sector.
 const FIRST_SECTOR_ROLES: usize = (512 - V1_FIXED_BYTES) / 2;
 
 /// Bytes with md's magic at the place of a version 1 superblock; worth nothing until validated.
@@ -164,20 +163,19 @@ pub struct UnvalidatedV1<'a> {
 }
 
 impl<'a> UnvalidatedV1<'a> {
-    /// Recognises the magic. `bytes` start at the place of `version` and should be 4096 long, or reach the end of
-    /// the device. `None` if the magic is not there or `version` is 0.90.
+    /// Recognises the magic; `None` without it, or if `version` is 0.90. `bytes` start at the place
+    /// of `version` and should be 4096 long, or reach the end of the device.
     #[must_use]
     pub fn recognise(bytes: &'a [u8], version: Version) -> Option<Self> {
         let magic = bytes.first_chunk::<4>()?;
         (version.is_v1() && u32::from_le_bytes(*magic) == MAGIC).then_some(Self { bytes, version })
     }
 
-    /// Checks everything and makes a superblock of it.
-    ///
-    /// `device_bytes` is the size of the device, `found_bytes` the byte offset the bytes were read from.
+    /// Checks everything and makes a superblock of it. `device_bytes` is the size of the device,
+    /// `found_bytes` the byte offset of these bytes.
     ///
     /// # Errors
-    /// Whatever is wrong first, in the order: length, version, checksum, place, then field by field.
+    /// The first fault, in the order: length, version, checksum, place, then field by field.
     pub fn validate(
         self,
         device_bytes: u64,
@@ -247,7 +245,7 @@ impl<'a> UnvalidatedV1<'a> {
         })
     }
 
-    /// The fixed part and the roles, if all of it is there and the checksum holds.
+    /// The fixed part and the roles, if complete and with the right checksum.
     fn whole(&self) -> Result<(&'a Fixed, &'a [U16]), SuperblockFault> {
         let present_bytes = self.bytes.len() as u64;
         let cut_off = |needed_bytes| SuperblockFault::CutOff { present_bytes, needed_bytes };
@@ -274,7 +272,7 @@ impl<'a> UnvalidatedV1<'a> {
         Ok((fixed, roles))
     }
 
-    /// The bytes that a writer writes: the superblock, rounded up to sectors, zeroes where we have none.
+    /// The bytes to write: the superblock, rounded up to sectors and padded with zeroes.
     fn trimmed(&self, length_bytes: usize) -> Vec<u8> {
         let mut raw = self.bytes.get(..length_bytes).unwrap_or(self.bytes).to_vec();
         raw.resize(length_bytes, 0);
@@ -282,7 +280,7 @@ impl<'a> UnvalidatedV1<'a> {
     }
 }
 
-/// Bytes that a version 1 superblock with `role_count` roles is written as; `None` beyond md's limit.
+/// Bytes written for a superblock with `role_count` roles; `None` beyond md's limit.
 pub(super) fn written_bytes_of(role_count: u32) -> Option<usize> {
     let roles = usize::try_from(role_count).ok().filter(|_| role_count <= V1_ROLES_MAX)?;
     Some((V1_FIXED_BYTES + 2 * roles).next_multiple_of(512))
@@ -326,7 +324,7 @@ fn decode_roles(stored: &[U16], slots: u32) -> Result<Vec<Role>, SuperblockFault
     Ok(roles)
 }
 
-/// The combinations that md refuses.
+/// Refuses the same combinations as md.
 fn check_features(features: Features, level: Level, role: Role) -> Result<(), SuperblockFault> {
     let any_ppl = Features::PPL.with(Features::MULTIPLE_PPLS);
     if features.intersects(any_ppl) && features.intersects(Features::BITMAP.with(Features::JOURNAL))
@@ -382,7 +380,7 @@ fn device_facts(
     })
 }
 
-/// Superblock and data area lie on the device and apart.
+/// Superblock and data area must lie on the device and apart.
 fn check_areas(
     array: &ArrayFacts,
     device: &DeviceFacts,
@@ -401,7 +399,7 @@ fn check_areas(
         });
     }
     if version == Version::V1_0 {
-        // md itself compares only data_size with the superblock's place; what the array uses must fit, too.
+        // md compares only data_size with the superblock's place; the used part must fit, too.
         let used_end = offset + check::used_sectors(array);
         if size > device.super_offset_sectors || used_end > device.super_offset_sectors {
             return Err(SuperblockFault::DataOverlapsSuperblock { data_offset: offset });
@@ -414,7 +412,7 @@ fn check_areas(
     check::fits(offset + size, device_sectors)
 }
 
-/// The array uses something of an active member, and no more than there is.
+/// The array must use a part of an active member, and no more than its data area.
 fn check_member_size(
     array: &ArrayFacts,
     device: &DeviceFacts,
@@ -447,7 +445,7 @@ fn intent_facts(fixed: &Fixed, features: Features, role: Role) -> IntentFacts {
     }
 }
 
-/// Bitmap and bad-block log and PPL begin on the device, and the log is not larger than md reads.
+/// Bitmap, bad-block log and PPL begin on the device, and the log is no larger than md reads.
 fn check_places(
     device: &DeviceFacts,
     intent: &IntentFacts,

@@ -1,7 +1,7 @@
-//! Making superblocks, and changing them.
+//! Makes superblocks, and changes them.
 //!
-//! A new superblock is built as bytes and then goes through the same validation as one read from a disk: what we
-//! could not read back we do not write.
+//! A new superblock is built as bytes and then validated like one read from a disk. So braid never
+//! writes a superblock that it cannot read back.
 
 use braid_sim_hooks::{Bug, planted, spoiled};
 use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
@@ -19,10 +19,10 @@ use crate::limits::{MAGIC, SECTOR_BYTES, V0_DEVICES_MAX, V1_FIXED_BYTES, V1_ROLE
 impl Superblock {
     /// Makes the superblock of one member of a new array (1.0, 1.1 or 1.2).
     ///
-    /// Like mdadm it takes room for roles up to the next sector: up to 128 devices in 512 bytes.
+    /// Like mdadm it reserves room for roles up to the next sector: up to 128 devices in 512 bytes.
     ///
     /// # Errors
-    /// Version 0.90, a name that does not fit, too many devices, or anything that validation refuses.
+    /// Version 0.90, a name that does not fit, too many devices, or an invalid superblock.
     pub fn new_v1(new: &NewSuperblock) -> Result<Self, NewSuperblockError> {
         let version = new.placement.version;
         if !version.is_v1() {
@@ -50,7 +50,7 @@ impl Superblock {
     /// Makes the superblock of one member of a new array of version 0.90.
     ///
     /// # Errors
-    /// More than 27 devices, a device that is too small, or anything that validation refuses.
+    /// More than 27 devices, a device that is too small, or any fault that validation finds.
     pub fn new_v0(new: &NewV0) -> Result<Self, NewSuperblockError> {
         let count = new.roles.len().max(new.nodes.len());
         if count > V0_DEVICES_MAX as usize {
@@ -65,12 +65,12 @@ impl Superblock {
         Ok(unvalidated.validate(new.device_bytes, found_bytes)?)
     }
 
-    /// Changes what a running array changes, and nothing else: bytes that we do not know stay as they are. A parity log of our own
-    /// counts no longer, as after an update of md's ([`Self::set_log_counts`]).
+    /// Applies the changes of a running array; all other bytes stay, known or not. Clears the stamp
+    /// of our own parity log, like an update of md's ([`Self::set_log_counts`]).
     ///
     /// # Panics
-    /// If the update names slots that the array has not, or more devices than the superblock has room for before
-    /// its neighbours on the device: that is our own mistake.
+    /// If the update names slots beyond the array's, or more devices than the superblock has room
+    /// for before its neighbours on the device: a bug of ours.
     pub fn apply(&mut self, update: &SuperblockUpdate) {
         let delta = self.reshape.map(|reshape| reshape.delta_disks);
         let slots = slots_named(self.array.raid_slots, delta);
@@ -89,8 +89,7 @@ impl Superblock {
         }
     }
 
-    /// Bytes that it takes on the device, once it lists its own device in the table of roles. More than a sector
-    /// can tear when power is cut.
+    /// Bytes on the device with this device in the table of roles; more than a sector can tear.
     #[must_use]
     pub fn written_bytes(&self) -> usize {
         let own =
@@ -98,10 +97,11 @@ impl Superblock {
         self.raw.0.len().max(own.unwrap_or(0))
     }
 
-    /// Sets or clears the mark that says the bad-block log is not empty; version 1 with a log only.
+    /// Sets or clears the feature that says the bad-block log is not empty; version 1 with a log
+    /// only.
     ///
     /// # Panics
-    /// If there is no log: a log is written before a bad block is recorded.
+    /// Without a log: a log is written before a bad block is recorded.
     pub fn set_bad_blocks(&mut self, present: bool) {
         assert!(self.device.bad_block_log.is_some(), "no bad-block log to speak of");
         let features = self.state.features.without(Features::BAD_BLOCKS);
@@ -111,8 +111,8 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
-    /// Whether the device of this number is read only where no other copy is. With metadata 1.x each device says so of itself, with 0.90
-    /// each says it of all.
+    /// Sets or clears write-mostly for a device number. With metadata 1.x a device records only its
+    /// own flag, with 0.90 every device's.
     pub fn set_write_mostly(&mut self, number: u32, is_it: bool) {
         let is_own = self.device.number == number;
         if is_own {
@@ -130,7 +130,7 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
-    /// One more read error of this device was corrected. With metadata 0.90 there is no place for it.
+    /// Counts one more corrected read error of this device. Metadata 0.90 has no place for it.
     pub fn count_corrected_read(&mut self) {
         if !self.version.is_v1() {
             return;
@@ -142,10 +142,11 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
-    /// Says that the parity log which its writer keeps there names all that may be in doubt, as of the update that was applied last.
+    /// Sets the stamp: the own parity log at `home` covers all doubtful stripes since the update
+    /// applied last.
     ///
     /// # Panics
-    /// Members of an array with metadata 0.90 have no room for such a log; it can be in a file.
+    /// For a log on members with metadata 0.90: only a bitmap file has room for one there.
     pub fn set_log_counts(&mut self, home: LogHome) {
         self.state.log_counts = Some(home);
         if !self.version.is_v1() {
@@ -157,8 +158,8 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
-    /// Has the array say nothing of its logical block, as kernels before 6.19 want it. All else stays as it is, the count of events
-    /// too: nothing has happened to the data.
+    /// Clears the array's logical block, for kernels before 6.19. All else stays, including the
+    /// event count, because the data has not changed.
     pub fn clear_logical_block(&mut self) {
         self.array.logical_block_bytes = None;
         if !self.version.is_v1() {
@@ -169,11 +170,11 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
-    /// Moves the tail of a journal device, and brings it level with the members' count of events: mdadm takes no journal that is ahead of
-    /// them, as one is whose update was cut short. All else stays as it is.
+    /// Moves the tail of a journal device, and sets its event count to the members': mdadm refuses
+    /// a journal that is ahead of them, as after an interrupted update. All else stays.
     ///
     /// # Panics
-    /// If it is not the superblock of a journal device, or the tail is not in its journal.
+    /// If it is not the superblock of a journal device, or the tail is outside the journal.
     pub fn set_journal_tail(&mut self, tail_sectors: u64, events: u64) {
         let area = self.journal_area().expect("a journal device has a journal");
         let is_block = tail_sectors.is_multiple_of(JOURNAL_BLOCK_SECTORS);
@@ -228,7 +229,7 @@ impl Superblock {
         let (head, _) = Fixed::mut_from_prefix(&mut self.raw.0).expect("validated");
         head.identity.feature_map = U32::new(features.0);
         head.state.events = U64::new(update.events);
-        // What looks like a stamp and is none would be believed.
+        // Microseconds that look like a stamp would be believed.
         let (update_time, _) = Timestamp::from_v1_stamped(self.state.update_time.to_v1());
         head.state.update_time = U64::new(update_time.to_v1());
         let resync_offset = U64::new(update.resync_offset);
@@ -246,7 +247,7 @@ impl Superblock {
         self.state.roles = roles;
     }
 
-    /// Whether a superblock of `length_bytes` stays clear of data, bitmap, PPL and bad-block log.
+    /// Whether a superblock of `length_bytes` overlaps neither data, bitmap, PPL nor bad-block log.
     fn has_room(&self, length_bytes: usize) -> bool {
         let sectors = |count: u64| i64::try_from(count).expect("validated: at most 2^54");
         let length = sectors(length_bytes as u64 / SECTOR_BYTES);
@@ -260,7 +261,7 @@ impl Superblock {
         neighbours.into_iter().flatten().all(|offset| offset < 0 || offset >= length)
     }
 
-    /// The list of roles to write: never shorter than it was, and this member's own role in its place.
+    /// The roles to write: never fewer than before, with this member's own role in its place.
     fn roles_after(&self, update: &SuperblockUpdate) -> Vec<Role> {
         let number = self.device.number as usize;
         let own = if update.role_of_this == Role::Spare { 0 } else { number + 1 };
@@ -275,7 +276,7 @@ impl Superblock {
     }
 }
 
-/// The fixed part of a new superblock; the checksum comes last, in `seal`.
+/// The fixed part of a new superblock; `seal` adds the checksum last.
 fn fixed(new: &NewSuperblock, length_bytes: usize) -> Fixed {
     let (array, place) = (&new.array, &new.placement);
     let mut fixed = Fixed::new_zeroed();
@@ -317,7 +318,6 @@ fn fixed(new: &NewSuperblock, length_bytes: usize) -> Fixed {
     fixed
 }
 
-/// Writes `roles` behind the fixed part.
 fn write_roles(raw: &mut [u8], roles: &[Role]) {
     let slots = raw.get_mut(V1_FIXED_BYTES..).unwrap_or_default().as_chunks_mut::<2>().0;
     assert!(roles.len() <= slots.len(), "the roles do not fit the superblock");
@@ -326,7 +326,7 @@ fn write_roles(raw: &mut [u8], roles: &[Role]) {
     }
 }
 
-/// The checksum is of the roles, too.
+/// The checksum covers the roles, too.
 fn write_roles_and_seal(raw: &mut [u8], roles: &[Role]) {
     if planted(Bug::ChecksumEarly) {
         seal(raw);
@@ -336,7 +336,6 @@ fn write_roles_and_seal(raw: &mut [u8], roles: &[Role]) {
     seal(raw);
 }
 
-/// Writes the checksum.
 pub(super) fn seal(raw: &mut [u8]) {
     let checksum = checksum_v1(raw).expect("the roles fit the superblock");
     let (head, _) = Fixed::mut_from_prefix(raw).expect("a superblock is longer than its head");
