@@ -1,12 +1,13 @@
-//! The machines' alarm clock: when each wants to be woken, and what sleeps until then.
+//! The alarm clock of the machines: the moment at which each wants to be woken, and the sleeper
+//! that waits for it.
 //!
-//! Where it stands: it knows moments and places. What is done when one has come is [`crate::timekeeper`]'s, which also gives
-//! it the way to start a thread.
+//! Place in the flow: the clock knows moments and places. [`crate::timekeeper`] acts on a moment
+//! that has come, and gives the clock the way to start a thread.
 //!
-//! There is one clock, and two that may sleep for it. Where rings do the work, workers do: each sleeps in its ring until the
-//! nearest moment that was given to it. A moment is given to the worker that sets it, which is awake and looks before it
-//! sleeps; a thread that is no worker leaves it in a worker's inbox. Elsewhere, and when the workers have been stopped, one
-//! thread keeps what is armed, and sleeps until the first of it.
+//! Two kinds of sleepers exist. Where rings do the work, each worker sleeps in its ring until its
+//! nearest moment. A moment goes to the worker that sets it: that worker is awake, and looks before
+//! it sleeps. A thread that is no worker leaves the moment in a worker's inbox. Without workers, or
+//! after they stopped, one thread keeps all armed moments and sleeps until the first.
 //!
 //! ```text
 //!   set ──nearer than what is armed──▶ armed with a sleeper ──its moment──▶ rang ─┬─ due: the machine is woken
@@ -15,16 +16,19 @@
 //!                                                a nearer one has replaced it:    └─ nothing
 //! ```
 //!
-//! So a sleeper wakes once for each moment that was armed, and none is armed that was not the nearest of its machine when it
-//! was set. What a nearer one has replaced is still with its sleeper, and known: it is not armed once more when it is the
-//! nearest again [check: near_and_far_moments_in_turns_leave_few_armed]. The clock rings once for each moment that was set. A machine may be owned by a thread that the operating
-//! system has put aside; ringing on would fill its inbox [check: an_alarm_that_rang_is_silent,
-//! a_worker_is_woken_once_for_each_moment].
+//! A sleeper wakes once for each armed moment, and a moment is armed only if it was the nearest of
+//! its machine when it was set. A moment that a nearer one replaced stays with its sleeper, and the
+//! clock remembers that. Such a moment needs no second arming when it becomes the nearest again
+//! [check: near_and_far_moments_in_turns_leave_few_armed]. The clock rings once for each moment
+//! that was set. The operating system may suspend the thread that owns a machine; ringing on would
+//! fill the inbox of that machine
+//! [check: an_alarm_that_rang_is_silent, a_worker_is_woken_once_for_each_moment].
 //!
-//! Invariant: a place with a moment is armed for that moment or an earlier one, or a thread is on the way from here to a
-//! worker with it (`models::waits`: `a_moment_that_workers_keep_is_neither_lost_nor_told_twice`).
-//! Workers that stop say which moments they have forgotten; the thread takes over
-//! (`tests/ring.rs`: `a_moment_that_stopped_workers_forgot_comes_all_the_same`).
+//! Invariant: a place with a moment is armed for that moment or an earlier one, or a thread is
+//! carrying the moment to a worker (`models::waits`:
+//! `a_moment_that_workers_keep_is_neither_lost_nor_told_twice`). Workers that stop report the
+//! moments they dropped; the thread takes over (`tests/ring.rs`:
+//! `a_moment_that_stopped_workers_forgot_comes_all_the_same`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -43,38 +47,38 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{self, Condvar, Mutex};
 
-/// How often members are looked at for having vanished.
+/// Interval between looks for vanished members.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The longest sleep of the thread: all that it is to do is told to it. Tests and models wait in shorter steps.
+/// Longest sleep of the thread: every change wakes it. Tests and models wait in shorter steps.
 const SLEEP_MAX: Duration =
     if cfg!(any(test, loom, shuttle)) { LOOK_INTERVAL } else { Duration::from_secs(3600) };
 
 struct State {
-    /// The array's moment, the next look at members, then the shards' moments, then those of members where something is
-    /// held, as far as one was ever set.
+    /// By place: the array's moment, the next look at members, the shards' moments, then moments of
+    /// members that hold operations. The last part is as long as it was ever needed.
     due: Vec<Option<Instant>>,
-    /// For each of them, the moments that sleepers were given and that have not come yet; each is nearer than the one before.
+    /// For each place, the moments that sleepers were given and that have not come yet; each is
+    /// nearer than the one before.
     armed: Vec<SmallVec<[Instant; 4]>>,
-    /// Those with the thread, and their places; none while workers sleep for us.
+    /// Moments that the thread sleeps for, with their places; `None` while workers sleep.
     with_thread: Option<BinaryHeap<Reverse<(Instant, usize)>>>,
     stopped: bool,
 }
 
-/// When to wake the machines.
 pub(crate) struct Alarm {
     state: Mutex<State>,
     changed: Condvar,
-    /// The shards' moments again, so that a turn that changes nothing takes no lock. Zero is none.
+    /// Copies of the shards' moments, so that a turn that changes nothing takes no lock. Zero means
+    /// none.
     shards: Vec<AtomicU64>,
-    /// Starts the thread.
     start: OnceLock<Start>,
 }
 
-/// Starts a thread that sleeps for the alarm, unless what it would wake is gone.
+/// Starts the thread that sleeps for the alarm, unless the machines are gone.
 pub(crate) type Start = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
-/// A moment to be given to a worker, and the place that it belongs to.
+/// A moment for a worker, and the place it belongs to.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arm {
@@ -82,40 +86,38 @@ pub(crate) struct Arm {
     pub(crate) at: Instant,
 }
 
-/// What a sleep of the thread ended in.
+/// Result of one sleep of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slept {
-    /// The thread is to end.
+    /// The thread shall end.
     Stopped,
     /// A moment of this place has come.
     Until(usize),
-    /// Something was changed.
+    /// A moment or the state changed.
     Disturbed,
 }
 
-/// What is to be woken.
+/// The machine or member that a moment wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
-    /// This machine's moment has come.
     Due(Machine),
-    /// The turn of what is held at this member may have come.
+    /// The slice of operations held at this member may have come.
     Held(MemberId),
-    /// The members are to be looked at.
+    /// The members are due for a look.
     Look,
 }
 
-/// What a sleeper finds when a moment that it was given has come.
+/// Result when a moment of a sleeper has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rang {
-    /// This is to be woken.
     Woken(Woken),
-    /// It was put off.
+    /// The moment was put off to this one.
     Later(Arm),
-    /// It is none any more.
+    /// The moment no longer counts.
     Nothing,
 }
 
-/// The places of the array, and of the next look; the shards' come after them.
+/// Places of the array and of the next look; the shards' places follow.
 const ARRAY: usize = 0;
 const LOOK: usize = 1;
 const SHARDS: usize = 2;
@@ -128,8 +130,8 @@ fn place(machine: Machine) -> usize {
 }
 
 impl State {
-    /// Notes that the place's moment is given to a sleeper, unless that one or a nearer one was: to the thread, or to the
-    /// worker that is to be told.
+    /// Arms the place's moment, unless a sleeper already has it or a nearer one. The moment goes to
+    /// the thread, or is returned for a worker.
     fn arm(&mut self, place: usize, changed: &Condvar) -> Option<Arm> {
         let (due, armed) = (self.due[place], &mut self.armed[place]);
         let at = due.filter(|due| armed.last().is_none_or(|nearest| due < nearest))?;
@@ -142,7 +144,7 @@ impl State {
 }
 
 impl Alarm {
-    /// One with workers that sleep for it.
+    /// An alarm for which workers sleep.
     pub(crate) fn new(shards: u16) -> Self {
         let places = SHARDS + usize::from(shards);
         let (due, armed) = (vec![None; places], vec![SmallVec::new(); places]);
@@ -154,7 +156,7 @@ impl Alarm {
         }
     }
 
-    /// Says how its thread is started.
+    /// Sets the way to start the thread.
     pub(crate) fn connect(&self, start: Start) {
         let is_first = self.start.set(start).is_ok();
         assert!(is_first, "the time is kept once");
@@ -166,7 +168,7 @@ impl Alarm {
         self.set_place(place(machine), due)
     }
 
-    /// Sets the moment at which what is held at a member is to be looked at.
+    /// Sets the moment to look at operations held at a member.
     #[must_use]
     pub(crate) fn set_held(&self, member: MemberId, due: Instant) -> Option<Arm> {
         self.set_place(SHARDS + self.shards.len() + usize::from(member.0), Some(due))
@@ -192,8 +194,8 @@ impl Alarm {
         state.arm(place, &self.changed)
     }
 
-    /// Sets a shard's moment if it has none, or a later one. A moment that is too early does no harm:
-    /// the shard looks, and says when the next is. Only the shard's owner calls this.
+    /// Sets a shard's moment if it has none or a later one. A moment that is too early does no
+    /// harm: the shard looks, and reports the next. Only the shard's owner calls this.
     #[must_use]
     pub(crate) fn bring_forward(&self, shard: ShardIndex, due: Option<Instant>) -> Option<Arm> {
         let (due, known) = (due?, &self.shards[usize::from(shard.0)]);
@@ -205,18 +207,18 @@ impl Alarm {
         None
     }
 
-    /// Ends the thread, and has workers that ring heed nothing.
+    /// Ends the thread, and makes workers ignore moments.
     pub(crate) fn stop(&self) {
         self.state.lock().expect("setting does not panic").stopped = true;
         self.changed.notify_one();
     }
 
-    /// Whether it was stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.state.lock().expect("setting does not panic").stopped
     }
 
-    /// What is woken at a place. Before a shard looks, so that what it says then is heard.
+    /// The machine or member to wake at a place. It clears the shard's copy before the shard looks,
+    /// so that a new moment of the shard counts.
     fn wake_up(&self, place: usize) -> Woken {
         let Some(shard) = place.checked_sub(SHARDS) else {
             return if place == LOOK { Woken::Look } else { Woken::Due(Machine::Array) };
@@ -230,7 +232,7 @@ impl Alarm {
         Woken::Held(MemberId(member))
     }
 
-    /// The thread's sleep: once, unless there is no reason to.
+    /// The thread's sleep: once, or not at all if a moment is due.
     pub(crate) fn sleep(&self, clock: &Clock) -> Slept {
         let mut state = self.state.lock().expect("setting does not panic");
         if state.stopped {
@@ -251,10 +253,10 @@ impl Alarm {
         Slept::Disturbed
     }
 
-    /// A moment of `place` that a sleeper was given has come. One that has come is over.
+    /// A moment of `place` that a sleeper had has come. Armed moments up to `now` are over.
     pub(crate) fn rang(&self, place: usize, now: Instant) -> Rang {
         let mut state = self.state.lock().expect("setting does not panic");
-        // Its sleeper was late, and another one has answered for both.
+        // The sleeper was late, and another one answered for both moments.
         if state.stopped || state.armed[place].last().is_none_or(|armed| *armed > now) {
             return Rang::Nothing;
         }
@@ -276,14 +278,14 @@ impl Alarm {
         }
     }
 
-    /// From now on a thread sleeps for all moments; false if one does already, or none has to.
+    /// Makes a thread sleep for all moments; false if one does already, or the alarm stopped.
     pub(crate) fn hand_over(&self) -> bool {
         let mut state = self.state.lock().expect("setting does not panic");
         if state.stopped || state.with_thread.is_some() {
             return false;
         }
         state.with_thread = Some(BinaryHeap::new());
-        // What workers were given they may have forgotten.
+        // Workers may have dropped the moments they were given.
         for place in 0..state.due.len() {
             state.armed[place].clear();
             let with_thread = state.arm(place, &self.changed);
@@ -292,10 +294,10 @@ impl Alarm {
         true
     }
 
-    /// From now on a thread sleeps for all moments, if none does and any has to.
+    /// Makes a thread sleep for all moments, unless one does already or the alarm stopped.
     ///
     /// # Errors
-    /// There is no thread to be had. A later call tries again.
+    /// The thread could not be started. A later call tries again.
     pub(crate) fn keep_by_thread(&self) -> io::Result<()> {
         if !self.hand_over() {
             return Ok(());
@@ -304,14 +306,15 @@ impl Alarm {
         started.inspect_err(|_| self.hand_back())
     }
 
-    /// The workers have been stopped: their moments are the thread's.
+    /// The workers have stopped: the thread takes their moments.
     pub(crate) fn keep_without_workers(&self) {
-        // If it cannot be started, the thread that sets the next moment tries again; it then looks at the members, too.
+        // If the thread cannot be started, the caller that sets the next moment tries again; it
+        // then looks at the members, too.
         let _next_time = self.keep_by_thread();
     }
 
-    /// There was no thread for it; no worker has anything either. All moments stay, and the thread that sets the next one, the same
-    /// one once more as well, is given it to arm.
+    /// The thread could not be started, and no worker has a moment either. All moments stay. The
+    /// next set arms its moment again, even if it is the same one.
     fn hand_back(&self) {
         let mut state = self.state.lock().expect("setting does not panic");
         state.with_thread = None;
@@ -325,14 +328,14 @@ impl Alarm {
 mod tests {
     use super::*;
 
-    /// One that a thread sleeps for.
+    /// An alarm for which a thread sleeps.
     fn with_thread(shards: u16) -> Alarm {
         let alarm = Alarm::new(shards);
         assert!(alarm.hand_over());
         alarm
     }
 
-    /// What is woken next, if anything is due: not if the thread would sleep.
+    /// The machine or member that is woken next; `None` if the thread would sleep.
     fn next(alarm: &Alarm, clock: &Clock) -> Option<Woken> {
         loop {
             match alarm.sleep(clock) {
@@ -346,8 +349,8 @@ mod tests {
         }
     }
 
-    /// It rang on until the array had heard it, and filled the inbox of an array whose owner was not
-    /// running.
+    /// Before, the alarm rang until the array had heard it, and filled the inbox of an array whose
+    /// owner was not running.
     #[test]
     fn an_alarm_that_rang_is_silent() {
         let (alarm, clock) = (with_thread(1), Clock::new());
@@ -392,7 +395,8 @@ mod tests {
             self.armed.extend(self.alarm.set(Machine::Array, Some(Instant(due))));
         }
 
-        /// Every moment up to `now`, each at its time; how often the machine was woken.
+        /// Passes every moment up to `now`, each at its time; returns how often the machine was
+        /// woken.
         fn pass(&mut self, now: u64) -> usize {
             let mut woken = 0;
             while let Some(next) = (0..self.armed.len()).min_by_key(|at| self.armed[*at].at) {
@@ -418,17 +422,18 @@ mod tests {
     fn a_worker_is_woken_once_for_each_moment() {
         let alarm = Alarm::new(1);
         let mut worker = Worker { alarm: &alarm, armed: Vec::new(), wakes: 0 };
-        // Put off again and again, as by writes: armed once, and once more when that has come.
+        // Put off again and again, as by writes: armed once, and once more when the first moment
+        // has come.
         (100..200).for_each(|due| worker.set(due));
         assert_eq!((worker.armed.len(), worker.pass(150)), (1, 0));
         assert_eq!((worker.pass(198), worker.pass(199), worker.wakes), (0, 1, 2));
-        // Brought forward: what is left of the later one wakes nothing.
+        // Brought forward: the rest of the later moment wakes nothing.
         worker.set(300);
         worker.set(250);
         worker.set(310);
         assert_eq!((worker.pass(250), worker.pass(309)), (0, 0));
         assert_eq!((worker.pass(310), worker.pass(u64::MAX), worker.armed.len()), (1, 0, 0));
-        // The same moment once more is another one; a moment that was cleared is none.
+        // The same moment set again counts anew; a cleared moment wakes nothing.
         worker.set(310);
         assert_eq!(worker.pass(310), 1);
         worker.set(400);
@@ -436,7 +441,8 @@ mod tests {
         assert_eq!(worker.pass(u64::MAX), 0);
     }
 
-    /// Each of them left the far one behind, and it was armed anew: thousands, with an age of minutes.
+    /// Before, each near moment left the far one behind and armed it anew: thousands of them, with
+    /// an age of minutes.
     #[test]
     fn near_and_far_moments_in_turns_leave_few_armed() {
         let alarm = Alarm::new(1);
@@ -453,7 +459,7 @@ mod tests {
         assert!(worker.wakes <= 2001, "it was woken {} times", worker.wakes);
     }
 
-    /// A shard's own note of its moment kept it from ever coming back.
+    /// Before, a shard's own copy of its moment kept the moment from ever coming back.
     #[test]
     fn moments_for_which_there_was_no_thread_are_set_again() {
         let (alarm, shard) = (Alarm::new(1), ShardIndex(0));
@@ -466,7 +472,7 @@ mod tests {
         assert_eq!(later.at, Instant(6));
         let same = alarm.set(Machine::Array, Some(Instant(7))).expect("armed anew");
         assert_eq!(same.at, Instant(7));
-        // The thread that is there now knows all of them.
+        // The thread that starts now knows all moments.
         assert!(alarm.hand_over());
         let clock = Clock::new();
         assert_eq!(next(&alarm, &clock), Some(Woken::Due(Machine::Shard(shard))));

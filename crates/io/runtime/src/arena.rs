@@ -1,19 +1,19 @@
-//! The bytes that the engine names: a shard's own blocks, and clients' payloads, lent to several threads at once.
+//! The bytes that the engine names: a shard's own blocks, and clients' payloads, lent to several
+//! threads at once.
 //!
-//! Where it stands: above the runs of bytes themselves ([`crate::shared_bytes`]) and the requests that have them
-//! ([`crate::requests`]). The engine names bytes; at any moment the effects it has handed out name runs that do not
-//! overlap where one of them is written. That is the engine's discipline, kept by its states: a
-//! stripe has either member requests or a computation out, never both on one block, and a payload is given
-//! back only once every piece has been answered and let go of. The compiler cannot see it, so the access is
-//! `unsafe` here and there, behind an interface that takes the engine's own names.
+//! Place in the flow: above the runs of bytes ([`crate::shared_bytes`]) and the requests that own
+//! them ([`crate::requests`]). The engine names bytes. The effects that are in flight never name
+//! overlapping runs if one of them writes. The engine's states keep that discipline: a stripe has
+//! either member requests or a computation in flight, never both on one block. A payload goes back
+//! to its client only once every piece is answered and released. The compiler cannot see this, so
+//! the access is `unsafe` in a few places, behind an interface that takes the engine's own names.
 //!
-//! A read that was abandoned is the exception that the engine makes room for: its run is its own from then on,
-//! whatever is made instead goes to the request's shadow buffer, and the request, with the client's own, lives until the
-//! last that may write it has let go. A request that is over is not there any more; a read that finds it so is over
-//! itself.
+//! An abandoned read is the exception. Its run stays its own, and reconstruction fills the
+//! request's shadow buffer instead. The request, with the client's payload, lives until the last
+//! read that may write it has released it. A read that finds its request gone ends without effect.
 //!
-//! What is checked all the same, in release: every run lies inside its memory. In debug builds a
-//! computation's targets are also checked against each other and against its sources.
+//! Release builds check that every run lies inside its memory. Debug builds also check a
+//! computation's targets against each other and against its sources.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -29,7 +29,7 @@ use crate::shared_bytes::SharedBytes;
 use crate::sync::Arc;
 use crate::sync::witness::{Seen, Witness};
 
-/// Runs that are lent at once, on the stack: more than a step of work names on most arrays.
+/// Runs lent at once, on the stack: more than a step of work names on most arrays.
 type Few<T> = SmallVec<[T; 16]>;
 
 /// The memory that one shard's effects name: its own blocks, and clients' payloads.
@@ -40,7 +40,7 @@ pub(crate) struct ShardMemory {
     requests: Arc<Requests>,
 }
 
-/// A place found: which memory, and where in it.
+/// A resolved buffer: its memory, and the offset in it.
 enum Place {
     Block(usize),
     Payload(Arc<Request>, usize),
@@ -52,10 +52,11 @@ fn to_bytes(sectors: u32) -> usize {
 }
 
 impl ShardMemory {
-    /// Memory for `blocks` blocks of `block_sectors` sectors. Pages that are never used cost nothing.
+    /// Memory for `blocks` blocks of `block_sectors` sectors. Pages that are never used cost
+    /// nothing.
     ///
     /// # Errors
-    /// There are not so many addresses.
+    /// The address space has no room for them.
     pub(crate) fn new(
         blocks: u32,
         block_sectors: u32,
@@ -71,7 +72,7 @@ impl ShardMemory {
         self.find(buffer).expect("a request in flight")
     }
 
-    /// None if the request is over.
+    /// `None` if the request is over.
     fn find(&self, buffer: Buffer) -> Option<Place> {
         Some(match buffer {
             Buffer::Block { block, offset_sectors } => {
@@ -90,7 +91,7 @@ impl ShardMemory {
         })
     }
 
-    /// The same for bytes that are about to be written.
+    /// As `find`, for bytes that are about to be written.
     fn find_target(&self, span: Span) -> Option<Place> {
         let place = self.find(span.buffer)?;
         if let Place::Shadow(shadow, offset) = &place {
@@ -105,24 +106,23 @@ impl ShardMemory {
         let place = self.place(span.buffer);
         let _seen = self.see(&place, span.length_bytes, Witness::read);
         // SAFETY: the engine has handed out an effect that reads this run, so none that writes it
-        // is out, and the client has lent its payload until every piece is answered and let go of.
+        // is in flight. The client has lent its payload until every piece is answered and released.
         write(unsafe { self.bytes(&place, span.length_bytes) })
     }
 
-    /// Lends the bytes that a member read fills to `fill`; none if the read was abandoned and its request
-    /// is over.
+    /// Lends the bytes that a member read fills to `fill`; `None` if the read was abandoned and its
+    /// request is over.
     #[allow(unsafe_code)]
     pub(crate) fn write<R>(&self, span: Span, fill: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
         let place = self.find_target(span)?;
         let _seen = self.see(&place, span.length_bytes, Witness::write);
-        // SAFETY: the engine has handed out an effect that writes this run, so no other that
-        // touches it is out. If the read is abandoned meanwhile, none will be: the run is its own until
-        // the place is let go of.
+        // SAFETY: the engine has handed out an effect that writes this run, so no other effect on
+        // it is in flight. An abandoned read keeps its run until the place is released.
         Some(fill(unsafe { self.bytes_mut(&place, span.length_bytes) }))
     }
 
-    /// Leases the bytes of an effect that the engine has handed out, until it has ended; none for a read
-    /// that was abandoned and whose request is over.
+    /// Leases the bytes of an effect in flight until the effect has ended; `None` for an abandoned
+    /// read whose request is over.
     #[cfg(not(loom))]
     #[allow(unsafe_code)]
     pub(crate) fn lease(&self, span: Span, fills: bool) -> Option<Lease> {
@@ -130,10 +130,10 @@ impl ShardMemory {
         let (memory, offset) = self.memory_of(&place);
         memory.check(offset, span.length_bytes);
         let length_bytes = span.length_bytes;
-        // SAFETY: inside the memory (checked), which the lease keeps, with the request or the shard's blocks, and
-        // initialised since it was made. The engine has handed out an effect on this run, so until that has
-        // ended none that conflicts with it is out, whether it is abandoned or not; and the thread that ends it drops
-        // the lease first.
+        // SAFETY: the run is inside the memory (checked) and initialised since the memory was made.
+        // The lease keeps the memory, with the request or the shard's blocks. The engine has handed
+        // out an effect on this run, so no conflicting effect is in flight until it ends, abandoned
+        // or not. The thread that ends the effect drops the lease first.
         unsafe {
             let start = memory.start().add(offset);
             Some(match place {
@@ -184,7 +184,7 @@ impl ShardMemory {
     }
 }
 
-/// Lends the bytes of several member writes at once, which may be of several shards.
+/// Lends the bytes of several member writes at once, also of several shards.
 #[allow(unsafe_code)]
 pub(crate) fn read_all<R>(
     spans: &[(&ShardMemory, Span)],
@@ -201,8 +201,8 @@ pub(crate) fn read_all<R>(
     write(&mut buffers)
 }
 
-/// Lends the bytes that several member reads fill at once, which may be of several shards; none if one of
-/// them was abandoned and its request is over.
+/// Lends the bytes that several member reads fill at once, also of several shards. `None` if a read
+/// was abandoned and its request has ended.
 #[allow(unsafe_code)]
 pub(crate) fn write_all<'a, R>(
     spans: &[(&'a ShardMemory, Span)],
@@ -216,14 +216,14 @@ pub(crate) fn write_all<'a, R>(
     let _seen: Few<Seen> = places.iter().map(see).collect();
     let mut buffers: Few<IoSliceMut<'_>> = places
         .iter()
-        // SAFETY: as for `ShardMemory::write`, for each of the effects; each has bytes of its own, so no
-        // two of these overlap either.
+        // SAFETY: as for `ShardMemory::write`, for each of the effects; each has bytes of its own,
+        // so no two of these overlap either.
         .map(|(memory, place, length)| IoSliceMut::new(unsafe { memory.bytes_mut(place, *length) }))
         .collect();
     Some(fill(&mut buffers))
 }
 
-/// Bytes found: in whose memory, where, and how many.
+/// Resolved bytes: memory, place and length.
 type Placed<'a> = (&'a ShardMemory, Place, usize);
 
 fn places<'a>(spans: &[(&'a ShardMemory, Span)]) -> Few<Placed<'a>> {
@@ -252,13 +252,13 @@ impl Memory for ShardMemory {
         let _seen: Few<Seen> = writes.chain(reads).collect();
         let mut targets: Few<&mut [u8]> = targets
             .iter()
-            // SAFETY: a computation's targets are its own (no member request on them is out) and overlap
-            // neither each other nor its sources.
+            // SAFETY: a computation's targets are its own (no member request on them is in flight)
+            // and overlap neither each other nor its sources.
             .map(|(place, length)| unsafe { self.bytes_mut(place, *length) })
             .collect();
         let sources: Few<&[u8]> = sources
             .iter()
-            // SAFETY: nothing that writes a computation's sources is out while it runs.
+            // SAFETY: no effect that writes a computation's sources is in flight while it runs.
             .map(|(place, length)| unsafe { self.bytes(place, *length) })
             .collect();
         work(&mut targets, &sources);

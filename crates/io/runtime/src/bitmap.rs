@@ -1,9 +1,11 @@
-//! A person has a write-intent bitmap made, made anew of another size, or given up, while the array runs.
+//! The operator creates, resizes or drops a write-intent bitmap while the array runs.
 //!
-//! Where it stands: above the volume, beside [`crate::operator`]. Whether it may be is the array's to say
-//! ([`braid_engine::array::BitmapRefusal`]); how large it is follows from the room that members have, which is looked at here, or from
-//! that in a bitmap file. Such a file is a member of the table, though not of the array: it is asked for metadata alone. No
-//! member comes meanwhile, so that every one has room [check: a_bitmap_comes_and_goes_on_a_volume_that_is_written].
+//! Place in the flow: above the volume, beside [`crate::operator`]. The array decides whether the
+//! change is allowed ([`braid_engine::array::BitmapRefusal`]). The size of the bitmap follows from
+//! the room on the members, or in a bitmap file; this file looks at that room. A bitmap file is a
+//! member of the table but not of the array, and takes metadata requests only. No member joins
+//! during the change, so that every member has room
+//! [check: a_bitmap_comes_and_goes_on_a_volume_that_is_written].
 
 use std::path::{Path, PathBuf};
 
@@ -18,21 +20,21 @@ use crate::members::handle::Place;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
 
-/// Why a bitmap is not as it was to be.
+/// Why a change of the bitmap failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BitmapError {
-    /// The array says so.
+    /// The array refused.
     #[error(transparent)]
     Refused(#[from] BitmapRefusal),
-    /// A member has no room for it.
+    /// A member has no room for the bitmap.
     #[error("{} has no room for it", member.display())]
     NoRoom {
-        /// The one that has least.
+        /// The member with the least room.
         member: PathBuf,
-        /// Bytes that a bit would have to stand for; none if none would do.
+        /// The smallest chunk, in bytes for each bit, that fits; `None` if no chunk fits.
         fitting_bytes: Option<u32>,
     },
-    /// A bitmap file failed meanwhile: there is no bitmap, or not the one that was to be.
+    /// A bitmap file failed during the change: the array has no bitmap, or not the wanted one.
     #[error("a bitmap file failed while it was changed")]
     FileFailed,
     /// Threads for a bitmap file could not be started.
@@ -40,19 +42,19 @@ pub enum BitmapError {
     Thread(std::io::ErrorKind),
 }
 
-/// A bitmap that is to be made.
+/// The bitmap to create.
 pub struct WantedBitmap {
     /// Bytes that a bit stands for.
     pub chunk_bytes: u32,
-    /// Where.
+    /// Where the bitmap lies.
     pub home: BitmapHome,
 }
 
-/// Where a bitmap is to be.
+/// The place of a bitmap.
 pub enum BitmapHome {
     /// On every member.
     Members,
-    /// In the bitmap file that has the one which there is.
+    /// In the current bitmap file.
     SameFile,
     /// In this file, which is empty.
     File(Box<dyn Member>),
@@ -67,10 +69,11 @@ impl Volume {
         members.get(id).map(|file| file.path().to_path_buf())
     }
 
-    /// A bitmap in this file, of so many bytes, or made for it: a bit stands for `asked_bytes`, or for what mdadm would choose.
+    /// A plan for a bitmap in a file of this many bytes. A bit stands for `asked_bytes`, or for
+    /// mdadm's choice.
     ///
     /// # Errors
-    /// It has no room there.
+    /// The file has no room for it.
     pub fn plan_bitmap_in_file(
         &self,
         file: &Path,
@@ -85,7 +88,7 @@ impl Volume {
         })
     }
 
-    /// The length of the bitmap file, if there is one.
+    /// The length of the bitmap file, if the array has one.
     #[must_use]
     pub fn bitmap_file_bytes(&self) -> Option<u64> {
         let id = self.core().look(Array::bitmap_file)?;
@@ -93,17 +96,19 @@ impl Volume {
         members.get(id).map(|file| file.device.size_bytes())
     }
 
-    /// A bitmap that every member has room for, spares too: a bit stands for `asked_bytes`, or for what mdadm would choose.
+    /// A plan for a bitmap that fits every member, spares too. A bit stands for `asked_bytes`, or
+    /// for mdadm's choice.
     ///
     /// # Errors
     /// A member has no room for it.
     pub fn plan_bitmap(&self, asked_bytes: Option<u32>) -> Result<BitmapSuperblock, BitmapError> {
         let sectors = resync_sectors(self.geometry());
-        // A journal that is there is given up before.
+        // A write journal is dropped first.
         let journal = self.journal().map(|journal| journal.member);
         let looks = self.look_at_members().into_iter();
         let looks = looks.filter(|look| look.is_in && Some(look.id) != journal);
-        // It goes where one goes that superblocks do not name yet, also in the place of one that they name elsewhere.
+        // The place is computed as for superblocks that name no bitmap yet, even if they name one
+        // elsewhere.
         let none = BitmapPlace { offset_sectors: 0, room_sectors: 0 };
         let places = looks.map(|look| (look.superblock.bitmap_place().unwrap_or(none), look.path));
         let least = places.min_by_key(|(place, _)| place.room_sectors);
@@ -116,26 +121,28 @@ impl Volume {
         Ok(BitmapSuperblock::new(sectors, chunk_bytes, reserved))
     }
 
-    /// Sectors that the bitmap takes on each member; 0 if there is none.
+    /// Sectors that the bitmap takes on each member; 0 without a bitmap.
     #[must_use]
     pub fn bitmap_sectors(&self) -> u64 {
         self.core().look(Array::bitmap_sectors)
     }
 
-    /// Whether a bitmap may be made now, instead of the one that there is if there is one; or that be given up.
+    /// Whether a bitmap can be created now, also in place of the current one; or, without
+    /// `is_to_be_there`, dropped.
     ///
     /// # Errors
-    /// The array needs what it has, or takes no changes.
+    /// The array needs its bitmap, or takes no changes.
     pub fn may_change_bitmap(&self, is_to_be_there: bool) -> Result<(), BitmapError> {
         let may = |array: &Array| array.may_change_bitmap(is_to_be_there);
         Ok(self.core().look(may)?)
     }
 
-    /// Has a bitmap made ([`Self::plan_bitmap`]), instead of the one that there is if there is one; or that given up. Returns when
-    /// superblocks say so. Clients go on meanwhile.
+    /// `Some` creates a bitmap ([`Self::plan_bitmap`]) in place of the current one, `None` drops
+    /// it. Returns when superblocks record the change. Clients go on meanwhile.
     ///
     /// # Errors
-    /// It may not be, and nothing was changed; or superblocks do not say so yet ([`BitmapRefusal::Busy`]), and will if members answer.
+    /// The change is refused, and nothing changed; or superblocks do not record it yet
+    /// ([`BitmapRefusal::Busy`]) and will if members answer.
     pub fn change_bitmap(&self, wanted: Option<WantedBitmap>) -> Result<(), BitmapError> {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
@@ -151,18 +158,18 @@ impl Volume {
         asked.inspect_err(|_| new.into_iter().for_each(|file| core.close_member(file)))?;
         log::tuned("bitmap", &asked_bytes);
         if !core.comes_to(Array::is_bitmap_settled) {
-            // It says why.
+            // The refusal carries the reason.
             self.may_change_bitmap(planned.is_some())?;
         }
         let file = core.look(Array::bitmap_file);
-        // Nothing is asked of the old one any more.
+        // The array no longer uses the old file.
         self.close_files(file);
         let is_there = core.look(|array: &Array| array.bitmap().is_some());
         let is_so = is_there == planned.is_some() && file == planned.and_then(|one| one.file);
         if is_so { Ok(()) } else { Err(BitmapError::FileFailed) }
     }
 
-    /// Closes the bitmap files that the array has given up or lost, but for one.
+    /// Closes the bitmap files that the array has dropped or lost, except `but`.
     fn close_files(&self, but: Option<MemberId>) {
         let core = self.core();
         let is_old = |id: &MemberId| Some(*id) != but;
@@ -174,7 +181,7 @@ impl Volume {
         files.into_iter().for_each(|file| core.close_member(file));
     }
 
-    /// A bitmap that has its place, which a member may have come into since it was thought of.
+    /// The bitmap with its place. A member may have joined since the plan was made.
     fn planned(
         &self,
         wanted: WantedBitmap,

@@ -1,6 +1,6 @@
-//! How the stripe cache of an array works (levels 4, 5, 6), for the array as a whole.
+//! The stripe cache of an array (levels 4, 5, 6): its settings for the array as a whole.
 //!
-//! The engine's shards each have a cache of their own; what is set here is dealt out evenly.
+//! Each of the engine's shards has its own cache; the settings are divided evenly.
 
 use std::ops::RangeInclusive;
 
@@ -14,19 +14,19 @@ pub(crate) const STRIPES_MIN: u64 = 4;
 /// Stripes of a shard, at most.
 const STRIPES_MAX: u64 = 64 << 10;
 
-/// Bytes that a cache can be tuned to, at most, unless it is larger at the start. This much of
-/// addresses is set aside; what is not used takes no memory.
+/// Upper limit in bytes for tuning the cache, unless the cache is larger at the start. This much
+/// address space is reserved; unused pages take no memory.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
 
-/// Where addresses are limited, one part in so many of those that are left is set aside.
+/// If address space is limited, one part in this many of the rest is reserved.
 const ADDRESSES_PART: u64 = 8;
 
-/// Bytes that a cache is to be tunable to here.
+/// Bytes up to which a cache can be tuned in this process.
 pub(crate) fn room_bytes() -> u64 {
     room_of(Room::now().addresses.map(|(left, _)| left))
 }
 
-/// The same where so many addresses are left, if there is a limit on them.
+/// As `room_bytes`, with this much address space left; `None` is no limit.
 fn room_of(addresses: Option<u64>) -> u64 {
     addresses.map_or(MEMORY_BYTES_MAX, |left| (left / ADDRESSES_PART).min(MEMORY_BYTES_MAX))
 }
@@ -34,20 +34,21 @@ fn room_of(addresses: Option<u64>) -> u64 {
 /// Settings of the stripe cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// When a write is answered.
+    /// When a write is acknowledged.
     pub mode: CacheMode,
-    /// Bytes of memory for stripes: what bounds how many are written at a time, and how much is remembered.
+    /// Bytes of memory for stripes: they bound the writes in progress, and the bytes that are
+    /// remembered.
     pub memory_bytes: u64,
-    /// Bytes of a stripe unit, a power of two from 512 to 65536; the chunk, if that is smaller. Only
-    /// heard at the start.
+    /// Bytes of a stripe unit, a power of two from 512 to 65536, at most the chunk. It counts only
+    /// at the start.
     pub unit_bytes: u32,
-    /// How often full-width writes may go ahead of a stripe that must read first (md's
+    /// How often full-width writes go ahead of a stripe that must read first (md's
     /// `preread_bypass_threshold`); 0: always.
     pub bypass_threshold: u32,
-    /// Bytes that may be answered and not on the members. A write beyond that is answered when it
-    /// is written.
+    /// Limit of bytes that are acknowledged and not on the members. A write beyond it is
+    /// acknowledged once it is written.
     pub dirty_bytes_max: u64,
-    /// Milliseconds that a partial stripe is waited for to fill up.
+    /// Milliseconds that a partial stripe waits to fill up.
     pub age_max_ms: u64,
 }
 
@@ -66,7 +67,7 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// What each of `shards` shards is made for, if the cache may be tuned to so many bytes.
+    /// The configuration of each of `shards` shards, if the cache can be tuned up to `room_bytes`.
     pub(crate) fn config(&self, geometry: &Geometry, shards: u16, room_bytes: u64) -> CacheConfig {
         let room = Self { memory_bytes: self.memory_bytes.max(room_bytes), ..*self };
         CacheConfig {
@@ -77,11 +78,10 @@ impl Cache {
         }
     }
 
-    /// How each of `shards` shards is to work.
     pub(crate) fn tuning(&self, geometry: &Geometry, shards: u16) -> Tuning {
         let dirty = self.dirty_bytes_max / SECTOR_BYTES / u64::from(shards);
         Tuning {
-            // Until it is known whether members seek ([`crate::elevators`]).
+            // Until the runtime knows whether members seek ([`crate::elevators`]).
             expects_flushes: false,
             stripes: self.stripes(geometry, shards),
             mode: self.mode,
@@ -91,18 +91,19 @@ impl Cache {
         }
     }
 
-    /// Whether writes are answered before the members have them.
+    /// Whether writes are acknowledged before the members have them.
     pub(crate) fn answers_early(&self, geometry: &Geometry) -> bool {
         matches!(geometry, Geometry::Stripe(_)) && self.mode == CacheMode::WriteBack
     }
 
-    /// Sectors that may be answered and not on the members.
+    /// Sectors that are acknowledged and not on the members, at most.
     pub(crate) fn dirty_sectors_max(&self) -> u64 {
         self.dirty_bytes_max / SECTOR_BYTES
     }
 
-    /// The settings as an array works by them: a unit is no larger than a chunk, memory is whole stripes, and what may be
-    /// dirty is whole sectors, the same in each shard. Levels without a stripe cache hear none of it.
+    /// The settings as an array applies them. A unit is at most a chunk, memory is whole stripes,
+    /// and the dirty limit is whole sectors, the same in each shard. Levels without a stripe cache
+    /// ignore them.
     #[must_use]
     pub fn in_force(&self, geometry: &Geometry, shards: u16) -> Self {
         if !matches!(geometry, Geometry::Stripe(_)) {
@@ -120,7 +121,7 @@ impl Cache {
         }
     }
 
-    /// How much memory the cache of an array can have, by the number of its stripes; any where there is no cache.
+    /// Bounds of the cache memory, by the number of stripes; any amount without a cache.
     #[must_use]
     pub fn memory_range(&self, geometry: &Geometry, shards: u16) -> RangeInclusive<u64> {
         if !matches!(geometry, Geometry::Stripe(_)) {

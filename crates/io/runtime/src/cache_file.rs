@@ -1,8 +1,9 @@
-//! Answered writes that the members do not have yet, in a file in memory (tmpfs) that outlives the process.
+//! Acknowledged writes that the members do not have yet, in a file in memory (tmpfs) that outlives
+//! the process.
 //!
-//! The engine says which copies are to be kept ([`CacheRecord`]), and when; here is where they lie. A process that is killed leaves the
-//! file. The next one that serves the array reads it, writes what it finds to the array before any client is let in, and
-//! keeps a file of its own from then on.
+//! The engine decides which copies to keep ([`CacheRecord`]), and when; this file stores them. A
+//! killed process leaves the file. The next process that serves the array reads it, and writes its
+//! content to the array before it lets any client in. From then on it keeps a file of its own.
 //!
 //! ```text
 //!   0          4096                         for each shard
@@ -10,13 +11,16 @@
 //!   │ stamps   │
 //! ```
 //!
-//! - The *header* names the array and the layout. Two *stamps*, written in turn, say which superblocks this process wrote last
-//!   ([`CacheStamp`]); each has a number and a checksum, and the newest that is whole counts.
-//! - A *record* names sectors of the array, at most eight, whose bytes lie in the block of the same number. Its first word is the
-//!   order of its write, and is stored last; zero means that there is none. A kill between two stores leaves it out, or whole.
+//! - The *header* names the array and the layout. Two *stamps*, written in turn, name the
+//!   superblocks that this process wrote last ([`CacheStamp`]). Each has a number and a checksum,
+//!   and the newest whole stamp counts.
+//! - A *record* names sectors of the array, at most eight, whose bytes lie in the block of the same
+//!   number. Its first word is the order of its write, and is stored last; zero means no record.
+//!   After a kill between two stores, the record is whole or absent.
 //!
-//! The file is of this machine, of this boot, and of this version: numbers are as the processor has them, and a file of another
-//! version is refused by name. A power cut takes it, with everything else that was not flushed.
+//! The file belongs to this machine, this boot and this version: numbers have the processor's byte
+//! order, and a file of another version is refused by name. A power cut loses it, with everything
+//! else that was not flushed.
 
 use std::fs::File;
 use std::io;
@@ -39,42 +43,42 @@ use crate::sync::{Mutex, MutexGuard};
 
 const MAGIC: [u8; 8] = *b"braidCF1";
 const HEADER_BYTES: usize = 4096;
-/// Where the first stamp lies, and how far apart they are.
+/// Offset of the first stamp, and the distance between the two.
 const STAMPS: (usize, usize) = (512, 256);
 const STAMP_BYTES: usize = 72;
 const RECORD_BYTES: usize = 64;
 const BLOCK_BYTES: usize = 4096;
 /// Blocks of a shard are a multiple of this: its records fill whole pages.
 const BLOCKS_UNIT: u32 = 64;
-/// Blocks of a stripe unit, which most writes take at most.
+/// Blocks of a stripe unit: most writes need no more.
 const UNIT_BLOCKS: usize = 16;
-/// More of either is in no file of ours.
+/// No file of braid has more shards or more blocks.
 const SHARDS_MAX: u32 = 1 << 12;
 const BLOCKS_MAX: u32 = 1 << 24;
 
-/// What a record has.
+/// Content of a record.
 const BYTES: u32 = 1;
 const ZEROES: u32 = 2;
 const ZEROES_PUNCHED: u32 = 3;
 
-/// Why a file is not believed.
+/// Why a file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheFileError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It is none of ours, or of another version of braid.
+    /// The file is not braid's, or of another version of braid.
     #[error("it is no file of answered writes of this version")]
     Foreign,
-    /// It is of another array.
+    /// The file belongs to another array.
     #[error("it is of another array")]
     OtherArray,
-    /// It is shorter than it says, or a record names what there is not.
+    /// The file is shorter than its header says, or a record is invalid.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
 }
 
-/// The file of one running array.
+/// The cache file of one running array.
 #[derive(Debug)]
 pub struct CacheFile {
     file: File,
@@ -83,32 +87,31 @@ pub struct CacheFile {
     blocks: u32,
 }
 
-/// Where superblocks are noted, and what was noted.
+/// Where updates of superblocks are stamped, and the last stamp.
 #[derive(Debug)]
 struct Stamped {
     stamp: CacheStamp,
-    /// Of the last stamp that was written.
+    /// Number of the last stamp.
     number: u64,
-    /// The file of the process before, as long as not all of it is on the members.
+    /// The file of the process before, until all of its content is on the members.
     found: Option<File>,
 }
 
-/// One shard's part.
 #[derive(Debug)]
 pub(crate) struct ShardFile {
     memory: FileMemory,
     blocks: u32,
     free: Vec<u32>,
-    /// Blocks of each write, by name.
+    /// Blocks of each write, by the write's name.
     of_writes: Vec<SmallVec<[u32; UNIT_BLOCKS]>>,
 }
 
 impl CacheFile {
-    /// Makes a file of an array in so many shards, with room for `bytes` of answered writes. Memory is not taken yet
-    /// ([`CacheFile::reserve`]).
+    /// Makes a file of an array with this many shards, with room for `bytes` of acknowledged
+    /// writes. Memory is not taken yet ([`CacheFile::reserve`]).
     ///
     /// # Errors
-    /// The file cannot be made so long, written, or mapped.
+    /// The file cannot be extended, written, or mapped.
     pub fn create(file: File, uuid: [u8; 16], shards: u16, bytes: u64) -> io::Result<Self> {
         let blocks = bytes / BLOCK_BYTES as u64 / u64::from(shards);
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX).clamp(BLOCKS_UNIT, BLOCKS_MAX);
@@ -134,10 +137,10 @@ impl CacheFile {
         Ok(Self { file, stamped: Mutex::new(stamped), shards, blocks })
     }
 
-    /// Sets the memory aside: without it a store to the file could end the process.
+    /// Reserves the memory: without it a store to the file could kill the process.
     ///
     /// # Errors
-    /// There is not so much, or the file system does not set memory aside.
+    /// Memory is short, or the file system cannot reserve it.
     pub fn reserve(&self) -> io::Result<()> {
         let length = self.file.metadata()?.len();
         let flags = rustix::fs::FallocateFlags::empty();
@@ -149,7 +152,7 @@ impl CacheFile {
         self.blocks
     }
 
-    /// Whether the members have everything.
+    /// Whether the members have all writes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let is_empty = |shard: &Mutex<ShardFile>| {
@@ -159,20 +162,21 @@ impl CacheFile {
         self.shards.iter().all(is_empty)
     }
 
-    /// What the process before left in its file is being written to the array: superblocks are noted there as well until
-    /// [`CacheFile::unfollow`], so that a third process believes it if this one is killed.
+    /// The content of the previous process's file is being written to the array. Updates of
+    /// superblocks are stamped there as well until [`CacheFile::unfollow`], so that a third process
+    /// accepts it if this one is killed.
     pub fn follow(&self, found: File, stamp: &CacheStamp) {
         let mut stamped = self.stamped();
         stamped.stamp = stamp.clone();
         stamped.found = Some(found);
     }
 
-    /// All that was found is on the members.
+    /// All content of the previous file is on the members.
     pub fn unfollow(&self) {
         self.stamped().found = None;
     }
 
-    /// Superblocks are about to be written with this count of events and this time.
+    /// Stamps an update of superblocks that is about to be written, with its events and time.
     pub(crate) fn note_update(&self, events: u64, time: Timestamp) -> io::Result<()> {
         let mut stamped = self.stamped();
         let before = stamped.stamp.clone();
@@ -193,14 +197,14 @@ impl CacheFile {
         self.stamped.lock().expect("noting does not panic")
     }
 
-    /// A shard's part, for who owns the shard.
+    /// A shard's part, for the owner of the shard.
     pub(crate) fn part_of(&self, shard: ShardIndex) -> MutexGuard<'_, ShardFile> {
         self.shards[usize::from(shard.0)].lock().expect("storing does not panic")
     }
 }
 
 impl ShardFile {
-    /// Carries out what the shard said of its copies.
+    /// Carries out the shard's orders on its copies.
     pub(crate) fn carry_out(&mut self, record: CacheRecord, memory: &ShardMemory) {
         match record {
             CacheRecord::Put(run) => self.put(&run, memory),
@@ -249,7 +253,7 @@ impl ShardFile {
     }
 }
 
-/// Says what is in a block, once its bytes are there.
+/// Writes the record of a block, once the block's bytes are stored.
 fn record(
     file: &mut FileMemory,
     block: u32,
@@ -261,7 +265,8 @@ fn record(
     file.publish(place, order);
 }
 
-/// What follows the order in a record: the sectors, what they are, and a checksum of that.
+/// The fields after the order in a record: the sectors, the kind of content, and a checksum of
+/// both.
 fn record_fields(start: u64, sectors: u32, kind: u32) -> [u8; 20] {
     let mut fields = [0; 20];
     fields[..8].copy_from_slice(&start.to_ne_bytes());
@@ -294,40 +299,40 @@ fn write_stamp(file: &File, number: u64, stamp: &CacheStamp) -> io::Result<()> {
     file.write_all_at(&bytes, place as u64)
 }
 
-/// Sectors of an answered write that an earlier process left.
+/// Sectors of an acknowledged write that an earlier process left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundWrite {
     /// First sector of the array.
     pub start: LogicalSector,
-    /// How many.
+    /// Number of sectors.
     pub sectors: u32,
-    /// What is to be there.
+    /// The content to write.
     pub content: FoundContent,
 }
 
-/// What is to be in sectors that an earlier process left.
+/// Content to write to sectors that an earlier process left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundContent {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// Zeroes; whether the space may be given back.
+    /// Zeroes; true allows the members to deallocate the space.
     Zeroes(bool),
 }
 
-/// What an earlier process left in a file.
+/// The writes that an earlier process left in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundWrites {
-    /// The superblocks that it wrote last.
+    /// The superblocks that the earlier process wrote last.
     pub stamp: CacheStamp,
-    /// In the order in which they are to be written.
+    /// The writes, in the order for the array.
     pub writes: Vec<FoundWrite>,
 }
 
 impl FoundWrites {
-    /// Reads a file of the array with this UUID. A file of no length holds nothing.
+    /// Reads a file of the array with this UUID. An empty file holds nothing.
     ///
     /// # Errors
-    /// The file cannot be read, is of another array or version, or damaged.
+    /// The file cannot be read, belongs to another array or version, or is damaged.
     pub fn read(file: &File, uuid: [u8; 16]) -> Result<Self, CacheFileError> {
         let length = file.metadata()?.len();
         if length == 0 {
@@ -367,7 +372,6 @@ impl FoundWrites {
     }
 }
 
-/// The writes of one shard, in their order.
 fn of_shard(file: &File, base: u64, blocks: u32) -> Result<Vec<FoundWrite>, CacheFileError> {
     let records = read(file, base, blocks as usize * RECORD_BYTES)?;
     let mut found = Vec::new();
@@ -438,7 +442,7 @@ mod tests {
         Timestamp { seconds, microseconds: 5 }
     }
 
-    /// A file of two shards, with zeroes put as writes of two names, and what reads it.
+    /// A file of two shards with zeroes recorded under two write names, and a handle to read it.
     fn file() -> (CacheFile, File) {
         let file = tempfile::tempfile().expect("a file");
         let reader = file.try_clone().expect("the same");

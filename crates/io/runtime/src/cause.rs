@@ -1,14 +1,14 @@
-//! What failed at a member, in words for people.
+//! The cause of a member's failure, in words for people.
 //!
-//! Where it stands: for the log and for the program that hears of notices. How an error of a member becomes a [`Cause`] is
-//! said in [`crate::executor::fault`].
+//! Place in the flow: for the log and for the program that receives notices.
+//! [`crate::executor::fault`] turns an error of a member into a [`Cause`].
 
 use std::fmt;
 
 use braid_engine::cause::{Answer, Asked, Cause};
 
-/// A cause in words: `read of 8 sectors at sector 123456 failed: Input/output error (os error 5)`. Sectors have 512 bytes
-/// and count from the start of the member.
+/// A cause in words: `read of 8 sectors at sector 123456 failed: Input/output error (os error 5)`.
+/// Sectors have 512 bytes and count from the start of the member.
 #[derive(Clone, Copy, Debug)]
 pub struct CauseWords<'a>(pub &'a Cause);
 
@@ -38,7 +38,7 @@ impl fmt::Display for CauseWords<'_> {
     }
 }
 
-/// What a member answered, in words.
+/// The answer of a member, in words.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerWords(pub Answer);
 

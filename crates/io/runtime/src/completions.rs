@@ -1,8 +1,8 @@
-//! What members have ended: told to the machines, which are driven.
+//! Ends of member operations: reports them to the machines, and drives these.
 //!
-//! Where it stands: above the loop. Rings call a port here for each operation that has ended; a member's own threads carry
-//! an operation out and tell of its end. What an end means for the operation is the executor's
-//! ([`crate::executor::submitter`]), the same for both.
+//! Place in the flow: above the loop. Rings call a port here for each operation that has ended. A
+//! member's own threads carry an operation out and report its end. The executor
+//! ([`crate::executor::submitter`]) decides what the end means, the same for both.
 //!
 //! ```text
 //!   worker ──▶ Port::complete ──▶ ring::after ─┬─ the next one ──▶ ring
@@ -26,18 +26,19 @@ use crate::members::handle::{MemberHandle, Ports};
 use crate::members::operation::Operation;
 use crate::sync::{Arc, Weak, thread};
 
-/// Says to a new member where its operations end, and what its threads do.
+/// Connects a new member: its port for ring completions, and the body of its threads.
 pub(crate) fn connect(core: &Arc<Core>, member: &Arc<MemberHandle>) {
     member.crew.connect(start_of(core, member));
     let is_first = member.ports.set(ports(core, member.id())).is_ok();
     assert!(is_first, "a member is registered once");
 }
 
-/// Where what is asked of one member ends on rings.
+/// The place where ring operations of one member end.
 struct Port {
     core: Weak<Core>,
     member: MemberId,
-    /// Whose plain transfers: the token is the [`IoId`]. For the rest it is that of a place.
+    /// The shard of plain transfers, whose token is the [`IoId`]. For other operations the token is
+    /// that of a place.
     shard: Option<ShardIndex>,
 }
 
@@ -68,7 +69,7 @@ impl Handler for Port {
                 ),
                 _ => unreachable!("a plain transfer reads or writes"),
             };
-            // What it leased is given back before any machine hears of the end.
+            // The lease goes back before any machine hears of the end.
             drop(done);
             let result = ring::ended(raw, deed, result, worker.batch());
             member.admission.leave();
@@ -112,7 +113,7 @@ fn run(core: &Weak<Core>, member: &MemberHandle) {
         // The member's scheduler is a machine as well.
         let _guard = AbortOnPanic::new();
         let submitter = Submitter::new(&core, member);
-        // A look is no request: that it ends says nothing of those.
+        // A look is no request: its end says nothing about the others.
         let is_request = !matches!(operation, Operation::Look);
         if is_request {
             member.admission.begin_aside();

@@ -1,7 +1,9 @@
-//! All that the threads of one array share, and what every layer above may do with it: look a shard up, arm the alarm.
+//! The state that all threads of one array share, and what every layer above uses: look a shard up,
+//! arm the alarm.
 //!
-//! Where it stands: above the parts that know nothing of each other (machines, memory, members, requests, the alarm), below
-//! all that works with several of them: the executor, the steps of requests, the loop. It drives nothing itself.
+//! Place in the flow: above the parts that know nothing of each other (machines, memory, members,
+//! requests, the alarm). Below all that works with several of them: the executor, the steps of
+//! requests, the loop. It drives nothing itself.
 
 use std::sync::OnceLock;
 
@@ -35,23 +37,22 @@ use crate::watch::Watch;
 use crate::workers::Drivers;
 use crate::write_admission::WriteAdmission;
 
-/// A shard with its memory.
 pub(crate) struct ShardCell {
     pub(crate) combiner: Combiner<Shard, ShardEvent>,
     pub(crate) memory: ShardMemory,
-    /// Computations that are carried out before what came of them is written; at least one.
+    /// Computations to run before their results are written; at least one.
     pub(crate) computations_max: usize,
 }
 
-/// What clients have asked for, and not been told the end of.
+/// The requests of clients that have not ended.
 pub(crate) struct Clients {
     pub(crate) in_flight: InFlight,
     pub(crate) hand_over: HandOver,
-    /// Which of those that change the array may begin.
+    /// Decides which requests that change the array may begin.
     pub(crate) write_admission: WriteAdmission<PendingRequest>,
-    /// Which shard has what.
+    /// Maps regions of the array to shards.
     pub(crate) regions: Regions,
-    /// What the shards were given.
+    /// The requests that shards work on.
     pub(crate) requests: Arc<Requests>,
     pub(crate) failures: log::Failures,
 }
@@ -63,12 +64,11 @@ impl Clients {
     }
 }
 
-/// Everything that threads share.
 pub(crate) struct Core {
     pub(crate) shards: Vec<ShardCell>,
     pub(crate) array: Combiner<Array, ArrayEvent>,
     pub(crate) members: Members,
-    /// The newest view, for code that looks and asks nothing of the array.
+    /// The newest view, for code that only reads.
     pub(crate) view: Mutex<Arc<ArrayView>>,
     pub(crate) clients: Clients,
     pub(crate) kernel: &'static Kernel,
@@ -81,30 +81,30 @@ pub(crate) struct Core {
     pub(crate) scheduling: Mutex<Scheduling>,
     pub(crate) watch: Watch,
     pub(crate) end: End,
-    /// The times of superblocks, and what they said last.
+    /// Times of superblock updates, and the last recorded state.
     pub(crate) updates: Updates,
-    /// Where copies of answered writes outlive the process.
+    /// Keeps copies of acknowledged writes beyond the process.
     pub(crate) cache_file: Option<Arc<CacheFile>>,
-    /// Held while a person changes who is a member: one at a time.
+    /// Held while the operator changes the membership: one change at a time.
     pub(crate) membership: Mutex<()>,
-    /// How shards work, as they heard it last.
+    /// The tuning that shards received last.
     pub(crate) tuning: Mutex<Tuning>,
-    /// When members sit out, as a person has set it.
+    /// When members sit out, as the operator has set it.
     pub(crate) sit_out: Mutex<SitOut>,
-    /// How long members are waited for, as a person has set it.
+    /// How long the array waits for members, as the operator has set it.
     pub(crate) patience: Mutex<Patience>,
-    /// Workers, where io_uring is used.
+    /// The workers, where io_uring is used.
     pub(crate) workers: Option<Drivers>,
 }
 
-/// Whether the array has stopped, and how; and what else is to end then.
+/// Whether the array has stopped, and how; and the threads that end with it.
 #[derive(Default)]
 pub(crate) struct End {
     clean: Mutex<Option<bool>>,
     changed: Condvar,
-    /// Hears of members that nobody looks at, once that was wanted.
+    /// Watches for members that vanish without a look, once that was requested.
     pub(crate) sentinel: OnceLock<Arc<Sentinel>>,
-    /// The alarm, where no worker keeps the time; and who hears of members that nobody looks at.
+    /// The alarm's thread, where no worker keeps the time, and the sentinel's thread.
     pub(crate) threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
@@ -117,19 +117,18 @@ impl End {
         self.changed.notify_all();
     }
 
-    /// Waits for the array to stop; whether its superblocks are clean.
+    /// Waits for the array to stop; returns whether its superblocks are clean.
     pub(crate) fn wait(&self) -> bool {
         let guard = self.clean.lock().expect("setting does not panic");
         let done = self.changed.wait_while(guard, |clean| clean.is_none());
         done.expect("setting does not panic").unwrap_or(false)
     }
 
-    /// Nobody hears of members any more.
+    /// Stops the sentinel.
     pub(crate) fn stop_hearing(&self) {
         self.sentinel.get().inspect(|sentinel| sentinel.end());
     }
 
-    /// Waits for all threads to end.
     pub(crate) fn join(&self) {
         let next = || self.threads.lock().expect("starting does not panic").pop();
         while let Some(thread) = next() {
@@ -139,10 +138,9 @@ impl End {
 }
 
 /// Ends the process when a thread panics inside a machine. Its effects are lost then, so requests
-/// would hang for ever; a crash is what the on-disk format is made to survive.
+/// would hang for ever; the on-disk format is made to survive a crash.
 ///
-/// A thread that panics elsewhere and drops its volume on the way is no such case: it stops the
-/// array in order.
+/// A thread that panics elsewhere and drops its volume does not count: it stops the array in order.
 pub(crate) struct AbortOnPanic {
     was_panicking: bool,
 }
@@ -155,7 +153,7 @@ impl AbortOnPanic {
 
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
-        // A model is to fail, not to end.
+        // A model shall fail, not end the process.
         if std::thread::panicking() && !self.was_panicking && !cfg!(shuttle) {
             std::process::abort();
         }
@@ -167,8 +165,8 @@ impl Core {
         &self.shards[usize::from(index.0)]
     }
 
-    /// Changes how shards work, if it does: they have heard of it, in the order of changes, and are
-    /// to be driven.
+    /// Changes how shards work. Returns the shards to drive; they have received the tuning, in the
+    /// order of changes.
     pub(crate) fn tune(&self, change: impl FnOnce(&mut Tuning)) -> Vec<Machine> {
         let mut tuning = self.tuning.lock().expect("setting does not panic");
         let before = *tuning;
@@ -183,20 +181,19 @@ impl Core {
         told.collect()
     }
 
-    /// Something is asked of a member.
+    /// Notes that a member was asked for something.
     pub(crate) fn note_asked(&self) {
         if self.looks.note_asked() {
             self.set_next_look();
         }
     }
 
-    /// Members are looked at after a while.
+    /// Sets the next look at members.
     pub(crate) fn set_next_look(&self) {
         let interval_ns = u64::try_from(LOOK_INTERVAL.as_nanos()).expect("half a second");
         self.arm(self.alarm.set_look(Instant(self.clock.now().0 + interval_ns)));
     }
 
-    /// Gives a moment to a worker, if it is for one.
     pub(crate) fn arm(&self, arm: Option<Arm>) {
         let Some(arm) = arm else { return };
         let is_kept = self.workers.as_ref().is_some_and(|drivers| drivers.arm(&self.clock, arm));

@@ -1,20 +1,20 @@
-//! What a door serves: the seam between doors and the array, in whose place other things that hold
-//! bytes can stand.
+//! The seam between doors and the array: a door serves a `Disk`, and other things that hold bytes
+//! can stand in for the array.
 
 use braid_ring::client::{ClientRequest, Completion};
 
 use crate::extents::Extent;
 use crate::volume::Volume;
 
-/// A thing to serve, of sectors that may be asked for by bytes.
+/// A range of sectors that doors serve, with requests in bytes.
 pub trait Disk: Send + Sync + 'static {
-    /// Its size, which stays.
+    /// Its size, which does not change.
     fn size_bytes(&self) -> u64;
 
     /// Whether writes are refused.
     fn is_read_only(&self) -> bool;
 
-    /// What is best written as a whole.
+    /// Bytes that are best written as a whole.
     fn unit_bytes(&self) -> u64;
 
     /// Whether zeroing this range is faster than writing zeroes; the range need not be whole units.
@@ -23,14 +23,14 @@ pub trait Disk: Send + Sync + 'static {
         false
     }
 
-    /// What of a range is a hole, in order and at most so many runs; the last may end beyond the
+    /// Holes and data of a range, in order and at most `runs_max` runs; the last may end beyond the
     /// range.
     fn extents(&self, offset: u64, length: u64, runs_max: usize) -> Vec<Extent> {
         let _ = (offset, runs_max);
         vec![Extent { length_bytes: length, is_hole: false }]
     }
 
-    /// Starts a request, and returns without waiting for others.
+    /// Starts a request, and returns without waiting for other requests.
     fn submit(&self, request: ClientRequest, completion: Completion);
 }
 

@@ -1,19 +1,21 @@
-//! The one loop that drives machines: takes effects, carries out what it can, queues the rest.
+//! The one loop that drives machines: it takes effects, carries out those it can, and queues the
+//! rest.
 //!
 //! Any thread with an event enters at [`Core::drive`] and stays until it finds nothing more to do.
-//! A list of machines to look at, kept in its [`DriveScratch`], takes the place of recursion: a shard's report
-//! wakes the array, whose view wakes the shards, and so on; and what layers below have events for, they only put there.
+//! A list of machines in its [`DriveScratch`] takes the place of recursion: a shard's report wakes
+//! the array, whose view wakes the shards, and so on. Layers below only put their events on that
+//! list.
 //!
-//! Where there are workers the loop is theirs:
+//! With workers, the loop is theirs:
 //!
 //! ```text
 //!   other threads: event into the shard's inbox ──▶ a worker is told once, until it has looked
 //!   worker, a turn: completions → events (all of them) → shards driven → operations → one submit
 //! ```
 //!
-//! A thread that is no worker never drives a machine while there are workers: it would have to hand
-//! each operation over, and this way it hands over one event. When the workers have been stopped it
-//! does drive, and threads carry out what comes of it ([`crate::executor`]).
+//! While workers exist, a thread that is no worker never drives a machine: it would have to hand
+//! over each operation, and this way it hands over one event. Once the workers have stopped it
+//! drives, and threads carry out the operations ([`crate::executor`]).
 
 use std::collections::VecDeque;
 use std::iter;
@@ -38,19 +40,19 @@ use crate::scratch::{ArrayEffects, DriveScratch, ShardEffects};
 use crate::sync::Arc;
 use crate::sync::flaw::{self, Flaw};
 
-/// Parts of a vector that is made without an elevator; as many as one makes with it.
+/// Parts of a vector without an elevator; as many as an elevator merges.
 const VECTOR_PARTS_MAX: usize = 64;
 
 impl Core {
-    /// Has `first` driven, and whatever comes of it: by this thread, or by a worker where there are any
-    /// and this is none.
+    /// Drives `first` and the machines that it wakes: on this thread, or on a worker if workers
+    /// exist and this thread is none.
     pub(crate) fn drive(self: &Arc<Self>, first: Machine) {
         let mut scratch = DriveScratch::take();
         scratch.machines.push_back(first);
         self.drive_all(scratch);
     }
 
-    /// The same for every machine on the list.
+    /// As `drive`, for every machine on the list.
     pub(crate) fn drive_all(self: &Arc<Self>, mut scratch: DriveScratch) {
         if let Some(drivers) = self.workers.as_ref().filter(|drivers| !drivers.is_here()) {
             scratch.machines.retain(|machine| !drivers.schedule(self, *machine));
@@ -58,7 +60,7 @@ impl Core {
         self.drive_here(scratch);
     }
 
-    /// Leaves shards on the list to workers that sleep. Where none does they stay on it.
+    /// Leaves shards on the list to workers that sleep. If no worker sleeps they stay on the list.
     pub(crate) fn hand_over(self: &Arc<Self>, machines: &mut VecDeque<Machine>) {
         if let Some(drivers) = &self.workers {
             machines.retain(|machine| {
@@ -67,7 +69,8 @@ impl Core {
         }
     }
 
-    /// Drives the machines on the list, and whatever comes of it, until nothing is left for this thread.
+    /// Drives the machines on the list, and those that they wake, until nothing is left for this
+    /// thread.
     pub(crate) fn drive_here(self: &Arc<Self>, mut scratch: DriveScratch) {
         let _guard = AbortOnPanic::new();
         while let Some(machine) = scratch.machines.pop_front() {
@@ -79,7 +82,8 @@ impl Core {
         scratch.keep();
     }
 
-    /// Drives what has heard something: on a worker that tells completions, once the others of its turn are told.
+    /// Drives the machines that received events. A worker that reports completions does so after
+    /// the others of its turn.
     pub(crate) fn drive_heard(self: &Arc<Self>, heard: Heard, worker: Option<&Worker>) {
         for machine in heard {
             match (worker, &self.workers) {
@@ -155,7 +159,8 @@ impl Core {
         while let Some(io) = shard.poll_member_io() {
             member_ios.push((io, shard.purpose_of(&io)));
         }
-        // Under ownership, and before replies leave: so the file has what was answered, and nothing that an answer undid.
+        // Under ownership, and before replies leave: the file has every acknowledged write, and
+        // nothing that an answer undid.
         let mut part = None;
         while let Some(record) = shard.poll_cache_record() {
             let file = self.cache_file.as_ref().expect("only where there is one");
@@ -198,7 +203,7 @@ impl Core {
         }
     }
 
-    /// Carries so many computations out.
+    /// Carries out up to this many computations.
     fn run_computations(
         &self,
         index: ShardIndex,
@@ -213,8 +218,9 @@ impl Core {
         }
     }
 
-    /// Gives member operations to their members' schedulers: all of them first, so that adjacent ones are
-    /// merged. What has ended already is for the shard, which is looked at again.
+    /// Gives member operations to their members' schedulers: all of them first, so that adjacent
+    /// ones merge. Operations that ended at once are events for the shard, which is looked at
+    /// again.
     fn begin(
         &self,
         index: ShardIndex,
@@ -325,7 +331,7 @@ impl Core {
                             array.handle_write_mostly(now, member, is_it)
                         }
                     };
-                    // A person who does not wait any more needs no answer.
+                    // A caller that no longer waits needs no answer.
                     let _ = answer.send(changed);
                 }
                 ArrayEvent::Bitmap(wanted, answer) => {
@@ -422,13 +428,13 @@ impl Core {
         self.arm(self.alarm.set(Machine::Array, due));
     }
 
-    /// All members have the update that began last.
+    /// All members have the last update of superblocks.
     fn note_recorded(&self) {
         let members = self.members.load();
         self.updates.record(|id, slot| Some(members.get(id)?.recorded_member(slot)));
     }
 
-    /// Notes at the members where the view has them.
+    /// Records each member's place in the view at the member.
     fn note_places(&self, view: &ArrayView) {
         let members = self.members.load();
         for (slot, view) in (0..).zip(&view.slots) {
@@ -440,17 +446,17 @@ impl Core {
         }
     }
 
-    /// What is to be done at a member so that it says this; none if it is not there any more.
+    /// The operation that writes this record to a member; `None` if the member left.
     fn to_write(&self, member: MemberId, record: &MetadataRecord) -> Option<Operation> {
         let members = self.members.load();
         match record {
             MetadataRecord::Superblock(state) => {
-                // The update has begun, whoever is there to be told.
+                // The update has begun, whether or not its members still exist.
                 let time = self.updates.begins(state);
                 if let Some(file) = &self.cache_file
                     && let Err(error) = file.note_update(state.events, time)
                 {
-                    // The next process will not believe the file, and say so.
+                    // The next process will refuse the file, and say so.
                     log::cache_file_not_stamped(&error);
                 }
                 let handle = members.get(member)?;
@@ -474,7 +480,7 @@ impl Core {
         }
     }
 
-    /// Has something done at a member for the array, which is looked at again anyway.
+    /// Starts an operation of the array at a member; the caller looks at the array again anyway.
     fn ask_for_array(self: &Arc<Self>, id: MemberId, operation: Operation) {
         let members = self.members.load();
         let asked = AskedForArray::of(&operation).expect("the array asks for nothing else");
@@ -490,7 +496,7 @@ impl Core {
         debug_assert!(heard.iter().all(|machine| *machine == Machine::Array), "for the array only");
     }
 
-    /// A member leaves the array: what it was asked for it has failed.
+    /// A member leaves the array: its pending operations fail.
     fn member_leaves(&self, id: MemberId) {
         let members = self.members.load();
         let Some(member) = members.get(id) else { return };
@@ -499,7 +505,7 @@ impl Core {
         }
     }
 
-    /// Tells the array, which is looked at again anyway, that something has failed.
+    /// Reports a failure to the array; the caller looks at the array again anyway.
     fn fail_for_array(
         &self,
         id: MemberId,

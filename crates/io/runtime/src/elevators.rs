@@ -1,6 +1,8 @@
-//! What is set of scheduling ([`crate::scheduling`]), carried to the members, and held requests let go when their slice comes.
+//! Carries the settings of scheduling ([`crate::scheduling`]) to the members, and releases held
+//! requests when their slice comes.
 //!
-//! Where it stands: above the loop, which is to drive what the members' schedulers then let go.
+//! Place in the flow: above the loop, which drives the requests that the members' schedulers
+//! release.
 
 use braid_dispatch::Policy;
 use braid_engine::array::MemberId;
@@ -12,21 +14,21 @@ use crate::scheduling::Scheduling;
 use crate::sync::Arc;
 
 impl Core {
-    /// Has all members scheduled as `scheduling` says, from now on.
+    /// Schedules all members by the changed settings from now on.
     pub(crate) fn schedule(self: &Arc<Self>, change: impl FnOnce(&mut Scheduling)) {
         let _guard = AbortOnPanic::new();
         let mut chosen = self.scheduling.lock().expect("setting does not panic");
         change(&mut chosen);
         let members = self.members.load();
         let one_turns = members.iter().any(|member| member.turns());
-        // The lock is kept, so that of two settings the last one is heard by all members.
+        // The lock stays held, so that all members receive the last of two settings.
         let mut turns = chosen.settings_of_turns(one_turns, self.turns.answers_early());
         let each = members.iter().map(|member| (member.slot(), member.turns()));
         let sorting = chosen.sorting(each, turns.is_on);
         turns.is_on &= !sorting.is_empty();
         self.turns.set(turns);
-        // A write that begins before its flush comes is a way of the arm by itself. Spares,
-        // journals and bitmap files have no slot, and no such write goes to them.
+        // A write that begins before its flush costs a seek of its own. Spares, journals and bitmap
+        // files have no slot, and get no such write.
         let seeks = members.iter().filter(|member| member.slot().is_some()).any(|member| {
             let settings = chosen.settings_of(member.slot(), member.turns(), turns.is_on);
             settings.policy == Policy::Deadline
@@ -37,7 +39,7 @@ impl Core {
             member
                 .scheduler
                 .set(&submitter, chosen.settings_of(member.slot(), member.turns(), turns.is_on));
-            // What was held may not be any more.
+            // The new settings may release held requests.
             member.scheduler.dispatch_held(&submitter);
             heard.extend(submitter.into_heard());
         }
@@ -50,12 +52,12 @@ impl Core {
         heard.into_iter().for_each(|machine| self.drive(machine));
     }
 
-    /// The same once more, since something else has been set.
+    /// Applies the settings again, since another setting has changed.
     pub(crate) fn schedule_again(self: &Arc<Self>) {
         self.schedule(|_| {});
     }
 
-    /// The end of a slice has come for a member that had something held.
+    /// The slice of a member that held requests has ended.
     pub(crate) fn dispatch_held(self: &Arc<Self>, member: MemberId) {
         let _guard = AbortOnPanic::new();
         let members = self.members.load();

@@ -1,7 +1,7 @@
-//! What machines are told: the events of shards and of the array.
+//! The events of shards and of the array.
 //!
-//! Where it stands: below all that tells them anything. An event is left in the machine's inbox
-//! ([`braid_dispatch::Combiner`]); then the machine is driven ([`crate::drive`]).
+//! Place in the flow: below all code that sends events. The sender leaves an event in the machine's
+//! inbox ([`braid_dispatch::Combiner`]); then the machine is driven ([`crate::drive`]).
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,6 @@ use braid_ondisk::LogPlace;
 use crate::sync::Arc;
 use crate::sync::mpsc::Sender;
 
-/// An event for a shard.
 pub(crate) enum ShardEvent {
     Piece(Piece),
     MemberIo(MemberIoDone),
@@ -37,7 +36,6 @@ pub(crate) enum ShardEvent {
     Timeout,
 }
 
-/// An event for the array.
 pub(crate) enum ArrayEvent {
     Report(ShardIndex, Report),
     MetadataWritten(MemberId, MetadataArea, Result<(), MemberFault>),
@@ -48,45 +46,43 @@ pub(crate) enum ArrayEvent {
     Patience(Patience),
     /// A member that is away has failed.
     StaysAway(Cause),
-    /// Members that were asked something, and milliseconds for which nothing of it has ended.
+    /// Members with requests in flight, and the milliseconds since the last one ended.
     Silence(Vec<(MemberId, u64)>),
     ReadErrorLimit(ReadErrorLimit),
     Job(JobRequest),
     Member(MemberChange, Sender<Result<(), MemberRefusal>>),
-    /// A bitmap is to be made, or that given up which there is.
+    /// `Some` creates a bitmap, `None` drops it.
     Bitmap(Option<NewBitmap>, Sender<Result<(), BitmapRefusal>>),
-    /// Parity logs are to be made at these places, or those given up which there are.
+    /// `Some` creates parity logs at these places, `None` drops them.
     Logs(Option<BTreeMap<MemberId, LogPlace>>, Sender<Result<(), LogRefusal>>),
-    /// A device is to have a write journal.
+    /// A device becomes the write journal.
     Journal(JournalSetup, Sender<Result<(), LogRefusal>>),
-    /// How fast jobs go is to be looked at.
+    /// The speed of jobs is due for review.
     Pace,
     Timeout,
     /// Whether losses are written to a record beside the members.
     KeepsRecord(bool),
-    /// The record has the update of this count.
+    /// The record has the update with this count.
     RecordKept(u64),
     Stop,
 }
 
-/// What a person wants of the members.
+/// A change of members that the operator wants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MemberChange {
-    /// One comes, and is to have this slot.
+    /// A member joins, and takes this slot.
     Add(SpareSetup, Option<Wish>),
-    /// The first was away, and comes back as the other.
+    /// The first was away, and comes back as the second.
     Return(MemberId, SpareSetup),
-    /// One fails.
     Fail(MemberId),
-    /// One goes.
     Remove(MemberId),
-    /// The first is to be replaced by the second, a spare.
+    /// The second, a spare, replaces the first.
     Replace(MemberId, MemberId),
-    /// One is read only where no other copy is, or as the others are.
+    /// A member becomes write-mostly (read only without another copy), or normal again.
     WriteMostly(MemberId, bool),
 }
 
-/// A machine to look at.
+/// A machine to drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Machine {
     Shard(ShardIndex),

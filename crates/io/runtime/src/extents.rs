@@ -1,16 +1,16 @@
-//! What of an array takes no space and reads as zeroes: holes of its members, seen through the levels.
+//! Holes of an array: ranges that take no space and read as zeroes, seen through the levels.
 //!
 //! ```text
-//!   answered and not on the members, or lost  nothing is said to be a hole
+//!   acknowledged, not on the members, or lost  no hole
 //!   linear, 0 ............................... where the one member has a hole
 //!   1, 10 ................................... where all copies that are read have one
 //!   4, 5, 6 ................................. where the member of the data has one, and is read
-//!   made from other members, or unknown ..... no hole
+//!   reconstructed, or unknown ............... no hole
 //! ```
 //!
-//! A client that copies skips what it is told to be a hole, so "no hole" is the answer wherever there is a doubt. The view
-//! that is looked at is the newest that was published, which is before any answer that depends on it. Bytes that were
-//! answered before the question are on the members when no shard has anything dirty, or the answer is "no hole"
+//! A client that copies skips holes, so "no hole" is the answer in every case of doubt. The newest
+//! published view counts; it precedes any answer that depends on it. Bytes acknowledged before the
+//! question are on the members when no shard has dirty stripes; otherwise the answer is "no hole"
 //! [check: nothing_that_was_answered_is_a_hole, what_is_made_from_others_is_no_hole].
 
 use braid_geometry::{Geometry, LogicalSector, MemberSector, SECTOR_BYTES, Slot};
@@ -18,23 +18,24 @@ use braid_geometry::{Geometry, LogicalSector, MemberSector, SECTOR_BYTES, Slot};
 use crate::core::Core;
 use crate::volume::Volume;
 
-/// Members are asked so often for one question; what is left is for the client to ask again.
+/// Questions to members for one request, at most; the client asks again for the rest.
 const QUESTIONS_MAX: usize = 4096;
 
 /// A run of bytes of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes; more than none.
+    /// Length in bytes, never zero.
     pub length_bytes: u64,
-    /// It reads as zeroes, and takes no space on the members it is read from.
+    /// Whether the run reads as zeroes and takes no space on its members.
     pub is_hole: bool,
 }
 
 impl Volume {
-    /// What lies from `offset` on, for at most `length` bytes and in at most `extents_max` runs: at least one, if there are
-    /// any bytes; what they leave out is to be asked for again. May wait for the file systems below.
+    /// Runs from `offset` on, for at most `length` bytes and at most `extents_max` runs. The result
+    /// has at least one run if `length` is not zero; the caller asks again for the rest. The call
+    /// may wait for the file systems below.
     ///
-    /// Ranges that do not begin and end at sectors are no hole there.
+    /// Partial sectors at the ends are never holes.
     pub fn extents(&self, offset: u64, length: u64, extents_max: usize) -> Vec<Extent> {
         let end = offset.saturating_add(length).min(self.size_bytes());
         let left = end.saturating_sub(offset);
@@ -67,7 +68,7 @@ impl Volume {
     }
 }
 
-/// Whether a sector is in a hole, and how many from there on are the same, at most `left`.
+/// Whether a sector is in a hole, and how many sectors from there on are the same, at most `left`.
 fn run(core: &Core, geometry: &Geometry, at: LogicalSector, left: u64) -> (bool, u64) {
     let ask = |slot: Slot, sector: MemberSector, sectors: u64| {
         let view = core.view.lock().expect("setting does not panic");
@@ -75,7 +76,7 @@ fn run(core: &Core, geometry: &Geometry, at: LogicalSector, left: u64) -> (bool,
         drop(view);
         let members = core.members.load();
         let member = members.get(member)?;
-        // A worker asks, and is not to be kept.
+        // A worker asks, and must not block.
         let may_keep = core.workers.is_some() && member.admission.is_suspect();
         Some(if may_keep { (false, sectors) } else { member.hole_at(sector, sectors) })
     };

@@ -1,8 +1,9 @@
-//! Whether a worker does what a client asked of it, or leaves it to a worker that sleeps.
+//! Decides whether a worker does a client's long write itself, or hands it to a worker that sleeps.
 //!
-//! A worker that has received a long write can carry it out, and receive the next one afterwards; or wake another for it,
-//! and receive the next one meanwhile. The second way is faster if there is a next one, and slower if there is not: a client
-//! with one request at a time waits for the wake-up as well. Nobody can ask the client. But it shows:
+//! A worker that has received a long write can carry it out and receive the next one afterwards. Or
+//! it wakes another worker for it, and receives the next one meanwhile. The second way is faster if
+//! a next write comes, and slower if none does: a client with one request at a time also waits for
+//! the wake-up. The worker infers which client it has:
 //!
 //! ```text
 //!   a long write comes ── another request is under way? ──yes──▶ the client has several: credit is full
@@ -14,26 +15,27 @@
 //!                          every so many: hand it over, and see what comes meanwhile; else do it here
 //! ```
 //!
-//! Who does all it is given at once never has two requests under way, whatever the client has waiting in its socket. So
-//! now and then one is handed over to see. Reads are never handed over: what they need most is done by the thread that
-//! sends, and the lab found nothing to win (docs/lab.md).
+//! A worker that does everything at once never sees two requests under way, whatever waits in the
+//! client's socket. So it hands one over now and then, as a trial. Reads are never handed over: the
+//! sending thread does most of their work, and the lab found no gain (docs/lab.md).
 //!
-//! Invariant: a client with one request at a time pays for one wake-up in [`TRY_EVERY`] `[check: one_at_a_time_is_seldom_handed_over]`.
+//! Invariant: a client with one request at a time pays for one wake-up in [`TRY_EVERY`]
+//! `[check: one_at_a_time_is_seldom_handed_over]`.
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 
-/// So many long writes alone are handed over after two were seen to be under way at once.
+/// Lone long writes that are handed over after two were under way at once.
 const CREDIT: u32 = 32;
-/// Without credit, one in so many is handed over.
+/// Without credit, one lone long write in this many is handed over.
 const TRY_EVERY: u32 = 64;
 
-/// What is known of the clients. Threads that count at once may lose a count, which costs a wake-up.
+/// Knowledge of the clients. Threads that count at once may lose a count, which costs a wake-up.
 #[derive(Debug)]
 pub(crate) struct HandOver {
-    /// The least that is worth a wake-up; 0 if nothing is ever handed over.
+    /// The smallest write that is worth a wake-up; 0 disables handing over.
     bytes_min: u64,
     credit: AtomicU32,
-    /// Long writes since the last that was handed over without credit.
+    /// Long writes since the last hand-over without credit.
     alone: AtomicU32,
 }
 
@@ -42,7 +44,8 @@ impl HandOver {
         Self { bytes_min, credit: AtomicU32::new(0), alone: AtomicU32::new(0) }
     }
 
-    /// Whether a write of so many bytes is to be handed over, when so many requests are under way, itself among them.
+    /// Whether to hand over a write of `bytes`, with `under_way` requests under way including
+    /// itself.
     pub(crate) fn is_worth_it(&self, bytes: u64, under_way: usize) -> bool {
         if self.bytes_min == 0 || bytes < self.bytes_min {
             return false;

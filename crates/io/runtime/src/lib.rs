@@ -1,7 +1,7 @@
 //! Threads around the engine: combiners, payload memory, member I/O, and the [`Volume`].
 //!
-//! Where it stands: front ends call [`Volume`]; the runtime turns requests into events for
-//! `braid_engine`'s machines, carries their effects out on `braid_member`s, and feeds the results
+//! Place in the flow: front ends call [`Volume`]. The runtime turns requests into events for
+//! `braid_engine`'s machines, carries out their effects on `braid_member`s, and feeds the results
 //! back. It decides nothing about RAID and knows no protocol.
 //!
 //! ```text
@@ -14,14 +14,15 @@
 //!                              workers with a ring each, or a queue and a few threads per member
 //! ```
 //!
-//! No thread ever waits for a shard: one that has an event for it leaves that in the shard's inbox
-//! and tries to become its owner ([`braid_dispatch::Combiner`]); if another is, it goes on with other work.
+//! No thread ever waits for a shard. A thread with an event leaves it in the shard's inbox and
+//! tries to become the owner ([`braid_dispatch::Combiner`]). If another thread owns the shard, the
+//! first goes on with other work.
 //!
 //! # Layers
 //!
-//! A file imports from the layers below its own, and from what stands left of it
-//! (`cargo xtask tidy`: no circles of files). Layers above are told by events: what a layer cannot do itself it leaves in a
-//! machine's inbox, and says which machine has something to do.
+//! A file imports from the layers below its own, and from files left of it in its layer (`cargo
+//! xtask tidy`: no circles of files). Layers above receive events: a layer leaves work for them in
+//! a machine's inbox, and names the machine to drive.
 //!
 //! ```text
 //!   disk                                                 the array as doors see it, and their tests make up
@@ -36,7 +37,7 @@
 //!   client, events, options, cache, scheduling, cause, clock, waiter, shared_bytes, sync/          values, and hand-overs
 //! ```
 #![deny(unsafe_code)]
-// The hand-overs that loom explores need no more than the modules they are in.
+// Under loom only the modules of the explored hand-overs are used.
 #![cfg_attr(loom, allow(dead_code))]
 
 // The models and the executor's tests share the tests' kit, which names this crate from outside.

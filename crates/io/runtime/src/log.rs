@@ -1,16 +1,17 @@
-//! What the runtime says in the log (`tracing`): one function for each thing said, so that names and levels are in one room.
+//! The log messages of the runtime (`tracing`): one function for each, so that names and levels
+//! stand in one file.
 //!
-//! Where it stands: called as things happen, and answers nothing. Whether there is a subscriber, and which, is the business
-//! of the program; without one a call is a look at a number, and nothing is formatted or allocated
-//! (`tests/allocations.rs`). A subscriber is called by workers while they own machines, so it must never wait.
+//! Place in the flow: called as events happen; returns nothing. The program chooses the subscriber.
+//! Without one a call reads one number, and formats and allocates nothing (`tests/allocations.rs`).
+//! Workers call the subscriber while they own machines, so it must never wait.
 //!
 //! | Target | What |
 //! |---|---|
 //! | `braid_runtime::array` | start and stop, superblocks, members that go out or are slow, tuning |
 //! | `braid_runtime::member` | each request that failed at a member, each superblock |
-//! | `braid_runtime::request` | what clients ask, and what of it fails |
+//! | `braid_runtime::request` | requests of clients, and those that fail |
 //!
-//! Fields have the names that `braid serve --json` has for the same; docs/operating.md lists them.
+//! Fields have the names that `braid serve --json` uses; docs/operating.md lists them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,7 +31,7 @@ const ARRAY: &str = "braid_runtime::array";
 const MEMBER: &str = "braid_runtime::member";
 const REQUEST: &str = "braid_runtime::request";
 
-/// Nanoseconds between two warnings of requests that failed.
+/// Nanoseconds between two warnings of failed requests.
 const BETWEEN_WARNINGS_NS: u64 = 1_000_000_000;
 
 /// An event with the fields of a cause behind its own.
@@ -52,7 +53,7 @@ macro_rules! with_cause {
     }};
 }
 
-/// A request failed at a member. What the array makes of it is said by itself.
+/// A request failed at a member. The array logs its reaction separately.
 pub(crate) fn member_failed(member: &MemberHandle, cause: &Cause) {
     with_cause!(
         debug, MEMBER, Some(*cause), Some(member), { slot = member.slot(), },
@@ -60,7 +61,7 @@ pub(crate) fn member_failed(member: &MemberHandle, cause: &Cause) {
     );
 }
 
-/// The file of answered writes could not be told of an update of superblocks.
+/// The cache file could not be stamped with an update of superblocks.
 pub(crate) fn cache_file_not_stamped(error: &std::io::Error) {
     error!(target: ARRAY, %error, "the file of answered writes cannot be written");
 }
@@ -100,8 +101,8 @@ pub(crate) fn bitmap(member: &MemberHandle, record: &BitmapRecord) {
     );
 }
 
-/// Superblocks tell of all losses. What else the array tells becomes an event, and is logged as
-/// one.
+/// All superblocks record every loss. Other reports of the array become events, and are logged as
+/// events.
 pub(crate) fn recorded(events: u64, state: Option<Arc<SuperblockState>>) {
     info!(
         target: ARRAY,
@@ -111,7 +112,6 @@ pub(crate) fn recorded(events: u64, state: Option<Arc<SuperblockState>>) {
     );
 }
 
-/// A client asks for something.
 pub(crate) fn asked(request: &ByteRequest) {
     trace!(
         target: REQUEST,
@@ -122,7 +122,7 @@ pub(crate) fn asked(request: &ByteRequest) {
     );
 }
 
-/// What a client asked for is not done at all.
+/// A client's request was refused.
 pub(crate) fn refused(request: &ByteRequest, why: &impl std::fmt::Display) {
     debug!(
         target: REQUEST,
@@ -134,17 +134,18 @@ pub(crate) fn refused(request: &ByteRequest, why: &impl std::fmt::Display) {
     );
 }
 
-/// When requests that fail were last warned of.
+/// Limits warnings of failed requests.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
-    /// In nanoseconds of the array's clock.
+    /// Earliest moment of the next warning, in nanoseconds of the array's clock.
     next_ns: AtomicU64,
-    /// How many have not been warned of.
+    /// Failures since the last warning.
     unsaid: AtomicU64,
 }
 
 impl Failures {
-    /// A request of a client failed: each is said, and each second at most one is warned of, for thousands may fail at once.
+    /// Logs a failed request of a client, and warns at most once a second, since thousands can fail
+    /// at once.
     pub(crate) fn failed(
         &self,
         now: Instant,
@@ -170,7 +171,7 @@ impl Failures {
         }
     }
 
-    /// How many failed since the last warning, if it is time for another.
+    /// Failures since the last warning, if another warning is due.
     fn is_due(&self, now: Instant) -> Option<u64> {
         self.unsaid.fetch_add(1, Ordering::Relaxed);
         let next_ns = self.next_ns.load(Ordering::Relaxed);
@@ -197,17 +198,17 @@ pub(crate) fn started(
     );
 }
 
-/// It is about to stop.
+/// The array is about to stop.
 pub(crate) fn stopping() {
     info!(target: ARRAY, "array is being stopped");
 }
 
-/// A member that was away has answered all, and does not come back by itself.
+/// A member that was away has ended all its operations, and does not come back by itself.
 pub(crate) fn stays_away(member: MemberId, why: &dyn std::fmt::Display) {
     warn!(target: ARRAY, member = member.0, %why, "a member stays away");
 }
 
-/// It works in another way from now on; `how` is what was set.
+/// A setting has changed; `how` is its new value.
 pub(crate) fn tuned(what: &str, how: &dyn std::fmt::Debug) {
     info!(target: ARRAY, what, how = ?how, "tuned");
 }

@@ -1,8 +1,9 @@
-//! Whether members are looked at from time to time, or that rests.
+//! Decides whether members are looked at periodically, or looks rest.
 //!
-//! Where it stands: [`crate::timekeeper`] looks, twice a second, and asks here whether there is to be a next time. An array of which
-//! nobody wants anything, and on whose members nothing is under way, needs no looks, and a processor that is not woken sleeps
-//! more deeply. What may happen to a file meanwhile, the kernel tells ([`braid_member::Sentinel`]).
+//! Place in the flow: [`crate::timekeeper`] looks twice a second, and asks here whether to look
+//! again. An array without requests and without operations at its members needs no looks, and a
+//! processor that is not woken sleeps more deeply. Meanwhile the kernel reports what happens to a
+//! file ([`braid_member::Sentinel`]).
 //!
 //! ```text
 //!   looking ──nothing asked, all idle, [`CALM_LOOKS`] times in a row──▶ resting
@@ -10,39 +11,40 @@
 //!      └────────── something is asked of a member, or a word is heard ◀───┘
 //! ```
 //!
-//! Who asks notes it and then looks whether it rests; who has it rest says so and then looks whether anything was asked. One of
-//! the two sees the other [check: who_asks_and_who_rests_never_miss_each_other].
+//! A thread that asks a member notes it first, then checks whether looks rest. The thread that lets
+//! looks rest sets that first, then checks whether a member was asked. One of the two sees the
+//! other [check: who_asks_and_who_rests_never_miss_each_other].
 
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Looks in a row that find nothing to do, before they rest. More than make a member that was stuck trusted again.
+/// Idle looks in a row before looks rest; more than a stuck member needs to be trusted again.
 pub(crate) const CALM_LOOKS: u32 = 6;
 
-/// What follows on a look.
+/// The step after a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Another one, after a while.
+    /// Look again after a while.
     Look,
-    /// Another one, and then rest, if all that could happen is told meanwhile.
+    /// Look once more, then rest if the sentinel reports every change meanwhile.
     LookOnce,
-    /// None until something is asked.
+    /// Rest until a member is asked.
     Rest,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
-    /// Something was asked of a member since the last look.
+    /// A member was asked for something since the last look.
     was_asked: AtomicBool,
     rests: AtomicBool,
-    /// Only who looks has to do with it, and there is one look at a time.
+    /// Only the looking thread uses it, and looks do not overlap.
     calm: AtomicU32,
 }
 
 impl Looks {
-    /// Something is asked of a member, or a word is heard of it; true if looks begin again because of it, which is the caller's to see to.
+    /// A member was asked for something, or the sentinel reported it. True if looks rested; the
+    /// caller must then start them.
     pub(crate) fn note_asked(&self) -> bool {
-        // Twice a second, nearly all who come find it noted.
+        // Twice a second at most the flag is clear: nearly all callers find it set.
         if self.was_asked.load(Ordering::SeqCst) {
             return false;
         }
@@ -50,12 +52,12 @@ impl Looks {
         self.wake()
     }
 
-    /// Looks begin again; true if they rested.
+    /// Ends the rest; true if looks rested.
     fn wake(&self) -> bool {
         self.rests.load(Ordering::SeqCst) && self.rests.swap(false, Ordering::SeqCst)
     }
 
-    /// A look is over, and found all members idle and well, or not; what follows.
+    /// Ends a look that found all members idle and well, or not; returns the next step.
     pub(crate) fn note_look(&self, are_idle: bool) -> Next {
         let was_asked = self.was_asked.swap(false, Ordering::SeqCst);
         let before = self.calm.load(Ordering::Relaxed);
@@ -69,12 +71,12 @@ impl Looks {
         }
         self.calm.store(0, Ordering::Relaxed);
         self.rests.store(true, Ordering::SeqCst);
-        // Who asked just now may have seen that it does not rest.
+        // A thread that asked just now may have seen that looks do not rest.
         let is_asked = self.was_asked.load(Ordering::SeqCst);
         if is_asked && self.wake() { Next::Look } else { Next::Rest }
     }
 
-    /// It cannot rest: not all that may happen is told.
+    /// Prevents the rest: the sentinel cannot report every change.
     pub(crate) fn stay_awake(&self) {
         self.calm.store(0, Ordering::Relaxed);
     }
@@ -109,7 +111,7 @@ mod tests {
         assert!(!looks.wake());
     }
 
-    /// A word of a file that is deleted while the last look is under way, behind the place of that file.
+    /// A file is deleted during the last look, after the look has passed its member.
     #[test]
     fn what_is_heard_during_the_last_look_is_looked_at() {
         let looks = Looks::default();
@@ -118,7 +120,7 @@ mod tests {
         assert_eq!(looks.note_look(true), Next::Look);
     }
 
-    /// Two threads that meet in each round, as close as they can be brought together: one asks while the other goes to rest.
+    /// Two threads meet in each round, as close as possible: one asks while the other goes to rest.
     #[test]
     fn who_asks_and_who_rests_never_miss_each_other() {
         const ROUNDS: usize = 20_000;

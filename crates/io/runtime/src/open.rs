@@ -34,7 +34,7 @@ use crate::volume::Volume;
 use crate::watch::Watch;
 use crate::workers::Drivers;
 
-/// A member as the caller opened it: the same index as in the list that assembly was given.
+/// A member as the caller opened it, at its index in the input of assembly.
 pub struct OpenMember {
     /// The device, opened for writing unless the array is read-only.
     pub device: Box<dyn Member>,
@@ -45,50 +45,51 @@ pub struct OpenMember {
 /// Why an array could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// What assembly chose and what the caller opened do not fit together.
+    /// The choice of assembly and the caller's open members do not match.
     #[error(transparent)]
     Members(#[from] OpeningError),
-    /// A superblock must be brought up to date first and cannot be written, twice; the array cannot be
-    /// run without its member. Trying again later is safe.
+    /// A superblock needs an update first, and two writes of it failed; the array cannot run
+    /// without that member. Trying again later is safe.
     #[error("a superblock could not be written, and the array cannot do without its member")]
     NotRecorded {
-        /// The member's index in the list that assembly was given.
+        /// The member's index in the input of assembly.
         index: usize,
-        /// Why not.
+        /// The error.
         source: MemberError,
     },
     /// Threads could not be started.
     #[error("no thread could be started")]
     Thread(#[from] std::io::Error),
-    /// There are not enough addresses for the stripes' memory.
+    /// The address space has no room for the stripes' memory.
     #[error("no room for the stripes' memory")]
     Memory(#[source] std::io::Error),
-    /// io_uring was asked for, and is not to be had.
+    /// The caller asked for io_uring, and it is not available.
     #[error("io_uring cannot be used")]
     Ring(#[source] RingError),
-    /// Direct I/O was asked for, and a member cannot do it.
+    /// The caller asked for direct I/O, and a member does not support it.
     #[error("a member cannot be used past the page cache")]
     Direct {
-        /// Which, in assembly's input.
+        /// The member's index in the input of assembly.
         index: usize,
-        /// Why.
+        /// The error.
         #[source]
         source: DirectError,
     },
     /// Assembly allows reading only.
     #[error("this array may only be read: {reason}")]
     ReadOnly {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl Volume {
-    /// Starts the array. `members` are indexed as assembly's input was; those that it did not
-    /// choose may be `None` and are dropped. `watch` hears of everything a person wants to know.
+    /// Starts the array. `members` have the indices of assembly's input; members that assembly did
+    /// not choose are dropped, or `None`. `watch` receives every notice for the operator.
     ///
     /// # Errors
-    /// A chosen member that is not open or whose superblock cannot be written, an array that may only be read, or no threads.
+    /// A chosen member is not open or its superblock cannot be written, the array is read-only, or
+    /// no thread starts.
     pub fn open(
         assembled: &AssembledArray,
         mut members: Vec<Option<OpenMember>>,
@@ -98,7 +99,7 @@ impl Volume {
         if let Some(reason) = assembled.read_only.as_ref().filter(|_| !options.read_only) {
             return Err(OpenError::ReadOnly { reason: reason.to_string() });
         }
-        // A journal has whole blocks, and one may come while the array runs.
+        // A journal has whole blocks, and one may be added while the array runs.
         let may_have = journal_sectors_min(&assembled.geometry).is_some();
         let unit_min = if may_have { JOURNAL_META_BYTES } else { 0 };
         let unit_min = u32::try_from(unit_min).expect("4 KiB");
@@ -134,7 +135,7 @@ impl Volume {
         let Some(ArrayEffect::Publish(view)) = array.poll_effect() else {
             unreachable!("an array's first effect is its first view");
         };
-        // From the start a job asks for what it is allowed.
+        // A job obeys its allowance from the start.
         array.handle_job_allowance(Instant::default(), JobAllowance::default());
         let clients = Clients::new(regions, HandOver::new(options.hand_over_bytes));
         let shard = || Shard::new(config, Arc::clone(&view));
@@ -189,8 +190,8 @@ impl Volume {
     }
 }
 
-/// A member whose superblock could not be written, by its index in assembly's input, and how that failed: where,
-/// how many bytes, and why.
+/// A member whose superblock could not be written, by its index in the input of assembly, with
+/// offset, length and error of the write.
 type NotRecorded = (usize, (u64, u64), MemberError);
 
 /// A member whose superblock could not be written is lost from the start.
@@ -202,8 +203,8 @@ fn lose(core: &Arc<Core>, id: MemberId, (_, range, error): &NotRecorded) {
     core.drive(Machine::Array);
 }
 
-/// Sectors of stripes that are computed before they are written where members are memory: as many as stay in a processor's
-/// own cache until then.
+/// Sectors of stripes that are computed before they are written, for members in memory: as many as
+/// stay in a processor's own cache until then.
 const WARM_SECTORS_MAX: usize = 512;
 
 fn cell(
@@ -213,7 +214,7 @@ fn cell(
     let (blocks, block_sectors) = (shard.arena_blocks(), shard.block_sectors());
     let memory = ShardMemory::new(blocks, block_sectors, Arc::clone(requests));
     let memory = memory.map_err(OpenError::Memory)?;
-    // Where members wait, what goes out together is merged.
+    // With members that wait, operations that leave together merge.
     let is_memory = members.iter().all(|one| handle::is_memory(&*one.open.device));
     let stripe_sectors = block_sectors as usize * members.len();
     let warm = (WARM_SECTORS_MAX / stripe_sectors.max(1)).max(1);
@@ -221,8 +222,8 @@ fn cell(
     Ok(ShardCell { combiner: Combiner::new(shard), memory, computations_max })
 }
 
-/// Makes what was read durable and brings members level with the newest, before anything counts on.
-/// Gives back those that could not be brought level: they are lost.
+/// Flushes the superblocks that were read, and brings older members level with the newest. Returns
+/// those that could not be brought level: they are lost.
 fn bring_level(
     assembled: &AssembledArray,
     members: &mut [Option<OpenMember>],
@@ -233,13 +234,13 @@ fn bring_level(
     }
     for slot in assembled.occupants() {
         let member = members.get(slot.member).and_then(Option::as_ref);
-        // A process that was killed may have left a superblock in a cache: it was read, and believed,
-        // and a power cut would take it back. A member that fails a flush fails every later one.
+        // A killed process may have left a superblock in a cache: assembly read it and believed it,
+        // and a power cut would lose it. A member that fails a flush fails every later one.
         let _fails_again = member.map(|member| member.device.flush());
     }
     let of = |index: usize| members.get(index)?.as_ref().map(|member| &member.superblock);
     let mut not_recorded = Vec::new();
-    // One after the other, so that a power cut tears one at most.
+    // One after the other, so that a power cut tears at most one.
     for levelled in levelling(assembled, of).into_iter().flatten() {
         let index = levelled.0;
         let member = members[index].as_mut().expect("its superblock was just looked at");
@@ -258,7 +259,7 @@ fn bring_level(
     Ok(not_recorded)
 }
 
-/// Writes a superblock before the start, at the second try if need be. An error comes with its place.
+/// Writes a superblock before the start, with one retry. An error comes with its offset and length.
 fn bring_one_level(
     member: &mut OpenMember,
     (_, superblock): &Levelled,
@@ -271,13 +272,14 @@ fn bring_one_level(
     Ok(())
 }
 
-/// Devices by their index in assembly's input.
+/// Devices by their index in the input of assembly.
 fn open_devices(members: &[Option<OpenMember>]) -> impl Iterator<Item = (usize, &dyn Member)> {
     let members = members.iter().enumerate();
     members.filter_map(|(index, member)| Some((index, &*member.as_ref()?.device)))
 }
 
-/// Takes members past the page cache, as far as that is wanted; those that cannot, although they may, and why.
+/// Switches members to direct I/O as `direct` demands; returns those that refused although `direct`
+/// allows that, with the error.
 fn go_direct<'a>(
     devices: impl Iterator<Item = (usize, &'a dyn Member)>,
     (direct, read_only): (Direct, bool),
@@ -293,7 +295,7 @@ fn go_direct<'a>(
     Ok(left)
 }
 
-/// The names of those that could not be brought level.
+/// The names of the members that could not be brought level.
 fn names(opening: &Opening, not_recorded: Vec<NotRecorded>) -> Vec<(MemberId, NotRecorded)> {
     let joined = |index: usize| opening.members.iter().position(|one| one.index == index);
     let name = |not_recorded: NotRecorded| {
@@ -303,7 +305,6 @@ fn names(opening: &Opening, not_recorded: Vec<NotRecorded>) -> Vec<(MemberId, No
     not_recorded.into_iter().filter_map(name).collect()
 }
 
-/// A member that takes part.
 struct Joining {
     id: MemberId,
     open: OpenMember,
@@ -323,8 +324,8 @@ fn joining(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Joini
     (0..).zip(&opening.members).map(join).collect()
 }
 
-/// Takes the members in and begins to keep the time; if a thread cannot be started, those that run are ended, and their
-/// devices let go.
+/// Takes the members in and begins to keep the time. If a thread cannot be started, the running
+/// threads end and their devices close.
 fn begin(core: &Arc<Core>, joining: Vec<Joining>) -> std::io::Result<()> {
     let begun = joining.into_iter().try_for_each(|Joining { id, open, place }| {
         core.register_member(id, (open.device, open.superblock), place)
@@ -345,7 +346,7 @@ mod tests {
     use super::*;
     use braid_member::{Identity, MemberKind, MemoryMember};
 
-    /// Something that calls itself a block device and has no direct I/O.
+    /// A device that identifies as a block device and has no direct I/O.
     struct Stubborn(MemoryMember, Identity);
 
     impl Member for Stubborn {

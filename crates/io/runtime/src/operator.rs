@@ -1,7 +1,8 @@
-//! What a person does to the members of a running array: one comes, one fails, one goes.
+//! Changes of the operator to the members of a running array: add, fail, replace, remove.
 //!
-//! Where it stands: above the volume. The array says whether it may be ([`braid_engine::array::MemberRefusal`]); devices are opened and
-//! closed below ([`crate::membership`]).
+//! Place in the flow: above the volume. The array decides whether a change is allowed
+//! ([`braid_engine::array::MemberRefusal`]); the layer below opens and closes devices
+//! ([`crate::membership`]).
 
 use std::io;
 use std::path::PathBuf;
@@ -20,74 +21,78 @@ use crate::sync::Arc;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
 
-/// How long a member that is taken out is waited for, or superblocks: within the time that whoever asked for it waits for an answer.
+/// How long a call waits for a member that is taken out, or for superblocks: less than its caller
+/// waits for an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is looked.
+/// Interval between looks at the array.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// A member whose device is open, as it is seen from outside.
+/// A member whose device is open, as the operator sees it.
 #[derive(Clone, Debug)]
 pub struct MemberLook {
     /// Its name.
     pub id: MemberId,
-    /// Its path, as it was given.
+    /// Its path, as the caller gave it.
     pub path: PathBuf,
-    /// What it is, whatever its path leads to by now.
+    /// Identity of the device, whatever its path leads to by now.
     pub key: IdentityKey,
-    /// It is in the array: it has a slot, or waits for one. Otherwise it is out, and only held open.
+    /// Whether it is in the array: with a slot, or waiting for one. Otherwise it is out, and only
+    /// held open.
     pub is_in: bool,
-    /// Its superblock, as it was written last or is being written.
+    /// Its superblock, as last written or being written.
     pub superblock: Superblock,
 }
 
-/// A device that is to become a member.
+/// A device that joins as a member.
 #[derive(Debug, Default)]
 pub struct Newcomer<'a> {
     /// Its identity from now on.
     pub uuid: [u8; 16],
-    /// The slot that it is to have.
+    /// The slot that it shall take.
     pub wanted: Option<Wish>,
-    /// The newest superblock of this array on it. If the bitmap tells all that it missed, it keeps the rest.
+    /// The newest superblock of this array on it. If the bitmap covers all that it missed, it keeps
+    /// the rest.
     pub found: Option<&'a Superblock>,
-    /// It is read only where no other copy is.
+    /// Whether it is read only if no other copy exists.
     pub write_mostly: bool,
 }
 
 /// Why a device did not become a member.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
-    /// What the array says does not fit the device.
+    /// The array does not fit the device.
     #[error(transparent)]
     Join(#[from] JoinError),
     /// The array takes no member.
     #[error(transparent)]
     Refused(#[from] MemberRefusal),
-    /// No member is left whose superblock says what the array is.
+    /// No member is left whose superblock describes the array.
     #[error("no member is left to tell what the array is")]
     Alone,
-    /// Threads for it could not be started.
+    /// Threads for the device could not be started.
     #[error("no thread could be started for it")]
     Thread(#[source] io::Error),
 }
 
-/// Why a member was not taken away.
+/// Why a member was not removed.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveError {
-    /// The array needs it, or has none of this name.
+    /// The array needs it, or has no member of this name.
     #[error(transparent)]
     Refused(#[from] MemberRefusal),
-    /// It is no part of the array any more, and has not answered all that it was asked. To be tried again.
+    /// It left the array with operations in flight. Try again later.
     #[error("it has not answered all that it was asked")]
     Busy,
 }
 
 impl Volume {
-    /// A device becomes a member: it waits as a spare, and takes a slot that has none, `wanted` if that is one; then it is
-    /// recovered. Whatever it held is lost when the array first writes to it. `named` hears its name before the array knows it: no
-    /// notice names a member that nobody could have heard of. Returns when superblocks name it, if all members answer soon.
+    /// Adds a device as a member: it waits as a spare, takes a slot without a member (`wanted` if
+    /// that is one), and is recovered. Its old content is lost when the array first writes to it.
+    /// `named` receives its name before the array does, so that no notice names an unknown member.
+    /// Returns when superblocks name it, if all members answer soon.
     ///
     /// # Errors
-    /// It does not fit, or the array takes none. Nothing was written to it then.
+    /// It does not fit, or the array takes none. Then nothing was written to it.
     pub fn add_member(
         &self,
         device: Box<dyn Member>,
@@ -114,15 +119,15 @@ impl Volume {
         if write_mostly {
             self.set_write_mostly(id, true)?;
         }
-        // If a member does not answer for now, it is told later.
+        // If a member does not answer now, its superblock is written later.
         let _in_time = core.comes_to(Array::tells_all);
         Ok(id)
     }
 
-    /// Whether a device of `device_bytes` bytes could become a member now.
+    /// Whether a device of `device_bytes` bytes can become a member now.
     ///
     /// # Errors
-    /// It would not fit.
+    /// It does not fit.
     pub fn may_add_member(&self, device_bytes: u64) -> Result<(), AddError> {
         let core = self.core();
         let (superblock, _) = core.joining(device_bytes, [0; 16])?;
@@ -130,8 +135,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Sectors of what a device holds that was a member of this array before, and that would not be recovered if it came back now;
-    /// `found` is the newest superblock on it.
+    /// Sectors that a former member would keep, without recovery, if it came back now. `found` is
+    /// the newest superblock on it.
     #[must_use]
     pub fn would_keep(&self, found: &Superblock) -> u64 {
         let core = self.core();
@@ -141,45 +146,45 @@ impl Volume {
         core.returns(found).map_or(0, look)
     }
 
-    /// Whether a member may be failed by a person now.
+    /// Whether the operator can fail a member now.
     ///
     /// # Errors
-    /// There is none of this name, or the array cannot do without it.
+    /// No member has this name, or the array needs it.
     pub fn may_fail_member(&self, id: MemberId) -> Result<(), MemberRefusal> {
         let core = self.core();
         core.array.inspect(|array| array.may_fail(id), || core.drive(Machine::Array))
     }
 
-    /// A member fails because a person says so.
+    /// Fails a member at the operator's request.
     ///
     /// # Errors
-    /// There is none of this name, or the array cannot do without it. Nothing was changed then.
+    /// No member has this name, or the array needs it. Then nothing changed.
     pub fn fail_member(&self, id: MemberId) -> Result<(), MemberRefusal> {
         self.core().change_members(MemberChange::Fail(id))
     }
 
-    /// Whether a member may be replaced now: its slot.
+    /// The slot of a member, if it can be replaced now.
     ///
     /// # Errors
-    /// It has none, does not hold all that it should, or is being replaced already.
+    /// It has no slot, lacks content, or is being replaced already.
     pub fn may_replace_member(&self, id: MemberId) -> Result<Slot, MemberRefusal> {
         let core = self.core();
         core.array.inspect(|array| array.may_replace(id), || core.drive(Machine::Array))
     }
 
-    /// A spare is to take the place of a member that serves until then.
+    /// Starts to replace a member by a spare; the member serves until then.
     ///
     /// # Errors
-    /// The member cannot be replaced, or the other is no spare. Nothing was changed then.
+    /// The member cannot be replaced, or the other is no spare. Then nothing changed.
     pub fn replace_member(&self, id: MemberId, spare: MemberId) -> Result<(), MemberRefusal> {
         self.core().change_members(MemberChange::Replace(id, spare))
     }
 
-    /// A member is read only where no other copy is, or as the others are from now on. Returns when superblocks say so, if all members
-    /// answer soon.
+    /// Makes a member write-mostly (read only without another copy), or normal again. Returns when
+    /// superblocks record it, if all members answer soon.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// No member has this name.
     pub fn set_write_mostly(&self, id: MemberId, is_it: bool) -> Result<(), MemberRefusal> {
         let core = self.core();
         let members = core.members.load();
@@ -193,17 +198,17 @@ impl Volume {
         Ok(())
     }
 
-    /// The member that is to take the place of the one in `slot`, or is wanted to.
+    /// The member that replaces the one in `slot`, or waits to.
     #[must_use]
     pub fn replacement_of(&self, slot: Slot) -> Option<MemberId> {
         let core = self.core();
         core.array.inspect(|array| array.replacement_of(slot), || core.drive(Machine::Array))
     }
 
-    /// A member that is out, or waits as a spare, goes: its device is closed.
+    /// Removes a member that is out, or a spare: its device is closed.
     ///
     /// # Errors
-    /// It has a slot; or it has not answered all that it was asked, and is closed when this is called again.
+    /// It has a slot; or operations on it have not ended, and the next call closes it.
     pub fn remove_member(&self, id: MemberId) -> Result<(), RemoveError> {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
@@ -225,8 +230,8 @@ impl Volume {
         core.array.inspect(Array::spares, || core.drive(Machine::Array))
     }
 
-    /// Members that are in the array and that the published view does not have in a slot: spares, and those whose slot no shard
-    /// knows yet. With each, the slot whose member it is to replace, if that is what it waits for.
+    /// Members of the array that have no slot in the published view: spares, and members whose slot
+    /// no shard knows yet. Each comes with the slot of the member to replace, if any.
     #[must_use]
     pub fn waiting(&self) -> Vec<(MemberId, Option<Slot>)> {
         let core = self.core();
@@ -237,7 +242,7 @@ impl Volume {
             members.map(|id| (id, array.slot_to_replace(id))).collect()
         };
         let members = core.array.inspect(look, || core.drive(Machine::Array));
-        // After that: one that got its slot in between is in the view.
+        // Read the view last: a member that got its slot in between is in it.
         let view = self.view();
         members.into_iter().filter(|(id, _)| !view.is_used(*id)).collect()
     }
@@ -248,7 +253,7 @@ impl Volume {
         let core = self.core();
         let members = core.array.inspect(Array::members, || core.drive(Machine::Array));
         let view = self.view();
-        // One that failed is out once the survivors' superblocks say so.
+        // A failed member is out once the survivors' superblocks record it.
         let is_in = |id: MemberId| members.contains(&id) || view.is_used(id);
         let look = |member: &Arc<MemberHandle>| MemberLook {
             id: member.id(),
@@ -257,7 +262,7 @@ impl Volume {
             is_in: is_in(member.id()),
             superblock: member.superblock(),
         };
-        // A bitmap file is none.
+        // A bitmap file is no member here.
         let members = core.members.load();
         members.iter().filter(|member| !member.is_bitmap_file()).map(look).collect()
     }
@@ -271,7 +276,7 @@ impl Volume {
 }
 
 impl Core {
-    /// Where a device that comes is to keep a parity log, if members keep such logs.
+    /// Where a device that joins keeps a parity log, if members keep such logs.
     pub(crate) fn parity_log_of(
         self: &Arc<Self>,
         superblock: &Superblock,
@@ -289,7 +294,7 @@ impl Core {
         Ok(Some(LogPlace::Own(place)))
     }
 
-    /// What a device that was a member before holds of the array.
+    /// The content of the array that a former member still holds.
     pub(crate) fn returns(self: &Arc<Self>, found: &Superblock) -> Option<Returns> {
         let members = self.members.load();
         let view = Arc::clone(&self.view.lock().expect("looking does not panic"));
@@ -314,7 +319,7 @@ impl Core {
         Ok((template.joining(device_bytes, number, uuid)?, number))
     }
 
-    /// A superblock that says what the array is.
+    /// A superblock that describes the array.
     pub(crate) fn template(self: &Arc<Self>) -> Option<Superblock> {
         let members = self.members.load();
         let view = Arc::clone(&self.view.lock().expect("looking does not panic"));
@@ -322,7 +327,7 @@ impl Core {
         in_slots.find_map(|member| members.get(member.id)).map(|member| member.superblock())
     }
 
-    /// Asks the array, and waits for what it says.
+    /// Sends a change to the array, and waits for its answer.
     pub(crate) fn change_members(
         self: &Arc<Self>,
         change: MemberChange,
@@ -333,12 +338,12 @@ impl Core {
         answered.recv().expect("the array answers")
     }
 
-    /// What the array says now.
+    /// Reads the array as it is now.
     pub(crate) fn look<R>(self: &Arc<Self>, look: impl FnOnce(&Array) -> R) -> R {
         self.array.inspect(look, || self.drive(Machine::Array))
     }
 
-    /// Waits until the array says so. False if it does not in time.
+    /// Waits until `is_so` holds; false if it does not in time.
     pub(crate) fn comes_to(self: &Arc<Self>, is_so: impl Fn(&Array) -> bool) -> bool {
         let until = Instant::now() + PATIENCE;
         while !self.look(&is_so) {

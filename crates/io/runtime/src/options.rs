@@ -1,4 +1,4 @@
-//! How an array is to be run.
+//! Options to run an array with.
 
 use std::sync::Arc;
 
@@ -17,37 +17,38 @@ pub enum Io {
     /// By io_uring where it is allowed, else by threads.
     #[default]
     Auto,
-    /// By io_uring, or not at all.
+    /// By io_uring, or the array does not start.
     Ring,
     /// By threads that wait.
     Threads,
 }
 
-/// Whether members are used past the page cache.
+/// Whether members bypass the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direct {
-    /// Where they allow it: block devices ([`crate::Volume::through_page_cache`] says which do not), and files of an array that is
-    /// written. Files that are only read stay in the page cache (docs/clients.md has figures).
+    /// Block devices that support it ([`crate::Volume::through_page_cache`] lists the others), and
+    /// files of an array that is written. Files that are only read stay in the page cache
+    /// (docs/clients.md has figures).
     #[default]
     Auto,
     /// All members, or the array does not start. Members in memory have no page cache.
     On,
-    /// None.
+    /// No member.
     Off,
 }
 
 impl Direct {
-    /// Takes a member past the page cache, if it is to be.
+    /// Switches a member to direct I/O, if the setting asks for it.
     ///
     /// # Errors
-    /// It is to be, and cannot; a file only if every member has to be.
+    /// The member must switch and cannot; a file only counts if every member must.
     pub fn apply(self, device: &dyn Member, read_only: bool) -> Result<(), DirectError> {
         let is_block = device.identity().kind == MemberKind::BlockDevice;
         match self {
             Self::Off => Ok(()),
             Self::Auto if !is_block => {
                 if !read_only {
-                    // Through the page cache, then.
+                    // If refused, the file stays in the page cache.
                     let _refused = device.go_direct();
                 }
                 Ok(())
@@ -67,31 +68,35 @@ pub struct Options {
     pub shards: u16,
     /// The stripe cache (levels 4, 5, 6).
     pub cache: Cache,
-    /// Where copies of answered writes outlive the process, made for as many shards; none: they end with it.
+    /// Keeps copies of acknowledged writes beyond the process, with a part for each shard; without
+    /// it the copies end with the process.
     pub cache_file: Option<Arc<CacheFile>>,
     /// How members are scheduled.
     pub scheduling: Scheduling,
-    /// Threads that wait for each member where io_uring does not; at least 1.
+    /// Threads of each member where io_uring is not used; at least 1.
     pub threads_per_member: usize,
-    /// When a slow member is read around.
+    /// When a slow member sits out.
     pub sit_out: SitOut,
-    /// How long a member that answers nothing is waited for.
+    /// How long the array waits for a member that answers nothing.
     pub patience: Patience,
-    /// How many read errors a member may have, and what becomes of one with more.
+    /// Read errors that a member may have, and the consequence of more.
     pub read_errors: ReadErrorLimit,
-    /// Whether jobs (resync, recovery, check) wait until they are told to go on ([`crate::Volume::request_job`]).
+    /// Whether jobs (resync, recovery, check) wait for a request to go on
+    /// ([`crate::Volume::request_job`]).
     pub jobs_paused: bool,
     /// How jobs give way to clients.
     pub job_pace: GovernorSettings,
-    /// Milliseconds without a write after which the superblocks turn clean (md's `safe_mode_delay`).
+    /// Milliseconds without a write after which the superblocks turn clean (md's
+    /// `safe_mode_delay`).
     pub clean_delay_ms: u64,
     /// How members are read and written.
     pub io: Io,
-    /// Whether members are used past the page cache.
+    /// Whether members bypass the page cache.
     pub direct: Direct,
-    /// The shortest write that a worker leaves to one that sleeps while it receives the next one, in bytes; 0 for never.
+    /// The shortest write, in bytes, that a worker hands to a sleeping one while it receives the
+    /// next; 0 for never.
     pub hand_over_bytes: u64,
-    /// Workers to share with others, which outlive the volume; otherwise it has its own, if any.
+    /// Shared workers, which outlive the volume; without them the volume starts its own, if any.
     pub workers: Option<Arc<Workers>>,
 }
 
@@ -125,7 +130,8 @@ mod tests {
 
     use super::*;
 
-    /// Small writes through the page cache went to a thread of the kernel each, unless a person knew of `--direct on`.
+    /// Before, small writes through the page cache went to a kernel thread each, unless the
+    /// operator knew of `--direct on`.
     #[test]
     fn a_file_that_is_written_goes_past_the_page_cache_by_itself_and_one_that_is_read_does_not() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -1,8 +1,8 @@
-//! How fast jobs go: the rebuild governor ([`braid_pace`]) among threads.
+//! The speed of jobs: the rebuild governor ([`braid_pace`]) among threads.
 //!
-//! Where it stands: beside [`crate::turns`]. The thread that owns the array asks it at every turn while a job is there; threads
-//! that serve clients leave how long their requests took. It wakes nothing itself: it says when it wants the array's next
-//! turn at the latest.
+//! Place in the flow: beside [`crate::turns`]. While a job exists, the thread that owns the array
+//! calls it at every turn; threads that serve clients count how long their requests took. It wakes
+//! no thread itself: it returns the latest moment for the array's next turn.
 //!
 //! ```text
 //!   clients' threads ──how long requests took──▶ counts, a copy for every few threads
@@ -11,13 +11,14 @@
 //!        └──▶ the array's turn: what the job began and ended ──▶ Governor ──▶ the job's allowance
 //! ```
 //!
-//! # What it costs
-//! Where no job is there, a request costs one relaxed load. Beside a job it costs two looks at the clock and two additions, to
-//! memory that few other threads add to; no lock, no allocation, no call of the operating system. Counts are only ever added
-//! to, so that the array's thread, which keeps what it saw last, takes nothing away while others count.
+//! # Cost
+//! Without a job, a request costs one relaxed load. Beside a job it costs two reads of the clock
+//! and two additions, to memory that few other threads add to. It takes no lock, no allocation, no
+//! system call. Counts only grow. The array's thread keeps the values it saw last, and resets
+//! nothing.
 //!
-//! Reads and writes are timed. A flush, a trim or zeroes take as long as what lies before them, or as what they cover, and say
-//! little of what the job does to clients.
+//! Reads and writes are timed. A flush, a trim or zeroes take as long as the writes before them, or
+//! the range they cover, and say little of the job's effect on clients.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicUsize;
@@ -31,24 +32,24 @@ use crate::clock::Clock;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-/// How often the governor hears how long requests took.
+/// Interval in which the governor receives the latencies of requests.
 const SLICE_NS: u64 = 100_000_000;
 
 /// Copies of the counts: threads that serve clients are few, and rarely more at once.
 const COPIES: usize = 8;
 
-/// Nothing is timed: there is no job.
+/// Nothing is timed: no job exists.
 const OFF: u8 = 0;
-/// A job is there, and no clients. The first request is told of.
+/// A job runs without clients. The first request reports itself.
 const SILENT: u8 = 1;
-/// A job is there, and clients are.
+/// A job runs beside clients.
 const HEARD: u8 = 2;
 
-/// One copy of the counts, apart from the others in memory.
+/// One copy of the counts, on cache lines of its own.
 #[repr(align(128))]
 struct Counts([AtomicU32; Latencies::BUCKETS]);
 
-/// The governor of an array's jobs, and what clients feel.
+/// The governor of an array's jobs, and the latencies that clients see.
 pub(crate) struct Pacing {
     state: AtomicU8,
     counts: Vec<Counts>,
@@ -57,14 +58,14 @@ pub(crate) struct Pacing {
 
 struct Pacer {
     settings: GovernorSettings,
-    /// While a job is there.
+    /// Present while a job runs.
     governor: Option<Governor>,
-    /// What it was told of the job.
+    /// The job's flow as last reported to the governor.
     told: JobFlow,
-    /// The counts as they were last.
+    /// The counts as last read.
     seen: Vec<[u32; Latencies::BUCKETS]>,
     next_slice: Instant,
-    /// What clients' threads were told last.
+    /// The state that clients' threads were given last.
     state: u8,
 }
 
@@ -82,12 +83,12 @@ impl Pacing {
         Self { state: AtomicU8::new(OFF), counts: counts.collect(), pacer: Mutex::new(pacer) }
     }
 
-    /// A request of a client comes: the time, if it is to be known how long it takes.
+    /// A request of a client begins: the time, if the request is timed.
     pub(crate) fn begins(&self, clock: &Clock) -> Option<Instant> {
         (self.state.load(Ordering::Relaxed) != OFF).then(|| clock.now())
     }
 
-    /// Whether this request, which is timed, ends a silence: then the array's next turn must not wait.
+    /// Whether this timed request ends a silence: then the array's next turn must not wait.
     pub(crate) fn ends_silence(&self) -> bool {
         let is_silent = self.state.load(Ordering::Relaxed) == SILENT;
         let change =
@@ -95,7 +96,7 @@ impl Pacing {
         is_silent && change().is_ok()
     }
 
-    /// A request that was timed has been answered.
+    /// A timed request has been answered.
     pub(crate) fn ended(&self, clock: &Clock, began: Instant) {
         let took_ns = clock.now().0.saturating_sub(began.0);
         let Counts(counts) = &self.counts[own_copy()];
@@ -106,7 +107,7 @@ impl Pacing {
         self.pacer.lock().expect("looking does not panic").settings
     }
 
-    /// From the array's next turn on.
+    /// Changes the settings from the array's next turn on.
     pub(crate) fn set(&self, now: Instant, settings: GovernorSettings) {
         let mut pacer = self.pacer.lock().expect("setting does not panic");
         pacer.settings = settings;
@@ -115,13 +116,14 @@ impl Pacing {
         }
     }
 
-    /// What the governor does; none while there is no job.
+    /// The governor's state; `None` without a job.
     pub(crate) fn look(&self) -> Option<Look> {
         self.pacer.lock().expect("looking does not panic").governor.as_ref().map(Governor::look)
     }
 
-    /// A turn of the array, by its owner: tells the governor what the job did, and the job what it may. Gives when it wants the next
-    /// turn, if a job is there. `under_way` gives how many requests of clients are.
+    /// A turn of the array, by its owner: reports the job's flow to the governor, and the allowance
+    /// to the job. Returns the latest moment for the next turn, while a job runs. `under_way`
+    /// counts the requests of clients in flight.
     pub(crate) fn turn(
         &self,
         now: Instant,
@@ -139,7 +141,7 @@ impl Pacing {
         }
         if pacer.governor.is_none() {
             pacer.governor = Some(Governor::new(pacer.settings, now.0));
-            // What was counted until now was not beside this job.
+            // Counts up to now precede this job.
             self.gather(&mut pacer.seen);
             pacer.next_slice = Instant(now.0 + SLICE_NS);
             pacer.say(SILENT, &self.state);
@@ -168,7 +170,7 @@ impl Pacing {
         Some(Instant(allowance.ask_at_ns).min(pacer.next_slice))
     }
 
-    /// What was counted since the last time.
+    /// The counts since the last call.
     fn gather(&self, seen: &mut [[u32; Latencies::BUCKETS]]) -> Latencies {
         let mut latencies = Latencies::default();
         for (Counts(counts), seen) in self.counts.iter().zip(seen) {
@@ -185,8 +187,8 @@ impl Pacing {
 }
 
 impl Pacer {
-    /// Tells clients' threads what they are to do. One that ended a silence meanwhile is told again that there is one, and the next
-    /// says so once more.
+    /// Sets the state for clients' threads. If one of them ended a silence meanwhile, the state
+    /// turns silent again, and the next request reports it once more.
     fn say(&mut self, state: u8, heard: &AtomicU8) {
         if std::mem::replace(&mut self.state, state) != state || state == SILENT {
             heard.store(state, Ordering::Release);
@@ -194,7 +196,7 @@ impl Pacer {
     }
 }
 
-/// What the job began and ended since the last time.
+/// Reports the job's flow since the last call.
 fn tell(governor: &mut Governor, now: Instant, told: &mut JobFlow, flow: &JobFlow) {
     let JobFlow { idle, owed } = std::mem::replace(told, *flow);
     for (class, before, after) in
@@ -216,7 +218,7 @@ thread_local! {
     static OWN_COPY: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The copy that this thread counts in: threads take them in turns.
+/// The copy that this thread counts in: threads take the copies in turns.
 fn own_copy() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let take = |own: &Cell<Option<usize>>| {
@@ -226,7 +228,7 @@ fn own_copy() -> usize {
             copy
         })
     };
-    // A thread that is ending has none of its own any more.
+    // A thread that is ending has lost its own.
     OWN_COPY.try_with(take).unwrap_or(0)
 }
 
@@ -246,7 +248,7 @@ mod tests {
         });
         assert_eq!(pacing.gather(&mut seen).total(), 150);
         assert_eq!(pacing.gather(&mut seen).total(), 0);
-        // A count that is full begins anew, and that is no end of requests.
+        // A count that overflows begins anew, and requests go on.
         let bucket = Latencies::bucket_of(1000);
         pacing.counts[0].0[bucket].store(u32::MAX, Ordering::Relaxed);
         pacing.gather(&mut seen);

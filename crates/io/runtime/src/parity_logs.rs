@@ -1,8 +1,9 @@
-//! A person has parity logs made, md's or our own, or gives them up, while the array runs.
+//! The operator creates parity logs, md's or braid's own, or drops them, while the array runs.
 //!
-//! Where it stands: above the volume, beside [`mod@crate::bitmap`]. Whether it may be is the array's to say ([`LogRefusal`]); where logs are,
-//! and how large, follows from the room that members have, which is looked at here. No member comes meanwhile, so that every one
-//! has a place [check: a_log_comes_and_goes_on_a_volume_that_is_written].
+//! Place in the flow: above the volume, beside [`mod@crate::bitmap`]. The array decides whether the
+//! change is allowed ([`LogRefusal`]). Place and size of logs follow from the room on the members;
+//! this file looks at that room. No member joins during the change, so that every member has a
+//! place [check: a_log_comes_and_goes_on_a_volume_that_is_written].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,42 +17,43 @@ use crate::operator::MemberLook;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
 
-/// Whose logs.
+/// The kind of parity logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogKind {
     /// md's partial parity log.
     Ppl,
-    /// Our own.
+    /// braid's own log.
     Own,
 }
 
-/// Why logs are not as they were to be.
+/// Why a change of the logs failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
-    /// The array says so.
+    /// The array refused.
     #[error(transparent)]
     Refused(#[from] LogRefusal),
-    /// A member has no room for one.
+    /// A member has no room for a log.
     #[error("{} has no room for a log", member.display())]
     NoRoom {
-        /// The one that has least.
+        /// The member with the least room.
         member: PathBuf,
-        /// Sectors that a log takes at least.
+        /// Sectors that a log needs at least.
         needed_sectors: u64,
     },
 }
 
 impl Volume {
-    /// Whether logs of a kind may be made now, or those given up which there are.
+    /// Whether logs of a kind can be created now, or, with `None`, dropped.
     ///
     /// # Errors
-    /// The array keeps something else, needs what it has, or takes no changes.
+    /// The array keeps another safeguard, needs the logs, or takes no changes.
     pub fn may_change_logs(&self, kind: Option<LogKind>) -> Result<(), LogError> {
         let is_own = kind.map(|kind| kind == LogKind::Own);
         Ok(self.core().look(|array: &Array| array.may_change_logs(is_own))?)
     }
 
-    /// Whether every member, spares too, has room for a log of a kind, when there is a bitmap of so many sectors where one goes, or none (0).
+    /// Whether every member, spares too, has room for a log of a kind beside a bitmap of
+    /// `bitmap_sectors`; 0 is no bitmap.
     ///
     /// # Errors
     /// A member has no room.
@@ -59,23 +61,23 @@ impl Volume {
         self.log_places(kind, bitmap_sectors).map(|_| ())
     }
 
-    /// Whether our own log has room in the bitmap file that there is, with the bitmap that is in it.
+    /// Whether braid's own log has room in the current bitmap file, beside its bitmap.
     ///
     /// # Errors
-    /// It has none.
+    /// The file has no room.
     pub fn plan_log_in_file(&self) -> Result<(), LogError> {
         let file = self.core().look(Array::bitmap_file).ok_or(LogRefusal::HasNone)?;
         self.log_place_in_file(file).map(|_| ())
     }
 
-    /// Where a log goes on each member: all are of one size, that of the one with the least room.
+    /// Places of the logs on all members; the member with the least room sets the size of all.
     fn log_places(
         &self,
         kind: LogKind,
         bitmap_sectors: u64,
     ) -> Result<BTreeMap<MemberId, LogPlace>, LogError> {
         let looks = self.look_at_members();
-        // A journal that is there is given up before.
+        // A write journal is dropped first.
         let journal = self.journal().map(|journal| journal.member);
         let is_to_have = |look: &&MemberLook| look.is_in && Some(look.id) != journal;
         let looks: Vec<&MemberLook> = looks.iter().filter(is_to_have).collect();
@@ -96,7 +98,7 @@ impl Volume {
         Ok(looks.iter().zip(places).map(named).collect())
     }
 
-    /// Where the log of all members goes in the bitmap file.
+    /// The place of the log of all members in the bitmap file.
     fn log_place_in_file(&self, file: MemberId) -> Result<BTreeMap<MemberId, LogPlace>, LogError> {
         let sectors = self.core().look(Array::bitmap_file_sectors);
         let size_bytes = self.bitmap_file_bytes().unwrap_or(0);
@@ -108,10 +110,12 @@ impl Volume {
         Ok([(file, LogPlace::Own(place.ok_or_else(no_room)?))].into_iter().collect())
     }
 
-    /// Has logs of a kind made, or those given up which there are. Returns when superblocks say so. Clients wait for a moment meanwhile.
+    /// `Some` creates logs of a kind, `None` drops them. Returns when superblocks record the
+    /// change. Clients wait for a moment meanwhile.
     ///
     /// # Errors
-    /// It may not be, and nothing was changed; or members do not say so yet ([`LogRefusal::Busy`]), and will if they answer.
+    /// The change is refused, and nothing changed; or superblocks do not record it yet
+    /// ([`LogRefusal::Busy`]) and will if members answer.
     pub fn change_logs(&self, kind: Option<LogKind>) -> Result<(), LogError> {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
@@ -128,7 +132,7 @@ impl Volume {
         answered.recv().expect("the array answers")?;
         log::tuned("parity-logs", &kind);
         if !core.comes_to(Array::are_logs_settled) {
-            // It says why.
+            // The refusal carries the reason.
             self.may_change_logs(kind)?;
             return Err(LogRefusal::Busy.into());
         }
@@ -137,7 +141,7 @@ impl Volume {
     }
 }
 
-/// Where a log of a kind could be on a member.
+/// The place for a log of a kind on a member, if it fits.
 fn place_on(superblock: &Superblock, kind: LogKind, bitmap_sectors: u64) -> Option<LogPlace> {
     let mut then = superblock.clone();
     then.name_ppl(None);

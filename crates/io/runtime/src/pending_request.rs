@@ -1,7 +1,8 @@
-//! A client's request as it lies between two of its steps, and the client that is told of its end.
+//! A client's request between two of its steps, and the client that receives its outcome.
 //!
-//! Where it stands: kept with the request in whole sectors that its step became ([`crate::requests`]), and taken up again by
-//! [`crate::steps`] when that has been answered. What the steps are is decided by the engine's [`RequestPlan`].
+//! Place in the flow: kept with the request in whole sectors that its step became
+//! ([`crate::requests`]). When that is answered, [`crate::steps`] takes it up again. The engine's
+//! [`RequestPlan`] decides the steps.
 
 use braid_engine::Instant;
 use braid_engine::request::{ByteRequest, Patch, RequestPlan, Way};
@@ -12,25 +13,25 @@ use braid_ring::{NoMemory, Payload};
 use crate::sync::Arc;
 use crate::waiter::Waiter;
 
-/// What is told of a request's end, once.
+/// The receiver of a request's outcome, called once.
 pub(crate) enum Asker {
-    /// A door's, or a function.
+    /// A completion of a door, or a function.
     Completion(Completion),
-    /// Woken.
+    /// A caller that waits, and is woken.
     Caller(Arc<Waiter>),
 }
 
-/// A client, to be told how its request ended.
+/// A client that waits for the outcome of its request.
 pub(crate) struct Client {
     pub(crate) asker: Asker,
-    /// It waits for the members.
+    /// Its request waits for the members.
     pub(crate) is_urgent: bool,
-    /// When it asked, if that is to be known ([`crate::pacing`]).
+    /// When the request began, if it is timed ([`crate::pacing`]).
     pub(crate) began: Option<Instant>,
 }
 
 impl Client {
-    /// Tells it, once.
+    /// Reports the outcome, once.
     pub(crate) fn tell(self, outcome: Outcome) {
         match self.asker {
             Asker::Completion(completion) => completion.complete(outcome),
@@ -39,11 +40,10 @@ impl Client {
     }
 }
 
-/// A client's request, between two of its steps.
 pub(crate) struct PendingRequest {
-    /// Its steps, of which the next is taken when the one before has ended.
+    /// Its steps; each begins when the one before has ended.
     pub(crate) plan: RequestPlan,
-    /// How it was admitted to change the array, until it gives that up.
+    /// Its write admission, until released.
     pub(crate) admitted: Option<Way>,
     pub(crate) payload: Option<Payload>,
     /// Whole sectors around bytes that do not fill them.
@@ -51,11 +51,11 @@ pub(crate) struct PendingRequest {
     pub(crate) client: Client,
 }
 
-/// What lies with a request to the engine until it is answered.
+/// The continuation kept with a request to the engine until it is answered.
 pub(crate) enum Resumption {
     /// The only step of a request in whole sectors.
     Whole(PendingRequest),
-    /// Sectors at the edge of a patch; from where on, and how many.
+    /// Sectors at the edge of a patch, with the first sector and the count.
     Fetched(PendingRequest, Patch, (LogicalSector, u64)),
     /// A patch.
     Stored(PendingRequest),
@@ -72,7 +72,7 @@ impl PendingRequest {
         Self { plan, admitted, payload, around: Payload::default(), client }
     }
 
-    /// Reads change nothing, so they need no admission; what does has memory around its patch.
+    /// Reads change nothing, so they need no admission; a patch has memory around it.
     pub(crate) fn is_read(&self) -> bool {
         self.plan.way().is_none()
     }
@@ -82,7 +82,8 @@ impl PendingRequest {
         std::mem::take(&mut self.around)
     }
 
-    /// The memory around `patch`. Writes that need some are alone, so that there is one of these at a time.
+    /// The memory around `patch`. Writes that need some run alone, so that only one such memory
+    /// exists.
     pub(crate) fn around(&mut self, patch: &Patch) -> Result<&mut [u8], RequestError> {
         let length = patch.sectors * SECTOR_BYTES;
         if self.around.len() as u64 != length {
@@ -91,7 +92,7 @@ impl PendingRequest {
         Ok(&mut self.around)
     }
 
-    /// Lays the payload, or zeroes, over what was fetched.
+    /// Copies the payload, or zeroes, over the sectors that were read.
     pub(crate) fn lay_over(&mut self, patch: &Patch) -> Result<(), RequestError> {
         let payload = self.payload.take();
         let middle = &mut self.around(patch)?[patch.middle()];
@@ -104,7 +105,7 @@ impl PendingRequest {
     }
 }
 
-/// Memory for so many sectors: as many as a client asked for.
+/// Memory for as many sectors as a client asked for.
 pub(crate) fn zeroed(sectors: u64) -> Result<Payload, NoMemory> {
     let bytes = usize::try_from(sectors * SECTOR_BYTES).expect("addresses have 64 bits here");
     Payload::try_zeroed(bytes)

@@ -1,7 +1,7 @@
-//! Requests in flight: their payload, what is still to be cut and answered, and whom to tell.
+//! Requests in flight: their payload, the pieces still to be cut and answered, and the client.
 //!
-//! A request that is over leaves its memory to a later one, so that nothing is allocated for a request once as many have
-//! been in flight as ever are (`tests/allocations.rs`).
+//! A request that is over leaves its memory to a later one. So requests allocate only while more
+//! are in flight than ever before (`tests/allocations.rs`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -15,27 +15,27 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Mutex, MutexGuard, thread};
 
-/// Pieces of one request that may be with the shards at once. A request that zeroes a whole array
-/// has a million; the rest is cut as these are answered. In models it is so low that this happens.
+/// Pieces of one request that shards may have at once. A request that zeroes a whole array has a
+/// million; the rest is cut as these are answered. Models use a low limit so that this happens.
 const PIECES_OUT_MAX: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 /// Tables, so that threads seldom meet at one lock.
 const TABLES: usize = 16;
 
-/// Requests that are over whose memory a table keeps: as many as may be in flight in it, on the machines we know.
+/// Finished requests whose memory a table keeps; the lab's machines have no more in flight for each
+/// table.
 const SPARES_MAX: usize = 256;
 
-/// Kept with a request, and given back with its end.
+/// Kept with a request, and returned at its end.
 #[cfg(not(loom))]
 pub(crate) use crate::pending_request::Resumption;
 /// The same in models of requests alone.
 #[cfg(loom)]
 pub(crate) type Resumption = Box<dyn FnOnce(Result<(), Fault>, Option<Payload>) + Send>;
 
-/// One request in flight.
 #[derive(Default)]
 pub(crate) struct Request {
-    /// What is asked; nothing of a flush.
+    /// The request; `None` for a flush.
     asked: Option<request::Request>,
     payload: Option<SharedBytes>,
     shadow: Mutex<Option<Arc<Shadow>>>,
@@ -43,11 +43,11 @@ pub(crate) struct Request {
     completion: Mutex<Option<Resumption>>,
 }
 
-/// A payload's shadow buffer: what is made instead of reads that were abandoned, which may write the client's own
-/// until they end (`braid_engine::buffer`).
+/// A payload's shadow buffer. It takes the reconstruction of abandoned reads, which may write the
+/// client's own buffer until they end (`braid_engine::buffer`).
 pub(crate) struct Shadow {
     bytes: SharedBytes,
-    /// Runs that were made, or are being made: offset and length.
+    /// Runs that are or will be reconstructed: offset and length.
     made: Mutex<Vec<(usize, usize)>>,
 }
 
@@ -56,7 +56,7 @@ impl Shadow {
         &self.bytes
     }
 
-    /// Something is about to be written there.
+    /// Notes a run that is about to be written.
     pub(crate) fn note_made(&self, offset: usize, length_bytes: usize) {
         self.made.lock().expect("noting does not panic").push((offset, length_bytes));
     }
@@ -66,13 +66,13 @@ impl Shadow {
 struct State {
     progress: Progress,
     pieces: Option<Split>,
-    /// Pieces that were answered early and need the payload still. Below zero while a piece's release
-    /// has been heard of before its answer.
+    /// Pieces that were acknowledged early and still need the payload. Below zero while a piece's
+    /// release arrived before its answer.
     payload_users: i64,
     is_answered: bool,
-    /// The client's own buffer is left to reads that were abandoned.
+    /// Abandoned reads may still write the client's own buffer.
     is_left: bool,
-    /// What failed at a member for the last piece that failed, if anything did.
+    /// The member's failure behind the last piece that failed, if any.
     cause: Option<Cause>,
 }
 
@@ -80,23 +80,24 @@ impl Request {
     /// A request's payload.
     ///
     /// # Panics
-    /// When it has none: the engine named bytes that no client lent.
+    /// If it has none: the engine named bytes that no client lent.
     pub(crate) fn payload(&self) -> &SharedBytes {
         self.payload.as_ref().expect("an operation with a payload")
     }
 
-    /// The shadow buffer of a request's payload, which comes to be when it is first named.
+    /// The shadow buffer of a request's payload, created on first use.
     pub(crate) fn shadow(&self) -> Arc<Shadow> {
         let mut shadow = self.shadow.lock().expect("making it does not panic");
         Arc::clone(shadow.get_or_insert_with(|| {
-            // Zeroes: what is not made stays with the client only if its request failed.
+            // Zeroes: bytes that are not reconstructed stay with the client only if its request
+            // failed.
             let bytes = SharedBytes::new(Payload::zeroed(self.payload().length_bytes()));
             Arc::new(Shadow { bytes, made: Mutex::default() })
         }))
     }
 
-    /// The bytes of a read of which parts were abandoned: what was made in the shadow buffer, and the rest of
-    /// the client's own, of which nothing is written any more.
+    /// The bytes of a read with abandoned parts: reconstructed runs come from the shadow buffer,
+    /// the rest from the client's own, which no read writes any more.
     fn join(&self, result: Result<(), Fault>) -> Payload {
         let shadow = self.shadow.lock().expect("making it does not panic").take();
         let Some(mut shadow) = shadow else {
@@ -119,22 +120,23 @@ impl Request {
         joined
     }
 
-    /// What is asked; nothing of a flush.
+    /// The request; `None` for a flush.
     pub(crate) fn asked(&self) -> Option<&request::Request> {
         self.asked.as_ref()
     }
 
-    /// Notes what failed at a member for one of its pieces.
+    /// Notes a member's failure behind one of its pieces.
     pub(crate) fn note_cause(&self, cause: Cause) {
         self.state.lock().expect("noting does not panic").cause = Some(cause);
     }
 
-    /// What failed at a member for it, if anything did.
+    /// The member's failure behind it, if any.
     pub(crate) fn cause(&self) -> Option<Cause> {
         self.state.lock().expect("looking does not panic").cause
     }
 
-    /// Gives `hand_out` the pieces that are to go out now; the answer if there is nothing left to wait for.
+    /// Gives `hand_out` the pieces that go out now. Returns the answer if no piece is left to wait
+    /// for.
     pub(crate) fn cut(
         &self,
         mut hand_out: impl FnMut(ShardIndex, Piece),
@@ -158,8 +160,8 @@ impl Request {
         None
     }
 
-    /// Notes a piece's answer, whether it needs the payload still, and whether it leaves the client's own buffer
-    /// to reads that were abandoned; the request's answer if it was the last.
+    /// Notes a piece's answer: whether it still needs the payload, and whether it leaves the
+    /// client's own buffer to abandoned reads. Returns the request's answer with the last piece.
     pub(crate) fn reply(
         &self,
         result: Result<(), Fault>,
@@ -171,14 +173,15 @@ impl Request {
         state.progress.reply(result)
     }
 
-    /// Notes that it is answered. Whether its payload is needed still, and whether it is left.
+    /// Marks the request answered. Returns whether its payload is still in use, and whether
+    /// abandoned reads may write it.
     fn answer(&self) -> (bool, bool) {
         let mut state = self.state.lock().expect("counting does not panic");
         state.is_answered = true;
         (state.payload_users != 0, state.is_left)
     }
 
-    /// Notes that a piece needs the payload no longer. Whether nothing does.
+    /// Notes that a piece no longer needs the payload; true if no other piece does.
     fn release_payload(&self) -> bool {
         let mut state = self.state.lock().expect("counting does not panic");
         state.payload_users -= 1;
@@ -186,7 +189,6 @@ impl Request {
     }
 }
 
-/// All requests in flight.
 #[derive(Default)]
 pub(crate) struct Requests {
     tables: [Mutex<Table>; TABLES],
@@ -196,11 +198,11 @@ pub(crate) struct Requests {
 #[derive(Default)]
 struct Table {
     in_flight: HashMap<u64, Arc<Request>, BuildHasherDefault<Spread>>,
-    /// Only this table has these.
+    /// Finished requests that only this table references.
     spares: Vec<Arc<Request>>,
 }
 
-/// Spreads names, which are numbers in a row that no client chooses.
+/// Spreads names, which are consecutive numbers that no client chooses.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -210,8 +212,8 @@ impl Hasher for Spread {
     }
 
     fn write_u64(&mut self, name: u64) {
-        // The golden ratio's bits: numbers in a row come to lie far apart, in the upper half. Those of one table are alike
-        // in their last bits, which a map looks at.
+        // The golden ratio's bits spread consecutive numbers over the upper half. Names in one
+        // table share their last bits, which a map looks at.
         self.0 = name.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
     }
 
@@ -221,7 +223,7 @@ impl Hasher for Spread {
 }
 
 impl Requests {
-    /// A name that no other request has.
+    /// A unique name.
     pub(crate) fn name(&self) -> RequestId {
         RequestId(self.next.fetch_add(1, Ordering::Relaxed))
     }
@@ -256,17 +258,18 @@ impl Requests {
     /// A request in flight.
     ///
     /// # Panics
-    /// When it is not: the engine named a request that has been answered.
+    /// If it is not in flight: the engine named a request that has been answered.
     pub(crate) fn get(&self, id: RequestId) -> Arc<Request> {
         self.find(id).expect("a request in flight")
     }
 
-    /// A request, unless it is over: a read of it was abandoned then.
+    /// A request, unless it is over: then a read of it was abandoned.
     pub(crate) fn find(&self, id: RequestId) -> Option<Arc<Request>> {
         self.table(id).in_flight.get(&id.0).map(Arc::clone)
     }
 
-    /// Notes that a request is answered: whom to tell, and the payload if nothing needs it.
+    /// Notes that a request is answered. Returns the continuation, and the payload if no piece
+    /// needs it.
     pub(crate) fn finish(
         &self,
         id: RequestId,
@@ -277,7 +280,8 @@ impl Requests {
         let completion = completion.expect("a request is answered once");
         let (is_used, is_left) = request.answer();
         if is_left {
-            // A read that may still write the client's own buffer has the request, which ends with the last of them.
+            // A read that may still write the client's own buffer holds the request; the last such
+            // read ends it.
             let joined = request.join(result);
             drop(self.remove(id));
             return (completion, Some(joined));
@@ -287,7 +291,7 @@ impl Requests {
         (completion, payload)
     }
 
-    /// A piece that was answered early needs its request's payload no longer.
+    /// A piece that was acknowledged early no longer needs its request's payload.
     pub(crate) fn release_payload(&self, id: RequestId) {
         let is_over = self.get(id).release_payload();
         if is_over && !flaw::has(Flaw::PayloadStays) {
@@ -304,7 +308,8 @@ impl Requests {
         self.tables.iter().map(in_flight).sum()
     }
 
-    /// Takes a request out that nothing names any more, for its payload; its memory is kept for another.
+    /// Removes a request that no piece names any more, for its payload; another request reuses its
+    /// memory.
     fn end(&self, id: RequestId) -> Option<Payload> {
         let mut request = self.remove(id);
         if flaw::has(Flaw::KeptInUse) {
@@ -325,8 +330,8 @@ impl Requests {
     }
 }
 
-/// What nothing needs any more. Another thread may hold it for the length of a copy that it has finished
-/// already, or for a look at its answer; both are a few instructions from letting go.
+/// The sole reference. Another thread may still hold one for the end of a finished copy, or for a
+/// look at the answer; both are a few instructions from dropping it.
 fn alone<T>(shared: &mut Arc<T>) -> &mut T {
     while Arc::get_mut(shared).is_none() {
         thread::yield_now();

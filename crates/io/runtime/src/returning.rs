@@ -1,9 +1,9 @@
-//! Members that were away come back by themselves.
+//! Brings back members that were away, once they answer.
 //!
 //! A member is away when the array has put it out because it did not answer
-//! ([`braid_engine::array`]). Its device stays open. Once everything has ended that it was asked,
-//! it is flushed and its superblock is read, which says what it holds; then it is a member again,
-//! under a new name: no answer to an old request can be taken for one to a new.
+//! ([`braid_engine::array`]). Its device stays open. Once all its operations have ended, it is
+//! flushed, and its superblock is read to learn what it holds. Then it is a member again, under a
+//! new name, so that no answer to an old request counts for a new one.
 //!
 //! ```text
 //!   away ──all that was asked has ended──▶ well? ──yes──▶ a new name ──▶ recovered where it missed
@@ -27,7 +27,7 @@ use crate::members::rejoining::Next;
 use crate::operator::AddError;
 use crate::sync::{Arc, thread};
 
-/// Why a member that has answered does not come back.
+/// Why a member that answers again does not come back.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReturnError {
     #[error(transparent)]
@@ -37,7 +37,7 @@ pub(crate) enum ReturnError {
 }
 
 impl Core {
-    /// Looks after a member that has left, and that has nothing more to do.
+    /// Looks after a member that has left and has no operation in flight.
     pub(crate) fn look_at_left(self: &Arc<Self>, id: MemberId) {
         let next = match self.members.load().get(id) {
             Some(member) => member.rejoining.look(),
@@ -54,7 +54,7 @@ impl Core {
         }
     }
 
-    /// Has a member flushed and read, if it is away and may come back now.
+    /// Flushes a member and reads its superblock, if it is away and may come back now.
     fn ask_to_rejoin(self: &Arc<Self>, id: MemberId) {
         let is_away = |array: &Array| array.away().iter().any(|(member, _)| *member == id);
         let (is_away, may_return) = self.look(|array| (is_away(array), array.may_return(id)));
@@ -73,7 +73,7 @@ impl Core {
         }
     }
 
-    /// By a thread of its own: superblocks are waited for.
+    /// Runs on a thread of its own, since it waits for superblocks.
     fn begin_return(self: &Arc<Self>, id: MemberId, found: Box<Superblock>) {
         let core = Arc::clone(self);
         let bring_back = move || {
@@ -96,7 +96,7 @@ impl Core {
     fn bring_back(self: &Arc<Self>, id: MemberId, found: &Superblock) -> Result<(), ReturnError> {
         let _one = self.membership.lock().expect("changing members does not panic");
         let returns = match self.members.load().get(id) {
-            // A person was quicker.
+            // The operator was faster.
             Some(_) if !self.look(|array| array.may_return(id)) => return Ok(()),
             Some(member) => member.returns_lately(),
             None => return Ok(()),
@@ -128,12 +128,12 @@ impl Core {
         Ok(())
     }
 
-    /// A member that is back is read only where no other copy is, as before: all superblocks say so.
+    /// A member that was write-mostly is so again: all superblocks record it.
     fn tell_write_mostly(self: &Arc<Self>, id: MemberId, number: u16) {
         let members = self.members.load();
         members.iter().for_each(|member| member.set_write_mostly(number.into(), true));
         drop(members);
-        // It has come back all the same if it is refused.
+        // If refused, the member has come back all the same.
         let _as_before = self.change_members(MemberChange::WriteMostly(id, true));
     }
 }

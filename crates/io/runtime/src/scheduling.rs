@@ -1,10 +1,10 @@
-//! How members are scheduled: what a person sets, and what becomes of it for each member.
+//! The scheduling of members: the operator's settings, and the resulting settings of each member.
 //!
-//! Settings are the array's, with exceptions for single slots. What is `auto` is decided by what the device says of itself:
-//! a member that turns gets the deadline elevator, every other one none; the multiplexer is on where a member turns.
-//! A device that says nothing counts as one that does not turn.
+//! Settings are the array's, with exceptions for single slots. `auto` follows the device's own
+//! report: a rotational member gets the deadline elevator, every other member none; the multiplexer
+//! is on if a member is rotational. A device without a report counts as not rotational.
 //!
-//! What it does not do: carry the settings to the members ([`crate::elevators`]).
+//! Not here: carrying the settings to the members ([`crate::elevators`]).
 
 use std::collections::BTreeMap;
 
@@ -19,40 +19,42 @@ const NS_IN_MS: u64 = 1_000_000;
 /// Whether a member has an elevator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Elevator {
-    /// One that sorts where the member turns, else none.
+    /// A deadline elevator if the member is rotational, else none.
     #[default]
     Auto,
-    /// One that sorts.
+    /// The deadline elevator.
     Deadline,
-    /// None.
+    /// No elevator.
     None,
 }
 
 /// Whether reads and write-back take turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Multiplex {
-    /// Where a member turns, and writes are answered early: a write-back cache in front of it.
+    /// If a member is rotational and writes are acknowledged early: a write-back cache in front of
+    /// it.
     #[default]
     Auto,
     /// At every member that has an elevator.
     On,
-    /// Nowhere.
+    /// At no member.
     Off,
 }
 
-/// What of an elevator a person has set. The rest is as it is best for a member that turns, which depends on whether the
-/// multiplexer is on.
+/// The settings of an elevator that the operator chose. The others have the best value for a
+/// rotational member, which depends on whether the multiplexer is on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ElevatorTuning {
     /// Nanoseconds after which a read is served before nearer ones.
     pub read_expiry_ns: Option<u64>,
     /// Nanoseconds after which a write is served before nearer ones.
     pub write_expiry_ns: Option<u64>,
-    /// How often a batch of reads may go before writes that wait.
+    /// How many batches of reads may go before waiting writes.
     pub writes_starved: Option<u32>,
-    /// Dispatches in one direction before the choice is made anew.
+    /// Dispatches in one direction before the next choice.
     pub batch: Option<u32>,
-    /// How many dispatches may be out; of them a quarter is kept for reads, and a quarter for writes.
+    /// Limit of dispatches in flight; a quarter of them is reserved for reads, and a quarter for
+    /// writes.
     pub depth: Option<u32>,
 }
 
@@ -63,16 +65,16 @@ pub struct Scheduling {
     pub elevator: Elevator,
     /// Slots that differ.
     pub exceptions: BTreeMap<u16, Elevator>,
-    /// How elevators work, as far as a person said.
+    /// Slots with a setting of their own.
     pub tuning: ElevatorTuning,
-    /// Whether reads and write-back take turns.
+    /// The operator's settings for elevators.
     pub multiplex: Multiplex,
-    /// How they do; `is_on` is not heard, [`Self::multiplex`] decides.
+    /// The multiplexer's settings; [`Self::multiplex`] decides, `is_on` is ignored.
     pub turns: MultiplexerSettings,
 }
 
 impl Scheduling {
-    /// The settings of the member in `slot`, which turns or not, with the multiplexer on or off.
+    /// The settings of the member in `slot`, rotational or not, with the multiplexer on or off.
     pub(crate) fn settings_of(
         &self,
         slot: Option<u16>,
@@ -86,7 +88,7 @@ impl Scheduling {
             Elevator::Auto | Elevator::None => Policy::None,
         };
         let best = if is_multiplexed { Settings::multiplexed() } else { Settings::default() };
-        // At each member what the multiplexer sees to over all of them.
+        // At each member, the bound that the multiplexer keeps over all of them.
         let hold_max_ns = self.turns.period_ns.saturating_mul(2);
         let ElevatorTuning { read_expiry_ns, write_expiry_ns, writes_starved, batch, depth } =
             self.tuning;
@@ -104,7 +106,7 @@ impl Scheduling {
         }
     }
 
-    /// The settings of those `members`, by slot and whether they turn, that have an elevator.
+    /// The settings of those `members` (slot, rotational) that have an elevator.
     pub(crate) fn sorting(
         &self,
         members: impl Iterator<Item = (Option<u16>, bool)>,
@@ -114,8 +116,9 @@ impl Scheduling {
         settings.filter(|settings| settings.policy == Policy::Deadline).collect()
     }
 
-    /// When members sit out: what elevators hold back is not their member's doing. A write may be held until it expires,
-    /// and a second to get its turn; a read until it expires, or for as long as the multiplexer may hold it.
+    /// When members sit out, with the elevators' delays taken into account. An elevator holds a
+    /// write until it expires, and a second for its turn; a read until it expires, or as long as
+    /// the multiplexer allows.
     pub(crate) fn sit_out(
         &self,
         settings: SitOut,
@@ -132,8 +135,8 @@ impl Scheduling {
         }
     }
 
-    /// The settings of the multiplexer over members of which one turns, or none does. Where every writer waits for the
-    /// members there is no flusher to give a share to, and nothing to hold reads for.
+    /// The settings of the multiplexer, if a member is rotational or none is. Where every writer
+    /// waits for the members there is no flusher to share with, and no reason to hold reads.
     pub(crate) fn settings_of_turns(
         &self,
         one_turns: bool,
@@ -153,13 +156,13 @@ impl Scheduling {
 pub struct ElevatorState {
     /// The slot it occupies, if any.
     pub slot: Option<u16>,
-    /// Whether the device turns, if it says so.
+    /// Whether the device is rotational, if it reports that.
     pub rotational: Option<bool>,
-    /// How it is set.
+    /// Its settings.
     pub settings: Settings,
-    /// What it did.
+    /// Its counters.
     pub counters: Counters,
-    /// What has gone to and from the member.
+    /// The traffic to and from the member.
     pub traffic: TrafficCounts,
 }
 

@@ -1,9 +1,10 @@
-//! What a thread writes down while it drives machines: which to look at, and what their turns ask for.
+//! The lists of a thread that drives machines: the machines to drive, and the effects of their
+//! turns.
 //!
-//! Where it stands: the loop ([`crate::drive`]) takes one, fills and empties it, and gives it back. A thread keeps its
-//! own, so that nothing is allocated for a request once they are as large as the load makes them
-//! (`tests/allocations.rs`). It needs a second where an answer makes it drive again from within: a client that asks for the
-//! next thing when it is answered.
+//! Place in the flow: the loop ([`crate::drive`]) takes one, fills and empties it, and gives it
+//! back. A thread keeps its own, so that requests allocate nothing once the lists have grown to the
+//! load (`tests/allocations.rs`). It needs a second one if an answer makes it drive from within: a
+//! client that sends its next request when it is answered.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,45 +18,46 @@ use braid_engine::work::Purpose;
 use crate::events::{Machine, ShardEvent};
 use crate::members::operation::Operation;
 
-/// Those that a thread keeps: as deep as driving from within driving mostly goes.
+/// Lists that a thread keeps: the usual depth of nested drives.
 const SCRATCH_MAX: usize = 8;
 
 /// The lists of one drive; all are empty at its beginning and at its end.
 #[derive(Default)]
 pub(crate) struct DriveScratch {
-    /// To be looked at, in order.
+    /// Machines to drive, in order.
     pub(crate) machines: VecDeque<Machine>,
     pub(crate) shard: ShardEffects,
     pub(crate) array: ArrayEffects,
 }
 
-/// What turns of a shard ask for.
+/// Effects of a shard's turns.
 #[derive(Default)]
 pub(crate) struct ShardEffects {
-    /// Some may be left for after the next turn ([`crate::drive`]).
+    /// Some may wait until after the next turn ([`crate::drive`]).
     pub(crate) computations: VecDeque<Computation>,
-    /// With what it is for.
     pub(crate) member_ios: Vec<(MemberIo, Purpose)>,
-    /// Those of them for members with an elevator, until each member is given its own together.
+    /// Those of them for members with an elevator, until each member gets its own together.
     pub(crate) ordered: Vec<(MemberIo, Purpose)>,
     pub(crate) replies: Vec<PieceReply>,
     pub(crate) releases: Vec<RequestId>,
-    /// The array has something to hear.
+    /// The shard has reports for the array.
     pub(crate) reports: bool,
-    /// What has ended while the effects were carried out; for the shard at its next turn.
+    /// Events of operations that ended while the effects were carried out, for the shard's next
+    /// turn.
     pub(crate) ended: RefCell<Vec<ShardEvent>>,
 }
 
-/// What turns of the array ask for, beyond what is told to shards under ownership.
+/// Effects of the array's turns, except those sent to shards under ownership.
 #[derive(Default)]
 pub(crate) struct ArrayEffects {
-    /// Shards that were told something.
+    /// Shards that received events.
     pub(crate) machines: VecDeque<Machine>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) answers: Vec<(RequestId, Result<(), Fault>)>,
-    /// For members; at most one flush and one superblock of each at a time, so that their order does not matter.
+    /// Operations for members; at most one flush and one superblock of each at a time, so that
+    /// their order does not matter.
     pub(crate) operations: Vec<(MemberId, Operation)>,
-    /// Members that leave, after that.
+    /// Members that leave after these operations.
     pub(crate) left: Vec<MemberId>,
 }
 
@@ -64,9 +66,8 @@ thread_local! {
 }
 
 impl DriveScratch {
-    /// An empty one.
     pub(crate) fn take() -> Self {
-        // A thread that is ending has none any more.
+        // A thread that is ending has none left.
         let spare = SPARES.try_with(|spares| spares.borrow_mut().pop());
         spare.ok().flatten().unwrap_or_default()
     }

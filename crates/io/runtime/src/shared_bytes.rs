@@ -1,9 +1,10 @@
-//! A run of bytes that several threads use at once, each its own part: the room for that trick.
+//! A run of bytes that several threads use at once, each its own part.
 //!
-//! Where it stands: below the requests, whose payloads are such runs, and the [`crate::arena`], whose blocks are one. Which
-//! part is whose at a time is said by the engine's names of bytes, and the arena alone turns those into references.
+//! Place in the flow: below the requests, whose payloads are such runs, and the [`crate::arena`],
+//! whose blocks are one. The engine's names of bytes say which thread has which part, and only the
+//! arena turns those names into references.
 //!
-//! What is checked all the same, in release: every run lies inside its memory.
+//! Release builds check that every run lies inside its memory.
 
 use std::ptr::NonNull;
 
@@ -19,7 +20,7 @@ pub(crate) struct SharedBytes {
     witness: Witness,
 }
 
-/// Whose memory it is; nothing else has it.
+/// The memory's owner; no other owner exists.
 enum Owner {
     Payload(Payload),
     Region(#[allow(dead_code)] Region),
@@ -42,17 +43,17 @@ impl SharedBytes {
         Self { start, length_bytes, owner: Owner::Payload(payload), witness }
     }
 
-    /// Zeroes, of which those that are never used cost nothing.
+    /// Zeroes; unused pages cost nothing.
     pub(crate) fn reserve(length_bytes: usize) -> std::io::Result<Self> {
         let region = Region::reserve(length_bytes)?;
         let (start, witness) = (region.as_non_null(), Witness::new(length_bytes));
         Ok(Self { start, length_bytes, owner: Owner::Region(region), witness })
     }
 
-    /// The payload back, when nothing uses it any more.
+    /// The payload, after its last use.
     ///
     /// # Panics
-    /// When it never was one.
+    /// If the bytes were never a payload.
     pub(crate) fn into_payload(self) -> Payload {
         let _seen = self.witness.write(0, self.length_bytes);
         match self.owner {
@@ -71,46 +72,46 @@ impl SharedBytes {
         self.start
     }
 
-    /// What watches accesses in models.
+    /// Watches accesses in models.
     pub(crate) fn witness(&self) -> &Witness {
         &self.witness
     }
 
-    /// Copies bytes that nothing writes any more.
+    /// Copies bytes that no effect writes any more.
     pub(crate) fn copy_to(&self, offset: usize, target: &mut [u8]) {
         let _seen = self.witness.read(offset, target.len());
-        // SAFETY: the request is answered, and this run was not left to a read that was abandoned, so the
+        // SAFETY: the request is answered, and this run was not left to an abandoned read, so the
         // effects that wrote it have ended.
         target.copy_from_slice(unsafe { self.bytes(offset, target.len()) });
     }
 
     /// # Panics
-    /// When a run does not lie inside.
+    /// If a run does not lie inside the memory.
     pub(crate) fn check(&self, offset: usize, length: usize) {
         let end = offset.checked_add(length);
         assert!(end.is_some_and(|end| end <= self.length_bytes), "a run lies inside its memory");
     }
 
-    /// A run of them.
+    /// A run of the bytes.
     ///
     /// # Safety
     /// No thread writes any of these bytes while the reference lives.
     pub(crate) unsafe fn bytes(&self, offset: usize, length: usize) -> &[u8] {
         self.check(offset, length);
-        // SAFETY: inside the owner's live memory (checked above), initialised since it was made, and not
-        // written meanwhile (the caller's promise).
+        // SAFETY: inside the owner's live memory (checked above), initialised since it was made,
+        // and not written meanwhile (the caller's promise).
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(offset), length) }
     }
 
-    /// The same to be written.
+    /// A run of the bytes, for writing.
     ///
     /// # Safety
-    /// Nothing else reads or writes any of these bytes while the reference lives.
+    /// No other code reads or writes any of these bytes while the reference lives.
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn bytes_mut(&self, offset: usize, length: usize) -> &mut [u8] {
         self.check(offset, length);
-        // SAFETY: inside the owner's live memory (checked above), initialised since it was made, and ours
-        // alone meanwhile (the caller's promise).
+        // SAFETY: inside the owner's live memory (checked above), initialised since it was made,
+        // and without another user meanwhile (the caller's promise).
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(offset), length) }
     }
 }

@@ -1,7 +1,8 @@
-//! A client's request, step by step: each step given to the shards, its end awaited, the next one taken.
+//! A client's request, step by step: the shards get a step, and the next one begins at its end.
 //!
-//! Where it stands: below the loop ([`crate::drive`]), which calls it with what machines answered and drives what it has
-//! events for: the `machines` of each call. It drives nothing itself.
+//! Place in the flow: below the loop ([`crate::drive`]). The loop calls it with the machines'
+//! answers, and drives the machines it has events for: the `machines` of each call. It drives
+//! nothing itself.
 //!
 //! ```text
 //!   Volume ─▶ start ─▶ admitted? ─▶ step ─▶ request ─▶ pieces ─▶ shards
@@ -9,8 +10,8 @@
 //!                                    └──── complete ◀── replies ───┘     no step left ─▶ the client is told
 //! ```
 //!
-//! No thread waits: what is left of a client's request lies with the request that its step became, and the thread that
-//! carries out the last reply to that takes it up again.
+//! No thread waits. The rest of a client's request is kept with the request that its step became.
+//! The thread that carries out the last reply to that step takes the rest up again.
 
 use std::collections::VecDeque;
 
@@ -30,7 +31,7 @@ use braid_ring::client::{Outcome, RequestError};
 type Machines = VecDeque<Machine>;
 
 impl Core {
-    /// Tells a client how its request ended.
+    /// Reports the outcome of a request to its client.
     pub(crate) fn tell(&self, client: Client, outcome: Outcome) {
         if client.is_urgent {
             self.turns.appease();
@@ -42,7 +43,7 @@ impl Core {
         self.clients.in_flight.leave();
     }
 
-    /// A client's request that is timed has begun: whether it is the first after a silence.
+    /// A client's timed request has begun; wakes the array if it ends a silence.
     pub(crate) fn note_client(&self, machines: &mut Machines) {
         if self.pacing.ends_silence() {
             self.array.push(ArrayEvent::Pace);
@@ -50,7 +51,7 @@ impl Core {
         }
     }
 
-    /// Begins a request that is allowed.
+    /// Begins a request that passed its checks.
     pub(crate) fn start(
         &self,
         request: &ByteRequest,
@@ -68,7 +69,7 @@ impl Core {
         }
     }
 
-    /// The step before came out as `result`: takes the next one, or answers.
+    /// The step before ended with `result`: takes the next one, or answers.
     fn advance(
         &self,
         mut request: PendingRequest,
@@ -87,7 +88,8 @@ impl Core {
             }
             Next::Step(Step::Fetch { patch, start, sectors }) => {
                 if request.is_read() {
-                    // What is fetched comes to be the payload, so that a long read needs its memory once.
+                    // The sectors that were read become the payload, so that a long read needs its
+                    // memory once.
                     request.payload = None;
                 }
                 let Ok(fetched) = zeroed(sectors) else {
@@ -117,7 +119,7 @@ impl Core {
         }
     }
 
-    /// Goes on with what lay with a request.
+    /// Resumes the continuation of a request.
     fn complete(
         &self,
         completion: Resumption,
@@ -160,7 +162,7 @@ impl Core {
         machines.push_back(Machine::Array);
     }
 
-    /// What was admitted to change the array is done with it; what is let in by that begins.
+    /// A request releases its write admission; requests that this admits begin.
     fn leave(&self, request: &mut PendingRequest, machines: &mut Machines) {
         if let Some(way) = request.admitted.take() {
             let admission = &self.clients.write_admission;
@@ -183,7 +185,7 @@ impl Core {
         assert!(answer.is_none(), "a request that is not empty has a piece to wait for");
     }
 
-    /// Hands out a request's next pieces; its answer if there is nothing to wait for.
+    /// Hands out a request's next pieces; returns its answer if no piece is left to wait for.
     fn hand_out(
         &self,
         request: &requests::Request,

@@ -1,7 +1,7 @@
-//! Keeps the time: what is done when a moment has come, by a worker or by a thread of its own.
+//! Keeps the time: acts when a moment has come, on a worker or on a thread of its own.
 //!
-//! Where it stands: above the loop, which it wakes. Which moments there are, and which sleeper has them, is
-//! [`crate::alarm`]'s.
+//! Place in the flow: above the loop, which it wakes. [`crate::alarm`] knows the moments, and the
+//! sleeper of each.
 
 use std::io;
 
@@ -17,14 +17,15 @@ use crate::looks::Next;
 use crate::members::handle::MemberHandle;
 use crate::sync::{Arc, Weak, thread};
 
-/// What workers tell of moments. It keeps no array: a moment may be far away.
+/// Receives moments from workers. It holds no strong reference to the array: a moment may be far
+/// away.
 struct AlarmPort(Weak<Core>);
 
 impl Core {
     /// Begins to keep the time.
     ///
     /// # Errors
-    /// It needs a thread, and there is none to be had.
+    /// A thread is needed and cannot be started.
     pub(crate) fn keep_time(self: &Arc<Self>) -> io::Result<()> {
         self.alarm.connect(start_of(Arc::downgrade(self)));
         match &self.workers {
@@ -35,7 +36,7 @@ impl Core {
         Ok(())
     }
 
-    /// A moment that a sleeper was given has come.
+    /// A moment of a sleeper has come.
     fn rang(self: &Arc<Self>, place: usize) {
         match self.alarm.rang(place, self.clock.now()) {
             Rang::Nothing => {}
@@ -48,7 +49,7 @@ impl Core {
         match woken {
             Woken::Held(member) => self.dispatch_held(member),
             Woken::Look => {
-                // Before: a look may be a member's threads' work.
+                // Read this first: the look itself may be work of a member's threads.
                 let are_idle = self.are_members_idle();
                 self.look_at_members();
                 self.look_again_or_rest(are_idle);
@@ -63,7 +64,8 @@ impl Core {
         }
     }
 
-    /// Whether nothing is under way at any member, and none is to be watched for how it answers.
+    /// Whether no operation is in flight at any member, and no member is watched for how it
+    /// answers.
     fn are_members_idle(&self) -> bool {
         let is_well = |member: &Arc<MemberHandle>| {
             let is_back = !member.for_array.has_left() || !member.rejoining.is_waiting();
@@ -72,7 +74,7 @@ impl Core {
         self.members.load().iter().all(is_well)
     }
 
-    /// Members are looked at once more after a while, unless nothing can come of it.
+    /// Sets the next look at members, unless looks can rest.
     fn look_again_or_rest(self: &Arc<Self>, are_idle: bool) {
         match self.looks.note_look(are_idle) {
             Next::Look => self.set_next_look(),
@@ -80,16 +82,17 @@ impl Core {
                 if !self.hears_of_all() {
                     self.looks.stay_awake();
                 }
-                // What has happened before it was listened for is seen by this look.
+                // This look sees changes from before the sentinel listened.
                 self.set_next_look();
             }
             Next::Rest => {}
         }
     }
 
-    /// Has all members listened for; false if that cannot be.
+    /// Makes the sentinel watch all members; false if it cannot.
     fn hears_of_all(self: &Arc<Self>) -> bool {
-        // A model's members are no files, and the kernel would be waited for outside its time.
+        // A model's members are no files, and the model's time does not cover a wait for the
+        // kernel.
         if cfg!(any(loom, shuttle)) {
             return false;
         }
@@ -99,39 +102,40 @@ impl Core {
             return true;
         }
         let sentinel = self.end.sentinel.get().or_else(|| self.start_hearing().ok());
-        // Of one that has vanished there is no more to be heard; the array knows, or the next look tells it.
+        // The sentinel need not watch a vanished member: the array knows, or the next look reports
+        // it.
         let is_heard = |sentinel: &Sentinel, member: &MemberHandle| {
             sentinel.watch(member.path()).is_ok() || member.device.has_vanished()
         };
         sentinel.is_some_and(|sentinel| findable.all(|member| is_heard(sentinel, member)))
     }
 
-    /// Starts to hear of members. One looks at a time, so none else starts meanwhile.
+    /// Starts the sentinel. Looks do not overlap, so no other thread starts one meanwhile.
     ///
     /// # Errors
-    /// The kernel has nothing for it, or no thread.
+    /// The kernel has no such facility, or no thread starts.
     fn start_hearing(self: &Arc<Self>) -> io::Result<&Arc<Sentinel>> {
         let sentinel = Arc::new(Sentinel::new()?);
         let (core, hearing) = (Arc::clone(self), Arc::clone(&sentinel));
         let hear = move || {
             while hearing.wait().is_ok_and(|word| word == Word::Look) {
-                // As if something were asked: a look that is under way may have passed this member by already, and is not to
-                // be the last.
+                // Counts as a request: a look in progress may have passed this member already, and
+                // must not be the last.
                 core.note_asked();
             }
         };
         let thread = thread::Builder::new().name("braid-names".into()).spawn(hear)?;
         self.end.threads.lock().expect("starting does not panic").push(thread);
         let sentinel = self.end.sentinel.get_or_init(|| sentinel);
-        // Who stops ends the one that it finds.
+        // The thread that stops the array ends the sentinel that it finds.
         if self.alarm.is_stopped() {
             sentinel.end();
         }
         Ok(sentinel)
     }
 
-    /// A file that was deleted still takes writes, but no program will ever find them again. And a member that has work for which
-    /// no thread could be started gets one now, if it can be had.
+    /// Looks at every member. A deleted file still takes writes, but no program will ever find them
+    /// again. A member with work for which no thread could be started gets one now, if possible.
     fn look_at_members(self: &Arc<Self>) {
         let members = self.members.load();
         let (mut heard, mut silent, mut left) = (Vec::new(), Vec::new(), Vec::new());
@@ -142,13 +146,13 @@ impl Core {
                 false => silent.extend(member.silent_ms().map(|ms| (member.id(), ms))),
             }
             let submitter = Submitter::new(self, member);
-            // Nothing new is asked of one that is being taken out: no thread may be left to answer.
-            // Nor of one that has left: whether it is there shows when it comes back.
+            // A member that is being removed gets no new operation: it may have no thread left to
+            // answer. A member that has left gets none either: its return shows whether it exists.
             let is_open = members.open_to_new(member.id()).is_some();
             submitter.look(is_open && !member.for_array.has_left());
             heard.extend(submitter.into_heard());
         }
-        // Who changes the table waits for those that hold it.
+        // A change of the table waits for its readers.
         drop(members);
         heard.into_iter().for_each(|machine| self.drive(machine));
         self.note_silence(silent);
@@ -160,7 +164,7 @@ impl Core {
         }
     }
 
-    /// The array hears of members that have not answered for long, if it has been too long.
+    /// Reports members that have been silent for too long to the array.
     fn note_silence(self: &Arc<Self>, silent: Vec<(MemberId, u64)>) {
         let limit_ms = self.patience.lock().expect("setting does not panic").silence_ms;
         let longest_ms = silent.iter().map(|(_, silent_ms)| *silent_ms).max();
@@ -181,7 +185,8 @@ fn start_of(core: Weak<Core>) -> Start {
     })
 }
 
-/// The thread's body. It has a share of the core while it sleeps, which may be an hour: who is done with the array stops the alarm.
+/// The thread's body. It shares the core while it sleeps, which may be an hour: the thread that
+/// ends the array stops the alarm.
 fn run(core: &Weak<Core>) {
     while let Some(core) = core.upgrade() {
         match core.alarm.sleep(&core.clock) {

@@ -1,7 +1,8 @@
-//! Whose turn it is: one multiplexer for all members of an array, and what it must know.
+//! One multiplexer for all members of an array, and its input: the demand.
 //!
-//! Where it stands: dispatchers ask it before they choose ([`crate::executor`]), where it is on; else it is not asked. It keeps the
-//! demand: what waits at which member, how far behind the flusher is, and whether a client waits for the flusher.
+//! Place in the flow: while the multiplexer is on, dispatchers ask it before they choose
+//! ([`crate::executor`]). It keeps the demand: the operations that wait at each member, the
+//! flusher's backlog, and whether a client waits for the flusher.
 //!
 //! ```text
 //!   shards ──dirty sectors, stripes without memory────┐
@@ -9,11 +10,11 @@
 //!   dispatchers ──what waits, at each member──────────┴─▶ Multiplexer ─▶ Turn, until when
 //! ```
 //!
-//! The clock is one, so that the members of a stripe turn together; what a side does not use at a member, the other side
-//! has there at once. A read that is answered from the cache never comes here.
+//! The array has one clock, so that the members of a stripe turn together. A slice that one side
+//! does not use at a member goes to the other side at once. Reads from the cache never come here.
 //!
-//! What is noted is a hint: a number that is a moment old makes a slice a little longer or shorter. No wake-up hangs
-//! on it: what is held is woken at the end of the slice whatever is noted
+//! The demand is a hint: a number that is a moment old makes a slice a little longer or shorter. No
+//! wake-up depends on it: held operations wake at the end of the slice in any case
 //! (`tests/scheduling.rs`: `what_is_held_goes_when_its_slice_comes`).
 
 use braid_dispatch::{State, Turn};
@@ -24,8 +25,8 @@ use braid_geometry::SLOTS_MAX;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// What is at a member as its dispatcher said last, or at all members together. Told in one word, so that what is added up
-/// is what was told.
+/// The operations at a member as its dispatcher reported last, or the sum over all members. One
+/// word holds all, so that the sum matches the reports.
 ///
 /// ```text
 ///   reads wait (one for each member) │ reads that are queued │ what is queued of the flusher
@@ -36,14 +37,14 @@ const READS: u32 = 24;
 const QUEUED_MAX: u32 = (1 << 12) - 1;
 const _: () = assert!(SLOTS_MAX as u64 * QUEUED_MAX as u64 <= 0xff_ffff, "sums fit");
 
-/// As much of it as fits for every member of the largest array: longer queues count as that long.
+/// Saturates, so that the sum fits for every member of the largest array.
 fn pack(state: State) -> u64 {
     let (reads, writes) = state.queued;
     let queued = |count: u32| u64::from(count.min(QUEUED_MAX));
     u64::from(state.waits.reads) << WAITS | queued(reads) << READS | queued(writes)
 }
 
-/// What a shard said last.
+/// The backlog that a shard reported last.
 #[derive(Default)]
 struct Behind {
     dirty_sectors: AtomicU64,
@@ -54,12 +55,11 @@ struct Behind {
 pub(crate) struct Turns {
     is_on: AtomicBool,
     multiplexer: Mutex<Multiplexer>,
-    /// What is at all members.
+    /// The sum over all members.
     at_members: AtomicU64,
-    /// By shard.
     behind: Vec<Behind>,
     dirty_sectors_max: AtomicU64,
-    /// Whether writes are answered before the members have them.
+    /// Whether writes are acknowledged before the members have them.
     answers_early: AtomicBool,
     /// Flushes and forced writes that have not been answered.
     urgent: AtomicUsize,
@@ -91,13 +91,13 @@ impl Turns {
         self.answers_early.load(Ordering::Relaxed)
     }
 
-    /// Whether writes are answered early, and what may be answered and not on the members, in all.
+    /// Sets whether writes are acknowledged early, and the limit of dirty sectors in all.
     pub(crate) fn set_cache(&self, answers_early: bool, sectors: u64) {
         self.answers_early.store(answers_early, Ordering::Relaxed);
         self.dirty_sectors_max.store(sectors, Ordering::Relaxed);
     }
 
-    /// What a shard has answered early, and how many stripes wait for memory there.
+    /// Notes a shard's dirty sectors, and its stripes that wait for memory.
     pub(crate) fn note(&self, shard: ShardIndex, dirty_sectors: u64, waiting: usize) {
         let behind = &self.behind[usize::from(shard.0)];
         behind.dirty_sectors.store(dirty_sectors, Ordering::Relaxed);
@@ -109,19 +109,19 @@ impl Turns {
         self.urgent.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A client that waited does no more.
+    /// A client no longer waits for the flusher.
     pub(crate) fn appease(&self) {
         self.urgent.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// What is at a member, which was `known` to have something else. Told by its dispatcher.
+    /// Replaces the state of a member, reported by its dispatcher; `known` is the one before.
     pub(crate) fn tell(&self, known: &AtomicU64, state: State) {
-        // Off, nobody asks, and dispatchers have nothing to share.
+        // If off, no dispatcher asks, and the demand is zero.
         let now = if self.is_on() { pack(state) } else { 0 };
         let before = known.load(Ordering::Relaxed);
         if before != now {
             known.store(now, Ordering::Relaxed);
-            // Each part of the sum stays a sum of what was told: what is taken has been added before.
+            // Each part of the sum stays a sum of reports: only added values are subtracted.
             self.at_members.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
         }
     }
@@ -138,12 +138,12 @@ impl Turns {
     }
 
     fn demand(&self) -> Demand {
-        // The limit is dealt out to shards, and one that is at its part has its writers wait.
+        // Each shard has a share of the limit, and a shard at its share makes its writers wait.
         let dirty = self.behind.iter().map(|one| one.dirty_sectors.load(Ordering::Relaxed));
         let dirtiest = dirty.max().unwrap_or(0);
         let each = self.dirty_sectors_max.load(Ordering::Relaxed) / self.behind.len() as u64;
         let each = each.max(1);
-        // A piece that waits for a stripe waits for the flusher to have written one.
+        // A piece that waits for a stripe waits for the flusher to write one.
         let is_full = self.behind.iter().any(|one| one.waiting.load(Ordering::Relaxed) > 0);
         let backlog = if is_full { 1000 } else { (dirtiest.saturating_mul(1000) / each).min(1000) };
         let at_members = self.at_members.load(Ordering::Relaxed);
@@ -158,7 +158,7 @@ impl Turns {
         }
     }
 
-    /// A member was busy.
+    /// Counts the busy time of a member.
     pub(crate) fn served(&self, is_read: bool, busy_ns: u64) {
         if self.is_on() {
             let mut multiplexer = self.multiplexer.lock().expect("taking turns does not panic");

@@ -1,11 +1,11 @@
-//! Updates of superblocks: the time of each, and which one all members have.
+//! Updates of superblocks: the time of each, and the one that all members have.
 //!
-//! The array says what superblocks shall say, but for the time, of which it knows nothing. All members of one update get
-//! the same, and each update a later one than the last, whatever the clock does: it is what tells an old copy of a member
-//! from the member where counts come again.
+//! The array gives the content of superblocks except the time. All members get the same time in one
+//! update, and each update a later one than the last, whatever the clock does. If counts come
+//! again, the time tells an old copy of a member from the member.
 //!
-//! What it does not do: decide when superblocks are written (the array), or keep anything for the next start (the program that asks
-//! [`crate::Volume::recorded`]).
+//! Not here: the decision to write superblocks (the array), and records kept for the next start
+//! (the program that reads [`crate::Volume::recorded`]).
 
 use braid_engine::array::{MemberId, SuperblockState, UpdateTimes};
 use braid_ondisk::{Superblock, Timestamp};
@@ -13,10 +13,10 @@ use braid_ondisk::{Superblock, Timestamp};
 use crate::clock::time_of_day;
 use crate::sync::{Arc, Mutex, MutexGuard};
 
-/// An update that all members that are in the array have, durably.
+/// An update that all members of the array have, durably.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// Its count.
+    /// Its events.
     pub events: u64,
     /// Its time.
     pub update_time: Timestamp,
@@ -24,7 +24,7 @@ pub struct Recorded {
     pub members: Vec<RecordedMember>,
 }
 
-/// A member that has it.
+/// A member that has the update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedMember {
     /// Its slot.
@@ -35,7 +35,7 @@ pub struct RecordedMember {
     pub uuid: [u8; 16],
 }
 
-/// The times of updates, and the last that is through.
+/// The times of updates, and the last recorded one.
 pub(crate) struct Updates {
     last: Mutex<Last>,
     keeper: Mutex<Option<Keeper>>,
@@ -49,7 +49,7 @@ struct Last {
     recorded: Option<Recorded>,
 }
 
-/// Told the count of an update that is to be kept before anybody counts on it.
+/// Receives the count of an update that must be kept before the array relies on it.
 pub(crate) type Keeper = Box<dyn Fn(u64) + Send>;
 
 impl Updates {
@@ -59,26 +59,26 @@ impl Updates {
         Self { last, keeper: Mutex::new(None) }
     }
 
-    /// Who keeps what is recorded, from now on.
+    /// Sets the keeper of recorded updates.
     pub(crate) fn set_keeper(&self, keeper: Option<Keeper>) {
         *self.keeper.lock().expect("telling does not panic") = keeper;
     }
 
-    /// The update that was recorded last is to be kept.
+    /// Has the last recorded update kept.
     pub(crate) fn keep(&self, events: u64) {
         if let Some(keeper) = &*self.keeper.lock().expect("telling does not panic") {
             keeper(events);
         }
     }
 
-    /// This is to be written to a member: the time to write.
+    /// An update begins at a member: returns its time.
     pub(crate) fn begins(&self, state: &Arc<SuperblockState>) -> Timestamp {
         let mut last = self.lock();
         last.state = Some(Arc::clone(state));
         last.times.of(state.events, time_of_day())
     }
 
-    /// The update that began last is through.
+    /// All members have the update that began last.
     pub(crate) fn record(&self, member: impl Fn(MemberId, u16) -> Option<RecordedMember>) {
         let mut last = self.lock();
         let state = last.state.clone().expect("what is through has begun");
@@ -93,7 +93,7 @@ impl Updates {
         self.lock().state.clone()
     }
 
-    /// The last that is through.
+    /// The last recorded update.
     pub(crate) fn recorded(&self) -> Option<Recorded> {
         self.lock().recorded.clone()
     }
@@ -112,7 +112,7 @@ mod tests {
         Timestamp { seconds, microseconds: 0 }
     }
 
-    /// Members of one update had different times, and updates of one second the same.
+    /// Before, members of one update had different times, and updates of one second the same.
     #[test]
     fn one_update_has_one_time_and_the_next_a_later_one() {
         let mut times = UpdateTimes::of_update(40, at(100));

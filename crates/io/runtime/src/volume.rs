@@ -35,7 +35,7 @@ use braid_ring::client::{ClientRequest, Completion, Outcome, RequestError};
 /// How an array stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// The superblocks say so: the next start needs no resync.
+    /// Whether the superblocks are clean: then the next start needs no resync.
     pub clean: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct Volume {
     read_only: bool,
     zero_is_fast: bool,
     cache: Mutex<Cache>,
-    /// Stripes of each shard that there is room for.
+    /// Stripes of each shard that the reserved memory can hold.
     stripes_max: u32,
     stopping: AtomicBool,
     has_stopped: Mutex<bool>,
@@ -89,27 +89,27 @@ impl Volume {
         self.read_only
     }
 
-    /// Members that would be used past the page cache (`Direct::Auto`) if they could, by their index in the list that
-    /// assembly was given; and why they cannot.
+    /// Members that `Direct::Auto` left in the page cache, by their index in the input of assembly,
+    /// with the reason.
     #[must_use]
     pub fn through_page_cache(&self) -> &[(usize, DirectError)] {
         &self.through_page_cache
     }
 
-    /// Where the array's bytes live.
+    /// Places of the array's bytes on its members.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// What is written, zeroed and given back best as a whole, in bytes: a row of chunks where they have a parity, else a
-    /// sector.
+    /// Bytes that are best written, zeroed and trimmed as a whole: a chunk row on levels with
+    /// parity, else a sector.
     #[must_use]
     pub fn unit_bytes(&self) -> u64 {
         request::unit_bytes(&self.geometry)
     }
 
-    /// Whether all of a range would be zeroed without writing zeroes: what `fast` asks for.
+    /// Whether all of a range can be zeroed without writing zeroes, as the `fast` flag demands.
     #[must_use]
     pub fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
         let operation = ByteOperation::WriteZeroes { may_punch: true, fast: true, durable: false };
@@ -122,7 +122,7 @@ impl Volume {
         Allowed { geometry: &self.geometry, read_only, zero_is_fast }
     }
 
-    /// What all shards have done so far.
+    /// The counters of all shards.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
@@ -134,13 +134,13 @@ impl Volume {
         sum
     }
 
-    /// How the stripe cache works.
+    /// Settings of the stripe cache.
     #[must_use]
     pub fn cache(&self) -> Cache {
         *self.cache.lock().expect("setting does not panic")
     }
 
-    /// How much memory the stripe cache can be tuned to: what was set aside at the start bounds it.
+    /// Bounds for tuning the memory of the stripe cache; the reservation at the start is the limit.
     #[must_use]
     pub fn cache_range(&self) -> RangeInclusive<u64> {
         let shards = self.core.clients.regions.shards();
@@ -150,17 +150,17 @@ impl Volume {
         *range.start()..=if room == 0 { u64::MAX } else { room.min(*range.end()) }
     }
 
-    /// Sets the memory aside in which answered writes outlive the process, if the volume was opened with a file for them: before
-    /// it is tuned to answer early.
+    /// Reserves the memory of the cache file, if the volume was opened with one. It must precede
+    /// tuning the cache to acknowledge early.
     ///
     /// # Errors
-    /// There is not so much.
+    /// Memory is short.
     pub fn reserve_cache_file(&self) -> std::io::Result<()> {
         self.core().cache_file.as_ref().map_or(Ok(()), |file| file.reserve())
     }
 
-    /// The stripe cache is to work like this from now on, under load or not; a cache that is to be
-    /// smaller becomes so as stripes become idle. The stripe unit stays as it was.
+    /// Changes the settings of the stripe cache, under load or not. A smaller cache shrinks as
+    /// stripes become idle. The stripe unit stays.
     pub fn tune(&self, cache: Cache) {
         let mut set = self.cache.lock().expect("setting does not panic");
         let core = &self.core;
@@ -173,17 +173,17 @@ impl Volume {
             *told = Tuning { expects_flushes: told.expects_flushes, ..tuning };
         });
         told.into_iter().for_each(|machine| core.drive(machine));
-        // Whether there is a flusher decides what the multiplexer is if it was not set.
+        // If the multiplexer is `auto`, it depends on whether a flusher exists.
         core.schedule_again();
     }
 
-    /// Asks something of the jobs.
+    /// Sends a request to the jobs.
     pub fn request_job(&self, request: JobRequest) {
         self.core.array.push(ArrayEvent::Job(request));
         self.core.drive(Machine::Array);
     }
 
-    /// How far the job is, if there is one.
+    /// Progress of the job, if one exists.
     #[must_use]
     pub fn job(&self) -> Option<JobProgress> {
         let core = &self.core;
@@ -196,7 +196,7 @@ impl Volume {
         self.core.pacing.settings()
     }
 
-    /// The same from now on, under load or not.
+    /// Changes how jobs give way to clients, under load or not.
     pub fn set_job_pace(&self, settings: GovernorSettings) {
         let core = &self.core;
         log::tuned("job-pace", &settings);
@@ -205,43 +205,45 @@ impl Volume {
         core.drive(Machine::Array);
     }
 
-    /// What keeps the job's pace does at the moment; none without a job.
+    /// The state of the job governor; `None` without a job.
     #[must_use]
     pub fn job_look(&self) -> Option<Look> {
         self.core.pacing.look()
     }
 
-    /// Its write-intent bitmap, if it keeps one.
+    /// The write-intent bitmap, if the array keeps one.
     #[must_use]
     pub fn bitmap(&self) -> Option<BitmapLook> {
         self.core.array.inspect(Array::bitmap, || self.core.drive(Machine::Array))
     }
 
-    /// Whether it keeps partial parity logs; if so, whether everything is logged, or will be once parity agrees everywhere.
+    /// Whether the array keeps partial parity logs: true if everything is logged, or will be once
+    /// parity agrees everywhere.
     #[must_use]
     pub fn parity_logs(&self) -> Option<bool> {
         self.core.array.inspect(Array::parity_logs, || self.core.drive(Machine::Array))
     }
 
-    /// Whether these are braid's own, not md's.
+    /// Whether the parity logs are braid's own, not md's.
     #[must_use]
     pub fn has_own_parity_logs(&self) -> bool {
         self.core.array.inspect(|array| array.has_own_logs(), || self.core.drive(Machine::Array))
     }
 
-    /// Its write journal, if it is written.
+    /// The write journal, if it is in use.
     #[must_use]
     pub fn journal(&self) -> Option<JournalLook> {
         self.core.array.inspect(Array::journal, || self.core.drive(Machine::Array))
     }
 
-    /// When a slow member is read around.
+    /// When a slow member sits out.
     #[must_use]
     pub fn sit_out(&self) -> SitOut {
         *self.core.sit_out.lock().expect("setting does not panic")
     }
 
-    /// The same from now on, under load or not; a member that sits out when it is turned off comes back at once.
+    /// Changes when a slow member sits out, under load or not. If turned off, a member that sits
+    /// out comes back at once.
     pub fn set_sit_out(&self, settings: SitOut) {
         let core = &self.core;
         log::tuned("sit-out", &settings);
@@ -249,13 +251,13 @@ impl Volume {
         core.schedule_again();
     }
 
-    /// How long a member that answers nothing is waited for.
+    /// How long the array waits for a member that answers nothing.
     #[must_use]
     pub fn patience(&self) -> Patience {
         *self.core.patience.lock().expect("setting does not panic")
     }
 
-    /// The same from now on.
+    /// Changes how long the array waits for such a member.
     pub fn set_patience(&self, patience: Patience) {
         let core = &self.core;
         log::tuned("patience", &patience);
@@ -264,13 +266,13 @@ impl Volume {
         core.drive(Machine::Array);
     }
 
-    /// Members that are away: they did not answer for too long, and come back when they have.
+    /// Members that are away: they did not answer for too long, and come back once they answer.
     #[must_use]
     pub fn away(&self) -> Vec<MemberId> {
         self.look_at_array(|array| array.away().iter().map(|(member, _)| *member).collect())
     }
 
-    /// Slots that wait for members that are away, so that no spare may have them yet.
+    /// Slots reserved for members that are away, so that no spare takes them yet.
     #[must_use]
     pub fn kept_slots(&self) -> usize {
         self.look_at_array(|array| {
@@ -278,36 +280,38 @@ impl Volume {
         })
     }
 
-    /// How many read errors a member may have, and what becomes of one with more.
+    /// Read errors that a member may have, and the consequence of more.
     #[must_use]
     pub fn read_error_limit(&self) -> ReadErrorLimit {
         self.look_at_array(Array::read_error_limit)
     }
 
-    /// The same from now on, for errors that have been, too.
+    /// Changes the limit; past errors count too.
     pub fn set_read_error_limit(&self, limit: ReadErrorLimit) {
         log::tuned("read-errors", &limit);
         self.core.array.push(ArrayEvent::ReadErrorLimit(limit));
         self.core.drive(Machine::Array);
     }
 
-    /// Members that have had read errors which were corrected, and how many.
+    /// Members with corrected read errors, and the counts.
     #[must_use]
     pub fn read_errors(&self) -> Vec<(MemberId, ReadErrors)> {
         let now = self.core.clock.now();
         self.look_at_array(|array| array.read_errors(now))
     }
 
-    /// The last update of superblocks of this run that all members have, durably ([`crate::Notice::Recorded`]
-    /// says that there is one).
+    /// The last update of superblocks in this run that all members have, durably
+    /// ([`crate::Notice::Recorded`] announces it).
     #[must_use]
     pub fn recorded(&self) -> Option<Recorded> {
         self.core.updates.recorded()
     }
 
-    /// From now on `keeper` is told of each loss when all others' superblocks have it, by the count of their update; and nobody counts on it,
-    /// no write that is without that member is answered and none called out, before [`Self::record_kept`] says that [`Self::recorded`] was
-    /// kept. It must not block. None: losses wait for nobody, this one neither.
+    /// Sets `keeper`, which receives each loss of a member, as the count of the update, once all
+    /// other superblocks have it. Until [`Self::record_kept`] confirms that [`Self::recorded`] is
+    /// kept, the array does not rely on the loss: it acknowledges no write without that member, and
+    /// announces no loss. `keeper` must not block. With `None` losses no longer wait, pending ones
+    /// neither.
     pub fn keep_record(&self, keeper: Option<Box<dyn Fn(u64) + Send>>) {
         let keeps = keeper.is_some();
         self.core.updates.set_keeper(keeper);
@@ -315,20 +319,20 @@ impl Volume {
         self.core.drive(Machine::Array);
     }
 
-    /// What was recorded at this count is kept, durably.
+    /// Confirms that the record of this count is kept, durably.
     pub fn record_kept(&self, events: u64) {
         self.core.array.push(ArrayEvent::RecordKept(events));
         self.core.drive(Machine::Array);
     }
 
-    /// The array as it was last published: which member is in which slot, and whether writes may start. What failed is out of it
-    /// once the survivors' superblocks say so.
+    /// The published view: which member has which slot, and whether writes may start. A failed
+    /// member is out of it once the survivors' superblocks record that.
     #[must_use]
     pub fn view(&self) -> Arc<ArrayView> {
         Arc::clone(&self.core.view.lock().expect("looking does not panic"))
     }
 
-    /// What a member is called: its path as it was given. None if there is none of this name.
+    /// A member's path as the caller gave it; `None` if no member has this name.
     #[must_use]
     pub fn member_path(&self, member: MemberId) -> Option<PathBuf> {
         self.core.members.load().get(member).map(|handle| handle.path().to_path_buf())
@@ -340,20 +344,20 @@ impl Volume {
         self.look_at_array(Array::sitting_out)
     }
 
-    /// Milliseconds that members have sat out so far, all of them together.
+    /// Milliseconds that members have sat out so far, in total.
     #[must_use]
     pub fn sat_out_ms(&self) -> u64 {
         let now = self.core.clock.now();
         self.look_at_array(|array| array.sat_out_ns(now)) / 1_000_000
     }
 
-    /// A number that is another one when members have ended anything.
+    /// A number that changes when members end an operation.
     #[must_use]
     pub fn ended_at_members(&self) -> u64 {
         self.core.members.load().iter().map(|member| member.admission.ended()).sum()
     }
 
-    /// Members that have been asked for something that has not ended.
+    /// Members with operations in flight.
     #[must_use]
     pub fn unanswered(&self) -> Vec<MemberId> {
         let members = self.core.members.load();
@@ -366,13 +370,13 @@ impl Volume {
         self.core.array.inspect(look, drive)
     }
 
-    /// Bytes that were answered and are not on the members.
+    /// Bytes that are acknowledged and not on the members.
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
         self.look_at_shards(Shard::dirty_sectors).sum::<u64>() * SECTOR_BYTES
     }
 
-    /// Whether the members hold what clients were told, in every sector.
+    /// Whether the members hold every acknowledged write.
     pub(crate) fn is_on_members(&self) -> bool {
         !self.look_at_shards(|shard| shard.dirty_sectors() > 0 || shard.has_lost()).any(|one| one)
     }
@@ -390,12 +394,12 @@ impl Volume {
         self.core.shards.iter().map(|cell| cell.combiner.owner_misses()).sum()
     }
 
-    /// How its members are scheduled.
+    /// How the members are scheduled.
     pub fn scheduling(&self) -> Scheduling {
         self.core.scheduling.lock().expect("setting does not panic").clone()
     }
 
-    /// Its members are to be scheduled like this from now on, under load or not. Nothing that waits is lost.
+    /// Changes the scheduling of members, under load or not. No waiting operation is lost.
     pub fn schedule(&self, scheduling: Scheduling) {
         log::tuned("scheduling", &scheduling);
         self.core.schedule(|chosen| *chosen = scheduling);
@@ -406,7 +410,8 @@ impl Volume {
         self.core.turns.is_on()
     }
 
-    /// The last hundred periods of the multiplexer, the oldest first; times count from when the array was started.
+    /// The last hundred periods of the multiplexer, the oldest first; times count from the start of
+    /// the array.
     pub fn slices(&self) -> Vec<Slice> {
         self.core.turns.slices()
     }
@@ -436,16 +441,16 @@ impl Volume {
         self.look_at_array(Array::missing_count)
     }
 
-    /// Asks for `operation`; the completion is told of its end, possibly before this returns.
+    /// Submits `operation`; `completion` gets its outcome, possibly before this returns.
     ///
-    /// Never waits. A write that does not begin and end at a sector has the array to itself: it begins
-    /// when the changes before it have ended, and those after it when it has.
+    /// Never waits. A write that does not begin and end at a sector has the array to itself: it
+    /// begins when earlier changes have ended, and later changes begin when it has ended.
     pub fn submit(&self, operation: ClientRequest, completion: Completion) {
         self.ask(operation, Asker::Completion(completion));
     }
 
-    /// [`Self::submit`], waiting for the outcome on this thread, which drives the array meanwhile as far as no other
-    /// thread does. Allocates nothing in the steady state.
+    /// As [`Self::submit`], but waits for the outcome on this thread. Meanwhile this thread drives
+    /// the array where no other thread does. Allocates nothing in the steady state.
     pub fn call(&self, operation: ClientRequest) -> Outcome {
         waiter::wait_for(|waiter| self.ask(operation, Asker::Caller(waiter)))
     }
@@ -486,7 +491,7 @@ impl Volume {
         });
     }
 
-    /// Lets `begin` say which machines have something to do, and drives them.
+    /// Drives the machines that `begin` lists.
     fn drive(&self, begin: impl FnOnce(&mut VecDeque<Machine>)) {
         let mut scratch = DriveScratch::take();
         begin(&mut scratch.machines);
@@ -494,7 +499,7 @@ impl Volume {
     }
 
     /// Refuses new requests, waits for those in flight, flushes, and leaves the superblocks clean
-    /// if they can be. A second call waits for the first.
+    /// if possible. A second call waits for the first.
     pub fn stop(&self) -> Stopped {
         if !self.stopping.swap(true, Ordering::SeqCst) {
             log::stopping();
@@ -534,12 +539,12 @@ fn denied(denial: Denial) -> RequestError {
     }
 }
 
-/// Whether how long it takes says what clients feel.
+/// Whether the request's latency shows what clients feel.
 fn is_timed(operation: &ClientRequest) -> bool {
     matches!(operation, ClientRequest::Read { .. } | ClientRequest::Write { .. })
 }
 
-/// Whether the client waits for the members to have it.
+/// Whether the client waits until the members have the data.
 fn is_waited_for(operation: &ClientRequest) -> bool {
     match operation {
         ClientRequest::Flush => true,
@@ -550,7 +555,7 @@ fn is_waited_for(operation: &ClientRequest) -> bool {
     }
 }
 
-/// What the engine is asked, and the payload; no request for a flush.
+/// The request to the engine, and the payload; no request for a flush.
 fn in_bytes(operation: ClientRequest) -> (Option<ByteRequest>, Option<Payload>) {
     let (operation, offset, length, payload) = match operation {
         ClientRequest::Flush => return (None, None),

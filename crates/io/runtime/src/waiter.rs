@@ -1,17 +1,19 @@
 //! Waiting: a caller for the end of its request, and a stop for the last answer.
 //!
-//! Where it stands: [`crate::Volume::call`] waits here; the thread that ends the request tells. Mostly that is the caller itself,
-//! which has driven the machines on its way: then no thread sleeps and none is woken.
+//! Place in the flow: [`crate::Volume::call`] waits here; the thread that ends the request reports
+//! the outcome. Mostly that is the caller itself, which has driven the machines on its way: then no
+//! thread sleeps and none is woken.
 //!
 //! ```text
 //!   caller: ask ─▶ drive ─▶ wait ─┬─ told already: on it goes
 //!                                 └─ sleeps ◀─ told by the thread that ended it
 //! ```
 //!
-//! A wake-up is a call to the operating system, so it is left out where the caller does not sleep. Whether it does is said under
-//! the lock that guards what is told [check: a_caller_hears_of_the_end, a_caller_that_is_not_woken_is_caught].
+//! A wake-up is a system call, so it is left out if the caller does not sleep. The caller sets that
+//! flag under the lock that guards the outcome
+//! [check: a_caller_hears_of_the_end, a_caller_that_is_not_woken_is_caught].
 //!
-//! A thread has one place to wait at, and uses it again.
+//! A thread has one place to wait at, and reuses it.
 
 use std::cell::Cell;
 
@@ -29,17 +31,16 @@ pub(crate) struct Waiter {
 #[derive(Default)]
 struct Answer {
     outcome: Option<Outcome>,
-    /// The caller sleeps.
     sleeps: bool,
 }
 
 thread_local! {
-    /// This thread's place, while nothing is under way for it.
+    /// This thread's place, while no request uses it.
     static PLACE: Cell<Option<Arc<Waiter>>> = const { Cell::new(None) };
 }
 
 impl Waiter {
-    /// Tells the caller how its request ended.
+    /// Reports the outcome to the caller.
     pub(crate) fn tell(&self, outcome: Outcome) {
         let mut state = self.state.lock().expect("telling does not panic");
         let before = state.outcome.replace(outcome);
@@ -51,7 +52,7 @@ impl Waiter {
         }
     }
 
-    /// Waits to be told.
+    /// Waits for the outcome.
     fn wait(&self) -> Outcome {
         let mut state = self.state.lock().expect("telling does not panic");
         state.sleeps = state.outcome.is_none();
@@ -62,9 +63,9 @@ impl Waiter {
     }
 }
 
-/// Lets `ask` begin something, and waits at this thread's place for its end.
+/// Lets `ask` begin a request, and waits at this thread's place for its outcome.
 pub(crate) fn wait_for(ask: impl FnOnce(Arc<Waiter>)) -> Outcome {
-    // A model's places belong to one schedule. A thread that is ending has none any more.
+    // A model's places belong to one schedule. A thread that is ending has lost its place.
     let kept = if cfg!(shuttle) { None } else { PLACE.try_with(Cell::take).ok().flatten() };
     let place = kept.unwrap_or_default();
     ask(Arc::clone(&place));
@@ -75,7 +76,7 @@ pub(crate) fn wait_for(ask: impl FnOnce(Arc<Waiter>)) -> Outcome {
     outcome
 }
 
-/// Requests that have not been answered, so that stopping can wait for them.
+/// Counts unanswered requests, so that a stop can wait for them.
 #[derive(Default)]
 pub(crate) struct InFlight {
     state: Mutex<Count>,
@@ -85,12 +86,12 @@ pub(crate) struct InFlight {
 #[derive(Default)]
 struct Count {
     requests: usize,
-    /// A stop sleeps until there are none.
+    /// A stop sleeps until the count is zero.
     is_awaited: bool,
 }
 
 impl InFlight {
-    /// One more; how many there are with it.
+    /// Counts one more request; returns the count.
     pub(crate) fn enter(&self) -> usize {
         let mut state = self.state.lock().expect("counting does not panic");
         state.requests += 1;

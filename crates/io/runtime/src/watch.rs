@@ -1,4 +1,4 @@
-//! Telling the watcher what happens to the array, from a thread that nothing waits for.
+//! Reports events of the array to the watcher, on a thread that no other waits for.
 //!
 //! A watcher writes to terminals and pipes, which may be slow, full or closed. None of that may
 //! hold up an answer, so the data path only leaves the notice in a channel.
@@ -11,23 +11,22 @@ use crate::sync::flaw::{self, Flaw};
 use crate::sync::mpsc::{Receiver, Sender, channel};
 use crate::sync::{Mutex, thread};
 
-/// How long stopping waits for the watcher to hear the last notices.
+/// How long a stop waits for the watcher to take the last notices.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The watcher's end of the line.
+/// The sending end of the watcher's channel.
 pub(crate) struct Watch {
     notices: Mutex<Option<Sender<Notice>>>,
     done: Mutex<Receiver<()>>,
 }
 
 impl Watch {
-    /// Starts the watcher's thread.
     pub(crate) fn start(hear: impl Fn(Notice) + Send + 'static) -> std::io::Result<Self> {
         let (sender, notices) = channel();
         let (ended, done) = channel();
         thread::Builder::new().name("braid-watch".into()).spawn(move || {
             notices.iter().for_each(hear);
-            // The stop may not be waiting any more.
+            // The stop may have ceased to wait.
             let _ = ended.send(());
         })?;
         Ok(Self { notices: Mutex::new(Some(sender)), done: Mutex::new(done) })
@@ -35,12 +34,12 @@ impl Watch {
 
     pub(crate) fn tell(&self, notice: Notice) {
         if let Some(sender) = &*self.notices.lock().expect("telling does not panic") {
-            // A watcher that has died has nothing to hear any more.
+            // A watcher that has died takes no notices.
             let _ = sender.send(notice);
         }
     }
 
-    /// No notice will come any more; gives the watcher a moment to say the last ones.
+    /// Ends the notices; gives the watcher a moment to report the last ones.
     pub(crate) fn end(&self) {
         if !flaw::has(Flaw::WatchNotEnded) {
             self.notices.lock().expect("telling does not panic").take();

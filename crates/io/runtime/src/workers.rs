@@ -1,10 +1,12 @@
-//! The workers of a volume: which one drives a machine, and which sleeps for a moment.
+//! The workers of a volume: the worker that drives a machine, and the one that sleeps for a moment.
 //!
-//! A machine is given to a worker by a token, and a worker is told of it once, until it has looked. What drives it then, and
-//! what is called when a moment has come, are values that layers above give ([`Wake`]); here only the tokens are known.
+//! A token names a machine to a worker, and a worker is woken for a machine once, until it has
+//! looked. Layers above supply the handlers ([`Wake`]) that drive a machine or act on a moment;
+//! this file only knows tokens.
 //!
-//! Invariant: a shard whose inbox was pushed to is driven afterwards. `scheduled` is cleared before it is
-//! driven, so a push either finds it cleared, and schedules, or is seen (`volume_tests` over both ways).
+//! Invariant: a shard whose inbox was pushed to is driven afterwards. `scheduled` is cleared before
+//! the shard is driven, so a push either finds it cleared, and schedules, or is seen
+//! (`volume_tests` over both ways).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,20 +23,20 @@ use crate::sync::Arc;
 /// The token of the array; shards have their index.
 const ARRAY: u64 = u64::MAX;
 
-/// The workers of a volume, and what they tell it by.
+/// The workers of a volume, and the handlers they call.
 pub(crate) struct Drivers {
     pub(crate) workers: Arc<Workers>,
-    /// Whether they are the volume's alone.
+    /// Whether the workers belong to this volume alone.
     is_own: bool,
-    /// What is told that a moment has come. The token is the place that [`crate::alarm`] knows it by.
+    /// The handler of moments. The token is the place in [`crate::alarm`].
     alarm: OnceLock<Arc<dyn Wake>>,
-    /// Machines that a worker has been told to look at and has not looked at yet: shards, the array.
+    /// Machines for which a worker was woken and has not looked yet: the shards, then the array.
     scheduled: Vec<AtomicBool>,
 }
 
 impl Drivers {
-    /// The workers that `options` ask for; none where threads are to do it all, or nothing has a descriptor. Nor in models:
-    /// those run threads of their own, which no kernel knows.
+    /// The workers that `options` ask for. `None` if threads do all the work, or no member has a
+    /// descriptor. Models have none either: they run threads of their own, which no kernel knows.
     pub(crate) fn start(options: &Options, has_file: bool) -> Result<Option<Self>, RingError> {
         if options.io == Io::Threads || !has_file || cfg!(shuttle) {
             return Ok(None);
@@ -54,13 +56,13 @@ impl Drivers {
         Self { workers, is_own, alarm: OnceLock::new(), scheduled }
     }
 
-    /// Says what is told of moments.
+    /// Sets the handler of moments.
     pub(crate) fn connect(&self, alarm: Arc<dyn Wake>) {
         let is_first = self.alarm.set(alarm).is_ok();
         assert!(is_first, "workers are connected once");
     }
 
-    /// Whether a worker has been told of a machine, which worker that is, and by which token.
+    /// A machine's flag, its worker, and its token.
     fn scheduling(&self, machine: Machine) -> (&AtomicBool, usize, u64) {
         match machine {
             Machine::Shard(ShardIndex(index)) => {
@@ -73,18 +75,18 @@ impl Drivers {
         }
     }
 
-    /// Whether this thread is to drive machines itself.
+    /// Whether this thread drives machines itself.
     pub(crate) fn is_here(&self) -> bool {
         self.workers.current().is_some()
     }
 
-    /// Has its worker tell `driver` of `machine`; false when there are none any more.
+    /// Has the machine's worker call `driver`; false if the workers have stopped.
     pub(crate) fn schedule<D: Wake + 'static>(&self, driver: &Arc<D>, machine: Machine) -> bool {
         self.schedule_on(self.scheduling(machine).1, driver, machine)
     }
 
-    /// Has a worker that sleeps tell `driver` of `machine`; false when none does, or when this thread is no worker, whose
-    /// machines are for the worker that each belongs to.
+    /// Has a sleeping worker call `driver` for `machine`. False if none sleeps, or if this thread
+    /// is no worker: then the machine is for its own worker.
     pub(crate) fn hand_over<D: Wake + 'static>(&self, driver: &Arc<D>, machine: Machine) -> bool {
         self.workers.sleeper().is_some_and(|on| self.schedule_on(on, driver, machine))
     }
@@ -101,7 +103,8 @@ impl Drivers {
         told.is_ok()
     }
 
-    /// The same for a worker that has just pushed a completion: once the others of this turn are told.
+    /// As `schedule`, for a worker that has just pushed a completion: after the other completions
+    /// of this turn.
     pub(crate) fn put_off<D: Wake + 'static>(
         &self,
         worker: &Worker,
@@ -114,27 +117,27 @@ impl Drivers {
         }
     }
 
-    /// The machine that a worker is told of by `token`, which is driven from now on.
+    /// The machine that `token` names; it is driven from now on.
     pub(crate) fn begin(&self, token: u64) -> Machine {
         let machine = match token {
             ARRAY => Machine::Array,
             index => Machine::Shard(ShardIndex(u16::try_from(index).expect("one of our tokens"))),
         };
-        // Before looking, so that a thread that pushes from now on tells a worker again.
+        // Clear before looking, so that a later push wakes a worker again.
         self.scheduling(machine).0.store(false, Ordering::SeqCst);
         machine
     }
 
-    /// Has a worker wake the alarm at a moment; false when there are none any more.
+    /// Has a worker wake the alarm at a moment; false if the workers have stopped.
     pub(crate) fn arm(&self, clock: &Clock, arm: Arm) -> bool {
         let alarm = self.alarm.get().expect("a core that is driven is connected");
-        // A moment that cannot be counted up to does not come.
+        // A moment out of the clock's range never comes.
         let Some(at) = clock.at(arm.at) else { return true };
         let (alarm, token) = (Arc::clone(alarm), arm.place as u64);
         self.workers.wake_at(arm.place, at, alarm, token).is_ok()
     }
 
-    /// Ends the workers, if they are the volume's alone.
+    /// Ends the workers, if they belong to this volume alone.
     pub(crate) fn stop(&self) {
         if self.is_own {
             self.workers.stop();

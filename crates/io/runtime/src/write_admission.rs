@@ -1,12 +1,12 @@
-//! The admission of writes: which of those that change the array may begin.
+//! The admission of writes: keeps the writes that may not begin yet.
 //!
-//! That is decided by the engine's [`request::WriteAdmission`], which knows no threads; this keeps the writes
-//! that may not begin yet. No thread waits here: a write that is not admitted is left behind, and the thread that ends one
-//! begins those that are admitted by that. An aligned write that finds no other waiting is admitted at once
-//! [check: an_unaligned_write_is_alone].
+//! The engine's [`request::WriteAdmission`], which knows no threads, decides which may begin. No
+//! thread waits here. A write that is not admitted stays behind, and the thread that ends a write
+//! begins those that its end admits. An aligned write that finds no other waiting is admitted at
+//! once [check: an_unaligned_write_is_alone].
 //!
-//! Those that are admitted are begun one after the other by one thread: a write that ends at once admits
-//! others, and must not begin them from within its own beginning, or thousands would stand on one
+//! One thread begins the admitted writes one after the other. A write that ends at once admits
+//! others. It must not begin them from within its own beginning, or thousands would stand on one
 //! stack [check: a_long_queue_takes_no_stack].
 
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ use braid_engine::request::{self, Ticket, Way};
 use crate::sync::Mutex;
 use crate::sync::flaw::{self, Flaw};
 
-/// Many aligned writes, or one that is not.
+/// Admits many aligned writes, or one unaligned write.
 pub(crate) struct WriteAdmission<W> {
     state: Mutex<State<W>>,
 }
@@ -25,7 +25,7 @@ struct State<W> {
     order: request::WriteAdmission,
     /// In the order of their tickets.
     waiting: VecDeque<(Ticket, W)>,
-    /// A thread begins those that are admitted.
+    /// A thread is beginning admitted writes.
     is_beginning: bool,
 }
 
@@ -37,7 +37,7 @@ impl<W> Default for WriteAdmission<W> {
 }
 
 impl<W> WriteAdmission<W> {
-    /// Gives a write back if it is admitted; otherwise it comes out when one that was has left.
+    /// Returns a write if it is admitted; otherwise a later `leave` begins it.
     pub(crate) fn enter(&self, way: Way, write: W) -> Option<W> {
         let mut state = self.state.lock().expect("counting does not panic");
         let ticket = state.order.enter(way);
@@ -48,8 +48,8 @@ impl<W> WriteAdmission<W> {
         None
     }
 
-    /// A write has been answered: `begin` is called with each that is admitted by that, here or on
-    /// a thread that is doing so already.
+    /// A write has been answered. `begin` is called for each write that this admits, here or on a
+    /// thread that is already beginning writes.
     pub(crate) fn leave(&self, way: Way, mut begin: impl FnMut(W)) {
         let mut state = self.state.lock().expect("counting does not panic");
         let lets_in = state.order.leave(way);

@@ -1,8 +1,9 @@
-//! A person has a write journal made on a device that comes, while the array runs. It is given up as parity logs are
-//! ([`Volume::change_logs`]), and its device goes as any that is out.
+//! The operator adds a device as write journal while the array runs. [`Volume::change_logs`] drops
+//! the journal, as it drops parity logs; its device is then removed like any that is out.
 //!
-//! Where it stands: above the volume, beside [`mod@crate::parity_logs`]. Whether it may be is the array's to say ([`LogRefusal`]); how large the
-//! journal is follows from the device [check: a_journal_comes_and_goes_on_a_volume_that_is_written].
+//! Place in the flow: above the volume, beside [`mod@crate::parity_logs`]. The array decides
+//! whether the change is allowed ([`LogRefusal`]). The size of the journal follows from the device
+//! [check: a_journal_comes_and_goes_on_a_volume_that_is_written].
 
 use std::io;
 
@@ -18,46 +19,47 @@ use crate::operator::PATIENCE;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
 
-/// Why there is no journal on a device.
+/// Why a device did not become the journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// What the array says does not fit the device.
+    /// The array does not fit the device.
     #[error(transparent)]
     Join(#[from] JoinError),
-    /// The array says so.
+    /// The array refused.
     #[error(transparent)]
     Refused(#[from] LogRefusal),
-    /// A batch of the array would not find room in it.
+    /// A batch of the array would not fit into the journal.
     #[error("a journal takes at least {needed_bytes} bytes of a device")]
     TooSmall {
         /// Bytes that the device needs.
         needed_bytes: u64,
     },
-    /// The array has parts that are smaller than a journal's blocks.
+    /// Parts of the array are smaller than a journal's blocks.
     #[error("a journal has blocks of 4 KiB, and chunks of the array are no whole blocks")]
     Blocks,
-    /// No member is left whose superblock says what the array is.
+    /// No member is left whose superblock describes the array.
     #[error("no member is left to tell what the array is")]
     Alone,
-    /// Threads for it could not be started.
+    /// Threads for the device could not be started.
     #[error("no thread could be started for it")]
     Thread(#[source] io::Error),
-    /// The device failed before any superblock of the others told of it.
+    /// The device failed before any superblock of the others named it.
     #[error("it could not be written")]
     Failed,
 }
 
 impl Volume {
-    /// Whether a device of `device_bytes` bytes could have the array's write journal now.
+    /// Whether a device of `device_bytes` bytes can become the array's write journal now.
     ///
     /// # Errors
-    /// The array keeps something else, takes no changes, or is not whole; or the device would not fit.
+    /// The array keeps another safeguard, takes no changes, or is degraded; or the device does not
+    /// fit.
     pub fn may_add_journal(&self, device_bytes: u64) -> Result<(), JournalError> {
         self.core().look(Array::may_add_journal)?;
         self.journal_on(device_bytes, [0; 16]).map(|_| ())
     }
 
-    /// The superblock of such a device, its number, and the ring.
+    /// The superblock of the device, its number, and the ring.
     fn journal_on(
         &self,
         device_bytes: u64,
@@ -76,12 +78,13 @@ impl Volume {
         Ok((superblock, number, area))
     }
 
-    /// A device gets the array's write journal, of which the first block has a sequence behind `sequence`: one that no block has that
-    /// somebody left there. Returns when superblocks say so. Clients wait for a moment meanwhile. `named` hears its name before the array
-    /// knows it.
+    /// Makes a device the array's write journal. Its first block has a sequence after `sequence`,
+    /// which no stale block on the device has. Returns when superblocks record it. Clients wait for
+    /// a moment meanwhile. `named` receives the member's name before the array does.
     ///
     /// # Errors
-    /// It may not be, or does not fit, and nothing was changed; or members do not say so yet ([`LogRefusal::Busy`]), and will if they answer.
+    /// The change is refused, or the device does not fit, and nothing changed; or superblocks do
+    /// not record it yet ([`LogRefusal::Busy`]) and will if members answer.
     pub fn add_journal(
         &self,
         device: Box<dyn Member>,

@@ -1,8 +1,9 @@
-//! What failed at a member, for the machines and for the log: the one place where an error of a
-//! [`Member`](braid_member::Member) becomes a [`MemberFault`], for every way that a request takes to the device.
+//! Failures at a member, for the machines and for the log. Only here does an error of a
+//! [`Member`](braid_member::Member) become a [`MemberFault`], for every way that a request takes to
+//! the device.
 //!
-//! Invariant: no error of the operating system loses its number, and no place its sector, on the way to the notice
-//! [check: every_error_keeps_its_number_or_its_word].
+//! Invariant: on the way to the notice every error of the operating system keeps its number, and
+//! every place its sector [check: every_error_keeps_its_number_or_its_word].
 
 use braid_engine::array::{MemberId, MetadataArea};
 use braid_engine::cause::{Answer, Asked, Cause};
@@ -13,12 +14,12 @@ use braid_member::MemberError;
 use crate::log;
 use crate::members::handle::MemberHandle;
 
-/// That a member request failed.
+/// The fault of a failed member request.
 pub(crate) fn of_io(member: &MemberHandle, io: &MemberIo, error: MemberError) -> MemberFault {
     at(member, io.operation.asked(), member.range(io), error)
 }
 
-/// The same of what is known by its place on the device only: offset and length in bytes.
+/// The fault of an operation known only by its place on the device: offset and length in bytes.
 pub(crate) fn at(
     member: &MemberHandle,
     asked: Asked,
@@ -28,18 +29,18 @@ pub(crate) fn at(
     MemberFault { kind: kind_of(asked, error), cause: cause(member, asked, range, error) }
 }
 
-/// That a member was asked which is not here any more.
+/// The fault of a request to a member that no longer exists.
 pub(crate) fn gone(member: MemberId, asked: Asked) -> MemberFault {
     let cause = Cause { asked, ..Cause::vanished(member) };
     MemberFault { kind: FaultKind::Gone, cause }
 }
 
-/// That a member has left the array before it answered.
+/// The fault of a request to a member that left the array before it answered.
 pub(crate) fn left(member: MemberId) -> MemberFault {
     MemberFault { kind: FaultKind::Gone, cause: Cause::left(member) }
 }
 
-/// What a member is asked that writes such an area.
+/// The kind of request that writes such an area.
 pub(crate) const fn asked_of(area: MetadataArea) -> Asked {
     match area {
         MetadataArea::Superblock => Asked::Superblock,
@@ -50,7 +51,7 @@ pub(crate) const fn asked_of(area: MetadataArea) -> Asked {
     }
 }
 
-/// What failed, for the array and for the log.
+/// The cause, for the array and for the log.
 pub(crate) fn cause(
     member: &MemberHandle,
     asked: Asked,
@@ -64,10 +65,10 @@ pub(crate) fn cause(
     cause
 }
 
-/// What the machines make of an error.
+/// The machines' class of an error.
 fn kind_of(asked: Asked, error: MemberError) -> FaultKind {
     match error {
-        // What may not even be read is no more use than a bad sector.
+        // A sector that refuses reads is worth no more than a bad sector.
         MemberError::Protected { .. } if asked == Asked::Read => FaultKind::Media,
         MemberError::Gone { .. } | MemberError::Truncated => FaultKind::Gone,
         MemberError::OutOfSpace { .. } | MemberError::FileTooLong => FaultKind::NoSpace,
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
     use crate::cause::AnswerWords;
 
-    /// Each error had to be put right by hand: which sector, which error, was not said anywhere.
+    /// Before, each error needed a search by hand: no message named sector and error.
     #[test]
     fn every_error_keeps_its_number_or_its_word() {
         for error in [

@@ -1,7 +1,8 @@
-//! The one way to a member, and two back ends that carry it out.
+//! The one way to a member, and two back ends that carry operations out.
 //!
-//! Where it stands: below the machines' loop ([`crate::drive`]) and what ends there ([`crate::completions`]); above
-//! [`crate::members`], [`braid_member`] and [`braid_ring`]. It leaves events for machines, and drives none.
+//! Place in the flow: below the machines' loop ([`crate::drive`]) and the ends of operations
+//! ([`crate::completions`]); above [`crate::members`], [`braid_member`] and [`braid_ring`]. It
+//! leaves events for machines, and drives none.
 //!
 //! ```text
 //!   machines ──▶ Submitter::submit ──▶ room? (ring_admission) ──▶ ring     a worker gives it to the kernel
@@ -11,11 +12,14 @@
 //!   machines ◀── Submitter::complete ◀──────────────────────────────┘
 //! ```
 //!
-//! Everything that is the same whichever back end carries it out stands above them, and once: how much may be on rings and
-//! which member is suspected of hanging ([`crate::members::ring_admission`]), elevators, trying again part by part, what an
-//! error is to the engine ([`fault`]), counting, which machines to drive ([`submitter`]). Below are an operation as a ring does
-//! it ([`ring`], [`zeroing`]) and as a thread does it ([`threads`]). A batch is a turn: what a worker's turn submits reaches
-//! the kernel together, and what a turn finds ended is told before anything is driven.
+//! Work that is the same for all back ends stands above them, once:
+//! - room on rings, and members suspected of hanging ([`crate::members::ring_admission`]);
+//! - elevators, the retry part by part, counting, and the machines to drive ([`submitter`]);
+//! - the meaning of an error for the engine ([`fault`]).
+//!
+//! Below are an operation as a ring does it ([`ring`], [`zeroing`]) and as a thread does it
+//! ([`threads`]). A batch is a turn: the operations that a worker's turn submits reach the kernel
+//! together, and all completions of a turn are reported before any machine is driven.
 
 pub(crate) mod fault;
 pub(crate) mod ring;

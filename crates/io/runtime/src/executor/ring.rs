@@ -1,10 +1,16 @@
-//! The back end on io_uring: an operation becomes operations of a worker's own ring, one after the other.
+//! The back end on io_uring: an operation becomes operations of a worker's own ring, one after the
+//! other.
 //!
-//! What no ring can do it gives back, and the member's threads do it ([`super::threads`]): members without a descriptor,
-//! vectors that are tried again part by part, ranges of zeroes that are longer than one operation where the kernel makes
-//! none, durable writes where the flag for them is refused, what is wrong with a request (they say what), and everything
-//! once the workers have been stopped. How much of a member comes here, and whether anything does, is said in
-//! [`crate::members::ring_admission`]; where its ends come is [`crate::completions`].
+//! It returns what no ring can do, and the member's threads do it ([`super::threads`]):
+//! - operations of members without a descriptor;
+//! - vectors that are retried part by part;
+//! - ranges of zeroes longer than one operation, if the kernel cannot zero them;
+//! - durable writes, if the kernel refuses the flag for them;
+//! - invalid requests, which the threads answer with an error;
+//! - everything, once the workers have stopped.
+//!
+//! [`crate::members::ring_admission`] limits how much of a member comes here. Its ends come to
+//! [`crate::completions`].
 //!
 //! ```text
 //!   submit ──▶ first ──▶ ring ──▶ completion ──▶ after ─┬─▶ the next one ──▶ ring
@@ -12,8 +18,8 @@
 //!                                                       └─▶ for threads
 //! ```
 //!
-//! A plain transfer is named by the token of its operation, and nothing is kept of it here; of all else the operation lies
-//! in the member's places until it has ended.
+//! The token of a plain transfer names its operation, and nothing is kept here. Every other
+//! operation stays in the member's places until it has ended.
 
 use std::io;
 
@@ -29,7 +35,7 @@ use crate::members::operation::{Item, Operation, Parts, deed, span_of};
 use crate::sync::Arc;
 use crate::workers::Drivers;
 
-/// Gives an operation to a ring; gives back what is for the member's threads.
+/// Gives an operation to a ring; returns it if the member's threads must do it.
 pub(super) fn submit(
     core: &Core,
     drivers: &Drivers,
@@ -55,7 +61,7 @@ pub(super) fn submit(
     submitted.map_err(|_| member.take_back(token))
 }
 
-/// A transfer of which nothing has to be known when it has ended but its name.
+/// A transfer whose name is all that its end needs.
 fn plain(operation: &Operation) -> Option<&Item> {
     let Operation::Io(flight) = operation else { return None };
     match (&flight.ticket, &flight.parts) {
@@ -64,14 +70,14 @@ fn plain(operation: &Operation) -> Option<&Item> {
     }
 }
 
-/// What a ring is asked first; none where it is for threads.
+/// The first ring operation; `None` if threads must do it.
 fn first(
     core: &Core,
     member: &MemberHandle,
     raw: &Raw,
     operation: &Operation,
 ) -> Option<RingOperation> {
-    // Where durable writes were refused, a write is followed by a flush, and threads do both.
+    // If the device refuses durable writes, threads write and then flush.
     if operation.deed() == (Deed::Write { durable: true }) && !raw.takes_durable_flag() {
         return None;
     }
@@ -103,7 +109,7 @@ fn first(
             let memory = Segments::from_iter([Segment::whole(Memory::Bytes(bytes))]);
             Some(RingOperation::Write { file, offset, memory, durable: true })
         }
-        // A bad-block log is flushed first: that takes a thread, and there are few.
+        // A bad-block log needs a flush first: a thread does both, and such writes are few.
         Operation::Metadata { area: MetadataArea::BadBlocks, .. } => None,
         Operation::Flush | Operation::Apart(_) | Operation::Look | Operation::Rejoin => None,
     }
@@ -119,11 +125,11 @@ fn transfer(
     let first: &MemberIo = &parts[0].1;
     let (deed, (offset, _)) = (deed(first), member.range(first));
     let mut memory = Segments::new();
-    // Every bit that is set anywhere: aligned is what all of them are.
+    // The union of all bits: it is aligned if every address and length is.
     let (mut addresses, mut lengths, mut length_bytes) = (0, 0, 0);
     for (shard, io) in parts {
         let span = span_of(io, member.range(io).1);
-        // None for a read that was abandoned, and is over: threads end it.
+        // `None` for an abandoned read that is over: threads end it.
         let lease: Lease = core.shard(*shard).memory.lease(span, deed == Deed::Read)?;
         addresses |= lease.address();
         lengths |= span.length_bytes;
@@ -140,7 +146,7 @@ fn transfer(
     })
 }
 
-/// What comes after an operation of the ring that `operation` was.
+/// The step after a ring operation of `operation`.
 pub(crate) fn after(
     raw: &Raw,
     member: &MemberHandle,
@@ -162,12 +168,12 @@ pub(crate) fn after(
     }
 }
 
-/// How many bytes a transfer moves.
+/// Bytes that a transfer moves.
 pub(crate) fn length_of(memory: &Segments) -> u64 {
     memory.iter().map(Segment::length_bytes).sum::<usize>() as u64
 }
 
-/// How something has ended, as the member sees it.
+/// A ring's result as the member's result.
 pub(crate) fn ended(
     raw: &Raw,
     deed: Deed,
@@ -178,7 +184,7 @@ pub(crate) fn ended(
     raw.confirm(deed, batch)
 }
 
-/// The open files of a member. One that has none left to open does without numbers.
+/// The open files of a member. A member with no file left runs without registered descriptors.
 pub(crate) fn files(member: &MemberHandle) -> Vec<Descriptor> {
     member.raw().and_then(|raw| raw.files().ok()).unwrap_or_default()
 }

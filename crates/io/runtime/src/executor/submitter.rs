@@ -1,8 +1,8 @@
-//! One member, for as long as a thread has to do with it: the one way in to it, and the one way out.
+//! The one way into a member and out of it, for as long as a thread works on that member.
 //!
-//! Where it stands: between the loop that drives the machines ([`crate::drive`]) and the back ends
-//! ([`super::ring`], [`super::threads`]). It drives nothing: the caller is told which machines have heard something
-//! ([`Submitter::into_heard`]).
+//! Place in the flow: between the loop that drives the machines ([`crate::drive`]) and the back
+//! ends ([`super::ring`], [`super::threads`]). It drives nothing: the caller learns which machines
+//! have received events ([`Submitter::into_heard`]).
 //!
 //! ```text
 //!   shard ─MemberIo─▶ Scheduler ─┬─ none: as they come, at once ──────────────────┐
@@ -11,21 +11,24 @@
 //!   machines ◀──answers──────────┴── ticket ◀───────────────────────────────────────── complete ◀──────┘
 //! ```
 //!
-//! Under `none` nothing is sorted and nothing waits, but writes that one turn of a shard asks for side by side, such as those
-//! of small sequential writes that a stripe has collected, go as one vector all the same ([`crate::drive`]).
+//! Under `none` nothing is sorted and nothing waits. But adjacent writes of one shard turn, such as
+//! small sequential writes that a stripe has collected, still go as one vector ([`crate::drive`]).
 //!
-//! Superblocks and flushes go past the scheduler and past the line for room ([`crate::members::ring_admission`]). There is
-//! at most one of each under way for a member, what asked for them waits, and they must not wait for a slice or a tag: a superblock is what
-//! lets an error be answered, and a flush is asked for when what it covers has been answered already, so it has nothing to be
-//! ordered behind. Nor is anything else ordered here: what needs one thing before another (parity after data is known, a
-//! forced write before its answer) waits for the first to end, as the engine does.
+//! Superblocks and flushes bypass the scheduler and the line for room
+//! ([`crate::members::ring_admission`]). A member has at most one of each in flight, and their
+//! requesters wait. They must not wait for a slice or a tag. An error is answered only after its
+//! superblock. A flush is requested when the writes it covers have been answered, so it has nothing
+//! to be ordered behind. No other order is kept here: if one operation must precede another (data
+//! before parity, a forced write before its answer), the engine waits for the first to end.
 //!
 //! Invariants
-//! - Every part is answered once, with its own result: a vector that fails is tried again part by part, by the member's
-//!   threads, so that a bad sector fails only the request that asked for it
-//!   (`tests/scheduling.rs`: `a_bad_sector_in_a_vector_fails_only_its_own_request`). Not so a forced write: a failed
-//!   one is a failed flush, and a second try that succeeds would hide that.
-//! - A ticket is given back when all parts have been answered, never before: `out` is what the device has.
+//! - Every part is answered once, with its own result. The member's threads retry a failed vector
+//!   part by part, so that a bad sector fails only the request that covers it
+//!   (`tests/scheduling.rs`: `a_bad_sector_in_a_vector_fails_only_its_own_request`). A failed
+//!   forced write is not retried: it is a failed flush, and a second try that succeeds would hide
+//!   that.
+//! - A ticket is returned when all parts have been answered, never before: `out` counts what the
+//!   device has.
 
 use std::cell::RefCell;
 
@@ -49,16 +52,16 @@ use crate::members::operation::{Flight, Item, Operation, Parts};
 use crate::members::ring_admission::Route;
 use crate::workers::Drivers;
 
-/// Machines that have heard something, each once; on the stack where an array has as many shards as are usual.
+/// Machines that received events, each once; on the stack with a usual number of shards.
 pub(crate) type Heard = SmallVec<[Machine; 16]>;
 
-/// See the module.
 pub(crate) struct Submitter<'a> {
     core: &'a Core,
     member: &'a MemberHandle,
-    /// The shard whose effects this thread carries out, and what has ended for it; it is looked at again anyway.
+    /// The shard whose effects this thread carries out, and its ended operations; the caller looks
+    /// at it again anyway.
     home: Option<(ShardIndex, &'a RefCell<Vec<ShardEvent>>)>,
-    /// Other machines that have an event because of us, and must be driven.
+    /// Other machines that received an event here, and must be driven.
     heard: RefCell<Heard>,
 }
 
@@ -67,7 +70,7 @@ impl<'a> Submitter<'a> {
         Self { core, member, home: None, heard: RefCell::default() }
     }
 
-    /// The same while the effects of a shard are carried out.
+    /// A submitter while the effects of a shard are carried out.
     pub(crate) fn of_shard(
         core: &'a Core,
         member: &'a MemberHandle,
@@ -81,8 +84,8 @@ impl<'a> Submitter<'a> {
         self.heard.into_inner()
     }
 
-    /// Has an operation carried out: at once by this thread, on a ring when there is room on one, or by the member's
-    /// threads.
+    /// Carries out an operation: at once on this thread, on a ring if it has room, or by the
+    /// member's threads.
     pub(crate) fn submit(&self, operation: Operation) {
         if matches!(operation, Operation::Flush) {
             self.member.scheduler.flush_begins(self);
@@ -101,7 +104,7 @@ impl<'a> Submitter<'a> {
                 Route::Threads => member.leave_to_threads(operation),
                 Route::Line => admission.keep(operation),
             },
-            // Not by a worker where the answer may take its time.
+            // A worker must not wait for a slow answer.
             Operation::Look if !admission.is_suspect() => return self.perform(operation),
             Operation::Flush | Operation::Metadata { .. } if !admission.is_suspect() => {
                 admission.begin_aside();
@@ -112,7 +115,7 @@ impl<'a> Submitter<'a> {
         self.begin_kept();
     }
 
-    /// Begins what has waited for room on rings, as far as there is any.
+    /// Begins operations that waited for room on rings, as far as room exists.
     pub(crate) fn begin_kept(&self) {
         let Some(drivers) = &self.core.workers else { return };
         while let Some((operation, route)) = self.member.admission.next() {
@@ -123,8 +126,8 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// Looks after the member, from time to time: work for which no thread could be started, what has waited for room, and,
-    /// if it `is_open` to something new, whether the device is still there.
+    /// Periodic care: starts threads for waiting work, begins operations that waited for room, and,
+    /// if the member `is_open` to new operations, checks whether its device still exists.
     pub(crate) fn look(&self, is_open: bool) {
         let _guard = AbortOnPanic::new();
         self.member.man_if_needed();
@@ -134,7 +137,8 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// Gives to a ring what has a place there. What a ring cannot do is for the member's threads.
+    /// Gives an operation with a place to a ring, or to the member's threads if a ring cannot do
+    /// it.
     fn submit_to(&self, drivers: &Drivers, operation: Operation) {
         if let Err(operation) = ring::submit(self.core, drivers, self.member, operation) {
             if operation.takes_room() {
@@ -146,9 +150,9 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// Carries an operation on memory out on this thread, and ends it.
+    /// Carries out an operation on memory on this thread, and ends it.
     fn perform_here(&self, operation: Operation) {
-        // A look is no request: that it ends says nothing of those.
+        // A look is no request: its end says nothing about the others.
         let is_request = !matches!(operation, Operation::Look);
         if is_request {
             self.member.admission.begin_here();
@@ -159,13 +163,13 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// Carries an operation out on this thread, and ends it.
+    /// Carries out an operation on this thread, and ends it.
     pub(crate) fn perform(&self, operation: Operation) {
         let result = threads::perform(self.core, self.member, &operation);
         self.complete(operation, result);
     }
 
-    /// An operation has ended, whichever back end carried it out.
+    /// Ends an operation, for every back end.
     pub(crate) fn complete(&self, operation: Operation, result: Result<(), MemberError>) {
         let (id, crew) = (self.member.id(), &self.member.crew);
         match operation {
@@ -210,7 +214,7 @@ impl<'a> Submitter<'a> {
         self.answer(*shard, io.id, result.map_err(|error| fault::of_io(self.member, io, error)));
     }
 
-    /// Tells a shard how its request ended.
+    /// Reports the result of a request to its shard.
     pub(crate) fn answer(&self, shard: ShardIndex, id: IoId, result: Result<(), MemberFault>) {
         let done = ShardEvent::MemberIo(MemberIoDone { id, result });
         if let Some((_, ended)) = self.home.filter(|(home, _)| *home == shard) {
@@ -232,7 +236,7 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// The whole of a flight has ended, and its ticket is to be given back; or it is tried again, part by part.
+    /// The whole of a flight has ended: returns its ticket, or retries it part by part.
     fn land(&self, flight: Flight, result: Result<(), MemberError>) -> Option<Ticket> {
         if result.is_err() && flight.parts().len() > 1 && !flight.is_forced() {
             self.member.leave_to_threads(Operation::Apart(flight));
@@ -242,8 +246,9 @@ impl<'a> Submitter<'a> {
         self.ticket_of(flight)
     }
 
-    /// Its first part has. The rest goes behind what waits for the member's threads, since a bad sector takes seconds, and a
-    /// superblock must not wait for many of them.
+    /// The first part of a retried flight has ended. The rest queues behind other work of the
+    /// member's threads: a bad sector takes seconds, and a superblock must not wait for many of
+    /// them.
     fn land_first(&self, mut flight: Flight, result: Result<(), MemberError>) {
         let Parts::Many(parts) = &mut flight.parts else { panic!("one part does not fail apart") };
         let first = parts.remove(0);
@@ -256,7 +261,7 @@ impl<'a> Submitter<'a> {
         self.member.leave_to_threads(Operation::Apart(flight));
     }
 
-    /// What is left of one when all of it has been answered.
+    /// The ticket of a flight whose parts have all been answered.
     fn ticket_of(&self, flight: Flight) -> Option<Ticket> {
         if let Parts::Many(parts) = flight.parts {
             self.member.part_lists.keep(parts);
@@ -264,7 +269,7 @@ impl<'a> Submitter<'a> {
         flight.ticket
     }
 
-    /// Several that lie side by side, past the scheduler.
+    /// Begins adjacent operations as one vector, past the scheduler.
     pub(crate) fn begin_together(&self, items: impl Iterator<Item = Item>) {
         let ended = self.begin_flight(None, items);
         debug_assert!(ended.is_none(), "there was no ticket to give back");
@@ -314,7 +319,8 @@ impl Device<Item> for Submitter<'_> {
     }
 }
 
-/// Whether `next` is written right behind `io`, in the same way, so that they may go as one vector.
+/// Whether `next` is written directly after `io`, in the same way, so that they can form one
+/// vector.
 pub(crate) fn follows(io: &MemberIo, next: &MemberIo) -> bool {
     let as_write = |io: &MemberIo| match io.operation {
         MemberOperation::Write { durable, .. } => Some(durable),
@@ -326,9 +332,9 @@ pub(crate) fn follows(io: &MemberIo, next: &MemberIo) -> bool {
         && as_write(io) == as_write(next)
 }
 
-/// What a member operation is to the elevator. What is read for a write waits with the writes; what is read for a client,
-/// around a member that is missing or slow, or to see whether a member is well again, with the reads; and what is read for
-/// background work, in its class.
+/// The elevator's class of a member operation. Reads for a write wait with the writes. Reads for a
+/// client, for reconstruction around a missing or slow member, and probes of a member wait with the
+/// reads. Reads for background work have their own class.
 pub(crate) fn request(io: &MemberIo, purpose: Purpose) -> Request {
     let operation = match io.operation {
         MemberOperation::Read { .. } if purpose == Purpose::Write => Kind::PreRead,

@@ -1,7 +1,8 @@
-//! The back end that needs nothing but threads: an operation in one call to the operating system, which the thread waits for.
+//! The back end on plain threads: an operation is one system call, which the thread waits for.
 //!
-//! Where it stands: called by a member's own threads ([`crate::completions`]), and by any thread for a member that is memory.
-//! What waits for those threads, and how many there are, is [`crate::members::crew`]'s.
+//! Place in the flow: called by a member's own threads ([`crate::completions`]), and by any thread
+//! for a member in memory. [`crate::members::crew`] has the queue of those threads, and their
+//! number.
 
 use std::io::IoSliceMut;
 
@@ -17,7 +18,7 @@ use crate::members::handle::MemberHandle;
 use crate::members::operation::{Flight, Item, Operation, span_of};
 use crate::members::rejoining::newest_on;
 
-/// Carries an operation out, on the thread that calls.
+/// Carries out an operation on the calling thread.
 pub(super) fn perform(
     core: &Core,
     member: &MemberHandle,
@@ -29,7 +30,7 @@ pub(super) fn perform(
         Operation::Apart(flight) => transfer(core, member, flight.first()),
         Operation::Flush => device.flush(),
         Operation::Metadata { area, bytes, offset_bytes } => {
-            // What the log does not name any more was written, and is to stay so.
+            // Sectors that leave the log were rewritten, and must be durable before it.
             if *area == MetadataArea::BadBlocks {
                 device.flush()?;
             }
@@ -60,7 +61,7 @@ fn transfer(core: &Core, member: &MemberHandle, (shard, io): &Item) -> Result<()
     match io.operation {
         MemberOperation::Read { .. } => {
             let read = |bytes: &mut [u8]| device.read_at(bytes, offset_bytes);
-            // A read that was abandoned has no request to read for.
+            // An abandoned read may have lost its request.
             memory.write(span_of(io, length_bytes), read).unwrap_or(Ok(()))
         }
         MemberOperation::Write { durable, .. } => {
@@ -84,7 +85,7 @@ fn vector(core: &Core, member: &MemberHandle, flight: &Flight) -> Result<(), Mem
             let read = |buffers: &mut [IoSliceMut<'_>]| {
                 member.device.read_vectored_at(buffers, offset_bytes)
             };
-            // Some of them may have no request to read for any more; each by itself, it shows.
+            // Some reads may have lost their request; one by one, each shows whether it has.
             arena::write_all(&spans, read).unwrap_or(Err(MemberError::Truncated))
         }
         MemberOperation::Write { durable, .. } => arena::read_all(&spans, |buffers| {

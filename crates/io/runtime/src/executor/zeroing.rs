@@ -1,15 +1,16 @@
-//! Zeroing on a ring: one operation after the other, until it is done.
+//! Zeroing on a ring: one operation after the other, until all is zeroed.
 //!
 //! ```text
 //!   punch ──refused──▶ zero the range ──refused──▶ write zeroes     (`braid_member::Raw::way_to_zero`)
 //!     └──────────────────────┴──────────────────────────┴──▶ sync, if it is to be durable ──▶ answer
 //! ```
 //!
-//! Where it stands: the steps that [`super::ring`] takes for the one operation that is more than one there. What has more
-//! zeroes to write than one operation carries goes to the member's threads, for which [`braid_member::Member::zero`] takes
-//! the same steps: the order of ways is [`Raw::way_to_zero`]'s in both.
+//! Place in the flow: the steps of [`super::ring`] for the one member operation that needs several
+//! ring operations. If one operation cannot carry all zeroes to write, the member's threads take
+//! over. [`braid_member::Member::zero`] then takes the same steps, in the order of
+//! [`Raw::way_to_zero`].
 //!
-//! Invariant: it is answered once, when the last operation has ended, and the answer is the one that
+//! Invariant: the request is answered once, when the last operation has ended, with the answer that
 //! [`super::threads::perform`] would give (`tests/threads.rs`, `tests/ring.rs`).
 
 use std::io;
@@ -21,18 +22,18 @@ use braid_ring::{Memory, Operation, Segment, Segments, Zeroing as Way};
 use crate::members::handle::MemberHandle;
 use crate::members::operation::deed;
 
-/// What comes after an operation of the ring.
+/// The step after a ring operation.
 pub(crate) enum Step {
     Answer(Result<(), MemberError>),
     Submit(Operation),
-    /// It is for the member's threads.
+    /// The member's threads must do it.
     Leave,
 }
 
 /// Runs of zeroes that one operation writes.
 const RUNS_MAX: usize = 256;
 
-/// The best way that is left.
+/// The best method that the device has not refused.
 pub(super) fn begin(raw: &Raw, member: &MemberHandle, io: &MemberIo) -> Step {
     let (offset, length) = member.range(io);
     let MemberOperation::Zero { may_punch, .. } = io.operation else { panic!("it is zeroing") };
@@ -54,7 +55,7 @@ pub(super) fn begin(raw: &Raw, member: &MemberHandle, io: &MemberIo) -> Step {
     Step::Submit(Operation::Zero { file, offset, length, how })
 }
 
-/// So many zeroes, unless they are too many.
+/// Segments of this many zeroes, unless one operation cannot carry them.
 fn zeroes(length_bytes: u64) -> Option<Segments> {
     let (zeroes, mut left) = (Raw::zeroes(), usize::try_from(length_bytes).ok()?);
     if left.div_ceil(zeroes.len()) > RUNS_MAX {
@@ -69,7 +70,7 @@ fn zeroes(length_bytes: u64) -> Option<Segments> {
     Some(memory)
 }
 
-/// What comes after `operation`, which ended as `result`.
+/// The step after `operation`, which ended with `result`.
 pub(super) fn after(
     raw: &Raw,
     member: &MemberHandle,

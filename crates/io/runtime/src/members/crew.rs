@@ -1,12 +1,13 @@
-//! A member's own threads: the queue of what is for them, and how many there are. Each waits for one call to the operating
-//! system at a time ([`crate::executor`]).
+//! A member's own threads: their work queue, and their number. Each waits for one system call at a
+//! time ([`crate::executor`]).
 //!
 //! A member that stalls holds up its own threads and no other member's.
 //!
-//! Where rings do the work a member has no thread until there is something that a ring cannot do; then it has one. If the
-//! operating system has no thread to give just then, the work waits, and the alarm tries again
-//! (`tests/threads.rs`: `an_array_on_rings_has_no_threads_of_its_own`). A member that may keep the caller has all of its
-//! threads there as well, and nothing of it is for rings ([`super::ring_admission`]).
+//! Where rings do the work, a member has no thread until work comes that a ring cannot do; then it
+//! has one. If the operating system cannot start a thread, the work waits, and the alarm tries
+//! again (`tests/threads.rs`: `an_array_on_rings_has_no_threads_of_its_own`). A member that may
+//! block its caller has all of its threads there as well, and rings get none of its operations
+//! ([`super::ring_admission`]).
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,20 +18,19 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Condvar, Mutex, thread};
 
-/// Starts one thread, which works the queue until there is nothing more ([`Crew::next`]).
+/// Starts one thread, which works the queue until it is stopped ([`Crew::next`]).
 pub(crate) type Start = Box<dyn Fn() -> io::Result<thread::JoinHandle<()>> + Send + Sync>;
 
-/// A member's threads, and what waits for them.
+/// A member's threads, and their queue.
 pub(crate) struct Crew {
     queue: Queue<Operation>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
-    /// How many there are.
+    /// Threads that run.
     count: AtomicUsize,
-    /// How many are started where rings cannot be used.
+    /// Threads to start where rings cannot be used.
     count_max: usize,
-    /// A look is asked for, and has not ended.
+    /// A look is pending or running.
     is_looking: AtomicBool,
-    /// Starts one.
     start: OnceLock<Start>,
 }
 
@@ -56,12 +56,11 @@ impl<W> Queue<W> {
         self.changed.notify_one();
     }
 
-    /// Whether nothing waits.
     fn is_empty(&self) -> bool {
         self.state.lock().expect("queueing does not panic").work.is_empty()
     }
 
-    /// Whether the threads are to end.
+    /// Whether the threads shall end.
     fn is_stopped(&self) -> bool {
         self.state.lock().expect("queueing does not panic").stopped
     }
@@ -97,47 +96,49 @@ impl Crew {
         }
     }
 
-    /// Says how a thread is started.
+    /// Sets the way to start a thread.
     pub(crate) fn connect(&self, start: Start) {
         let is_first = self.start.set(start).is_ok();
         assert!(is_first, "a member is registered once");
     }
 
-    /// Leaves an operation for the threads, of which there is one at least from then on; all of them where nothing of the
-    /// member is for rings.
+    /// Queues an operation for the threads and starts one if none runs; with `all`, where rings get
+    /// none of the member's operations, starts all.
     pub(super) fn push(&self, operation: Operation, all: bool) {
         self.queue.push(operation);
         self.man_if_needed(all);
     }
 
-    /// Waits for an operation; none when the thread that asks is to end.
+    /// Waits for an operation; `None` if the calling thread shall end.
     pub(crate) fn next(&self) -> Option<Operation> {
         self.queue.next()
     }
 
-    /// Starts a thread if there is work and none to do it; all of them where nothing of the member is for rings.
+    /// Starts a thread if work waits and none runs; with `all`, starts all.
     pub(super) fn man_if_needed(&self, all: bool) {
-        // One does what a ring cannot do.
+        // One thread does the work that a ring cannot do.
         let wanted = if all { self.count_max } else { 1 };
         if self.count.load(Ordering::Acquire) < wanted && !self.queue.is_empty() {
-            // If there is none to be had, the alarm tries again.
+            // If no thread starts, the alarm tries again.
             let _next_time = self.man(wanted);
         }
     }
 
-    /// Starts all of them.
+    /// Starts all threads.
     ///
     /// # Errors
-    /// There are not so many to be had.
+    /// The operating system cannot start them all.
     pub(crate) fn man_all(&self) -> io::Result<()> {
         self.man(self.count_max)
     }
 
-    /// Starts threads until there are so many, unless the member was stopped: nothing would wait for them, and they would
-    /// keep the device open. What is left for them then will not be done, as with a read that was abandoned.
+    /// Starts threads up to `count`, unless the member was stopped: no caller would join them, and
+    /// they would keep the device open. Work left in the queue then is never done, as with an
+    /// abandoned read.
     fn man(&self, count: usize) -> io::Result<()> {
         let mut threads = self.threads.lock().expect("starting does not panic");
-        // Stopping comes before threads are taken out to be waited for: one that is started in spite of it is among them.
+        // Stopping precedes taking the threads out to join them: a thread that still starts is
+        // among them.
         if self.queue.is_stopped() {
             return Ok(());
         }
@@ -154,7 +155,7 @@ impl Crew {
         self.queue.stop();
     }
 
-    /// Waits for all of them to end.
+    /// Joins all threads.
     pub(crate) fn join(&self) {
         let next = || self.threads.lock().expect("starting does not panic").pop();
         while let Some(thread) = next() {
@@ -162,22 +163,21 @@ impl Crew {
         }
     }
 
-    /// Whether nothing waits for them.
+    /// Whether the queue is empty.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Whether a look has not ended.
+    /// Whether a look is pending or running.
     pub(super) fn is_looking(&self) -> bool {
         self.is_looking.load(Ordering::Acquire)
     }
 
-    /// Notes that a look is asked for; false if one is already.
+    /// Notes that a look begins; false if one is pending already.
     pub(crate) fn begin_look(&self) -> bool {
         !self.is_looking.swap(true, Ordering::AcqRel)
     }
 
-    /// It has ended.
     pub(crate) fn end_look(&self) {
         self.is_looking.store(false, Ordering::Release);
     }

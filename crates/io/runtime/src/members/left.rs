@@ -1,7 +1,8 @@
-//! What a member was asked for the array as a whole, so that the array need not wait for it.
+//! Operations of a member for the array as a whole, kept so that the array need not wait for a
+//! member that leaves.
 //!
 //! Superblocks, logs, bitmaps and flushes of a member that leaves the array have failed, whatever
-//! becomes of them at the device. They own their bytes, and may take as long as they like there.
+//! the device does with them. They own their bytes, and may take as long as they like there.
 
 use braid_engine::array::MetadataArea;
 use smallvec::SmallVec;
@@ -9,22 +10,20 @@ use smallvec::SmallVec;
 use super::operation::Operation;
 use crate::sync::Mutex;
 
-/// What the array asks of a member: one of each at a time.
+/// An operation that the array asks of a member: one of each kind at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AskedForArray {
-    /// To be flushed.
     Flush,
-    /// To write metadata.
     Metadata(MetadataArea),
 }
 
 impl AskedForArray {
-    /// Whether the member is flushed by it: a bad-block log comes after a flush.
+    /// Whether it includes a flush: a bad-block log comes after a flush.
     fn flushes(self) -> bool {
         matches!(self, Self::Flush | Self::Metadata(MetadataArea::BadBlocks))
     }
 
-    /// What an operation is; none if it is not for the array as a whole.
+    /// The kind of an operation; `None` if it is not for the array as a whole.
     pub(crate) fn of(operation: &Operation) -> Option<Self> {
         match operation {
             Operation::Flush => Some(Self::Flush),
@@ -34,7 +33,7 @@ impl AskedForArray {
     }
 }
 
-/// What is under way for the array, or that the member has left it.
+/// The operations in flight for the array, or that the member has left it.
 #[derive(Default)]
 pub(crate) struct ForArray(Mutex<State>);
 
@@ -45,7 +44,7 @@ struct State {
 }
 
 impl ForArray {
-    /// Something begins. False if the member has left, and it has failed.
+    /// An operation begins. False if the member has left: then it has failed.
     pub(crate) fn begin(&self, asked: AskedForArray) -> bool {
         let mut state = self.0.lock().expect("noting does not panic");
         if !state.has_left {
@@ -54,27 +53,26 @@ impl ForArray {
         !state.has_left
     }
 
-    /// It has ended at the device. False if the array does not wait for it any more.
+    /// An operation has ended at the device. False if the array no longer waits for it.
     pub(crate) fn end(&self, asked: AskedForArray) -> bool {
         let mut state = self.0.lock().expect("noting does not panic");
         let place = state.under_way.iter().position(|one| *one == asked);
         place.map(|place| state.under_way.swap_remove(place)).is_some()
     }
 
-    /// The member leaves the array. Gives what has failed by that.
+    /// The member leaves the array. Returns the operations that fail by that.
     pub(crate) fn leave(&self) -> SmallVec<[AskedForArray; 2]> {
         let mut state = self.0.lock().expect("noting does not panic");
         state.has_left = true;
         std::mem::take(&mut state.under_way)
     }
 
-    /// How much of what is under way flushes the member.
+    /// Operations in flight that include a flush.
     pub(crate) fn flushes(&self) -> u64 {
         let state = self.0.lock().expect("noting does not panic");
         state.under_way.iter().filter(|asked| asked.flushes()).count() as u64
     }
 
-    /// Whether it has left.
     pub(crate) fn has_left(&self) -> bool {
         self.0.lock().expect("noting does not panic").has_left
     }

@@ -1,8 +1,8 @@
-//! The members of an array: each with its device and what stands before it, all of them in one table.
+//! The members of an array: a handle with device and queues for each, in one table.
 //!
-//! Where it stands: below what is shared by an array's threads ([`crate::core`]); it knows no machine and no other part of the
-//! runtime. What is done with members is above: the way to a device in [`crate::executor`], coming and going in
-//! [`crate::membership`].
+//! Place in the flow: below the state that an array's threads share ([`crate::core`]). It knows no
+//! machine and no other part of the runtime. Layers above use the members: [`crate::executor`] is
+//! the way to a device, [`crate::membership`] adds and removes members.
 //!
 //! ```text
 //!   handle ──┬── operation        what a member is asked, in the same words for both back ends
@@ -11,8 +11,9 @@
 //!            └── crew             its own threads, and what waits for them
 //! ```
 //!
-//! The table is read without a lock and replaced as a whole. A thread that replaces it waits until all have let the
-//! old one go: from then on every thread sees the new one, and none that saw the old one is on its way to a back end.
+//! The table is read without a lock and replaced as a whole. A thread that replaces it waits until
+//! every reader has dropped the old one. From then on every thread sees the new table, and no
+//! thread that saw the old one is on its way to a back end.
 
 pub(crate) mod crew;
 pub(crate) mod handle;

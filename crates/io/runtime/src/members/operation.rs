@@ -1,7 +1,7 @@
-//! What one member is asked for, in the same words for both back ends.
+//! Operations of one member, in the same terms for both back ends.
 //!
-//! An operation is asked for once ([`crate::executor::submitter`]) and ends once there, whichever back end carries it
-//! out. It owns nothing that a back end needs while it works but names: bytes are found, or leased, when it begins.
+//! An operation begins and ends in [`crate::executor::submitter`], whichever back end carries it
+//! out. It holds only names of bytes; a back end finds or leases the bytes when it begins.
 
 use braid_dispatch::Ticket;
 use braid_engine::array::MetadataArea;
@@ -13,48 +13,46 @@ use braid_member::Deed;
 
 use crate::sync::Mutex;
 
-/// What a shard asked for.
+/// A member operation, with the shard that wants it.
 pub(crate) type Item = (ShardIndex, MemberIo);
 
-/// Something for a member to do.
 pub(crate) enum Operation {
-    /// A flight, as one.
+    /// A flight, as one transfer.
     Io(Flight),
-    /// The first part of a flight that failed as one; then the next, and so on.
+    /// The first part of a flight that failed as a whole; then the next, and so on.
     Apart(Flight),
-    /// Everything written before, durable.
+    /// A flush of all earlier writes.
     Flush,
-    /// A record of the array's, durably written beside the data.
+    /// A record of the array, durably written beside the data.
     Metadata {
-        /// Of which area.
         area: MetadataArea,
-        /// All of it.
+        /// The whole record.
         bytes: Vec<u8>,
-        /// Where on the device.
+        /// Offset on the device.
         offset_bytes: u64,
     },
-    /// Whether the device is still there: [`braid_member::Member::has_vanished`].
+    /// Checks whether the device still exists: [`braid_member::Member::has_vanished`].
     Look,
-    /// To be flushed and to tell its superblock, since it was away and is to come back.
+    /// A flush and a read of the superblock, since the member was away and shall come back.
     Rejoin,
 }
 
-/// Adjacent transfers of one kind, or one zeroing: out together.
+/// Adjacent transfers of one kind, or one zeroing, as one request to the device.
 pub(crate) struct Flight {
-    /// None for one that did not wait in an elevator.
+    /// `None` if it did not wait in an elevator.
     pub(crate) ticket: Option<Ticket>,
-    /// In the order of sectors.
+    /// In sector order.
     pub(crate) parts: Parts,
 }
 
-/// The parts of a flight. One by itself, as most are, takes no list.
+/// The parts of a flight. A single part, the usual case, takes no list.
 pub(crate) enum Parts {
     One(Item),
     Many(Vec<Item>),
 }
 
 impl Operation {
-    /// As what its end counts to the member.
+    /// The kind of its end, as the member counts it.
     pub(crate) fn deed(&self) -> Deed {
         match self {
             Self::Io(flight) | Self::Apart(flight) => deed(&flight.first().1),
@@ -64,14 +62,14 @@ impl Operation {
         }
     }
 
-    /// Whether it waits for room at the rings. What the array waits for goes past the line.
+    /// Whether it waits for room on rings. Operations that the array waits for bypass the line.
     pub(crate) fn takes_room(&self) -> bool {
         matches!(self, Self::Io(_) | Self::Apart(_))
     }
 }
 
 impl Flight {
-    /// Those items, of which there is at least one; in a list of `lists`, if it takes one.
+    /// A flight of these items, at least one; several take a list from `lists`.
     pub(crate) fn new(
         ticket: Option<Ticket>,
         mut items: impl Iterator<Item = Item>,
@@ -93,17 +91,17 @@ impl Flight {
         }
     }
 
-    /// What all parts have in common is seen in the first.
+    /// The first part, which shows what all parts have in common.
     pub(crate) fn first(&self) -> &Item {
         &self.parts()[0]
     }
 
-    /// Whether it makes zeroes. Zeroing is not merged.
+    /// Whether it zeroes. Zeroing is not merged.
     pub(crate) fn is_zeroing(&self) -> bool {
         matches!(self.first().1.operation, MemberOperation::Zero { .. })
     }
 
-    /// Whether it is to be durable when it ends.
+    /// Whether it must be durable when it ends.
     pub(crate) fn is_forced(&self) -> bool {
         matches!(
             self.first().1.operation,
@@ -113,7 +111,8 @@ impl Flight {
     }
 }
 
-/// As what a request counts to the member. Zeroes are written, and flushed if they are to be durable.
+/// The kind of a request, as the member counts it. Zeroes count as written, and as flushed if they
+/// must be durable.
 pub(crate) fn deed(io: &MemberIo) -> Deed {
     match io.operation {
         MemberOperation::Read { .. } => Deed::Read,
@@ -122,7 +121,7 @@ pub(crate) fn deed(io: &MemberIo) -> Deed {
     }
 }
 
-/// The memory of a transfer of so many bytes.
+/// The memory of a transfer of `length_bytes`.
 pub(crate) fn span_of(io: &MemberIo, length_bytes: u64) -> Span {
     let buffer: Buffer = match io.operation {
         MemberOperation::Read { buffer } | MemberOperation::Write { buffer, .. } => buffer,
@@ -136,11 +135,10 @@ pub(crate) fn span_of(io: &MemberIo, length_bytes: u64) -> Span {
 #[derive(Default)]
 pub(crate) struct PartLists(Mutex<Vec<Vec<Item>>>);
 
-/// As many are kept as flights are out at a member at once, mostly.
+/// Lists to keep: about as many flights as a member has in flight at once.
 const PART_LISTS_MAX: usize = 64;
 
 impl PartLists {
-    /// An empty one.
     fn take(&self) -> Vec<Item> {
         self.0.lock().expect("keeping does not panic").pop().unwrap_or_default()
     }

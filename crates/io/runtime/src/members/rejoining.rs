@@ -1,4 +1,4 @@
-//! A member that has left the array, on its way back if it is away.
+//! A member that has left the array, and comes back if it was only away.
 //!
 //! ```text
 //!   calm for a while ──▶ asked ─┬─▶ well, with its superblock ──▶ over: it comes back under a new name
@@ -6,7 +6,8 @@
 //!     └── it has left
 //! ```
 //!
-//! Its own thread asks the device, so that it holds up nobody but itself if it hangs again.
+//! The member's own thread asks the device, so that only that thread waits if the device hangs
+//! again.
 
 use braid_engine::array::MemberId;
 use braid_engine::cause::Cause;
@@ -16,34 +17,31 @@ use braid_ondisk::{Snippet, Superblock, probe, probe_ranges};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
-/// How often the wait for a member that comes and goes is doubled: to about eight minutes.
+/// Doublings of the wait for a member that comes and goes: up to about eight minutes.
 const DOUBLINGS_MAX: u32 = 10;
 
-/// How far it is.
 enum Stage {
-    /// Nothing is under way there since so many looks.
+    /// No operation was in flight for this many looks.
     Calm(u32),
-    /// It is flushed, and its superblock is read.
+    /// The member is being flushed, and its superblock read.
     Asked(Option<Box<Superblock>>),
     Well(Box<Superblock>),
     Unwell(Cause),
-    /// It was no member that is away, or has come back, or has failed.
+    /// The member was not away, has come back, or has failed.
     Over,
 }
 
-/// What follows on a look at it.
+/// The step after a look at the member.
 pub(crate) enum Next {
-    /// Nothing for now.
     Wait,
-    /// Ask it, if it is away and may come back now.
+    /// Ask the member, if it is away and may come back now.
     Ask,
-    /// It comes back, and this is its superblock.
+    /// The member comes back, with this superblock.
     Returns(Box<Superblock>),
-    /// It cannot: it has failed.
+    /// The member has failed.
     Fails(Cause),
 }
 
-/// See the module.
 pub(crate) struct Rejoining {
     member: MemberId,
     stage: Mutex<Stage>,
@@ -56,17 +54,16 @@ impl Rejoining {
         Self { member, stage: Mutex::new(Stage::Calm(0)), returns: AtomicU32::new(0) }
     }
 
-    /// Its device has come back so many times lately.
+    /// Sets how often its device has come back lately.
     pub(crate) fn has_come_back(&self, times: u32) {
         self.returns.store(times, Ordering::Relaxed);
     }
 
-    /// How often it has.
     pub(crate) fn returns(&self) -> u32 {
         self.returns.load(Ordering::Relaxed)
     }
 
-    /// A look has found nothing under way at the member.
+    /// A look has found no operation in flight at the member.
     pub(crate) fn look(&self) -> Next {
         let mut stage = self.stage.lock().expect("looking does not panic");
         let wanted = (1 << self.returns().min(DOUBLINGS_MAX)) - 1;
@@ -89,33 +86,33 @@ impl Rejoining {
         }
     }
 
-    /// It is asked.
+    /// The member is asked now.
     pub(crate) fn begins(&self) {
         *self.stage.lock().expect("noting does not panic") = Stage::Asked(None);
     }
 
-    /// It is not away.
+    /// The member is not away.
     pub(crate) fn is_over(&self) {
         *self.stage.lock().expect("noting does not panic") = Stage::Over;
     }
 
-    /// Whether it is to be looked at.
+    /// Whether looks at it are still needed.
     pub(crate) fn is_waiting(&self) -> bool {
         !matches!(*self.stage.lock().expect("looking does not panic"), Stage::Over)
     }
 
-    /// The device has told its newest superblock, if it has one.
+    /// Takes the newest superblock on the device, if it has one.
     pub(crate) fn tells(&self, found: Option<Superblock>) {
         *self.stage.lock().expect("noting does not panic") = Stage::Asked(found.map(Box::new));
     }
 
-    /// It has answered.
+    /// The device has answered.
     pub(crate) fn ends(&self, result: Result<(), Cause>) {
         let mut stage = self.stage.lock().expect("noting does not panic");
         *stage = match (std::mem::replace(&mut *stage, Stage::Over), result) {
             (_, Err(cause)) => Stage::Unwell(cause),
             (Stage::Asked(Some(found)), Ok(())) => Stage::Well(found),
-            // Another device is there, or none that was a member.
+            // The path leads to another device, or to one without a superblock of the array.
             _ => Stage::Unwell(Cause::vanished(self.member)),
         };
     }
@@ -124,7 +121,7 @@ impl Rejoining {
 /// The newest superblock on a device.
 ///
 /// # Errors
-/// It cannot be read.
+/// The device cannot be read.
 pub(crate) fn newest_on(device: &dyn Member) -> Result<Option<Superblock>, MemberError> {
     let mut snippets = Vec::new();
     for range in probe_ranges(device.size_bytes()) {

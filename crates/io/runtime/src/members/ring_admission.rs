@@ -1,9 +1,9 @@
-//! How much of one member rings may have, and whether anything of it is for rings at all.
+//! Limits the operations of one member on rings, and decides whether rings get any.
 //!
-//! A ring gives a request to the kernel on the worker's own thread. Mostly the kernel only takes it. But it may keep the
-//! thread, for as long as the member likes: where it has no room for one more request, and where a file system asks
-//! another process or machine first. A worker that is kept carries no client and no other member, so one member that hangs would stop
-//! everything. Hence:
+//! A ring gives a request to the kernel on the worker's own thread. Mostly the kernel only queues
+//! it. But the kernel may block the thread, for as long as the member likes: if it has no room for
+//! one more request, or if a file system asks another process or machine first. A blocked worker
+//! serves no client and no other member, so one hanging member would stop everything. Hence:
 //!
 //! ```text
 //!                 ┌─ suspect ───────────────────────────────────▶ the member's threads
@@ -16,17 +16,20 @@
 //!             STUCK    nothing of it has ended from one look to the next, until it has been well for a while
 //! ```
 //!
-//! Memory (this process's, tmpfs, ramfs, memfd) has no disk that could hang, and a ring would give each request on such a file
-//! to a thread of the kernel's, which takes longer than the copy. It may be slow all the same (memory is short, or what was
-//! swapped out comes from a disk that hangs), so its requests are counted as others are, and a second worker is not kept by what keeps the first.
+//! Memory (this process's, tmpfs, ramfs, memfd) has no disk that could hang. A ring would give each
+//! request on such a file to a kernel thread, which takes longer than the copy. It may still be
+//! slow: memory is short, or swapped pages come from a disk that hangs. So its requests are counted
+//! like others, and one that blocks a worker does not block a second.
 //!
-//! `room` is half of what the block layer has room for, so that rings never wait there: a request may be split, and
-//! superblocks, flushes and other programs want room as well. More would wait there, with a thread of ours; here it waits
-//! alone. Superblocks and flushes, of which there is one each, go past the line; that they are out is known all the same.
+//! `room` is half of the block layer's room, so that rings never wait there: a request may be
+//! split, and superblocks, flushes and other programs want room as well. Further requests would
+//! wait in the block layer and block a thread; here they wait without a thread. Superblocks and
+//! flushes, of which a member has one each, bypass the line; they still count as in flight.
 //!
 //! Invariants
-//! - What is in line goes on when there is room, on the thread that sees it: one that keeps a request looks at the room
-//!   afterwards, and one that leaves looks at the line afterwards (`models::waits`: `what_waits_for_room_gets_it`).
+//! - A request in line goes on when room appears, on the thread that sees it. A thread that keeps a
+//!   request looks at the room afterwards, and a thread that leaves looks at the line afterwards
+//!   (`models::waits`: `what_waits_for_room_gets_it`).
 //! - Rings have `room` requests at most [check: no_more_is_out_than_there_is_room_for].
 
 use std::collections::VecDeque;
@@ -37,66 +40,66 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::flaw::{self, Flaw};
 
-/// Why nothing of a member is for rings.
+/// Reasons why rings get no operation of a member.
 const OUTSIDE: u8 = 1;
 const SITS_OUT: u8 = 2;
 const STUCK: u8 = 4;
 
-/// Requests that rings may have where the device does not say for how many there is room.
+/// Limit of requests on rings if the device does not report its own.
 const ROOM_UNKNOWN: u32 = 128;
 
-/// Looks in a row after which a member that was stuck is trusted again.
+/// Looks in a row after which a stuck member is trusted again.
 const CALM_LOOKS: u32 = 4;
 
-/// Where a request is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// To a ring, where it has a place now, to be given back ([`RingAdmission::leave`], [`RingAdmission::forgo`]).
+    /// To a ring; the request has a place, which must be returned ([`RingAdmission::leave`],
+    /// [`RingAdmission::forgo`]).
     Ring,
-    /// To the member's threads.
     Threads,
     /// Into the line ([`RingAdmission::keep`]).
     Line,
 }
 
-/// What the last look at a member found.
+/// Findings of the last look at a member.
 #[derive(Debug, Default)]
 struct Seen {
     was_out: bool,
     ended: u64,
     calm_looks: u32,
-    /// Something that is no flush was out.
+    /// An operation other than a flush was in flight.
     was_out_beside_flush: bool,
-    /// Looks in a row that found nothing ended of what was out at the one before, and that was no
-    /// flush; and the same of flushes, too.
+    /// Looks in a row in which no operation from the look before had ended: without flushes, and
+    /// with them.
     silent_looks: u32,
     silent_flush_looks: u32,
 }
 
-/// One request that has ended, in [`RingAdmission::requests`].
+/// One ended request, in [`RingAdmission::requests`].
 const ENDED: u64 = 1 << 32;
 
-/// What of one member is admitted to the rings. Every worker writes here for each request, and none is to lose by it what
-/// else it knows of the member: hence the cache lines of its own.
+/// The admission of one member to the rings. Every worker writes here for each request. It has
+/// cache lines of its own, so that the member's other fields stay in the workers' caches.
 #[repr(align(128))]
 pub(crate) struct RingAdmission<W> {
     room: u32,
     is_memory: bool,
-    /// Requests that rings have, and above them those that have ended, on rings or by threads, as far as 32 bits go: one
-    /// change for each end.
+    /// Low half: requests on rings. High half: requests that have ended, on rings or by threads,
+    /// modulo 2^32. So each end is one change.
     requests: AtomicU64,
-    /// Requests that are out without a place: what the member's threads have begun, and flushes and superblocks on rings.
+    /// Requests in flight without a place: those that the member's threads have begun, and flushes
+    /// and superblocks on rings.
     aside: AtomicU32,
-    /// Why nothing is for rings; none is zero.
+    /// Why rings get no operation; zero is none.
     reasons: AtomicU8,
-    /// How many are in line, so that no thread takes the lock to find none.
+    /// Requests in line, so that no thread takes the lock for an empty line.
     kept: AtomicUsize,
     line: Mutex<VecDeque<W>>,
     seen: Mutex<Seen>,
 }
 
 impl<W> RingAdmission<W> {
-    /// Of a member whose device has room for so many requests, if that is known.
+    /// For a device with room for this many requests, if known.
     pub(crate) fn new(device_requests: Option<u32>, answered_by: AnsweredBy) -> Self {
         let room = device_requests.map_or(ROOM_UNKNOWN, |requests| (requests / 2).max(1));
         let is_outside = answered_by == AnsweredBy::Outside;
@@ -112,22 +115,22 @@ impl<W> RingAdmission<W> {
         }
     }
 
-    /// Whether nothing of the member is for rings.
+    /// Whether rings get no operation of the member.
     pub(crate) fn is_suspect(&self) -> bool {
         self.reasons.load(Ordering::Acquire) != 0
     }
 
-    /// Whether the thread that asks is to carry it out itself ([`Self::begin_here`]).
+    /// Whether the calling thread carries out the operation itself ([`Self::begin_here`]).
     pub(crate) fn is_here(&self) -> bool {
         self.is_memory && !self.is_suspect()
     }
 
-    /// A request begins on the thread that asks; [`Self::leave`] when it has ended.
+    /// A request begins on the calling thread; [`Self::leave`] ends it.
     pub(crate) fn begin_here(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Where the next request is to go.
+    /// The route of the next request.
     pub(crate) fn route(&self) -> Route {
         if self.is_suspect() {
             Route::Threads
@@ -138,36 +141,38 @@ impl<W> RingAdmission<W> {
         }
     }
 
-    /// Takes a place, if there is one. No thread ever holds one only to look: two that did would each see the other's, and go.
+    /// Takes a place, if one is free. No thread holds one only to look: two that did would each see
+    /// the other's, and give up.
     fn enter(&self) -> bool {
         let next =
             |requests: u64| (requests % ENDED < u64::from(self.room)).then_some(requests + 1);
         self.requests.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_ok()
     }
 
-    /// A request that had a place has ended.
+    /// A request with a place has ended.
     pub(crate) fn leave(&self) {
-        // One more above, one less below.
+        // One more ended, one fewer in flight.
         self.requests.fetch_add(ENDED - 1, Ordering::SeqCst);
     }
 
-    /// A request that had a place is not for a ring after all.
+    /// A request returns its place: no ring takes it.
     pub(crate) fn forgo(&self) {
         self.requests.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Puts a request in line. The caller looks afterwards whether there is room meanwhile ([`Self::has_kept`]).
+    /// Puts a request in line. The caller then checks whether room has appeared meanwhile
+    /// ([`Self::has_kept`]).
     pub(crate) fn keep(&self, work: W) {
         self.line.lock().expect("queueing does not panic").push_back(work);
         self.kept.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether [`Self::next`] is to be asked: after a request was kept, and after one has left.
+    /// Whether to call [`Self::next`], after a request was kept and after one has left.
     pub(crate) fn has_kept(&self) -> bool {
         self.kept.load(Ordering::SeqCst) > 0 && !flaw::has(Flaw::LineForgotten)
     }
 
-    /// The first in line, if it can go now, and where to.
+    /// The first in line with its route, if it can go now.
     pub(crate) fn next(&self) -> Option<(W, Route)> {
         while self.has_kept() {
             let route = match self.route() {
@@ -178,7 +183,8 @@ impl<W> RingAdmission<W> {
                 self.kept.fetch_sub(1, Ordering::SeqCst);
                 return Some((work, route));
             }
-            // Another thread was quicker; and one that came meanwhile may have found our place taken.
+            // Another thread was faster; and one that came meanwhile may have found our place
+            // taken.
             if route == Route::Ring {
                 self.forgo();
             }
@@ -186,46 +192,47 @@ impl<W> RingAdmission<W> {
         None
     }
 
-    /// Something begins that needs no place: by a thread of the member, or a flush or a superblock on a ring.
+    /// An operation without a place begins: on a thread of the member, or a flush or superblock on
+    /// a ring.
     pub(crate) fn begin_aside(&self) {
         self.aside.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// And ends.
+    /// An operation without a place has ended.
     pub(crate) fn end_aside(&self) {
         self.aside.fetch_sub(1, Ordering::Relaxed);
         self.requests.fetch_add(ENDED, Ordering::Relaxed);
     }
 
-    /// It did not begin after all.
+    /// An operation without a place did not begin.
     pub(crate) fn forgo_aside(&self) {
         self.aside.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Requests that have ended so far, modulo 2^32: it is another number when something has ended.
+    /// Requests that have ended so far, modulo 2^32.
     pub(crate) fn ended(&self) -> u64 {
         self.requests.load(Ordering::Relaxed) / ENDED
     }
 
-    /// Requests that have begun and not ended.
+    /// Requests in flight.
     pub(crate) fn out(&self) -> u64 {
         let requests = self.requests.load(Ordering::Relaxed) % ENDED;
         requests + u64::from(self.aside.load(Ordering::Relaxed))
     }
 
-    /// Whether the member has been asked for something that has not ended.
+    /// Whether the member has requests in flight.
     pub(crate) fn is_busy(&self) -> bool {
         !self.requests.load(Ordering::Relaxed).is_multiple_of(ENDED)
             || self.aside.load(Ordering::Relaxed) > 0
     }
 
-    /// The array reads around the member from now on, or does not any more.
+    /// The array begins or ends to read around the member.
     pub(crate) fn set_sits_out(&self, sits_out: bool) {
         self.set(SITS_OUT, sits_out);
     }
 
-    /// Looks in a row, up to the last, between which something was out that is no flush and nothing
-    /// ended; and between which anything was.
+    /// Looks in a row, up to the last, without an ended operation: while an operation other than a
+    /// flush was in flight, and while any was.
     pub(crate) fn silent_looks(&self) -> (u32, u32) {
         let seen = self.seen.lock().expect("looking does not panic");
         (seen.silent_looks, seen.silent_flush_looks)
@@ -239,9 +246,9 @@ impl<W> RingAdmission<W> {
         }
     }
 
-    /// Looks whether anything has ended since the last look. Something that was out then and nothing that ended since is
-    /// older than the time between them.
-    /// So many of those that are out are flushes.
+    /// Looks whether a request has ended since the last look. If none has, a request in flight at
+    /// the last look is older than the time between the two. `flushes` of those in flight are
+    /// flushes.
     pub(crate) fn look(&self, flushes: u64) {
         let (is_busy, ended) = (self.is_busy(), self.ended());
         let mut seen = self.seen.lock().expect("looking does not panic");
@@ -313,7 +320,7 @@ mod tests {
             (Some((7, Route::Threads)), Route::Threads)
         );
         assert_eq!(admission.silent_looks(), (1, 1));
-        // It ends something: not trusted at once.
+        // A request ends: the member is not trusted at once.
         admission.leave();
         (1..CALM_LOOKS).for_each(|_| admission.look(0));
         assert_eq!(admission.route(), Route::Threads);
@@ -344,7 +351,8 @@ mod tests {
         assert!(!admission.is_busy(), "what never began is not waited for");
     }
 
-    /// Its pages were swapped out, to a disk that hangs: each worker that asked next would have been kept as the first was.
+    /// Its pages were swapped out, to a disk that hangs: each worker that asked next would have
+    /// been blocked like the first.
     #[test]
     fn memory_that_keeps_one_worker_keeps_no_second() {
         let admission: RingAdmission<u32> = RingAdmission::new(None, AnsweredBy::Memory);
@@ -360,7 +368,8 @@ mod tests {
         assert!(admission.is_here(), "it has been well for a while");
     }
 
-    /// All disks were flushed for nine seconds, and a read of one came at the end: it went away.
+    /// Before, a member went away: all disks were flushed for nine seconds, and a read of one came
+    /// at the end.
     #[test]
     fn a_read_behind_a_long_flush_has_not_waited_for_as_long() {
         let admission: RingAdmission<u32> = RingAdmission::new(None, AnsweredBy::Device);

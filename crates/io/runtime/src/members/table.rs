@@ -6,15 +6,14 @@ use braid_engine::array::MemberId;
 use super::handle::MemberHandle;
 use crate::sync::{Arc, Mutex, thread};
 
-/// One member in the table.
 #[derive(Clone)]
 struct Entry {
     member: Arc<MemberHandle>,
-    /// It is being taken out: nothing new for it.
+    /// It is being taken out, and gets no new operation.
     is_leaving: bool,
 }
 
-/// All members there are, by their names.
+/// All members, by their names.
 #[derive(Clone, Default)]
 pub(crate) struct Table(Vec<Option<Entry>>);
 
@@ -23,12 +22,11 @@ impl Table {
         self.0.get(usize::from(id.0))?.as_ref()
     }
 
-    /// A member, unless there is none of this name.
     pub(crate) fn get(&self, id: MemberId) -> Option<&Arc<MemberHandle>> {
         self.entry(id).map(|entry| &entry.member)
     }
 
-    /// The same for something new: none if it is being taken out.
+    /// A member for a new operation; `None` also if it is being taken out.
     pub(crate) fn open_to_new(&self, id: MemberId) -> Option<&Arc<MemberHandle>> {
         self.entry(id).filter(|entry| !entry.is_leaving).map(|entry| &entry.member)
     }
@@ -38,7 +36,6 @@ impl Table {
         MemberId(u16::try_from(self.0.len()).expect("a few members"))
     }
 
-    /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<MemberHandle>> {
         self.0.iter().flatten().map(|entry| &entry.member)
     }
@@ -49,7 +46,7 @@ pub(crate) struct Members {
     table: ArcSwap<Table>,
     /// One change at a time.
     changing: Mutex<()>,
-    /// Threads of each where rings do not do it.
+    /// Threads of each member where rings do not do its work.
     pub(crate) threads_max: usize,
 }
 
@@ -58,12 +55,13 @@ impl Members {
         Self { table: ArcSwap::default(), changing: Mutex::default(), threads_max }
     }
 
-    /// The members as they are now, for a short while: a thread that takes one out waits until this is let go.
+    /// The current members, for a short while: a thread that takes one out waits until this is
+    /// dropped.
     pub(crate) fn load(&self) -> Guard<Arc<Table>> {
         self.table.load()
     }
 
-    /// Changes the table, and waits until no thread has the old one any more.
+    /// Changes the table, and waits until no thread holds the old one.
     fn change(&self, change: impl FnOnce(&mut Vec<Option<Entry>>)) {
         let _one = self.changing.lock().expect("changing does not panic");
         let mut table = Table::clone(&self.load());
@@ -77,7 +75,7 @@ impl Members {
     /// Takes a member in, under its name.
     ///
     /// # Panics
-    /// When there is one of this name.
+    /// If a member has this name.
     pub(crate) fn add(&self, member: Arc<MemberHandle>) {
         self.change(|table| {
             let index = usize::from(member.id().0);
@@ -90,7 +88,7 @@ impl Members {
         });
     }
 
-    /// Nothing new is for this member any more, if there is one of this name.
+    /// Closes the member of this name, if any, to new operations.
     pub(crate) fn close_to_new(&self, id: MemberId) {
         self.change(|table| {
             if let Some(Some(entry)) = table.get_mut(usize::from(id.0)) {
@@ -99,17 +97,16 @@ impl Members {
         });
     }
 
-    /// Takes a member out.
     pub(crate) fn remove(&self, id: MemberId) {
         self.change(|table| table[usize::from(id.0)] = None);
     }
 
-    /// Ends all members' threads once they have done what is queued.
+    /// Ends all members' threads once they have emptied their queues.
     pub(crate) fn stop(&self) {
         self.load().iter().for_each(|member| member.crew.stop());
     }
 
-    /// Waits for them to end, but for those of a member that has left and may never answer.
+    /// Joins these threads, except those of a member that has left and may never answer.
     pub(crate) fn join(&self) {
         let is_awaited =
             |member: &&Arc<MemberHandle>| !member.for_array.has_left() || !member.is_unanswered();

@@ -1,13 +1,13 @@
-//! What has gone to and from one member: counts for people who look.
+//! Traffic counts of one member, for the operator.
 //!
-//! Where it stands: in the member's handle; noted where a request's answer is known, by any thread. Counts order nothing and
-//! decide nothing, so that models leave them out, and what is read of them may be a request behind.
+//! Place in the flow: in the member's handle; any thread that learns a request's answer counts it.
+//! Counts order nothing and decide nothing, so that models leave them out, and a reader may see a
+//! count that is a request behind.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use braid_engine::cause::Asked;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     read_bytes: AtomicU64,
@@ -15,19 +15,19 @@ pub(crate) struct Traffic {
     errors: AtomicU64,
 }
 
-/// What has gone to and from one member since the array was started.
+/// Traffic to and from one member since the array was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficCounts {
     /// Bytes read from it.
     pub read_bytes: u64,
-    /// Bytes written to it; zeroing counts for nothing, and superblocks do neither.
+    /// Bytes written to it, without zeroing and superblocks.
     pub written_bytes: u64,
     /// Reads, writes and zeroings that failed at it.
     pub errors: u64,
 }
 
 impl Traffic {
-    /// So many bytes were asked for, and given or not.
+    /// Counts a request of this many bytes, and whether it succeeded.
     pub(crate) fn note(&self, asked: Asked, bytes: u64, is_well: bool) {
         let (count, more) = match (is_well, asked) {
             (false, _) => (&self.errors, 1),

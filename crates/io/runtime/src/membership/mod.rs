@@ -5,9 +5,9 @@
 //!                                                                                                     dropped when it returns
 //! ```
 //!
-//! Where it stands: above the loop, for what is drained has to end. What is registered is used by every operation that comes
-//! later, and what is drained is not begun by any thread any more ([`crate::members`])
-//! [check: a_member_registered_later_is_used_and_one_taken_out_is_closed].
+//! Place in the flow: above the loop, since a drain needs operations to end. Every later operation
+//! uses a registered member, and no thread begins an operation on a drained one
+//! ([`crate::members`]) [check: a_member_registered_later_is_used_and_one_taken_out_is_closed].
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -23,18 +23,18 @@ use crate::executor::submitter::Submitter;
 use crate::members::handle::{MemberHandle, Place};
 use crate::sync::Arc;
 
-/// How often it is looked whether a member that is taken out is idle by now. Rare enough to cost nothing that counts, and no
-/// request has to count itself for it.
+/// Interval of looks whether a member being taken out is idle. It is rare enough to cost nothing,
+/// and no request needs to count itself for it.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Core {
-    /// Takes a member in, under a name that no other has: from now on it can be asked.
+    /// Takes a member in, under a unique name; from now on it takes operations.
     ///
     /// # Errors
-    /// It needs threads, and there are none to be had. It is not taken in then.
+    /// Its threads cannot be started. Then it is not taken in.
     ///
     /// # Panics
-    /// When there is one of this name.
+    /// If a member has this name.
     pub(crate) fn register_member(
         self: &Arc<Self>,
         id: MemberId,
@@ -53,16 +53,18 @@ impl Core {
             })?;
         }
         if let Some(drivers) = &self.workers {
-            // A process that is killed keeps the members' locks until what is in flight on its rings has ended, past the page
-            // cache as well, where the opening that is written to has none: hence all openings.
+            // After a kill, the members' locks last until the requests on the process's rings have
+            // ended. Direct I/O goes through another opening than the locked one, so all openings
+            // are registered.
             ring::files(&member).iter().for_each(|file| drivers.workers.register(file));
         }
         self.members.add(member);
         Ok(())
     }
 
-    /// Begins nothing more at a member, and waits until everything that was asked of it has ended; false if that took
-    /// longer than `patience`, and it has not. No worker may call it, nor may one that holds [`crate::members::Members::load`].
+    /// Begins no more operations at a member, and waits until all have ended; false if that took
+    /// longer than `patience`. No worker may call it, nor a thread that holds
+    /// [`crate::members::Members::load`].
     pub(crate) fn drain_member(self: &Arc<Self>, id: MemberId, patience: Duration) -> bool {
         self.members.close_to_new(id);
         let Some(member) = self.members.load().get(id).map(Arc::clone) else { return true };
@@ -75,7 +77,7 @@ impl Core {
         }
         true
     }
-    /// Whether nothing waits for a member, and nothing is out, in its elevator neither.
+    /// Whether no operation waits for a member or is in flight, nor in its elevator.
     pub(crate) fn is_idle(self: &Arc<Self>, member: &MemberHandle) -> bool {
         let submitter = Submitter::new(self, member);
         let counters = member.scheduler.counters(&submitter);
@@ -83,33 +85,34 @@ impl Core {
         counters.waiting_reads + counters.waiting_writes + counters.out == 0 && member.is_idle()
     }
 
-    /// Closes a member that is drained, or waits until it is: when this returns its threads have ended, no ring knows its
-    /// files, and its device has been dropped. The same holds for the caller as in [`Self::drain_member`].
+    /// Closes a drained member, or waits until it is drained. On return its threads have ended, no
+    /// ring knows its files, and its device has been dropped. The caller is bound as in
+    /// [`Self::drain_member`].
     ///
     /// # Panics
-    /// When there is none of this name.
+    /// If no member has this name.
     pub(crate) fn close_member(self: &Arc<Self>, id: MemberId) {
         drop(self.take_out(id));
     }
 
-    /// The same, but its device stays open: gives it.
+    /// As [`Self::close_member`], but returns the open device.
     pub(crate) fn take_out(self: &Arc<Self>, id: MemberId) -> Box<dyn Member> {
         let _whole_patience = self.drain_member(id, Duration::MAX);
         let member = self.members.load().get(id).map(Arc::clone).expect("it is registered");
         member.crew.stop();
         member.crew.join();
-        // What a thread had taken from the queue may have given something to a ring.
+        // A thread may have given an operation from its queue to a ring.
         let _whole_patience = self.drain_member(id, Duration::MAX);
         self.unregister_files(&member);
         self.members.remove(id);
         let last = Arc::into_inner(member);
         let last = last.expect("all who had the member had it from the table");
-        // What its device is decides for the others, too.
+        // The kind of its device affects the others' scheduling, too.
         self.schedule_again();
         last.into_device()
     }
 
-    /// Has rings know no member any more, so that closing their devices gives up their locks.
+    /// Unregisters all members from the rings, so that closing their devices releases their locks.
     pub(crate) fn unregister_members(&self) {
         self.members.load().iter().for_each(|member| self.unregister_files(member));
     }

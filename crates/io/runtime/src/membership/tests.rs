@@ -64,7 +64,7 @@ impl Files {
     }
 }
 
-/// Whether nothing has it open as a member.
+/// Whether no process has it open as a member.
 fn is_free(path: &Path) -> bool {
     File::open(path).expect("it is there").try_lock().is_ok()
 }
@@ -82,7 +82,8 @@ fn write(volume: &Volume, offset: u64, byte: u8, length: usize) {
     outcome.result.expect("a write");
 }
 
-/// The descriptor of what was taken out is closed while the array runs; what comes in its place serves what is striped over it.
+/// A removed member's descriptor is closed while the array runs; its replacement serves the
+/// stripes.
 #[test]
 fn a_member_registered_later_is_used_and_one_taken_out_is_closed() {
     for io in [Io::Ring, Io::Threads] {
@@ -93,7 +94,7 @@ fn a_member_registered_later_is_used_and_one_taken_out_is_closed() {
         (0..16).for_each(|part| write(&volume, part * 60_000, 1 + part.to_le_bytes()[0], 60_000));
         assert!(volume.stop().clean);
         drop(volume);
-        // Read only, so that nothing is asked of members but by us.
+        // Read-only, so that only the test sends requests to members.
         let options = Options { read_only: true, ..options };
         let volume = files.open(2, &options, |notice| {
             assert!(matches!(notice, Notice::Stopped { .. }), "{notice:?}");
@@ -112,7 +113,7 @@ fn a_member_registered_later_is_used_and_one_taken_out_is_closed() {
             core.schedule_again();
             assert!(read(&volume, 0, size) == content, "{io:?}, round {round}");
         }
-        // A look at a member, which is done from time to time, may be under way.
+        // A periodic look at a member may be in progress.
         while !volume.unanswered().is_empty() {
             std::thread::yield_now();
         }
@@ -120,7 +121,7 @@ fn a_member_registered_later_is_used_and_one_taken_out_is_closed() {
     }
 }
 
-/// A name that no member had before; the table grows, and what belongs to members by their names with it.
+/// A new name makes the table grow, and all that belongs to members by name.
 #[test]
 fn a_member_of_a_new_name_is_looked_after_like_the_others() {
     for io in [Io::Ring, Io::Threads] {
@@ -144,7 +145,7 @@ fn a_member_of_a_new_name_is_looked_after_like_the_others() {
     }
 }
 
-/// Begun before its flush, each write was a way of the arm by itself: of 3.0 times the writes of a
+/// Begun before its flush, each write was a seek of its own: of 3.0 times the writes of a
 /// free-for-all 2.7 were left.
 #[test]
 fn writes_begin_before_their_flush_only_where_no_member_has_an_elevator() {
@@ -152,7 +153,7 @@ fn writes_begin_before_their_flush_only_where_no_member_has_an_elevator() {
     let with = |elevator| Scheduling { elevator, ..Scheduling::default() };
     let scheduling = with(Elevator::None);
     let volume = files.open(4, &Options { scheduling, ..Options::default() }, |_| {});
-    // As shards have heard it: a worker may be about to tell them.
+    // As the shards know it: a worker may still be about to deliver it.
     let comes_to = |expects: bool, age_max_ms: u64| {
         let is_so = |shard: &Shard| {
             let tuning = shard.tuning().expect("it has a cache");
@@ -175,7 +176,8 @@ fn writes_begin_before_their_flush_only_where_no_member_has_an_elevator() {
     assert!(volume.stop().clean);
 }
 
-/// What is out when a member is taken out still ends; what comes after is answered as gone, and the array goes on without.
+/// Operations in flight when a member is taken out still end; later ones fail as gone, and the
+/// array goes on without it.
 #[test]
 fn a_member_taken_out_under_load_costs_no_request() {
     for io in [Io::Ring, Io::Threads] {

@@ -1,5 +1,5 @@
-//! A whole volume in a model: memory members that give other threads a chance in the middle of
-//! every access, and schedules from a seed.
+//! A whole volume in a model: memory members that let other threads run in the middle of every
+//! access, and schedules from a seed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,12 +83,12 @@ impl Array {
         Self { kit: kit::Array::new(level, slots, chunk), shared: Arc::default() }
     }
 
-    /// Opens it with few threads; `fragile` members, the last ones, are those that can die.
+    /// Opens it with few threads; the last `fragile` members are those that can die.
     pub(super) fn open(&self, fragile: usize, watch: impl Fn(Notice) + Send + 'static) -> Volume {
         self.open_scheduled(Scheduling::default(), fragile, watch)
     }
 
-    /// The same with elevators.
+    /// As `open`, with elevators.
     pub(super) fn open_scheduled(
         &self,
         scheduling: Scheduling,
@@ -124,7 +124,7 @@ impl Array {
         self.shared.dead.store(true, Ordering::SeqCst);
     }
 
-    /// From now on nothing may touch a member.
+    /// From now on no operation may touch a member.
     pub(super) fn close(&self) {
         self.shared.closed.store(true, Ordering::SeqCst);
     }

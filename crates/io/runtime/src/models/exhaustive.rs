@@ -21,7 +21,7 @@ use crate::requests::{self, Requests};
 use crate::sync::flaw::{Flaw, choose};
 use crate::write_admission::WriteAdmission;
 
-/// What the writes share.
+/// State that the writes share.
 struct Gate {
     admission: WriteAdmission<Way>,
     inside: AtomicUsize,
@@ -57,7 +57,7 @@ fn admit_writes() {
     });
 }
 
-/// More than all that are beside each other.
+/// More than all writes that run beside each other.
 const ALONE: usize = 100;
 
 #[test]
@@ -72,14 +72,14 @@ fn an_admission_where_no_write_waits_is_caught() {
     admit_writes();
 }
 
-/// The pieces that are to go out now, and the answer if there is nothing to wait for.
+/// The pieces that go out now, and the answer if no piece is left to wait for.
 fn cut(request: &requests::Request) -> (Vec<Piece>, Option<Result<(), Fault>>) {
     let mut pieces = Vec::new();
     let answer = request.cut(|_, piece| pieces.push(piece));
     (pieces, answer)
 }
 
-/// Ends a request, and tells the thread that asked.
+/// Ends a request, and wakes the thread that asked.
 fn finish(
     requests: &Requests,
     id: RequestId,
@@ -90,7 +90,8 @@ fn finish(
     completion(answer, payload);
 }
 
-/// A write in three pieces, two of them answered early: one thread tells of the answers, another of the releases.
+/// A write in three pieces, two of them acknowledged early: one thread reports the answers, another
+/// the releases.
 fn answer_early() {
     explore("requests: an answer and two releases", 4, || {
         let requests = Arc::new(Requests::default());
@@ -135,7 +136,8 @@ fn a_payload_that_is_never_released_is_caught() {
     answer_early();
 }
 
-/// A write that is answered early and let go of by another thread, and a second one that may get its memory.
+/// A write that is acknowledged early and released by another thread, and a second one that may get
+/// its memory.
 fn use_a_request_again() {
     explore("requests: one's memory for the next", 3, || {
         let requests = Arc::new(Requests::default());
@@ -155,7 +157,7 @@ fn use_a_request_again() {
             let answer = request.reply(Ok(()), (keeps_payload, false)).expect("one piece");
             finish(requests, id, request, answer);
         };
-        // Names of one table: memory is kept by table.
+        // Names of one table: each table keeps its own memory.
         let first = requests.name();
         let second = (0..16).map(|_| requests.name()).last().expect("sixteen");
         ask(&requests, first, 1);
@@ -274,7 +276,7 @@ fn block(index: u32) -> Span {
     Span { buffer, length_bytes: 512 }
 }
 
-/// Two threads fill a block each and say so; the thread that owns the machine then reads both.
+/// Two threads fill a block each and report it; the thread that owns the machine then reads both.
 fn fill_and_hand_over(says_so_first: bool) {
     explore("arena: blocks go with their events", 4, move || {
         let requests = Arc::new(Requests::default());

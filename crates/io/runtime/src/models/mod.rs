@@ -1,8 +1,8 @@
 //! Models of the hand-overs: this crate's own code under every schedule, or under very many.
 //!
-//! Where it stands: unit tests that exist under `--cfg loom` or `--cfg shuttle` only;
-//! `cargo xtask models` runs both. Each model prints its name and how many schedules it went
-//! through. What it does not do: real threads, real time; those are in `tests/`.
+//! Place in the flow: unit tests that exist under `--cfg loom` or `--cfg shuttle` only; `cargo
+//! xtask models` runs both. Each model prints its name and the number of schedules it explored.
+//! Real threads and real time are in `tests/`.
 //!
 //! A model that cannot fail shows nothing, so each has a twin that leaves one line out
 //! ([`crate::sync::flaw`]) and must be caught.

@@ -17,7 +17,7 @@ use crate::{
     Scheduling, Volume,
 };
 
-/// Enough that each flaw is found with room to spare, and the whole stays within a minute.
+/// Enough to find each flaw with room to spare, and few enough for one minute.
 const SCHEDULES: usize = 150;
 
 fn write(volume: &Volume, offset: u64, length: usize, byte: u8) -> Result<(), RequestError> {
@@ -66,7 +66,7 @@ fn two_clients_of_a_parity_array_are_served_under_any_schedule() {
     serve(Level::Raid5, 3);
 }
 
-/// One dispatch at a time, in turns; and in the middle of it the elevators are switched off and on again.
+/// One dispatch at a time, in turns; in the middle the elevators are switched off and on again.
 fn serve_in_turns() {
     sample("volume: elevators, turns, and a switch of both", SCHEDULES, true, || {
         let array = Array::new(Level::Raid5, 3);
@@ -114,7 +114,7 @@ fn a_volume_whose_combiners_forget_is_caught() {
     serve(Level::Raid1, 2);
 }
 
-/// Submissions race with a stop: each is answered once, well or with the word that it stops.
+/// Submissions race with a stop: each is answered once, with success or with the error of a stop.
 fn stop_in_the_middle() {
     sample("volume: requests race with the stop", SCHEDULES, true, || {
         let array = Array::new(Level::Raid1, 2);
@@ -176,8 +176,7 @@ fn a_stop_that_leaves_threads_waiting_is_caught() {
     stop_in_the_middle();
 }
 
-/// A member dies, the array is stopped at once: the watcher hears first of the one, then of
-/// the other.
+/// A member dies, and the array is stopped at once: the watcher gets the loss first, then the stop.
 fn lose_a_member_and_stop() {
     sample("volume: a member dies, then the stop", SCHEDULES, true, || {
         let array = Array::new(Level::Raid1, 3);

@@ -1,5 +1,5 @@
-//! Shuttle's small models: a thread that waits is woken. Time stands still, so a wake-up that is lost is
-//! a deadlock, and whichever of several waiters a notification wakes is tried.
+//! Shuttle's small models: a waiting thread is woken. Time stands still, so a lost wake-up is a
+//! deadlock; the models try each waiter that a notification can wake.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ use crate::watch::Watch;
 use crate::write_admission::WriteAdmission;
 use braid_ring::client::Outcome;
 
-/// Small models have fewer schedules than this, or are cut off here.
+/// Schedules of a small model, at most; a model with more is cut off here.
 const SCHEDULES_MAX: usize = 30_000;
 
 /// An effect that looks at the machine: a thread that still owned it would wait for itself.
@@ -147,7 +147,7 @@ fn a_queue_that_ends_with_work_in_it_is_caught() {
     work_a_queue();
 }
 
-/// Three requests for one place at the rings, each by a thread that carries out what it may.
+/// Three requests for one place on the rings, each on a thread that carries out what it may.
 fn wait_for_room() {
     let ask = |admission: &RingAdmission<usize>, done: &AtomicUsize, request: usize| {
         let carry_out = |request| {
@@ -231,7 +231,7 @@ fn an_alarm_that_rings_on_is_caught() {
     set_a_nearer_moment();
 }
 
-/// The same, and the thread that set the moment waits for it before the stop.
+/// As above, and the thread that set the moment waits for it before the stop.
 fn wait_for_a_nearer_moment() {
     explore("alarm: a nearer moment is not slept through", SCHEDULES_MAX, || {
         let (alarm, clock) = (Arc::new(Alarm::new(1)), Clock::new());
@@ -265,7 +265,7 @@ fn an_alarm_that_is_set_silently_is_caught() {
     wait_for_a_nearer_moment();
 }
 
-/// A worker's inbox, and what it was told.
+/// A worker's inbox.
 #[derive(Default)]
 struct Inbox {
     moments: Mutex<Vec<Arm>>,
@@ -278,7 +278,7 @@ impl Inbox {
         self.changed.notify_one();
     }
 
-    /// What has been left, once there is something.
+    /// Waits for moments, and takes them.
     fn wait(&self) -> Vec<Arm> {
         let mut moments = self.moments.lock().expect("no panic");
         while moments.is_empty() {
@@ -288,8 +288,8 @@ impl Inbox {
     }
 }
 
-/// Two threads set moments, far away and near; a worker that is given them looks at each when it has come, and is woken for
-/// the near one, once.
+/// Two threads set moments, far and near. A worker takes them, looks at each when it has come, and
+/// is woken for the near one, once.
 fn keep_moments_with_a_worker() {
     let model = || {
         let alarm = Arc::new(Alarm::new(2));
@@ -308,7 +308,7 @@ fn keep_moments_with_a_worker() {
         let mut woken = [0, 0];
         while woken != [1, 1] {
             for Arm { place, at } in inbox.wait() {
-                // Time stands still: what is far away never comes.
+                // Time stands still: a far moment never comes.
                 if at.0 == far {
                     continue;
                 }
@@ -324,7 +324,7 @@ fn keep_moments_with_a_worker() {
             assert!(woken.iter().all(|count| *count <= 1), "a moment is told once");
         }
         others.into_iter().for_each(|other| other.join().expect("it does not panic"));
-        // The next moment of a machine that was woken is armed like the first.
+        // The next moment of a woken machine is armed like the first.
         let next = alarm.bring_forward(ShardIndex(0), Some(Instant(9))).expect("armed anew");
         assert_eq!(next.at, Instant(9), "armed anew");
     };
@@ -351,7 +351,8 @@ fn a_moment_that_stays_armed_is_caught() {
     keep_moments_with_a_worker();
 }
 
-/// A caller asks, and another thread answers, before it waits or while it sleeps; twice, at one place each.
+/// A caller asks, and another thread answers, before it waits or while it sleeps; twice, at one
+/// place each.
 fn call_and_be_told() {
     explore("caller: told before it sleeps, or woken", SCHEDULES_MAX, || {
         for _ in 0..2 {
@@ -405,7 +406,7 @@ fn a_last_answer_that_wakes_nobody_is_caught() {
     wait_for_the_last_answer();
 }
 
-/// Two wait for the end of the array.
+/// Two threads wait for the end of the array.
 fn wait_for_the_end() {
     explore("end of the array: two wait for it", SCHEDULES_MAX, || {
         let end = Arc::new(End::default());
@@ -431,7 +432,7 @@ fn an_end_that_wakes_one_of_two_is_caught() {
     wait_for_the_end();
 }
 
-/// Notices are told by one thread while another ends the line.
+/// One thread sends notices while another ends the channel.
 fn watch_to_the_end() {
     explore("watch: told, ended, heard", SCHEDULES_MAX, || {
         let heard = Arc::new(AtomicUsize::new(0));

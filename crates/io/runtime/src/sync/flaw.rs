@@ -1,13 +1,13 @@
-//! Lines of this crate that a model can leave out: asked at the few places named below.
+//! Lines of this crate that a model can leave out; the places named below ask for them.
 
 braid_concurrency::flaws! { pub(crate) enum Flaw {
-    /// A write that ends begins none that it admits.
+    /// The end of a write does not begin the writes that it admits.
     LeaveSilent,
     /// A write begins whether it is admitted or not.
     EnterAtOnce,
     /// A member's queue ends as soon as it is stopped, with work still in it.
     QueueEndsEarly,
-    /// A thread that finds a request's pieces used up does not note it.
+    /// A thread that uses up a request's pieces does not note it.
     CutTwice,
     /// A request whose payload was kept beyond its answer stays for ever.
     PayloadStays,
@@ -19,17 +19,17 @@ braid_concurrency::flaws! { pub(crate) enum Flaw {
     AlarmRingsOn,
     /// A moment that has come at a worker still counts as armed.
     ArmedStays,
-    /// A request is counted as in flight only after it was seen that the volume is not stopping.
+    /// A request is counted as in flight only after the check that the volume is not stopping.
     CheckBeforeCount,
     /// The last answer does not wake the stop that waits for it.
     LastAnswerSilent,
     /// The end of a request does not wake its caller.
     CallerSleepsOn,
-    /// The end of the array wakes only one of those that wait for it.
+    /// The end of the array wakes only one of the threads that wait for it.
     EndWakesOne,
-    /// Notices are told after ownership of the array was given up.
+    /// Notices are sent after ownership of the array was released.
     NoticesUnowned,
-    /// The watcher is not told that no notice will come any more.
+    /// Ending the watch does not end the watcher's channel.
     WatchNotEnded,
     /// Stopping does not end the members' threads.
     MembersNotStopped,

@@ -1,8 +1,9 @@
-//! What this crate's threads share, by `braid-concurrency`'s names; and what only models see.
+//! The primitives that this crate's threads share, by `braid-concurrency`'s names; and two helpers
+//! for models.
 //!
-//! Where it stands: everything in this crate that one thread hands to another goes through these names. [`flaw`] leaves
-//! single lines out on purpose, [`witness`] watches shared bytes: nothing in the product; happens-before under loom,
-//! overlaps under shuttle.
+//! Place in the flow: every hand-over between threads of this crate uses these names. [`flaw`]
+//! leaves single lines out on purpose. [`witness`] watches shared bytes: happens-before under loom,
+//! overlaps under shuttle, nothing in the product.
 
 pub(crate) mod flaw;
 pub(crate) mod witness;

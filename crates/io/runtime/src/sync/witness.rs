@@ -1,16 +1,16 @@
-//! Each access to shared bytes is seen: checks the arena's promise while a model runs.
+//! Sees each access to shared bytes: checks the arena's promise while a model runs.
 //!
-//! Where it stands: a field of the arena's memory. In the product it has no size and does nothing;
-//! under a model checker it has a mark for each sector, and two accesses to one sector of which
-//! one writes must be ordered (loom) or must not overlap in time (shuttle).
+//! Place in the flow: a field of the arena's memory. In the product it has no size and does
+//! nothing. Under a model checker it has a mark for each sector. If one of two accesses to a sector
+//! writes, they must be ordered (loom) or must not overlap in time (shuttle).
 
 #[cfg(not(any(loom, shuttle)))]
 mod product {
-    /// Nothing.
+    /// Nothing in the product.
     #[derive(Debug)]
     pub(crate) struct Witness;
 
-    /// Nothing, held as long as an access lasts.
+    /// Held as long as an access lasts; nothing in the product.
     pub(crate) struct Seen;
 
     impl Witness {
